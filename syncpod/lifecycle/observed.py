@@ -1,0 +1,200 @@
+"""What the container runtime reports of one pod, as plain values: the view every decision is made from.
+
+An `ObservedPod` is one complete listing of a pod: its sandboxes and containers, newest first, stamped with the node's
+sequence number taken when the listing *began*. Listings travel by several roads (results of steps, PLEG signals) and
+may overtake one another; `merge` folds each into the view so that nothing observed is lost and no state goes back.
+
+The records mirror what decisions read of the kubelet's `container.PodStatus` (container/runtime.go, v1.36).
+They cross Temporal, so unknown fields are ignored and every field has a default.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from functools import total_ordering
+from typing import Final, Literal
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict
+
+SandboxState = Literal["SANDBOX_READY", "SANDBOX_NOTREADY"]
+ContainerRuntimeState = Literal["created", "running", "exited", "unknown"]
+NetworkMode = Literal["POD", "NODE"]
+
+_LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)
+# How far along its life a container is. `unknown` has no place of its own: see `_progress`.
+_RANK: Final[dict[str, int]] = {"created": 0, "running": 1, "exited": 2}
+
+
+class _Record(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+@total_ordering
+class Seq(_Record):
+    """When a listing began, by the node's own counter: comparable within a node for ever, and never a clock."""
+
+    boot: int = 0
+    """Number of the agent's life on its node; grows with each start."""
+    counter: int = 0
+    """Grows with each listing begun in that life."""
+
+    def __lt__(self, other: Seq) -> bool:
+        return (self.boot, self.counter) < (other.boot, other.counter)
+
+
+class ObservedSandbox(_Record):
+    """One sandbox of the pod."""
+
+    id: str = ""
+    attempt: int = 0
+    """Attempt number in the sandbox's metadata."""
+    state: SandboxState = "SANDBOX_NOTREADY"
+    created_at: AwareDatetime | None = None
+    network_mode: NetworkMode = "POD"
+    """Network namespace as the runtime reports it: the pod's own, or the node's."""
+    ip: str | None = None
+    """Primary IP; "" when the network status has none, None when the runtime gave no network status at all."""
+    additional_ips: tuple[str, ...] = ()
+    incarnation: str = ""
+    """Incarnation id from the sandbox's annotation; "" when it carries none."""
+    pid: int = 0
+    """Process id of the pause process; 0 when not known."""
+
+    @property
+    def ready(self) -> bool:
+        """Whether the runtime calls this sandbox ready."""
+        return self.state == "SANDBOX_READY"
+
+
+class ObservedContainer(_Record):
+    """One instance of one container, of whatever kind (main, init, ephemeral)."""
+
+    id: str = ""
+    name: str = ""
+    sandbox_id: str = ""
+    state: ContainerRuntimeState = "unknown"
+    exit_code: int = 0
+    """Meaningful when exited, else 0."""
+    reason: str = ""
+    """`Completed`, `Error`, `OOMKilled`, `StartError`, ... as the runtime words it. Can be set before the exit."""
+    message: str = ""
+    hash: str = ""
+    """Hash of name and image the container was made from, lowercase hex without 0x (its annotation)."""
+    restart_count: int = 0
+    image: str = ""
+    image_ref: str = ""
+    created_at: AwareDatetime | None = None
+    started_at: AwareDatetime | None = None
+    finished_at: AwareDatetime | None = None
+    incarnation: str = ""
+    log_path: str = ""
+    pid: int = 0
+    """Process id on the node; 0 when not known or not running."""
+
+
+class ObservedPod(_Record):
+    """One whole listing of a pod. `sandboxes` and `containers` are newest first (see `ordered`)."""
+
+    seq: Seq = Seq()
+    uid: str = ""
+    name: str = ""
+    namespace: str = ""
+    observed_at: AwareDatetime | None = None
+    """The node's clock when the listing began; for people, never for decisions."""
+    sandboxes: tuple[ObservedSandbox, ...] = ()
+    containers: tuple[ObservedContainer, ...] = ()
+
+    def newest(self, name: str) -> ObservedContainer | None:
+        """Return the status of container `name`: its newest instance, or None when the runtime has none."""
+        for container in self.containers:
+            if container.name == name:
+                return container
+        return None
+
+    def newest_by_name(self) -> dict[str, ObservedContainer]:
+        """Return each container's newest instance by container name."""
+        newest: dict[str, ObservedContainer] = {}
+        for container in self.containers:
+            newest.setdefault(container.name, container)
+        return newest
+
+    def ordered(self) -> ObservedPod:
+        """Return this listing with sandboxes and containers in their fixed order, newest first."""
+        return self.model_copy(
+            update={
+                "sandboxes": order_sandboxes(self.sandboxes),
+                "containers": order_containers(self.containers),
+            }
+        )
+
+
+def order_sandboxes(sandboxes: Iterable[ObservedSandbox]) -> tuple[ObservedSandbox, ...]:
+    """Order sandboxes newest first: higher attempt, then later creation, then id.
+
+    Mirrors kuberuntime/helpers.go, v1.36, podSandboxByCreated.
+    """
+    by_id = sorted(sandboxes, key=lambda sandbox: sandbox.id)
+    return tuple(sorted(by_id, key=lambda s: (s.attempt, s.created_at or _LONG_AGO), reverse=True))
+
+
+def order_containers(containers: Iterable[ObservedContainer]) -> tuple[ObservedContainer, ...]:
+    """Order containers newest first: later creation, then higher restart count, then id.
+
+    Mirrors kuberuntime/helpers.go, v1.36, containerStatusByCreated; the last two keys are ours, so that two instances
+    made in the same instant have one order everywhere.
+    """
+    by_id = sorted(containers, key=lambda container: container.id)
+    return tuple(sorted(by_id, key=lambda c: (c.created_at or _LONG_AGO, c.restart_count), reverse=True))
+
+
+def merge(known: ObservedPod, incoming: ObservedPod) -> ObservedPod:
+    """Fold the listing `incoming` into the view `known`.
+
+    - A listing with a newer `seq` says what exists: what it lacks is gone, what it adds is there.
+    - One that is older, or the same again, adds and removes nothing: it only moves known sandboxes and containers
+      forward.
+    - A container goes created, running, exited, and a sandbox from ready to not ready; never back. `unknown` comes
+      and goes with newer listings, until the container has exited.
+
+    Merging a listing twice is merging it once. The result is ordered, with the newer `seq`.
+    Raises ValueError when both name a pod UID and the two differ.
+    """
+    if known.uid and incoming.uid and known.uid != incoming.uid:
+        raise ValueError(f"listing of pod {incoming.uid} cannot be merged into the view of pod {known.uid}")
+    is_newer = known.seq < incoming.seq
+    leading, trailing = (incoming, known) if is_newer else (known, incoming)
+    seen_sandboxes = {sandbox.id: sandbox for sandbox in trailing.sandboxes}
+    seen_containers = {container.id: container for container in trailing.containers}
+    return ObservedPod(
+        seq=leading.seq,
+        uid=leading.uid or trailing.uid,
+        name=leading.name or trailing.name,
+        namespace=leading.namespace or trailing.namespace,
+        observed_at=leading.observed_at or trailing.observed_at,
+        sandboxes=order_sandboxes(_merge_sandbox(s, seen_sandboxes.get(s.id)) for s in leading.sandboxes),
+        containers=order_containers(_merge_container(c, seen_containers.get(c.id)) for c in leading.containers),
+    )
+
+
+def _merge_sandbox(newer: ObservedSandbox, older: ObservedSandbox | None) -> ObservedSandbox:
+    if older is None or older.ready or not newer.ready:
+        return newer
+    return newer.model_copy(update={"state": older.state})
+
+
+def _merge_container(newer: ObservedContainer, older: ObservedContainer | None) -> ObservedContainer:
+    """Take the newer record, unless the older one saw the container further along (its calls came later)."""
+    if older is None or _progress(older) <= _progress(newer):
+        return newer
+    if newer.state == "unknown" and older.state != "exited":
+        # The runtime has lost sight of it since. Keep that it once ran, which is what tells it from a new one.
+        return newer if newer.started_at else newer.model_copy(update={"started_at": older.started_at})
+    return older
+
+
+def _progress(container: ObservedContainer) -> int:
+    """Say how far a container is known to have come; for one in state unknown, whether it ever started."""
+    if container.state == "unknown":
+        return _RANK["running"] if container.started_at else _RANK["created"]
+    return _RANK[container.state]
