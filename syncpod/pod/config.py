@@ -1,0 +1,31 @@
+"""ConfigMap and Secret: data that pods take in."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from syncpod.pod.meta import ObjectMeta
+from syncpod.pod.wire import Base64, Flag, Model
+
+
+class ConfigMap(Model):
+    """Configuration as keys and values; no key is in both maps."""
+
+    kind: Literal["ConfigMap"] = "ConfigMap"
+    api_version: Literal["v1"] = "v1"
+    metadata: ObjectMeta = Field(default_factory=ObjectMeta)
+    immutable: Flag | None = None
+    data: dict[str, str] = Field(default_factory=dict)
+    binary_data: dict[str, Base64] = Field(default_factory=dict)
+
+
+class Secret(Model):
+    """Confidential data as keys and values; `stringData` is merged over `data`."""
+
+    kind: Literal["Secret"] = "Secret"
+    api_version: Literal["v1"] = "v1"
+    metadata: ObjectMeta = Field(default_factory=ObjectMeta)
+    immutable: Flag | None = None
+    data: dict[str, Base64] = Field(default_factory=dict)
+    string_data: dict[str, str] = Field(default_factory=dict)
+    type: str = ""

@@ -1,0 +1,98 @@
+"""Containers of a pod: init, normal and ephemeral, their ports, mounts and restart rules."""
+
+from pydantic import Field
+
+from syncpod.pod.enums import (
+    ContainerRestartRuleAction,
+    ExitCodesOperator,
+    MountPropagationMode,
+    Protocol,
+    PullPolicy,
+    RecursiveReadOnlyMode,
+    RestartPolicy,
+    TerminationMessagePolicy,
+)
+from syncpod.pod.env import EnvFromSource, EnvVar
+from syncpod.pod.probes import Lifecycle, Probe
+from syncpod.pod.resources import ContainerResizePolicy, ResourceRequirements
+from syncpod.pod.security import SecurityContext
+from syncpod.pod.wire import Flag, Int32, Model
+
+
+class ContainerPort(Model):
+    """A port that a container listens on, and perhaps its twin on the node."""
+
+    name: str = ""
+    host_port: Int32 | None = None
+    container_port: Int32 = 0
+    protocol: Protocol | None = None
+    host_ip: str = ""
+
+
+class VolumeMount(Model):
+    """A volume's place in a container."""
+
+    name: str = ""
+    read_only: Flag = False
+    recursive_read_only: RecursiveReadOnlyMode | None = None
+    mount_path: str = ""
+    sub_path: str = ""
+    mount_propagation: MountPropagationMode | None = None
+    sub_path_expr: str = ""
+
+
+class VolumeDevice(Model):
+    """A block volume's place in a container."""
+
+    name: str = ""
+    device_path: str = ""
+
+
+class ContainerRestartRuleOnExitCodes(Model):
+    """A set of exit codes, or all codes but those."""
+
+    operator: ExitCodesOperator | None = None
+    values: tuple[Int32, ...] = ()
+
+
+class ContainerRestartRule(Model):
+    """What to do when the container has exited in a certain way; the first rule that holds counts."""
+
+    action: ContainerRestartRuleAction | None = None
+    exit_codes: ContainerRestartRuleOnExitCodes | None = None
+
+
+class Container(Model):
+    """A container: a process tree, its image and its limits."""
+
+    name: str = ""
+    image: str = ""
+    command: tuple[str, ...] = ()
+    args: tuple[str, ...] = ()
+    working_dir: str = ""
+    ports: tuple[ContainerPort, ...] = ()
+    env_from: tuple[EnvFromSource, ...] = ()
+    env: tuple[EnvVar, ...] = ()
+    resources: ResourceRequirements = Field(default_factory=ResourceRequirements)
+    resize_policy: tuple[ContainerResizePolicy, ...] = ()
+    restart_policy: RestartPolicy | None = None
+    restart_policy_rules: tuple[ContainerRestartRule, ...] = ()
+    volume_mounts: tuple[VolumeMount, ...] = ()
+    volume_devices: tuple[VolumeDevice, ...] = ()
+    liveness_probe: Probe | None = None
+    readiness_probe: Probe | None = None
+    startup_probe: Probe | None = None
+    lifecycle: Lifecycle | None = None
+    termination_message_path: str = ""
+    termination_message_policy: TerminationMessagePolicy | None = None
+    image_pull_policy: PullPolicy | None = None
+    security_context: SecurityContext | None = None
+    stdin: Flag = False
+    stdin_once: Flag = False
+    tty: Flag = False
+
+
+class EphemeralContainer(Container):
+    """A container added to a running pod for a look around; it is never restarted."""
+
+    target_container_name: str = ""

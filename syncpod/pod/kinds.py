@@ -1,0 +1,20 @@
+"""Pod: the object itself."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from syncpod.pod.meta import ObjectMeta
+from syncpod.pod.spec import PodSpec
+from syncpod.pod.status import PodStatus
+from syncpod.pod.wire import Model
+
+
+class Pod(Model):
+    """A pod: what is wanted of it and what is the case."""
+
+    kind: Literal["Pod"] = "Pod"
+    api_version: Literal["v1"] = "v1"
+    metadata: ObjectMeta = Field(default_factory=ObjectMeta)
+    spec: PodSpec = Field(default_factory=PodSpec)
+    status: PodStatus = Field(default_factory=PodStatus)

@@ -1,0 +1,227 @@
+"""Volumes of a pod and their sources."""
+
+from pydantic import Field
+
+from syncpod.pod.enums import HostPathType, PersistentVolumeAccessMode, PersistentVolumeMode, PullPolicy
+from syncpod.pod.env import ObjectFieldSelector, ResourceFieldSelector
+from syncpod.pod.meta import KeyToPath, LabelSelector, ObjectMeta, TypedLocalObjectReference, TypedObjectReference
+from syncpod.pod.resources import VolumeResourceRequirements
+from syncpod.pod.volume_plugins import (
+    AWSElasticBlockStoreVolumeSource,
+    AzureDiskVolumeSource,
+    AzureFileVolumeSource,
+    CephFSVolumeSource,
+    CinderVolumeSource,
+    CSIVolumeSource,
+    FCVolumeSource,
+    FlexVolumeSource,
+    FlockerVolumeSource,
+    GCEPersistentDiskVolumeSource,
+    GitRepoVolumeSource,
+    GlusterfsVolumeSource,
+    ISCSIVolumeSource,
+    NFSVolumeSource,
+    PhotonPersistentDiskVolumeSource,
+    PortworxVolumeSource,
+    QuobyteVolumeSource,
+    RBDVolumeSource,
+    ScaleIOVolumeSource,
+    StorageOSVolumeSource,
+    VsphereVirtualDiskVolumeSource,
+)
+from syncpod.pod.wire import Flag, Int32, Int64, Model, QuantityText
+
+
+class HostPathVolumeSource(Model):
+    """A file or directory of the node."""
+
+    path: str = ""
+    type: HostPathType | None = None
+
+
+class EmptyDirVolumeSource(Model):
+    """A directory that lives as long as the pod."""
+
+    medium: str = ""
+    size_limit: QuantityText | None = None
+
+
+class SecretVolumeSource(Model):
+    """Files made from a Secret."""
+
+    secret_name: str = ""
+    items: tuple[KeyToPath, ...] = ()
+    default_mode: Int32 | None = None
+    optional: Flag | None = None
+
+
+class ConfigMapVolumeSource(Model):
+    """Files made from a ConfigMap."""
+
+    name: str = ""
+    items: tuple[KeyToPath, ...] = ()
+    default_mode: Int32 | None = None
+    optional: Flag | None = None
+
+
+class PersistentVolumeClaimVolumeSource(Model):
+    """A claim in the pod's namespace."""
+
+    claim_name: str = ""
+    read_only: Flag = False
+
+
+class DownwardAPIVolumeFile(Model):
+    """A file with a field of the pod or a resource of a container."""
+
+    path: str = ""
+    field_ref: ObjectFieldSelector | None = None
+    resource_field_ref: ResourceFieldSelector | None = None
+    mode: Int32 | None = None
+
+
+class DownwardAPIVolumeSource(Model):
+    """Files made from the pod itself."""
+
+    items: tuple[DownwardAPIVolumeFile, ...] = ()
+    default_mode: Int32 | None = None
+
+
+class SecretProjection(Model):
+    """A Secret's part of a projected volume."""
+
+    name: str = ""
+    items: tuple[KeyToPath, ...] = ()
+    optional: Flag | None = None
+
+
+class DownwardAPIProjection(Model):
+    """The pod's own part of a projected volume."""
+
+    items: tuple[DownwardAPIVolumeFile, ...] = ()
+
+
+class ConfigMapProjection(Model):
+    """A ConfigMap's part of a projected volume."""
+
+    name: str = ""
+    items: tuple[KeyToPath, ...] = ()
+    optional: Flag | None = None
+
+
+class ServiceAccountTokenProjection(Model):
+    """A token for the pod's service account, issued by an API server."""
+
+    audience: str = ""
+    expiration_seconds: Int64 | None = None
+    path: str = ""
+
+
+class ClusterTrustBundleProjection(Model):
+    """Trust anchors, published by an API server."""
+
+    name: str | None = None
+    signer_name: str | None = None
+    label_selector: LabelSelector | None = None
+    optional: Flag | None = None
+    path: str = ""
+
+
+class PodCertificateProjection(Model):
+    """A key and certificate, issued through an API server."""
+
+    signer_name: str = ""
+    key_type: str = ""
+    max_expiration_seconds: Int32 | None = None
+    credential_bundle_path: str = ""
+    key_path: str = ""
+    certificate_chain_path: str = ""
+    user_annotations: dict[str, str] = Field(default_factory=dict)
+
+
+class VolumeProjection(Model):
+    """One part of a projected volume: exactly one of these is set."""
+
+    secret: SecretProjection | None = None
+    downward_api: DownwardAPIProjection | None = None
+    config_map: ConfigMapProjection | None = None
+    service_account_token: ServiceAccountTokenProjection | None = None
+    cluster_trust_bundle: ClusterTrustBundleProjection | None = None
+    pod_certificate: PodCertificateProjection | None = None
+
+
+class ProjectedVolumeSource(Model):
+    """Several sources in one directory."""
+
+    sources: tuple[VolumeProjection, ...] = ()
+    default_mode: Int32 | None = None
+
+
+class PersistentVolumeClaimSpec(Model):
+    """What a volume claim asks for."""
+
+    access_modes: tuple[PersistentVolumeAccessMode, ...] = ()
+    selector: LabelSelector | None = None
+    resources: VolumeResourceRequirements = Field(default_factory=VolumeResourceRequirements)
+    volume_name: str = ""
+    storage_class_name: str | None = None
+    volume_mode: PersistentVolumeMode | None = None
+    data_source: TypedLocalObjectReference | None = None
+    data_source_ref: TypedObjectReference | None = None
+    volume_attributes_class_name: str | None = None
+
+
+class PersistentVolumeClaimTemplate(Model):
+    """The claim that an ephemeral volume stands for."""
+
+    metadata: ObjectMeta = Field(default_factory=ObjectMeta)
+    spec: PersistentVolumeClaimSpec = Field(default_factory=PersistentVolumeClaimSpec)
+
+
+class EphemeralVolumeSource(Model):
+    """A claim that is made and deleted with the pod."""
+
+    volume_claim_template: PersistentVolumeClaimTemplate | None = None
+
+
+class ImageVolumeSource(Model):
+    """The file system of an image, read-only."""
+
+    reference: str = ""
+    pull_policy: PullPolicy | None = None
+
+
+class Volume(Model):
+    """A named volume: exactly one source is set (none means emptyDir)."""
+
+    name: str = ""
+    host_path: HostPathVolumeSource | None = None
+    empty_dir: EmptyDirVolumeSource | None = None
+    gce_persistent_disk: GCEPersistentDiskVolumeSource | None = None
+    aws_elastic_block_store: AWSElasticBlockStoreVolumeSource | None = None
+    git_repo: GitRepoVolumeSource | None = None
+    secret: SecretVolumeSource | None = None
+    nfs: NFSVolumeSource | None = None
+    iscsi: ISCSIVolumeSource | None = None
+    glusterfs: GlusterfsVolumeSource | None = None
+    persistent_volume_claim: PersistentVolumeClaimVolumeSource | None = None
+    rbd: RBDVolumeSource | None = None
+    flex_volume: FlexVolumeSource | None = None
+    cinder: CinderVolumeSource | None = None
+    cephfs: CephFSVolumeSource | None = None
+    flocker: FlockerVolumeSource | None = None
+    downward_api: DownwardAPIVolumeSource | None = None
+    fc: FCVolumeSource | None = None
+    azure_file: AzureFileVolumeSource | None = None
+    config_map: ConfigMapVolumeSource | None = None
+    vsphere_volume: VsphereVirtualDiskVolumeSource | None = None
+    quobyte: QuobyteVolumeSource | None = None
+    azure_disk: AzureDiskVolumeSource | None = None
+    photon_persistent_disk: PhotonPersistentDiskVolumeSource | None = None
+    projected: ProjectedVolumeSource | None = None
+    portworx_volume: PortworxVolumeSource | None = None
+    scale_io: ScaleIOVolumeSource | None = None
+    storageos: StorageOSVolumeSource | None = None
+    csi: CSIVolumeSource | None = None
+    ephemeral: EphemeralVolumeSource | None = None
+    image: ImageVolumeSource | None = None

@@ -1,0 +1,101 @@
+"""How the models meet the wire: the base of every record, and the scalar types that JSON does not have."""
+
+import re
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    PlainValidator,
+    StrictBool,
+    StrictInt,
+)
+
+_WORDS = {
+    "api": "API", "fqdn": "FQDN", "id": "ID", "io": "IO", "ip": "IP", "ipc": "IPC", "ips": "IPs", "pid": "PID",
+    "uri": "URI", "uuid": "UUID", "wwns": "WWNs",
+}  # fmt: skip
+"""Words that Kubernetes writes in capitals wherever they do not open a name."""
+
+
+def wire_name(attribute: str) -> str:
+    """Return the Kubernetes spelling of a Python attribute: `pod_ips` is `podIPs`, `dns_policy` is `dnsPolicy`."""
+    first, *rest = attribute.split("_")
+    return first + "".join(_WORDS.get(word, word.capitalize()) for word in rest)
+
+
+class Model(BaseModel):
+    """The base of every record: frozen, filled by attribute or by wire name, written by wire name.
+
+    Unknown fields are ignored unless the caller of `model_validate` says `extra="forbid"`; `parse_pod` does.
+    """
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="ignore",
+        alias_generator=wire_name,
+        validate_by_name=True,
+        validate_by_alias=True,
+        serialize_by_alias=True,
+    )
+
+
+_RFC_3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)")
+
+
+def _read_time(value: Any) -> datetime:
+    if isinstance(value, str) and _RFC_3339.fullmatch(value):
+        # Python keeps microseconds; Go writes up to nine digits.
+        moment = datetime.fromisoformat(re.sub(r"(\.\d{6})\d+", r"\1", value.upper()))
+    elif isinstance(value, datetime):
+        moment = value
+    else:
+        raise ValueError("must be an RFC 3339 time such as 2026-01-31T12:00:00Z")
+    if moment.tzinfo is None:
+        raise ValueError("must have a time zone")
+    return moment.astimezone(UTC)
+
+
+def _write_time(moment: datetime) -> str:
+    return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
+
+
+def _read_quantity(value: Any) -> Any:
+    """Let numbers stand for the text they are written as; the API server takes `cpu: 1` and `cpu: 0.5` too."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return value
+    return str(value)
+
+
+def _read_int_or_string(value: Any) -> int | str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    raise ValueError("must be an integer or a string")
+
+
+Time = Annotated[datetime, BeforeValidator(_read_time), PlainSerializer(_write_time, return_type=str, when_used="json")]
+"""A moment in UTC; on the wire RFC 3339 with `Z`."""
+
+QuantityText = Annotated[str, BeforeValidator(_read_quantity)]
+"""A quantity as it was written, such as `100m`; `parse_quantity` reads it."""
+
+IntOrString = Annotated[int | str, PlainValidator(_read_int_or_string)]
+"""A number, or a text such as a port's name."""
+
+Base64 = str
+"""Bytes, base64 as they are on the wire."""
+
+Flag = StrictBool
+"""True or false, and nothing that merely looks like it."""
+
+Int32 = Annotated[StrictInt, Field(ge=-(2**31), lt=2**31)]
+"""A 32-bit integer."""
+
+Int64 = Annotated[StrictInt, Field(ge=-(2**63), lt=2**63)]
+"""A 64-bit integer."""
