@@ -1,13 +1,13 @@
 """What crosses Temporal: identities, the workflow's input, signals, updates, and each step's input and result.
 
 Every model here ignores unknown fields and defaults every field, so that an older worker reads what a newer one sent.
-Nothing here is strict: what a person types is checked by :mod:`syncpod.pod` with ``strict=True`` before it becomes one of
-these. On the wire names are Kubernetes' camelCase and times are RFC 3339 strings, because ``tctl`` re-encodes JSON
+Nothing here is strict: what a person types is checked by :mod:`syncpod.pod` with ``strict=True`` before it becomes one
+of these. On the wire names are Kubernetes' camelCase and times are RFC 3339 strings, because ``tctl`` re-encodes JSON
 numbers as doubles and would spoil integers above 2**53.
 
 Read in this order: identity (:func:`pod_workflow_id`, :class:`PodRef`), what comes in (:class:`Pleg`,
-:class:`DeletePod`, :class:`BackoffExpired`), what a step is given (:class:`StepInput` and its children), what it returns
-(:class:`StepResult`) and the closed vocabulary of its failures (:class:`Fault`).
+:class:`DeletePod`, :class:`BackoffExpired`), what a step is given (:class:`StepInput` and its children), what it
+returns (:class:`StepResult`) and the closed vocabulary of its failures (:class:`Fault`).
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Message(BaseModel):
 
 
 def _bounded_id(prefix: str, readable: str) -> str:
-    """Return ``prefix + readable``, or its readable beginning and a hash where that passes :data:`WORKFLOW_ID_LIMIT` bytes."""
+    """Return ``prefix + readable``; where that passes :data:`WORKFLOW_ID_LIMIT` bytes, its beginning and a hash."""
     whole = f"{prefix}{readable}"
     if len(whole.encode()) <= WORKFLOW_ID_LIMIT:
         return whole
@@ -79,6 +79,17 @@ class PodRef(Message):
     """Tells this life of the pod from an earlier one with the same static UID; an annotation in the runtime."""
 
 
+class NodeFacts(Message):
+    """What the workflow must know of its node, told by every step and signal that comes from there."""
+
+    name: str = ""
+    runtime: str = ""
+    """Name of the CRI runtime, the scheme of ``containerID``; "" = not said."""
+    host_ips: tuple[str, ...] = ()
+    search_attributes: bool = False
+    """Whether the namespace has :data:`SEARCH_ATTRIBUTES`: writing an unknown one would fail the workflow task."""
+
+
 # --- what comes in ----------------------------------------------------------------------------------------------------
 
 
@@ -95,6 +106,7 @@ class Pleg(Message):
 
     events: tuple[PlegEvent, ...] = ()
     status: ObservedPod = Field(default_factory=ObservedPod)
+    node: NodeFacts = NodeFacts()
     decision_version: int = 0
     """The decisions that the sending worker has; 0 = not said. A run with an older one continues as new."""
 
@@ -108,7 +120,7 @@ class DeletePod(Message):
 
 
 class BackoffExpired(Message):
-    """Signal ``backoff_expired``: the back-off of one container is over; without ``restart``, an operator will not wait."""
+    """Signal ``backoff_expired``: a container's back-off is over; without ``restart``, an operator will not wait."""
 
     container: str = ""
     restart: int | None = None
@@ -241,6 +253,7 @@ class StepResult(Message):
     status: ObservedPod = Field(default_factory=ObservedPod)
     outcome: Outcome = Outcome.DONE
     message: str = ""
+    node: NodeFacts = NodeFacts()
     events: tuple[StepEvent, ...] = ()
     missing_images: tuple[str, ...] | None = None
     """create_sandbox, pull_image: names of the pod's images that the node has not got; None = not looked."""
