@@ -1,0 +1,80 @@
+"""The real things that tests run against, each started when the first test asks for it and kept for the session."""
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.runtimes.containerd import Containerd
+from tests.runtimes.require import Missing, cache_directory, do_without
+from tests.runtimes.temporal import DevServer
+
+
+@pytest.fixture(scope="session")
+def containerd16() -> Iterator[Containerd]:
+    """The distribution's containerd 1.6, private to this run."""
+    with _launched("1.6", part="containerd") as runtime:
+        yield runtime
+
+
+@pytest.fixture(scope="session")
+def containerd24() -> Iterator[Containerd]:
+    """Containerd 2.4, private to this run."""
+    with _launched("2.4", part="containerd24") as runtime:
+        yield runtime
+
+
+@pytest.fixture(scope="session", params=["containerd16", "containerd24"])
+def runtime(request: pytest.FixtureRequest) -> Containerd:
+    """Each runtime of this machine in turn."""
+    runtime: Containerd = request.getfixturevalue(request.param)
+    return runtime
+
+
+@pytest.fixture(scope="session")
+def cri_endpoint(runtime: Containerd) -> str:
+    """The CRI endpoint of each runtime in turn, as `unix:///path`."""
+    return runtime.endpoint
+
+
+@pytest.fixture(scope="session")
+def temporal_server() -> Iterator[DevServer]:
+    """A Temporal dev server, private to this run."""
+    try:
+        server = DevServer.launch()
+    except Missing as missing:
+        do_without("temporal", str(missing))
+    with server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def tctl() -> Path:
+    """The old Temporal command line: `$SYNCPOD_TCTL`, else the cached build, else on PATH."""
+    candidates = (
+        os.environ.get("SYNCPOD_TCTL"),
+        cache_directory() / "tctl-1.18.0" / "tctl",
+        shutil.which("tctl"),
+    )
+    for candidate in candidates:
+        if candidate and os.access(candidate, os.X_OK):
+            return Path(candidate)
+    do_without("tctl", "there is none in SYNCPOD_TCTL, in the cache or on PATH")
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Path:
+    """The distribution's Chromium, for playwright's `executable_path` (with `--no-sandbox` as root)."""
+    found = shutil.which("chromium") or shutil.which("chromium-browser")
+    if found is None:
+        do_without("chromium", "it is not installed")
+    return Path(found)
+
+
+def _launched(version: str, *, part: str) -> Containerd:
+    try:
+        return Containerd.launch(version)
+    except Missing as missing:
+        do_without(part, str(missing))

@@ -1,0 +1,65 @@
+"""Directories that belong to one live process: whoever holds the lock owns what runs inside.
+
+The kernel drops the lock when its holder dies, however it dies, so a directory whose lock can be taken was left by an
+interrupted run, and the next run clears away what that one could not.
+"""
+
+import contextlib
+import fcntl
+import os
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+
+HOME = Path("/tmp/syncpod-tests")
+"""Where the instances of test runs live: short, since a socket's path has at most 107 bytes."""
+
+
+class Claimed(Exception):
+    """Another live process owns the directory."""
+
+
+class Claim:
+    """An exclusive hold on `directory`, made if it is not there, for as long as this process lives or until `release`.
+
+    Raises `Claimed` where another process has it.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._lock = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(self._lock)
+            raise Claimed(f"{directory} belongs to a process that still runs") from None
+
+    def release(self) -> None:
+        """Let the directory go."""
+        os.close(self._lock)
+
+
+def fresh(kind: str) -> Claim:
+    """A claim on a new directory for an instance of `kind`."""
+    with _registry():
+        return Claim(HOME / f"{kind}-{secrets.token_hex(3)}")
+
+
+def abandoned(kind: str) -> tuple[Claim, ...]:
+    """Claims on the directories of `kind` that no live process holds."""
+    claims = []
+    with _registry():
+        for directory in sorted(HOME.glob(f"{kind}-*")):
+            with contextlib.suppress(Claimed):
+                claims.append(Claim(directory))
+    return tuple(claims)
+
+
+@contextlib.contextmanager
+def _registry() -> Iterator[None]:
+    """Hold everybody else off: a directory just made and not yet locked would look abandoned."""
+    HOME.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with (HOME / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield

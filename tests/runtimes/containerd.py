@@ -1,0 +1,339 @@
+"""A private, real containerd: its own root, state, socket, network and images, started, killed and restarted at will.
+
+As a command it starts one and keeps it until it is interrupted, printing the endpoint first:
+
+    python -m tests.runtimes.containerd start --version 1.6 --dir /tmp/c16
+"""
+
+import argparse
+import ipaddress
+import json
+import os
+import re
+import secrets
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+import grpc
+
+from tests.runtimes import claim, leftovers
+from tests.runtimes import images as image_store
+from tests.runtimes.gates import Gates, install
+from tests.runtimes.processes import Process
+from tests.runtimes.require import Missing, cache_directory
+
+VERSIONS = ("1.6", "2.4")
+CNI_PLUGINS = Path("/usr/lib/cni")
+
+_CONFIG_1 = """
+version = 2
+root = "{directory}/root"
+state = "{directory}/state"
+disabled_plugins = ["io.containerd.internal.v1.opt", "io.containerd.snapshotter.v1.btrfs", \
+"io.containerd.snapshotter.v1.zfs", "io.containerd.snapshotter.v1.aufs", "io.containerd.snapshotter.v1.devmapper"]
+
+[grpc]
+  address = "{directory}/containerd.sock"
+
+[plugins."io.containerd.grpc.v1.cri"]
+  sandbox_image = "{pause}"
+  restrict_oom_score_adj = true
+  netns_mounts_under_state_dir = true
+  disable_tcp_service = true
+  [plugins."io.containerd.grpc.v1.cri".cni]
+    bin_dir = "{directory}/bin"
+    conf_dir = "{directory}/cni"
+  [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
+    runtime_type = "io.containerd.runc.v2"
+    [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
+      BinaryName = "{directory}/bin/runc"
+"""
+
+_CONFIG_2 = """
+version = 3
+root = "{directory}/root"
+state = "{directory}/state"
+imports = []
+disabled_plugins = ["io.containerd.internal.v1.opt", "io.containerd.image-verifier.v1.bindir", \
+"io.containerd.snapshotter.v1.btrfs", "io.containerd.snapshotter.v1.devmapper", "io.containerd.snapshotter.v1.zfs", \
+"io.containerd.snapshotter.v1.blockfile", "io.containerd.snapshotter.v1.erofs"]
+
+[grpc]
+  address = "{directory}/containerd.sock"
+
+[plugins."io.containerd.cri.v1.images".pinned_images]
+  sandbox = "{pause}"
+
+[plugins."io.containerd.nri.v1.nri"]
+  disable = true
+
+[plugins."io.containerd.cri.v1.runtime"]
+  restrict_oom_score_adj = true
+  netns_mounts_under_state_dir = true
+  [plugins."io.containerd.cri.v1.runtime".cni]
+    bin_dirs = ["{directory}/bin"]
+    conf_dir = "{directory}/cni"
+  [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc]
+    runtime_type = "io.containerd.runc.v2"
+    [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc.options]
+      BinaryName = "{directory}/bin/runc"
+"""
+
+
+@dataclass(frozen=True)
+class Release:
+    """An installed containerd: its version, and the directory with `containerd`, its shim and `ctr`."""
+
+    version: str
+    programs: Path
+
+
+def installed(version: str) -> Release:
+    """The containerd of this machine with that major version; raises `Missing` with what is not there.
+
+    1.6 is the distribution's, on PATH. 2.4 is looked for in `$SYNCPOD_CONTAINERD24`, else among the cached builds.
+    """
+    if os.geteuid() != 0:
+        raise Missing("a containerd of one's own needs root")
+    for program in ("runc", "ip", "busybox"):
+        if shutil.which(program) is None:
+            raise Missing(f"{program} is not installed")
+    if not (CNI_PLUGINS / "bridge").exists():
+        raise Missing(f"there are no CNI plugins in {CNI_PLUGINS}")
+    if version.startswith("2."):
+        programs = Path(os.environ.get("SYNCPOD_CONTAINERD24") or cache_directory() / "containerd-2.4.2")
+        where = f"{programs} (SYNCPOD_CONTAINERD24)"
+    else:
+        programs = Path(shutil.which("containerd") or "/usr/bin/containerd").parent
+        where = str(programs)
+    absent = [name for name in ("containerd", "containerd-shim-runc-v2", "ctr") if not (programs / name).exists()]
+    if absent:
+        raise Missing(f"{', '.join(absent)} not found in {where}")
+    text = subprocess.run([programs / "containerd", "--version"], capture_output=True, text=True, check=True).stdout
+    found = re.search(r"\bv?(\d+\.\d+\.\d+)", text)
+    if found is None or found[1].split(".")[0] != version.split(".")[0]:
+        raise Missing(f"the containerd in {where} is not a {version}: {text.strip()}")
+    return Release(found[1], programs)
+
+
+class Containerd:
+    """One running containerd in a directory of its own. `close` removes every trace of it, as does `with`.
+
+    With `gates`, tests can hold or refuse what it asks of CNI and runc; without, it calls them directly, and costs what
+    a containerd costs.
+    """
+
+    def __init__(self, release: Release, owned: claim.Claim, *, gates: bool = True) -> None:
+        self._claim = owned
+        self._release = release
+        self._daemon: subprocess.Popen[bytes] | None = None
+        self.directory = owned.directory
+        self.version = release.version
+        self.name = f"containerd{''.join(release.version.split('.')[:2])}"
+        self.socket = self.directory / "containerd.sock"
+        self.endpoint = f"unix://{self.socket}"
+        self.log = self.directory / "containerd.log"
+        self.images: tuple[str, ...] = ()
+        self.names = leftovers.Names.of(self.directory)
+        self.cgroup_parent = self.names.cgroup_parent
+        leftovers.clear(self.directory)
+        self.subnet = _free_subnet()
+        self._lay_out(gates=gates)
+
+    @classmethod
+    def launch(cls, version: str, directory: Path | None = None, *, gates: bool = True) -> Self:
+        """Start containerd `version` ("1.6", "2.4") with its images, in `directory` or a new one of its own.
+
+        Raises `Missing` where the machine lacks a part, `claim.Claimed` where the directory is in use.
+        """
+        release = installed(version)
+        for abandoned in claim.abandoned("containerd"):
+            leftovers.clear(abandoned.directory)
+            shutil.rmtree(abandoned.directory)
+            abandoned.release()
+        owned = claim.Claim(directory.resolve()) if directory else claim.fresh("containerd")
+        runtime = cls(release, owned, gates=gates)
+        try:
+            runtime.start()
+            runtime._import_images()
+        except BaseException:
+            runtime.close()
+            raise
+        return runtime
+
+    @property
+    def pid(self) -> int:
+        """The daemon's process id; raises RuntimeError while it is down."""
+        if self._daemon is None:
+            raise RuntimeError(f"{self.name} is not running")
+        return self._daemon.pid
+
+    @property
+    def gates(self) -> Gates:
+        """What holds or refuses calls of CNI and runc; raises RuntimeError where this containerd has no gates."""
+        if not (self.directory / "gates").is_dir():
+            raise RuntimeError(f"{self.name} was started without gates")
+        return Gates(self.directory / "gates")
+
+    @property
+    def shims(self) -> tuple[Process, ...]:
+        """The shims that live now, one for each pod."""
+        return leftovers.shims(self.directory)
+
+    def start(self, *, patience: float = 30.0) -> None:
+        """Start the daemon and wait until its CRI service says that runtime and network are ready."""
+        environment = os.environ | {"PATH": f"{self._release.programs}:{os.environ['PATH']}"}
+        with self.log.open("ab") as log:
+            self._daemon = subprocess.Popen(
+                [self._release.programs / "containerd", "--config", self.directory / "config.toml"],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=environment,
+                start_new_session=True,  # Ctrl-C in the terminal is the test run's
+            )
+        deadline = time.monotonic() + patience
+        while not self._ready():
+            if self._daemon.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError(f"{self.name} did not become ready; the end of {self.log}:\n{self._log_end()}")
+            time.sleep(0.02)
+
+    def kill(self) -> None:
+        """SIGKILL the daemon; shims and containers live on."""
+        if self._daemon is not None:
+            self._daemon.kill()
+            self._daemon.wait()
+            self._daemon = None
+
+    def restart(self) -> None:
+        """SIGKILL the daemon and start it again."""
+        self.kill()
+        self.start()
+
+    def ctr(self, *arguments: str | Path) -> str:
+        """Run `ctr` in the namespace of Kubernetes and return what it prints; raises CalledProcessError."""
+        command = [self._release.programs / "ctr", "--address", self.socket, "--namespace", "k8s.io", *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+    def close(self) -> None:
+        """End everything that this containerd runs and remove every trace of it."""
+        self.kill()
+        leftovers.clear(self.directory)
+        shutil.rmtree(self.directory)
+        self._claim.release()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _lay_out(self, *, gates: bool) -> None:
+        """Write configuration, network and the programs that containerd is to call."""
+        config = _CONFIG_2 if self.version.startswith("2.") else _CONFIG_1
+        (self.directory / "config.toml").write_text(config.format(directory=self.directory, pause=image_store.PAUSE))
+        (self.directory / "cni").mkdir()
+        (self.directory / "cni" / "10-syncpod.conflist").write_text(json.dumps(self._network_configuration(), indent=2))
+        programs = self.directory / "bin"
+        programs.mkdir()
+        runc, busybox = (Path(shutil.which(name) or name) for name in ("runc", "busybox"))
+        for program in (*CNI_PLUGINS.iterdir(), runc):
+            (programs / program.name).symlink_to(program)
+        if gates:
+            bridge = CNI_PLUGINS / "bridge"
+            install(self.directory / "gates", programs=programs, bridge=bridge, runc=runc, busybox=busybox)
+
+    def _network_configuration(self) -> dict[str, object]:
+        ipam = {
+            "type": "host-local",
+            "dataDir": str(self.directory / "ipam"),
+            "ranges": [[{"subnet": str(self.subnet)}]],
+            "routes": [{"dst": "0.0.0.0/0"}],
+        }
+        bridge = {"type": "bridge", "bridge": self.names.bridge, "isGateway": True, "hairpinMode": True, "ipam": ipam}
+        portmap = {"type": "portmap", "capabilities": {"portMappings": True}}
+        return {"cniVersion": "0.4.0", "name": self.names.network, "plugins": [bridge, portmap]}
+
+    def _import_images(self, *, patience: float = 30.0) -> None:
+        archive = self.directory / "images.tar"
+        made = image_store.images()
+        image_store.write_archive(archive, made)
+        self.ctr("images", "import", archive)
+        archive.unlink()
+        self.images = tuple(image.name for image in made)
+        deadline = time.monotonic() + patience
+        # The CRI service learns of an import by an event.
+        while absent := [name for name in self.images if name.encode() not in self._call("ImageService/ListImages")]:
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"{self.name} imported its images, but CRI does not list {absent}")
+            time.sleep(0.02)
+
+    def _ready(self) -> bool:
+        try:
+            status = self._call("RuntimeService/Status")
+        except grpc.RpcError:
+            return False
+        # RuntimeCondition: field 1 the type, a string; field 2 the status, a bool, left out where false.
+        return all(condition + b"\x10\x01" in status for condition in (b"RuntimeReady", b"NetworkReady"))
+
+    def _call(self, method: str) -> bytes:
+        """Make a CRI call with an empty request, in bytes: the harness stands on nothing that it is there to test."""
+        with grpc.insecure_channel(self.endpoint, options=[("grpc.use_local_subchannel_pool", 1)]) as channel:
+            call = channel.unary_unary(f"/runtime.v1.{method}", request_serializer=bytes, response_deserializer=bytes)
+            answer: bytes = call(b"", timeout=5)
+            return answer
+
+    def _log_end(self) -> str:
+        return "\n".join(self.log.read_text(errors="replace").splitlines()[-15:])
+
+
+def _free_subnet() -> ipaddress.IPv4Network:
+    """A /24 of 10.64.0.0/10 that no interface of this machine is in.
+
+    Drawn, not counted up: bridges appear with an instance's first pod, so another's may be free only in appearance.
+    """
+    listing = subprocess.run(["ip", "-4", "-json", "address"], capture_output=True, text=True, check=True).stdout
+    taken = [
+        ipaddress.IPv4Network(f"{address['local']}/{address['prefixlen']}", strict=False)
+        for interface in json.loads(listing)
+        for address in interface.get("addr_info", ())
+    ]
+    for _ in range(100):
+        number = secrets.randbelow(1 << 14)
+        subnet = ipaddress.IPv4Network((f"10.{64 + (number >> 8)}.{number & 255}.0", 24))
+        if not any(subnet.overlaps(other) for other in taken):
+            return subnet
+    raise Missing("no /24 of 10.64.0.0/10 is free on this machine")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Start a containerd, print its endpoint, and end it with all its pods on SIGINT or SIGTERM."""
+    parser = argparse.ArgumentParser(prog="python -m tests.runtimes.containerd")
+    commands = parser.add_subparsers(required=True)
+    start = commands.add_parser("start", help="start a containerd and keep it until interrupted")
+    start.add_argument("--version", choices=VERSIONS, default=VERSIONS[0])
+    start.add_argument("--dir", type=Path, help="its directory (a new one below /tmp by default)")
+    options = parser.parse_args(arguments)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        with Containerd.launch(options.version, options.dir, gates=False) as runtime:
+            sys.stdout.write(f"{runtime.endpoint}\n")
+            sys.stdout.flush()
+            while True:
+                signal.pause()
+    except (Missing, claim.Claimed) as error:
+        sys.stderr.write(f"{error}\n")
+        return 2
+    except KeyboardInterrupt:
+        return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

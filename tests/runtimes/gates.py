@@ -1,0 +1,105 @@
+"""Gates between containerd and the programs it calls: a test holds one shut, and so makes a slow or broken CNI or runc.
+
+containerd is given wrappers in place of the `bridge` plugin and of `runc`. A wrapper looks for a file named after what
+it was called for (`cni-add`, `runc-create`): without one it becomes the real program at once; while there is one it
+waits, or, where the file says `refuse`, it fails.
+"""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+POINTS = ("cni-add", "cni-del", "runc-create", "runc-start", "runc-kill", "runc-delete", "runc-exec")
+"""What can be held or refused: a call of the CNI plugin or of runc."""
+
+_WRAPPER = """#!{busybox} sh
+{point}
+gate={gates}/$point
+if [ -e "$gate" ]; then
+  : > "$gate.$$.reached"
+  while [ -e "$gate" ]; do
+    if {busybox} grep -q refuse "$gate" 2>/dev/null; then
+      {refuse}
+    fi
+    {busybox} sleep 0.01
+  done
+fi
+exec {program} "$@"
+"""
+_CNI_POINT = 'point=cni-$(echo "$CNI_COMMAND" | tr A-Z a-z)'
+_CNI_REFUSE = """echo '{"cniVersion":"0.4.0","code":100,"msg":"refused by the gate"}'; exit 1"""
+_RUNC_POINT = """point=runc
+for argument in "$@"; do
+  case "$argument" in create|start|kill|delete|exec) point=runc-$argument; break ;; esac
+done"""
+_RUNC_REFUSE = "echo refused by the gate >&2; exit 1"
+
+
+class Gate:
+    """A point that is held or refused, as long as the test's `with` block lasts."""
+
+    def __init__(self, directory: Path, point: str) -> None:
+        if point not in POINTS:
+            raise ValueError(f"no gate {point!r}: there are {', '.join(POINTS)}")
+        self.point = point
+        self._directory = directory
+
+    @property
+    def arrivals(self) -> int:
+        """How many calls have come to this point since it was shut."""
+        return len(list(self._directory.glob(f"{self.point}.*.reached")))
+
+    async def reached(self, calls: int = 1, *, patience: float = 30.0) -> None:
+        """Wait until `calls` calls have come to this point; raises TimeoutError after `patience` seconds."""
+        deadline = time.monotonic() + patience
+        while self.arrivals < calls:
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{self.point}: {self.arrivals} of {calls} calls came in {patience} s")
+            await asyncio.sleep(0.01)
+
+    def open(self) -> None:
+        """Let everything through again, what waits as well; an open gate may be opened."""
+        (self._directory / self.point).unlink(missing_ok=True)
+
+
+def install(gates: Path, *, programs: Path, bridge: Path, runc: Path, busybox: Path) -> None:
+    """Write the wrappers of `bridge` and `runc` to the directory `programs`, and make the directory `gates`."""
+    gates.mkdir(exist_ok=True)
+    for name, program, point, refuse in (
+        ("bridge", bridge, _CNI_POINT, _CNI_REFUSE),
+        ("runc", runc, _RUNC_POINT, _RUNC_REFUSE),
+    ):
+        wrapper = programs / name
+        wrapper.unlink(missing_ok=True)
+        wrapper.write_text(_WRAPPER.format(point=point, refuse=refuse, program=program, gates=gates, busybox=busybox))
+        wrapper.chmod(0o755)
+
+
+class Gates:
+    """The gates of one containerd, kept as files in `directory`."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    def hold(self, point: str) -> contextlib.AbstractContextManager[Gate]:
+        """Make calls at `point` wait until the block ends or its gate is opened."""
+        return self._shut(point, "hold")
+
+    def refuse(self, point: str) -> contextlib.AbstractContextManager[Gate]:
+        """Make calls at `point` fail until the block ends or its gate is opened."""
+        return self._shut(point, "refuse")
+
+    @contextlib.contextmanager
+    def _shut(self, point: str, manner: str) -> Iterator[Gate]:
+        gate = Gate(self._directory, point)
+        for old in self._directory.glob(f"{point}.*.reached"):
+            old.unlink()
+        temporary = self._directory / f".{point}"
+        temporary.write_text(manner)
+        temporary.replace(self._directory / point)
+        try:
+            yield gate
+        finally:
+            gate.open()

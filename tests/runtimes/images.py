@@ -1,0 +1,158 @@
+"""The container images that tests run, made on the spot from this machine's static busybox: no registry is asked.
+
+`write_archive` makes one OCI image layout, as a tar that `ctr images import` reads.
+"""
+
+import gzip
+import hashlib
+import io
+import json
+import shutil
+import subprocess
+import tarfile
+import tempfile
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.runtimes.require import Missing
+
+PAUSE = "docker.io/syncpod/pause:1"
+"""The sandbox image."""
+
+BUSYBOX = "docker.io/library/busybox:1"
+BUSYBOX_2 = "docker.io/library/busybox:2"
+"""The same content as `BUSYBOX` under another tag: what changes is the name alone, and so the container's hash."""
+
+HTTPD = "docker.io/library/nginx:1"
+"""Serves a page on port 80, as nginx would."""
+
+NOBODY = "docker.io/library/busybox:nobody"
+"""Busybox whose image says `USER nobody`, a name, which `runAsNonRoot` cannot verify."""
+
+USER_1000 = "docker.io/library/busybox:1000"
+"""Busybox whose image says `USER 1000`, which `runAsNonRoot` accepts."""
+
+_PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_PASSWD = "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/false\nsyncpod:x:1000:1000::/:/bin/sh\n"
+_GROUP = "root:x:0:\nnobody:x:65534:\nsyncpod:x:1000:\nextra:x:2000:syncpod\n"
+_PAGE = "<!doctype html>\n<title>nginx</title>\n<h1>It works</h1>\n"
+
+
+@dataclass(frozen=True)
+class Image:
+    """An image of one layer: its name, the layer (an uncompressed tar) and the `config` of its OCI configuration."""
+
+    name: str
+    layer: bytes
+    config: Mapping[str, Any] = field(default_factory=dict)
+
+
+def images() -> tuple[Image, ...]:
+    """All the images of this module. Raises `Missing` where there is no static busybox to make them from."""
+    busybox = _static_busybox()
+    applets = subprocess.run([busybox, "--list-full"], capture_output=True, text=True, check=True).stdout.split()
+    system: dict[str, bytes | str | None] = {
+        "bin/busybox": busybox.read_bytes(),
+        **{applet: "/bin/busybox" for applet in applets if applet != "bin/busybox"},
+        "etc/passwd": _PASSWD.encode(),
+        "etc/group": _GROUP.encode(),
+        **dict.fromkeys(("dev", "proc", "root", "sys", "tmp", "var/log"), None),
+    }
+    layer = _layer(system)
+    shell = {"Env": [_PATH], "Cmd": ["sh"]}
+    return (
+        _pause(layer),
+        Image(BUSYBOX, layer, shell),
+        Image(BUSYBOX_2, layer, shell),
+        Image(NOBODY, layer, shell | {"User": "nobody"}),
+        Image(USER_1000, layer, shell | {"User": "1000"}),
+        Image(
+            HTTPD,
+            _layer(system | {"var/www/index.html": _PAGE.encode()}),
+            {"Env": [_PATH], "Cmd": ["httpd", "-f", "-p", "80", "-h", "/var/www"], "ExposedPorts": {"80/tcp": {}}},
+        ),
+    )
+
+
+def write_archive(path: Path, contents: Iterable[Image]) -> None:
+    """Write the images to `path` as a tar of one OCI image layout, each under its full name."""
+    architecture = _architecture()
+    blobs: dict[str, bytes] = {}
+
+    def blob(content: bytes, media_type: str) -> dict[str, Any]:
+        digest = hashlib.sha256(content).hexdigest()
+        blobs[digest] = content
+        return {"mediaType": media_type, "digest": f"sha256:{digest}", "size": len(content)}
+
+    manifests = []
+    for image in contents:
+        diff_id = f"sha256:{hashlib.sha256(image.layer).hexdigest()}"
+        platform = {"os": "linux", "architecture": architecture}
+        config = platform | {"config": dict(image.config), "rootfs": {"type": "layers", "diff_ids": [diff_id]}}
+        manifest = {
+            "schemaVersion": 2,
+            "mediaType": "application/vnd.oci.image.manifest.v1+json",
+            "config": blob(json.dumps(config).encode(), "application/vnd.oci.image.config.v1+json"),
+            "layers": [blob(gzip.compress(image.layer, 1, mtime=0), "application/vnd.oci.image.layer.v1.tar+gzip")],
+        }
+        descriptor = blob(json.dumps(manifest).encode(), manifest["mediaType"])  # type: ignore[arg-type]
+        manifests.append(descriptor | {"platform": platform, "annotations": {"io.containerd.image.name": image.name}})
+
+    layout: dict[str, bytes | str | None] = {
+        "oci-layout": b'{"imageLayoutVersion":"1.0.0"}',
+        "index.json": json.dumps({"schemaVersion": 2, "manifests": manifests}).encode(),
+    }
+    path.write_bytes(_layer(layout | {f"blobs/sha256/{digest}": content for digest, content in blobs.items()}))
+
+
+def _pause(busybox_layer: bytes) -> Image:
+    """The sandbox image: the ten lines of pause.c, or busybox doing the same where there is no C compiler."""
+    compiler = shutil.which("gcc") or shutil.which("cc")
+    if compiler is None:
+        wait = "trap 'exit 0' TERM INT; while :; do sleep 86400 & wait; done"
+        return Image(PAUSE, busybox_layer, {"Entrypoint": ["/bin/busybox", "sh", "-c", wait]})
+    with tempfile.TemporaryDirectory() as directory:
+        binary = Path(directory, "pause")
+        source = Path(__file__).with_name("pause.c")
+        subprocess.run([compiler, "-static", "-Os", "-s", "-o", binary, source], check=True)
+        return Image(PAUSE, _layer({"pause": binary.read_bytes()}), {"Entrypoint": ["/pause"]})
+
+
+def _layer(files: Mapping[str, bytes | str | None]) -> bytes:
+    """A tar of `files`: bytes are a file's content, a string a symbolic link's target, None a directory."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as tar:
+        parents = {str(parent) for name in files for parent in Path(name).parents} - {"."}
+        for name in sorted(parents | set(files)):
+            content = files.get(name)
+            entry = tarfile.TarInfo(name)
+            entry.mode = 0o1777 if name == "tmp" else 0o755
+            if content is None:
+                entry.type = tarfile.DIRTYPE
+                tar.addfile(entry)
+            elif isinstance(content, str):
+                entry.type, entry.linkname = tarfile.SYMTYPE, content
+                tar.addfile(entry)
+            else:
+                entry.size = len(content)
+                tar.addfile(entry, io.BytesIO(content))
+    return buffer.getvalue()
+
+
+def _static_busybox() -> Path:
+    path = shutil.which("busybox")
+    if path is None:
+        raise Missing("busybox is not installed")
+    binary = Path(path)
+    if b"/ld-linux" in binary.read_bytes()[:4096]:
+        raise Missing(f"{binary} is not static (Debian's busybox-static is)")
+    return binary
+
+
+def _architecture() -> str:
+    """This machine's architecture as OCI names it."""
+    names = {"x86_64": "amd64", "aarch64": "arm64"}
+    machine = subprocess.run(["uname", "-m"], capture_output=True, text=True, check=True).stdout.strip()
+    return names.get(machine, machine)

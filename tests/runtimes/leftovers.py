@@ -1,0 +1,120 @@
+"""Clearing away what one containerd left on the machine, alive or dead: from its directory alone, asking it nothing.
+
+Everything is found by the instance's own names (its directory, its bridge, its network, its cgroup parent), so that
+this also works for an instance whose owner was killed, and touches nobody else's.
+"""
+
+import contextlib
+import json
+import shlex
+import shutil
+import subprocess
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from tests.runtimes.processes import Process, kill, processes, with_descendants
+
+CGROUPS = Path("/sys/fs/cgroup")
+
+
+@dataclass(frozen=True)
+class Names:
+    """What the instance in one directory is called elsewhere on the machine."""
+
+    bridge: str
+    network: str
+    cgroup_parent: str
+
+    @classmethod
+    def of(cls, directory: Path) -> Self:
+        """The names that follow from the directory's path, each with the same eight characters in it."""
+        mark = f"{zlib.crc32(bytes(directory)):08x}"
+        return cls(bridge=f"sp{mark}", network=f"syncpod-{mark}", cgroup_parent=f"/syncpod-{mark}")
+
+
+def clear(directory: Path) -> None:
+    """End the processes, mounts, bridge, firewall rules and cgroups of the containerd in `directory`, and empty it."""
+    names = Names.of(directory)
+    end_processes(directory)
+    cgroups = [names.cgroup_parent, *_bundles_cgroups(directory)]
+    _unmount_below(directory)
+    # Without a pod that had a network there is no bridge.
+    subprocess.run(["ip", "link", "delete", names.bridge], capture_output=True, check=False)
+    _remove_firewall_rules(names.network)
+    for cgroup in cgroups:
+        _remove_cgroup(cgroup)
+    for entry in directory.iterdir():
+        if entry.is_dir() and not entry.is_symlink():
+            shutil.rmtree(entry)
+        elif entry.name != "lock":
+            entry.unlink()
+
+
+def end_processes(directory: Path) -> None:
+    """SIGKILL containerd, its shims, its containers and the programs it was waiting for."""
+    while True:
+        everything = processes()
+        roots = [process.pid for process in everything if _belongs(process, directory)]
+        if not roots:
+            return
+        # A shim is the subreaper of its containers, so whatever a container started is among its descendants.
+        kill(with_descendants(roots, everything))
+
+
+def shims(directory: Path) -> tuple[Process, ...]:
+    """The live shims of the containerd in `directory`."""
+    return tuple(process for process in processes() if _is_shim(process, directory))
+
+
+def _belongs(process: Process, directory: Path) -> bool:
+    daemon = process.program == "containerd" and str(directory / "config.toml") in process.argv
+    wrapper = any(argument.startswith(f"{directory}/bin/") for argument in process.argv[:3])
+    return daemon or wrapper or _is_shim(process, directory)
+
+
+def _is_shim(process: Process, directory: Path) -> bool:
+    addresses = [value for flag, value in zip(process.argv, process.argv[1:], strict=False) if flag == "-address"]
+    return process.program.startswith("containerd-shim") and str(directory / "containerd.sock") in addresses
+
+
+def _bundles_cgroups(directory: Path) -> Iterator[str]:
+    """The cgroups of the containers that containerd still knew, from their OCI bundles."""
+    for config in directory.glob("state/io.containerd.runtime.v2.task/*/*/config.json"):
+        with contextlib.suppress(FileNotFoundError, json.JSONDecodeError):
+            yield json.loads(config.read_text())["linux"].get("cgroupsPath", "")
+
+
+def _unmount_below(directory: Path) -> None:
+    mounts = [line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()]
+    ours = [mount for mount in reversed(mounts) if mount.startswith(f"{directory}/")]
+    if ours:
+        subprocess.run(["umount", "--lazy", *ours], capture_output=True, text=True, check=True)
+
+
+def _remove_firewall_rules(network: str) -> None:
+    """Remove what the portmap plugin wrote for `network`: it names the network in a comment on each jump it makes."""
+    if shutil.which("iptables") is None:
+        return
+    listing = subprocess.run(["iptables", "-t", "nat", "-S"], capture_output=True, text=True, check=False)
+    for line in listing.stdout.splitlines():
+        if f'"{network}"' not in line.replace("\\", ""):
+            continue
+        rule = shlex.split(line)
+        chain = rule[rule.index("-j") + 1]
+        commands = [["-D", *rule[1:]], ["-F", chain], ["-X", chain]]
+        for command in commands if chain.startswith("CNI-DN-") else commands[:1]:
+            subprocess.run(["iptables", "-t", "nat", *command], capture_output=True, check=True)
+
+
+def _remove_cgroup(path: str) -> None:
+    """Remove a cgroup with all below it, in every hierarchy of cgroup v1 and in v2's one."""
+    if not path.strip("/"):
+        return
+    for hierarchy in (CGROUPS, *(entry for entry in CGROUPS.iterdir() if entry.is_dir())):
+        top = hierarchy / path.strip("/")
+        if top.is_dir():
+            for cgroup in sorted((entry for entry in (top, *top.rglob("*")) if entry.is_dir()), reverse=True):
+                cgroup.rmdir()

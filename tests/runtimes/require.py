@@ -1,0 +1,32 @@
+"""Parts of a machine that tests need: a skip where one is missing, a failure where it was promised.
+
+`SYNCPOD_REQUIRE` names, with commas, what a machine promises to have (`containerd,containerd24,tctl,chromium`): there a
+missing part is a fault of the machine or of the harness, and a skipped test would hide it.
+"""
+
+import os
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+
+class Missing(Exception):
+    """A part of the machine cannot be had; the message says which and why."""
+
+
+def promised() -> frozenset[str]:
+    """The parts that `SYNCPOD_REQUIRE` names."""
+    return frozenset(name.strip() for name in os.environ.get("SYNCPOD_REQUIRE", "").split(",") if name.strip())
+
+
+def do_without(part: str, reason: str) -> NoReturn:
+    """Skip the test that asked for `part`, or fail it where the part was promised."""
+    if part in promised():
+        pytest.fail(f"{part} is required here (SYNCPOD_REQUIRE), but {reason}", pytrace=False)
+    pytest.skip(f"{part}: {reason}")
+
+
+def cache_directory() -> Path:
+    """Where binaries built for tests are kept between runs: `$XDG_CACHE_HOME/syncpod`."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "syncpod"

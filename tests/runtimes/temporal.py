@@ -1,0 +1,148 @@
+"""A private, real Temporal dev server, from the wheel that the project depends on, set up as `syncpod up` does it.
+
+Its database is a file, so that it can be killed and started again with everything in it.
+"""
+
+import contextlib
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Self
+
+from tests.runtimes import claim
+from tests.runtimes.processes import kill, processes
+from tests.runtimes.require import Missing
+
+SETTINGS = {
+    # One history shard, whose transfer queue is read at most 20 times a second unless told otherwise.
+    "history.transferProcessorMaxPollRPS": "5000",
+    "history.transferProcessorMaxPollHostRPS": "50000",
+    # A node's queue has one worker: with several partitions some would wait for tasks to be forwarded.
+    "matching.numTaskqueueReadPartitions": "1",
+    "matching.numTaskqueueWritePartitions": "1",
+}
+"""Dynamic configuration: what makes one activity take 10 ms and not 57."""
+
+
+def temporal_program() -> Path:
+    """The `temporal` program beside this interpreter; raises `Missing`."""
+    program = Path(sys.executable).with_name("temporal")
+    if not program.exists():
+        raise Missing(f"{program} is not there: is the project's environment installed?")
+    return program
+
+
+class DevServer:
+    """One running dev server with its web UI, on free ports of the loopback. `close` ends it, as does `with`.
+
+    No search attribute is registered but Temporal's own: that is the worker's part.
+    """
+
+    namespace = "default"
+
+    def __init__(self, owned: claim.Claim) -> None:
+        self._claim = owned
+        self._process: subprocess.Popen[bytes] | None = None
+        self.directory = owned.directory
+        self.db = self.directory / "temporal.db"
+        self.log = self.directory / "temporal.log"
+        self.port, self.ui_port, self._http_port, self._metrics_port = _free_ports(4)
+        self.address = f"127.0.0.1:{self.port}"
+        self.ui = f"http://127.0.0.1:{self.ui_port}"
+
+    @classmethod
+    def launch(cls) -> Self:
+        """Start a server in a new directory, once those that interrupted runs left are cleared away."""
+        for abandoned in claim.abandoned("temporal"):
+            _end(abandoned.directory)
+            shutil.rmtree(abandoned.directory)
+            abandoned.release()
+        server = cls(claim.fresh("temporal"))
+        try:
+            server.start()
+        except BaseException:
+            server.close()
+            raise
+        return server
+
+    @property
+    def pid(self) -> int:
+        """The server's process id; raises RuntimeError while it is down."""
+        if self._process is None:
+            raise RuntimeError("the Temporal server is not running")
+        return self._process.pid
+
+    def start(self, *, patience: float = 60.0) -> None:
+        """Start the server on its database and wait until it serves its namespace."""
+        command: list[str | Path] = [temporal_program(), "server", "start-dev", "--ip", "127.0.0.1"]
+        command += ["--port", str(self.port), "--ui-port", str(self.ui_port), "--http-port", str(self._http_port)]
+        command += ["--metrics-port", str(self._metrics_port), "--namespace", self.namespace, "--log-level", "warn"]
+        command += ["--db-filename", self.db, "--sqlite-pragma", "journal_mode=WAL"]
+        command += ["--sqlite-pragma", "synchronous=FULL", "--ui-disable-news-fetch"]
+        command += [part for key, value in SETTINGS.items() for part in ("--dynamic-config-value", f"{key}={value}")]
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+            )
+        deadline = time.monotonic() + patience
+        while not self._serves():
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                end = "\n".join(self.log.read_text(errors="replace").splitlines()[-15:])
+                raise RuntimeError(f"the Temporal server did not start; the end of {self.log}:\n{end}")
+            time.sleep(0.05)
+
+    def kill(self) -> None:
+        """SIGKILL the server; its database stays."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def restart(self) -> None:
+        """SIGKILL the server and start it again on the same ports, with the same database."""
+        self.kill()
+        self.start()
+
+    def close(self) -> None:
+        """End the server and remove its directory."""
+        self.kill()
+        shutil.rmtree(self.directory)
+        self._claim.release()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _serves(self) -> bool:
+        with contextlib.suppress(OSError):
+            socket.create_connection(("127.0.0.1", self.port), timeout=1).close()
+            described = subprocess.run(
+                [temporal_program(), "operator", "namespace", "describe", self.namespace, "--address", self.address],
+                timeout=10,
+                capture_output=True,
+                check=False,
+                env=os.environ | {"TEMPORAL_CONFIG_FILE": os.devnull},
+            )
+            return described.returncode == 0
+        return False
+
+
+def _end(directory: Path) -> None:
+    """SIGKILL the server whose database is in `directory`, if it still runs."""
+    database = str(directory / "temporal.db")
+    kill(process.pid for process in processes() if process.program == "temporal" and database in process.argv)
+
+
+def _free_ports(count: int) -> list[int]:
+    """Ports of the loopback that nobody listens on now."""
+    with contextlib.ExitStack() as stack:
+        listeners = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for listener in listeners:
+            listener.bind(("127.0.0.1", 0))
+        return [listener.getsockname()[1] for listener in listeners]
