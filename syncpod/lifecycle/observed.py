@@ -5,7 +5,7 @@ sequence number taken when the listing *began*. Listings travel by several roads
 may overtake one another; `merge` folds each into the view so that nothing observed is lost and no state goes back.
 
 The records mirror what decisions read of the kubelet's `container.PodStatus` (container/runtime.go, v1.36).
-They cross Temporal, so unknown fields are ignored and every field has a default.
+They cross Temporal, in camelCase; unknown fields are ignored and every field has a default.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from functools import total_ordering
 from typing import Final, Literal
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict
+from syncpod.pod.wire import Model, Time
 
 SandboxState = Literal["SANDBOX_READY", "SANDBOX_NOTREADY"]
 ContainerRuntimeState = Literal["created", "running", "exited", "unknown"]
@@ -26,12 +26,8 @@ _LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)
 _RANK: Final[dict[str, int]] = {"created": 0, "running": 1, "exited": 2}
 
 
-class _Record(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore")
-
-
 @total_ordering
-class Seq(_Record):
+class Seq(Model):
     """When a listing began, by the node's own counter: comparable within a node for ever, and never a clock."""
 
     boot: int = 0
@@ -43,14 +39,14 @@ class Seq(_Record):
         return (self.boot, self.counter) < (other.boot, other.counter)
 
 
-class ObservedSandbox(_Record):
+class ObservedSandbox(Model):
     """One sandbox of the pod."""
 
     id: str = ""
     attempt: int = 0
     """Attempt number in the sandbox's metadata."""
     state: SandboxState = "SANDBOX_NOTREADY"
-    created_at: AwareDatetime | None = None
+    created_at: Time | None = None
     network_mode: NetworkMode = "POD"
     """Network namespace as the runtime reports it: the pod's own, or the node's."""
     ip: str | None = None
@@ -67,7 +63,7 @@ class ObservedSandbox(_Record):
         return self.state == "SANDBOX_READY"
 
 
-class ObservedContainer(_Record):
+class ObservedContainer(Model):
     """One instance of one container, of whatever kind (main, init, ephemeral)."""
 
     id: str = ""
@@ -84,23 +80,23 @@ class ObservedContainer(_Record):
     restart_count: int = 0
     image: str = ""
     image_ref: str = ""
-    created_at: AwareDatetime | None = None
-    started_at: AwareDatetime | None = None
-    finished_at: AwareDatetime | None = None
+    created_at: Time | None = None
+    started_at: Time | None = None
+    finished_at: Time | None = None
     incarnation: str = ""
     log_path: str = ""
     pid: int = 0
     """Process id on the node; 0 when not known or not running."""
 
 
-class ObservedPod(_Record):
+class ObservedPod(Model):
     """One whole listing of a pod. `sandboxes` and `containers` are newest first (see `ordered`)."""
 
     seq: Seq = Seq()
     uid: str = ""
     name: str = ""
     namespace: str = ""
-    observed_at: AwareDatetime | None = None
+    observed_at: Time | None = None
     """The node's clock when the listing began; for people, never for decisions."""
     sandboxes: tuple[ObservedSandbox, ...] = ()
     containers: tuple[ObservedContainer, ...] = ()

@@ -41,7 +41,10 @@ def matching_rule(container: Container, exit_code: int) -> ContainerRestartRule 
     """
     for rule in container.restart_policy_rules:
         codes = rule.exit_codes
-        if codes is not None and (exit_code in codes.values) == (codes.operator == "In"):
+        if codes is None:
+            continue
+        listed = exit_code in codes.values
+        if (codes.operator == "In" and listed) or (codes.operator == "NotIn" and not listed):
             return rule
     return None
 

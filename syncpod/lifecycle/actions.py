@@ -1,0 +1,104 @@
+"""What one sync of a pod is to do: the record that `compute_pod_actions` fills and the workflow carries out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final, Literal
+
+KillReason = Literal["LivenessProbe", "StartupProbe", "Unknown", ""]
+"""Why one container is killed, in the kubelet's words; empty for a changed definition and for a resize."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContainerToKill:
+    """A container instance to stop. When it is to run again, its index is in a list of starts as well."""
+
+    id: str
+    """Container id."""
+    name: str
+    message: str
+    """For the `Killing` event."""
+    reason: KillReason = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContainerToReset:
+    """A container instance to remove from the runtime so that the pod can begin anew in its sandbox."""
+
+    id: str
+    name: str
+    kill: bool
+    """Kill it first: it has not exited."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContainerResources:
+    """Limits and requests of one container as a resize sees them: bytes and millicores, 0 = not set."""
+
+    memory_limit: int = 0
+    memory_request: int = 0
+    cpu_limit: int = 0
+    cpu_request: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContainerToUpdate:
+    """A running container whose resources change in place."""
+
+    name: str
+    id: str
+    desired: ContainerResources
+    """What the spec says."""
+    current: ContainerResources
+    """What was last applied."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContainersToUpdate:
+    """In-place updates by resource, each list in the order to apply it: decreases before increases."""
+
+    memory: tuple[ContainerToUpdate, ...] = ()
+    cpu: tuple[ContainerToUpdate, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodActions:
+    """The actions of one sync. Mirrors kuberuntime_manager.go, v1.36, podActions.
+
+    Deliberate difference: `containers_to_kill` is a tuple in the order decided, where the kubelet has a map, so that
+    carrying it out has one order.
+    """
+
+    kill_pod: bool = False
+    """Stop every container and every sandbox first. Set with `create_sandbox` too, even when nothing is there yet."""
+    create_sandbox: bool = False
+    """Make a new sandbox, with number `attempt`."""
+    sandbox_id: str = ""
+    """The newest sandbox; "" when there is none, or when its network namespace is the wrong one."""
+    attempt: int = 0
+    """Number of the sandbox that is there, or of the one that would be made (also when it is decided to make none)."""
+    init_containers_to_start: tuple[int, ...] = ()
+    """Indices in `spec.initContainers`, in the order to start them."""
+    containers_to_start: tuple[int, ...] = ()
+    """Indices in `spec.containers`, in the order to start them."""
+    ephemeral_containers_to_start: tuple[int, ...] = ()
+    """Indices in `spec.ephemeralContainers`. None is started when the pod is killed without a new sandbox."""
+    containers_to_kill: tuple[ContainerToKill, ...] = ()
+    """Single containers to stop before anything is started. `kill_pod` adds none here, and what is here stays."""
+    containers_to_update: ContainersToUpdate = ContainersToUpdate()
+    """Running containers to resize in place."""
+    update_pod_resources: bool = False
+    """A container is restarted to be resized, so the pod's cgroup has to follow."""
+    update_pod_level_resources: bool = False
+    """The pod-level resources differ from those last applied. Only found out once the pod is initialized."""
+    containers_to_reset: tuple[ContainerToReset, ...] = ()
+    """Instances to remove, in this order, in a RestartAllContainers pass; empty in any other."""
+
+    @property
+    def is_no_op(self) -> bool:
+        """Whether nothing is to be done: all but the naming of the sandbox that is there equals `NO_ACTION`."""
+        return replace(self, sandbox_id="", attempt=0) == NO_ACTION
+
+
+NO_ACTION: Final = PodActions()
+"""The sync that leaves everything as it is."""

@@ -1,0 +1,178 @@
+"""The decision of one sync: what is wanted and what is there go in, the actions come out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from syncpod.lifecycle.actions import ContainerToKill, KillReason, PodActions
+from syncpod.lifecycle.init_containers import compute_init_actions
+from syncpod.lifecycle.observed import ObservedContainer, ObservedPod
+from syncpod.lifecycle.resize import (
+    ActuatedResources,
+    Resize,
+    container_resize,
+    order_updates,
+    pod_level_resources_changed,
+)
+from syncpod.lifecycle.restart import restarts_on_failure, should_container_be_restarted
+from syncpod.lifecycle.restart_all import containers_to_reset
+from syncpod.lifecycle.sandbox import containers_for_new_sandbox, pod_sandbox_changed
+from syncpod.pod import Container, Pod, PodSpec, container_hash
+
+UNKNOWN_MESSAGE: Final = 'Container is in "unknown" state, try killing it before restart'
+
+
+def compute_pod_actions(
+    pod: Pod,
+    observed: ObservedPod,
+    *,
+    liveness: Mapping[str, str],
+    startup: Mapping[str, str],
+    actuated: ActuatedResources,
+    restart_all: bool = False,
+) -> PodActions:
+    """Decide what one sync of a pod is to do.
+
+    1. Judge the sandbox.
+    2. In a RestartAllContainers pass: list what is to be removed, and nothing else.
+    3. If the sandbox is gone or wrong: end the pod if it is done, else begin it anew.
+    4. Start ephemeral containers that were never made.
+    5. Bring up init containers and sidecars; go on only once the pod is initialized.
+    6. Judge each main container: start, kill, restart, resize or keep it.
+    7. If none is kept and none is started, the pod is over: kill it, sidecars too.
+    8. Compare the pod-level resources.
+
+    `observed` lists sandboxes and containers newest first. `liveness` and `startup` map container ids to the last
+    result of that probe (`success`, `failure`, `unknown`; no key: none yet). `restart_all` says that this sync is a
+    RestartAllContainers pass (see `should_restart_all`). Back-off and image pulls play no part: they are for whoever
+    carries the actions out.
+
+    A pure function: equal inputs give equal actions. It reads no clock and raises nothing but the ValueError of a
+    quantity that is none.
+    Mirrors kuberuntime_manager.go, v1.36, computePodActions, without its post-stop hook for exited containers.
+    """
+    # 1. The sandbox.
+    sandbox = pod_sandbox_changed(pod.spec, observed)
+    actions = PodActions(
+        kill_pod=sandbox.changed,
+        create_sandbox=sandbox.changed,
+        sandbox_id=sandbox.id,
+        attempt=sandbox.attempt,
+    )
+
+    # 2. All containers anew, in the sandbox that is there.
+    if restart_all:
+        return replace(actions, containers_to_reset=containers_to_reset(pod.spec, observed))
+
+    # 3. A new sandbox, and everything from the beginning.
+    statuses = observed.newest_by_name()
+    if sandbox.changed:
+        return _begin_anew(actions, pod.spec, statuses)
+
+    # 4. Ephemeral containers do not wait for the pod to be initialized, and never run twice.
+    ephemeral = tuple(
+        index for index, container in enumerate(pod.spec.ephemeral_containers) if container.name not in statuses
+    )
+
+    # 5. Init containers and sidecars.
+    init = compute_init_actions(pod, statuses, liveness=liveness, startup=startup, actuated=actuated)
+    actions = replace(
+        actions,
+        kill_pod=init.failed,
+        ephemeral_containers_to_start=ephemeral,
+        init_containers_to_start=init.to_start,
+        containers_to_kill=init.to_kill,
+        containers_to_update=order_updates(init.resizes),
+        update_pod_resources=any(resize.restart for resize in init.resizes),
+    )
+    if init.failed or not init.initialized:
+        return actions
+
+    # 6. Main containers.
+    verdicts = [
+        _judge(container, pod, statuses.get(container.name), liveness=liveness, startup=startup, actuated=actuated)
+        for container in pod.spec.containers
+    ]
+    resizes = (*init.resizes, *(verdict.resize for verdict in verdicts if verdict.resize is not None))
+    actions = replace(
+        actions,
+        containers_to_start=tuple(index for index, verdict in enumerate(verdicts) if verdict.start),
+        containers_to_kill=(*init.to_kill, *(verdict.kill for verdict in verdicts if verdict.kill is not None)),
+        containers_to_update=order_updates(resizes),
+        update_pod_resources=any(resize.restart for resize in resizes),
+    )
+
+    # 7. The end of the pod. Ephemeral containers stay listed, as the kubelet has it; see PodActions.
+    if not any(verdict.keep or verdict.start for verdict in verdicts):
+        actions = replace(actions, kill_pod=True, init_containers_to_start=())
+
+    # 8. Pod-level resources.
+    return replace(actions, update_pod_level_resources=pod_level_resources_changed(pod.spec, actuated))
+
+
+def _begin_anew(actions: PodActions, spec: PodSpec, statuses: Mapping[str, ObservedContainer]) -> PodActions:
+    """Make the pod's first sandbox, or its next; or none, if the pod is done."""
+    to_start = containers_for_new_sandbox(spec, actions.attempt, statuses)
+    if to_start is None:
+        return replace(actions, create_sandbox=False)
+    if spec.init_containers:
+        return replace(actions, init_containers_to_start=(0,))
+    return replace(actions, containers_to_start=to_start)
+
+
+@dataclass(frozen=True, slots=True)
+class _Verdict:
+    """What is to become of one main container; none of these: it has ended and stays so."""
+
+    keep: bool = False
+    start: bool = False
+    kill: ContainerToKill | None = None
+    resize: Resize | None = None
+
+
+def _judge(
+    container: Container,
+    pod: Pod,
+    status: ObservedContainer | None,
+    *,
+    liveness: Mapping[str, str],
+    startup: Mapping[str, str],
+    actuated: ActuatedResources,
+) -> _Verdict:
+    if status is None or status.state != "running":
+        if not should_container_be_restarted(container, pod, status):
+            return _Verdict()
+        if status is not None and status.state == "unknown":
+            # It may be running all the same. Kill it first, so that there are never two.
+            return _Verdict(start=True, kill=_kill(status, UNKNOWN_MESSAGE, "Unknown"))
+        return _Verdict(start=True)
+
+    if status.hash != container_hash(container.name, container.image):
+        # Its definition is new, so it starts whatever the restart policy says.
+        return _kill_running(status, f"Container {container.name} definition changed", restart=True)
+    # A container killed here has no exit code yet, so no restart rule is asked.
+    restart = restarts_on_failure(container, pod.spec)
+    if liveness.get(status.id) == "failure":
+        message = f"Container {container.name} failed liveness probe"
+        return _kill_running(status, message, "LivenessProbe", restart=restart)
+    if startup.get(status.id) == "failure":
+        message = f"Container {container.name} failed startup probe"
+        return _kill_running(status, message, "StartupProbe", restart=restart)
+
+    resize = container_resize(container, pod.spec, actuated, status.id)
+    if resize.restart:
+        kill = _kill(status, f"Container {container.name} resize requires restart")
+        return _Verdict(start=True, kill=kill, resize=resize)
+    return _Verdict(keep=True, resize=resize)
+
+
+def _kill_running(status: ObservedContainer, message: str, reason: KillReason = "", *, restart: bool) -> _Verdict:
+    if restart:
+        message = f"{message}, will be restarted"
+    return _Verdict(start=restart, kill=_kill(status, message, reason))
+
+
+def _kill(status: ObservedContainer, message: str, reason: KillReason = "") -> ContainerToKill:
+    return ContainerToKill(id=status.id, name=status.name, message=message, reason=reason)

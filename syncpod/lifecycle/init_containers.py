@@ -1,0 +1,204 @@
+"""Init containers and sidecars: which to start, which to kill, and whether the main containers may run.
+
+Init containers are taken from the last to the first. The last one that the runtime knows is where the pod stands:
+whatever comes before it is done with, unless it is a sidecar, which is kept running for ever. So at most one init
+container is new in a sync, while any number of sidecars may be started again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from syncpod.lifecycle.actions import ContainerToKill, KillReason
+from syncpod.lifecycle.observed import ObservedContainer
+from syncpod.lifecycle.resize import ActuatedResources, Resize, container_resize
+from syncpod.lifecycle.restart import is_sidecar, restarts_on_failure, should_container_be_restarted
+from syncpod.pod import Container, Pod, PodSpec, container_hash
+
+UNKNOWN_INIT_MESSAGE = 'Init container is in "unknown" state, try killing it before restart'
+
+
+@dataclass(frozen=True, slots=True)
+class InitActions:
+    """What the init containers of a pod call for."""
+
+    initialized: bool
+    """The main containers may run."""
+    failed: bool = False
+    """An init container failed for good: the pod is over, whatever else was decided of it."""
+    to_start: tuple[int, ...] = ()
+    """Indices in `spec.initContainers`, in the order to start them."""
+    to_kill: tuple[ContainerToKill, ...] = ()
+    resizes: tuple[Resize, ...] = ()
+    """In the order decided: last init container first."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Verdict:
+    """What one init container that the runtime knows calls for."""
+
+    start: bool = False
+    """Start it, anew or again."""
+    passed: bool = False
+    """It no longer holds up the one after it: it completed, or it is a sidecar that has started."""
+    failed: bool = False
+    """It failed and must not run again."""
+    kill: ContainerToKill | None = None
+    resize: Resize | None = None
+
+
+def compute_init_actions(
+    pod: Pod,
+    statuses: Mapping[str, ObservedContainer],
+    *,
+    liveness: Mapping[str, str],
+    startup: Mapping[str, str],
+    actuated: ActuatedResources,
+) -> InitActions:
+    """Decide init containers and sidecars of a pod whose sandbox is good.
+
+    `statuses` is each container's newest instance by name; probe results are by container id, and a missing one is not
+    the same as `unknown`. Mirrors kuberuntime_manager.go, v1.36, computeInitContainerActions.
+    """
+    init_containers = pod.spec.init_containers
+    if not init_containers:
+        return InitActions(initialized=True)
+    last = len(init_containers) - 1
+    initialized = _any_main_container_active(pod.spec, statuses)
+    # Whether a later container is known to have begun, so that all before it were once done.
+    begun_later = initialized
+    to_start: list[int] = []
+    to_kill: list[ContainerToKill] = []
+    resizes: list[Resize] = []
+
+    for index in range(last, -1, -1):
+        container = init_containers[index]
+        sidecar = is_sidecar(container)
+        status = statuses.get(container.name)
+        if status is None:
+            # It was there once, since a later one has begun: its remains were removed. Only a sidecar is missed.
+            if begun_later and sidecar:
+                to_start.append(index)
+            continue
+        if begun_later and not sidecar:
+            continue
+        if sidecar:
+            verdict = _judge_sidecar(container, pod.spec, status, liveness=liveness, startup=startup, actuated=actuated)
+        else:
+            verdict = _judge_plain(container, pod, status, actuated=actuated)
+        if verdict.failed:
+            return InitActions(initialized=False, failed=True, to_kill=tuple(to_kill), resizes=tuple(resizes))
+        if verdict.passed and index == last:
+            initialized = True
+        elif verdict.passed and not begun_later:
+            to_start.append(index + 1)
+        if verdict.start:
+            to_start.append(index)
+        if verdict.kill is not None:
+            to_kill.append(verdict.kill)
+        if verdict.resize is not None:
+            resizes.append(verdict.resize)
+        begun_later = True
+
+    if not begun_later:
+        to_start.append(0)
+    return InitActions(
+        initialized=initialized,
+        to_start=tuple(reversed(to_start)),
+        to_kill=tuple(to_kill),
+        resizes=tuple(resizes),
+    )
+
+
+def _judge_plain(container: Container, pod: Pod, status: ObservedContainer, *, actuated: ActuatedResources) -> _Verdict:
+    """Judge a plain init container, the last one that has begun."""
+    match status.state:
+        case "created":
+            # Created and started are one step: it did not start, and never will by itself.
+            return _Verdict(start=True)
+        case "running":
+            return _resized(container, pod.spec, status, actuated)
+        case "exited":
+            if status.exit_code == 0 and status.reason != "OOMKilled":
+                return _Verdict(passed=True)
+            restarts = should_container_be_restarted(container, pod, status)
+            return _Verdict(start=restarts, failed=not restarts)
+        case "unknown":
+            if not restarts_on_failure(container, pod.spec):
+                return _Verdict(failed=True)
+            return _Verdict(start=True, kill=_kill(status, UNKNOWN_INIT_MESSAGE, "Unknown"))
+
+
+def _judge_sidecar(
+    container: Container,
+    spec: PodSpec,
+    status: ObservedContainer,
+    *,
+    liveness: Mapping[str, str],
+    startup: Mapping[str, str],
+    actuated: ActuatedResources,
+) -> _Verdict:
+    """Judge a sidecar, which is to run as long as the pod does, whatever the pod's policy."""
+    match status.state:
+        case "created" | "exited":
+            return _Verdict(start=True)
+        case "running":
+            return _judge_running_sidecar(
+                container, spec, status, liveness=liveness, startup=startup, actuated=actuated
+            )
+        case "unknown":
+            return _Verdict(start=True, kill=_kill(status, UNKNOWN_INIT_MESSAGE, "Unknown"))
+
+
+def _judge_running_sidecar(
+    container: Container,
+    spec: PodSpec,
+    status: ObservedContainer,
+    *,
+    liveness: Mapping[str, str],
+    startup: Mapping[str, str],
+    actuated: ActuatedResources,
+) -> _Verdict:
+    """Judge a sidecar that runs: its startup first, which holds up what comes after it, then all else.
+
+    A probe's result counts only where the spec has that probe (for main containers it counts in any case).
+    """
+    name = f"Init container {container.name}"
+    if container.startup_probe is not None and startup.get(status.id) != "success":
+        if startup.get(status.id) == "failure":
+            return _Verdict(start=True, kill=_kill(status, f"{name} failed startup probe", "StartupProbe"))
+        return _Verdict()  # still starting
+    if status.hash != container_hash(container.name, container.image):
+        return _Verdict(start=True, passed=True, kill=_kill(status, f"{name} definition changed"))
+    if container.liveness_probe is not None:
+        match liveness.get(status.id):
+            case "failure":
+                kill = _kill(status, f"{name} failed liveness probe", "LivenessProbe")
+                return _Verdict(start=True, passed=True, kill=kill)
+            case None:
+                return _Verdict(passed=True)  # no result yet: not even a resize
+    return _resized(container, spec, status, actuated, passed=True)
+
+
+def _resized(
+    container: Container, spec: PodSpec, status: ObservedContainer, actuated: ActuatedResources, *, passed: bool = False
+) -> _Verdict:
+    resize = container_resize(container, spec, actuated, status.id)
+    if resize.restart:
+        kill = _kill(status, f"Container {container.name} resize requires restart")
+        return _Verdict(start=True, passed=passed, kill=kill, resize=resize)
+    return _Verdict(passed=passed, resize=resize)
+
+
+def _kill(status: ObservedContainer, message: str, reason: KillReason = "") -> ContainerToKill:
+    return ContainerToKill(id=status.id, name=status.name, message=message, reason=reason)
+
+
+def _any_main_container_active(spec: PodSpec, statuses: Mapping[str, ObservedContainer]) -> bool:
+    """Say whether a main container exists that has not exited: the pod is initialized, in this very sandbox.
+
+    An exited one proves nothing, since it may be of an earlier sandbox.
+    """
+    found = (statuses.get(container.name) for container in spec.containers)
+    return any(status is not None and status.state in ("created", "running") for status in found)

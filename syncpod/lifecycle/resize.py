@@ -1,0 +1,130 @@
+"""In-place resize: what a running container's resources should be, what was last applied, and how to get there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from pydantic import Field
+
+from syncpod.lifecycle.actions import ContainerResources, ContainersToUpdate, ContainerToUpdate
+from syncpod.pod import Container, PodSpec, ResourceRequirements, parse_quantity
+from syncpod.pod.wire import Model
+
+ResourceName = Literal["memory", "cpu"]
+_NOTHING: Final = ResourceRequirements()
+
+
+class ActuatedResources(Model):
+    """The resources last applied, as recorded when they were: what a resize is decided against.
+
+    What the runtime reports is not asked, since it rounds. A missing record counts as all zeros.
+    """
+
+    containers: dict[str, ResourceRequirements] = Field(default_factory=dict)
+    """By container name."""
+    pod: ResourceRequirements | None = None
+    """The pod-level resources."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resize:
+    """What one running container needs for its resources to be as its spec says."""
+
+    restart: bool = False
+    """Its resize policy wants it killed and started for that."""
+    memory: ContainerToUpdate | None = None
+    cpu: ContainerToUpdate | None = None
+
+
+def container_resize(container: Container, spec: PodSpec, actuated: ActuatedResources, running_id: str) -> Resize:
+    """Decide the resize of one running container, main or init.
+
+    Mirrors kuberuntime_manager.go, v1.36, computePodResizeAction.
+    """
+    desired = _container_resources(container.resources, spec.resources)
+    current = _container_resources(actuated.containers.get(container.name), actuated.pod)
+    if desired == current:
+        return Resize()
+    memory_changes = (desired.memory_limit, desired.memory_request) != (current.memory_limit, current.memory_request)
+    cpu_changes = (desired.cpu_limit, desired.cpu_request) != (current.cpu_limit, current.cpu_request)
+    if (memory_changes and _restarts_for(container, "memory")) or (cpu_changes and _restarts_for(container, "cpu")):
+        return Resize(restart=True)
+    update = ContainerToUpdate(name=container.name, id=running_id, desired=desired, current=current)
+    return Resize(memory=update if memory_changes else None, cpu=update if cpu_changes else None)
+
+
+def order_updates(resizes: Iterable[Resize]) -> ContainersToUpdate:
+    """Put in-place updates, given in the order decided, into the order to apply them, for each resource.
+
+    Each decrease goes to the front and each increase to the end, so that room is made before it is taken; decreases
+    thereby end up last decided first, as the kubelet has them.
+    """
+    decided = tuple(resizes)
+    memory = tuple(resize.memory for resize in decided if resize.memory)
+    cpu = tuple(resize.cpu for resize in decided if resize.cpu)
+    return ContainersToUpdate(
+        memory=_decreases_first(memory, tuple(map(_memory_shrinks, memory))),
+        cpu=_decreases_first(cpu, tuple(map(_cpu_shrinks, cpu))),
+    )
+
+
+def pod_level_resources_changed(spec: PodSpec, actuated: ActuatedResources) -> bool:
+    """Say whether the pod-level resources have to be applied anew."""
+    return _resources(spec.resources) != _resources(actuated.pod)
+
+
+def _restarts_for(container: Container, resource: ResourceName) -> bool:
+    """Read the resize policy of one resource; the first entry for it counts, and none means NotRequired."""
+    for policy in container.resize_policy:
+        if policy.resource_name == resource:
+            return policy.restart_policy == "RestartContainer"
+    return False
+
+
+def _decreases_first(
+    updates: tuple[ContainerToUpdate, ...], shrinks: tuple[bool, ...]
+) -> tuple[ContainerToUpdate, ...]:
+    decreases = [update for update, shrink in zip(updates, shrinks, strict=True) if shrink]
+    increases = [update for update, shrink in zip(updates, shrinks, strict=True) if not shrink]
+    return (*reversed(decreases), *increases)
+
+
+def _memory_shrinks(update: ContainerToUpdate) -> bool:
+    desired, current = update.desired, update.current
+    return (desired.memory_limit, desired.memory_request) < (current.memory_limit, current.memory_request)
+
+
+def _cpu_shrinks(update: ContainerToUpdate) -> bool:
+    desired, current = update.desired, update.current
+    return (desired.cpu_limit, desired.cpu_request) < (current.cpu_limit, current.cpu_request)
+
+
+def _container_resources(own: ResourceRequirements | None, pod: ResourceRequirements | None) -> ContainerResources:
+    """Read a container's resources; where it sets no limit, the pod's bounds it. Requests are its own alone."""
+    of_container, of_pod = _resources(own), _resources(pod)
+    return ContainerResources(
+        memory_limit=of_container.memory_limit or of_pod.memory_limit,
+        memory_request=of_container.memory_request,
+        cpu_limit=of_container.cpu_limit or of_pod.cpu_limit,
+        cpu_request=of_container.cpu_request,
+    )
+
+
+def _resources(requirements: ResourceRequirements | None) -> ContainerResources:
+    limits, requests = (requirements or _NOTHING).limits, (requirements or _NOTHING).requests
+    return ContainerResources(
+        memory_limit=_bytes(limits.get("memory")),
+        memory_request=_bytes(requests.get("memory")),
+        cpu_limit=_millicores(limits.get("cpu")),
+        cpu_request=_millicores(requests.get("cpu")),
+    )
+
+
+def _bytes(quantity: str | None) -> int:
+    return parse_quantity(quantity).value() if quantity else 0
+
+
+def _millicores(quantity: str | None) -> int:
+    return parse_quantity(quantity).milli_value() if quantity else 0

@@ -1,0 +1,50 @@
+"""RestartAllContainers: one container's exit makes the whole pod begin anew, in the sandbox it has."""
+
+from __future__ import annotations
+
+from syncpod.lifecycle.actions import ContainerToReset
+from syncpod.lifecycle.observed import ObservedContainer, ObservedPod
+from syncpod.lifecycle.restart import matching_rule
+from syncpod.pod import Container, PodSpec
+
+
+def should_restart_all(spec: PodSpec, observed: ObservedPod, *, in_progress: bool) -> bool:
+    """Say whether the next sync is a RestartAllContainers pass.
+
+    It is when one has begun and anything of it is left in the runtime, or when a main or init container's newest
+    instance has exited in a way that asks for it. `in_progress` is whether the pod's `AllContainersRestarting`
+    condition is True. A pod in a terminal phase is the caller's to leave alone.
+
+    Mirrors kubelet_pods.go, v1.36, as far as it looks at the runtime: the condition is set by the trigger and ends when
+    no main or init container remains.
+    """
+    statuses = observed.newest_by_name()
+    known = [(c, statuses[c.name]) for c in (*spec.containers, *spec.init_containers) if c.name in statuses]
+    if in_progress:
+        return bool(known)
+    return any(_triggers(container, status) for container, status in known)
+
+
+def containers_to_reset(spec: PodSpec, observed: ObservedPod) -> tuple[ContainerToReset, ...]:
+    """List every instance of main and init containers to remove from the runtime, killed first unless it has exited.
+
+    Those that triggered the restart go last: while one of them is there, a pass that broke off is found again.
+    Ephemeral containers stay, and so does whatever the spec does not name.
+    Mirrors kuberuntime_manager.go, v1.36, computePodActions in its RestartAllContainers branch.
+    """
+    targets: list[ContainerToReset] = []
+    sources: list[ContainerToReset] = []
+    for group in (spec.containers, spec.init_containers):
+        for container in group:
+            for status in observed.containers:
+                if status.name == container.name:
+                    reset = ContainerToReset(id=status.id, name=status.name, kill=status.state != "exited")
+                    (sources if _triggers(container, status) else targets).append(reset)
+    return (*targets, *sources)
+
+
+def _triggers(container: Container, status: ObservedContainer) -> bool:
+    if status.state != "exited":
+        return False
+    rule = matching_rule(container, status.exit_code)
+    return rule is not None and rule.action == "RestartAllContainers"

@@ -1,0 +1,72 @@
+"""Whether a pod needs a new sandbox, and what becomes of the pod when it does."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from syncpod.lifecycle.observed import ObservedContainer, ObservedPod
+from syncpod.lifecycle.restart import restart_policy
+from syncpod.pod import PodSpec
+
+
+@dataclass(frozen=True, slots=True)
+class SandboxChange:
+    """The verdict on a pod's newest sandbox."""
+
+    changed: bool
+    """It cannot be used (or there is none): a new one would be needed."""
+    attempt: int
+    """Its number, or the number a new one would have."""
+    id: str
+    """Its id; "" when there is none, or when its network namespace is the wrong one."""
+
+
+def pod_sandbox_changed(spec: PodSpec, observed: ObservedPod) -> SandboxChange:
+    """Judge the pod's newest sandbox. Mirrors kuberuntime/util/util.go, v1.36, PodSandboxChanged."""
+    if not observed.sandboxes:
+        return SandboxChange(changed=True, attempt=0, id="")
+    newest = observed.sandboxes[0]
+    several_ready = sum(sandbox.ready for sandbox in observed.sandboxes) > 1
+    if several_ready or not newest.ready:
+        return SandboxChange(changed=True, attempt=newest.attempt + 1, id=newest.id)
+    if newest.network_mode != ("NODE" if spec.host_network else "POD"):
+        return SandboxChange(changed=True, attempt=newest.attempt + 1, id="")
+    # None is a runtime that reported no network status: no evidence that the address is lost.
+    if not spec.host_network and newest.ip == "":
+        return SandboxChange(changed=True, attempt=newest.attempt + 1, id=newest.id)
+    return SandboxChange(changed=False, attempt=newest.attempt, id=newest.id)
+
+
+def containers_for_new_sandbox(
+    spec: PodSpec, attempt: int, statuses: Mapping[str, ObservedContainer]
+) -> tuple[int, ...] | None:
+    """Return which main containers (indices) a new sandbox is made for, or None when the pod is done without one.
+
+    A pod is done when its policy is `Never` and it has run before, or when every main container has succeeded for good.
+    An empty tuple means that init containers alone call for the sandbox. `statuses` is the newest instance by name.
+    Mirrors the first half of kuberuntime_manager.go, v1.36, computePodActions.
+    """
+    if spec.restart_policy == "Never" and attempt != 0 and statuses:
+        return None
+    to_start = tuple(
+        index
+        for index, container in enumerate(spec.containers)
+        if not (restart_policy(container, spec) == "OnFailure" and _has_succeeded(statuses.get(container.name)))
+    )
+    if not to_start and any_main_container_created(spec, statuses):
+        return None
+    return to_start
+
+
+def any_main_container_created(spec: PodSpec, statuses: Mapping[str, ObservedContainer]) -> bool:
+    """Say whether a main container has ever been made, in whichever sandbox: the pod had been initialized.
+
+    Mirrors container/helpers.go, v1.36, HasAnyRegularContainerCreated.
+    """
+    found = (statuses.get(container.name) for container in spec.containers)
+    return any(status is not None and status.state != "unknown" for status in found)
+
+
+def _has_succeeded(status: ObservedContainer | None) -> bool:
+    return status is not None and status.state == "exited" and status.exit_code == 0
