@@ -1,0 +1,1 @@
+"""Container Runtime Interface, by version."""
