@@ -69,7 +69,7 @@ def stale(fresh: Path) -> tuple[Path, ...]:
 
 def main(arguments: list[str] | None = None) -> int:
     """Write what is stale, or with `--check` only name it; return the exit code."""
-    parser = X
+    parser = argparse.ArgumentParser(prog="python -m protos.generate", description=__doc__.partition("\n")[0])
     parser.add_argument("--check", action="store_true", help="write nothing; exit 1 when something is stale")
     check = parser.parse_args(arguments).check
     with tempfile.TemporaryDirectory() as scratch:
