@@ -1,0 +1,223 @@
+"""Back-off as a value: how long to wait before the next try, remembered between tries.
+
+A `BackoffStore` maps a key to the delay in force and the moment it was last touched. It is frozen and JSON-able, so it
+lives in the workflow's snapshot as it is; every function takes the store and the time and gives back an answer and the
+next store. Nothing here knows a clock, and nothing here draws jitter.
+
+Three users share the one mechanism, and the one set of numbers (10 s, doubling, 300 s at most, forgotten after 600 s):
+
+* **crash loop** (`start_decision`): measured from the moment the last instance *finished*; the delay grows with each
+  start that is allowed, whether or not that start succeeds.
+* **image pull** (`record_failure`, `held_until`): measured from the last *failure*; expires by itself.
+* **failed step**, as CreateContainerError (`record_failure`, `held_until`): as for images, and `forget`-ed on success.
+
+Units: instants are timezone-aware datetimes, delays are timedeltas. In JSON they are RFC 3339 and ISO 8601 strings.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict
+
+from syncpod.pod import Container, EphemeralContainer, ObjectMeta
+
+FIRST_DELAY = timedelta(seconds=10)
+MAX_DELAY = timedelta(seconds=300)
+EXPIRY = timedelta(seconds=600)
+
+NO_DELAY = timedelta(0)
+
+
+class BackoffEntry(BaseModel):
+    """What is remembered under one key."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    delay: timedelta = FIRST_DELAY
+    """The delay in force: how long the next try has to wait."""
+    last_update: AwareDatetime
+    """When the delay was last set; what an expiry is measured from."""
+    reason: str = ""
+    """The failure's reason (`ErrImagePull`, `CreateContainerError`); empty for a crash loop."""
+    message: str = ""
+    """The failure's own words, kept for the messages shown while waiting."""
+
+
+class BackoffStore(BaseModel):
+    """All the back-offs of one pod. Frozen: a change is a new store."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    entries: Mapping[str, BackoffEntry] = {}
+    """By key, in the order in which the keys were first seen."""
+
+    def delay(self, key: str) -> timedelta:
+        """Return the delay in force for `key`, zero when there is none."""
+        entry = self.entries.get(key)
+        return entry.delay if entry else NO_DELAY
+
+    def with_entry(self, key: str, entry: BackoffEntry) -> BackoffStore:
+        """Return a store in which `key` holds `entry`."""
+        return BackoffStore(entries={**self.entries, key: entry})
+
+
+EMPTY = BackoffStore()
+
+
+@dataclass(frozen=True)
+class StartDecision:
+    """Whether a container may be started now, and when otherwise."""
+
+    allowed: bool
+    delay: timedelta
+    """The delay in the store after the decision: when allowed, the one that will apply after the next exit."""
+    retry_at: datetime | None = None
+    """When a start that was held back will be allowed; None when it is allowed."""
+    message: str = ""
+    """The kubelet's words for a start that was held back, else empty."""
+
+
+def start_decision(
+    store: BackoffStore,
+    pod: ObjectMeta,
+    container: Container | EphemeralContainer,
+    *,
+    finished_at: datetime | None,
+    now: datetime,
+) -> tuple[StartDecision, BackoffStore]:
+    """Decide whether `container` may be started now, and remember the start if it may.
+
+    `finished_at` is when the container's newest *exited* instance finished, even if a newer instance is in another
+    state, by the clock that `now` is from; None when no instance has exited: then the start is allowed and the store is
+    left alone. Call it once for each start that will really be tried, since an allowed start doubles the delay (up to five minutes) even when it
+    then fails at the image.
+
+    Mirrors kuberuntime_manager.go, v1.36, doBackOff. Which instance counts is the caller's choice: the kubelet looks at
+    a snapshot taken before a failed probe's kill, and so lets the first such restart pass; a caller that looks again
+    after the kill counts a probe's kill as the crash it is.
+    """
+    key = crash_loop_key(pod, container)
+    if finished_at is None:
+        return StartDecision(allowed=True, delay=store.delay(key)), store
+
+    entry = store.entries.get(key)
+    if entry is not None and not _expired(entry, finished_at) and now - finished_at < entry.delay:
+        words = (
+            f"back-off {go_duration(entry.delay)} restarting failed container={container.name} "
+            f"pod={pod.name}_{pod.namespace}({pod.uid})"
+        )
+        held = StartDecision(allowed=False, delay=entry.delay, retry_at=finished_at + entry.delay, message=words)
+        return held, store
+
+    grown = BackoffEntry(delay=_next_delay(entry, finished_at), last_update=now)
+    return StartDecision(allowed=True, delay=grown.delay), store.with_entry(key, grown)
+
+
+def held_until(store: BackoffStore, key: str, *, now: datetime) -> datetime | None:
+    """Return when the next try under `key` is due, or None when it may be made now.
+
+    Mirrors flowcontrol's IsInBackOffSinceUpdate, which image_manager.go asks before each pull: the delay runs from the
+    last failure, and an entry older than ten minutes counts for nothing.
+    """
+    entry = store.entries.get(key)
+    if entry is None or _expired(entry, now) or now - entry.last_update >= entry.delay:
+        return None
+    return entry.last_update + entry.delay
+
+
+def record_failure(
+    store: BackoffStore, key: str, *, now: datetime, reason: str = "", message: str = ""
+) -> BackoffStore:
+    """Return a store in which `key` has failed at `now`: 10 s the first time, then twice the delay, 300 s at most."""
+    delay = _next_delay(store.entries.get(key), now)
+    return store.with_entry(key, BackoffEntry(delay=delay, last_update=now, reason=reason, message=message))
+
+
+def forget(store: BackoffStore, key: str) -> BackoffStore:
+    """Return a store without `key`: what it stood for has succeeded, or is no more."""
+    if key not in store.entries:
+        return store
+    return BackoffStore(entries={name: entry for name, entry in store.entries.items() if name != key})
+
+
+def collect_garbage(store: BackoffStore, *, now: datetime) -> BackoffStore:
+    """Return a store without the entries that were last touched more than ten minutes ago.
+
+    Mirrors flowcontrol's GC, which the kubelet's housekeeping calls.
+    """
+    kept = {key: entry for key, entry in store.entries.items() if not _expired(entry, now)}
+    return store if len(kept) == len(store.entries) else BackoffStore(entries=kept)
+
+
+def crash_loop_key(pod: ObjectMeta, container: Container | EphemeralContainer) -> str:
+    """Return the key of a container's crash loop: another pod, name, image or resources begin anew.
+
+    As helpers.go, v1.36, GetBackoffKey: resources count as they are written, so `1` and `1000m` are two keys. The
+    digest is our own (the kubelet's is of Go's way to print a struct), and the name in front is for whoever reads a
+    snapshot.
+    """
+    written = container.resources.model_dump(mode="json")
+    identity = [pod.name, pod.namespace, pod.uid, container.name, container.image, written]
+    return f"crash/{container.name}/{_digest(identity)}"
+
+
+def image_key(pod_uid: str, image: str) -> str:
+    """Return the key of an image's pull back-off, shared by the pod's containers that use the image."""
+    return f"image/{pod_uid}/{image}"
+
+
+def step_key(step: str, container: str = "") -> str:
+    """Return the key of a failing step's back-off: `create_sandbox`, or `start_container` of one container."""
+    return f"step/{step}/{container}" if container else f"step/{step}"
+
+
+def image_backoff_message(image: str, previous_error: str) -> str:
+    """Return the waiting message of ImagePullBackOff, which carries the error of the last pull (image_manager.go)."""
+    message = f'Back-off pulling image "{image}"'
+    return f"{message}: {previous_error}" if previous_error else message
+
+
+def go_duration(duration: timedelta) -> str:
+    """Write a duration as Go's time.Duration does: `10s`, `1m20s`, `5m0s`, `1h0m0s`, `1.5s`, `250ms`, `0s`."""
+    microseconds = abs(duration) // timedelta(microseconds=1)
+    sign = "-" if duration < NO_DELAY else ""
+    if microseconds == 0:
+        return "0s"
+    if microseconds < 1_000:
+        return f"{sign}{microseconds}µs"
+    if microseconds < 1_000_000:
+        return f"{sign}{_decimal(microseconds, 1_000)}ms"
+    minutes, rest = divmod(microseconds, 60_000_000)
+    hours, minutes = divmod(minutes, 60)
+    text = f"{_decimal(rest, 1_000_000)}s"
+    if hours:
+        return f"{sign}{hours}h{minutes}m{text}"
+    return f"{sign}{minutes}m{text}" if minutes else f"{sign}{text}"
+
+
+def _expired(entry: BackoffEntry, at: datetime) -> bool:
+    return at - entry.last_update > EXPIRY
+
+
+def _next_delay(entry: BackoffEntry | None, event: datetime) -> timedelta:
+    """Return the delay that follows `entry`, judged by the time of the event that made the step necessary."""
+    if entry is None or _expired(entry, event):
+        return FIRST_DELAY
+    return min(entry.delay * 2, MAX_DELAY)
+
+
+def _digest(value: object) -> str:
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _decimal(value: int, unit: int) -> str:
+    """Write `value`/`unit` without trailing zeros, exactly."""
+    whole, part = divmod(value, unit)
+    digits = str(unit + part)[1:].rstrip("0")
+    return f"{whole}.{digits}" if digits else str(whole)

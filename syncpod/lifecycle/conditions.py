@@ -1,0 +1,229 @@
+"""The conditions of a pod: yes-or-no questions about it, each with a reason, a message and the time it last changed.
+
+Each function answers one question and leaves times and generation alone; `stamp` adds them. The condition types that
+belong to the kubelet are in `OWNED`: all others (a readiness gate's, say) are somebody else's and are carried along.
+
+Mirrors status/generate.go, v1.36.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Final
+
+from syncpod.lifecycle.observed import ObservedPod
+from syncpod.lifecycle.phase import TERMINAL_PHASES
+from syncpod.lifecycle.restart import is_sidecar, matching_rule
+from syncpod.lifecycle.sandbox import pod_sandbox_changed
+from syncpod.pod import Container, ContainerStatus, Pod, PodCondition
+
+INITIALIZED: Final = "Initialized"
+READY: Final = "Ready"
+CONTAINERS_READY: Final = "ContainersReady"
+POD_SCHEDULED: Final = "PodScheduled"
+READY_TO_START_CONTAINERS: Final = "PodReadyToStartContainers"
+ALL_CONTAINERS_RESTARTING: Final = "AllContainersRestarting"
+
+OWNED: Final = (
+    READY_TO_START_CONTAINERS,
+    INITIALIZED,
+    READY,
+    CONTAINERS_READY,
+    POD_SCHEDULED,
+    ALL_CONTAINERS_RESTARTING,
+    "PodResizePending",
+    "PodResizeInProgress",
+)
+"""The condition types that only this engine writes."""
+
+
+def find(conditions: Iterable[PodCondition], type_: str) -> PodCondition | None:
+    """Return the condition of a type, or None."""
+    return next((condition for condition in conditions if condition.type == type_), None)
+
+
+def is_true(conditions: Iterable[PodCondition], type_: str) -> bool:
+    """Say whether the condition of a type is there and True."""
+    condition = find(conditions, type_)
+    return condition is not None and condition.status == "True"
+
+
+def known_statuses(
+    init_statuses: Sequence[ContainerStatus] | None, statuses: Sequence[ContainerStatus] | None
+) -> tuple[ContainerStatus, ...] | None:
+    """Return init and main statuses as the one list that the conditions look at; None when none is known at all."""
+    if init_statuses is None and not statuses:
+        return None
+    return (*(init_statuses or ()), *(statuses or ()))
+
+
+def initialized_condition(
+    pod: Pod, statuses: Sequence[ContainerStatus] | None, phase: str, *, old_conditions: Sequence[PodCondition] = ()
+) -> PodCondition:
+    """Say whether the init containers have done their work, and the sidecars have started.
+
+    `statuses` is what `known_statuses` returns. A pod that was initialized stays so, even while its init containers run
+    once more in a restart of all containers. Mirrors GeneratePodInitializedCondition.
+    """
+    if statuses is None and pod.spec.init_containers:
+        return PodCondition(type=INITIALIZED, status="False", reason="UnknownContainerStatuses")
+    statuses = statuses or ()
+    by_name = _by_name(statuses)
+    names = [container.name for container in pod.spec.init_containers]
+    unknown = [name for name in names if name not in by_name]
+    incomplete = [
+        container.name
+        for container in pod.spec.init_containers
+        if container.name in by_name and not _is_initialized(container, by_name[container.name])
+    ]
+    if phase == "Succeeded" and not unknown:
+        return PodCondition(type=INITIALIZED, status="True", reason="PodCompleted")
+    settled = _any_main_container_started(pod, statuses) or is_true(old_conditions, INITIALIZED)
+    message = _complaint(("unknown", unknown), ("incomplete", incomplete))
+    if not message or settled:
+        return PodCondition(type=INITIALIZED, status="True")
+    return PodCondition(type=INITIALIZED, status="False", reason="ContainersNotInitialized", message=message)
+
+
+def containers_ready_condition(pod: Pod, statuses: Sequence[ContainerStatus] | None, phase: str) -> PodCondition:
+    """Say whether all sidecars and main containers are ready. Mirrors GenerateContainersReadyCondition."""
+    if statuses is None:
+        return PodCondition(type=CONTAINERS_READY, status="False", reason="UnknownContainerStatuses")
+    by_name = _by_name(statuses)
+    sidecars = [container.name for container in pod.spec.init_containers if is_sidecar(container)]
+    names = [*sidecars, *(container.name for container in pod.spec.containers)]
+    unknown = [name for name in names if name not in by_name]
+    unready = [name for name in names if name in by_name and not by_name[name].ready]
+    if phase == "Failed" or (phase == "Succeeded" and not unknown):
+        return terminal_ready_condition(CONTAINERS_READY, phase)
+    message = _complaint(("unknown", unknown), ("unready", unready))
+    if message:
+        return PodCondition(type=CONTAINERS_READY, status="False", reason="ContainersNotReady", message=message)
+    return PodCondition(type=CONTAINERS_READY, status="True")
+
+
+def ready_condition(
+    pod: Pod, statuses: Sequence[ContainerStatus] | None, phase: str, *, conditions: Sequence[PodCondition]
+) -> PodCondition:
+    """Say whether the pod can serve: its containers are ready, and every readiness gate is True.
+
+    `conditions` is where the gates' own conditions are looked up. Mirrors GeneratePodReadyCondition.
+    """
+    containers = containers_ready_condition(pod, statuses, phase)
+    if containers.status != "True":
+        return containers.model_copy(update={"type": READY})
+    complaints: list[str] = []
+    for gate in pod.spec.readiness_gates:
+        condition = find(conditions, gate.condition_type)
+        quoted = f'pod readiness gate "{gate.condition_type}"'
+        if condition is None:
+            complaints.append(f"corresponding condition of {quoted} does not exist.")
+        elif condition.status != "True":
+            complaints.append(f'the status of {quoted} is not "True", but {condition.status or ""}')
+    if complaints:
+        return PodCondition(type=READY, status="False", reason="ReadinessGatesNotReady", message=", ".join(complaints))
+    return PodCondition(type=READY, status="True")
+
+
+def terminal_ready_condition(type_: str, phase: str) -> PodCondition:
+    """Return the answer to `Ready` or `ContainersReady` for a pod that has ended in `phase`."""
+    reason = "PodFailed" if phase == "Failed" else "PodCompleted"
+    return PodCondition(type=type_, status="False", reason=reason)
+
+
+def scheduled_condition() -> PodCondition:
+    """Say that the pod has a node: a pod this engine knows is on this node."""
+    return PodCondition(type=POD_SCHEDULED, status="True")
+
+
+def ready_to_start_containers_condition(pod: Pod, observed: ObservedPod) -> PodCondition:
+    """Say whether the pod has a sandbox that containers can be started in.
+
+    Mirrors GeneratePodReadyToStartContainersCondition.
+    """
+    changed = pod_sandbox_changed(pod.spec, observed).changed
+    return PodCondition(type=READY_TO_START_CONTAINERS, status="False" if changed else "True")
+
+
+def all_containers_could_restart(pod: Pod) -> bool:
+    """Say whether some rule of the pod can restart all its containers; only then it has the condition."""
+    return any(
+        rule.action == "RestartAllContainers"
+        for container in (*pod.spec.init_containers, *pod.spec.containers)
+        for rule in container.restart_policy_rules
+    )
+
+
+def all_containers_restarting(pod: Pod, observed: ObservedPod, old_conditions: Sequence[PodCondition]) -> bool:
+    """Say whether a restart of all containers is going on, or is called for by an exit that the runtime shows.
+
+    Mirrors container/helpers.go, v1.36, ShouldAllContainersRestart.
+    """
+    if is_true(old_conditions, ALL_CONTAINERS_RESTARTING):
+        return True
+    newest = observed.newest_by_name()
+    for container in (*pod.spec.init_containers, *pod.spec.containers):
+        status = newest.get(container.name)
+        if status is not None and status.state == "exited":
+            rule = matching_rule(container, status.exit_code)
+            if rule is not None and rule.action == "RestartAllContainers":
+                return True
+    return False
+
+
+def all_containers_restarting_condition(
+    pod: Pod, observed: ObservedPod, phase: str, *, old_conditions: Sequence[PodCondition]
+) -> PodCondition:
+    """Say whether the pod is in the middle of a restart of all containers.
+
+    The restart is over when no init or main container is left in the runtime: then the pod begins anew, in its sandbox.
+    Mirrors GenerateAllContainersRestartingCondition.
+    """
+    if phase in TERMINAL_PHASES:
+        return terminal_ready_condition(ALL_CONTAINERS_RESTARTING, phase)
+    left = observed.newest_by_name()
+    cleaned_up = not any(c.name in left for c in (*pod.spec.init_containers, *pod.spec.containers))
+    if cleaned_up or not all_containers_restarting(pod, observed, old_conditions):
+        return PodCondition(type=ALL_CONTAINERS_RESTARTING, status="False")
+    return PodCondition(
+        type=ALL_CONTAINERS_RESTARTING,
+        status="True",
+        reason="RestartAllContainersStarted",
+        message="container exited with restart policy rule",
+    )
+
+
+def stamp(
+    condition: PodCondition, old_conditions: Sequence[PodCondition], *, now: datetime, generation: int | None
+) -> PodCondition:
+    """Give a condition its times and generation: the transition time moves only when the *status* changes.
+
+    A new reason or message under the same status keeps the old time. Mirrors status_manager.go, v1.36,
+    updateLastTransitionTime.
+    """
+    old = find(old_conditions, condition.type)
+    unchanged = old is not None and old.status == condition.status and old.last_transition_time is not None
+    since = old.last_transition_time if old is not None and unchanged else now
+    return condition.model_copy(update={"last_transition_time": since, "observed_generation": generation})
+
+
+def _is_initialized(container: Container, status: ContainerStatus) -> bool:
+    return bool(status.started) if is_sidecar(container) else status.ready
+
+
+def _any_main_container_started(pod: Pod, statuses: Sequence[ContainerStatus]) -> bool:
+    main = {container.name for container in pod.spec.containers}
+    return any(status.name in main and (status.state.running or status.state.terminated) for status in statuses)
+
+
+def _complaint(*parts: tuple[str, list[str]]) -> str:
+    """Write `containers with unknown status: [a b], containers with unready status: [c]`, leaving out what is empty."""
+    return ", ".join(f"containers with {what} status: [{' '.join(names)}]" for what, names in parts if names)
+
+
+def _by_name(statuses: Sequence[ContainerStatus]) -> dict[str, ContainerStatus]:
+    by_name: dict[str, ContainerStatus] = {}
+    for status in statuses:
+        by_name.setdefault(status.name, status)
+    return by_name

@@ -1,0 +1,149 @@
+"""The pod's phase: one word for the whole pod, computed from the statuses of its containers.
+
+`pod_phase` says what the statuses amount to. That a pod never leaves Succeeded or Failed, and that neither is shown
+while something can still run, is the business of `syncpod.lifecycle.status`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Final, Literal
+
+from syncpod.lifecycle.observed import ObservedPod
+from syncpod.lifecycle.restart import container_should_restart, is_sidecar
+from syncpod.pod import Container, ContainerStateTerminated, ContainerStatus, Pod, PodSpec
+
+Phase = Literal["Pending", "Running", "Succeeded", "Failed"]
+
+TERMINAL_PHASES: Final = ("Succeeded", "Failed")
+
+CONFIG_SOURCE: Final = "kubernetes.io/config.source"
+"""Annotation that says where a pod came from: `api`, `file` or `http`."""
+
+RESTARTING_ALL_CONTAINERS: Final = "RestartingAllContainers"
+"""Reason of a container that was ended only so that the whole pod begins anew."""
+
+
+def is_static_pod(pod: Pod) -> bool:
+    """Say whether the pod came from a file or a URL of the node's own. Mirrors types/pod_update.go, v1.36."""
+    return pod.metadata.annotations.get(CONFIG_SOURCE, "api") != "api"
+
+
+def pod_has_initialized(pod: Pod, observed: ObservedPod) -> bool:
+    """Say whether the runtime has a main container, in whatever state, in the pod's current sandbox.
+
+    The current sandbox is the newest one, if it is ready. Mirrors container/helpers.go, v1.36,
+    HasAnyActiveRegularContainerStarted.
+    """
+    if not observed.sandboxes or not observed.sandboxes[0].ready:
+        return False
+    main = {container.name for container in pod.spec.containers}
+    current = observed.sandboxes[0].id
+    return any(container.sandbox_id == current and container.name in main for container in observed.containers)
+
+
+def pod_phase(
+    pod: Pod,
+    init_statuses: Sequence[ContainerStatus] | None,
+    statuses: Sequence[ContainerStatus] | None,
+    *,
+    pod_is_terminal: bool,
+    pod_has_initialized: bool,
+) -> Phase:
+    """Return the phase that the containers' statuses amount to.
+
+    `pod_is_terminal`: every container has been stopped for good, so nothing restarts whatever the policy says.
+    `pod_has_initialized`: see the function of that name; sidecars that restart then no longer make the pod Pending.
+    A container without a status is unknown. Of several statuses with one name the first counts.
+
+    Mirrors kubelet_pods.go, v1.36, getPhase.
+    """
+    by_name = _by_name(statuses or (), init_statuses or ())
+    init = Counter(
+        _init_container_standing(container, pod.spec, by_name.get(container.name))
+        for container in pod.spec.init_containers
+        if not is_sidecar(container)
+    )
+    if init["failed"]:
+        return "Failed"
+
+    count: Counter[str] = Counter()
+    for container in pod.spec.init_containers:
+        if is_sidecar(container):
+            count.update(_sidecar_standing(by_name.get(container.name)))
+    for container in pod.spec.containers:
+        count.update(_main_container_standing(container, pod.spec, by_name.get(container.name)))
+
+    if init["pending"] or (count["pending sidecar"] and not pod_has_initialized) or count["waiting"]:
+        return "Pending"
+    if count["unknown"]:
+        return "Pending"
+    if count["running"]:
+        return "Running"
+    if not count["stopped"]:
+        return "Pending"
+
+    outcome: Phase = "Succeeded" if count["stopped"] == count["succeeded"] else "Failed"
+    if pod_is_terminal and not is_static_pod(pod):
+        return outcome
+    return outcome if count["stopped"] == count["stopped for good"] else "Running"
+
+
+def _init_container_standing(
+    container: Container, spec: PodSpec, status: ContainerStatus | None
+) -> Literal["pending", "failed", "done"]:
+    """Say where a plain init container stands; one that has failed and restarts is `done` with for the phase."""
+    if status is None or status.state.running:
+        return "pending"
+    ended = _last_end(status)
+    if ended is None:
+        return "pending"
+    return "failed" if ended.exit_code != 0 and not _restartable(container, spec, ended) else "done"
+
+
+def _sidecar_standing(status: ContainerStatus | None) -> tuple[str, ...]:
+    """Say where a sidecar stands. One that has ended counts for nothing: it restarts, or goes with the pod."""
+    if status is None:
+        return ("unknown",)
+    if status.state.running:
+        return ("running",) if status.started else ("running", "pending sidecar")
+    if _last_end(status) is not None:
+        return ()
+    return ("pending sidecar", "waiting") if status.state.waiting else ("pending sidecar", "unknown")
+
+
+def _main_container_standing(container: Container, spec: PodSpec, status: ContainerStatus | None) -> tuple[str, ...]:
+    if status is None:
+        return ("unknown",)
+    if status.state.running:
+        return ("running",)
+    ended = _last_end(status)
+    if ended is None:
+        return ("waiting",) if status.state.waiting else ("unknown",)
+    standing = ["stopped"]
+    if not _restartable(container, spec, ended):
+        standing.append("stopped for good")
+    # A container that waits to be restarted has not succeeded, however its last run ended.
+    if status.state.terminated and ended.exit_code == 0:
+        standing.append("succeeded")
+    return tuple(standing)
+
+
+def _last_end(status: ContainerStatus) -> ContainerStateTerminated | None:
+    """Return how a container that is not running ended: now, or the last time if it waits to run again."""
+    if status.state.terminated:
+        return status.state.terminated
+    return status.last_state.terminated if status.state.waiting else None
+
+
+def _restartable(container: Container, spec: PodSpec, ended: ContainerStateTerminated) -> bool:
+    return ended.reason == RESTARTING_ALL_CONTAINERS or container_should_restart(container, spec, ended.exit_code)
+
+
+def _by_name(*lists: Sequence[ContainerStatus]) -> Mapping[str, ContainerStatus]:
+    found: dict[str, ContainerStatus] = {}
+    for statuses in lists:
+        for status in statuses:
+            found.setdefault(status.name, status)
+    return found
