@@ -22,6 +22,7 @@ from syncpod.pod.env import (
     SecretEnvSource,
     SecretKeySelector,
 )
+from syncpod.pod.hashing import canonical_json, container_hash
 from syncpod.pod.kinds import Pod
 from syncpod.pod.meta import (
     KeyToPath,
@@ -45,6 +46,7 @@ from syncpod.pod.probes import (
     SleepAction,
     TCPSocketAction,
 )
+from syncpod.pod.quantity import Quantity, parse_quantity
 from syncpod.pod.resources import ContainerResizePolicy, ResourceClaim, ResourceRequirements, VolumeResourceRequirements
 from syncpod.pod.scheduling import (
     Affinity,
@@ -141,6 +143,8 @@ from syncpod.pod.volumes import (
     Volume,
     VolumeProjection,
 )
+from syncpod.pod.wire import Model, Time
+from syncpod.pod.wire import to_wire as pod_to_wire
 
 __all__ = [
     "AWSElasticBlockStoreVolumeSource",
@@ -204,6 +208,7 @@ __all__ = [
     "LinuxContainerUser",
     "LocalObjectReference",
     "ManagedFieldsEntry",
+    "Model",
     "NFSVolumeSource",
     "NodeAffinity",
     "NodeAllocatableResourceClaimStatus",
@@ -240,6 +245,7 @@ __all__ = [
     "PreferredSchedulingTerm",
     "Probe",
     "ProjectedVolumeSource",
+    "Quantity",
     "QuobyteVolumeSource",
     "RBDVolumeSource",
     "ResourceClaim",
@@ -261,6 +267,7 @@ __all__ = [
     "StorageOSVolumeSource",
     "Sysctl",
     "TCPSocketAction",
+    "Time",
     "Toleration",
     "TopologySpreadConstraint",
     "TypedLocalObjectReference",
@@ -275,4 +282,8 @@ __all__ = [
     "VsphereVirtualDiskVolumeSource",
     "WeightedPodAffinityTerm",
     "WindowsSecurityContextOptions",
+    "canonical_json",
+    "container_hash",
+    "parse_quantity",
+    "pod_to_wire",
 ]

@@ -1,8 +1,8 @@
 """ConfigMap and Secret: data that pods take in."""
 
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
 from syncpod.pod.meta import ObjectMeta
 from syncpod.pod.wire import Base64, Flag, Model
@@ -18,6 +18,11 @@ class ConfigMap(Model):
     data: dict[str, str] = Field(default_factory=dict)
     binary_data: dict[str, Base64] = Field(default_factory=dict)
 
+    @model_serializer(mode="wrap")
+    def _write_kind_too(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        written: dict[str, Any] = write(self)
+        return {"apiVersion": self.api_version, "kind": self.kind, **written}
+
 
 class Secret(Model):
     """Confidential data as keys and values; `stringData` is merged over `data`."""
@@ -29,3 +34,8 @@ class Secret(Model):
     data: dict[str, Base64] = Field(default_factory=dict)
     string_data: dict[str, str] = Field(default_factory=dict)
     type: str = ""
+
+    @model_serializer(mode="wrap")
+    def _write_kind_too(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        written: dict[str, Any] = write(self)
+        return {"apiVersion": self.api_version, "kind": self.kind, **written}

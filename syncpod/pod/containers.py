@@ -1,5 +1,7 @@
 """Containers of a pod: init, normal and ephemeral, their ports, mounts and restart rules."""
 
+from typing import Annotated
+
 from pydantic import Field
 
 from syncpod.pod.enums import (
@@ -16,7 +18,7 @@ from syncpod.pod.env import EnvFromSource, EnvVar
 from syncpod.pod.probes import Lifecycle, Probe
 from syncpod.pod.resources import ContainerResizePolicy, ResourceRequirements
 from syncpod.pod.security import SecurityContext
-from syncpod.pod.wire import Flag, Int32, Model
+from syncpod.pod.wire import EMPTY_IS_UNSET, Flag, Int32, Model
 
 
 class ContainerPort(Model):
@@ -25,7 +27,7 @@ class ContainerPort(Model):
     name: str = ""
     host_port: Int32 | None = None
     container_port: Int32 = 0
-    protocol: Protocol | None = None
+    protocol: Annotated[Protocol | None, EMPTY_IS_UNSET] = None
     host_ip: str = ""
 
 
@@ -84,8 +86,8 @@ class Container(Model):
     startup_probe: Probe | None = None
     lifecycle: Lifecycle | None = None
     termination_message_path: str = ""
-    termination_message_policy: TerminationMessagePolicy | None = None
-    image_pull_policy: PullPolicy | None = None
+    termination_message_policy: Annotated[TerminationMessagePolicy | None, EMPTY_IS_UNSET] = None
+    image_pull_policy: Annotated[PullPolicy | None, EMPTY_IS_UNSET] = None
     security_context: SecurityContext | None = None
     stdin: Flag = False
     stdin_once: Flag = False

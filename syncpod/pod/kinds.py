@@ -1,8 +1,8 @@
 """Pod: the object itself."""
 
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
 from syncpod.pod.meta import ObjectMeta
 from syncpod.pod.spec import PodSpec
@@ -18,3 +18,8 @@ class Pod(Model):
     metadata: ObjectMeta = Field(default_factory=ObjectMeta)
     spec: PodSpec = Field(default_factory=PodSpec)
     status: PodStatus = Field(default_factory=PodStatus)
+
+    @model_serializer(mode="wrap")
+    def _write_kind_too(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        written: dict[str, Any] = write(self)
+        return {"apiVersion": self.api_version, "kind": self.kind, **written}

@@ -1,7 +1,10 @@
 """Probes and lifecycle hooks, and the handlers both are made of."""
 
+from typing import Annotated
+
 from syncpod.pod.enums import URIScheme
-from syncpod.pod.wire import Int32, Int64, IntOrString, Model
+from syncpod.pod.intstr import IntOrString
+from syncpod.pod.wire import EMPTY_IS_UNSET, Int32, Int64, Model
 
 
 class ExecAction(Model):
@@ -23,7 +26,7 @@ class HTTPGetAction(Model):
     path: str = ""
     port: IntOrString = 0
     host: str = ""
-    scheme: URIScheme | None = None
+    scheme: Annotated[URIScheme | None, EMPTY_IS_UNSET] = None
     http_headers: tuple[HTTPHeader, ...] = ()
 
 

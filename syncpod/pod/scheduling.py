@@ -1,5 +1,7 @@
 """What a scheduler reads: affinity, tolerations, spreading, gates, resource claims."""
 
+from typing import Annotated
+
 from pydantic import Field
 
 from syncpod.pod.enums import (
@@ -10,7 +12,7 @@ from syncpod.pod.enums import (
     UnsatisfiableConstraintAction,
 )
 from syncpod.pod.meta import LabelSelector
-from syncpod.pod.wire import Int32, Int64, Model
+from syncpod.pod.wire import EMPTY_IS_UNSET, Int32, Int64, Model
 
 
 class NodeSelectorRequirement(Model):
@@ -92,9 +94,9 @@ class Toleration(Model):
     """A taint that does not keep the pod away."""
 
     key: str = ""
-    operator: TolerationOperator | None = None
+    operator: Annotated[TolerationOperator | None, EMPTY_IS_UNSET] = None
     value: str = ""
-    effect: TaintEffect | None = None
+    effect: Annotated[TaintEffect | None, EMPTY_IS_UNSET] = None
     toleration_seconds: Int64 | None = None
 
 

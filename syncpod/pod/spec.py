@@ -1,5 +1,7 @@
 """The specification of a pod."""
 
+from typing import Annotated
+
 from pydantic import Field
 
 from syncpod.pod.containers import Container, EphemeralContainer
@@ -16,7 +18,7 @@ from syncpod.pod.scheduling import (
 )
 from syncpod.pod.security import PodSecurityContext
 from syncpod.pod.volumes import Volume
-from syncpod.pod.wire import Flag, Int32, Int64, Model, QuantityText
+from syncpod.pod.wire import EMPTY_IS_UNSET, Flag, Int32, Int64, Model, QuantityText
 
 
 class HostAlias(Model):
@@ -60,10 +62,10 @@ class PodSpec(Model):
     init_containers: tuple[Container, ...] = ()
     containers: tuple[Container, ...] = ()
     ephemeral_containers: tuple[EphemeralContainer, ...] = ()
-    restart_policy: RestartPolicy | None = None
+    restart_policy: Annotated[RestartPolicy | None, EMPTY_IS_UNSET] = None
     termination_grace_period_seconds: Int64 | None = None
     active_deadline_seconds: Int64 | None = None
-    dns_policy: DNSPolicy | None = None
+    dns_policy: Annotated[DNSPolicy | None, EMPTY_IS_UNSET] = None
     node_selector: dict[str, str] = Field(default_factory=dict)
     service_account_name: str = ""
     service_account: str = ""

@@ -1,6 +1,6 @@
 """The status of a pod and of its containers."""
 
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
@@ -13,7 +13,7 @@ from syncpod.pod.enums import (
     ResourceHealthStatus,
 )
 from syncpod.pod.resources import ResourceRequirements
-from syncpod.pod.wire import Flag, Int32, Int64, Model, QuantityText, Time
+from syncpod.pod.wire import EMPTY_IS_UNSET, Flag, Int32, Int64, Model, QuantityText, Time
 
 
 class PodIP(Model):
@@ -67,7 +67,8 @@ class ContainerStateTerminated(Model):
     @model_serializer(mode="wrap")
     def _write_zeros_too(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
         always: dict[str, Any] = {"exitCode": self.exit_code}
-        return always | write(self)
+        written: dict[str, Any] = write(self)
+        return {**always, **written}
 
 
 class ContainerState(Model):
@@ -110,7 +111,8 @@ class LinuxContainerUser(Model):
     @model_serializer(mode="wrap")
     def _write_zeros_too(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
         always: dict[str, Any] = {"uid": self.uid, "gid": self.gid}
-        return always | write(self)
+        written: dict[str, Any] = write(self)
+        return {**always, **written}
 
 
 class ContainerUser(Model):
@@ -162,7 +164,8 @@ class ContainerStatus(Model):
             "image": self.image,
             "imageID": self.image_id,
         }
-        return always | write(self)
+        written: dict[str, Any] = write(self)
+        return {**always, **written}
 
 
 class PodResourceClaimStatus(Model):
@@ -199,7 +202,7 @@ class PodStatus(Model):
     """What is the case with a pod."""
 
     observed_generation: Int64 | None = None
-    phase: PodPhase | None = None
+    phase: Annotated[PodPhase | None, EMPTY_IS_UNSET] = None
     conditions: tuple[PodCondition, ...] = ()
     message: str = ""
     reason: str = ""
@@ -211,9 +214,9 @@ class PodStatus(Model):
     start_time: Time | None = None
     init_container_statuses: tuple[ContainerStatus, ...] = ()
     container_statuses: tuple[ContainerStatus, ...] = ()
-    qos_class: PodQOSClass | None = None
+    qos_class: Annotated[PodQOSClass | None, EMPTY_IS_UNSET] = None
     ephemeral_container_statuses: tuple[ContainerStatus, ...] = ()
-    resize: PodResizeStatus | None = None
+    resize: Annotated[PodResizeStatus | None, EMPTY_IS_UNSET] = None
     resource_claim_statuses: tuple[PodResourceClaimStatus, ...] = ()
     extended_resource_claim_status: PodExtendedResourceClaimStatus | None = None
     allocated_resources: dict[str, QuantityText] = Field(default_factory=dict)

@@ -1,5 +1,7 @@
 """Volumes of a pod and their sources."""
 
+from typing import Annotated
+
 from pydantic import Field
 
 from syncpod.pod.enums import HostPathType, PersistentVolumeAccessMode, PersistentVolumeMode, PullPolicy
@@ -29,7 +31,7 @@ from syncpod.pod.volume_plugins import (
     StorageOSVolumeSource,
     VsphereVirtualDiskVolumeSource,
 )
-from syncpod.pod.wire import Flag, Int32, Int64, Model, QuantityText
+from syncpod.pod.wire import EMPTY_IS_UNSET, Flag, Int32, Int64, Model, QuantityText
 
 
 class HostPathVolumeSource(Model):
@@ -188,7 +190,7 @@ class ImageVolumeSource(Model):
     """The file system of an image, read-only."""
 
     reference: str = ""
-    pull_policy: PullPolicy | None = None
+    pull_policy: Annotated[PullPolicy | None, EMPTY_IS_UNSET] = None
 
 
 class Volume(Model):

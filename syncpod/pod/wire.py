@@ -10,10 +10,11 @@ from pydantic import (
     ConfigDict,
     Field,
     PlainSerializer,
-    PlainValidator,
     StrictBool,
     StrictInt,
 )
+
+from syncpod.pod.quantity import parse_quantity
 
 _WORDS = {
     "api": "API", "fqdn": "FQDN", "id": "ID", "io": "IO", "ip": "IP", "ipc": "IPC", "ips": "IPs", "pid": "PID",
@@ -44,6 +45,11 @@ class Model(BaseModel):
     )
 
 
+def to_wire(model: Model) -> dict[str, Any]:
+    """Return the model as JSON-able data in Kubernetes' spelling, leaving out what is unset or empty."""
+    return model.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+
+
 _RFC_3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)")
 
 
@@ -64,19 +70,13 @@ def _write_time(moment: datetime) -> str:
     return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
-def _read_quantity(value: Any) -> Any:
+def _read_quantity(value: Any) -> str:
     """Let numbers stand for the text they are written as; the API server takes `cpu: 1` and `cpu: 0.5` too."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return value
-    return str(value)
-
-
-def _read_int_or_string(value: Any) -> int | str:
-    if isinstance(value, str):
-        return value
-    if isinstance(value, int) and not isinstance(value, bool):
-        return value
-    raise ValueError("must be an integer or a string")
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        raise ValueError("must be a quantity such as 100m, 0.5, 64Mi or 129e6")
+    text = str(value)
+    parse_quantity(text)
+    return text
 
 
 Time = Annotated[datetime, BeforeValidator(_read_time), PlainSerializer(_write_time, return_type=str, when_used="json")]
@@ -85,11 +85,11 @@ Time = Annotated[datetime, BeforeValidator(_read_time), PlainSerializer(_write_t
 QuantityText = Annotated[str, BeforeValidator(_read_quantity)]
 """A quantity as it was written, such as `100m`; `parse_quantity` reads it."""
 
-IntOrString = Annotated[int | str, PlainValidator(_read_int_or_string)]
-"""A number, or a text such as a port's name."""
-
 Base64 = str
 """Bytes, base64 as they are on the wire."""
+
+EMPTY_IS_UNSET = BeforeValidator(lambda value: None if value == "" else value)
+"""Marks a word that Kubernetes takes as absent when it is written as `""`."""
 
 Flag = StrictBool
 """True or false, and nothing that merely looks like it."""
