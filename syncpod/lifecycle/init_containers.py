@@ -26,7 +26,7 @@ class InitActions:
     initialized: bool
     """The main containers may run."""
     failed: bool = False
-    """An init container failed for good: the pod is over, whatever else was decided of it."""
+    """An init container failed for good: the pod is over."""
     to_start: tuple[int, ...] = ()
     """Indices in `spec.initContainers`, in the order to start them."""
     to_kill: tuple[ContainerToKill, ...] = ()
@@ -88,7 +88,8 @@ def compute_init_actions(
         else:
             verdict = _judge_plain(container, pod, status, actuated=actuated)
         if verdict.failed:
-            return InitActions(initialized=False, failed=True, to_kill=tuple(to_kill), resizes=tuple(resizes))
+            # Nothing can have been decided yet: this is the first container from the end that the runtime knows.
+            return InitActions(initialized=False, failed=True)
         if verdict.passed and index == last:
             initialized = True
         elif verdict.passed and not begun_later:

@@ -41,10 +41,10 @@ def pod_sandbox_changed(spec: PodSpec, observed: ObservedPod) -> SandboxChange:
 def containers_for_new_sandbox(
     spec: PodSpec, attempt: int, statuses: Mapping[str, ObservedContainer]
 ) -> tuple[int, ...] | None:
-    """Return which main containers (indices) a new sandbox is made for, or None when the pod is done without one.
+    """Return which main containers (indices) a new sandbox is made for, or None when the pod is done and needs none.
 
     A pod is done when its policy is `Never` and it has run before, or when every main container has succeeded for good.
-    An empty tuple means that init containers alone call for the sandbox. `statuses` is the newest instance by name.
+    `statuses` is the newest instance by name, of whichever sandbox.
     Mirrors the first half of kuberuntime_manager.go, v1.36, computePodActions.
     """
     if spec.restart_policy == "Never" and attempt != 0 and statuses:
@@ -54,18 +54,7 @@ def containers_for_new_sandbox(
         for index, container in enumerate(spec.containers)
         if not (restart_policy(container, spec) == "OnFailure" and _has_succeeded(statuses.get(container.name)))
     )
-    if not to_start and any_main_container_created(spec, statuses):
-        return None
-    return to_start
-
-
-def any_main_container_created(spec: PodSpec, statuses: Mapping[str, ObservedContainer]) -> bool:
-    """Say whether a main container has ever been made, in whichever sandbox: the pod had been initialized.
-
-    Mirrors container/helpers.go, v1.36, HasAnyRegularContainerCreated.
-    """
-    found = (statuses.get(container.name) for container in spec.containers)
-    return any(status is not None and status.state != "unknown" for status in found)
+    return to_start or None
 
 
 def _has_succeeded(status: ObservedContainer | None) -> bool:

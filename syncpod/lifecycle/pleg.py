@@ -1,0 +1,78 @@
+"""The pod lifecycle event generator's comparison: two listings of a pod go in, what happened between them comes out.
+
+Events wake and inform. None decides anything: a decision always looks at a whole listing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from syncpod.lifecycle.observed import ContainerRuntimeState, ObservedPod, Seq
+
+PodLifecycleEventType = Literal["ContainerStarted", "ContainerDied", "ContainerRemoved", "ContainerChanged", "PodSync"]
+
+
+@dataclass(frozen=True, slots=True)
+class PodLifecycleEvent:
+    """One thing that happened to a pod. Mirrors pleg/pleg.go, v1.36, PodLifecycleEvent."""
+
+    type: PodLifecycleEventType
+    id: str
+    """Id of the container or sandbox; of `PodSync`, the pod's UID."""
+
+
+def pod_lifecycle_events(old: ObservedPod | None, new: ObservedPod | None) -> tuple[PodLifecycleEvent, ...]:
+    """Compare two listings of one pod; None is a pod of which the runtime has nothing. Empty means: nothing happened.
+
+    - running: `ContainerStarted`; exited: `ContainerDied`; created or unknown: `ContainerChanged`.
+    - gone: `ContainerRemoved`, after a `ContainerDied` unless it was seen exited.
+    - anything else that differs (an address, a reason that came late), when nothing of the above did: one `PodSync`.
+
+    Sandboxes count as containers: ready is running, not ready is exited. Of the two listings only the newest states
+    count, so what came and went between them is not seen here. Events are in the order of the listing, oldest first,
+    what is gone before what is there.
+
+    Mirrors pleg/generic.go, v1.36, generateEvents and computeEvents. Differences: the kubelet sends `PodSync` for a pod
+    that it had failed to inspect, where here such a pod's old listing is kept and so the difference itself is found;
+    and it does not send `ContainerChanged` at all, which here is left to the caller.
+    """
+    before, after = _states(old), _states(new)
+    events: list[PodLifecycleEvent] = []
+    for id_, state in before.items():
+        if id_ not in after:
+            if state != "exited":
+                events.append(PodLifecycleEvent("ContainerDied", id_))
+            events.append(PodLifecycleEvent("ContainerRemoved", id_))
+    for id_, state in after.items():
+        if before.get(id_) != state:
+            events.append(PodLifecycleEvent(_ARRIVAL[state], id_))
+    if not events and old is not None and new is not None and _content(old) != _content(new):
+        events.append(PodLifecycleEvent("PodSync", new.uid))
+    return tuple(events)
+
+
+_ARRIVAL: dict[ContainerRuntimeState, PodLifecycleEventType] = {
+    "running": "ContainerStarted",
+    "exited": "ContainerDied",
+    # The kubelet holds a created container for unknown as well: it makes and starts one in a single step.
+    "created": "ContainerChanged",
+    "unknown": "ContainerChanged",
+}
+
+
+def _states(pod: ObservedPod | None) -> dict[str, ContainerRuntimeState]:
+    """Return the state of each sandbox and container by id, oldest first, sandboxes before containers."""
+    if pod is None:
+        return {}
+    states: dict[str, ContainerRuntimeState] = {}
+    for sandbox in reversed(pod.sandboxes):
+        states[sandbox.id] = "running" if sandbox.ready else "exited"
+    for container in reversed(pod.containers):
+        states[container.id] = container.state
+    return states
+
+
+def _content(pod: ObservedPod) -> ObservedPod:
+    """Return the listing without when it was taken."""
+    return pod.model_copy(update={"seq": Seq(), "observed_at": None})
