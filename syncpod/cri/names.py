@@ -1,0 +1,22 @@
+"""Names of labels and annotations on sandboxes and containers: the kubelet's, and our own."""
+
+POD_NAME_LABEL = "io.kubernetes.pod.name"
+POD_NAMESPACE_LABEL = "io.kubernetes.pod.namespace"
+POD_UID_LABEL = "io.kubernetes.pod.uid"
+CONTAINER_NAME_LABEL = "io.kubernetes.container.name"
+
+CONTAINER_HASH_ANNOTATION = "io.kubernetes.container.hash"
+RESTART_COUNT_ANNOTATION = "io.kubernetes.container.restartCount"
+TERMINATION_MESSAGE_PATH_ANNOTATION = "io.kubernetes.container.terminationMessagePath"
+TERMINATION_MESSAGE_POLICY_ANNOTATION = "io.kubernetes.container.terminationMessagePolicy"
+PRE_STOP_HANDLER_ANNOTATION = "io.kubernetes.container.preStopHandler"
+PORTS_ANNOTATION = "io.kubernetes.container.ports"
+DELETION_GRACE_PERIOD_ANNOTATION = "io.kubernetes.pod.deletionGracePeriod"
+TERMINATION_GRACE_PERIOD_ANNOTATION = "io.kubernetes.pod.terminationGracePeriod"
+
+NODE_LABEL = "syncpod.dev/node"
+"""On every sandbox and container of ours: the node whose agent owns it. What lacks it is never touched."""
+INCARNATION_ANNOTATION = "syncpod.dev/incarnation"
+"""On every sandbox and container: tells this life of a pod from an earlier one with the same UID."""
+CLUSTER_ANNOTATION = "syncpod.dev/cluster"
+"""On every sandbox: the Temporal cluster whose histories cover it."""
