@@ -1,0 +1,73 @@
+"""Answer recorded cases: `python -m syncpod.lifecycle decide|phase|backoff < cases > answers`.
+
+Reads one JSON `case` object a line on stdin and writes one line of JSON with its answer on stdout, in order, each as
+soon as it is there; blank lines count for nothing. A line that cannot be read ends it, after the answers to those
+before: one sentence with the line's number on stderr, exit code 2.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, BinaryIO, Final
+
+from syncpod.lifecycle.cases import READERS
+
+EXIT_BAD_INPUT: Final = 2
+
+
+def main() -> int:
+    """Run the command line; return the exit code."""
+    parser = argparse.ArgumentParser(
+        prog="python -m syncpod.lifecycle",
+        description="Answer decisions, one JSON case a line on stdin, one line of JSON each on stdout.",
+    )
+    parser.add_argument("kind", choices=tuple(READERS), help="what the cases are about")
+    reader = READERS[parser.parse_args().kind]
+    try:
+        return answer(reader, sys.stdin.buffer, sys.stdout.buffer)
+    except BrokenPipeError:
+        # Nobody reads on. Keep the interpreter from failing once more when it flushes stdout at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except KeyboardInterrupt:
+        return 130
+
+
+def answer(reader: Callable[[Mapping[str, Any]], Any], lines: Iterable[bytes], out: BinaryIO) -> int:
+    """Answer cases line by line; return the exit code."""
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            result = reader(_case(line))
+        except (ValueError, ArithmeticError, RecursionError) as error:
+            print(f"line {number}: {_sentence(error)}", file=sys.stderr)  # noqa: T201
+            return EXIT_BAD_INPUT
+        out.write(json.dumps(result, separators=(",", ":")).encode() + b"\n")
+        out.flush()
+    return 0
+
+
+def _case(line: bytes) -> Mapping[str, Any]:
+    case = json.loads(line)
+    if not isinstance(case, dict):
+        raise ValueError(f"a case is a JSON object, not {line.strip()[:40].decode(errors='replace')}")
+    return case
+
+
+def _sentence(error: Exception) -> str:
+    if isinstance(error, json.JSONDecodeError):
+        return f"not JSON: {error.msg} at column {error.colno}"
+    if isinstance(error, UnicodeError):
+        return "not UTF-8"
+    if isinstance(error, RecursionError):
+        return "nested too deeply"
+    return str(error)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
