@@ -20,27 +20,27 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
+from typing import Final
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict
+from pydantic import Field
 
-from syncpod.pod import Container, EphemeralContainer, ObjectMeta
+from syncpod.pod import Container, EphemeralContainer, Model, ObjectMeta, Time
 
-FIRST_DELAY = timedelta(seconds=10)
-MAX_DELAY = timedelta(seconds=300)
-EXPIRY = timedelta(seconds=600)
+FIRST_DELAY: Final = timedelta(seconds=10)
+MAX_DELAY: Final = timedelta(seconds=300)
+EXPIRY: Final = timedelta(seconds=600)
 
-NO_DELAY = timedelta(0)
+NO_DELAY: Final = timedelta(0)
+LONG_AGO: Final = datetime.fromtimestamp(0, UTC)
 
 
-class BackoffEntry(BaseModel):
+class BackoffEntry(Model):
     """What is remembered under one key."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore")
 
     delay: timedelta = FIRST_DELAY
     """The delay in force: how long the next try has to wait."""
-    last_update: AwareDatetime
+    last_update: Time = LONG_AGO
     """When the delay was last set; what an expiry is measured from."""
     reason: str = ""
     """The failure's reason (`ErrImagePull`, `CreateContainerError`); empty for a crash loop."""
@@ -48,12 +48,10 @@ class BackoffEntry(BaseModel):
     """The failure's own words, kept for the messages shown while waiting."""
 
 
-class BackoffStore(BaseModel):
+class BackoffStore(Model):
     """All the back-offs of one pod. Frozen: a change is a new store."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore")
-
-    entries: Mapping[str, BackoffEntry] = {}
+    entries: Mapping[str, BackoffEntry] = Field(default_factory=dict)
     """By key, in the order in which the keys were first seen."""
 
     def delay(self, key: str) -> timedelta:
@@ -66,7 +64,7 @@ class BackoffStore(BaseModel):
         return BackoffStore(entries={**self.entries, key: entry})
 
 
-EMPTY = BackoffStore()
+EMPTY: Final = BackoffStore()
 
 
 @dataclass(frozen=True)
@@ -94,8 +92,8 @@ def start_decision(
 
     `finished_at` is when the container's newest *exited* instance finished, even if a newer instance is in another
     state, by the clock that `now` is from; None when no instance has exited: then the start is allowed and the store is
-    left alone. Call it once for each start that will really be tried, since an allowed start doubles the delay (up to five minutes) even when it
-    then fails at the image.
+    left alone. Call it once for each start that will really be tried, since an allowed start doubles the delay (up to
+    five minutes) even when it then fails at the image.
 
     Mirrors kuberuntime_manager.go, v1.36, doBackOff. Which instance counts is the caller's choice: the kubelet looks at
     a snapshot taken before a failed probe's kill, and so lets the first such restart pass; a caller that looks again

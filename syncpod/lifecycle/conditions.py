@@ -14,7 +14,8 @@ from typing import Final
 
 from syncpod.lifecycle.observed import ObservedPod
 from syncpod.lifecycle.phase import TERMINAL_PHASES
-from syncpod.lifecycle.restart import is_sidecar, matching_rule
+from syncpod.lifecycle.restart import is_sidecar
+from syncpod.lifecycle.restart_all import should_restart_all
 from syncpod.lifecycle.sandbox import pod_sandbox_changed
 from syncpod.pod import Container, ContainerStatus, Pod, PodCondition
 
@@ -155,23 +156,6 @@ def all_containers_could_restart(pod: Pod) -> bool:
     )
 
 
-def all_containers_restarting(pod: Pod, observed: ObservedPod, old_conditions: Sequence[PodCondition]) -> bool:
-    """Say whether a restart of all containers is going on, or is called for by an exit that the runtime shows.
-
-    Mirrors container/helpers.go, v1.36, ShouldAllContainersRestart.
-    """
-    if is_true(old_conditions, ALL_CONTAINERS_RESTARTING):
-        return True
-    newest = observed.newest_by_name()
-    for container in (*pod.spec.init_containers, *pod.spec.containers):
-        status = newest.get(container.name)
-        if status is not None and status.state == "exited":
-            rule = matching_rule(container, status.exit_code)
-            if rule is not None and rule.action == "RestartAllContainers":
-                return True
-    return False
-
-
 def all_containers_restarting_condition(
     pod: Pod, observed: ObservedPod, phase: str, *, old_conditions: Sequence[PodCondition]
 ) -> PodCondition:
@@ -182,9 +166,8 @@ def all_containers_restarting_condition(
     """
     if phase in TERMINAL_PHASES:
         return terminal_ready_condition(ALL_CONTAINERS_RESTARTING, phase)
-    left = observed.newest_by_name()
-    cleaned_up = not any(c.name in left for c in (*pod.spec.init_containers, *pod.spec.containers))
-    if cleaned_up or not all_containers_restarting(pod, observed, old_conditions):
+    in_progress = is_true(old_conditions, ALL_CONTAINERS_RESTARTING)
+    if not should_restart_all(pod.spec, observed, in_progress=in_progress):
         return PodCondition(type=ALL_CONTAINERS_RESTARTING, status="False")
     return PodCondition(
         type=ALL_CONTAINERS_RESTARTING,

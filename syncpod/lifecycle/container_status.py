@@ -1,0 +1,348 @@
+"""The status of one container: what the runtime has of it, what was there before, and what stands in its way.
+
+`container_status` makes a `v1.ContainerStatus` from values. The runtime's newest instance is the state. How the one
+before it ended is the last state, from the runtime, else from the terminations that are remembered, else from the
+status before.
+
+Mirrors kubelet_pods.go, v1.36, convertToAPIContainerStatuses, and prober_manager.go, v1.36, UpdatePodStatus.
+Differences, each because a fact is at hand where the kubelet has to guess:
+
+- A container that is gone from the runtime is shown as it ended if that is remembered; `ContainerStatusUnknown` is left
+  for one that was last seen running and whose end nobody saw. It is then the *last state* even when an older end is
+  known, where the kubelet keeps showing the older one.
+- One whose state the runtime has lost (`unknown`) stays terminated once it was called so; the kubelet falls back to
+  waiting.
+- Ephemeral containers have no part in a restart of all containers, and never wait to be restarted.
+- A restart count is never raised on sight of a running container: its number was chosen (`next_restart_count`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+from syncpod.lifecycle.facts import Termination, termination_of
+from syncpod.lifecycle.observed import ObservedContainer, ObservedPod
+from syncpod.lifecycle.phase import RESTARTING_ALL_CONTAINERS
+from syncpod.lifecycle.restart import container_should_restart, is_sidecar, should_container_be_restarted
+from syncpod.pod import (
+    Container,
+    ContainerState,
+    ContainerStateRunning,
+    ContainerStateTerminated,
+    ContainerStateWaiting,
+    ContainerStatus,
+    Model,
+    Pod,
+    VolumeMountStatus,
+)
+
+ContainerKind = Literal["init", "main", "ephemeral"]
+
+STATUS_UNKNOWN: Final = "ContainerStatusUnknown"
+UNKNOWN_EXIT_CODE: Final = 137
+
+_NOT_LOCATED: Final = "The container could not be located when the pod was terminated"
+_USED_TO_RUN: Final = "The container could not be located when the pod was deleted.  The container used to be Running"
+_REMOVED_TO_RESTART: Final = "The container is removed because RestartAllContainers in place"
+_INIT_FORGOTTEN: Final = (
+    "Unable to get init container status from container runtime and pod has been initialized, "
+    "treat it as exited normally"
+)
+
+
+class WaitingReason(Model):
+    """Why a container that should run does not: the kubelet's code (`CrashLoopBackOff`, ...) and the error's words."""
+
+    reason: str = ""
+    message: str = ""
+
+
+@dataclass(frozen=True)
+class ProbeResults:
+    """The last probe results, `success`, `failure` or `unknown`, by container id; no key, no result yet."""
+
+    startup: Mapping[str, str] = field(default_factory=dict)
+    readiness: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ContainerContext:
+    """What the statuses of all containers of a pod are made from."""
+
+    pod: Pod
+    observed: ObservedPod
+    runtime: str = ""
+    """The runtime's name, the scheme of container ids (`containerd://...`)."""
+    waiting: Mapping[str, WaitingReason] = field(default_factory=dict)
+    """By container name, for those that could not be started or are held back."""
+    terminations: Mapping[str, Termination] = field(default_factory=dict)
+    """By container name, from `remember_terminations`."""
+    probes: ProbeResults = field(default_factory=ProbeResults)
+    restarting_all: bool = False
+    """A restart of all containers has been called for and may have removed some already."""
+    recursive_read_only: bool = False
+    """The runtime mounts read-only recursively."""
+
+    def container_id(self, raw: str) -> str:
+        """Return an id as statuses have it."""
+        return f"{self.runtime}://{raw}" if self.runtime else raw
+
+
+def container_status(
+    context: ContainerContext, container: Container, kind: ContainerKind, old: ContainerStatus | None
+) -> ContainerStatus:
+    """Return the status of one container; `old` is its status before, None when there is none."""
+    instances = [instance for instance in context.observed.containers if instance.name == container.name]
+    made = _present(context, container, instances, old) if instances else _absent(context, container, kind, old)
+    status = _held_back(context, container, kind, instances[0] if instances else None, made)
+    return _probed(context, container, kind, status, old)
+
+
+def next_restart_count(
+    name: str, observed: ObservedPod, old: ContainerStatus | None, termination: Termination | None
+) -> int:
+    """Return the number of a container's next instance: above all that the runtime lists or that are remembered.
+
+    `old` is the container's last status, `termination` its newest remembered end. The first number is 0. The kubelet
+    takes the number from the newest dead container or else from the log directory (calcRestartCountByLogDir).
+    """
+    used = [instance.restart_count for instance in observed.containers if instance.name == name]
+    if termination is not None:
+        used.append(termination.restart_count)
+    beyond_used = max(used) + 1 if used else 0
+    if old is None:
+        return beyond_used
+    # A status that had to guess an end has counted the restart already, and so has one that waits with nothing left.
+    ended = old.state.terminated
+    counted = bool(used) or (ended.reason == STATUS_UNKNOWN if ended else old.state.running is None)
+    return max(beyond_used, old.restart_count if counted else old.restart_count + 1)
+
+
+def _present(
+    context: ContainerContext, container: Container, instances: list[ObservedContainer], old: ContainerStatus | None
+) -> ContainerStatus:
+    """Return the status of a container that the runtime has, `instances` newest first."""
+    newest = instances[0]
+    state, restart_count = _state(context, newest, old)
+    return ContainerStatus(
+        name=container.name,
+        state=state,
+        last_state=_last_state(context, newest, instances[1:2], old),
+        restart_count=max(restart_count, old.restart_count if old else 0),
+        image=newest.image,
+        image_id=newest.image_ref,
+        container_id=context.container_id(newest.id),
+        resources=container.resources,
+        allocated_resources=container.resources.requests,
+        volume_mounts=_volume_mounts(context, container),
+    )
+
+
+def _state(
+    context: ContainerContext, newest: ObservedContainer, old: ContainerStatus | None
+) -> tuple[ContainerState, int]:
+    """Return the state of the newest instance, and the restart count that goes with it."""
+    if newest.state == "running":
+        return ContainerState(running=ContainerStateRunning(started_at=newest.started_at)), newest.restart_count
+    if newest.state == "exited":
+        return _ended(context, termination_of(newest)), newest.restart_count
+    if newest.state == "unknown" and old is not None:
+        if old.state.running:
+            # It ran and now nobody can tell. Calling that "waiting" could make a run-once container run twice.
+            reason = RESTARTING_ALL_CONTAINERS if context.restarting_all else STATUS_UNKNOWN
+            return _lost(reason, _NOT_LOCATED), old.restart_count + 1
+        if old.state.terminated and old.container_id == context.container_id(newest.id):
+            return old.state, old.restart_count
+    return ContainerState(waiting=ContainerStateWaiting()), newest.restart_count
+
+
+def _last_state(
+    context: ContainerContext, newest: ObservedContainer, second: list[ObservedContainer], old: ContainerStatus | None
+) -> ContainerState:
+    """Return how the instance before `newest` ended."""
+    before = old.last_state.terminated if old else None
+    if old and before and before.reason == RESTARTING_ALL_CONTAINERS and old.restart_count >= newest.restart_count:
+        return old.last_state  # the instance before was removed to begin anew, which says more than its exit code
+    candidates = [termination_of(instance) for instance in second if instance.state == "exited"]
+    remembered = context.terminations.get(newest.name)
+    if remembered and remembered.container_id != newest.id and remembered.restart_count < newest.restart_count:
+        candidates.append(remembered)
+    if candidates:
+        return _ended(context, max(candidates, key=lambda ended: ended.restart_count))
+    if old is None:
+        return ContainerState()
+    if old.state.terminated and old.container_id != context.container_id(newest.id):
+        return old.state
+    return ContainerState(terminated=before)
+
+
+def _absent(
+    context: ContainerContext, container: Container, kind: ContainerKind, old: ContainerStatus | None
+) -> ContainerStatus:
+    """Return the status of a container of which the runtime has nothing: not made yet, or removed."""
+    waiting = "PodInitializing" if context.pod.spec.init_containers else "ContainerCreating"
+    status = ContainerStatus(
+        name=container.name,
+        state=ContainerState(waiting=ContainerStateWaiting(reason=waiting)),
+        last_state=old.last_state if old else ContainerState(),
+        restart_count=old.restart_count if old else 0,
+        image=container.image,
+        volume_mounts=_volume_mounts(context, container),
+    )
+    if context.restarting_all and kind != "ephemeral" and old is not None and not old.state.waiting:
+        return status.model_copy(
+            update={
+                "state": ContainerState(
+                    waiting=ContainerStateWaiting(reason=RESTARTING_ALL_CONTAINERS, message=_REMOVED_TO_RESTART)
+                ),
+                "last_state": _lost(RESTARTING_ALL_CONTAINERS, _REMOVED_TO_RESTART),
+                "restart_count": old.restart_count + 1,
+            }
+        )
+    remembered = context.terminations.get(container.name)
+    seen = old.restart_count if old and old.state.terminated else status.restart_count - 1
+    if remembered is not None and remembered.restart_count > seen:
+        return _remembered(context, status, remembered, old)
+    if old is not None and old.state.terminated:
+        return old
+    if kind == "init" and not is_sidecar(container) and _any_main_container_created(context):
+        completed = ContainerStateTerminated(exit_code=0, reason="Completed", message=_INIT_FORGOTTEN)
+        return status.model_copy(update={"state": ContainerState(terminated=completed)})
+    if old is not None and old.state.running:
+        restarts = 0 if context.pod.metadata.deletion_timestamp else 1
+        return status.model_copy(
+            update={"last_state": _lost(STATUS_UNKNOWN, _USED_TO_RUN), "restart_count": old.restart_count + restarts}
+        )
+    return status
+
+
+def _remembered(
+    context: ContainerContext, status: ContainerStatus, remembered: Termination, old: ContainerStatus | None
+) -> ContainerStatus:
+    """Return the status of a container that was removed, but is known to have ended as `remembered`."""
+    container_id = context.container_id(remembered.container_id)
+    before = old.state if old and old.state.terminated else status.last_state
+    if before.terminated and before.terminated.container_id == container_id:
+        before = ContainerState()  # it waited to run again, with this very end as its last state
+    return status.model_copy(
+        update={
+            "state": _ended(context, remembered),
+            "last_state": before,
+            "restart_count": remembered.restart_count,
+            "image": old.image if old else status.image,
+            "image_id": old.image_id if old else "",
+            "container_id": container_id,
+        }
+    )
+
+
+def _any_main_container_created(context: ContainerContext) -> bool:
+    main = {container.name for container in context.pod.spec.containers}
+    return any(seen.name in main and seen.state != "unknown" for seen in context.observed.containers)
+
+
+def _held_back(
+    context: ContainerContext,
+    container: Container,
+    kind: ContainerKind,
+    newest: ObservedContainer | None,
+    status: ContainerStatus,
+) -> ContainerStatus:
+    """Show a container that is to run, and cannot, as waiting with the reason; without one its state says more."""
+    why = context.waiting.get(container.name)
+    if why is None or not _is_to_run(context.pod, container, kind, newest, status):
+        return status
+    last_state = status.state if status.state.terminated else status.last_state
+    waiting = ContainerStateWaiting(reason=why.reason, message=why.message)
+    return status.model_copy(update={"state": ContainerState(waiting=waiting), "last_state": last_state})
+
+
+def _is_to_run(
+    pod: Pod, container: Container, kind: ContainerKind, newest: ObservedContainer | None, status: ContainerStatus
+) -> bool:
+    ended = status.state.terminated
+    if ended is not None and (kind == "ephemeral" or (kind == "init" and ended.exit_code == 0)):
+        return False
+    if newest is None and ended is not None:
+        deleted = pod.metadata.deletion_timestamp is not None
+        return not deleted and container_should_restart(container, pod.spec, ended.exit_code)
+    return should_container_be_restarted(container, pod, newest)
+
+
+def _probed(
+    context: ContainerContext,
+    container: Container,
+    kind: ContainerKind,
+    status: ContainerStatus,
+    old: ContainerStatus | None,
+) -> ContainerStatus:
+    """Add `started` and `ready`: what the probes say, what was known of the same instance, or what no probe means."""
+    if kind == "ephemeral":
+        return status
+    before = old if old is not None and old.container_id == status.container_id and old.state.running else None
+    raw_id = status.container_id.rpartition("://")[2]
+    started = bool(status.state.running) and _is_started(container, context.probes.startup.get(raw_id), before)
+    if kind == "init" and not is_sidecar(container):
+        ended = status.state.terminated
+        ready = ended is not None and ended.exit_code == 0
+    else:
+        ready = started and _is_ready(container, context.probes.readiness.get(raw_id), before)
+    return status.model_copy(update={"started": started, "ready": ready})
+
+
+def _is_started(container: Container, result: str | None, before: ContainerStatus | None) -> bool:
+    if result is not None:
+        return result == "success"
+    return container.startup_probe is None or (before is not None and bool(before.started))
+
+
+def _is_ready(container: Container, result: str | None, before: ContainerStatus | None) -> bool:
+    if container.readiness_probe is None:
+        return True
+    if result is not None:
+        return result == "success"
+    return before is not None and before.ready
+
+
+def _ended(context: ContainerContext, termination: Termination) -> ContainerState:
+    return ContainerState(
+        terminated=ContainerStateTerminated(
+            exit_code=termination.exit_code,
+            reason=termination.reason,
+            message=termination.message,
+            started_at=termination.started_at,
+            finished_at=termination.finished_at,
+            container_id=context.container_id(termination.container_id),
+        )
+    )
+
+
+def _lost(reason: str, message: str) -> ContainerState:
+    """Return the end of a container whose real end nobody saw."""
+    return ContainerState(
+        terminated=ContainerStateTerminated(exit_code=UNKNOWN_EXIT_CODE, reason=reason, message=message)
+    )
+
+
+def _volume_mounts(context: ContainerContext, container: Container) -> tuple[VolumeMountStatus, ...]:
+    mounts: list[VolumeMountStatus] = []
+    for mount in container.volume_mounts:
+        mode: Literal["Disabled", "Enabled"] | None = None
+        if mount.read_only:
+            asked = mount.recursive_read_only or "Disabled"
+            mode = "Disabled" if asked == "Disabled" or not context.recursive_read_only else "Enabled"
+        mounts.append(
+            VolumeMountStatus(
+                name=mount.name, mount_path=mount.mount_path, read_only=mount.read_only, recursive_read_only=mode
+            )
+        )
+    return tuple(mounts)
+
+
+def assume_terminated(status: ContainerStatus) -> ContainerStatus:
+    """Return the status of a container that must have ended though nobody saw it; one that was seen to end stays."""
+    if status.state.terminated:
+        return status
+    return status.model_copy(update={"state": _lost(STATUS_UNKNOWN, _NOT_LOCATED)})

@@ -1,0 +1,49 @@
+"""The quality-of-service class of a pod: who gives way first when the node runs short."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from fractions import Fraction
+from typing import Final, Literal
+
+from syncpod.pod import Pod, parse_quantity
+
+QOSClass = Literal["Guaranteed", "Burstable", "BestEffort"]
+
+_COMPUTE: Final = ("cpu", "memory")
+
+
+def pod_qos(pod: Pod) -> QOSClass:
+    """Return the pod's class: BestEffort asks for nothing, Guaranteed has equal requests and limits throughout.
+
+    The pod-level resources decide when there are any, else those of all init and main containers; ephemeral containers
+    have no say. Only cpu and memory count, and zero counts as not set.
+    Raises ValueError for a quantity that is none (validation has refused it before).
+
+    Mirrors pkg/apis/core/v1/helper/qos/qos.go, v1.36, ComputePodQOS.
+    """
+    whole = pod.spec.resources
+    if whole is not None and (whole.requests or whole.limits):
+        owners = [whole]
+    else:
+        owners = [container.resources for container in (*pod.spec.containers, *pod.spec.init_containers)]
+
+    requests = _sum(owner.requests for owner in owners)
+    limits = _sum(owner.limits for owner in owners)
+    if not requests and not limits:
+        return "BestEffort"
+    all_limited = all(len(_positive(owner.limits)) == len(_COMPUTE) for owner in owners)
+    return "Guaranteed" if all_limited and requests == limits else "Burstable"
+
+
+def _positive(amounts: Mapping[str, str]) -> dict[str, Fraction]:
+    read = {name: parse_quantity(amounts[name]).number for name in _COMPUTE if name in amounts}
+    return {name: number for name, number in read.items() if number > 0}
+
+
+def _sum(lists: Iterable[Mapping[str, str]]) -> dict[str, Fraction]:
+    total: dict[str, Fraction] = {}
+    for amounts in lists:
+        for name, number in _positive(amounts).items():
+            total[name] = total.get(name, Fraction(0)) + number
+    return total

@@ -1,0 +1,362 @@
+"""The status of a pod, built whole from values: what the runtime shows, what was there before, and what is remembered.
+
+`pod_status` is called with every new view of the pod, in this order of thought:
+
+1. the status of each container (`syncpod.lifecycle.container_status`);
+2. the phase they amount to, which never leaves Succeeded or Failed again;
+3. the conditions, seen under that phase;
+4. the terminal phase is withheld while something can still run;
+5. addresses, start time, times cut to seconds, messages cut to their share.
+
+Mirrors kubelet_pods.go, v1.36, generateAPIPodStatus, and status_manager.go, v1.36, updateStatusInternal,
+normalizeStatus, mergePodStatus and TerminatePod.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Final
+
+from syncpod.lifecycle import conditions as condition
+from syncpod.lifecycle.addresses import pod_ips
+from syncpod.lifecycle.container_status import (
+    ContainerContext,
+    ContainerKind,
+    ProbeResults,
+    WaitingReason,
+    assume_terminated,
+    container_status,
+)
+from syncpod.lifecycle.facts import Termination
+from syncpod.lifecycle.observed import ObservedPod
+from syncpod.lifecycle.phase import (
+    RESTARTING_ALL_CONTAINERS,
+    TERMINAL_PHASES,
+    Phase,
+    is_static_pod,
+    pod_has_initialized,
+    pod_phase,
+)
+from syncpod.lifecycle.qos import pod_qos
+from syncpod.lifecycle.restart import container_should_restart, is_sidecar
+from syncpod.lifecycle.restart_all import should_restart_all
+from syncpod.pod import (
+    Container,
+    ContainerState,
+    ContainerStatus,
+    HostIP,
+    Model,
+    Pod,
+    PodCondition,
+    PodIP,
+    PodStatus,
+)
+
+TERMINATION_MESSAGES_LIMIT: Final = 12 * 1024
+"""Bytes that the termination messages of all containers of a pod may have together; each has an equal share."""
+
+_ILLEGAL: Final = "attempted illegal transition to non-terminated state"
+
+
+class PodFailure(Model):
+    """A verdict on the whole pod, whatever its containers do: `DeadlineExceeded`, `Evicted`, a refused admission."""
+
+    reason: str = ""
+    message: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StatusInputs:
+    """Everything that a pod's status is made from. Only `pod`, `observed` and `now` are always needed."""
+
+    pod: Pod
+    observed: ObservedPod
+    now: datetime
+    previous: PodStatus = field(default_factory=PodStatus)
+    """The status as last returned; empty for a new pod."""
+    runtime: str = ""
+    """Name of the container runtime, the scheme of container ids; "" when the node has not said."""
+    host_ips: tuple[str, ...] = ()
+    """The node's addresses, primary first; () when they are not known."""
+    waiting: Mapping[str, WaitingReason] = field(default_factory=dict)
+    """By container name: why a container that is to run does not. Drop an entry when the container has started."""
+    terminations: Mapping[str, Termination] = field(default_factory=dict)
+    """By container name, from `facts.remember_terminations`."""
+    probes: ProbeResults = field(default_factory=ProbeResults)
+    terminal: bool = False
+    """Every container has been stopped for good: nothing starts any more, whatever the policy says."""
+    failure: PodFailure | None = None
+    """A verdict that the pod has failed. Pass it until the phase shows it."""
+    recursive_read_only: bool = False
+    """The runtime mounts read-only recursively."""
+
+
+@dataclass(frozen=True)
+class StatusDecision:
+    """A pod's status, and what the pod has come to."""
+
+    status: PodStatus
+    phase: Phase
+    """The phase that has been reached. When it is terminal and `status.phase` is not, the pod has to be stopped: the
+    status shows it once nothing can run."""
+
+
+def pod_status(inputs: StatusInputs) -> StatusDecision:
+    """Build the pod's status from values. Raises ValueError for a resource quantity that is none."""
+    pod, previous = inputs.pod, inputs.previous
+    in_progress = condition.is_true(previous.conditions, condition.ALL_CONTAINERS_RESTARTING)
+    context = ContainerContext(
+        pod=pod,
+        observed=inputs.observed,
+        runtime=inputs.runtime,
+        waiting=inputs.waiting,
+        terminations=inputs.terminations,
+        probes=inputs.probes,
+        restarting_all=in_progress or should_restart_all(pod.spec, inputs.observed, in_progress=False),
+        recursive_read_only=inputs.recursive_read_only,
+    )
+    init = _statuses(context, pod.spec.init_containers, "init", previous.init_container_statuses)
+    main = _statuses(context, pod.spec.containers, "main", previous.container_statuses)
+    ephemeral = _statuses(context, pod.spec.ephemeral_containers, "ephemeral", previous.ephemeral_container_statuses)
+
+    phase, reason, message = _reached(inputs, init, main)
+    conditions = _conditions(inputs, phase, init, main)
+    shown = phase
+    if phase in TERMINAL_PHASES and previous.phase not in TERMINAL_PHASES and _could_run(inputs):
+        shown = "Running" if previous.phase == "Running" else "Pending"
+        reason, message = previous.reason, previous.message
+
+    had = tuple(address.ip for address in previous.pod_ips)
+    addresses = pod_ips(pod, inputs.observed, previous=had, host_ips=inputs.host_ips)
+    status = PodStatus(
+        observed_generation=pod.metadata.generation,
+        phase=shown,
+        reason=reason,
+        message=message,
+        conditions=conditions,
+        host_ip=inputs.host_ips[0] if inputs.host_ips else previous.host_ip,
+        host_ips=tuple(HostIP(ip=ip) for ip in inputs.host_ips) or previous.host_ips,
+        pod_ip=addresses[0] if addresses else "",
+        pod_ips=tuple(PodIP(ip=ip) for ip in addresses),
+        start_time=previous.start_time or inputs.now,
+        qos_class=previous.qos_class or pod_qos(pod),
+        init_container_statuses=init,
+        container_statuses=main,
+        ephemeral_container_statuses=ephemeral,
+    )
+    return StatusDecision(status=_normalized(pod, status), phase=phase)
+
+
+def terminated_pod_status(pod: Pod, status: PodStatus, *, now: datetime) -> PodStatus:
+    """Return the last status of a pod of which nothing is left: what was not seen to end counts as failed.
+
+    A container that ever had a chance to start and has no end becomes `ContainerStatusUnknown`, 137. A pod that is
+    Pending or Running becomes Failed; a static pod keeps its phase. Done twice it is done once.
+    Mirrors TerminatePod, and mergePodStatus for the Ready conditions of a terminal phase.
+    """
+    main = status.container_statuses
+    if _was_initialized(pod, status):
+        main = tuple(assume_terminated(container) for container in main)
+    attempted = _attempted(status.init_container_statuses)
+    init = tuple(
+        assume_terminated(container) if index < attempted else container
+        for index, container in enumerate(status.init_container_statuses)
+    )
+    phase = status.phase
+    if not is_static_pod(pod) and phase not in TERMINAL_PHASES:
+        phase = "Failed"
+    updated = status.model_copy(
+        update={
+            "phase": phase,
+            "init_container_statuses": init,
+            "container_statuses": main,
+            "conditions": _conditions_at_end(status, phase, now),
+        }
+    )
+    return _normalized(pod, updated)
+
+
+def check_transition(pod: Pod, old: PodStatus, new: PodStatus) -> tuple[str, ...]:
+    """Return what is illegal in going from `old` to `new`: each container that came back from a final end.
+
+    Empty when all is well. Mirrors checkContainerStateTransition, with two allowances of our own: a restart of all
+    containers brings anything back, and init containers run again, under a new number, in a pod's new sandbox.
+    """
+    if pod.spec.restart_policy in (None, "Always"):
+        return ()
+    main = _came_back(pod, pod.spec.containers, old.container_statuses, new.container_statuses)
+    init = _came_back(
+        pod,
+        [container for container in pod.spec.init_containers if not is_sidecar(container)],
+        old.init_container_statuses,
+        new.init_container_statuses,
+    )
+    again = {status.name: status.restart_count for status in old.init_container_statuses}
+    return (
+        *(f"terminated container {status.name} {_ILLEGAL}" for status in main),
+        *(
+            f"terminated init container {status.name} {_ILLEGAL}"
+            for status in init
+            if status.restart_count <= again[status.name]
+        ),
+    )
+
+
+def _came_back(
+    pod: Pod, containers: Iterable[Container], before: Sequence[ContainerStatus], after: Sequence[ContainerStatus]
+) -> list[ContainerStatus]:
+    """Return the new status of each container that had ended for good and is no longer shown as ended."""
+    then = {status.name: status for status in before}
+    now = {status.name: status for status in after}
+    back: list[ContainerStatus] = []
+    for container in containers:
+        if container.name not in then or container.name not in now:
+            continue
+        ended, status = then[container.name].state.terminated, now[container.name]
+        if ended is None or status.state.terminated or container_should_restart(container, pod.spec, ended.exit_code):
+            continue
+        ends = (ended, status.last_state.terminated)
+        if not any(end is not None and end.reason == RESTARTING_ALL_CONTAINERS for end in ends):
+            back.append(status)
+    return back
+
+
+def _statuses(
+    context: ContainerContext,
+    containers: Sequence[Container],
+    kind: ContainerKind,
+    previous: Sequence[ContainerStatus],
+) -> tuple[ContainerStatus, ...]:
+    """Return the statuses of one kind: init containers in the spec's order, all others by name, as the kubelet does."""
+    old = {status.name: status for status in previous}
+    statuses = [container_status(context, container, kind, old.get(container.name)) for container in containers]
+    return tuple(statuses if kind == "init" else sorted(statuses, key=lambda status: status.name))
+
+
+def _reached(
+    inputs: StatusInputs, init: Sequence[ContainerStatus], main: Sequence[ContainerStatus]
+) -> tuple[Phase, str, str]:
+    """Return phase, reason and message: a terminal phase stays, a verdict comes before what the containers say."""
+    previous = inputs.previous
+    if previous.phase == "Succeeded" or previous.phase == "Failed":
+        return previous.phase, previous.reason, previous.message
+    if inputs.failure is not None:
+        return "Failed", inputs.failure.reason, inputs.failure.message
+    initialized = pod_has_initialized(inputs.pod, inputs.observed)
+    phase = pod_phase(inputs.pod, init, main, pod_is_terminal=inputs.terminal, pod_has_initialized=initialized)
+    if phase == previous.phase:
+        return phase, previous.reason, previous.message
+    return phase, "", ""
+
+
+def _could_run(inputs: StatusInputs) -> bool:
+    """Say whether a container of the pod could still be running: it has not been stopped for good, or one is seen."""
+    return not inputs.terminal or any(container.state == "running" for container in inputs.observed.containers)
+
+
+def _conditions(
+    inputs: StatusInputs, phase: Phase, init: Sequence[ContainerStatus], main: Sequence[ContainerStatus]
+) -> tuple[PodCondition, ...]:
+    """Return other people's conditions as they were, then our own in the kubelet's order."""
+    pod, observed, old = inputs.pod, inputs.observed, inputs.previous.conditions
+    foreign = tuple(c for c in old if c.type not in condition.OWNED)
+    known = condition.known_statuses(init, main)
+    own = [
+        condition.ready_to_start_containers_condition(pod, observed),
+        condition.initialized_condition(pod, known, phase, old_conditions=old),
+        condition.ready_condition(pod, known, phase, conditions=foreign),
+        condition.containers_ready_condition(pod, known, phase),
+        condition.scheduled_condition(),
+    ]
+    if condition.all_containers_could_restart(pod):
+        own.append(condition.all_containers_restarting_condition(pod, observed, phase, old_conditions=old))
+    generation = pod.metadata.generation
+    return (*foreign, *(condition.stamp(c, old, now=inputs.now, generation=generation) for c in own))
+
+
+def _conditions_at_end(status: PodStatus, phase: str | None, now: datetime) -> tuple[PodCondition, ...]:
+    """Return the conditions of a pod at its end: one that is over is not ready, whatever was seen last."""
+    if phase not in TERMINAL_PHASES:
+        return status.conditions
+    return tuple(
+        condition.stamp(
+            condition.terminal_ready_condition(c.type, phase),
+            status.conditions,
+            now=now,
+            generation=c.observed_generation,
+        )
+        if c.type in (condition.READY, condition.CONTAINERS_READY) and c.status == "True"
+        else c
+        for c in status.conditions
+    )
+
+
+def _was_initialized(pod: Pod, status: PodStatus) -> bool:
+    """Say whether there is evidence that main containers had their turn. Mirrors hasPodInitialized."""
+    if not pod.spec.init_containers:
+        return True
+    if any(main.last_state.terminated or not main.state.waiting for main in status.container_statuses):
+        return True
+    last = pod.spec.init_containers[-1]
+    last_status = next((init for init in status.init_container_statuses if init.name == last.name), None)
+    if last_status is None:
+        return False
+    if is_sidecar(last):
+        return bool(last_status.state.running) and bool(last_status.started)
+    ends = (last_status.last_state.terminated, last_status.state.terminated)
+    return any(end is not None and end.exit_code == 0 for end in ends)
+
+
+def _attempted(init: Sequence[ContainerStatus]) -> int:
+    """Return how many init containers, from the first, had been tried; at least one. Mirrors initializedContainers."""
+    tried = [index for index, status in enumerate(init) if not status.state.waiting or status.last_state.terminated]
+    return max(tried) + 1 if tried else 1
+
+
+def _normalized(pod: Pod, status: PodStatus) -> PodStatus:
+    """Cut times to whole seconds and each termination message to its container's share of 12 KiB."""
+    containers = len(pod.spec.containers) + len(pod.spec.init_containers) + len(pod.spec.ephemeral_containers)
+    share = TERMINATION_MESSAGES_LIMIT // max(containers, 1)
+
+    def cut(statuses: Sequence[ContainerStatus]) -> tuple[ContainerStatus, ...]:
+        return tuple(
+            c.model_copy(update={"state": _cut_state(c.state, share), "last_state": _cut_state(c.last_state, share)})
+            for c in statuses
+        )
+
+    return status.model_copy(
+        update={
+            "start_time": _to_second(status.start_time),
+            "conditions": tuple(
+                c.model_copy(update={"last_transition_time": _to_second(c.last_transition_time)})
+                for c in status.conditions
+            ),
+            "init_container_statuses": cut(status.init_container_statuses),
+            "container_statuses": cut(status.container_statuses),
+            "ephemeral_container_statuses": cut(status.ephemeral_container_statuses),
+        }
+    )
+
+
+def _cut_state(state: ContainerState, share: int) -> ContainerState:
+    if state.running:
+        running = state.running.model_copy(update={"started_at": _to_second(state.running.started_at)})
+        return state.model_copy(update={"running": running})
+    if state.terminated:
+        ended = state.terminated
+        terminated = ended.model_copy(
+            update={
+                "started_at": _to_second(ended.started_at),
+                "finished_at": _to_second(ended.finished_at),
+                # Bytes count, and a character cut in two is left out.
+                "message": ended.message.encode()[:share].decode(errors="ignore"),
+            }
+        )
+        return state.model_copy(update={"terminated": terminated})
+    return state
+
+
+def _to_second(moment: datetime | None) -> datetime | None:
+    return moment.replace(microsecond=0) if moment else None
