@@ -1,0 +1,158 @@
+"""From JSON-able data to models, with each mistake named by its path."""
+
+import difflib
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeVar
+
+from pydantic import ValidationError
+
+from syncpod.pod.config import ConfigMap, Secret
+from syncpod.pod.containers import EphemeralContainer
+from syncpod.pod.kinds import Pod
+from syncpod.pod.problems import PodInvalid, Problem
+from syncpod.pod.wire import Model
+
+_MAPS = frozenset(
+    {
+        "allocatedResources", "annotations", "binaryData", "data", "labels", "limits", "matchLabels", "nodeSelector",
+        "overhead", "requests", "stringData", "userAnnotations", "volumeAttributes",
+    }
+)  # fmt: skip
+"""Fields whose keys a person chooses; in a path such a key is written in brackets."""
+
+_DEEPEST = 100
+
+_Parsed = TypeVar("_Parsed", bound=Model)
+
+
+def parse_pod(document: Any, *, strict: bool = True) -> Pod:
+    """Read a Pod from data such as `json.loads` returns.
+
+    With `strict`, an unknown field is a problem, as a person's slip must be; `status` alone may hold fields that this
+    version does not know, since an API server wrote it. Without, unknown fields are ignored, as between our own
+    versions. A null is an absent field. Raises PodInvalid with every problem found.
+    """
+    if not strict or not isinstance(document, Mapping) or "status" not in document:
+        return _parse(Pod, document, strict=strict)
+    wanted = {name: value for name, value in document.items() if name != "status"}
+    parsed = _parse(Pod, wanted, strict=True)
+    status = _parse(Pod, {"status": document["status"]}, strict=False).status
+    return parsed.model_copy(update={"status": status})
+
+
+def parse_config_map(document: Any, *, strict: bool = True) -> ConfigMap:
+    """Read a ConfigMap; `strict` and errors as for `parse_pod`."""
+    return _parse(ConfigMap, document, strict=strict)
+
+
+def parse_secret(document: Any, *, strict: bool = True) -> Secret:
+    """Read a Secret; `strict` and errors as for `parse_pod`. No message shows a value."""
+    return _parse(Secret, document, strict=strict)
+
+
+def parse_ephemeral_container(document: Any, *, strict: bool = True) -> EphemeralContainer:
+    """Read an ephemeral container; `strict` and errors as for `parse_pod`."""
+    return _parse(EphemeralContainer, document, strict=strict)
+
+
+def _parse(model: type[_Parsed], document: Any, *, strict: bool) -> _Parsed:
+    try:
+        return model.model_validate(
+            _without_nulls(document, False, 0), extra="forbid" if strict else "ignore", by_alias=True, by_name=False
+        )
+    except ValidationError as error:
+        raise PodInvalid(_problems(model, error)) from None
+
+
+def _without_nulls(value: Any, chosen_keys: bool, depth: int) -> Any:
+    """Drop null fields, and make null values of text maps empty: what Go's decoder does with them."""
+    if depth > _DEEPEST:
+        raise PodInvalid([Problem("", f"nested more than {_DEEPEST} levels deep")])
+    if isinstance(value, Mapping):
+        return {
+            key: "" if item is None else _without_nulls(item, key in _MAPS, depth + 1)
+            for key, item in value.items()
+            if item is not None or chosen_keys
+        }
+    if isinstance(value, list | tuple):
+        return [_without_nulls(item, False, depth + 1) for item in value]
+    return value
+
+
+def _problems(model: type[Model], error: ValidationError) -> Iterator[Problem]:
+    for detail in error.errors(include_url=False):
+        location = detail["loc"]
+        yield Problem(field_path(location), _message(model, detail["type"], location, detail))
+
+
+def field_path(location: tuple[int | str, ...]) -> str:
+    """Write a location as Kubernetes does: `spec.containers[0].image`, `metadata.labels[app]`."""
+    path = ""
+    chosen_key = False
+    for step in location:
+        if step == "[key]":
+            continue
+        if isinstance(step, int) or chosen_key:
+            path += f"[{step}]"
+        else:
+            path += f".{step}" if path else step
+        chosen_key = step in _MAPS and not chosen_key
+    return path
+
+
+def _message(model: type[Model], kind: str, location: tuple[int | str, ...], detail: Mapping[str, Any]) -> str:
+    given = detail["input"]
+    context = detail.get("ctx", {})
+    match kind:
+        case "extra_forbidden":
+            return "unknown field" + _suggestion(model, location)
+        case "string_type":
+            return "must be a string" + ("; put it in quotes" if isinstance(given, bool | int | float) else "")
+        case "int_type" | "int_from_float" | "int_parsing":
+            return "must be an integer" + (", not a string" if isinstance(given, str) else "")
+        case "bool_type":
+            return "must be true or false"
+        case "tuple_type":
+            return "must be a list"
+        case "dict_type" | "model_type" | "model_attributes_type":
+            return "must be an object"
+        case "literal_error":
+            return f"must be {context['expected'].replace(chr(39), '')}"
+        case "greater_than_equal" | "less_than" | "int_parsing_size":
+            return "must fit into 32 bits" if abs(context.get("lt", context.get("ge", 0))) == 2**31 else "too large"
+        case "value_error":
+            return str(context["error"])
+        case _:
+            return str(detail["msg"])
+
+
+def _suggestion(model: type[Model], location: tuple[int | str, ...]) -> str:
+    """Name the known field that an unknown one resembles, if one does."""
+    holder: Any = model
+    for step in location[:-1]:
+        if isinstance(step, int):
+            continue
+        holder = _model_of(holder, step)
+        if holder is None:
+            return ""
+    known = [field.alias for field in holder.model_fields.values() if field.alias]
+    folded = {name.lower(): name for name in known}
+    matches = difflib.get_close_matches(str(location[-1]).lower(), folded, n=1, cutoff=0.75)
+    return f"; did you mean {folded[matches[0]]}?" if matches else ""
+
+
+def _model_of(holder: type[Model], name: str) -> type[Model] | None:
+    """Return the model that the named field of `holder` holds, directly or in a list."""
+    for field in holder.model_fields.values():
+        if field.alias == name:
+            return _first_model(field.annotation)
+    return None
+
+
+def _first_model(annotation: Any) -> type[Model] | None:
+    if isinstance(annotation, type) and issubclass(annotation, Model):
+        return annotation
+    for argument in getattr(annotation, "__args__", ()):
+        if (found := _first_model(argument)) is not None:
+            return found
+    return None

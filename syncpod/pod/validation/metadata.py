@@ -1,0 +1,59 @@
+"""Checks of object metadata."""
+
+from collections.abc import Iterator, Mapping
+
+from syncpod.pod.meta import LabelSelector, ObjectMeta
+from syncpod.pod.problems import Problem
+from syncpod.pod.validation import syntax
+
+_LARGEST_ANNOTATIONS = 256 * 1024
+
+
+def check_metadata(metadata: ObjectMeta, path: str) -> Iterator[Problem]:
+    """Check names, labels and annotations; the name and the namespace are also parts of log paths and cgroups."""
+    if not metadata.name:
+        hint = "; a name is not generated here" if metadata.generate_name else ""
+        yield Problem(f"{path}.name", f"required{hint}")
+    elif wrong := syntax.dns_subdomain(metadata.name):
+        yield Problem(f"{path}.name", wrong)
+    if wrong := syntax.dns_label(metadata.namespace):
+        yield Problem(f"{path}.namespace", wrong)
+    if metadata.uid and ("/" in metadata.uid or metadata.uid in (".", "..") or len(metadata.uid) > 128):
+        yield Problem(f"{path}.uid", "must be no more than 128 characters, none of them '/'")
+    yield from check_labels(metadata.labels, f"{path}.labels")
+    yield from _check_annotations(metadata.annotations, f"{path}.annotations")
+
+
+def check_labels(labels: Mapping[str, str], path: str) -> Iterator[Problem]:
+    """Check keys and values of labels, or of a selector of nodes."""
+    for key, value in labels.items():
+        if wrong := syntax.qualified_name(key) or syntax.label_value(value):
+            yield Problem(f"{path}[{key[:80]}]", wrong)
+
+
+def check_selector(selector: LabelSelector | None, path: str) -> Iterator[Problem]:
+    """Check a label selector, if there is one."""
+    if selector is None:
+        return
+    yield from check_labels(selector.match_labels, f"{path}.matchLabels")
+    for index, requirement in enumerate(selector.match_expressions):
+        here = f"{path}.matchExpressions[{index}]"
+        if wrong := syntax.qualified_name(requirement.key):
+            yield Problem(f"{here}.key", wrong)
+        if requirement.operator is None:
+            yield Problem(f"{here}.operator", "required")
+        elif requirement.operator in ("In", "NotIn") and not requirement.values:
+            yield Problem(f"{here}.values", f"required with operator {requirement.operator}")
+        elif requirement.operator in ("Exists", "DoesNotExist") and requirement.values:
+            yield Problem(f"{here}.values", f"must not be set with operator {requirement.operator}")
+
+
+def _check_annotations(annotations: Mapping[str, str], path: str) -> Iterator[Problem]:
+    size = 0
+    for key, value in annotations.items():
+        size += len(key.encode()) + len(value.encode())
+        # Unlike a label's, an annotation's key is folded to lower case first.
+        if wrong := syntax.qualified_name(key.lower()):
+            yield Problem(f"{path}[{key[:80]}]", wrong)
+    if size > _LARGEST_ANNOTATIONS:
+        yield Problem(path, "must be no more than 256 KiB in all")

@@ -1,0 +1,99 @@
+"""Checks of requests, limits and resize policies."""
+
+from collections.abc import Iterator, Mapping
+
+from syncpod.pod.problems import Problem
+from syncpod.pod.quantity import parse_quantity
+from syncpod.pod.resources import ContainerResizePolicy, ResourceRequirements
+from syncpod.pod.validation import syntax
+
+_CONTAINER_RESOURCES = ("cpu", "memory", "ephemeral-storage")
+_POD_RESOURCES = ("cpu", "memory")
+_HUGE_PAGES = "hugepages-"
+
+
+def check_resources(
+    resources: ResourceRequirements, path: str, *, claims: frozenset[str], whole_pod: bool = False
+) -> Iterator[Problem]:
+    """Check names and amounts, and that nothing is requested beyond its limit."""
+    for kind, amounts in (("limits", resources.limits), ("requests", resources.requests)):
+        for name, text in amounts.items():
+            here = f"{path}.{kind}[{name[:80]}]"
+            if (wrong := _resource_name(name, whole_pod)) or (wrong := _amount(name, text)):
+                yield Problem(here, wrong)
+    yield from _check_requests_within_limits(resources.requests, resources.limits, path)
+    seen = set()
+    for index, claim in enumerate(resources.claims):
+        here = f"{path}.claims[{index}]"
+        if whole_pod:
+            yield Problem(here, "must not be set for the pod as a whole")
+        elif claim.name not in claims:
+            yield Problem(f"{here}.name", f"{claim.name!r} is not in spec.resourceClaims")
+        elif (claim.name, claim.request) in seen:
+            yield Problem(here, "is there twice")
+        seen.add((claim.name, claim.request))
+
+
+def check_resize_policy(
+    policies: tuple[ContainerResizePolicy, ...], path: str, pod_restart_policy: str | None
+) -> Iterator[Problem]:
+    """Check that each resource is named once, and that a pod that never restarts is not asked to."""
+    seen = set()
+    for index, policy in enumerate(policies):
+        here = f"{path}[{index}]"
+        if policy.resource_name not in _POD_RESOURCES:
+            yield Problem(f"{here}.resourceName", "must be cpu or memory")
+        elif policy.resource_name in seen:
+            yield Problem(f"{here}.resourceName", f"{policy.resource_name} is there twice")
+        seen.add(policy.resource_name)
+        if policy.restart_policy is None:
+            yield Problem(f"{here}.restartPolicy", "required")
+        elif policy.restart_policy == "RestartContainer" and pod_restart_policy == "Never":
+            yield Problem(f"{here}.restartPolicy", "must be NotRequired in a pod whose restartPolicy is Never")
+
+
+def _resource_name(name: str, whole_pod: bool) -> str:
+    if wrong := syntax.qualified_name(name):
+        return wrong
+    if name.startswith(_HUGE_PAGES):
+        return "" if _page_size(name) else "must name a page size, such as hugepages-2Mi"
+    known = _POD_RESOURCES if whole_pod else _CONTAINER_RESOURCES
+    if name in known or ("/" in name and not whole_pod and not name.startswith("requests.")):
+        return ""
+    return f"unknown resource; it may be {', '.join(known)}" + ("" if whole_pod else " or example.com/name")
+
+
+def _page_size(name: str) -> int:
+    try:
+        return parse_quantity(name.removeprefix(_HUGE_PAGES)).value()
+    except ValueError:
+        return 0
+
+
+def _amount(name: str, text: str) -> str:
+    quantity = parse_quantity(text)
+    if quantity.number < 0:
+        return "must not be negative"
+    if "/" in name and quantity.number.denominator != 1:
+        return "must be a whole number"
+    if name.startswith(_HUGE_PAGES) and quantity.value() % _page_size(name):
+        return f"must be a multiple of {name.removeprefix(_HUGE_PAGES)}"
+    return ""
+
+
+def _check_requests_within_limits(
+    requests: Mapping[str, str], limits: Mapping[str, str], path: str
+) -> Iterator[Problem]:
+    for name, text in requests.items():
+        here = f"{path}.requests[{name[:80]}]"
+        overcommits = "/" not in name and not name.startswith(_HUGE_PAGES)
+        if name not in limits:
+            if not overcommits:
+                yield Problem(f"{path}.limits[{name[:80]}]", "required, since this resource is requested")
+        elif parse_quantity(text) > parse_quantity(limits[name]):
+            yield Problem(here, f"must be no more than the limit of {limits[name]}")
+        elif not overcommits and parse_quantity(text) != parse_quantity(limits[name]):
+            yield Problem(here, f"must be equal to the limit of {limits[name]}")
+    names = {*requests, *limits}
+    if any(name.startswith(_HUGE_PAGES) for name in names) and not names & {"cpu", "memory"}:
+        yield Problem(path, "huge pages need cpu or memory beside them")

@@ -1,0 +1,109 @@
+"""The grammars of names: each check returns what is wrong in a few words, or nothing."""
+
+import re
+from ipaddress import ip_address
+
+_LABEL = r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
+_DNS_LABEL = re.compile(_LABEL)
+_DNS_SUBDOMAIN = re.compile(rf"{_LABEL}(?:\.{_LABEL})*")
+_QUALIFIED = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9_.]*[A-Za-z0-9])?")
+_PORT_NAME = re.compile(r"[-a-z0-9]+")
+_ENV_NAME = re.compile(r"[ -<>-~]+")
+_CONFIG_KEY = re.compile(r"[-._a-zA-Z0-9]+")
+_SYSCTL_SEGMENT = r"[a-z0-9](?:[-_a-z0-9]*[a-z0-9])?"
+_SYSCTL = re.compile(rf"(?:{_SYSCTL_SEGMENT}[./])*{_SYSCTL_SEGMENT}")
+
+
+def dns_label(value: str) -> str:
+    """Check a lower-case RFC 1123 label: containers, volumes, namespaces, host names."""
+    if len(value) > 63:
+        return "must be no more than 63 characters"
+    if not _DNS_LABEL.fullmatch(value):
+        return "must consist of lower-case letters, digits and '-', and start and end with a letter or digit"
+    return ""
+
+
+def dns_subdomain(value: str) -> str:
+    """Check a lower-case RFC 1123 subdomain: pods and most other objects."""
+    if len(value) > 253:
+        return "must be no more than 253 characters"
+    if not _DNS_SUBDOMAIN.fullmatch(value):
+        return "must consist of lower-case letters, digits, '-' and '.', and start and end with a letter or digit"
+    return ""
+
+
+def qualified_name(value: str) -> str:
+    """Check a label or annotation key: a name, perhaps with a DNS subdomain and `/` before it."""
+    prefix, slash, name = value.rpartition("/")
+    if slash and (not prefix or dns_subdomain(prefix)):
+        return "must have a lower-case DNS subdomain before its '/'"
+    if not name or len(name) > 63:
+        return "must have a name of 1 to 63 characters" + (" after its '/'" if slash else "")
+    if not _QUALIFIED.fullmatch(name):
+        return "must consist of letters, digits, '-', '_' and '.', and start and end with a letter or digit"
+    return ""
+
+
+def label_value(value: str) -> str:
+    """Check a label's value, which may be empty."""
+    if len(value) > 63:
+        return "must be no more than 63 characters"
+    if value and not _QUALIFIED.fullmatch(value):
+        return "must consist of letters, digits, '-', '_' and '.', and start and end with a letter or digit"
+    return ""
+
+
+def port_name(value: str) -> str:
+    """Check a port's name, an IANA service name."""
+    if len(value) > 15:
+        return "must be no more than 15 characters"
+    if not _PORT_NAME.fullmatch(value) or not any("a" <= character <= "z" for character in value):
+        return "must consist of lower-case letters, digits and '-', with at least one letter"
+    if "--" in value or value[0] == "-" or value[-1] == "-":
+        return "must not have a '-' at either end or two in a row"
+    return ""
+
+
+def port_number(value: int) -> str:
+    """Check a port's number."""
+    return "" if 1 <= value <= 65535 else "must be between 1 and 65535"
+
+
+def env_name(value: str) -> str:
+    """Check a variable's name, by the relaxed rule that is the default since 1.32."""
+    return "" if _ENV_NAME.fullmatch(value) else "must consist of printable ASCII characters other than '='"
+
+
+def config_key(value: str) -> str:
+    """Check a key of a ConfigMap or Secret."""
+    if len(value) > 253:
+        return "must be no more than 253 characters"
+    if not _CONFIG_KEY.fullmatch(value) or value in (".", "..") or value.startswith(".."):
+        return "must consist of letters, digits, '-', '_' and '.', and not start with '..'"
+    return ""
+
+
+def sysctl_name(value: str) -> str:
+    """Check a sysctl's name, with dots or slashes."""
+    if len(value) > 253 or not _SYSCTL.fullmatch(value):
+        return "must be a sysctl such as net.ipv4.ip_forward, of no more than 253 characters"
+    return ""
+
+
+def ip(value: str) -> str:
+    """Check an IP address of either family."""
+    try:
+        ip_address(value)
+    except ValueError:
+        return "must be an IP address"
+    return ""
+
+
+def no_backsteps(value: str) -> str:
+    """Check that a path does not climb."""
+    return "must not contain '..'" if ".." in value.split("/") else ""
+
+
+def descending(value: str) -> str:
+    """Check that a path is relative and does not climb."""
+    return "must be a relative path" if value.startswith("/") else no_backsteps(value)
