@@ -1,0 +1,156 @@
+"""The order in which the actions of one sync are carried out, each with its reason.
+
+`compute_pod_actions` says *what*; this module says *in which order* and *why*, as the kubelet's SyncPod carries it out:
+kill the pod or single containers, prune, make the sandbox, then start ephemeral, init and normal containers. The same
+list is what ``syncpod plan`` prints and what the pod's workflow works off, one step at a time, deciding afresh after
+each.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from syncpod.lifecycle.actions import KillReason, PodActions
+from syncpod.lifecycle.observed import ObservedContainer, ObservedPod
+from syncpod.lifecycle.restart import is_sidecar
+from syncpod.pod import Pod
+
+Verb = Literal[
+    "kill_pod",
+    "kill_container",
+    "remove_container",
+    "create_sandbox",
+    "start_ephemeral_container",
+    "start_init_container",
+    "start_container",
+]
+"""What a step does, in the words of the step's own name."""
+
+
+@dataclass(frozen=True)
+class PlannedStep:
+    """One step of a sync: what it does, to which container, and why."""
+
+    verb: Verb
+    container: str = ""
+    """Name of the container; "" where the step is about the whole pod."""
+    ids: tuple[str, ...] = ()
+    """Runtime ids that the step stops or removes, in order."""
+    kill: tuple[str, ...] = ()
+    """Of `ids`, those to be stopped first (remove_container only)."""
+    keep_logs: bool = False
+    """Whether the logs of removed containers stay."""
+    attempt: int = 0
+    """The sandbox's attempt (create_sandbox only)."""
+    reason: KillReason = ""
+    """The kubelet's reason of a kill."""
+    why: str = ""
+    """One phrase for people: summary of the step, line of the plan."""
+    sidecar: bool = False
+    """Whether an init container to start is a sidecar: if its start fails the next is tried all the same."""
+
+
+def plan_steps(
+    pod: Pod, observed: ObservedPod, actions: PodActions, *, stopped_sandboxes: tuple[str, ...] = ()
+) -> tuple[PlannedStep, ...]:
+    """Return the steps that carry `actions` out, in the kubelet's order.
+
+    `stopped_sandboxes` are ids of sandboxes that a kill has already stopped: a pod of which nothing is left to stop has
+    no kill step. A pod that is killed for good starts nothing, not even the ephemeral containers that
+    `compute_pod_actions` leaves in its answer.
+
+    Mirrors kuberuntime_manager.go, v1.36, SyncPod. Difference: dead instances of one name are not pruned by a step of
+    their own, the start that replaces them removes them.
+    """
+    steps: list[PlannedStep] = []
+    if actions.kill_pod:
+        if something_to_stop(observed, stopped_sandboxes):
+            steps.append(PlannedStep("kill_pod", why=_why_kill_pod(observed, actions)))
+        if not actions.create_sandbox:
+            return tuple(steps)
+        steps.extend(_purge_init_containers(pod, observed))
+    else:
+        steps.extend(_kills(actions))
+        steps.extend(_resets(actions))
+    if actions.create_sandbox:
+        steps.append(
+            PlannedStep("create_sandbox", attempt=actions.attempt, why=_why_sandbox(observed, actions.attempt))
+        )
+    newest = observed.newest_by_name()
+    for index in actions.ephemeral_containers_to_start:
+        name = pod.spec.ephemeral_containers[index].name
+        steps.append(PlannedStep("start_ephemeral_container", name, why="added to the running pod"))
+    for index in actions.init_containers_to_start:
+        container = pod.spec.init_containers[index]
+        why = why_start(newest.get(container.name))
+        steps.append(PlannedStep("start_init_container", container.name, why=why, sidecar=is_sidecar(container)))
+    for index in actions.containers_to_start:
+        name = pod.spec.containers[index].name
+        steps.append(PlannedStep("start_container", name, why=why_start(newest.get(name))))
+    return tuple(steps)
+
+
+def something_to_stop(observed: ObservedPod, stopped_sandboxes: tuple[str, ...] = ()) -> bool:
+    """Say whether a kill of the pod would have anything to do: a container not exited, or a sandbox not yet stopped."""
+    if any(container.state != "exited" for container in observed.containers):
+        return True
+    return any(sandbox.ready or sandbox.id not in stopped_sandboxes for sandbox in observed.sandboxes)
+
+
+def why_start(last: ObservedContainer | None) -> str:
+    """Say why a container is started, given its newest instance: `first start`, `exited 1 (Error)`, and so on."""
+    if last is None:
+        return "first start"
+    if last.state == "exited":
+        return f"exited {last.exit_code} ({last.reason})" if last.reason else f"exited {last.exit_code}"
+    if last.state == "unknown":
+        return "its state was lost"
+    if last.state == "created":
+        return "created but never started"
+    return "to be restarted"
+
+
+def _kills(actions: PodActions) -> list[PlannedStep]:
+    return [
+        PlannedStep("kill_container", kill.name, ids=(kill.id,), reason=kill.reason, why=kill.message)
+        for kill in actions.containers_to_kill
+    ]
+
+
+def _resets(actions: PodActions) -> list[PlannedStep]:
+    if not actions.containers_to_reset:
+        return []
+    ids = tuple(reset.id for reset in actions.containers_to_reset)
+    kill = tuple(reset.id for reset in actions.containers_to_reset if reset.kill)
+    why = "a restart rule asks for all containers to be restarted"
+    return [PlannedStep("remove_container", ids=ids, kill=kill, keep_logs=True, why=why)]
+
+
+def _purge_init_containers(pod: Pod, observed: ObservedPod) -> list[PlannedStep]:
+    """Remove what the old sandbox left of the init containers: the new one begins with the first again.
+
+    Mirrors kuberuntime_container.go, v1.36, purgeInitContainers.
+    """
+    names = {container.name for container in pod.spec.init_containers}
+    ids = tuple(container.id for container in observed.containers if container.name in names)
+    if not ids:
+        return []
+    return [PlannedStep("remove_container", ids=ids, why="init containers run again in the new sandbox")]
+
+
+def _why_kill_pod(observed: ObservedPod, actions: PodActions) -> str:
+    if not actions.create_sandbox:
+        return "no container is left to run"
+    ready = [sandbox for sandbox in observed.sandboxes if sandbox.ready]
+    if not observed.sandboxes:
+        return "containers without a sandbox"
+    if len(ready) > 1:
+        return f"{len(ready)} sandboxes are ready, one is wanted"
+    if not observed.sandboxes[0].ready:
+        return "the sandbox is no longer ready"
+    return "the sandbox's network is not as the pod wants it"
+
+
+def _why_sandbox(observed: ObservedPod, attempt: int) -> str:
+    return "first sandbox" if not observed.sandboxes else f"sandbox changed, attempt {attempt}"

@@ -1,0 +1,359 @@
+"""What a pod's workflow does next: one step, or wait until a deadline.
+
+The pod's actions are decided by `compute_pod_actions` from the view; this module holds them against what the workflow
+remembers (back-offs, images, numbers already used) and returns the first step that may run now. After each step the
+view is newer and the pod is decided afresh, so nothing here plans more than one step ahead.
+
+Pure: no clock, no I/O, no Temporal. `next_step` changes nothing; `begin` records that its step is being taken.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from syncpod.lifecycle import backoff
+from syncpod.lifecycle.backoff import BackoffStore, StartDecision
+from syncpod.lifecycle.compute import compute_pod_actions
+from syncpod.lifecycle.conditions import ALL_CONTAINERS_RESTARTING, is_true
+from syncpod.lifecycle.observed import ObservedSandbox
+from syncpod.lifecycle.phase import TERMINAL_PHASES
+from syncpod.lifecycle.plan import PlannedStep, plan_steps, something_to_stop
+from syncpod.lifecycle.resize import ActuatedResources
+from syncpod.lifecycle.termination import kill_grace_seconds, pod_grace_seconds, termination_order
+from syncpod.messages import (
+    CreateSandbox,
+    KillContainer,
+    KillPod,
+    KillTarget,
+    PullImage,
+    RemoveContainers,
+    RemovePod,
+    StartContainer,
+    StepInput,
+    StepName,
+)
+from syncpod.pod import Container, Pod
+from workflows.state import PodState
+
+START_KINDS = {
+    "start_container": "container",
+    "start_init_container": "init_container",
+    "start_ephemeral_container": "ephemeral_container",
+}
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step, ready to be taken."""
+
+    name: StepName
+    input: StepInput
+    summary: str
+    """For the Temporal UI and the history: what and why, at most 200 bytes."""
+    why: str
+    container: str = ""
+    key: str = ""
+    """Under which its failures back off."""
+    store: BackoffStore | None = None
+    """The back-offs as they are once the step begins, where beginning it changes them."""
+    cleared: str = ""
+    """The exit (runtime id) for which the container's back-off has been passed."""
+
+
+@dataclass(frozen=True)
+class Hold:
+    """Something that would be done but for a back-off."""
+
+    subject: str
+    """Container name, or the step's name where no container is meant."""
+    restart: int
+    until: datetime
+    delay: timedelta
+    reason: str
+    """`CrashLoopBackOff`, `ImagePullBackOff`, or the fault's reason."""
+    message: str
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What to do: a step, or nothing until the earliest of the holds."""
+
+    step: Step | None = None
+    holds: tuple[Hold, ...] = ()
+
+    @property
+    def deadline(self) -> datetime | None:
+        """When the earliest hold ends; None = nothing to wait for but signals."""
+        return min((hold.until for hold in self.holds), default=None)
+
+
+def next_step(state: PodState, now: datetime) -> Decision:
+    """Return the step to take now, or the holds to wait for."""
+    if state.removed:
+        return Decision()
+    if state.deletion is not None or state.reached in TERMINAL_PHASES:
+        return _terminate(state, now)
+    return _first_allowed(state, planned(state), now)
+
+
+def planned(state: PodState) -> tuple[PlannedStep, ...]:
+    """Return the steps that the pod's actions stand for, regardless of back-offs."""
+    view = state.own
+    actions = compute_pod_actions(
+        state.pod,
+        view,
+        liveness={},
+        startup={},
+        actuated=_actuated(state.pod),
+        restart_all=is_true(state.status.conditions, ALL_CONTAINERS_RESTARTING),
+    )
+    return plan_steps(state.pod, view, actions, stopped_sandboxes=state.stopped_sandboxes)
+
+
+def _actuated(pod: Pod) -> ActuatedResources:
+    """Return the resources last applied: those of the spec, since an update that changes them is refused."""
+    containers = (*pod.spec.init_containers, *pod.spec.containers)
+    applied = {container.name: container.resources for container in containers if container.resources is not None}
+    return ActuatedResources(containers=applied, pod=pod.spec.resources)
+
+
+def begin(state: PodState, step: Step, now: datetime) -> StepInput:
+    """Record that `step` is being taken and return its input with the next fence."""
+    state.fence += 1
+    if step.store is not None:
+        state.backoff = step.store
+    if step.cleared:
+        state.cleared = {**state.cleared, step.container: step.cleared}
+    subject = step.container or step.name.value
+    state.released = {name: restart for name, restart in state.released.items() if name != subject}
+    if step.name == StepName.KILL_POD and state.kill_by is None:
+        state.kill_by = now + timedelta(seconds=pod_grace_seconds(state.pod))
+    _remember_kills(state, step)
+    return step.input.model_copy(update={"fence": state.fence})
+
+
+def _remember_kills(state: PodState, step: Step) -> None:
+    """Remember whom the step kills and why, so that the exits that follow are told from crashes."""
+    match step.input:
+        case KillPod(targets=targets):
+            victims = [target.id for target in targets]
+        case KillContainer(target=target):
+            victims = [target.id]
+        case RemoveContainers(kill=kill):
+            victims = list(kill)
+        case _:
+            return
+    state.killed = {**state.killed, **dict.fromkeys(victims, step.why)}
+
+
+# --- terminating ------------------------------------------------------------------------------------------------------
+
+
+def _terminate(state: PodState, now: datetime) -> Decision:
+    if something_to_stop(state.observed, state.stopped_sandboxes):
+        why = "deleted" if state.deletion else f"the pod has {state.reached.lower()}"
+        return _unless_held(state, _kill_pod(state, why, now), now)
+    if state.deletion is None:
+        return Decision()
+    removal = Step(
+        StepName.REMOVE_POD, RemovePod(ref=state.ref), "remove what is left: deleted", "deleted", key="step/remove_pod"
+    )
+    return _unless_held(state, removal, now)
+
+
+def _kill_pod(state: PodState, why: str, now: datetime) -> Step:
+    """Build the kill of the whole pod, with what is left of its durable deadline.
+
+    Mirrors kuberuntime_container.go, v1.36, killContainersWithSyncResult: all containers at once, sidecars after the
+    main ones.
+    """
+    left = _left(state, now)
+    alive = [container for container in state.observed.containers if container.state != "exited"]
+    order = termination_order(state.pod.spec, (container.name for container in alive))
+    targets = tuple(
+        KillTarget(
+            id=container.id,
+            name=container.name,
+            grace_seconds=left,
+            after=tuple(other.id for other in alive if other.name in order[container.name]),
+        )
+        for container in alive
+    )
+    step = KillPod(ref=state.ref, targets=targets, grace_seconds=left, message=why)
+    return Step(StepName.KILL_POD, step, f"kill pod: {why}", why, key=backoff.step_key("kill_pod"))
+
+
+def _left(state: PodState, now: datetime) -> int:
+    """Return the whole seconds left of the pod's grace."""
+    if state.kill_by is not None:
+        return max(0, math.ceil((state.kill_by - now).total_seconds()))
+    return pod_grace_seconds(state.pod)
+
+
+# --- syncing ----------------------------------------------------------------------------------------------------------
+
+
+def _first_allowed(state: PodState, steps: Iterable[PlannedStep], now: datetime) -> Decision:
+    """Walk the plan as SyncPod does: some failures stop the sync, others only their own container's start."""
+    holds: list[Hold] = []
+    for planned_step in steps:
+        decision = _as_step(state, planned_step, now)
+        if decision.step is not None:
+            return Decision(decision.step, tuple(holds))
+        holds.extend(decision.holds)
+        goes_on = planned_step.verb in ("start_container", "start_ephemeral_container") or planned_step.sidecar
+        if not goes_on:
+            break
+    return Decision(None, tuple(holds))
+
+
+def _as_step(state: PodState, planned_step: PlannedStep, now: datetime) -> Decision:
+    verb, name, why = planned_step.verb, planned_step.container, planned_step.why
+    match verb:
+        case "kill_pod":
+            return _unless_held(state, _kill_pod(state, why, now), now)
+        case "kill_container":
+            container_id = planned_step.ids[0]
+            grace = kill_grace_seconds(state.pod, _main_or_init(state.pod, name), planned_step.reason)
+            target = KillTarget(id=container_id, name=name, grace_seconds=grace)
+            kill = KillContainer(ref=state.ref, target=target, message=why, reason=planned_step.reason)
+            step = Step(StepName.KILL_CONTAINER, kill, f"kill {name}: {why}", why, name, backoff.step_key(verb, name))
+            return _unless_held(state, step, now)
+        case "remove_container":
+            removal = RemoveContainers(
+                ref=state.ref,
+                ids=planned_step.ids,
+                kill=planned_step.kill,
+                keep_logs=planned_step.keep_logs,
+                message=why,
+            )
+            count = len(planned_step.ids)
+            summary = f"remove {count} container{'s' if count != 1 else ''}: {why}"
+            step = Step(StepName.REMOVE_CONTAINER, removal, summary, why, key=backoff.step_key(verb))
+            return _unless_held(state, step, now)
+        case "create_sandbox":
+            attempt = max(planned_step.attempt, state.sandbox_floor, _foreign_attempts(state))
+            create = CreateSandbox(ref=state.ref, pod=state.pod, attempt=attempt)
+            summary = f"create sandbox, attempt {attempt}: {why}" if attempt else f"create sandbox: {why}"
+            step = Step(StepName.CREATE_SANDBOX, create, summary, why, key=backoff.step_key(verb))
+            return _unless_held(state, step, now)
+        case _:
+            return _start(state, planned_step, now)
+
+
+def _main_or_init(pod: Pod, name: str) -> Container | None:
+    return next((c for c in (*pod.spec.containers, *pod.spec.init_containers) if c.name == name), None)
+
+
+def _foreign_attempts(state: PodState) -> int:
+    """Return the first sandbox attempt above those that other incarnations hold."""
+    foreign = [s.attempt for s in state.observed.sandboxes if s.incarnation not in ("", state.incarnation)]
+    return max(foreign) + 1 if foreign else 0
+
+
+def _start(state: PodState, planned_step: PlannedStep, now: datetime) -> Decision:
+    """Take the next step towards a container's start: wait, pull, or start."""
+    name = planned_step.container
+    container = state.container(name)
+    restart = state.next_restart(name)
+    key = backoff.step_key("start", name)
+
+    held = _failure_hold(state, key, name, restart, now)
+    if held:
+        return Decision(holds=(held,))
+    allowed, store, exit_id = _crash_loop(state, name, restart, now)
+    if not allowed.allowed and allowed.retry_at is not None:
+        hold = Hold(name, restart, allowed.retry_at, allowed.delay, "CrashLoopBackOff", allowed.message)
+        return Decision(holds=(hold,))
+
+    policy = container.image_pull_policy or "IfNotPresent"
+    absent = name in state.missing_images and policy != "Never"
+    if absent or (policy == "Always" and state.pulled.get(name) != restart):
+        image_key = backoff.image_key(state.pod.metadata.uid, container.image)
+        held = _failure_hold(state, image_key, name, restart, now)
+        if held:
+            message = backoff.image_backoff_message(container.image, held.message)
+            hold = Hold(name, restart, held.until, held.delay, "ImagePullBackOff", message)
+            return Decision(holds=(hold,))
+        why = "absent" if absent else "pull policy Always"
+        attempt = _sandbox(state).attempt
+        pull = PullImage(ref=state.ref, pod=state.pod, container=name, sandbox_attempt=attempt)
+        summary = f"pull {container.image} for {name}: {why}"
+        return Decision(Step(StepName.PULL_IMAGE, pull, _clip(summary), why, name, image_key, store, exit_id))
+
+    sandbox = _sandbox(state)
+    start = StartContainer(
+        ref=state.ref,
+        pod=state.pod,
+        container=name,
+        kind=START_KINDS[planned_step.verb],
+        restart=restart,
+        sandbox_id=sandbox.id,
+        sandbox_attempt=sandbox.attempt,
+        prune=_superseded(state, name),
+    )
+    which = f"start {name}, restart {restart}" if restart else f"start {name}"
+    summary = f"{which}: {planned_step.why}"
+    return Decision(
+        Step(StepName(planned_step.verb), start, _clip(summary), planned_step.why, name, key, store, exit_id)
+    )
+
+
+def _sandbox(state: PodState) -> ObservedSandbox:
+    """Return the newest sandbox; a start is planned only where there is one."""
+    return state.own.sandboxes[0]
+
+
+def _superseded(state: PodState, name: str) -> tuple[str, ...]:
+    """Return the dead instances of a container that its next start makes superfluous: all but the newest dead one.
+
+    Mirrors pod_container_deletor.go, v1.36, which keeps one exited instance of a name.
+    """
+    dead = [c.id for c in state.own.containers if c.name == name and c.state == "exited"]
+    return tuple(dead[1:])
+
+
+def _crash_loop(
+    state: PodState, name: str, restart: int, now: datetime
+) -> tuple[StartDecision, BackoffStore | None, str]:
+    """Ask the crash-loop back-off, by the newest exited instance, or by the recorded exit where it was removed.
+
+    A start that has passed it once (and is now past its pull) is not asked again for the same exit. A start released by
+    a signal passes at the moment at which it would have been allowed.
+    """
+    last = state.last_exit(name)
+    free = StartDecision(allowed=True, delay=backoff.NO_DELAY)
+    if last is None or state.cleared.get(name) == last.id:
+        return free, None, ""
+    container = state.container(name)
+    meta = state.pod.metadata
+    decision, store = backoff.start_decision(state.backoff, meta, container, finished_at=last.at, now=now)
+    if not decision.allowed and state.released.get(name) == restart and decision.retry_at is not None:
+        decision, store = backoff.start_decision(
+            state.backoff, meta, container, finished_at=last.at, now=decision.retry_at
+        )
+    return decision, store if decision.allowed else None, last.id
+
+
+def _unless_held(state: PodState, step: Step, now: datetime) -> Decision:
+    subject = step.container or step.name.value
+    held = _failure_hold(state, step.key, subject, 0, now)
+    return Decision(holds=(held,)) if held else Decision(step)
+
+
+def _failure_hold(state: PodState, key: str, subject: str, restart: int, now: datetime) -> Hold | None:
+    """Return the hold that an earlier failure under `key` still imposes, unless a signal has released it."""
+    until = backoff.held_until(state.backoff, key, now=now)
+    if until is None or state.released.get(subject) == restart:
+        return None
+    entry = state.backoff.entries[key]
+    return Hold(subject, restart, until, entry.delay, entry.reason, entry.message)
+
+
+def _clip(text: str) -> str:
+    """Cut a summary at 200 bytes: the server keeps no more."""
+    raw = text.encode()
+    return text if len(raw) <= 200 else raw[:197].decode(errors="ignore") + "…"

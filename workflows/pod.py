@@ -1,0 +1,370 @@
+"""PodWorkflow: one durable run per pod.
+
+::
+
+      signals, updates ──► inbox ──► absorb ──► status ──► next_step ──┬─► a step ──► its result ──┐
+                             ▲                                         │                           │
+                             │                                         └─► wait (one timer)        │
+                             └─────────────────────────────────────────────────────────────────────┘
+
+The loop takes everything pending, decides once, runs one step, and begins again with the newer view; when nothing may
+run it waits for a signal or for the earliest deadline. An update does not cancel a running step: it finishes, then the
+pod is decided anew. A deletion does cancel what only waits or pulls; calls already sent to the runtime are shielded in
+the activity, which returns their outcome.
+
+Only this module is loaded by the Temporal sandbox for each run, so it is small; all else is pure and passed through.
+Whatever a run calls decides its commands: changes there are versioned by ``DECISION_VERSION``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from temporalio import workflow
+from temporalio.common import RawValue
+from temporalio.exceptions import ActivityError, ApplicationError, CancelledError, TimeoutError
+from temporalio.workflow import ActivityCancellationType
+
+with workflow.unsafe.imports_passed_through():
+    from syncpod.lifecycle.version import DECISION_VERSION
+    from syncpod.messages import POD_WORKFLOW, StepName
+    from syncpod.pod import pod_to_wire
+    from workflows import absorb, decide, report, start
+    from workflows.state import PodState
+    from workflows.steps import HEARTBEAT_TIMEOUT, RETRY, STEPS
+
+INBOX_LIMIT = 256
+"""Signals held before they are absorbed at once: the inbox is bounded, and nothing is dropped."""
+
+GUARANTEE = timedelta(seconds=1)
+"""How long after a deadline the workflow's own timer rings: the node's queue signals the deadline itself."""
+
+
+@workflow.defn(name=POD_WORKFLOW)
+class PodWorkflow:
+    """The life of one pod, from its first apply to its deletion."""
+
+    @workflow.init
+    def __init__(self, start_input: Any = None) -> None:
+        self.inbox: list[tuple[str, tuple[Any, ...]]] = []
+        self.alarm: asyncio.Task[None] | None = None
+        self.armed: datetime | None = None
+        self.rang = False
+        self.woken = False
+        self.holds: tuple[decide.Hold, ...] = ()
+        self.worker_version = 0
+        self.queued: dict[str, tuple[int, datetime]] = {}
+        self.state, self.refusal = start.begin(
+            start_input, workflow.info().workflow_id, workflow.now(), workflow.uuid4, workflow.info().task_queue
+        )
+
+    @workflow.run
+    async def run(self, start_input: Any = None) -> dict[str, Any]:
+        """Run the pod until it is deleted; returns the Pod with its final status."""
+        if self.refusal:
+            if start.by_update(start_input):
+                return {"rejected": self.refusal}  # the update's caller has been told
+            raise ApplicationError(self.refusal, type="Invalid", non_retryable=True)
+        while True:
+            self.drain()
+            report.update_status(self.state, self.holds, workflow.now())
+            decision = decide.next_step(self.state, workflow.now())
+            if decision.holds != self.holds:
+                self.holds = decision.holds
+                report.note_holds(self.state, self.holds, workflow.now())
+                report.update_status(self.state, self.holds, workflow.now())
+            if decision.step is not None:
+                await self.perform(decision.step)
+                continue
+            if self.quiet():  # Replay: no await from here to the return or the raise
+                if self.state.removed and self.state.successor is None:
+                    self.publish()
+                    return pod_to_wire(absorb.as_pod(self.state))
+                if self.state.removed:
+                    workflow.continue_as_new(absorb.successor_of(self.state))
+                if self.is_due():
+                    workflow.continue_as_new({"snapshot": start.snapshot(self.state)})
+            self.publish()
+            await self.wait(decision)
+
+    # --- one step -----------------------------------------------------------------------------------------------------
+
+    async def perform(self, step: decide.Step) -> None:
+        """Run one step to its end and fold its outcome in; never raises for what the step does."""
+        spec = STEPS[step.name]
+        began = workflow.now()
+        if step.name == StepName.KILL_POD:
+            self.publish()  # a kill takes as long as the grace: what is shown must not be of before
+        argument = decide.begin(self.state, step, began)
+        kill_by = self.state.kill_by
+        self.show()
+        activity = workflow.start_activity(
+            step.name.value,
+            argument,
+            start_to_close_timeout=spec.start_to_close,
+            heartbeat_timeout=HEARTBEAT_TIMEOUT,
+            retry_policy=RETRY,
+            cancellation_type=ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
+            priority=spec.priority,
+            summary=step.summary,
+        )
+
+        def must_stop() -> bool:
+            if spec.kills:  # only a shorter grace interrupts a kill, to begin it anew with what is left
+                return step.name == StepName.KILL_POD and self.deadline_moved(kill_by)
+            return self.deleting()
+
+        await self.until(lambda: activity.done() or must_stop())
+        if not activity.done():
+            activity.cancel()
+            await self.until(activity.done)
+        try:
+            result = await activity
+        except ActivityError as error:
+            self.failed(step, error, began)
+        except asyncio.CancelledError:
+            absorb.cancelled_step(self.state, step, began, workflow.now())
+        else:
+            absorb.finished_step(self.state, step, result, began, workflow.now())
+        self.span(step, began)
+
+    def failed(self, step: decide.Step, error: ActivityError, began: datetime) -> None:
+        """Sort what a failed step means: cancelled, timed out, refused by the runtime. All mean: look again, later."""
+        cause = error.cause
+        if isinstance(cause, CancelledError):
+            absorb.cancelled_step(self.state, step, began, workflow.now())
+            return
+        fault, message, details = type(error).__name__, str(error), None
+        if isinstance(cause, ApplicationError):
+            fault, message = cause.type or "Error", cause.message
+            details = cause.details[0] if cause.details else None
+        elif isinstance(cause, TimeoutError):
+            fault, message = "Timeout", f"{step.name.value} timed out: {cause.message}"
+        absorb.failed_step(self.state, step, fault, message, details, began, workflow.now())
+
+    # --- waiting ------------------------------------------------------------------------------------------------------
+
+    async def wait(self, decision: decide.Decision) -> None:
+        """Wait for a signal or for the earliest deadline: one timer, replaced only when the deadline moves."""
+        deadline = decision.deadline
+        if deadline != self.armed:
+            if self.alarm is not None and not self.alarm.done():
+                self.alarm.cancel()
+            self.armed, self.alarm = deadline, None
+            if deadline is not None:
+                summary = report.timer_summary(decision.holds, deadline)
+                self.alarm = asyncio.create_task(self.ring(deadline, summary))
+        self.arm_queue(decision)
+        await self.until(lambda: bool(self.inbox) or self.woken or self.rang or (self.state.removed and self.quiet()))
+        if self.rang:
+            self.rang, self.armed, self.alarm = False, None, None
+
+    async def ring(self, deadline: datetime, summary: str) -> None:
+        """Ring a second after the deadline, which the node's back-off queue is to signal itself."""
+        left = max(timedelta(0), deadline - workflow.now()) + GUARANTEE
+        await workflow.sleep(left, summary=summary)
+        self.rang = True
+
+    def arm_queue(self, decision: decide.Decision) -> None:
+        """Have the node's queue signal each hold's end exactly then. Costs no history; again after a restart."""
+        if workflow.unsafe.is_replaying():
+            return
+        arm = workflow.extern_functions().get("syncpod_arm_backoff")
+        for hold in decision.holds:
+            if arm is None or self.queued.get(hold.subject) == (hold.restart, hold.until):
+                continue
+            self.queued[hold.subject] = (hold.restart, hold.until)
+            delay = max(timedelta(0), hold.until - workflow.now()).total_seconds()
+            arm(workflow.info().workflow_id, hold.subject, hold.restart, delay)
+
+    async def until(self, ready: Callable[[], bool]) -> None:
+        """Wait for a condition; ``temporal workflow cancel`` meanwhile means delete."""
+        while not ready():
+            try:
+                await workflow.wait_condition(ready)
+            except asyncio.CancelledError:
+                task = asyncio.current_task()
+                if task is not None:
+                    task.uncancel()
+                self.inbox.append(("delete_pod", ({},)))
+
+    # --- looking ------------------------------------------------------------------------------------------------------
+
+    def drain(self) -> None:
+        """Absorb everything pending, in the order of arrival."""
+        pending, self.inbox, self.woken = self.inbox, [], False
+        for name, args in pending:
+            if name == "pleg":
+                self.worker_version = max(self.worker_version, report.decision_version(args))
+            absorb.absorb(self.state, name, args, workflow.now())
+
+    def deleting(self) -> bool:
+        """Say whether the pod is to end, by what has been absorbed or is still pending."""
+        if any(name == "delete_pod" for name, _ in self.inbox):
+            self.drain()
+        return self.state.deletion is not None
+
+    def deadline_moved(self, kill_by: datetime | None) -> bool:
+        """Say whether the grace has been shortened since a kill began."""
+        self.deleting()
+        return self.state.kill_by is not None and kill_by is not None and self.state.kill_by < kill_by
+
+    def quiet(self) -> bool:
+        """Say whether nothing is pending and no handler runs: a run may be left only then."""
+        return not self.inbox and not self.woken and workflow.all_handlers_finished()
+
+    def is_due(self) -> bool:
+        """Say whether this run should continue as new: by its length, or for a newer worker's decisions."""
+        info = workflow.info()
+        limit = self.state.max_events
+        too_long = 0 < limit <= info.get_current_history_length()
+        return (
+            info.is_continue_as_new_suggested()
+            or too_long
+            or self.state.decision_version < min(self.worker_version, DECISION_VERSION)
+        )
+
+    # --- telling ------------------------------------------------------------------------------------------------------
+
+    def publish(self) -> None:
+        """Write the search attributes that changed, and show the pod's state in the UI."""
+        updates = report.search_attribute_updates(self.state, len(workflow.info().typed_search_attributes) > 0)
+        if updates:
+            workflow.upsert_search_attributes(updates)
+        self.show()
+
+    def show(self) -> None:
+        """Set the workflow's current details; costs no history."""
+        workflow.set_current_details(report.details(self.state, self.holds))
+
+    def span(self, step: decide.Step, began: datetime) -> None:
+        """Give telemetry the sync that has ended; replays make none."""
+        record = workflow.extern_functions().get("syncpod_sync_span")
+        if record is None or workflow.unsafe.is_replaying():
+            return
+        attributes = report.span_attributes(self.state, step)
+        record(attributes, int(began.timestamp() * 1e9), int(workflow.now().timestamp() * 1e9))
+
+    # --- signals: collect, never await, never raise -------------------------------------------------------------------
+
+    def put(self, name: str, args: Sequence[Any]) -> None:
+        """Collect one signal; a full inbox is absorbed at once."""
+        self.inbox.append((name, tuple(args)))
+        if len(self.inbox) >= INBOX_LIMIT:
+            self.drain()
+
+    @workflow.signal
+    def update_pod(self, *args: Any) -> None:
+        """Take one v1 Pod document as the desired pod."""
+        self.put("update_pod", args)
+
+    @workflow.signal
+    def delete_pod(self, *args: Any) -> None:
+        """End the pod: ``{"gracePeriodSeconds": 30}``, or ``{}`` for its own grace."""
+        self.put("delete_pod", args)
+
+    @workflow.signal
+    def pleg(self, *args: Any) -> None:
+        """Take the pod as the runtime has it, from the node's agent."""
+        self.put("pleg", args)
+
+    @workflow.signal
+    def probe(self, *args: Any) -> None:
+        """Take a probe's changed result, from the node's agent."""
+        self.put("probe", args)
+
+    @workflow.signal
+    def backoff_expired(self, *args: Any) -> None:
+        """End a container's back-off: ``{"container": "web"}``; the node's queue names the restart too."""
+        self.put("backoff_expired", args)
+
+    @workflow.signal(dynamic=True)
+    def unknown(self, name: str, args: Sequence[RawValue]) -> None:
+        """Show a signal of an unknown name as a rejection."""
+        known = "update_pod, delete_pod, pleg, probe, backoff_expired"
+        absorb.reject(
+            self.state, name, f"signal {name}: unknown, with {len(args)} payloads; known: {known}", workflow.now()
+        )
+        self.inbox.append(("", ()))
+
+    # --- updates: validated before anything is written ----------------------------------------------------------------
+
+    @workflow.update
+    def apply(self, *args: Any) -> dict[str, Any]:
+        """Take one v1 Pod document as the desired pod; returns its UID and generation."""
+        self.change(absorb.apply, args[0])
+        return report.identity(self.state)
+
+    @apply.validator
+    def check_apply(self, *args: Any) -> None:
+        """Refuse a document by the path of what is wrong."""
+        self.check(absorb.apply, args)
+
+    @workflow.update
+    def add_ephemeral_container(self, *args: Any) -> dict[str, Any]:
+        """Add one v1 EphemeralContainer to the pod; returns the pod's UID and generation."""
+        self.change(absorb.add_ephemeral_container, args[0])
+        return report.identity(self.state)
+
+    @add_ephemeral_container.validator
+    def check_add_ephemeral_container(self, *args: Any) -> None:
+        """Refuse a container by the path of what is wrong."""
+        self.check(absorb.add_ephemeral_container, args)
+
+    @workflow.update
+    def delete(self, *args: Any) -> dict[str, Any]:
+        """End the pod, as the signal ``delete_pod`` does; returns its UID and generation."""
+        self.change(absorb.delete, args[0] if args else {})
+        return report.identity(self.state)
+
+    @delete.validator
+    def check_delete(self, *args: Any) -> None:
+        """Refuse a wrong payload."""
+        self.check(absorb.delete, args or ({},))
+
+    def change(self, change: Callable[[PodState, Any, datetime], Any], document: Any) -> None:
+        """Carry an accepted update out, after what came before it; what that has made impossible is refused here."""
+        self.drain()
+        self.woken = True
+        try:
+            change(self.state, document, workflow.now())
+        except (absorb.Rejected, ValueError) as wrong:
+            raise ApplicationError(str(wrong), type="Invalid", non_retryable=True) from None
+
+    def check(self, change: Callable[[PodState, Any, datetime], Any], args: Sequence[Any]) -> None:
+        """Try a change on a copy of the state, so that nothing is written for what is wrong."""
+        if self.refusal:
+            raise ApplicationError(self.refusal, type="Invalid", non_retryable=True)
+        if self.state.removed:
+            raise ApplicationError("the pod is gone; apply it again", type="Gone", non_retryable=True)
+        if len(args) != 1:
+            raise ApplicationError(f"takes one payload, got {len(args)}", type="Invalid", non_retryable=True)
+        try:
+            change(self.state.model_copy(), args[0], workflow.now())
+        except (absorb.Rejected, ValueError) as wrong:
+            raise ApplicationError(str(wrong), type="Invalid", non_retryable=True) from None
+
+    # --- queries ------------------------------------------------------------------------------------------------------
+
+    @workflow.query
+    def pod(self) -> dict[str, Any]:
+        """Return the whole Pod with its status, as ``kubectl get -o json`` has it."""
+        return pod_to_wire(absorb.as_pod(self.state))
+
+    @workflow.query
+    def plan(self, candidate: Any = None) -> dict[str, Any]:
+        """Return the steps that would be taken now; with a candidate Pod, those that applying it would lead to."""
+        return report.plan(self.state, candidate, workflow.now())
+
+    @workflow.query
+    def history(self) -> list[dict[str, Any]]:
+        """Return each decision, step, signal and exit with time, reason and attempt, oldest first."""
+        return [record.model_dump(mode="json", by_alias=True) for record in self.state.history]
+
+    @workflow.query
+    def events(self) -> list[dict[str, Any]]:
+        """Return the pod's events in the kubelet's words, rejections among them, oldest first."""
+        return [event.model_dump(mode="json", by_alias=True) for event in self.state.events]

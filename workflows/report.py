@@ -1,0 +1,218 @@
+"""What a pod's workflow tells: status, search attributes, the page in the Temporal UI, answers to queries."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from temporalio.common import SearchAttributeKey, SearchAttributeUpdate
+
+from syncpod.lifecycle import conditions
+from syncpod.lifecycle.backoff import go_duration
+from syncpod.lifecycle.container_status import WaitingReason
+from syncpod.lifecycle.facts import Termination
+from syncpod.lifecycle.plan import PlannedStep
+from syncpod.lifecycle.status import StatusInputs, pod_status, terminated_pod_status
+from syncpod.messages import labels_attribute
+from syncpod.pod import ContainerState, ContainerStatus
+from workflows import absorb, decide
+from workflows.decide import Hold, Step
+from workflows.state import PodState
+
+_KEYWORDS = {name: SearchAttributeKey.for_keyword(name) for name in (
+    "PodNamespace", "PodName", "PodUID", "PodPhase", "NodeName",
+)}  # fmt: skip
+_READY = SearchAttributeKey.for_bool("PodReady")
+_LABELS = SearchAttributeKey.for_keyword_list("PodLabels")
+
+
+# --- status -----------------------------------------------------------------------------------------------------------
+
+
+def update_status(state: PodState, holds: Sequence[Hold], now: datetime) -> None:
+    """Compute the pod's status afresh from the view and from what is remembered."""
+    waiting = dict(state.waiting)
+    for hold in holds:
+        if hold.reason in ("CrashLoopBackOff", "ImagePullBackOff"):
+            waiting[hold.subject] = WaitingReason(reason=hold.reason, message=hold.message)
+    decision = pod_status(
+        StatusInputs(
+            pod=state.pod,
+            observed=state.own,
+            now=now,
+            previous=state.status,
+            runtime=state.node.runtime,
+            host_ips=state.node.host_ips,
+            waiting=waiting,
+            terminations=_terminations(state),
+            terminal=state.terminated,
+        )
+    )
+    state.status, state.reached = decision.status, decision.phase
+    if state.removed:
+        state.status = terminated_pod_status(state.pod, state.status, now=now)
+
+
+def _terminations(state: PodState) -> dict[str, Termination]:
+    """Return how each container last ended, as far as it is recorded."""
+    return {
+        exit_.name: Termination(
+            container_id=exit_.id,
+            restart_count=exit_.restart,
+            exit_code=exit_.exit_code,
+            reason=exit_.reason,
+            message=exit_.message,
+            started_at=exit_.started_at,
+            finished_at=exit_.finished_at,
+        )
+        for exit_ in state.exits
+    }
+
+
+def note_holds(state: PodState, holds: Sequence[Hold], now: datetime) -> None:
+    """Record holds that have just begun: an event in the kubelet's words and a line of history."""
+    for hold in holds:
+        state.note(now, "hold", hold.subject, f"{hold.reason} {go_duration(hold.delay)}: {hold.message}")
+        if hold.reason == "CrashLoopBackOff":
+            meta = state.pod.metadata
+            text = (
+                f"Back-off restarting failed container {hold.subject} in pod {meta.name}_{meta.namespace}({meta.uid})"
+            )
+            state.event(now, "Warning", "BackOff", text, hold.subject)
+        elif hold.reason == "ImagePullBackOff":
+            image = state.container(hold.subject).image
+            state.event(now, "Normal", "BackOff", f'Back-off pulling image "{image}"', hold.subject)
+
+
+# --- search attributes ------------------------------------------------------------------------------------------------
+
+
+def search_attribute_updates(state: PodState, has_any: bool) -> list[SearchAttributeUpdate[Any]]:
+    """Return the search attributes that differ from those last written, and remember them as written.
+
+    None until it is known that the namespace has them (`has_any`: the run was started with some; or the node has
+    said so): writing an unknown one would fail the workflow task.
+    """
+    if not (has_any or state.node.search_attributes):
+        return []
+    meta = state.pod.metadata
+    wanted: dict[str, Any] = {
+        "PodNamespace": meta.namespace,
+        "PodName": meta.name,
+        "PodUID": meta.uid,
+        "PodPhase": state.status.phase or "Pending",
+        "NodeName": state.node.name or state.pod.spec.node_name or "",
+        "PodReady": conditions.is_true(state.status.conditions, conditions.READY),
+        "PodLabels": labels_attribute(dict(meta.labels)),
+    }
+    updates: list[SearchAttributeUpdate[Any]] = []
+    for name, value in wanted.items():
+        if state.written.get(name) == value:
+            continue
+        if name == "PodReady":
+            updates.append(_READY.value_set(value))
+        elif name == "PodLabels":
+            if value or state.written.get(name):
+                updates.append(_LABELS.value_set(value) if value else _LABELS.value_unset())
+        elif value:
+            updates.append(_KEYWORDS[name].value_set(value))
+    state.written = wanted
+    return updates
+
+
+# --- the Temporal UI --------------------------------------------------------------------------------------------------
+
+
+def timer_summary(holds: Sequence[Hold], deadline: datetime) -> str:
+    """Say what the timer waits for: `back-off web 40s`."""
+    due = next(hold for hold in holds if hold.until == deadline)
+    return f"back-off {due.subject} {go_duration(due.delay)} ({due.reason})"
+
+
+def details(state: PodState, holds: Sequence[Hold]) -> str:
+    """Return the pod's state as a page of Markdown: phase, conditions, containers, what it waits for."""
+    meta, status = state.pod.metadata, state.status
+    lines = [f"**{meta.namespace}/{meta.name}** · {status.phase or 'Pending'} · uid `{meta.uid}`", ""]
+    lines += ["| condition | status | reason |", "|---|---|---|"]
+    lines += [f"| {c.type} | {c.status} | {c.reason or ''} |" for c in status.conditions]
+    lines += ["", "| container | state | ready | restarts |", "|---|---|---|---|"]
+    for kind in (status.init_container_statuses, status.container_statuses, status.ephemeral_container_statuses):
+        lines += [f"| {c.name} | {_state_words(c)} | {c.ready} | {c.restart_count} |" for c in kind]
+    if state.deletion is not None:
+        lines += [
+            "",
+            f"Being deleted since {state.deletion.requested_at:%H:%M:%S}, grace {state.deletion.grace_seconds} s.",
+        ]
+    for hold in holds:
+        lines += ["", f"Waits until {hold.until:%H:%M:%S}: {hold.subject}, {hold.reason}. {hold.message}"]
+    rejected = [event for event in state.events if event.reason == "Rejected"]
+    if rejected:
+        lines += ["", f"Last rejected: {rejected[-1].message}"]
+    return "\n".join(lines)
+
+
+def _state_words(status: ContainerStatus) -> str:
+    state: ContainerState = status.state
+    if state.running:
+        return "running"
+    if state.terminated:
+        return f"exited {state.terminated.exit_code} {state.terminated.reason or ''}".rstrip()
+    return f"waiting {state.waiting.reason or ''}".rstrip() if state.waiting else "waiting"
+
+
+def span_attributes(state: PodState, step: Step) -> dict[str, str | int]:
+    """Return what telemetry says of one step of a sync; no environment, no arguments."""
+    ref = state.ref
+    return {
+        "k8s.namespace.name": ref.namespace,
+        "k8s.pod.name": ref.name,
+        "k8s.pod.uid": ref.uid,
+        "syncpod.step": step.name.value,
+        "syncpod.container": step.container,
+        "syncpod.fence": state.fence,
+    }
+
+
+# --- answers ----------------------------------------------------------------------------------------------------------
+
+
+def identity(state: PodState) -> dict[str, Any]:
+    """Return which pod an update has reached: `uid` and `generation`."""
+    return {"uid": state.pod.metadata.uid, "generation": state.pod.metadata.generation}
+
+
+def plan(state: PodState, candidate: Any, now: datetime) -> dict[str, Any]:
+    """Return what would be done now, or after applying `candidate`; changes nothing.
+
+    ``{"steps": [{"step", "container", "why"}], "holds": [{"subject", "until", "reason", "message"}]}``; with an
+    ``"error"`` as well where the candidate would be refused.
+    """
+    trial = state.model_copy()
+    if candidate is not None:
+        try:
+            absorb.apply(trial, candidate, now)
+        except ValueError as wrong:
+            return {"error": str(wrong), "steps": [], "holds": []}
+    update_status(trial, (), now)
+    decision = decide.next_step(trial, now)
+    ending = trial.deletion is not None or trial.reached in ("Succeeded", "Failed")
+    steps = [_row(step) for step in decide.planned(trial)] if not ending else []
+    if ending and decision.step is not None:
+        steps = [{"step": decision.step.name.value, "container": decision.step.container, "why": decision.step.why}]
+    holds = [
+        {"subject": hold.subject, "until": hold.until.isoformat(), "reason": hold.reason, "message": hold.message}
+        for hold in decision.holds
+    ]
+    return {"steps": steps, "holds": holds}
+
+
+def _row(step: PlannedStep) -> dict[str, str]:
+    return {"step": step.verb, "container": step.container, "why": step.why}
+
+
+def decision_version(args: tuple[Any, ...]) -> int:
+    """Return the decision version that a raw ``pleg`` payload carries; 0 when it says none."""
+    payload = args[0] if args else None
+    version = payload.get("decisionVersion", 0) if isinstance(payload, dict) else 0
+    return version if isinstance(version, int) else 0

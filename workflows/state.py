@@ -1,0 +1,214 @@
+"""What a pod's workflow remembers: the snapshot that is carried from run to run.
+
+Everything the kubelet keeps in memory and loses is here: back-offs, restart counts, why something was restarted, what
+a container last exited with. It is one pydantic model, JSON-able as it is; functions in the neighbouring modules change
+it, and none of them knows a clock: time is always the workflow's, given as ``now``.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from syncpod.lifecycle.backoff import BackoffStore
+from syncpod.lifecycle.container_status import WaitingReason
+from syncpod.lifecycle.observed import ObservedContainer, ObservedPod
+from syncpod.lifecycle.version import DECISION_VERSION
+from syncpod.messages import EventRecord, HistoryRecord, NodeFacts, PodRef, WirePod
+from syncpod.pod import Container, EphemeralContainer, Pod, PodStatus
+
+EVENTS_KEPT = 100
+HISTORY_KEPT = 200
+RESTARTS_KEPT = 100
+"""Bounds of the rings in the snapshot: older runs expire, and the snapshot is repeated with every continue-as-new."""
+
+
+class Deletion(BaseModel):
+    """That the pod is to end, and by when."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    requested_at: datetime
+    grace_seconds: int
+    """Only ever shrinks (pod_workers.go, v1.36, calculateEffectiveGracePeriod)."""
+
+
+class Exit(BaseModel):
+    """One exit of one container: the recorded fact that outlives the dead container."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    id: str = ""
+    name: str = ""
+    restart: int = 0
+    exit_code: int = 0
+    reason: str = ""
+    message: str = ""
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    """By the node's clock, as the runtime says."""
+    at: datetime
+    """By the workflow's clock: when it was seen, less the exit's age on the node. Back-offs run from here."""
+    cause: str = ""
+    """Why we ended it; "" = it exited by itself."""
+
+
+class PodState(BaseModel):
+    """The snapshot. Mutable; changed only by functions of this package, between two awaits."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    decision_version: int = DECISION_VERSION
+    incarnation: str = ""
+    pod: WirePod = Field(default_factory=Pod)
+    """What is desired: defaults filled in, with a UID. Its status is not kept here."""
+    observed: ObservedPod = Field(default_factory=ObservedPod)
+    """The view: everything observed, merged."""
+    status: PodStatus = Field(default_factory=PodStatus)
+    """The status last computed; conditions keep their transition times through it."""
+    reached: str = "Pending"
+    """The phase the pod has come to. While something can still run, a terminal one is withheld from the status."""
+    node: NodeFacts = Field(default_factory=NodeFacts)
+
+    fence: int = 0
+    """Only grows over the life of the incarnation, over continue-as-new too."""
+    sandbox_floor: int = 0
+    """The lowest sandbox attempt not yet spent."""
+    stopped_sandboxes: tuple[str, ...] = ()
+    """Sandboxes that a kill has stopped; a subset of those in the view."""
+    restarts: dict[str, int] = {}
+    """By container: the number of its newest instance that ever ran."""
+    exits: tuple[Exit, ...] = ()
+    """Past exits, oldest first."""
+    killed: dict[str, str] = {}
+    """Why we killed a container, by runtime id; forgotten with the container."""
+
+    backoff: BackoffStore = Field(default_factory=BackoffStore)
+    cleared: dict[str, str] = {}
+    """By container: the exit (runtime id) that its back-off has been passed for, until the start succeeds or fails."""
+    released: dict[str, int] = {}
+    """By container: the restart that may start although its back-off runs (the queue's or an operator's signal)."""
+    missing_images: tuple[str, ...] = ()
+    pulled: dict[str, int] = {}
+    """By container with policy Always: the restart that its image has been pulled for."""
+    waiting: dict[str, WaitingReason] = {}
+    """By container: why its last start failed (the kubelet's reason cache)."""
+
+    deletion: Deletion | None = None
+    kill_by: datetime | None = None
+    """The durable deadline of the pod's grace, set when the kill begins."""
+    terminated: bool = False
+    """Everything has been stopped for good, by deletion or because the pod has finished."""
+    removed: bool = False
+    """Nothing of the pod is left on the node."""
+    successor: dict[str, Any] | None = None
+    """A Pod applied during deletion: it follows in a run of its own."""
+
+    events: tuple[EventRecord, ...] = ()
+    history: tuple[HistoryRecord, ...] = ()
+    written: dict[str, Any] = {}
+    """Search attributes as last written, by name."""
+    max_events: int = 0
+    """Continue as new at this length of history; 0 = when the server suggests it. Tests set it."""
+
+    @property
+    def ref(self) -> PodRef:
+        """Which pod, and which life of it."""
+        meta = self.pod.metadata
+        return PodRef(namespace=meta.namespace, name=meta.name, uid=meta.uid, incarnation=self.incarnation)
+
+    @property
+    def own(self) -> ObservedPod:
+        """The view without what an earlier incarnation left: its sandboxes count as dead, its containers as absent."""
+        view = self.observed
+        ours = ("", self.incarnation)
+        if all(s.incarnation in ours for s in view.sandboxes) and all(c.incarnation in ours for c in view.containers):
+            return view
+        sandboxes = tuple(
+            s if s.incarnation in ours else s.model_copy(update={"state": "SANDBOX_NOTREADY"}) for s in view.sandboxes
+        )
+        containers = tuple(c for c in view.containers if c.incarnation in ours)
+        return view.model_copy(update={"sandboxes": sandboxes, "containers": containers})
+
+    def container(self, name: str) -> Container | EphemeralContainer:
+        """Return the container of any kind that the desired pod names so; raises KeyError where there is none."""
+        spec = self.pod.spec
+        for container in (*spec.containers, *spec.init_containers, *spec.ephemeral_containers):
+            if container.name == name:
+                return container
+        raise KeyError(name)
+
+    def last_exit(self, container: str) -> Exit | None:
+        """Return the newest recorded exit of a container."""
+        return next((exit_ for exit_ in reversed(self.exits) if exit_.name == container), None)
+
+    def next_restart(self, container: str) -> int:
+        """Return the number of a container's next instance: above every one that ever ran or that the runtime lists.
+
+        One that was created and never ran does not count, unless another incarnation made it: its name is taken.
+        Difference from kuberuntime_container.go, v1.36, startContainer: the kubelet asks the runtime and the log
+        directory, and counts an instance that never started.
+        """
+        taken = [self.restarts[container]] if container in self.restarts else []
+        for listed in self.observed.containers:
+            foreign = listed.incarnation not in ("", self.incarnation)
+            if listed.name == container and (foreign or has_run(listed)):
+                taken.append(listed.restart_count)
+        return max(taken) + 1 if taken else 0
+
+    def record_exit(self, exit_: Exit) -> None:
+        """Keep an exit; of those over :data:`RESTARTS_KEPT` the oldest go, but never a container's last one."""
+        exits = [*self.exits, exit_]
+        newest = {known.name: known.id for known in exits}
+        while len(exits) > RESTARTS_KEPT:
+            spare = next((at for at, known in enumerate(exits) if newest[known.name] != known.id), None)
+            if spare is None:
+                break
+            del exits[spare]
+        self.exits = tuple(exits)
+
+    def event(self, now: datetime, kind: str, reason: str, message: str, container: str = "") -> None:
+        """Record an event; one that repeats is counted, as the API server's are."""
+        kept = []
+        seen: EventRecord | None = None
+        for event in self.events:
+            if (event.type, event.reason, event.message, event.container) == (kind, reason, message, container):
+                seen = event
+            else:
+                kept.append(event)
+        record = EventRecord.model_validate(
+            {
+                "type": kind,
+                "reason": reason,
+                "message": message,
+                "container": container,
+                "count": seen.count + 1 if seen else 1,
+                "first": seen.first if seen else now,
+                "last": now,
+            }
+        )
+        self.events = (*kept, record)[-EVENTS_KEPT:]
+
+    def note(self, now: datetime, kind: str, subject: str, reason: str = "", **more: Any) -> None:
+        """Add a line to the pod's history."""
+        record = HistoryRecord.model_validate({"at": now, "kind": kind, "subject": subject, "reason": reason, **more})
+        self.history = (*self.history, record)[-HISTORY_KEPT:]
+
+
+def has_run(container: ObservedContainer) -> bool:
+    """Say whether an instance has ever run: it runs, was seen to start, or ended as more than a failed start.
+
+    A start that containerd could not carry out ends EXITED 128 ``StartError`` with no start time.
+    """
+    if container.state == "exited":
+        return container.started_at is not None or container.reason != "StartError"
+    return container.state == "running" or container.started_at is not None
+
+
+def age(observed: ObservedPod, container: ObservedContainer) -> timedelta:
+    """Return how long before the listing a container exited, by the node's clock; zero where that cannot be said."""
+    if observed.observed_at is None or container.finished_at is None:
+        return timedelta(0)
+    return max(timedelta(0), observed.observed_at - container.finished_at)

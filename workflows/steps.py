@@ -1,0 +1,59 @@
+"""The one table of steps: each activity's name, input, timeouts and whether it kills.
+
+Temporal retries only transport faults, quickly at first and then every five seconds without end: the runtime comes
+back, or the pod is deleted and the step cancelled. Pod-level faults are non-retryable and come back to the workflow,
+which decides a back-off that everybody can see. Timeouts are the kubelet's for the calls a step makes (cri-client,
+remote_runtime.go, v1.36), so no step is given up before the runtime would have been.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+from temporalio.common import Priority, RetryPolicy
+
+from syncpod import messages
+from syncpod.messages import StepInput, StepName
+
+HEARTBEAT_TIMEOUT = timedelta(seconds=3)
+"""Also bounds how soon a step hears that it is cancelled, and how long a dead worker's step is missed."""
+
+RETRY = RetryPolicy(
+    initial_interval=timedelta(milliseconds=100), backoff_coefficient=2.0, maximum_interval=timedelta(seconds=5)
+)
+
+RUNTIME_CALL = timedelta(minutes=2)
+SANDBOX_CALL = timedelta(minutes=4)
+PULL = timedelta(minutes=60)
+"""The kubelet gives a pull no deadline; a step that heartbeats needs one only against being forgotten."""
+KILL = timedelta(hours=24)
+"""Killing is never given up; grace periods may be long."""
+
+URGENT, STARTING, PULLING = Priority(priority_key=1), Priority(priority_key=3), Priority(priority_key=4)
+
+
+@dataclass(frozen=True)
+class StepSpec:
+    """How one kind of step is run."""
+
+    input: type[StepInput]
+    start_to_close: timedelta
+    """Of one try, reading the pod's status afterwards included."""
+    priority: Priority
+    kills: bool = False
+    """Whether it ends something: a deletion does not cancel it, only a shorter grace does."""
+
+
+STEPS: dict[StepName, StepSpec] = {
+    StepName.CREATE_SANDBOX: StepSpec(messages.CreateSandbox, SANDBOX_CALL + RUNTIME_CALL, STARTING),
+    StepName.PULL_IMAGE: StepSpec(messages.PullImage, PULL, PULLING),
+    StepName.START_INIT_CONTAINER: StepSpec(messages.StartContainer, 4 * RUNTIME_CALL, STARTING),
+    StepName.START_EPHEMERAL_CONTAINER: StepSpec(messages.StartContainer, 4 * RUNTIME_CALL, STARTING),
+    StepName.START_CONTAINER: StepSpec(messages.StartContainer, 4 * RUNTIME_CALL, STARTING),
+    StepName.KILL_CONTAINER: StepSpec(messages.KillContainer, KILL, URGENT, kills=True),
+    StepName.KILL_POD: StepSpec(messages.KillPod, KILL, URGENT, kills=True),
+    StepName.REMOVE_CONTAINER: StepSpec(messages.RemoveContainers, KILL, URGENT, kills=True),
+    StepName.REMOVE_POD: StepSpec(messages.RemovePod, 4 * RUNTIME_CALL, URGENT, kills=True),
+}
+"""Every step of a pod. A test holds this table and the registered activities together."""
