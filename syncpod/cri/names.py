@@ -1,22 +1,35 @@
-"""Names of labels and annotations on sandboxes and containers: the kubelet's, and our own."""
+"""Names of the labels and annotations that sandboxes and containers carry in the runtime.
 
-POD_NAME_LABEL = "io.kubernetes.pod.name"
-POD_NAMESPACE_LABEL = "io.kubernetes.pod.namespace"
-POD_UID_LABEL = "io.kubernetes.pod.uid"
-CONTAINER_NAME_LABEL = "io.kubernetes.container.name"
+The first group is the kubelet's own (kuberuntime/labels.go, v1.36), so that crictl and log agents read our pods as they
+read its. The second is ours. Labels can be selected by, annotations cannot; the runtime keeps both as they were given.
+"""
 
-CONTAINER_HASH_ANNOTATION = "io.kubernetes.container.hash"
-RESTART_COUNT_ANNOTATION = "io.kubernetes.container.restartCount"
-TERMINATION_MESSAGE_PATH_ANNOTATION = "io.kubernetes.container.terminationMessagePath"
-TERMINATION_MESSAGE_POLICY_ANNOTATION = "io.kubernetes.container.terminationMessagePolicy"
-PRE_STOP_HANDLER_ANNOTATION = "io.kubernetes.container.preStopHandler"
-PORTS_ANNOTATION = "io.kubernetes.container.ports"
-DELETION_GRACE_PERIOD_ANNOTATION = "io.kubernetes.pod.deletionGracePeriod"
-TERMINATION_GRACE_PERIOD_ANNOTATION = "io.kubernetes.pod.terminationGracePeriod"
+from __future__ import annotations
 
-NODE_LABEL = "syncpod.dev/node"
-"""On every sandbox and container of ours: the node whose agent owns it. What lacks it is never touched."""
-INCARNATION_ANNOTATION = "syncpod.dev/incarnation"
-"""On every sandbox and container: tells this life of a pod from an earlier one with the same UID."""
-CLUSTER_ANNOTATION = "syncpod.dev/cluster"
-"""On every sandbox: the Temporal cluster whose histories cover it."""
+from typing import Final
+
+POD_NAME_LABEL: Final = "io.kubernetes.pod.name"
+POD_NAMESPACE_LABEL: Final = "io.kubernetes.pod.namespace"
+POD_UID_LABEL: Final = "io.kubernetes.pod.uid"
+CONTAINER_NAME_LABEL: Final = "io.kubernetes.container.name"
+
+CONTAINER_HASH_ANNOTATION: Final = "io.kubernetes.container.hash"
+"""Hash of the container's name and image: lowercase hex without 0x."""
+RESTART_COUNT_ANNOTATION: Final = "io.kubernetes.container.restartCount"
+TERMINATION_MESSAGE_PATH_ANNOTATION: Final = "io.kubernetes.container.terminationMessagePath"
+TERMINATION_MESSAGE_POLICY_ANNOTATION: Final = "io.kubernetes.container.terminationMessagePolicy"
+PRE_STOP_HANDLER_ANNOTATION: Final = "io.kubernetes.container.preStopHandler"
+"""The preStop hook as JSON, so that a container can be stopped well by somebody who has lost its spec."""
+PORTS_ANNOTATION: Final = "io.kubernetes.container.ports"
+"""The declared ports as JSON."""
+DELETION_GRACE_PERIOD_ANNOTATION: Final = "io.kubernetes.pod.deletionGracePeriod"
+"""Seconds."""
+TERMINATION_GRACE_PERIOD_ANNOTATION: Final = "io.kubernetes.pod.terminationGracePeriod"
+"""Seconds."""
+
+NODE_LABEL: Final = "syncpod.dev/node"
+"""Name of the node whose agent owns the sandbox or container. What lacks it is never touched."""
+INCARNATION_ANNOTATION: Final = "syncpod.dev/incarnation"
+"""Tells this pod from an earlier one with the same static UID."""
+CLUSTER_ANNOTATION: Final = "syncpod.dev/cluster"
+"""Identity of the Temporal cluster and namespace that the pod belongs to."""

@@ -1,0 +1,321 @@
+"""The port on a real runtime: CRI v1 over a unix socket, with asyncio."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, Self, TypeVar
+
+import grpc
+import grpc.aio
+from google.protobuf.message import Message
+from typing_extensions import override
+
+from protos.cri.v1 import api_pb2, api_pb2_grpc
+from syncpod.cri import records, telemetry
+from syncpod.cri.endpoint import socket_path
+from syncpod.cri.errors import Unimplemented, classify
+from syncpod.cri.port import (
+    CgroupDriver,
+    ContainerConfig,
+    ContainerSummary,
+    CriRuntime,
+    ExecResult,
+    ImageFsInfo,
+    ImageStatus,
+    LinuxResources,
+    RuntimeContainerStatus,
+    RuntimeStatus,
+    RuntimeVersion,
+    SandboxConfig,
+    SandboxStatus,
+    SandboxSummary,
+)
+
+REQUEST_TIMEOUT_SECONDS: Final = 120.0
+"""The kubelet's runtimeRequestTimeout."""
+
+_CHANNEL_OPTIONS: Final = (
+    # A container is about 800 bytes in a list; gRPC's own limit is 4 MiB. The kubelet's is 16 MiB.
+    ("grpc.max_receive_message_length", 16 * 1024 * 1024),
+    ("grpc.max_send_message_length", 16 * 1024 * 1024),
+    # Else it is the socket's path, which Go's HTTP/2 servers take for a malformed header.
+    ("grpc.default_authority", "localhost"),
+    # A runtime that restarts is back within a second; gRPC would go on to wait for minutes. The kubelet's figures.
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 3000),
+    # Clients of one process share no connection, so that none has to wait for another's reconnection.
+    ("grpc.use_local_subchannel_pool", 1),
+)
+
+_NOTHING: Final[Mapping[str, str]] = {}
+
+_RPC: Final = {
+    method.input_type.name: f"{service.full_name}/{method.name}"
+    for service in api_pb2.DESCRIPTOR.services_by_name.values()
+    for method in service.methods
+}
+"""Full names of methods by the names of their requests: in CRI no two share one."""
+
+_Request = TypeVar("_Request", bound=Message)
+_Answer = TypeVar("_Answer", bound=Message)
+_About = Mapping[str, str | int]
+
+
+class CriClient(CriRuntime):
+    """A CRI v1 client. Make it inside a running event loop, and close it there.
+
+    `endpoint` is `unix:///path` or a path. Nothing is connected to until the first call, and a lost connection is made
+    anew by a later one. Timeouts are those of the kubelet (cri-client/pkg/remote_runtime.go, v1.36), in terms of
+    `timeout_seconds`: RunPodSandbox twice that; StopContainer that and the grace; ExecSync that and the command's own
+    time, or none at all when that is 0; PullImage none; all others that.
+    """
+
+    def __init__(self, endpoint: str, *, timeout_seconds: float = REQUEST_TIMEOUT_SECONDS) -> None:
+        self._timeout = timeout_seconds
+        self._channel = grpc.aio.insecure_channel(f"unix://{socket_path(endpoint)}", options=_CHANNEL_OPTIONS)
+        self._runtime = api_pb2_grpc.RuntimeServiceStub(self._channel)
+        self._images = api_pb2_grpc.ImageServiceStub(self._channel)
+
+    async def close(self) -> None:
+        """Close the connection, cancelling what is still under way."""
+        await self._channel.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    # --- the runtime itself -------------------------------------------------------------------------------------------
+
+    @override
+    async def version(self) -> RuntimeVersion:
+        answer = await self._call("version", self._runtime.Version, api_pb2.VersionRequest(version="0.1.0"))
+        return RuntimeVersion(name=answer.runtime_name, version=answer.runtime_version)
+
+    @override
+    async def status(self, *, verbose: bool = False) -> RuntimeStatus:
+        request = api_pb2.StatusRequest(verbose=verbose)
+        return records.runtime_status(await self._call("status", self._runtime.Status, request))
+
+    @override
+    async def runtime_config(self, *, default: CgroupDriver = "cgroupfs") -> CgroupDriver:
+        try:
+            answer = await self._call("runtime_config", self._runtime.RuntimeConfig, api_pb2.RuntimeConfigRequest())
+        except Unimplemented:
+            answer = api_pb2.RuntimeConfigResponse()
+        if answer.HasField("linux"):
+            return "systemd" if answer.linux.cgroup_driver == api_pb2.SYSTEMD else "cgroupfs"
+        status = await self.status(verbose=True)
+        return records.cgroup_driver(status.info) or default
+
+    # --- sandboxes ----------------------------------------------------------------------------------------------------
+
+    @override
+    async def run_pod_sandbox(self, config: SandboxConfig, *, runtime_handler: str = "") -> str:
+        request = api_pb2.RunPodSandboxRequest(config=config, runtime_handler=runtime_handler)
+        with telemetry.sandbox_run(runtime_handler):
+            answer = await self._call_within(
+                2 * self._timeout,
+                "run_podsandbox",
+                self._runtime.RunPodSandbox,
+                request,
+                about={**_pod(config), "syncpod.sandbox.attempt": config.metadata.attempt},
+            )
+        return answer.pod_sandbox_id
+
+    @override
+    async def stop_pod_sandbox(self, sandbox_id: str) -> None:
+        request = api_pb2.StopPodSandboxRequest(pod_sandbox_id=sandbox_id)
+        await self._call("stop_podsandbox", self._runtime.StopPodSandbox, request, about=_sandbox(sandbox_id))
+
+    @override
+    async def remove_pod_sandbox(self, sandbox_id: str) -> None:
+        request = api_pb2.RemovePodSandboxRequest(pod_sandbox_id=sandbox_id)
+        await self._call("remove_podsandbox", self._runtime.RemovePodSandbox, request, about=_sandbox(sandbox_id))
+
+    @override
+    async def pod_sandbox_status(self, sandbox_id: str, *, verbose: bool = False) -> SandboxStatus:
+        request = api_pb2.PodSandboxStatusRequest(pod_sandbox_id=sandbox_id, verbose=verbose)
+        return records.sandbox_status(
+            await self._call("podsandbox_status", self._runtime.PodSandboxStatus, request, about=_sandbox(sandbox_id))
+        )
+
+    @override
+    async def list_pod_sandboxes(
+        self, *, labels: Mapping[str, str] = _NOTHING, id: str = ""
+    ) -> tuple[SandboxSummary, ...]:
+        selection = api_pb2.PodSandboxFilter(id=id, label_selector=labels)
+        request = api_pb2.ListPodSandboxRequest(filter=selection)
+        answer = await self._call("list_podsandbox", self._runtime.ListPodSandbox, request)
+        return tuple(records.sandbox_summary(sandbox) for sandbox in answer.items)
+
+    # --- containers ---------------------------------------------------------------------------------------------------
+
+    @override
+    async def create_container(self, sandbox_id: str, config: ContainerConfig, sandbox_config: SandboxConfig) -> str:
+        request = api_pb2.CreateContainerRequest(
+            pod_sandbox_id=sandbox_id, config=config, sandbox_config=sandbox_config
+        )
+        about: dict[str, str | int] = {
+            **_pod(sandbox_config),
+            **_sandbox(sandbox_id),
+            "k8s.container.name": config.metadata.name,
+            "k8s.container.restart_count": config.metadata.attempt,
+            "container.image.name": config.image.image,
+        }
+        answer = await self._call("create_container", self._runtime.CreateContainer, request, about=about)
+        return answer.container_id
+
+    @override
+    async def start_container(self, container_id: str) -> None:
+        request = api_pb2.StartContainerRequest(container_id=container_id)
+        await self._call("start_container", self._runtime.StartContainer, request, about=_container(container_id))
+
+    @override
+    async def stop_container(self, container_id: str, *, timeout_seconds: int) -> None:
+        request = api_pb2.StopContainerRequest(container_id=container_id, timeout=timeout_seconds)
+        await self._call_within(
+            self._timeout + timeout_seconds,
+            "stop_container",
+            self._runtime.StopContainer,
+            request,
+            about={**_container(container_id), "syncpod.grace_period_seconds": timeout_seconds},
+        )
+
+    @override
+    async def remove_container(self, container_id: str) -> None:
+        request = api_pb2.RemoveContainerRequest(container_id=container_id)
+        await self._call("remove_container", self._runtime.RemoveContainer, request, about=_container(container_id))
+
+    @override
+    async def list_containers(
+        self, *, labels: Mapping[str, str] = _NOTHING, id: str = "", sandbox_id: str = ""
+    ) -> tuple[ContainerSummary, ...]:
+        selection = api_pb2.ContainerFilter(id=id, pod_sandbox_id=sandbox_id, label_selector=labels)
+        request = api_pb2.ListContainersRequest(filter=selection)
+        answer = await self._call("list_containers", self._runtime.ListContainers, request)
+        return tuple(records.container_summary(container) for container in answer.containers)
+
+    @override
+    async def container_status(self, container_id: str, *, verbose: bool = False) -> RuntimeContainerStatus:
+        request = api_pb2.ContainerStatusRequest(container_id=container_id, verbose=verbose)
+        return records.container_status(
+            await self._call("container_status", self._runtime.ContainerStatus, request, about=_container(container_id))
+        )
+
+    @override
+    async def update_container_resources(self, container_id: str, resources: LinuxResources) -> None:
+        request = api_pb2.UpdateContainerResourcesRequest(container_id=container_id, linux=resources)
+        await self._call(
+            "update_container", self._runtime.UpdateContainerResources, request, about=_container(container_id)
+        )
+
+    @override
+    async def reopen_container_log(self, container_id: str) -> None:
+        request = api_pb2.ReopenContainerLogRequest(container_id=container_id)
+        await self._call(
+            "reopen_container_log", self._runtime.ReopenContainerLog, request, about=_container(container_id)
+        )
+
+    @override
+    async def exec_sync(self, container_id: str, command: tuple[str, ...], *, timeout_seconds: int) -> ExecResult:
+        request = api_pb2.ExecSyncRequest(container_id=container_id, cmd=command, timeout=timeout_seconds)
+        answer = await self._call_within(
+            self._timeout + timeout_seconds if timeout_seconds else None,
+            "exec_sync",
+            self._runtime.ExecSync,
+            request,
+            about=_container(container_id),
+        )
+        return ExecResult(stdout=answer.stdout, stderr=answer.stderr, exit_code=answer.exit_code)
+
+    @override
+    async def exec(
+        self, container_id: str, command: tuple[str, ...], *, tty: bool, stdin: bool, stdout: bool, stderr: bool
+    ) -> str:
+        request = api_pb2.ExecRequest(
+            container_id=container_id, cmd=command, tty=tty, stdin=stdin, stdout=stdout, stderr=stderr
+        )
+        return (await self._call("exec", self._runtime.Exec, request, about=_container(container_id))).url
+
+    @override
+    async def attach(self, container_id: str, *, tty: bool, stdin: bool, stdout: bool, stderr: bool) -> str:
+        request = api_pb2.AttachRequest(container_id=container_id, tty=tty, stdin=stdin, stdout=stdout, stderr=stderr)
+        return (await self._call("attach", self._runtime.Attach, request, about=_container(container_id))).url
+
+    # --- images -------------------------------------------------------------------------------------------------------
+
+    @override
+    async def image_status(self, image: str) -> ImageStatus | None:
+        request = api_pb2.ImageStatusRequest(image=api_pb2.ImageSpec(image=image))
+        answer = await self._call("image_status", self._images.ImageStatus, request, about=_image(image))
+        return records.image_status(answer.image) if answer.HasField("image") else None
+
+    @override
+    async def pull_image(self, image: str, *, sandbox_config: SandboxConfig | None = None) -> str:
+        request = api_pb2.PullImageRequest(image=api_pb2.ImageSpec(image=image), sandbox_config=sandbox_config)
+        answer = await self._call_within(None, "pull_image", self._images.PullImage, request, about=_image(image))
+        return answer.image_ref
+
+    @override
+    async def list_images(self) -> tuple[ImageStatus, ...]:
+        answer = await self._call("list_images", self._images.ListImages, api_pb2.ListImagesRequest())
+        return tuple(records.image_status(image) for image in answer.images)
+
+    @override
+    async def remove_image(self, image: str) -> None:
+        request = api_pb2.RemoveImageRequest(image=api_pb2.ImageSpec(image=image))
+        await self._call("remove_image", self._images.RemoveImage, request, about=_image(image))
+
+    @override
+    async def image_fs_info(self) -> ImageFsInfo:
+        answer = await self._call("image_fs_info", self._images.ImageFsInfo, api_pb2.ImageFsInfoRequest())
+        return ImageFsInfo(
+            image_filesystems=tuple(records.filesystem_usage(usage) for usage in answer.image_filesystems),
+            container_filesystems=tuple(records.filesystem_usage(usage) for usage in answer.container_filesystems),
+        )
+
+    async def _call(
+        self,
+        operation: str,
+        method: grpc.aio.UnaryUnaryMultiCallable[_Request, _Answer],
+        request: _Request,
+        *,
+        about: _About = _NOTHING,
+    ) -> _Answer:
+        return await self._call_within(self._timeout, operation, method, request, about=about)
+
+    async def _call_within(
+        self,
+        timeout: float | None,
+        operation: str,
+        method: grpc.aio.UnaryUnaryMultiCallable[_Request, _Answer],
+        request: _Request,
+        *,
+        about: _About = _NOTHING,
+    ) -> _Answer:
+        """Make one call; `timeout` in seconds, None for none. `about` is what the span shows of it."""
+        with telemetry.operation(operation, rpc=_RPC[request.DESCRIPTOR.name], attributes=about):
+            try:
+                return await method(request, timeout=timeout)
+            except grpc.aio.AioRpcError as error:
+                raise classify(operation, error.code(), error.details() or "") from None
+
+
+def _pod(config: SandboxConfig) -> _About:
+    pod = config.metadata
+    return {"k8s.namespace.name": pod.namespace, "k8s.pod.name": pod.name, "k8s.pod.uid": pod.uid}
+
+
+def _sandbox(sandbox_id: str) -> _About:
+    return {"syncpod.sandbox.id": sandbox_id}
+
+
+def _container(container_id: str) -> _About:
+    return {"container.id": container_id}
+
+
+def _image(image: str) -> _About:
+    return {"container.image.name": image}

@@ -1,0 +1,98 @@
+"""Where the container runtime listens."""
+
+from __future__ import annotations
+
+import socket
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+VARIABLE: Final = "CONTAINER_RUNTIME_ENDPOINT"
+"""Environment variable that names the socket, as crictl reads it: `unix:///path` or a path."""
+
+WELL_KNOWN: Final = ("/run/containerd/containerd.sock", "/run/crio/crio.sock")
+"""Where containerd and CRI-O listen unless configured otherwise."""
+
+_PATIENCE_SECONDS = 1.0
+
+
+class NoRuntime(Exception):
+    """None of the sockets tried can be connected to; the text is one sentence that says which and why not.
+
+    `tried` has each with its reason, in order. `permission_denied` says that one at least is there, but not for this user.
+    """
+
+    def __init__(self, tried: tuple[tuple[str, str], ...], *, asked_for: bool = False) -> None:
+        self.tried = tried
+        self.permission_denied = any(reason == _DENIED for _, reason in tried)
+        sockets = ", ".join(f"{path} ({reason})" for path, reason in tried)
+        if asked_for:
+            sockets = f"{sockets}, which {VARIABLE} names"
+        if self.permission_denied:
+            remedy = "run as root or join the group that owns the socket"
+        elif asked_for:
+            remedy = "start the runtime or correct the variable"
+        else:
+            remedy = f"start containerd or CRI-O, or name its socket in {VARIABLE}"
+        super().__init__(f"no container runtime at {sockets}: {remedy}")
+
+
+_DENIED = "permission denied"
+
+
+def candidates(environ: Mapping[str, str]) -> tuple[str, ...]:
+    """Paths of the sockets to try, in order.
+
+    The one that the variable names and no other: whoever names a runtime does not want pods on a different one. Else
+    the well-known ones. Raises ValueError for an endpoint that is no unix socket.
+    """
+    named = environ.get(VARIABLE, "")
+    return (socket_path(named),) if named else WELL_KNOWN
+
+
+def find_endpoint(environ: Mapping[str, str]) -> str:
+    """Return `unix:///path` of the first candidate that accepts a connection.
+
+    Says nothing about what answers there. Raises NoRuntime when there is none, ValueError as `candidates` does.
+    """
+    tried: list[tuple[str, str]] = []
+    for path in candidates(environ):
+        obstacle = _obstacle(path)
+        if obstacle is None:
+            return f"unix://{path}"
+        tried.append((path, obstacle))
+    raise NoRuntime(tuple(tried), asked_for=bool(environ.get(VARIABLE)))
+
+
+def socket_path(endpoint: str) -> str:
+    """Return the path in `unix:///path`, or the path itself. Raises ValueError for other schemes and relative paths."""
+    scheme, separator, path = endpoint.partition("://")
+    if not separator:
+        path = endpoint
+    elif scheme != "unix":
+        raise ValueError(f"{endpoint}: a runtime is reached through a unix socket, unix:///path")
+    if not path.startswith("/"):
+        raise ValueError(f"{endpoint}: must be an absolute path, unix:///path")
+    return path
+
+
+def _obstacle(path: str) -> str | None:
+    """Say why nobody can be reached at `path`; None when somebody can."""
+    try:
+        if not stat.S_ISSOCK(Path(path).stat().st_mode):
+            return "not a socket"
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+            connection.settimeout(_PATIENCE_SECONDS)
+            connection.connect(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return "missing"
+    except PermissionError:
+        return _DENIED
+    except ConnectionRefusedError:
+        return "connection refused: nothing listens there any more"
+    except (BlockingIOError, TimeoutError):
+        return "accepts no connections"
+    except OSError as error:
+        return error.strerror or str(error)
+    return None

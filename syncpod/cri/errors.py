@@ -1,0 +1,172 @@
+"""What can go wrong with a CRI call, as types.
+
+gRPC codes do not say enough: containerd answers nearly everything with UNKNOWN, and the same event with different codes
+in different versions. So an error is classified by the call it came from, its code, and where need be its text
+(containerd 1.6 and 2.4 as measured, CRI-O by its sources).
+
+    CriError
+    ├── TransportFault          nobody knows what happened: read the state back, then try again
+    │   ├── Unavailable         no connection, or it broke, or the runtime is going down
+    │   └── DeadlineExceeded    no answer in time
+    ├── NotFound                no such sandbox, container or image
+    │   └── ImageAbsent         CreateContainer: its image is not on the node
+    ├── NameReserved            the sandbox or container exists, or is being made
+    ├── AlreadyStarted          StartContainer of what is no longer merely created
+    ├── CommandTimedOut         ExecSync: the command took longer than it was given
+    ├── Unimplemented           this runtime, or this version of it, does not know the call
+    └── RuntimeFailure          the runtime tried and failed: a fault of the pod, as a rule
+        ├── InvalidImageName, RegistryUnavailable, SignatureValidationFailed    PullImage
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+import grpc
+
+
+class CriError(Exception):
+    """A CRI call that failed.
+
+    `operation` is the kubelet's name of the call (`run_podsandbox`), `code` the gRPC code's name (`UNKNOWN`), `message`
+    the runtime's words. The text of the exception is the message with the operation in front.
+    """
+
+    def __init__(self, operation: str, code: str, message: str) -> None:
+        super().__init__(f"{operation}: {message or code}")
+        self.operation = operation
+        self.code = code
+        self.message = message
+
+    def __reduce__(self) -> tuple[type[CriError], tuple[str, str, str]]:
+        return type(self), (self.operation, self.code, self.message)
+
+
+class TransportFault(CriError):
+    """The call may or may not have done its work: nothing came back that says so. Worth repeating as it is."""
+
+
+class Unavailable(TransportFault):
+    """There was no connection to the runtime, or it broke, or the runtime gave up the call because it is going down."""
+
+
+class DeadlineExceeded(TransportFault):
+    """There was no answer before the deadline; or the runtime itself ran into one of its own."""
+
+
+class NotFound(CriError):
+    """The sandbox, container or image named in the call does not exist. Success on a stop or remove, and only there."""
+
+
+class ImageAbsent(NotFound):
+    """CreateContainer: the image is not on the node (any more)."""
+
+
+class NameReserved(CriError):
+    """RunPodSandbox or CreateContainer: pod and attempt, or container and restart count, are taken.
+
+    By a sandbox or container that is there, or by one still being made, which no list shows yet.
+    """
+
+    @property
+    def holder_id(self) -> str:
+        """Id of the sandbox or container that holds the name; "" where the runtime does not tell (CRI-O)."""
+        named = _HOLDER.search(self.message)
+        return named.group(1) if named else ""
+
+
+StartedState = Literal["starting", "running", "exited", "unknown"]
+
+
+class AlreadyStarted(CriError):
+    """StartContainer: the container is past being merely created; see `state`."""
+
+    @property
+    def state(self) -> StartedState:
+        """How far it is, going by the runtime's words."""
+        text = self.message.lower()
+        if "starting state" in text:
+            return "starting"
+        if "container_running state" in text or text.endswith("state: running"):
+            return "running"
+        if "container_exited state" in text or text.endswith("state: stopped"):
+            return "exited"
+        return "unknown"
+
+
+class CommandTimedOut(CriError):
+    """ExecSync: the command was still running when its time was over, and was killed."""
+
+
+class Unimplemented(CriError):
+    """The runtime does not know this call."""
+
+
+class RuntimeFailure(CriError):
+    """The runtime could not do what was asked; all that is none of the other kinds."""
+
+
+class InvalidImageName(RuntimeFailure):
+    """PullImage: the name cannot be parsed. No retry will help."""
+
+
+class RegistryUnavailable(RuntimeFailure):
+    """PullImage: the runtime says in so many words that the registry is away."""
+
+
+class SignatureValidationFailed(RuntimeFailure):
+    """PullImage: the image's signature is not accepted."""
+
+
+_HOLDER = re.compile(r'(?:is reserved for|already reserved for (?:pod|container)) "([^"]+)"')
+_RESERVED = re.compile(r'name "[^"]*" is reserved for |name is reserved$|name "[^"]*" already reserved')
+# "in removing state" is none of these: it is not started and never will be, so it stays a RuntimeFailure.
+_STARTED = re.compile(r"is already in starting state|is in CONTAINER_\w+ state|is not in created state")
+_BAD_REFERENCE = re.compile(r"failed to parse image reference|invalid reference format|invalid image name")
+
+# What gRPC itself says when the client's clock ran out; a runtime's own deadline comes with other words.
+_CLIENT_DEADLINE = "Deadline Exceeded"
+
+
+def classify(operation: str, code: grpc.StatusCode, message: str) -> CriError:
+    """Return the error that `code` and `message` mean as the outcome of `operation` (the kubelet's operation_type)."""
+    return _kind(operation, code, message)(operation, code.name, message)
+
+
+def _kind(operation: str, code: grpc.StatusCode, message: str) -> type[CriError]:
+    match code:
+        # A cancellation of our own never gets here: asyncio raises CancelledError. The runtime's own means shutdown.
+        case grpc.StatusCode.UNAVAILABLE | grpc.StatusCode.CANCELLED:
+            return Unavailable
+        case grpc.StatusCode.DEADLINE_EXCEEDED if operation == "exec_sync" and message != _CLIENT_DEADLINE:
+            return CommandTimedOut
+        case grpc.StatusCode.DEADLINE_EXCEEDED:
+            return DeadlineExceeded
+        case grpc.StatusCode.UNIMPLEMENTED:
+            return Unimplemented
+        case grpc.StatusCode.NOT_FOUND if operation == "create_container" and "image" in message:
+            return ImageAbsent
+        case grpc.StatusCode.NOT_FOUND:
+            return NotFound
+    if operation in ("run_podsandbox", "create_container") and _RESERVED.search(message):
+        return NameReserved
+    if operation == "start_container" and _STARTED.search(message):
+        return AlreadyStarted
+    if operation == "pull_image":
+        return _pull_failure(message)
+    return RuntimeFailure
+
+
+def _pull_failure(message: str) -> type[RuntimeFailure]:
+    """Classify as the kubelet does: by how the text begins (images/image_manager.go, v1.36, evalCRIPullErr).
+
+    The invalid name is ours: the kubelet finds most of them before it asks the runtime.
+    """
+    if message.startswith("RegistryUnavailable"):
+        return RegistryUnavailable
+    if message.startswith("SignatureValidationFailed"):
+        return SignatureValidationFailed
+    if _BAD_REFERENCE.search(message):
+        return InvalidImageName
+    return RuntimeFailure

@@ -1,0 +1,215 @@
+"""From CRI messages to the port's records.
+
+Nothing is judged here: what the runtime says is what the record says, but for times (nanoseconds since the epoch become
+UTC datetimes, 0 becomes None) and enums (a value of a later CRI becomes the least that can be relied on).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from protos.cri.v1 import api_pb2
+from syncpod.cri.port import (
+    CgroupDriver,
+    ContainerMount,
+    ContainerSummary,
+    FilesystemUsage,
+    ImageStatus,
+    RuntimeContainerStatus,
+    RuntimeHandler,
+    RuntimeStatus,
+    SandboxStatus,
+    SandboxSummary,
+)
+from syncpod.lifecycle.observed import ContainerRuntimeState, SandboxState
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+_CONTAINER_STATES: Final[Mapping[int, ContainerRuntimeState]] = {
+    api_pb2.CONTAINER_CREATED: "created",
+    api_pb2.CONTAINER_RUNNING: "running",
+    api_pb2.CONTAINER_EXITED: "exited",
+}
+
+
+def moment(nanoseconds: int) -> datetime | None:
+    """Return the time `nanoseconds` after the epoch, cut to microseconds; None for 0, CRI's "not yet"."""
+    return _EPOCH + timedelta(microseconds=nanoseconds // 1000) if nanoseconds else None
+
+
+def container_state(state: int) -> ContainerRuntimeState:
+    """Name a container's state; one from a later CRI is `unknown`."""
+    return _CONTAINER_STATES.get(state, "unknown")
+
+
+def sandbox_state(state: int) -> SandboxState:
+    """Name a sandbox' state; one from a later CRI is not ready."""
+    return "SANDBOX_READY" if state == api_pb2.SANDBOX_READY else "SANDBOX_NOTREADY"
+
+
+def pid(info: Mapping[str, str]) -> int:
+    """Return the process id in a verbose answer (containerd, CRI-O: JSON under `info`, key `pid`); 0 if not there."""
+    try:
+        found = json.loads(info.get("info", "{}"))
+    except ValueError:
+        return 0
+    number = found.get("pid") if isinstance(found, dict) else None
+    return number if isinstance(number, int) and number > 0 else 0
+
+
+def cgroup_driver(info: Mapping[str, str]) -> CgroupDriver | None:
+    """Return the cgroup driver by containerd's configuration as verbose Status shows it; None if there is none to read.
+
+    `SystemdCgroup` of the default handler's options decides; the older `systemdCgroup` stands beside the handlers.
+    """
+    try:
+        config = json.loads(info.get("config", "null"))
+        containerd = config["containerd"]
+        options = containerd["runtimes"][containerd["defaultRuntimeName"]]["options"] or {}
+        systemd = bool(options.get("SystemdCgroup") or config.get("systemdCgroup"))
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
+    return "systemd" if systemd else "cgroupfs"
+
+
+def runtime_status(answer: api_pb2.StatusResponse) -> RuntimeStatus:
+    """Read the runtime's readiness and features; a condition that is not reported does not hold."""
+    conditions = {condition.type: condition for condition in answer.status.conditions}
+    runtime, network = (
+        conditions.get(name, api_pb2.RuntimeCondition(message=f"the runtime reports no condition {name}"))
+        for name in ("RuntimeReady", "NetworkReady")
+    )
+    return RuntimeStatus(
+        runtime_ready=runtime.status,
+        network_ready=network.status,
+        runtime_message=_words(runtime),
+        network_message=_words(network),
+        supplemental_groups_policy=answer.features.supplemental_groups_policy,
+        user_namespaces_host_network=answer.features.user_namespaces_host_network,
+        mount_options=answer.features.mount_options,
+        runtime_handlers=tuple(
+            RuntimeHandler(
+                name=handler.name,
+                recursive_read_only_mounts=handler.features.recursive_read_only_mounts,
+                user_namespaces=handler.features.user_namespaces,
+            )
+            for handler in answer.runtime_handlers
+        ),
+        info=dict(answer.info),
+    )
+
+
+def _words(condition: api_pb2.RuntimeCondition) -> str:
+    return ": ".join(part for part in (condition.reason, condition.message) if part)
+
+
+def sandbox_summary(sandbox: api_pb2.PodSandbox) -> SandboxSummary:
+    """Read a sandbox out of a list."""
+    return SandboxSummary(
+        id=sandbox.id,
+        attempt=sandbox.metadata.attempt,
+        uid=sandbox.metadata.uid,
+        name=sandbox.metadata.name,
+        namespace=sandbox.metadata.namespace,
+        state=sandbox_state(sandbox.state),
+        created_at=moment(sandbox.created_at),
+        labels=dict(sandbox.labels),
+        annotations=dict(sandbox.annotations),
+        runtime_handler=sandbox.runtime_handler,
+    )
+
+
+def sandbox_status(answer: api_pb2.PodSandboxStatusResponse) -> SandboxStatus:
+    """Read a sandbox in full."""
+    status = answer.status
+    has_network = status.HasField("network")
+    on_node = status.linux.namespaces.options.network == api_pb2.NODE
+    return SandboxStatus(
+        id=status.id,
+        attempt=status.metadata.attempt,
+        uid=status.metadata.uid,
+        name=status.metadata.name,
+        namespace=status.metadata.namespace,
+        state=sandbox_state(status.state),
+        created_at=moment(status.created_at),
+        network_mode="NODE" if on_node else "POD",
+        ip=status.network.ip if has_network else None,
+        additional_ips=tuple(address.ip for address in status.network.additional_ips),
+        labels=dict(status.labels),
+        annotations=dict(status.annotations),
+        pid=pid(answer.info),
+    )
+
+
+def container_summary(container: api_pb2.Container) -> ContainerSummary:
+    """Read a container out of a list."""
+    return ContainerSummary(
+        id=container.id,
+        sandbox_id=container.pod_sandbox_id,
+        name=container.metadata.name,
+        attempt=container.metadata.attempt,
+        state=container_state(container.state),
+        created_at=moment(container.created_at),
+        image=container.image.image,
+        image_ref=container.image_ref,
+        labels=dict(container.labels),
+        annotations=dict(container.annotations),
+    )
+
+
+def container_status(answer: api_pb2.ContainerStatusResponse) -> RuntimeContainerStatus:
+    """Read a container in full."""
+    status = answer.status
+    return RuntimeContainerStatus(
+        id=status.id,
+        name=status.metadata.name,
+        attempt=status.metadata.attempt,
+        state=container_state(status.state),
+        created_at=moment(status.created_at),
+        started_at=moment(status.started_at),
+        finished_at=moment(status.finished_at),
+        exit_code=status.exit_code,
+        reason=status.reason,
+        message=status.message,
+        image=status.image.image,
+        image_ref=status.image_ref,
+        labels=dict(status.labels),
+        annotations=dict(status.annotations),
+        log_path=status.log_path,
+        mounts=tuple(
+            ContainerMount(
+                container_path=mount.container_path,
+                host_path=mount.host_path,
+                readonly=mount.readonly,
+                recursive_read_only=mount.recursive_read_only,
+            )
+            for mount in status.mounts
+        ),
+        pid=pid(answer.info),
+    )
+
+
+def image_status(image: api_pb2.Image) -> ImageStatus:
+    """Read an image on the node."""
+    return ImageStatus(
+        id=image.id,
+        repo_tags=tuple(image.repo_tags),
+        repo_digests=tuple(image.repo_digests),
+        size=image.size,
+        uid=image.uid.value if image.HasField("uid") else None,
+        username=image.username,
+        pinned=image.pinned,
+    )
+
+
+def filesystem_usage(usage: api_pb2.FilesystemUsage) -> FilesystemUsage:
+    """Read the use of one filesystem."""
+    return FilesystemUsage(
+        mountpoint=usage.fs_id.mountpoint,
+        measured_at=moment(usage.timestamp),
+        used_bytes=usage.used_bytes.value,
+        inodes_used=usage.inodes_used.value,
+    )

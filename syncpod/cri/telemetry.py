@@ -1,0 +1,78 @@
+"""Spans and metrics of CRI calls, with the kubelet's names (kuberuntime/instrumented_services.go, v1.36).
+
+Only the OpenTelemetry API is used: without a configured SDK all of it does nothing.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from opentelemetry import metrics, trace
+from opentelemetry.trace import SpanKind, Status, StatusCode
+
+_TRACER = trace.get_tracer("syncpod.cri")
+_METER = metrics.get_meter("syncpod.cri")
+
+_OPERATIONS = _METER.create_counter(
+    "runtime_operations_total", description="Runtime operations, by operation type; failed ones too."
+)
+_ERRORS = _METER.create_counter(
+    "runtime_operations_errors_total", description="Runtime operations that failed, by operation type."
+)
+_DURATION = _METER.create_histogram(
+    "runtime_operations_duration_seconds",
+    unit="s",
+    description="Duration of runtime operations, by operation type.",
+    explicit_bucket_boundaries_advisory=[0.005 * 2.5**step for step in range(14)],
+)
+_SANDBOX_DURATION = _METER.create_histogram(
+    "run_podsandbox_duration_seconds",
+    unit="s",
+    description="Duration of RunPodSandbox, by runtime handler.",
+    explicit_bucket_boundaries_advisory=[0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0],
+)
+_SANDBOX_ERRORS = _METER.create_counter(
+    "run_podsandbox_errors_total", description="RunPodSandbox that failed, by runtime handler."
+)
+
+
+@contextmanager
+def operation(name: str, *, rpc: str, attributes: Mapping[str, str | int]) -> Iterator[None]:
+    """Make one call: a span `cri.<name>`, its count, its duration, and whether it failed (being cancelled included).
+
+    `name` is the kubelet's operation_type, `rpc` the full method name. Of the request only `attributes` is shown: names
+    and ids, never configurations, since environments hold secrets.
+    """
+    service, _, method = rpc.strip("/").partition("/")
+    labels = {"operation_type": name}
+    shown = {"rpc.system": "grpc", "rpc.service": service, "rpc.method": method, **attributes}
+    started = time.monotonic()
+    with _TRACER.start_as_current_span(
+        f"cri.{name}", kind=SpanKind.CLIENT, attributes=shown, record_exception=False, set_status_on_exception=False
+    ) as span:
+        try:
+            yield
+        except BaseException as error:
+            _ERRORS.add(1, labels)
+            span.set_attribute("error.type", type(error).__name__)
+            span.set_status(Status(StatusCode.ERROR, str(error)))
+            raise
+        finally:
+            _OPERATIONS.add(1, labels)
+            _DURATION.record(time.monotonic() - started, labels)
+
+
+@contextmanager
+def sandbox_run(runtime_handler: str) -> Iterator[None]:
+    """Make one RunPodSandbox: its duration, and whether it failed, by runtime handler."""
+    labels = {"runtime_handler": runtime_handler}
+    started = time.monotonic()
+    try:
+        yield
+    except BaseException:
+        _SANDBOX_ERRORS.add(1, labels)
+        raise
+    finally:
+        _SANDBOX_DURATION.record(time.monotonic() - started, labels)
