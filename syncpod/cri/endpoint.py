@@ -20,7 +20,7 @@ _PATIENCE_SECONDS = 1.0
 class NoRuntime(Exception):
     """None of the sockets tried can be connected to; the text is one sentence that says which and why not.
 
-    `tried` has each with its reason, in order. `permission_denied` says that one at least is there, but not for this user.
+    `tried` has each with its reason, in order. `permission_denied` says that one is there, but not for this user.
     """
 
     def __init__(self, tried: tuple[tuple[str, str], ...], *, asked_for: bool = False) -> None:
