@@ -1,0 +1,89 @@
+"""Container to ContainerConfig (kuberuntime_container.go, v1.36, generateContainerConfig)."""
+
+from typing import Literal
+
+from protos.cri.v1.api_pb2 import (
+    ContainerConfig,
+    ContainerMetadata,
+    ImageSpec,
+    KeyValue,
+    LinuxContainerConfig,
+)
+from syncpod.cri.config_error import ContainerConfigError
+from syncpod.cri.env import environment
+from syncpod.cri.expansion import expand
+from syncpod.cri.labels import container_annotations, container_labels
+from syncpod.cri.mounts import container_mounts
+from syncpod.cri.node import NodeContext
+from syncpod.cri.paths import UnsafeName, container_log_file
+from syncpod.cri.port import ImageStatus
+from syncpod.cri.resources import container_resources
+from syncpod.cri.security import container_security_context, verify_run_as_non_root
+from syncpod.pod import Container, EphemeralContainer, Pod
+
+ContainerKind = Literal["container", "init_container", "ephemeral_container"]
+
+
+def container_config(
+    pod: Pod,
+    container: Container,
+    *,
+    kind: ContainerKind,
+    restart_count: int,
+    observed_image: ImageStatus | None,
+    pod_ips: tuple[str, ...],
+    node: NodeContext,
+    incarnation: str,
+    target_id: str = "",
+) -> ContainerConfig:
+    """Return the container's config, the same for the same values.
+
+    ``observed_image`` is the runtime's word on the container's image, which gives the reference to create from and the
+    user that runs. ``pod_ips`` are the pod's addresses, primary first; a pod on the node's network has the node's.
+    ``target_id`` is the id of an ephemeral container's target. Raises :class:`ContainerConfigError`.
+    """
+    path = container_path(pod, container.name, kind)
+    if isinstance(container, EphemeralContainer) and container.target_container_name and not target_id:
+        raise ContainerConfigError(f"unable to find target container {container.target_container_name}")
+    if pod.spec.host_network and not pod_ips:
+        pod_ips = node.host.addresses
+    variables = environment(pod, container, node, pod_ips, path)
+    verify_run_as_non_root(pod, container, observed_image)
+    try:
+        log_path = container_log_file(container.name, restart_count)
+        mounts = container_mounts(pod, container, node, pod_ips, path)
+    except UnsafeName as unsafe:
+        raise ContainerConfigError(str(unsafe)) from unsafe
+    return ContainerConfig(
+        metadata=ContainerMetadata(name=container.name, attempt=restart_count),
+        image=ImageSpec(
+            image=observed_image.id if observed_image is not None else container.image,
+            user_specified_image=container.image,
+        ),
+        command=[expand(word, variables) for word in container.command],
+        args=[expand(word, variables) for word in container.args],
+        working_dir=container.working_dir,
+        envs=[KeyValue(key=name, value=value.encode()) for name, value in variables.items()],
+        mounts=mounts,
+        labels=container_labels(pod, container, node),
+        annotations=container_annotations(pod, container, restart_count, incarnation),
+        log_path=log_path,
+        stdin=container.stdin,
+        stdin_once=container.stdin_once,
+        tty=container.tty,
+        linux=LinuxContainerConfig(
+            resources=container_resources(pod, container, node.host),
+            security_context=container_security_context(pod, container, node, observed_image, target_id, path),
+        ),
+    )
+
+
+def container_path(pod: Pod, name: str, kind: ContainerKind) -> str:
+    """Return where a container stands in its pod, for messages: ``spec.initContainers[1]``."""
+    field, containers = {
+        "container": ("containers", pod.spec.containers),
+        "init_container": ("initContainers", pod.spec.init_containers),
+        "ephemeral_container": ("ephemeralContainers", pod.spec.ephemeral_containers),
+    }[kind]
+    index = next((str(index) for index, each in enumerate(containers) if each.name == name), name)
+    return f"spec.{field}[{index}]"

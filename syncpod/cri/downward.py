@@ -1,0 +1,107 @@
+"""The downward API: fields of a pod and resources of its containers, as text."""
+
+import re
+
+from syncpod.cri.config_error import ContainerConfigError
+from syncpod.cri.go_text import go_quote
+from syncpod.cri.node import NodeContext
+from syncpod.pod import Container, ObjectFieldSelector, Pod, ResourceFieldSelector, parse_quantity
+
+_SUBSCRIPT = re.compile(r"(metadata\.(?:labels|annotations))\['(.*)'\]", re.DOTALL)
+
+_RESOURCES = ("cpu", "memory", "ephemeral-storage")
+
+
+def field_value(selector: ObjectFieldSelector, pod: Pod, node: NodeContext, pod_ips: tuple[str, ...], path: str) -> str:
+    """Return the text of a field of the pod (kubelet_pods.go, v1.36, podFieldSelectorRuntimeValue).
+
+    ``path`` names the selector in the pod, for the error. A label or annotation that is not there gives ``""``, as do
+    the pod's addresses while it has none. Raises :class:`ContainerConfigError` for a field that is not exposed.
+    """
+    meta, spec, wanted = pod.metadata, pod.spec, selector.field_path
+    if selector.api_version not in ("", "v1"):
+        raise ContainerConfigError(f"{path}.apiVersion: {selector.api_version!r} is not a version of Pod; use v1")
+    subscript = _SUBSCRIPT.fullmatch(wanted)
+    if subscript is not None:
+        source = meta.labels if subscript[1] == "metadata.labels" else meta.annotations
+        return source.get(subscript[2], "")
+    match wanted:
+        case "metadata.name":
+            return meta.name
+        case "metadata.namespace":
+            return meta.namespace
+        case "metadata.uid":
+            return meta.uid
+        case "metadata.labels":
+            return format_map(meta.labels)
+        case "metadata.annotations":
+            return format_map(meta.annotations)
+        case "spec.nodeName" | "spec.host":
+            return spec.node_name or node.name
+        case "spec.serviceAccountName":
+            return spec.service_account_name
+        case "status.hostIP":
+            return _host_addresses(node, path)[0]
+        case "status.hostIPs":
+            return ",".join(_host_addresses(node, path))
+        case "status.podIP":
+            return pod_ips[0] if pod_ips else ""
+        case "status.podIPs":
+            return ",".join(pod_ips)
+        case _:
+            raise ContainerConfigError(f"{path}.fieldPath: {wanted!r} is not a field that a container can be given")
+
+
+def resource_value(
+    selector: ResourceFieldSelector, pod: Pod, container: Container, node: NodeContext, path: str
+) -> str:
+    """Return a request or limit of a container over the divisor, rounded up.
+
+    A limit that is not set is what the node has of it (pkg/api/v1/resource/helpers.go, v1.36,
+    ExtractContainerResourceValue, after defaultPodLimitsForDownwardAPI); a request that is not set is 0. Raises
+    :class:`ContainerConfigError` for an unknown resource or container.
+    """
+    kind, _, resource = selector.resource.partition(".")
+    if kind not in ("limits", "requests") or not (resource in _RESOURCES or resource.startswith("hugepages-")):
+        raise ContainerConfigError(
+            f"{path}.resource: {selector.resource!r} is not a resource that a container can be given"
+        )
+    if selector.container_name:
+        named = (*pod.spec.containers, *pod.spec.init_containers)
+        found = next((each for each in named if each.name == selector.container_name), None)
+        if found is None:
+            raise ContainerConfigError(f"{path}.containerName: the pod has no container {selector.container_name!r}")
+        container = found
+    amounts = container.resources.limits if kind == "limits" else container.resources.requests
+    written = amounts.get(resource) or (_of_the_node(resource, node, path) if kind == "limits" else "0")
+    amount, divisor = parse_quantity(written), parse_quantity(selector.divisor or "1")
+    if resource == "cpu":
+        return _rounded_up(amount.milli_value(), divisor.milli_value() or 1000)
+    return _rounded_up(amount.value(), divisor.value() or 1)
+
+
+def format_map(entries: dict[str, str]) -> str:
+    """Return ``key="value"`` lines in order of key, values quoted (pkg/fieldpath, v1.36, FormatMap)."""
+    return "\n".join(f"{key}={go_quote(entries[key])}" for key in sorted(entries))
+
+
+def _host_addresses(node: NodeContext, path: str) -> tuple[str, ...]:
+    if not node.host.addresses:
+        raise ContainerConfigError(f"{path}.fieldPath: node {node.name} has no IP address")
+    return node.host.addresses
+
+
+def _of_the_node(resource: str, node: NodeContext, path: str) -> str:
+    match resource:
+        case "cpu":
+            return str(node.host.cpus)
+        case "memory":
+            return str(node.host.memory_bytes)
+        case "ephemeral-storage":
+            raise ContainerConfigError(f"{path}.resource: the container has no limit of ephemeral-storage to give")
+        case _:
+            return "0"
+
+
+def _rounded_up(amount: int, divisor: int) -> str:
+    return str(-(-amount // divisor))

@@ -1,0 +1,65 @@
+"""What a pod asks of the runtime beyond the basics, against what the runtime announces.
+
+A runtime drops in silence what it does not know; so what it does not announce is refused, by name.
+"""
+
+from syncpod.cri.port import RuntimeHandler, RuntimeStatus
+from syncpod.pod import Pod
+
+
+def refusals(pod: Pod, status: RuntimeStatus) -> tuple[str, ...]:
+    """Return one sentence, with the field's path, for each thing that this runtime would leave out in silence.
+
+    Empty means that the pod can be run as it is written. A handler's name is only judged where handlers are announced:
+    older runtimes refuse an unknown one themselves.
+    """
+    spec = pod.spec
+    wanted = spec.runtime_class_name or ""
+    handler = next((each for each in status.runtime_handlers if each.name == wanted), None)
+    found: list[str] = []
+    if handler is None and status.runtime_handlers:
+        known = ", ".join(sorted(each.name for each in status.runtime_handlers if each.name)) or "only its default"
+        found.append(f"spec.runtimeClassName: the runtime has no handler {wanted!r}; it has {known}")
+    security = spec.security_context
+    if (
+        security is not None
+        and security.supplemental_groups_policy == "Strict"
+        and not status.supplemental_groups_policy
+    ):
+        found.append(
+            "spec.securityContext.supplementalGroupsPolicy: the runtime does not announce Strict, "
+            "and would add the image's groups all the same"
+        )
+    if spec.host_users is False:
+        if handler is None or not handler.user_namespaces:
+            found.append("spec.hostUsers: the runtime does not announce user namespaces, and would run the pod without")
+        else:
+            found.append("spec.hostUsers: user namespaces are not supported by this version")
+    if handler is None or not handler.recursive_read_only_mounts:
+        found.extend(
+            f"{path}.recursiveReadOnly: the runtime does not announce recursive read-only mounts"
+            for path in _recursive_read_only_mounts(pod)
+        )
+    return tuple(found)
+
+
+def recursive_read_only_handlers(status: RuntimeStatus) -> tuple[str, ...]:
+    """Return the names of the handlers that announce recursive read-only mounts, for :class:`NodeContext`."""
+    handlers: tuple[RuntimeHandler, ...] = status.runtime_handlers
+    return tuple(handler.name for handler in handlers if handler.recursive_read_only_mounts)
+
+
+def _recursive_read_only_mounts(pod: Pod) -> list[str]:
+    spec = pod.spec
+    kinds = (
+        ("initContainers", spec.init_containers),
+        ("containers", spec.containers),
+        ("ephemeralContainers", spec.ephemeral_containers),
+    )
+    return [
+        f"spec.{kind}[{index}].volumeMounts[{place}]"
+        for kind, containers in kinds
+        for index, container in enumerate(containers)
+        for place, mount in enumerate(container.volume_mounts)
+        if mount.recursive_read_only == "Enabled"
+    ]

@@ -1,0 +1,33 @@
+"""How soon the kernel kills which container when the node's memory runs out."""
+
+from syncpod.lifecycle.qos import pod_qos
+from syncpod.pod import Container, Pod, parse_quantity
+
+_GUARANTEED = -997
+_BEST_EFFORT = 1000
+_RANGE = 1000
+
+
+def oom_score_adj(pod: Pod, container: Container, memory_bytes: int) -> int:
+    """Return the container's oom_score_adj, -997 to 1000: the more memory it asked for, the later it is killed.
+
+    ``memory_bytes`` is the node's. A burstable container lies between 3 and 999, and a sidecar never goes before the
+    main container that asked for least (qos/policy.go, v1.36, GetContainerOOMScoreAdjust, without pod-level resources,
+    which are refused on admission).
+    """
+    if pod.spec.priority_class_name == "system-node-critical":
+        return _GUARANTEED
+    match pod_qos(pod):
+        case "Guaranteed":
+            return _GUARANTEED
+        case "BestEffort":
+            return _BEST_EFFORT
+    requested = _memory_request(container)
+    if container.restart_policy == "Always" and any(init.name == container.name for init in pod.spec.init_containers):
+        requested = max(requested, min(_memory_request(main) for main in pod.spec.containers))
+    score = _RANGE - _RANGE * requested // memory_bytes
+    return min(max(score, _RANGE + _GUARANTEED), _BEST_EFFORT - 1)
+
+
+def _memory_request(container: Container) -> int:
+    return parse_quantity(container.resources.requests.get("memory", "0")).value()

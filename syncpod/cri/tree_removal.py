@@ -1,0 +1,105 @@
+"""Removing a directory tree that containers wrote: however deep, never through a symlink, never into a mount."""
+
+import errno
+import os
+import stat
+from pathlib import Path
+
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class StillMounted(OSError):
+    """Something is mounted in the tree; what lies behind it is not ours to remove."""
+
+
+def remove_tree(path: Path) -> None:
+    """Remove a file, symlink or directory tree. Gone already is success; safe to repeat after dying halfway.
+
+    A symlink is removed itself, wherever it stands. A directory is only ever opened, without following symlinks, and
+    compared by mount before anything in it is touched, so that a container cannot lead the removal elsewhere. Depth
+    costs nothing: what lies deeper is moved up and emptied in turn. Raises :class:`StillMounted`, naming the place.
+    """
+    try:
+        parent = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return
+    try:
+        if not _unlinked(parent, path.name):
+            _empty(parent, path)
+            os.rmdir(path.name, dir_fd=parent)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        if error.errno == errno.EBUSY:
+            raise StillMounted(f"something is mounted in {path}, at or below {error.filename}") from error
+        raise
+    finally:
+        os.close(parent)
+
+
+def _unlinked(directory: int, name: str) -> bool:
+    """Remove one entry if it is not a directory; return whether it was gone thereafter."""
+    try:
+        if stat.S_ISDIR(os.stat(name, dir_fd=directory, follow_symlinks=False).st_mode):
+            return False
+        os.unlink(name, dir_fd=directory)
+    except FileNotFoundError:
+        pass
+    return True
+
+
+def _empty(parent: int, path: Path) -> None:
+    """Remove everything in a directory, moving its grandchildren up until there are none."""
+    top = os.open(path.name, _DIRECTORY, dir_fd=parent)
+    try:
+        mount = _mount_of(top)
+        if mount != _mount_of(parent):
+            raise StillMounted(f"{path} is a mount point")
+        moved = 0
+        while directories := [name for name in _entries(top) if not _unlinked(top, name)]:
+            for name in directories:
+                moved = _lift(top, name, mount, path, moved)
+    finally:
+        os.close(top)
+
+
+def _lift(top: int, name: str, mount: str, path: Path, moved: int) -> int:
+    """Empty one directory of the tree's top by moving the directories in it up to the top, and remove it."""
+    child = os.open(name, _DIRECTORY, dir_fd=top)
+    try:
+        if _mount_of(child) != mount:
+            raise StillMounted(f"something is mounted in {path}, at or below its directory {name}")
+        for entry in _entries(child):
+            if _unlinked(child, entry):
+                continue
+            while True:
+                lifted = f".removed-{moved}"
+                moved += 1
+                if not _exists(top, lifted):
+                    break
+            os.rename(entry, lifted, src_dir_fd=child, dst_dir_fd=top)
+    finally:
+        os.close(child)
+    os.rmdir(name, dir_fd=top)
+    return moved
+
+
+def _entries(directory: int) -> list[str]:
+    with os.scandir(directory) as entries:
+        return [entry.name for entry in entries]
+
+
+def _exists(directory: int, name: str) -> bool:
+    try:
+        os.stat(name, dir_fd=directory, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def _mount_of(descriptor: int) -> str:
+    """Return the id of the mount that an open directory lies in; a bind mount of the same file system has its own."""
+    for line in Path(f"/proc/self/fdinfo/{descriptor}").read_text().splitlines():
+        if line.startswith("mnt_id:"):
+            return line.partition(":")[2].strip()
+    raise StillMounted("the kernel does not say which mount a directory lies in")
