@@ -1,5 +1,6 @@
 """Pods as data: the core/v1 models and what may be said about them without a clock or a machine."""
 
+from syncpod.pod.admission import Admission, admit, admit_ephemeral_container, admit_pod
 from syncpod.pod.config import ConfigMap, Secret
 from syncpod.pod.containers import (
     Container,
@@ -10,6 +11,8 @@ from syncpod.pod.containers import (
     VolumeDevice,
     VolumeMount,
 )
+from syncpod.pod.defaults import with_container_defaults, with_defaults
+from syncpod.pod.documents import LARGEST_MANIFEST, Manifest, load_documents, read_documents
 from syncpod.pod.env import (
     ConfigMapEnvSource,
     ConfigMapKeySelector,
@@ -23,6 +26,7 @@ from syncpod.pod.env import (
     SecretKeySelector,
 )
 from syncpod.pod.hashing import canonical_json, container_hash
+from syncpod.pod.images import ImageName, parse_image_name
 from syncpod.pod.kinds import Pod
 from syncpod.pod.meta import (
     KeyToPath,
@@ -35,6 +39,7 @@ from syncpod.pod.meta import (
     TypedLocalObjectReference,
     TypedObjectReference,
 )
+from syncpod.pod.parse import parse_config_map, parse_ephemeral_container, parse_pod, parse_secret
 from syncpod.pod.probes import (
     ExecAction,
     GRPCAction,
@@ -46,6 +51,7 @@ from syncpod.pod.probes import (
     SleepAction,
     TCPSocketAction,
 )
+from syncpod.pod.problems import ManifestError, PodInvalid, Problem
 from syncpod.pod.quantity import Quantity, parse_quantity
 from syncpod.pod.resources import ContainerResizePolicy, ResourceClaim, ResourceRequirements, VolumeResourceRequirements
 from syncpod.pod.scheduling import (
@@ -98,6 +104,9 @@ from syncpod.pod.status import (
     VolumeMountStatus,
     VolumeStatus,
 )
+from syncpod.pod.support import check_supported, check_without_effect
+from syncpod.pod.update import merge_update, validate_update
+from syncpod.pod.validation import validate_config_map, validate_pod, validate_secret
 from syncpod.pod.volume_plugins import (
     AWSElasticBlockStoreVolumeSource,
     AzureDiskVolumeSource,
@@ -147,7 +156,9 @@ from syncpod.pod.wire import Model, Time
 from syncpod.pod.wire import to_wire as pod_to_wire
 
 __all__ = [
+    "LARGEST_MANIFEST",
     "AWSElasticBlockStoreVolumeSource",
+    "Admission",
     "Affinity",
     "AppArmorProfile",
     "AzureDiskVolumeSource",
@@ -198,6 +209,7 @@ __all__ = [
     "HostIP",
     "HostPathVolumeSource",
     "ISCSIVolumeSource",
+    "ImageName",
     "ImageVolumeSource",
     "ImageVolumeStatus",
     "KeyToPath",
@@ -208,6 +220,8 @@ __all__ = [
     "LinuxContainerUser",
     "LocalObjectReference",
     "ManagedFieldsEntry",
+    "Manifest",
+    "ManifestError",
     "Model",
     "NFSVolumeSource",
     "NodeAffinity",
@@ -232,6 +246,7 @@ __all__ = [
     "PodDNSConfigOption",
     "PodExtendedResourceClaimStatus",
     "PodIP",
+    "PodInvalid",
     "PodOS",
     "PodReadinessGate",
     "PodResourceClaim",
@@ -244,6 +259,7 @@ __all__ = [
     "PortworxVolumeSource",
     "PreferredSchedulingTerm",
     "Probe",
+    "Problem",
     "ProjectedVolumeSource",
     "Quantity",
     "QuobyteVolumeSource",
@@ -282,8 +298,27 @@ __all__ = [
     "VsphereVirtualDiskVolumeSource",
     "WeightedPodAffinityTerm",
     "WindowsSecurityContextOptions",
+    "admit",
+    "admit_ephemeral_container",
+    "admit_pod",
     "canonical_json",
+    "check_supported",
+    "check_without_effect",
     "container_hash",
+    "load_documents",
+    "merge_update",
+    "parse_config_map",
+    "parse_ephemeral_container",
+    "parse_image_name",
+    "parse_pod",
     "parse_quantity",
+    "parse_secret",
     "pod_to_wire",
+    "read_documents",
+    "validate_config_map",
+    "validate_pod",
+    "validate_secret",
+    "validate_update",
+    "with_container_defaults",
+    "with_defaults",
 ]

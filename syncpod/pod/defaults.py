@@ -233,12 +233,13 @@ def _annotated_profiles(
     """Return, by container name, the AppArmor profiles that annotations ask for and the pod does not."""
     profiles = {}
     for key, value in annotations.items():
-        if key.startswith(APP_ARMOR_ANNOTATION) and (profile := _profile(value)) not in (None, pod_profile):
+        if key.startswith(APP_ARMOR_ANNOTATION) and (profile := annotated_profile(value)) not in (None, pod_profile):
             profiles[key.removeprefix(APP_ARMOR_ANNOTATION)] = profile
     return profiles
 
 
-def _profile(annotation: str) -> AppArmorProfile | None:
+def annotated_profile(annotation: str) -> AppArmorProfile | None:
+    """Return the profile that an AppArmor annotation's value names, None if it names none."""
     if annotation == "unconfined":
         return AppArmorProfile(type="Unconfined")
     if annotation == "runtime/default":

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from syncpod.pod.containers import EphemeralContainer
+from syncpod.pod.defaults import APP_ARMOR_ANNOTATION, annotated_profile
 from syncpod.pod.kinds import Pod
 from syncpod.pod.problems import Problem
 from syncpod.pod.spec import PodSpec
@@ -20,7 +21,13 @@ _LONGEST_HOSTNAME = 64
 
 def validate_pod(pod: Pod) -> tuple[Problem, ...]:
     """Return what is wrong with a pod that has its defaults, in the order of the document."""
-    return tuple((*check_metadata(pod.metadata, "metadata"), *_check_spec(pod.spec, "spec")))
+    return tuple(
+        (
+            *check_metadata(pod.metadata, "metadata"),
+            *_check_app_armor_annotations(pod, "metadata.annotations"),
+            *_check_spec(pod.spec, "spec"),
+        )
+    )
 
 
 def validate_ephemeral_container(pod: Pod, container: EphemeralContainer) -> tuple[Problem, ...]:
@@ -34,6 +41,25 @@ def validate_ephemeral_container(pod: Pod, container: EphemeralContainer) -> tup
     elif container.name in taken:
         problems.insert(0, Problem("ephemeralContainer.name", f"{container.name} is a container of this pod already"))
     return tuple(problems)
+
+
+def _check_app_armor_annotations(pod: Pod, path: str) -> Iterator[Problem]:
+    """Check the annotations that came before appArmorProfile: a field beside one must say the same."""
+    spec = pod.spec
+    of_pod = spec.security_context.app_armor_profile if spec.security_context else None
+    containers = {one.name: one for one in (*spec.containers, *spec.init_containers, *spec.ephemeral_containers)}
+    for key, value in pod.metadata.annotations.items():
+        if not key.startswith(APP_ARMOR_ANNOTATION):
+            continue
+        here = f"{path}[{key}]"
+        container = containers.get(key.removeprefix(APP_ARMOR_ANNOTATION))
+        profile = annotated_profile(value)
+        if container is None:
+            yield Problem(here, "names no container of this pod")
+        elif profile is None:
+            yield Problem(here, "must be runtime/default, unconfined or localhost/<profile>")
+        elif profile != ((container.security_context and container.security_context.app_armor_profile) or of_pod):
+            yield Problem(here, f"must agree with the appArmorProfile of container {container.name}")
 
 
 def _surroundings(spec: PodSpec) -> Surroundings:
@@ -77,19 +103,6 @@ def _check_namespaces(spec: PodSpec, path: str) -> Iterator[Problem]:
         shared = {"hostNetwork": spec.host_network, "hostPID": spec.host_pid, "hostIPC": spec.host_ipc}
         for name in (name for name, is_shared in shared.items() if is_shared):
             yield Problem(f"{path}.{name}", "must not be true beside hostUsers: false")
-
-
-def _check_namespaces(spec: PodSpec, path: str) -> Iterator[Problem]:
-    if spec.share_process_namespace and spec.host_pid:
-        yield Problem(f"{path}.shareProcessNamespace", "must not be true beside hostPID: true")
-    if spec.host_users is False:
-        for name, shared in (
-            ("hostNetwork", spec.host_network),
-            ("hostPID", spec.host_pid),
-            ("hostIPC", spec.host_ipc),
-        ):
-            if is_shared:
-                yield Problem(f"{path}.{name}", "must not be true beside hostUsers: false")
 
 
 def _check_names(spec: PodSpec, path: str) -> Iterator[Problem]:

@@ -110,3 +110,12 @@ def _check_pod_term(term: PodAffinityTerm, path: str) -> Iterator[Problem]:
 def _check_weight(weight: int, path: str) -> Iterator[Problem]:
     if not 1 <= weight <= 100:
         yield Problem(f"{path}.weight", "must be between 1 and 100")
+
+
+def is_default_toleration(toleration: Toleration) -> bool:
+    """Say whether an API server adds this toleration to every pod by itself."""
+    return (
+        toleration.key in ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+        and toleration.operator == "Exists"
+        and toleration.effect == "NoExecute"
+    )

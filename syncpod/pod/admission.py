@@ -1,0 +1,136 @@
+"""Taking a pod in: parse, drop what belongs to a cluster, default, validate, and refuse what is not supported."""
+
+from typing import Any, NamedTuple, TypeVar
+
+from syncpod.pod.containers import Container, EphemeralContainer
+from syncpod.pod.defaults import with_container_defaults, with_defaults
+from syncpod.pod.kinds import Pod
+from syncpod.pod.parse import parse_ephemeral_container, parse_pod
+from syncpod.pod.problems import PodInvalid, Problem
+from syncpod.pod.status import PodStatus
+from syncpod.pod.support import check_supported, check_without_effect
+from syncpod.pod.validation.pod import validate_ephemeral_container, validate_pod
+from syncpod.pod.volumes import Volume
+from syncpod.pod.wire import wire_name
+
+_SERVERS = (
+    "resource_version",
+    "self_link",
+    "uid",
+    "creation_timestamp",
+    "generation",
+    "deletion_timestamp",
+    "deletion_grace_period_seconds",
+    "managed_fields",
+)
+"""Metadata that an API server writes; `uid` is a person's choice in a manifest that bears no other sign of a server."""
+
+_CLUSTERS = ("owner_references", "finalizers")
+"""Metadata that other parts of a cluster act on."""
+
+_TOKEN_VOLUME = "kube-api-access-"  # the name of a volume, no secret
+
+_Container = TypeVar("_Container", bound=Container)
+
+
+class Admission(NamedTuple):
+    """A pod that was taken, with its defaults, and what its author should know about it."""
+
+    pod: Pod
+    warnings: tuple[Problem, ...]
+
+
+def admit(document: Any) -> Admission:
+    """Take a Pod, or the document of one, for a first or a repeated apply; twice is the same as once.
+
+    What `kubectl get pod -o yaml` prints is taken too: what an API server filled in is dropped, with a warning. Raises
+    PodInvalid with all that is wrong, or unknown, or not supported.
+    """
+    pod = document if isinstance(document, Pod) else parse_pod(document)
+    pod, warnings = _without_cluster(pod)
+    pod = with_defaults(pod)
+    problems = [*validate_pod(pod), *check_supported(pod)]
+    if pod.spec.ephemeral_containers:
+        problems.append(
+            Problem("spec.ephemeralContainers", "must not be set in a manifest; they are added to a running pod")
+        )
+    if problems:
+        raise PodInvalid(problems)
+    return Admission(pod, (*warnings, *check_without_effect(pod)))
+
+
+def admit_pod(document: Any) -> Pod:
+    """Take a pod as `admit` does, for callers that have nobody to warn."""
+    return admit(document).pod
+
+
+def admit_ephemeral_container(pod: Pod, document: Any) -> EphemeralContainer:
+    """Take an ephemeral container, or the document of one, that is to join the pod.
+
+    Raises PodInvalid; paths start at `ephemeralContainer`, or inside it where the document does not parse.
+    """
+    given = document if isinstance(document, EphemeralContainer) else parse_ephemeral_container(document)
+    container = with_container_defaults(given, host_network=False)
+    problems = list(validate_ephemeral_container(pod, container))
+    alone = Pod.model_construct(spec=pod.spec.model_copy(update={"ephemeral_containers": (container,)}))
+    here = "spec.ephemeralContainers[0]"
+    problems += [
+        Problem(problem.path.replace(here, "ephemeralContainer"), problem.message)
+        for problem in check_supported(alone)
+        if problem.path.startswith(here)
+    ]
+    if problems:
+        raise PodInvalid(problems)
+    return container
+
+
+def _without_cluster(pod: Pod) -> tuple[Pod, list[Problem]]:
+    """Drop what a cluster put into the pod, and say so."""
+    metadata, spec, warnings = pod.metadata, pod.spec, []
+    from_server = bool(
+        metadata.resource_version or metadata.creation_timestamp or metadata.managed_fields or pod.status != PodStatus()
+    )
+    dropped = [name for name in _SERVERS if getattr(metadata, name) and (name != "uid" or from_server)]
+    if dropped:
+        names = ", ".join(map(wire_name, dropped))
+        warnings.append(Problem("metadata", f"dropped what an API server filled in: {names}"))
+    for name in _CLUSTERS:
+        if getattr(metadata, name):
+            dropped.append(name)
+            warnings.append(Problem(f"metadata.{wire_name(name)}", "dropped: it speaks to controllers of a cluster"))
+    if dropped:
+        blank = type(metadata)()
+        metadata = metadata.model_copy(update={name: getattr(blank, name) for name in dropped})
+    if pod.status != PodStatus():
+        warnings.append(Problem("status", "dropped: it is what another node saw"))
+    if from_server and spec.node_name:
+        warnings.append(Problem("spec.nodeName", f"dropped: a scheduler chose {spec.node_name}"))
+        spec = spec.model_copy(update={"node_name": ""})
+    if tokens := {volume.name for volume in spec.volumes if _is_token_volume(volume)}:
+        warnings.append(
+            Problem("spec.volumes", f"dropped {', '.join(sorted(tokens))}: no API server issues tokens here")
+        )
+        spec = spec.model_copy(
+            update={
+                "volumes": tuple(volume for volume in spec.volumes if volume.name not in tokens),
+                "containers": tuple(_without_mounts(one, tokens) for one in spec.containers),
+                "init_containers": tuple(_without_mounts(one, tokens) for one in spec.init_containers),
+            }
+        )
+    if (metadata, spec) == (pod.metadata, pod.spec) and not warnings:
+        return pod, []
+    return pod.model_copy(update={"metadata": metadata, "spec": spec, "status": PodStatus()}), warnings
+
+
+def _is_token_volume(volume: Volume) -> bool:
+    """Say whether this is the volume that the ServiceAccount admission controller adds to every pod."""
+    return (
+        volume.name.startswith(_TOKEN_VOLUME)
+        and volume.projected is not None
+        and any(source.service_account_token is not None for source in volume.projected.sources)
+    )
+
+
+def _without_mounts(container: _Container, volumes: set[str]) -> _Container:
+    mounts = tuple(mount for mount in container.volume_mounts if mount.name not in volumes)
+    return container.model_copy(update={"volume_mounts": mounts})

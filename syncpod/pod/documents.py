@@ -1,0 +1,133 @@
+"""Manifests: pods, ConfigMaps and Secrets from YAML or JSON text."""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from syncpod.pod.config import ConfigMap, Secret
+from syncpod.pod.kinds import Pod
+from syncpod.pod.parse import parse_config_map, parse_pod, parse_secret
+from syncpod.pod.problems import ManifestError, PodInvalid
+from syncpod.pod.yaml_stream import YamlError, read_yaml
+
+LARGEST_MANIFEST = 10 * 1024 * 1024
+"""Bytes; the kubelet's limit for a static pod's file."""
+
+Manifest = Pod | ConfigMap | Secret
+"""What a document of a manifest may be."""
+
+_PARSERS: Mapping[str, Callable[[Any], Manifest]] = {
+    "Pod": parse_pod,
+    "ConfigMap": parse_config_map,
+    "Secret": parse_secret,
+}
+_LISTS = {"List": None, **{f"{kind}List": kind for kind in _PARSERS}}
+
+
+def load_documents(text: str | bytes, *, source: str = "-") -> tuple[Manifest, ...]:
+    """Read every object of a stream, in order; lists are opened and empty documents passed over.
+
+    Objects are parsed, strictly, and no more: `admit` defaults and validates. Raises ManifestError with one sentence
+    that names the source, the document and the field.
+    """
+    loaded: list[Manifest] = []
+    for number, document in read_documents(text, source=source):
+        for path, item in _opened(document, source, number):
+            loaded.append(_parsed(item, path, source, number))
+    return tuple(loaded)
+
+
+def read_documents(text: str | bytes, *, source: str = "-") -> Iterator[tuple[int, Any]]:
+    """Yield the number (from 1) and the data of each document of a stream that is not empty.
+
+    Raises ManifestError.
+    """
+    decoded = _decoded(text, source)
+    documents = _read_json(decoded)
+    try:
+        for number, document in enumerate(read_yaml(decoded) if documents is None else documents, 1):
+            if document is not None:
+                yield number, document
+    except YamlError as error:
+        raise ManifestError(source, error.document, str(error)) from None
+
+
+def _decoded(text: str | bytes, source: str) -> str:
+    size = len(text) if isinstance(text, bytes) else len(text.encode("utf-8", "surrogatepass"))
+    if size > LARGEST_MANIFEST:
+        raise ManifestError(source, 0, f"larger than {LARGEST_MANIFEST // 1024**2} MiB")
+    if isinstance(text, bytes):
+        try:
+            text = text.decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise ManifestError(source, 0, f"not UTF-8 text (byte {error.start})") from None
+    return text.removeprefix("\ufeff")
+
+
+class _NotJson(ValueError):
+    """The text is no JSON that Kubernetes takes; as YAML it may still be read, or refused with a place."""
+
+
+def _read_json(text: str) -> list[Any] | None:
+    """Return the values of a stream of JSON, which its parser reads ten times as fast; None if it is none."""
+    stripped = text.lstrip()
+    if not stripped.startswith("{"):
+        return None
+    decoder = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_no_constant)
+    documents: list[Any] = []
+    position = len(text) - len(stripped)
+    try:
+        while position < len(text):
+            document, position = decoder.raw_decode(text, position)
+            documents.append(document)
+            position += len(text[position:]) - len(text[position:].lstrip())
+        json.dumps(documents, ensure_ascii=False).encode("utf-8")
+    except (ValueError, RecursionError):
+        return None
+    return documents
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise _NotJson
+    return found
+
+
+def _no_constant(_name: str) -> Any:
+    raise _NotJson
+
+
+def _opened(document: Any, source: str, number: int) -> Iterator[tuple[str, Any]]:
+    """Yield the objects of a document and the paths they stand at: itself, or a list's items."""
+    if not isinstance(document, dict):
+        raise ManifestError(source, number, "must be an object with apiVersion and kind")
+    kind = document.get("kind")
+    if not isinstance(kind, str) or kind not in _LISTS:
+        yield "", document
+        return
+    items = document.get("items") or []
+    if not isinstance(items, list):
+        raise ManifestError(source, number, "items: must be a list")
+    for index, item in enumerate(items):
+        # The items of a PodList need not say what they are.
+        implied = {"apiVersion": "v1", "kind": _LISTS[kind]} if _LISTS[kind] else {}
+        yield f"items[{index}]", {**implied, **item} if isinstance(item, dict) else item
+
+
+def _parsed(document: Any, path: str, source: str, number: int) -> Manifest:
+    at = f"{path}." if path else ""
+    if not isinstance(document, dict):
+        raise ManifestError(source, number, f"{path}: must be an object")
+    kind = document.get("kind")
+    if not kind:
+        raise ManifestError(source, number, f"{at}kind: required")
+    parser = _PARSERS.get(kind) if isinstance(kind, str) else None
+    if parser is None:
+        raise ManifestError(source, number, f"{at}kind: must be {', '.join(_PARSERS)} or List, not {str(kind)[:80]}")
+    if not document.get("apiVersion"):
+        raise ManifestError(source, number, f"{at}apiVersion: required")
+    try:
+        return parser(document)
+    except PodInvalid as error:
+        raise ManifestError(source, number, "; ".join(f"{at}{problem}" for problem in error.problems)) from None

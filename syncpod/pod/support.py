@@ -1,0 +1,151 @@
+"""What this version does not do yet, refused by name, and what no node does, accepted with a warning.
+
+A refusal keeps a promise: no field is taken and then forgotten. A warning says that a field speaks to a part of a
+cluster that is not here, and that the pod runs all the same.
+"""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from syncpod.pod.defaults import DEFAULT_SCHEDULER_NAME, DEFAULT_TERMINATION_MESSAGE_PATH
+from syncpod.pod.kinds import Pod
+from syncpod.pod.problems import Problem
+from syncpod.pod.validation.scheduling import is_default_toleration
+from syncpod.pod.volumes import Volume
+from syncpod.pod.wire import to_wire
+
+_SUPPORTED_VOLUMES = ("emptyDir", "hostPath")
+_SUPPORTED_RESOURCES = ("cpu", "memory")
+
+
+class _Rule(NamedTuple):
+    """A field of the spec, what is said about it, and the values about which nothing is said.
+
+    In a path, `[]` stands for every element of a list and `<>` for each of the three lists of containers.
+    """
+
+    path: str
+    sentence: str
+    accepted: tuple[Any, ...] = ()
+
+
+_REFUSED = (
+    _Rule("<>.livenessProbe", "probes"),
+    _Rule("<>.readinessProbe", "probes"),
+    _Rule("<>.startupProbe", "probes"),
+    _Rule("<>.lifecycle", "lifecycle hooks and stop signals"),
+    _Rule("<>.terminationMessagePath", "termination messages", (DEFAULT_TERMINATION_MESSAGE_PATH,)),
+    _Rule("<>.terminationMessagePolicy", "termination messages", ("File",)),
+    _Rule("<>.envFrom", "environment from ConfigMaps and Secrets"),
+    _Rule("<>.env[].valueFrom.configMapKeyRef", "environment from ConfigMaps"),
+    _Rule("<>.env[].valueFrom.secretKeyRef", "environment from Secrets"),
+    _Rule("<>.env[].valueFrom.fileKeyRef", "environment from files"),
+    _Rule("<>.env[].valueFrom.resourceFieldRef", "environment from resources"),
+    _Rule("<>.volumeMounts[].subPath", "mounting a part of a volume"),
+    _Rule("<>.volumeMounts[].subPathExpr", "mounting a part of a volume"),
+    _Rule("<>.volumeMounts[].mountPropagation", "mount propagation", ("None",)),
+    _Rule("<>.volumeDevices", "block volumes"),
+    _Rule("<>.resources.claims", "resource claims"),
+    _Rule("<>.securityContext.windowsOptions", "Windows"),
+    *(
+        _Rule(f"volumes[].{field.alias}", f"{field.alias} volumes")
+        for name, field in Volume.model_fields.items()
+        if name != "name" and field.alias not in _SUPPORTED_VOLUMES
+    ),
+    _Rule("volumes[].emptyDir.medium", "emptyDir in memory or huge pages"),
+    _Rule("volumes[].emptyDir.sizeLimit", "limits on the size of an emptyDir"),
+    _Rule("resources", "resources of the pod as a whole"),
+    _Rule("resourceClaims", "resource claims"),
+    _Rule("activeDeadlineSeconds", "deadlines"),
+    _Rule("imagePullSecrets", "pull secrets"),
+    _Rule("readinessGates", "readiness gates, since nothing here sets their conditions"),
+    _Rule("hostAliases", "host aliases"),
+    _Rule("dnsConfig", "DNS configuration"),
+    _Rule("dnsPolicy", "DNS policies other than Default and ClusterFirst", ("Default", "ClusterFirst")),
+    _Rule("subdomain", "subdomains"),
+    _Rule("setHostnameAsFQDN", "fully qualified host names", (False,)),
+    _Rule("hostnameOverride", "overriding the host name; hostname is supported"),
+    _Rule("os.name", "operating systems other than linux", ("linux",)),
+    _Rule("securityContext.windowsOptions", "Windows"),
+)
+
+_NO_SCHEDULER = "has no effect here: only a scheduler reads it"
+_NO_API_SERVER = "has no effect here: no API server issues tokens"
+
+_WITHOUT_EFFECT = (
+    _Rule("nodeSelector", _NO_SCHEDULER),
+    _Rule("affinity", _NO_SCHEDULER),
+    _Rule("topologySpreadConstraints", _NO_SCHEDULER),
+    _Rule("priorityClassName", _NO_SCHEDULER),
+    _Rule("priority", _NO_SCHEDULER, (0,)),
+    _Rule("preemptionPolicy", _NO_SCHEDULER, ("PreemptLowerPriority",)),
+    _Rule("schedulerName", _NO_SCHEDULER, (DEFAULT_SCHEDULER_NAME,)),
+    _Rule("schedulingGates", _NO_SCHEDULER),
+    _Rule("schedulingGroup", _NO_SCHEDULER),
+    _Rule("overhead", _NO_SCHEDULER),
+    _Rule("<>.resources.requests.ephemeral-storage", _NO_SCHEDULER),
+    _Rule("serviceAccountName", _NO_API_SERVER, ("default",)),
+    _Rule("automountServiceAccountToken", _NO_API_SERVER, (False,)),
+)
+
+
+def check_supported(pod: Pod) -> tuple[Problem, ...]:
+    """Return what this version refuses by name in a pod that has its defaults."""
+    spec = to_wire(pod).get("spec", {})
+    return tuple(
+        (
+            *(
+                Problem(path, f"not supported yet: {rule.sentence}")
+                for rule in _REFUSED
+                for path in _matches(spec, rule)
+            ),
+            *_refused_resources(spec),
+        )
+    )
+
+
+def check_without_effect(pod: Pod) -> tuple[Problem, ...]:
+    """Return a warning for each field that is accepted and has no effect on a node by itself."""
+    spec = to_wire(pod).get("spec", {})
+    warnings = [Problem(path, rule.sentence) for rule in _WITHOUT_EFFECT for path in _matches(spec, rule)]
+    if any(not is_default_toleration(toleration) for toleration in pod.spec.tolerations):
+        warnings.append(Problem("spec.tolerations", _NO_SCHEDULER))
+    return tuple(warnings)
+
+
+def _matches(spec: dict[str, Any], rule: _Rule) -> Iterator[str]:
+    """Yield the path of each value that the rule speaks about."""
+    groups = ("containers[]", "initContainers[]", "ephemeralContainers[]") if rule.path.startswith("<>") else ("",)
+    for group in groups:
+        for path, value in _values(spec, rule.path.replace("<>", group).split("."), "spec"):
+            if value not in rule.accepted:
+                yield path
+
+
+def _values(value: Any, steps: list[str], path: str) -> Iterator[tuple[str, Any]]:
+    if not steps:
+        yield path, value
+        return
+    name = steps[0].removesuffix("[]")
+    if name not in value:
+        return
+    found, here = value[name], f"{path}.{name}"
+    if name == steps[0]:
+        yield from _values(found, steps[1:], here)
+    else:
+        for index, item in enumerate(found):
+            yield from _values(item, steps[1:], f"{here}[{index}]")
+
+
+def _refused_resources(spec: dict[str, Any]) -> Iterator[Problem]:
+    """Refuse limits that nothing would enforce and devices that nothing would hand out."""
+    for group in ("containers", "initContainers", "ephemeralContainers"):
+        for index, container in enumerate(spec.get(group, ())):
+            for kind, amounts in container.get("resources", {}).items():
+                if kind == "claims":
+                    continue
+                for name in amounts:
+                    if name in _SUPPORTED_RESOURCES or (kind, name) == ("requests", "ephemeral-storage"):
+                        continue
+                    path = f"spec.{group}[{index}].resources.{kind}[{name}]"
+                    yield Problem(path, f"not supported yet: the resource {name}")

@@ -1,0 +1,144 @@
+"""What may change in a pod that exists, and what comes of it.
+
+Mirrors `pkg/apis/core/validation`, v1.36, ValidatePodUpdate: images, activeDeadlineSeconds (set or lowered),
+tolerations (added), scheduling gates (removed), labels and annotations. Resources and ephemeral containers have
+updates of their own.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+from syncpod.pod.containers import Container
+from syncpod.pod.defaults import default_pull_policy
+from syncpod.pod.kinds import Pod
+from syncpod.pod.problems import Problem
+from syncpod.pod.quantity import parse_quantity
+from syncpod.pod.scheduling import Toleration
+from syncpod.pod.spec import PodSpec
+from syncpod.pod.wire import to_wire
+
+_FIXED = "may not be changed; delete the pod and apply it again"
+_QUANTITIES = frozenset({"limits", "requests", "overhead"})
+
+
+def validate_update(old: Pod, new: Pod) -> tuple[Problem, ...]:
+    """Return what keeps `new` from taking the place of `old`; both have their defaults.
+
+    An absent UID, nodeName or list of ephemeral containers in `new` means the old one: a manifest has none of them. A
+    pull policy that follows from the image stays as it was, as it does for `kubectl apply`.
+    """
+    return tuple(_problems(old, new))
+
+
+def merge_update(old: Pod, new: Pod) -> Pod:
+    """Return `old` as `new` wants it: its labels, annotations and spec, with the identity and status that `old` has.
+
+    The generation grows by one if the spec changed. `validate_update(old, new)` must be empty.
+    """
+    spec = _with_kept_fields(old.spec, new.spec)
+    generation = old.metadata.generation or 1
+    metadata = old.metadata.model_copy(
+        update={
+            "labels": new.metadata.labels,
+            "annotations": new.metadata.annotations,
+            "generation": old.metadata.generation if spec == old.spec else generation + 1,
+        }
+    )
+    return old.model_copy(update={"metadata": metadata, "spec": spec})
+
+
+def _problems(old: Pod, new: Pod) -> Iterator[Problem]:
+    for name in ("name", "namespace"):
+        if getattr(old.metadata, name) != getattr(new.metadata, name):
+            yield Problem(f"metadata.{name}", _FIXED)
+    if new.metadata.uid and new.metadata.uid != old.metadata.uid:
+        yield Problem("metadata.uid", f"is another pod's: {old.metadata.name} has {old.metadata.uid}")
+    yield from _check_deadline(old.spec.active_deadline_seconds, new.spec.active_deadline_seconds)
+    yield from _check_tolerations(old.spec.tolerations, new.spec.tolerations)
+    if not {gate.name for gate in new.spec.scheduling_gates} <= {gate.name for gate in old.spec.scheduling_gates}:
+        yield Problem("spec.schedulingGates", "may only be removed")
+    for path in _differences(_fixed(old.spec), _fixed(_with_kept_fields(old.spec, new.spec)), "spec"):
+        if ".resources" in path and path.startswith(("spec.containers[", "spec.initContainers[")):
+            yield Problem(path, "may not be changed by an apply; resize the pod, or delete it and apply it again")
+        else:
+            yield Problem(path, _FIXED)
+
+
+def _check_deadline(old: int | None, new: int | None) -> Iterator[Problem]:
+    if old is not None and (new is None or new > old):
+        yield Problem("spec.activeDeadlineSeconds", f"may be lowered from {old}, not raised or removed")
+
+
+def _check_tolerations(old: tuple[Toleration, ...], new: tuple[Toleration, ...]) -> Iterator[Problem]:
+    """Check that tolerations were only added; how long one tolerates may change."""
+    kept = [toleration.model_copy(update={"toleration_seconds": None}) for toleration in new]
+    if any(toleration.model_copy(update={"toleration_seconds": None}) not in kept for toleration in old):
+        yield Problem("spec.tolerations", "may only be added to; delete the pod and apply it again to remove one")
+
+
+def _with_kept_fields(old: PodSpec, new: PodSpec) -> PodSpec:
+    """Return the new spec with what a manifest leaves to the running pod."""
+    return new.model_copy(
+        update={
+            "node_name": new.node_name or old.node_name,
+            "ephemeral_containers": new.ephemeral_containers or old.ephemeral_containers,
+            "containers": _with_kept_policies(old.containers, new.containers),
+            "init_containers": _with_kept_policies(old.init_containers, new.init_containers),
+        }
+    )
+
+
+def _with_kept_policies(old: tuple[Container, ...], new: tuple[Container, ...]) -> tuple[Container, ...]:
+    policies = {one.name: one.image_pull_policy for one in old if _has_default_policy(one)}
+    return tuple(
+        one.model_copy(update={"image_pull_policy": policies[one.name]})
+        if one.name in policies and _has_default_policy(one)
+        else one
+        for one in new
+    )
+
+
+def _has_default_policy(container: Container) -> bool:
+    return container.image_pull_policy == default_pull_policy(container.image)
+
+
+def _fixed(spec: PodSpec) -> dict[str, Any]:
+    """Return the wire form of a spec without what may change."""
+
+    def without_images(containers: tuple[Container, ...]) -> tuple[Container, ...]:
+        return tuple(container.model_copy(update={"image": ""}) for container in containers)
+
+    changes = {
+        "containers": without_images(spec.containers),
+        "init_containers": without_images(spec.init_containers),
+        "active_deadline_seconds": None,
+        "tolerations": (),
+        "scheduling_gates": (),
+    }
+    return to_wire(spec.model_copy(update=changes))
+
+
+def _differences(old: Any, new: Any, path: str) -> Iterator[str]:
+    """Yield the paths of the smallest parts that differ; a list of another length differs as a whole."""
+    if old == new:
+        return
+    if isinstance(old, dict) and isinstance(new, dict):
+        for name in sorted({*old, *new}):
+            here = f"{path}.{name}"
+            if name not in old or name not in new:
+                yield here
+            elif name in _QUANTITIES:
+                yield from _quantity_differences(old[name], new[name], here)
+            else:
+                yield from _differences(old[name], new[name], here)
+    elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
+        for index, (before, after) in enumerate(zip(old, new, strict=True)):
+            yield from _differences(before, after, f"{path}[{index}]")
+    else:
+        yield path
+
+
+def _quantity_differences(old: dict[str, str], new: dict[str, str], path: str) -> Iterator[str]:
+    for name in sorted({*old, *new}):
+        if name not in old or name not in new or parse_quantity(old[name]) != parse_quantity(new[name]):
+            yield f"{path}[{name}]"

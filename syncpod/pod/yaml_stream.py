@@ -1,0 +1,229 @@
+r"""YAML as go-yaml reads it for Kubernetes: plain data from a stream, within limits.
+
+Scalars resolve as in `go.yaml.in/yaml/v2` behind `sigs.k8s.io/yaml`: YAML 1.1 words and octals, but no base-60
+numbers, and times stay text. `\'` inside double quotes is a quote. What could only be a mistake or an attack is
+refused: tags, duplicate keys, keys that are no scalars, depth, and aliases that multiply.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import yaml
+from yaml.events import (
+    AliasEvent,
+    DocumentEndEvent,
+    DocumentStartEvent,
+    Event,
+    MappingEndEvent,
+    ScalarEvent,
+    SequenceEndEvent,
+    SequenceStartEvent,
+    StreamEndEvent,
+    StreamStartEvent,
+)
+
+DEEPEST = 100
+"""How many levels a document may have."""
+
+_MOST_ALIASED = 10_000
+"""How many values aliases may add to a stream."""
+
+_MOST_RESCANNED = 8 * 1024 * 1024
+"""How many characters may be read again on account of escaped single quotes."""
+
+_WORDS: dict[str, bool | None] = {
+    **dict.fromkeys(("", "~", "null", "Null", "NULL")),
+    **dict.fromkeys(("y", "Y", "yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON"), True),
+    **dict.fromkeys(("n", "N", "no", "No", "NO", "false", "False", "FALSE", "off", "Off", "OFF"), False),
+}
+_INTEGER = re.compile(r"([-+]?)(?:0b([01_]+)|0[xX]([0-9a-fA-F_]+)|0o?([0-7_]+)|([0-9][0-9_]*))")
+_BASES = (2, 16, 8, 10)
+_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
+_NO_NUMBER = re.compile(r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
+_LARGEST_EXACT_FLOAT = 1e21
+_LONGEST_NUMBER = 400
+
+
+class YamlError(ValueError):
+    """A stream cannot be read; `document` counts from 1 the one that is at fault."""
+
+    def __init__(self, document: int, reason: str) -> None:
+        self.document = document
+        super().__init__(reason)
+
+
+def read_yaml(text: str) -> Iterator[Any]:
+    """Yield each document of a stream as None, bool, int, float, str, list or dict with text keys.
+
+    Raises YamlError with one sentence that says where and why. Documents before the one at fault may have been yielded.
+    """
+    composer = _Composer()
+    try:
+        # libyaml scans ahead, so a first pass finds escapes that it does not know before anything is composed.
+        yield from composer.documents(_with_plain_quotes(text))
+    except yaml.YAMLError as error:
+        raise YamlError(max(composer.document, 1), _reason(error)) from None
+
+
+def _with_plain_quotes(text: str) -> str:
+    r"""Take the backslash from each `\'` inside double quotes, which libyaml refuses and go-yaml reads."""
+    rescanned = 0
+    while r"\'" in text:
+        try:
+            for _ in _events(text):
+                pass
+        except yaml.scanner.ScannerError as error:
+            mark = error.problem_mark
+            quote = mark.index if mark is not None else 0
+            rescanned += quote
+            if "escape character" not in str(error.problem) or text[quote - 1 : quote + 1] != r"\'":
+                return text
+            if rescanned > _MOST_RESCANNED:
+                raise YamlError(1, r"too many \' escapes: write ' without a backslash inside double quotes") from None
+            text = text[: quote - 1] + text[quote:]
+        except yaml.YAMLError:
+            return text
+        else:
+            return text
+    return text
+
+
+def _events(text: str) -> Iterator[Event]:
+    return yaml.parse(text, Loader=yaml.CSafeLoader)
+
+
+def _reason(error: yaml.YAMLError) -> str:
+    """Say in one line what libyaml found, and where."""
+    if isinstance(error, yaml.MarkedYAMLError):
+        return f"not YAML: {error.problem or error.context}{_place(error.problem_mark or error.context_mark)}"
+    return f"not YAML: {getattr(error, 'reason', None) or error}"
+
+
+def _place(mark: Any) -> str:
+    return f" (line {mark.line + 1}, column {mark.column + 1})" if mark is not None else ""
+
+
+class _Composer:
+    """Builds values from events; `document` is the one at hand, from 1."""
+
+    def __init__(self) -> None:
+        self.document = 0
+        self._aliased = 0
+        self._anchors: dict[str, tuple[Any, int]] = {}
+        self._open_anchors: set[str] = set()
+        self._count = 0
+
+    def documents(self, text: str) -> Iterator[Any]:
+        events = _events(text)
+        for event in events:
+            match event:
+                case DocumentStartEvent():
+                    self.document += 1
+                    self._anchors.clear()
+                case StreamStartEvent() | StreamEndEvent() | DocumentEndEvent():
+                    pass
+                case _:
+                    yield self._value(event, events, 1)
+
+    def _refuse(self, reason: str, event: Event) -> YamlError:
+        return YamlError(self.document, reason + _place(event.start_mark))
+
+    def _value(self, event: Any, events: Iterator[Event], depth: int) -> Any:
+        if isinstance(event, AliasEvent):
+            return self._alias(event)
+        if event.tag is not None:
+            raise self._refuse(f"YAML tags such as {str(event.tag)[:40]} are not taken", event)
+        if depth > DEEPEST:
+            raise self._refuse(f"nested more than {DEEPEST} levels deep", event)
+        self._count += 1
+        before, anchor = self._count, event.anchor
+        if anchor is not None:
+            self._open_anchors.add(anchor)
+        value: Any
+        match event:
+            case ScalarEvent():
+                value = self._scalar(event)
+            case SequenceStartEvent():
+                value = []
+                while not isinstance(item := next(events), SequenceEndEvent):
+                    value.append(self._value(item, events, depth + 1))
+            case _:
+                value = self._mapping(events, depth)
+        if anchor is not None:
+            self._open_anchors.discard(anchor)
+            self._anchors[anchor] = (value, self._count - before + 1)
+        return value
+
+    def _mapping(self, events: Iterator[Event], depth: int) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        merged: list[dict[str, Any]] = []
+        while not isinstance(event := next(events), MappingEndEvent):
+            if isinstance(event, ScalarEvent) and event.value == "<<" and event.style is None and event.tag is None:
+                merged += self._merged(event, self._value(next(events), events, depth + 1))
+                continue
+            key = self._key(event, self._value(event, events, depth + 1))
+            if key in found:
+                raise self._refuse(f"the key {key[:80]!r} is there twice", event)
+            found[key] = self._value(next(events), events, depth + 1)
+        for addition in merged:
+            found = {**addition, **found}
+        return found
+
+    def _merged(self, event: Event, value: Any) -> list[dict[str, Any]]:
+        additions = value if isinstance(value, list) else [value]
+        if not all(isinstance(addition, dict) for addition in additions):
+            raise self._refuse("<< takes an object or a list of objects", event)
+        return additions
+
+    def _key(self, event: Event, value: Any) -> str:
+        if isinstance(value, bool):
+            return "true" if value else "false"
+        if isinstance(value, str | int | float):
+            return str(value)
+        raise self._refuse("a key must be a string", event)
+
+    def _alias(self, event: AliasEvent) -> Any:
+        if event.anchor in self._open_anchors:
+            raise self._refuse(f"the anchor {event.anchor!r} holds itself", event)
+        if event.anchor not in self._anchors:
+            raise self._refuse(f"unknown anchor {event.anchor!r}", event)
+        value, size = self._anchors[event.anchor]
+        # An aliased value counts each time it is reached, so that aliases of aliases count in full.
+        self._aliased += size
+        self._count += size
+        if self._aliased > _MOST_ALIASED:
+            raise self._refuse(f"aliases stand for more than {_MOST_ALIASED} values", event)
+        return value
+
+    def _scalar(self, event: ScalarEvent) -> bool | int | float | str | None:
+        text: str = event.value
+        if event.style is not None:
+            return text
+        if text in _WORDS:
+            return _WORDS[text]
+        if len(text) <= _LONGEST_NUMBER:
+            if (integer := _INTEGER.fullmatch(text)) and (value := _integer(integer)) is not None:
+                return value
+            if _FLOAT.fullmatch(text):
+                return _float(text)
+            if _NO_NUMBER.fullmatch(text):
+                raise self._refuse(f"{text} is no number that JSON has", event)
+        return text
+
+
+def _integer(matched: re.Match[str]) -> int | None:
+    """Return the number, None if it is none."""
+    sign, *digits = matched.groups()
+    for base, found in zip(_BASES, digits, strict=True):
+        if found is not None and (plain := found.replace("_", "")):
+            value = int(plain, base)
+            return -value if sign == "-" else value
+    return None
+
+
+def _float(text: str) -> int | float | str:
+    value = float(text)
+    if value in (float("inf"), float("-inf")):
+        return text
+    return int(value) if value.is_integer() and abs(value) < _LARGEST_EXACT_FLOAT else value
