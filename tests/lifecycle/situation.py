@@ -43,6 +43,10 @@ class Situation:
         self.spec.update(fields)
         return self
 
+    def from_source(self, source: str) -> Self:
+        self.metadata["annotations"] = {"kubernetes.io/config.source": source}
+        return self
+
     def deleted(self) -> Self:
         self.metadata.update(deletionTimestamp="2026-01-31T12:00:00Z", deletionGracePeriodSeconds=30)
         return self

@@ -1,0 +1,110 @@
+"""What happened between two listings of a pod."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from syncpod.lifecycle.observed import ContainerRuntimeState, ObservedContainer, ObservedPod, ObservedSandbox, Seq
+from syncpod.lifecycle.pleg import PodLifecycleEvent, pod_lifecycle_events
+
+STATES = ("created", "running", "exited", "unknown")
+
+
+def listing(*, sandbox: bool | None = None, ip: str | None = None, **containers: ContainerRuntimeState) -> ObservedPod:
+    """Return a listing; keywords are containers' ids and states, the newest last."""
+    sandboxes = (
+        ()
+        if sandbox is None
+        else (ObservedSandbox(id="sandbox", state="SANDBOX_READY" if sandbox else "SANDBOX_NOTREADY", ip=ip),)
+    )
+    listed = [ObservedContainer(id=id_, name=id_, state=state) for id_, state in containers.items()]
+    return ObservedPod(uid="uid", sandboxes=sandboxes, containers=tuple(reversed(listed)))
+
+
+def events(old: ObservedPod | None, new: ObservedPod | None) -> list[tuple[str, str]]:
+    return [(event.type, event.id) for event in pod_lifecycle_events(old, new)]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        (None, "created", ["ContainerChanged"]),
+        (None, "running", ["ContainerStarted"]),
+        (None, "exited", ["ContainerDied"]),
+        (None, "unknown", ["ContainerChanged"]),
+        ("created", "running", ["ContainerStarted"]),
+        ("created", "exited", ["ContainerDied"]),
+        ("running", "exited", ["ContainerDied"]),
+        ("running", "unknown", ["ContainerChanged"]),
+        ("unknown", "running", ["ContainerStarted"]),
+        ("created", None, ["ContainerDied", "ContainerRemoved"]),
+        ("running", None, ["ContainerDied", "ContainerRemoved"]),
+        ("unknown", None, ["ContainerDied", "ContainerRemoved"]),
+        ("exited", None, ["ContainerRemoved"]),
+        *((state, state, []) for state in STATES),
+    ],
+)
+def test_a_containers_change(
+    old: ContainerRuntimeState | None, new: ContainerRuntimeState | None, expected: list[str]
+) -> None:
+    before = listing() if old is None else listing(foo=old)
+    after = listing() if new is None else listing(foo=new)
+    assert events(before, after) == [(type_, "foo") for type_ in expected]
+
+
+def test_a_sandbox_counts_as_a_container() -> None:
+    assert events(None, listing(sandbox=True)) == [("ContainerStarted", "sandbox")]
+    assert events(listing(sandbox=True), listing(sandbox=False)) == [("ContainerDied", "sandbox")]
+    assert events(listing(sandbox=False), listing()) == [("ContainerRemoved", "sandbox")]
+
+
+def test_a_pod_that_is_new_and_a_pod_that_is_gone() -> None:
+    there = listing(sandbox=True, foo="running", bar="exited")
+    assert events(None, there) == [
+        ("ContainerStarted", "sandbox"),
+        ("ContainerStarted", "foo"),
+        ("ContainerDied", "bar"),
+    ]
+    assert events(there, None) == [
+        ("ContainerDied", "sandbox"),
+        ("ContainerRemoved", "sandbox"),
+        ("ContainerDied", "foo"),
+        ("ContainerRemoved", "foo"),
+        ("ContainerRemoved", "bar"),
+    ]
+    assert events(None, None) == []
+
+
+def test_what_went_is_told_before_what_came() -> None:
+    assert events(listing(old="exited"), listing(new="running")) == [
+        ("ContainerRemoved", "old"),
+        ("ContainerStarted", "new"),
+    ]
+
+
+def test_a_difference_that_is_no_change_of_state_is_one_pod_sync() -> None:
+    assert events(listing(sandbox=True), listing(sandbox=True, ip="10.0.0.1")) == [("PodSync", "uid")]
+    assert events(listing(sandbox=True), listing(sandbox=False, ip="10.0.0.1")) == [("ContainerDied", "sandbox")]
+
+
+def test_when_a_listing_was_taken_is_no_difference() -> None:
+    there = listing(sandbox=True, foo="running")
+    assert events(there, there.model_copy(update={"seq": Seq(boot=2, counter=7)})) == []
+
+
+listings = st.dictionaries(st.sampled_from("abcd"), st.sampled_from(STATES)).map(lambda states: listing(**states))
+
+
+@given(old=listings, new=listings)
+def test_events_tell_each_container_that_differs_and_no_other(old: ObservedPod, new: ObservedPod) -> None:
+    before = {container.id: container.state for container in old.containers}
+    after = {container.id: container.state for container in new.containers}
+    told = {event.id for event in pod_lifecycle_events(old, new)}
+    assert told == {id_ for id_ in before.keys() | after.keys() if before.get(id_) != after.get(id_)}
+    deaths = [event.id for event in pod_lifecycle_events(old, new) if event.type == "ContainerDied"]
+    assert len(deaths) == len(set(deaths))
+    assert all(before.get(id_) != "exited" for id_ in deaths)
+
+
+def test_an_event_is_a_value() -> None:
+    assert PodLifecycleEvent("ContainerDied", "foo") == PodLifecycleEvent("ContainerDied", "foo")

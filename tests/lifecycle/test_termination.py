@@ -1,0 +1,173 @@
+"""How long a pod and its containers are given to end, and in which order they do."""
+
+from typing import Any
+
+import pytest
+
+from syncpod.lifecycle.actions import KillReason
+from syncpod.lifecycle.termination import (
+    kill_grace_seconds,
+    pod_grace_seconds,
+    stop_timeout_seconds,
+    termination_order,
+)
+from syncpod.pod import Pod
+
+
+def pod(*, spec: int | None = 30, deletion: int | None = None, **container: Any) -> Pod:
+    return Pod.model_validate(
+        {
+            "metadata": {"name": "foo", "deletionGracePeriodSeconds": deletion},
+            "spec": {
+                "terminationGracePeriodSeconds": spec,
+                "containers": [{"name": "foo", "image": "busybox", **container}],
+            },
+        }
+    )
+
+
+LIVENESS = {"livenessProbe": {"terminationGracePeriodSeconds": 7}}
+STARTUP = {"startupProbe": {"terminationGracePeriodSeconds": 9}}
+
+
+@pytest.mark.parametrize(
+    ("what", "reason", "override", "seconds"),
+    [
+        (pod(), "", None, 30),
+        (pod(spec=None), "", None, 2),
+        (pod(spec=0), "", None, 0),
+        (pod(deletion=10), "", None, 10),
+        (pod(deletion=0), "", None, 0),
+        (pod(deletion=10), "", 5, 5),
+        (pod(), "", 0, 0),
+        (pod(**LIVENESS, **STARTUP), "", None, 30),
+        (pod(**LIVENESS, **STARTUP), "Unknown", None, 30),
+        (pod(**LIVENESS, **STARTUP), "LivenessProbe", None, 7),
+        (pod(**LIVENESS, **STARTUP), "StartupProbe", None, 9),
+        (pod(**LIVENESS), "StartupProbe", None, 30),
+        (pod(livenessProbe={"terminationGracePeriodSeconds": 90}), "LivenessProbe", None, 90),
+        (pod(livenessProbe={}), "LivenessProbe", None, 30),
+        (pod(deletion=10, **LIVENESS), "LivenessProbe", None, 10),
+        (pod(**LIVENESS), "LivenessProbe", 1, 1),
+    ],
+    ids=[
+        "the pod's own",
+        "nothing said: 2 s",
+        "a pod's 0 is 0",
+        "the deletion's before the pod's",
+        "a deletion's 0 is 0",
+        "an override before the deletion's",
+        "an override of 0 is 0",
+        "probes have no say in an ordinary kill",
+        "nor in one for a state that is unknown",
+        "the liveness probe's, when it failed",
+        "the startup probe's, when it failed",
+        "not another probe's",
+        "a probe's may be longer than the pod's",
+        "the pod's, when the failed probe has none",
+        "the deletion's before the failed probe's",
+        "an override before the failed probe's",
+    ],
+)
+def test_the_grace_of_one_kill(what: Pod, reason: KillReason, override: int | None, seconds: int) -> None:
+    assert kill_grace_seconds(what, what.spec.containers[0], reason, override=override) == seconds
+
+
+def test_a_container_that_the_spec_no_longer_names_is_given_what_its_pod_says() -> None:
+    assert kill_grace_seconds(pod(), None, "LivenessProbe") == 30
+
+
+@pytest.mark.parametrize(
+    ("what", "requested", "in_force", "seconds"),
+    [
+        (pod(), None, None, 30),
+        (pod(), 10, None, 10),
+        (pod(), 60, None, 60),
+        (pod(deletion=20), 60, None, 20),
+        (pod(deletion=20), 5, None, 5),
+        (pod(deletion=20), None, 12, 12),
+        (pod(), None, 12, 12),
+        (pod(), 25, 12, 12),
+        (pod(deletion=0), None, None, 1),
+        (pod(deletion=0), 60, None, 1),
+        (pod(spec=None), None, None, 1),
+        (pod(spec=0), None, None, 1),
+    ],
+)
+def test_the_grace_of_a_terminating_pod_only_shrinks_and_is_never_nothing(
+    what: Pod, requested: int | None, in_force: int | None, seconds: int
+) -> None:
+    assert pod_grace_seconds(what, requested=requested, in_force=in_force) == seconds
+
+
+@pytest.mark.parametrize(
+    ("grace", "hook", "waited", "seconds"),
+    [
+        (30, 0.0, 0.0, 30),
+        (30, 4.9, 0.0, 26),
+        (30, 4.9, 5.9, 21),
+        (30, 29.0, 0.0, 2),
+        (30, 300.0, 0.0, 2),
+        (1, 0.0, 0.0, 2),
+        (0, 0.0, 0.0, 2),
+    ],
+)
+def test_whole_seconds_of_hook_and_waiting_are_deducted_down_to_two(
+    grace: int, hook: float, waited: float, seconds: int
+) -> None:
+    assert stop_timeout_seconds(grace, hook_seconds=hook, waited_seconds=waited) == seconds
+
+
+SIDECARS = Pod.model_validate(
+    {
+        "spec": {
+            "initContainers": [
+                {"name": "proxy", "restartPolicy": "Always"},
+                {"name": "migrate"},
+                {"name": "logs", "restartPolicy": "Always"},
+                {"name": "metrics", "restartPolicy": "Always"},
+            ],
+            "containers": [{"name": "web"}, {"name": "worker"}],
+            "ephemeralContainers": [{"name": "debug"}],
+        }
+    }
+).spec
+
+
+def test_main_containers_end_first_then_sidecars_in_the_reverse_of_their_order() -> None:
+    order = termination_order(SIDECARS, ["proxy", "logs", "metrics", "web", "worker"])
+    assert order == {
+        "web": (),
+        "worker": (),
+        "metrics": ("web", "worker"),
+        "logs": ("web", "worker", "metrics"),
+        "proxy": ("web", "worker", "metrics", "logs"),
+    }
+
+
+def test_nobody_waits_for_what_does_not_run() -> None:
+    assert termination_order(SIDECARS, ["worker", "proxy"]) == {"worker": (), "proxy": ("worker",)}
+
+
+def test_a_sidecar_in_the_middle_that_ended_by_itself_does_not_let_the_first_go_early() -> None:
+    assert termination_order(SIDECARS, ["proxy", "metrics"])["proxy"] == ("metrics",)
+
+
+def test_plain_init_containers_ephemeral_ones_and_strangers_wait_for_none_and_none_for_them() -> None:
+    running = ["debug", "migrate", "stranger", "logs"]
+    assert termination_order(SIDECARS, running) == {name: () for name in running}
+
+
+def test_without_sidecars_all_end_together() -> None:
+    plain = pod().spec
+    assert termination_order(plain, ["foo"]) == {"foo": ()}
+    assert termination_order(plain, []) == {}
+
+
+def test_no_two_containers_wait_for_each_other() -> None:
+    order = termination_order(SIDECARS, ["proxy", "logs", "metrics", "web", "worker", "migrate", "debug"])
+    ended: set[str] = set()
+    while len(ended) < len(order):
+        ending = {name for name, before in order.items() if ended.issuperset(before)} - ended
+        assert ending, "everything left waits for something left"
+        ended |= ending
