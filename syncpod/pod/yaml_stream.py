@@ -75,13 +75,13 @@ def _with_plain_quotes(text: str) -> str:
                 pass
         except yaml.scanner.ScannerError as error:
             mark = error.problem_mark
-            quote = mark.index if mark is not None else 0
-            rescanned += quote
-            if "escape character" not in str(error.problem) or text[quote - 1 : quote + 1] != r"\'":
+            backslash = mark.index if mark is not None else 0
+            rescanned += backslash
+            if "escape character" not in str(error.problem) or not text.startswith(r"\'", backslash):
                 return text
             if rescanned > _MOST_RESCANNED:
                 raise YamlError(1, r"too many \' escapes: write ' without a backslash inside double quotes") from None
-            text = text[: quote - 1] + text[quote:]
+            text = text[:backslash] + text[backslash + 1 :]
         except yaml.YAMLError:
             return text
         else:
@@ -159,7 +159,7 @@ class _Composer:
         found: dict[str, Any] = {}
         merged: list[dict[str, Any]] = []
         while not isinstance(event := next(events), MappingEndEvent):
-            if isinstance(event, ScalarEvent) and event.value == "<<" and event.style is None and event.tag is None:
+            if isinstance(event, ScalarEvent) and event.value == "<<" and not event.style and event.tag is None:
                 merged += self._merged(event, self._value(next(events), events, depth + 1))
                 continue
             key = self._key(event, self._value(event, events, depth + 1))
@@ -198,7 +198,7 @@ class _Composer:
 
     def _scalar(self, event: ScalarEvent) -> bool | int | float | str | None:
         text: str = event.value
-        if event.style is not None:
+        if event.style:
             return text
         if text in _WORDS:
             return _WORDS[text]

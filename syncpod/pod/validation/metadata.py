@@ -16,7 +16,7 @@ def check_metadata(metadata: ObjectMeta, path: str) -> Iterator[Problem]:
         yield Problem(f"{path}.name", f"required{hint}")
     elif wrong := syntax.dns_subdomain(metadata.name):
         yield Problem(f"{path}.name", wrong)
-    if wrong := syntax.dns_label(metadata.namespace):
+    if metadata.namespace and (wrong := syntax.dns_label(metadata.namespace)):
         yield Problem(f"{path}.namespace", wrong)
     if metadata.uid and ("/" in metadata.uid or metadata.uid in (".", "..") or len(metadata.uid) > 128):
         yield Problem(f"{path}.uid", "must be no more than 128 characters, none of them '/'")
