@@ -35,8 +35,9 @@ from syncpod.pod import (
     Problem,
     admit_ephemeral_container,
     admit_pod,
+    merge_update,
     pod_to_wire,
-    updated_pod,
+    validate_update,
 )
 from workflows.decide import Step
 from workflows.state import Deletion, Exit, PodState, age, has_run
@@ -89,7 +90,7 @@ def apply(state: PodState, document: Any, now: datetime) -> None:
     During deletion it becomes the successor, which follows when this life has ended. What may change is what the API
     server lets change in a Pod (validation.go, v1.36, ValidatePodUpdate).
     """
-    new = admit_pod(document).pod
+    new = admit_pod(document)
     for_another = new.metadata.name, new.metadata.namespace
     mine = state.pod.metadata
     if for_another != (mine.name, mine.namespace):
@@ -98,11 +99,10 @@ def apply(state: PodState, document: Any, now: datetime) -> None:
         state.successor = pod_to_wire(new)
         state.note(now, "update", "apply", "the pod is being deleted; this one follows")
         return
-    if new.metadata.uid and new.metadata.uid != mine.uid:
-        raise PodInvalid(
-            (Problem("metadata.uid", f"must be {mine.uid} or absent; delete the pod and apply it again for a new one"),)
-        )
-    updated = updated_pod(state.pod, new)
+    problems = validate_update(state.pod, new)
+    if problems:
+        raise PodInvalid(problems)
+    updated = merge_update(state.pod, new)
     if updated == state.pod:
         return
     state.pod = updated

@@ -131,6 +131,8 @@ def begin(state: PodState, step: Step, now: datetime) -> StepInput:
     state.released = {name: restart for name, restart in state.released.items() if name != subject}
     if step.name == StepName.KILL_POD and state.kill_by is None:
         state.kill_by = now + timedelta(seconds=pod_grace_seconds(state.pod))
+    if step.name == StepName.CREATE_SANDBOX and state.own.sandboxes:
+        state.event(now, "Normal", "SandboxChanged", "Pod sandbox changed, it will be killed and re-created.")
     _remember_kills(state, step)
     return step.input.model_copy(update={"fence": state.fence})
 

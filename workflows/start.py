@@ -12,7 +12,7 @@ from uuid import UUID
 
 from syncpod.lifecycle.version import DECISION_VERSION
 from syncpod.messages import pod_workflow_id
-from syncpod.pod import PodInvalid, admit_pod
+from syncpod.pod import PodInvalid, admit
 from workflows.state import PodState
 
 
@@ -36,7 +36,7 @@ def begin(
     if "pod" not in start:
         return PodState(), "pod: required"
     try:
-        admission = admit_pod(start["pod"])
+        admission = admit(start["pod"])
     except PodInvalid as wrong:
         return PodState(), str(wrong)
     pod = admission.pod
@@ -53,7 +53,7 @@ def begin(
     spec = pod.spec.model_copy(update={"node_name": node})
     state = PodState(incarnation=uuid4().hex[:16], pod=pod.model_copy(update={"metadata": meta, "spec": spec}))
     for warning in admission.warnings:
-        state.event(now, "Warning", "Ignored", warning)
+        state.event(now, "Warning", "Ignored", str(warning))
     state.note(now, "update", "apply", "generation 1")
     state.max_events = start.get("maxEvents", 0) if isinstance(start.get("maxEvents", 0), int) else 0
     return state, ""

@@ -1,0 +1,283 @@
+"""A node whose steps are scripted: the pod's workflow is driven without a runtime, each outcome chosen by the test.
+
+It keeps a model of what a runtime would have, changes it as the steps say, and sends `pleg` signals as the agent does.
+Only workflow tests use it; the steps themselves are tested on real runtimes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections import defaultdict
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from temporalio import activity
+from temporalio.client import Client, WorkflowHandle
+from temporalio.common import WorkflowIDConflictPolicy
+from temporalio.exceptions import ApplicationError
+from temporalio.worker import Worker
+
+from syncpod.lifecycle.observed import ObservedContainer, ObservedPod, ObservedSandbox, Seq
+from syncpod.messages import (
+    CreateSandbox,
+    Fault,
+    KillContainer,
+    KillPod,
+    NodeFacts,
+    Outcome,
+    PullImage,
+    RemoveContainers,
+    RemovePod,
+    StartContainer,
+    StepInput,
+    StepName,
+    StepResult,
+    pod_workflow_id,
+)
+from syncpod.pod import container_hash
+from workflows.pod import PodWorkflow
+from workflows.runner import workflow_runner
+from workflows.steps import STEPS
+
+Script = Callable[[StepInput], Any]
+
+
+class ScriptedNode:
+    """The model runtime of one node, and the steps that change it."""
+
+    def __init__(self) -> None:
+        self.queue = f"node/{uuid.uuid4().hex[:12]}"
+        self.counter = 0
+        self.pods: dict[str, ObservedPod] = {}
+        self.taken: list[tuple[str, StepInput]] = []
+        """Each step taken, in order."""
+        self.script: dict[str, list[Script]] = defaultdict(list)
+        """By step name: what the next calls do instead of succeeding; a script returns an outcome, or raises."""
+        self.absent: set[str] = set()
+        """Images the node has not got."""
+        self.gate: dict[str, asyncio.Event] = {}
+        """By step name: an event that its calls wait for, heartbeating, before they act."""
+
+    # --- what the test does ---
+
+    def fault(self, step: str, fault: Fault, message: str = "it failed") -> None:
+        """Have the next call of a step fail as a pod-level fault."""
+
+        def fail(_: StepInput) -> Any:
+            raise ApplicationError(message, type=fault.value, non_retryable=True)
+
+        self.script[step].append(fail)
+
+    def steps(self, uid: str = "") -> list[str]:
+        """The steps taken so far, as `name` or `name container`."""
+        names = []
+        for name, step in self.taken:
+            if uid and step.ref.uid != uid:
+                continue
+            container = getattr(step, "container", "") or getattr(getattr(step, "target", None), "name", "")
+            names.append(f"{name} {container}".strip())
+        return names
+
+    def change(self, uid: str, container: str, **update: Any) -> ObservedPod:
+        """Change a container's newest instance and return the listing that shows it."""
+        pod = self.pods[uid]
+        newest = pod.newest(container)
+        assert newest is not None, f"{container} is not there"
+        changed = tuple(c.model_copy(update=update) if c.id == newest.id else c for c in pod.containers)
+        return self.list(uid, containers=changed)
+
+    def exits(self, uid: str, container: str, code: int, *, ago: float = 0.0) -> ObservedPod:
+        """Let a container exit with `code`, `ago` seconds before the listing that is returned."""
+        reason = "Completed" if code == 0 else "Error"
+        finished = datetime.now(UTC) - timedelta(seconds=ago)
+        return self.change(uid, container, state="exited", exit_code=code, reason=reason, finished_at=finished)
+
+    def list(self, uid: str, **update: Any) -> ObservedPod:
+        """A fresh listing of a pod, with `update` made to it."""
+        self.counter += 1
+        seq = Seq(boot=1, counter=self.counter)
+        known = self.pods.get(uid, ObservedPod(uid=uid))
+        pod = known.model_copy(update={"seq": seq, "observed_at": datetime.now(UTC), **update}).ordered()
+        self.pods[uid] = pod
+        return pod
+
+    async def tell(self, handle: WorkflowHandle[Any, Any], listing: ObservedPod, *events: str) -> None:
+        """Signal a listing as the agent does."""
+        payload = {
+            "events": [{"type": event} for event in events],
+            "status": listing.model_dump(mode="json"),
+            "node": self.facts.model_dump(mode="json", by_alias=True),
+        }
+        await handle.signal("pleg", payload)
+
+    @property
+    def facts(self) -> NodeFacts:
+        return NodeFacts(name=self.queue.removeprefix("node/"), runtime="scripted")
+
+    # --- the steps ---
+
+    def activities(self) -> Sequence[Callable[..., Any]]:
+        """The scripted steps, under the names and with the types of the table."""
+
+        def scripted(name: StepName) -> Callable[..., Any]:
+            async def step(argument: StepInput) -> StepResult:
+                return await self._take(name, argument)
+
+            step.__annotations__ = {"argument": STEPS[name].input, "return": StepResult}
+            return activity.defn(name=name.value)(step)
+
+        return [scripted(name) for name in STEPS]
+
+    async def _take(self, name: StepName, step: StepInput) -> StepResult:
+        self.taken.append((name.value, step))
+        gate = self.gate.get(name.value)
+        try:
+            while gate is not None and not gate.is_set():
+                activity.heartbeat()
+                await asyncio.sleep(0.05)
+        except asyncio.CancelledError:
+            kills = name.value.startswith("kill")
+            return self._result(step, Outcome.STOPPING if kills else Outcome.CANCELLED)
+        if self.script[name.value]:
+            outcome = self.script[name.value].pop(0)(step)
+            if isinstance(outcome, StepResult):
+                return outcome
+            return self._result(step, outcome)
+        return self._result(step, self._act(step))
+
+    def _result(self, step: StepInput, outcome: Outcome, **more: Any) -> StepResult:
+        if isinstance(step, CreateSandbox | PullImage):
+            containers = (*step.pod.spec.init_containers, *step.pod.spec.containers)
+            more["missing_images"] = tuple(c.name for c in containers if c.image in self.absent)
+        attempt = activity.info().attempt
+        return StepResult(status=self.list(step.ref.uid), outcome=outcome, node=self.facts, attempt=attempt, **more)
+
+    def _act(self, step: StepInput) -> Outcome:
+        uid = step.ref.uid
+        pod = self.pods.get(uid, ObservedPod(uid=uid, name=step.ref.name, namespace=step.ref.namespace))
+        self.pods[uid] = pod
+        match step:
+            case CreateSandbox(attempt=attempt):
+                self.counter += 1
+                sandbox = ObservedSandbox(
+                    id=f"sandbox-{attempt}",
+                    attempt=attempt,
+                    state="SANDBOX_READY",
+                    ip=f"10.0.0.{self.counter % 250 + 1}",
+                    created_at=datetime.now(UTC),
+                    incarnation=step.ref.incarnation,
+                )
+                self.list(uid, sandboxes=(sandbox, *pod.sandboxes))
+            case PullImage(container=container):
+                spec = step.pod.spec
+                self.absent -= {c.image for c in (*spec.init_containers, *spec.containers) if c.name == container}
+            case StartContainer(container=container, restart=restart):
+                return self._start(step, pod, container, restart)
+            case KillContainer(target=target):
+                self._stop(uid, {target.id})
+            case KillPod():
+                self._stop(uid, {c.id for c in pod.containers})
+                dead = tuple(s.model_copy(update={"state": "SANDBOX_NOTREADY"}) for s in pod.sandboxes)
+                self.list(uid, sandboxes=dead)
+            case RemoveContainers(ids=ids):
+                self.list(uid, containers=tuple(c for c in pod.containers if c.id not in ids))
+            case RemovePod():
+                self.list(uid, containers=(), sandboxes=())
+        return Outcome.DONE
+
+    def _start(self, step: StartContainer, pod: ObservedPod, container: str, restart: int) -> Outcome:
+        spec = step.pod.spec
+        every = (*spec.init_containers, *spec.containers, *spec.ephemeral_containers)
+        image = next(c.image for c in every if c.name == container)
+        if image in self.absent:
+            return Outcome.IMAGE_ABSENT
+        now = datetime.now(UTC)
+        started = ObservedContainer(
+            id=f"{container}-{restart}-{uuid.uuid4().hex[:6]}",
+            name=container,
+            sandbox_id=step.sandbox_id,
+            state="running",
+            hash=container_hash(container, image),
+            restart_count=restart,
+            image=image,
+            created_at=now,
+            started_at=now,
+            incarnation=step.ref.incarnation,
+        )
+        kept = tuple(c for c in pod.containers if c.id not in step.prune)
+        self.list(step.ref.uid, containers=(started, *kept))
+        return Outcome.DONE
+
+    def _stop(self, uid: str, ids: set[str]) -> None:
+        now = datetime.now(UTC)
+        stopped = {"state": "exited", "exit_code": 137, "reason": "Error", "finished_at": now}
+        pod = self.pods[uid]
+        containers = tuple(
+            c.model_copy(update=stopped) if c.id in ids and c.state != "exited" else c for c in pod.containers
+        )
+        self.list(uid, containers=containers)
+
+
+@asynccontextmanager
+async def scripted_worker(client: Client, node: ScriptedNode, **options: Any) -> AsyncIterator[Worker]:
+    """A worker of the node's queue with the real workflow and the scripted steps."""
+    async with Worker(
+        client,
+        task_queue=node.queue,
+        workflows=[PodWorkflow],
+        activities=node.activities(),
+        workflow_runner=workflow_runner(),
+        **options,
+    ) as worker:
+        yield worker
+
+
+async def start_pod(
+    client: Client, node: ScriptedNode, manifest: dict[str, Any], **more: Any
+) -> WorkflowHandle[Any, Any]:
+    """Start a pod's workflow as `temporal workflow start` does."""
+    meta = manifest["metadata"]
+    return await client.start_workflow(
+        "PodWorkflow",
+        {"pod": manifest, **more},
+        id=pod_workflow_id(meta.get("namespace", "default"), meta["name"]),
+        task_queue=node.queue,
+        task_timeout=timedelta(seconds=10),
+        id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
+    )
+
+
+async def query_pod(handle: WorkflowHandle[Any, Any]) -> dict[str, Any]:
+    """The pod as the workflow has it."""
+    pod: dict[str, Any] = await handle.query("pod")
+    return pod
+
+
+async def until(handle: WorkflowHandle[Any, Any], seen: Callable[[dict[str, Any]], bool], patience: float = 20) -> Any:
+    """Query the pod until `seen` holds; fails with the pod when patience ends."""
+    deadline = asyncio.get_running_loop().time() + patience
+    while True:
+        pod = await query_pod(handle)
+        if seen(pod):
+            return pod
+        if asyncio.get_running_loop().time() > deadline:
+            raise AssertionError(f"the pod did not come to that: {pod.get('status')}")
+        await asyncio.sleep(0.05)
+
+
+def phase(pod: dict[str, Any]) -> str:
+    """The pod's phase."""
+    return str(pod.get("status", {}).get("phase", ""))
+
+
+def container(pod: dict[str, Any], name: str) -> dict[str, Any]:
+    """The status of one container, of whatever kind."""
+    status = pod.get("status", {})
+    for kind in ("containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses"):
+        for entry in status.get(kind, []):
+            if entry["name"] == name:
+                return dict(entry)
+    return {}

@@ -1,0 +1,387 @@
+"""The pod's workflow against a real Temporal server, its steps scripted: order, back-off, deletion, poison."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import uuid
+from typing import Any
+
+import pytest
+from temporalio.client import (
+    Client,
+    WorkflowFailureError,
+    WorkflowUpdateFailedError,
+)
+
+from syncpod.messages import Fault, StepName
+from tests.workflows.scripted import ScriptedNode, container, phase, query_pod, start_pod, until
+
+READY = {"type": "Ready", "status": "True"}
+
+
+def manifest(**spec: Any) -> dict[str, Any]:
+    """A base pod of a name of its own, changed by `spec`."""
+    base: dict[str, Any] = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": f"web-{uuid.uuid4().hex[:8]}", "namespace": "default"},
+        "spec": {"containers": [{"name": "web", "image": "busybox:1"}]},
+    }
+    base["spec"].update(spec)
+    return base
+
+
+def is_ready(pod: dict[str, Any]) -> bool:
+    return any(c["type"] == "Ready" and c["status"] == "True" for c in pod.get("status", {}).get("conditions", []))
+
+
+async def running(client: Client, node: ScriptedNode, document: dict[str, Any], **more: Any) -> Any:
+    """Start a pod and wait until it is Running."""
+    handle = await start_pod(client, node, document, **more)
+    await until(handle, lambda pod: phase(pod) == "Running")
+    return handle
+
+
+async def test_a_pod_comes_up_in_the_kubelets_order(client: Client, node: ScriptedNode) -> None:
+    document = manifest(
+        initContainers=[
+            {"name": "first", "image": "busybox:1"},
+            {"name": "sidecar", "image": "busybox:1", "restartPolicy": "Always"},
+            {"name": "second", "image": "busybox:1"},
+        ],
+        containers=[{"name": "a", "image": "busybox:1"}, {"name": "b", "image": "busybox:1"}],
+    )
+    handle = await start_pod(client, node, document)
+    pod = await until(handle, lambda pod: bool(container(pod, "first").get("state", {}).get("running")))
+    uid = pod["metadata"]["uid"]
+    assert phase(pod) == "Pending"
+    assert container(pod, "a")["state"]["waiting"]["reason"] == "PodInitializing"
+
+    await node.tell(handle, node.exits(uid, "first", 0), "ContainerDied")
+    await until(handle, lambda pod: bool(container(pod, "second").get("state", {}).get("running")))
+    await node.tell(handle, node.exits(uid, "second", 0), "ContainerDied")
+    pod = await until(handle, is_ready)
+
+    assert node.steps(uid) == [
+        "create_sandbox",
+        "start_init_container first",
+        "start_init_container sidecar",
+        "start_init_container second",
+        "start_container a",
+        "start_container b",
+    ]
+    assert phase(pod) == "Running"
+    assert pod["status"]["podIP"]
+
+
+async def test_an_ephemeral_container_is_added_by_update(client: Client, node: ScriptedNode) -> None:
+    handle = await running(client, node, manifest())
+    await handle.execute_update("add_ephemeral_container", {"name": "debug", "image": "busybox:1"})
+    pod = await until(handle, lambda pod: bool(container(pod, "debug").get("state", {}).get("running")))
+    assert node.steps(pod["metadata"]["uid"])[-1] == "start_ephemeral_container debug"
+    with pytest.raises(WorkflowUpdateFailedError) as refused:
+        await handle.execute_update("add_ephemeral_container", {"name": "debug2"})
+    assert "image" in str(refused.value.cause)
+
+
+async def test_a_crashed_container_restarts_at_once_then_backs_off(client: Client, node: ScriptedNode) -> None:
+    handle = await running(client, node, manifest())
+    uid = (await query_pod(handle))["metadata"]["uid"]
+    await node.tell(handle, node.exits(uid, "web", 1), "ContainerDied")
+    pod = await until(handle, lambda pod: container(pod, "web").get("restartCount") == 1)
+    assert container(pod, "web")["lastState"]["terminated"]["exitCode"] == 1
+
+    await node.tell(handle, node.exits(uid, "web", 1), "ContainerDied")
+    pod = await until(
+        handle, lambda pod: container(pod, "web")["state"].get("waiting", {}).get("reason") == "CrashLoopBackOff"
+    )
+    assert "back-off 10s restarting failed container=web" in container(pod, "web")["state"]["waiting"]["message"]
+
+    await handle.signal("backoff_expired", {"container": "web"})  # an operator who will not wait
+    pod = await until(handle, lambda pod: container(pod, "web").get("restartCount") == 2)
+    assert node.steps(uid).count("start_container web") == 3
+    assert is_ready(pod)
+
+
+async def test_a_backoff_ends_by_the_workflows_own_timer_when_nobody_signals(
+    client: Client, node: ScriptedNode
+) -> None:
+    handle = await running(client, node, manifest())
+    uid = (await query_pod(handle))["metadata"]["uid"]
+    await node.tell(handle, node.exits(uid, "web", 1))
+    await until(handle, lambda pod: container(pod, "web").get("restartCount") == 1)
+    await node.tell(handle, node.exits(uid, "web", 1, ago=9.0))
+    await until(handle, lambda pod: container(pod, "web").get("restartCount") == 2)
+
+
+@pytest.mark.parametrize(
+    ("policy", "code", "last"),
+    [
+        ("Never", 0, "Succeeded"),
+        ("Never", 3, "Failed"),
+        ("OnFailure", 0, "Succeeded"),
+    ],
+)
+async def test_a_pod_that_is_done_is_stopped_and_stays_to_be_asked(
+    client: Client, node: ScriptedNode, policy: str, code: int, last: str
+) -> None:
+    handle = await running(client, node, manifest(restartPolicy=policy))
+    uid = (await query_pod(handle))["metadata"]["uid"]
+    await node.tell(handle, node.exits(uid, "web", code))
+    pod = await until(handle, lambda pod: phase(pod) == last)
+    assert container(pod, "web")["state"]["terminated"]["exitCode"] == code
+    assert node.steps(uid)[-1] == "kill_pod"
+
+    await handle.execute_update("delete", {})
+    final = await handle.result()
+    assert final["status"]["phase"] == last
+    assert node.steps(uid)[-1] == "remove_pod"
+
+
+async def test_a_changed_image_restarts_just_its_container(client: Client, node: ScriptedNode) -> None:
+    two = [{"name": "a", "image": "busybox:1"}, {"name": "b", "image": "busybox:1"}]
+    document = manifest(containers=two)
+    handle = await running(client, node, document)
+    uid = (await query_pod(handle))["metadata"]["uid"]
+    changed = copy.deepcopy(document)
+    changed["spec"]["containers"][1]["image"] = "busybox:2"
+    answer = await handle.execute_update("apply", changed)
+    assert answer == {"uid": uid, "generation": 2}
+    pod = await until(handle, lambda pod: container(pod, "b").get("image") == "busybox:2")
+    assert node.steps(uid)[-2:] == ["kill_container b", "start_container b"]
+    assert container(pod, "a")["restartCount"] == 0
+    assert container(pod, "b")["restartCount"] == 1
+
+
+async def test_a_dead_sandbox_is_replaced_with_the_next_attempt(client: Client, node: ScriptedNode) -> None:
+    handle = await running(client, node, manifest())
+    uid = (await query_pod(handle))["metadata"]["uid"]
+    dead = tuple(s.model_copy(update={"state": "SANDBOX_NOTREADY"}) for s in node.pods[uid].sandboxes)
+    await node.tell(handle, node.list(uid, sandboxes=dead))
+    await until(handle, lambda pod: container(pod, "web").get("restartCount") == 1)
+    assert node.steps(uid)[2:] == ["kill_pod", "create_sandbox", "start_container web"]
+    assert [s.attempt for s in node.pods[uid].sandboxes] == [1, 0]
+    events = await handle.query("events")
+    assert "SandboxChanged" in [event["reason"] for event in events]
+
+
+async def test_a_missing_image_is_pulled_and_a_failed_pull_backs_off(client: Client, node: ScriptedNode) -> None:
+    node.absent.add("docker.io/library/gone:1")
+    node.absent.add("gone:1")
+    node.fault("pull_image", Fault.ERR_IMAGE_PULL, "no such image")
+    document = manifest(containers=[{"name": "web", "image": "gone:1"}])
+    handle = await start_pod(client, node, document)
+    pod = await until(
+        handle,
+        lambda pod: container(pod, "web").get("state", {}).get("waiting", {}).get("reason") == "ImagePullBackOff",
+    )
+    waiting = container(pod, "web")["state"]["waiting"]
+    assert waiting["message"] == 'Back-off pulling image "gone:1": no such image'
+    await handle.signal("backoff_expired", {"container": "web"})
+    await until(handle, is_ready)
+    assert node.steps(pod["metadata"]["uid"]) == [
+        "create_sandbox",
+        "pull_image web",
+        "pull_image web",
+        "start_container web",
+    ]
+
+
+async def test_a_failed_start_waits_ten_seconds_and_shows_why(client: Client, node: ScriptedNode) -> None:
+    node.fault("start_container", Fault.CREATE_CONTAINER_ERROR, "no such device")
+    handle = await start_pod(client, node, manifest())
+    pod = await until(
+        handle, lambda pod: bool(container(pod, "web").get("state", {}).get("waiting", {}).get("message"))
+    )
+    assert container(pod, "web")["state"]["waiting"] == {"reason": "CreateContainerError", "message": "no such device"}
+    await handle.signal("backoff_expired", {"container": "web"})
+    pod = await until(handle, is_ready)
+    assert container(pod, "web")["restartCount"] == 0
+
+
+async def test_a_pod_waits_while_the_network_is_not_ready_and_spends_no_attempt(
+    client: Client, node: ScriptedNode
+) -> None:
+    node.fault("create_sandbox", Fault.NETWORK_NOT_READY, "cni plugin not initialized")
+    handle = await start_pod(client, node, manifest())
+    deadline = asyncio.get_running_loop().time() + 20
+    while "NetworkNotReady" not in [event["reason"] for event in await handle.query("events")]:
+        assert asyncio.get_running_loop().time() < deadline
+        await asyncio.sleep(0.05)
+    uid = (await query_pod(handle))["metadata"]["uid"]
+    await node.tell(handle, node.list(uid), "RuntimeReady")
+    await until(handle, is_ready)
+    assert [s.attempt for s in node.pods[uid].sandboxes] == [0]
+
+
+async def test_a_spent_attempt_takes_the_next_number(client: Client, node: ScriptedNode) -> None:
+    from syncpod.messages import Outcome
+
+    node.script["create_sandbox"].append(lambda _: Outcome.SPENT)
+    handle = await running(client, node, manifest())
+    uid = (await query_pod(handle))["metadata"]["uid"]
+    assert [s.attempt for s in node.pods[uid].sandboxes] == [1]
+
+
+@pytest.mark.parametrize("step", ["create_sandbox", "pull_image", "start_container"])
+async def test_deletion_does_not_wait_for_a_step_that_hangs(client: Client, node: ScriptedNode, step: str) -> None:
+    node.gate[step] = asyncio.Event()
+    node.absent.add("busybox:1")
+    handle = await start_pod(client, node, manifest())
+    deadline = asyncio.get_running_loop().time() + 20
+    while not any(name.startswith(step) for name in node.steps()):
+        assert asyncio.get_running_loop().time() < deadline
+        await asyncio.sleep(0.05)
+    await handle.signal("delete_pod", {"gracePeriodSeconds": 1})
+    final = await asyncio.wait_for(handle.result(), 20)
+    assert final["metadata"]["deletionTimestamp"]
+
+
+async def test_cancelling_the_workflow_means_deleting_the_pod(client: Client, node: ScriptedNode) -> None:
+    handle = await running(client, node, manifest())
+    await handle.cancel()
+    final = await asyncio.wait_for(handle.result(), 20)
+    assert final["status"]["phase"] in ("Failed", "Succeeded")
+    assert node.steps(final["metadata"]["uid"])[-2:] == ["kill_pod", "remove_pod"]
+
+
+async def test_a_shorter_grace_interrupts_a_kill_and_a_longer_one_does_not(client: Client, node: ScriptedNode) -> None:
+    handle = await running(client, node, manifest(terminationGracePeriodSeconds=600))
+    uid = (await query_pod(handle))["metadata"]["uid"]
+    node.gate["kill_pod"] = asyncio.Event()
+    await handle.signal("delete_pod", {})
+    deadline = asyncio.get_running_loop().time() + 20
+    while node.steps(uid)[-1] != "kill_pod":
+        assert asyncio.get_running_loop().time() < deadline
+        await asyncio.sleep(0.05)
+    await handle.signal("delete_pod", {"gracePeriodSeconds": 900})
+    await handle.signal("delete_pod", {"gracePeriodSeconds": 2})
+    while node.steps(uid).count("kill_pod") < 2:
+        assert asyncio.get_running_loop().time() < deadline
+        await asyncio.sleep(0.05)
+    node.gate["kill_pod"].set()
+    await asyncio.wait_for(handle.result(), 20)
+    graces = [step.grace_seconds for name, step in node.taken if name == "kill_pod" and step.ref.uid == uid]  # type: ignore[attr-defined]
+    assert 595 <= graces[0] <= 600
+    assert graces[1] <= 2
+
+
+async def test_a_pod_applied_during_deletion_follows_in_a_run_of_its_own(client: Client, node: ScriptedNode) -> None:
+    document = manifest()
+    handle = await running(client, node, document)
+    first = await query_pod(handle)
+    node.gate["kill_pod"] = asyncio.Event()
+    await handle.execute_update("delete", {})
+    await handle.execute_update("apply", document)
+    node.gate["kill_pod"].set()
+    again = client.get_workflow_handle(handle.id)
+    second = await until(
+        again, lambda pod: phase(pod) == "Running" and pod["metadata"]["uid"] != first["metadata"]["uid"]
+    )
+    assert container(second, "web")["restartCount"] == 0
+    assert "deletionTimestamp" not in second["metadata"]
+
+
+POISON: list[tuple[str, list[Any]]] = [
+    ("pleg", []),
+    ("pleg", ["not a snapshot"]),
+    ("pleg", [{"status": 3}, {"status": 4}]),
+    ("pleg", [{"status": {"uid": "somebody-else"}}]),
+    ("pleg", [{"status": {"containers": [{"state": "dancing"}]}}]),
+    ("update_pod", []),
+    ("update_pod", [{"kind": "Service"}]),
+    ("update_pod", [[1, 2, 3]]),
+    ("delete_pod", [{"gracePeriodSeconds": "soon"}]),
+    ("delete_pod", [{"gracePeriodSeconds": -1}]),
+    ("delete_pod", [{"uid": "not-mine"}]),
+    ("backoff_expired", [{"container": "nobody"}]),
+    ("backoff_expired", [7]),
+    ("probe", [{"container": "web"}]),
+    ("who_knows", [{"a": 1}]),
+    ("who_knows", []),
+]
+
+
+async def test_poison_signals_leave_the_pod_working_and_are_seen(client: Client, node: ScriptedNode) -> None:
+    handle = await running(client, node, manifest())
+    for name, args in POISON:
+        await handle.signal(name, args=args)
+    uid = (await query_pod(handle))["metadata"]["uid"]
+    await node.tell(handle, node.exits(uid, "web", 1))
+    await until(handle, lambda pod: container(pod, "web").get("restartCount") == 1)
+    rejected = [event for event in await handle.query("events") if event["reason"] == "Rejected"]
+    assert sum(event["count"] for event in rejected) == len(POISON)
+
+
+async def test_a_wrong_pod_fails_a_bare_start_with_the_sentence(client: Client, node: ScriptedNode) -> None:
+    document = manifest()
+    del document["spec"]["containers"][0]["image"]
+    handle = await start_pod(client, node, document)
+    with pytest.raises(WorkflowFailureError) as failure:
+        await handle.result()
+    assert "spec.containers[0].image: required" in str(failure.value.cause)
+
+
+async def test_a_wrong_update_is_refused_by_path_and_changes_nothing(client: Client, node: ScriptedNode) -> None:
+    document = manifest()
+    handle = await running(client, node, document)
+    wrong = copy.deepcopy(document)
+    wrong["spec"]["hostNetwork"] = True
+    with pytest.raises(WorkflowUpdateFailedError) as refused:
+        await handle.execute_update("apply", wrong)
+    assert "spec.hostNetwork" in str(refused.value.cause)
+    assert (await handle.execute_update("apply", document))["generation"] == 1
+
+
+async def test_continuing_as_new_between_any_two_steps_loses_nothing(client: Client, node: ScriptedNode) -> None:
+    document = manifest(
+        initContainers=[{"name": "first", "image": "busybox:1"}],
+        containers=[{"name": "a", "image": "busybox:1"}, {"name": "b", "image": "busybox:1"}],
+    )
+    handle = await start_pod(client, node, document, maxEvents=1)
+    latest = client.get_workflow_handle(handle.id)
+    pod = await until(latest, lambda pod: bool(container(pod, "first").get("state", {}).get("running")))
+    uid = pod["metadata"]["uid"]
+    await node.tell(latest, node.exits(uid, "first", 0))
+    await until(latest, is_ready, 40)
+    for code in (1, 2):
+        restarts = container(await query_pod(latest), "a")["restartCount"]
+        await node.tell(latest, node.exits(uid, "a", code))
+        await latest.signal("backoff_expired", {"container": "a"})
+        await until(latest, lambda pod, n=restarts: container(pod, "a").get("restartCount") == n + 1, 40)  # type: ignore[misc]
+    starts = [name for name in node.steps(uid) if name.startswith(("start", "create"))]
+    assert starts == [
+        "create_sandbox", "start_init_container first", "start_container a", "start_container b",
+        "start_container a", "start_container a",
+    ]  # fmt: skip
+    history = await latest.query("history")
+    assert [line["outcome"] for line in history if line["kind"] == "exit"] == [
+        "exited 0 (Completed)", "exited 1 (Error)", "exited 2 (Error)",
+    ]  # fmt: skip
+    assert (await latest.describe()).raw_description.workflow_execution_info.first_run_id != (
+        await latest.describe()
+    ).run_id
+
+
+async def test_a_plan_says_what_would_be_done_and_does_nothing(client: Client, node: ScriptedNode) -> None:
+    document = manifest()
+    handle = await running(client, node, document)
+    uid = (await query_pod(handle))["metadata"]["uid"]
+    before = node.steps(uid)
+    changed = copy.deepcopy(document)
+    changed["spec"]["containers"][0]["image"] = "busybox:2"
+    plan = await handle.query("plan", changed)
+    assert [(step["step"], step["container"]) for step in plan["steps"]] == [
+        ("kill_container", "web"), ("start_container", "web"),
+    ]  # fmt: skip
+    changed["spec"]["containers"][0]["name"] = "other"
+    assert "spec.containers" in (await handle.query("plan", changed))["error"]
+    assert (await handle.query("plan", None))["steps"] == []
+    assert node.steps(uid) == before
+
+
+def test_every_step_of_the_table_is_a_named_step() -> None:
+    from workflows.steps import STEPS
+
+    assert set(STEPS) == set(StepName)
