@@ -136,7 +136,8 @@ class Containerd:
         self._daemon: subprocess.Popen[bytes] | None = None
         self.directory = owned.directory
         self.version = release.version
-        self.name = f"containerd{''.join(release.version.split('.')[:2])}"
+        self.series = ".".join(release.version.split(".")[:2])
+        self.name = f"containerd{self.series.replace('.', '')}"
         self.socket = self.directory / "containerd.sock"
         self.endpoint = f"unix://{self.socket}"
         self.log = self.directory / "containerd.log"

@@ -32,9 +32,12 @@ _CNI_POINT = 'point=cni-$(echo "$CNI_COMMAND" | tr A-Z a-z)'
 _CNI_REFUSE = """echo '{"cniVersion":"0.4.0","code":100,"msg":"refused by the gate"}'; exit 1"""
 _RUNC_POINT = """point=runc
 for argument in "$@"; do
+  [ "$previous" = --log ] && log=$argument
+  previous=$argument
   case "$argument" in create|start|kill|delete|exec) point=runc-$argument; break ;; esac
 done"""
-_RUNC_REFUSE = "echo refused by the gate >&2; exit 1"
+# The shim reads the last line of runc's log to say what went wrong.
+_RUNC_REFUSE = """echo '{"level":"error","msg":"refused by the gate"}' >> "$log"; exit 1"""
 
 
 class Gate:
