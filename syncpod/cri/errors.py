@@ -86,7 +86,7 @@ class AlreadyStarted(CriError):
     def state(self) -> StartedState:
         """How far it is, going by the runtime's words."""
         text = self.message.lower()
-        if "starting state" in text:
+        if "already in starting state" in text:
             return "starting"
         if "container_running state" in text or text.endswith("state: running"):
             return "running"

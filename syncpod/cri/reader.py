@@ -124,7 +124,7 @@ class PodReader:
         return status.pid if status.state == "SANDBOX_READY" else 0
 
     async def _attempt(self, seq: Seq, observed_at: datetime, uid: str, listed: _Listed) -> ObservedPod | CriError:
-        """Complete one pod's listing in its time, or say why not. A late one goes on, but only to fill what is known."""
+        """Complete one pod's listing in its time, or say why not. A late one goes on, to fill what is known."""
         if uid not in self._late:
             reading = asyncio.create_task(self._complete(seq, observed_at, uid, listed))
             try:
@@ -167,12 +167,15 @@ class PodReader:
     async def _complete(self, seq: Seq, observed_at: datetime, uid: str, listed: _Listed) -> ObservedPod:
         """Add to the lists what only a status says."""
         slots = asyncio.Semaphore(self._calls_per_pod)
-        containers = asyncio.create_task(_each(slots, listed.containers, self._known_container, self._ask_container))
+        asking_sandboxes = asyncio.create_task(_each(slots, listed.sandboxes, self._known_sandbox, self._ask_sandbox))
+        asking_containers = asyncio.create_task(
+            _each(slots, listed.containers, self._known_container, self._ask_container)
+        )
         try:
-            sandboxes = await _each(slots, listed.sandboxes, self._known_sandbox, self._ask_sandbox)
-            await containers
+            sandboxes, containers = await asyncio.gather(asking_sandboxes, asking_containers)
         finally:
-            containers.cancel()
+            asking_sandboxes.cancel()
+            asking_containers.cancel()
         name, namespace = _identity(listed)
         return ObservedPod(
             seq=seq,
@@ -181,7 +184,7 @@ class PodReader:
             namespace=namespace,
             observed_at=observed_at,
             sandboxes=sandboxes,
-            containers=containers.result(),
+            containers=containers,
         ).ordered()
 
     def _known_sandbox(self, listed: SandboxSummary) -> ObservedSandbox | None:

@@ -1,0 +1,146 @@
+"""The socket is found where it is said to be, or the sentence says why it is not."""
+
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from syncpod.cri import endpoint
+from syncpod.cri.endpoint import NoRuntime, candidates, find_endpoint, socket_path
+
+
+@pytest.fixture
+def directory() -> Iterator[Path]:
+    """A directory with a path short enough for sockets."""
+    with tempfile.TemporaryDirectory(prefix="cri-") as made:
+        yield Path(made)
+
+
+def listen(path: Path) -> socket.socket:
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    listener.bind(str(path))
+    listener.listen()
+    return listener
+
+
+def asked_for(path: Path) -> dict[str, str]:
+    return {"CONTAINER_RUNTIME_ENDPOINT": f"unix://{path}"}
+
+
+def refusal(environ: dict[str, str]) -> NoRuntime:
+    with pytest.raises(NoRuntime) as caught:
+        find_endpoint(environ)
+    return caught.value
+
+
+@pytest.mark.parametrize("prefix", ["unix://", ""])
+def test_variable_names_the_socket_with_or_without_scheme(directory: Path, prefix: str) -> None:
+    path = directory / "cri.sock"
+    with listen(path):
+        assert find_endpoint({"CONTAINER_RUNTIME_ENDPOINT": f"{prefix}{path}"}) == f"unix://{path}"
+
+
+def test_well_known_sockets_are_tried_in_order_without_the_variable(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = directory / "containerd.sock", directory / "crio.sock"
+    monkeypatch.setattr(endpoint, "WELL_KNOWN", (str(first), str(second)))
+    with listen(second):
+        assert find_endpoint({}) == f"unix://{second}"
+        with listen(first):
+            assert find_endpoint({"CONTAINER_RUNTIME_ENDPOINT": ""}) == f"unix://{first}"
+
+
+def test_well_known_sockets_are_those_of_containerd_and_crio() -> None:
+    assert candidates({}) == ("/run/containerd/containerd.sock", "/run/crio/crio.sock")
+
+
+def test_no_other_runtime_is_taken_when_the_one_asked_for_is_away(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    present = directory / "containerd.sock"
+    monkeypatch.setattr(endpoint, "WELL_KNOWN", (str(present),))
+    with listen(present):
+        error = refusal(asked_for(directory / "mine.sock"))
+    assert error.tried == ((f"{directory}/mine.sock", "missing"),)
+    assert str(error) == (
+        f"no container runtime at {directory}/mine.sock (missing), which CONTAINER_RUNTIME_ENDPOINT names: "
+        "start the runtime or correct the variable"
+    )
+
+
+def test_sentence_lists_each_socket_with_its_reason(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    missing, dead, plain = directory / "missing.sock", directory / "dead.sock", directory / "plain.sock"
+    listen(dead).close()
+    plain.touch()
+    monkeypatch.setattr(endpoint, "WELL_KNOWN", (str(missing), str(dead), str(plain), f"{plain}/below"))
+    assert str(refusal({})) == (
+        f"no container runtime at {missing} (missing), {dead} (connection refused: nothing listens there any more), "
+        f"{plain} (not a socket), {plain}/below (missing): "
+        "start containerd or CRI-O, or name its socket in CONTAINER_RUNTIME_ENDPOINT"
+    )
+
+
+def test_socket_whose_queue_is_full_accepts_no_connections(directory: Path) -> None:
+    path = directory / "full.sock"
+    with listen(path) as listener:
+        listener.listen(0)
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as waiting:
+            waiting.connect(str(path))
+            assert refusal(asked_for(path)).tried == ((str(path), "accepts no connections"),)
+
+
+def test_path_too_long_for_a_socket_is_a_reason_and_no_crash(directory: Path) -> None:
+    deep = directory / ("d" * 120)
+    deep.mkdir()
+    # Bound by a relative path: the whole one is longer than a socket's address can be.
+    here = Path.cwd()
+    os.chdir(deep)
+    try:
+        with listen(Path("s")):
+            assert "too long" in refusal(asked_for(deep / "s")).tried[0][1]
+    finally:
+        os.chdir(here)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+def test_permission_is_said_to_be_what_is_missing(directory: Path) -> None:
+    path = directory / "cri.sock"
+    program = (
+        "from syncpod.cri.endpoint import NoRuntime, find_endpoint\n"
+        "import os\n"
+        "os.setgroups([]); os.setgid(65534); os.setuid(65534)\n"
+        "try:\n"
+        f"    find_endpoint({asked_for(path)!r})\n"
+        "except NoRuntime as error:\n"
+        "    assert error.permission_denied\n"
+        "    print(error)\n"
+    )
+    with listen(path):
+        path.chmod(0o660)
+        for mode in (0o755, 0o700):  # the socket is forbidden, then the directory too
+            directory.chmod(mode)
+            told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+            assert told == (
+                f"no container runtime at {path} (permission denied), which CONTAINER_RUNTIME_ENDPOINT names: "
+                "run as root or join the group that owns the socket\n"
+            )
+
+
+@pytest.mark.parametrize("wrong", ["tcp://127.0.0.1:1", "containerd.sock", "unix://containerd.sock", "unix:/x"])
+def test_endpoint_that_is_no_absolute_path_of_a_socket_is_refused(wrong: str) -> None:
+    with pytest.raises(ValueError, match=r"unix:///path"):
+        candidates({"CONTAINER_RUNTIME_ENDPOINT": wrong})
+
+
+def test_socket_path_drops_the_scheme() -> None:
+    assert socket_path("unix:///run/x.sock") == socket_path("/run/x.sock") == "/run/x.sock"
+
+
+def test_real_runtime_is_found(cri_endpoint: str) -> None:
+    assert find_endpoint({"CONTAINER_RUNTIME_ENDPOINT": cri_endpoint}) == cri_endpoint
