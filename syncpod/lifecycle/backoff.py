@@ -64,9 +64,6 @@ class BackoffStore(Model):
         return BackoffStore(entries={**self.entries, key: entry})
 
 
-EMPTY: Final = BackoffStore()
-
-
 @dataclass(frozen=True)
 class StartDecision:
     """Whether a container may be started now, and when otherwise."""

@@ -13,7 +13,7 @@ Differences, each because a fact is at hand where the kubelet has to guess:
 - One whose state the runtime has lost (`unknown`) stays terminated once it was called so; the kubelet falls back to
   waiting.
 - Ephemeral containers have no part in a restart of all containers, and never wait to be restarted.
-- A restart count is never raised on sight of a running container: its number was chosen (`next_restart_count`).
+- A restart count is never raised on sight of a running container: its number was chosen, not inferred.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class ContainerContext:
     waiting: Mapping[str, WaitingReason] = field(default_factory=dict)
     """By container name, for those that could not be started or are held back."""
     terminations: Mapping[str, Termination] = field(default_factory=dict)
-    """By container name, from `remember_terminations`."""
+    """By container name: how each one's newest ended instance ended, as it was recorded."""
     probes: ProbeResults = field(default_factory=ProbeResults)
     restarting_all: bool = False
     """A restart of all containers has been called for and may have removed some already."""
@@ -98,26 +98,6 @@ def container_status(
     made = _present(context, container, instances, old) if instances else _absent(context, container, kind, old)
     status = _held_back(context, container, kind, instances[0] if instances else None, made)
     return _probed(context, container, kind, status, old)
-
-
-def next_restart_count(
-    name: str, observed: ObservedPod, old: ContainerStatus | None, termination: Termination | None
-) -> int:
-    """Return the number of a container's next instance: above all that the runtime lists or that are remembered.
-
-    `old` is the container's last status, `termination` its newest remembered end. The first number is 0. The kubelet
-    takes the number from the newest dead container or else from the log directory (calcRestartCountByLogDir).
-    """
-    used = [instance.restart_count for instance in observed.containers if instance.name == name]
-    if termination is not None:
-        used.append(termination.restart_count)
-    beyond_used = max(used) + 1 if used else 0
-    if old is None:
-        return beyond_used
-    # A status that had to guess an end has counted the restart already, and so has one that waits with nothing left.
-    ended = old.state.terminated
-    counted = bool(used) or (ended.reason == STATUS_UNKNOWN if ended else old.state.running is None)
-    return max(beyond_used, old.restart_count if counted else old.restart_count + 1)
 
 
 def _present(

@@ -83,7 +83,7 @@ class StatusInputs:
     waiting: Mapping[str, WaitingReason] = field(default_factory=dict)
     """By container name: why a container that is to run does not. Drop an entry when the container has started."""
     terminations: Mapping[str, Termination] = field(default_factory=dict)
-    """By container name, from `facts.remember_terminations`."""
+    """By container name: how each one's newest ended instance ended, as it was recorded when it was seen."""
     probes: ProbeResults = field(default_factory=ProbeResults)
     terminal: bool = False
     """Every container has been stopped for good: nothing starts any more, whatever the policy says."""

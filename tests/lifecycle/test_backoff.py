@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from syncpod.lifecycle.backoff import (
-    EMPTY,
     EXPIRY,
     FIRST_DELAY,
     MAX_DELAY,
@@ -26,6 +25,7 @@ from syncpod.lifecycle.backoff import (
 )
 from syncpod.pod import Container, ObjectMeta, ResourceRequirements
 
+EMPTY = BackoffStore()
 NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
 WEB = ObjectMeta(name="web", namespace="default", uid="7f3a")
 APP = Container(name="app", image="local/app:1")

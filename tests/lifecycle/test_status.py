@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from syncpod.lifecycle.container_status import ProbeResults, WaitingReason, next_restart_count
-from syncpod.lifecycle.facts import Termination, remember_terminations
+from syncpod.lifecycle.container_status import ProbeResults, WaitingReason
+from syncpod.lifecycle.facts import Termination, termination_of
 from syncpod.lifecycle.observed import ObservedContainer, ObservedPod, ObservedSandbox, order_containers
 from syncpod.lifecycle.status import (
     PodFailure,
@@ -94,8 +94,8 @@ class Story:
     def tell(self) -> Self:
         """Build the status, remember what ended, and check that nothing came back from its end."""
         self.now += timedelta(seconds=1)
+        self.remember()
         observed = self.observed()
-        self.terminations = remember_terminations(self.terminations, observed)
         self.decision = pod_status(
             StatusInputs(
                 pod=self.pod,
@@ -113,6 +113,13 @@ class Story:
         )
         assert check_transition(self.pod, self.status, self.decision.status) == ()
         self.status = self.decision.status
+        return self
+
+    def remember(self) -> Self:
+        """Record how what the runtime shows as exited has ended."""
+        for container in reversed(self.observed().containers):
+            if container.state == "exited":
+                self.terminations[container.name] = termination_of(container)
         return self
 
     def forget(self) -> Self:
@@ -326,7 +333,7 @@ def test_the_last_state_survives_the_removal_of_the_dead_container() -> None:
 def test_an_end_that_no_status_showed_is_known_all_the_same() -> None:
     story = Story(ONE).has("web").tell()
     story.exited("web", code=9)
-    story.terminations = remember_terminations(story.terminations, story.observed())
+    story.remember()
     story.without("web-0").has("web", 1).tell()
     assert story.brief("web") == ("running", "Error 9", 1)
 
@@ -334,7 +341,7 @@ def test_an_end_that_no_status_showed_is_known_all_the_same() -> None:
 def test_a_removed_container_is_shown_as_it_ended() -> None:
     story = Story(ONE | {"restartPolicy": "Never"}).has("web").tell()
     story.exited("web", code=9)
-    story.terminations = remember_terminations(story.terminations, story.observed())
+    story.remember()
     story.without("web-0").tell()
     assert story.brief("web") == ("Error 9", "-", 0)
     assert story.of("web").container_id == "containerd://web-0"
@@ -532,7 +539,6 @@ def test_a_restart_of_all_containers_from_beginning_to_end() -> None:
     story.has("migrate", 1).tell()
     assert story.brief("migrate") == ("running", "RestartingAllContainers 137", 1)
     assert story.brief("web") == ("PodInitializing", "RestartingAllContainers 137", 1)
-    assert next_number(story, "web") == 1
 
     story.exited("migrate", 1).has("web", 1).has("log", 1).tell()
     assert story.brief("web") == ("running", "RestartingAllContainers 137", 1)
@@ -552,37 +558,6 @@ def test_ephemeral_containers_stay_through_it() -> None:
     story.exited("migrate").has("web").has("log").exited("debug").tell()
     story.exited("web", code=42).tell().without("migrate-0", "web-0", "log-0", "debug-0").tell()
     assert story.brief("debug") == ("Completed 0", "-", 0)
-
-
-# --- restart counts ---------------------------------------------------------------------------------------------------
-
-
-def next_number(story: Story, name: str) -> int:
-    return next_restart_count(name, story.observed(), story.of(name), story.terminations.get(name))
-
-
-def test_the_number_of_the_next_instance_is_above_all_that_are_known() -> None:
-    story = Story(ONE).tell()
-    assert next_number(story, "web") == 0
-    assert next_number(story.has("web").tell(), "web") == 1
-    assert next_number(story.exited("web", code=1).held("web", CRASH_LOOP).tell(), "web") == 1
-    assert next_number(story.without("web-0").tell(), "web") == 1
-    assert next_number(story.forget(), "web") == 0 + story.of("web").restart_count
-
-
-def test_the_number_after_an_end_that_was_guessed_is_the_one_already_shown() -> None:
-    vanished = Story(ONE).has("web", 4).tell().without("web-4").tell()
-    assert vanished.of("web").restart_count == 5
-    assert next_number(vanished, "web") == 5
-    lost = Story(ONE).has("web", 4).tell().has("web", 4, state="unknown").tell()
-    assert lost.of("web").restart_count == 5
-    assert next_number(lost, "web") == 5
-
-
-def test_what_the_runtime_lists_is_enough_to_go_on_from() -> None:
-    observed = Story(ONE).exited("web", 6).observed()
-    assert next_restart_count("web", observed, None, None) == 7
-    assert next_restart_count("log", observed, None, None) == 0
 
 
 # --- addresses --------------------------------------------------------------------------------------------------------
@@ -735,11 +710,11 @@ def test_no_history_takes_back_a_phase_a_start_time_or_a_restart(policy: str, hi
             if story.containers and rank[state] < rank[seen]:
                 if policy == "Never" or (policy == "OnFailure" and story.containers[-1].exit_code == 0):
                     continue
-                restart = next_number(story, "web")
+                restart = max(story.containers[-1].restart_count, story.of("web").restart_count - 1) + 1
             story.has("web", restart, state, code if state == "exited" else 0)
         story.terminal = story.terminal or terminal
         observed = story.observed()
-        story.terminations = remember_terminations(story.terminations, observed)
+        story.remember()
         story.now += timedelta(seconds=1)
         status = pod_status(
             StatusInputs(
