@@ -53,7 +53,7 @@ def answer(reader: Callable[[Mapping[str, Any]], Any], lines: Iterable[bytes], o
 
 
 def _case(line: bytes) -> Mapping[str, Any]:
-    case = json.loads(line)
+    case = json.loads(line.strip())
     if not isinstance(case, dict):
         raise ValueError(f"a case is a JSON object, not {line.strip()[:40].decode(errors='replace')}")
     return case

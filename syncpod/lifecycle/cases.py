@@ -41,9 +41,11 @@ from syncpod.pod import (
     ObjectMeta,
     Pod,
     PodCondition,
+    PodInvalid,
     PodSpec,
     ResourceRequirements,
     container_hash,
+    parse_pod,
 )
 
 ProbeResult = Literal["success", "failure", "unknown"]
@@ -86,7 +88,6 @@ class _CaseStatus(_Record):
 
 
 class _DecideCase(_Record):
-    pod: Pod
     status: _CaseStatus
     liveness: dict[str, ProbeResult] = Field(default_factory=dict)
     startup: dict[str, ProbeResult] = Field(default_factory=dict)
@@ -96,11 +97,11 @@ class _DecideCase(_Record):
 
 def decide(case: Mapping[str, Any]) -> dict[str, Any]:
     """Answer a case of `compute_pod_actions` with its actions."""
-    read = _read(_DecideCase, case)
-    observed = _observed(read.status, read.pod.spec)
+    pod, read = _pod(case), _read(_DecideCase, case)
+    observed = _observed(read.status, pod.spec)
     newest = observed.newest_by_name()
     actions = compute_pod_actions(
-        read.pod,
+        pod,
         observed,
         liveness={newest[name].id: result for name, result in read.liveness.items() if name in newest},
         startup={newest[name].id: result for name, result in read.startup.items() if name in newest},
@@ -181,7 +182,6 @@ def _observed(status: _CaseStatus, spec: PodSpec) -> ObservedPod:
 
 
 class _PhaseCase(_Record):
-    pod: Pod
     init_container_statuses: tuple[ContainerStatus, ...] | None = None
     container_statuses: tuple[ContainerStatus, ...] | None = None
     conditions: tuple[PodCondition, ...] = ()
@@ -192,22 +192,22 @@ class _PhaseCase(_Record):
 
 def phase(case: Mapping[str, Any]) -> dict[str, Any]:
     """Answer a case of phase and conditions with its result."""
-    read = _read(_PhaseCase, case)
+    pod, read = _pod(case), _read(_PhaseCase, case)
     init_statuses, statuses = read.init_container_statuses, read.container_statuses
     reached = pod_phase(
-        read.pod,
+        pod,
         init_statuses,
         statuses,
         pod_is_terminal=read.pod_is_terminal,
         pod_has_initialized=read.pod_has_initialized,
     )
     known = known_statuses(init_statuses, statuses)
-    initialized = initialized_condition(read.pod, known, reached, old_conditions=read.old_conditions)
+    initialized = initialized_condition(pod, known, reached, old_conditions=read.old_conditions)
     return {
         "phase": reached,
         "initialized": _condition_to_json(initialized),
-        "containers_ready": _condition_to_json(containers_ready_condition(read.pod, known, reached)),
-        "ready": _condition_to_json(ready_condition(read.pod, known, reached, conditions=read.conditions)),
+        "containers_ready": _condition_to_json(containers_ready_condition(pod, known, reached)),
+        "ready": _condition_to_json(ready_condition(pod, known, reached, conditions=read.conditions)),
     }
 
 
@@ -294,15 +294,25 @@ READERS: Final[Mapping[str, Callable[[Mapping[str, Any]], Any]]] = {
 _Case = TypeVar("_Case", bound=BaseModel)
 
 
+def _pod(case: Mapping[str, Any]) -> Pod:
+    if "pod" not in case:
+        raise CaseError("pod: required")
+    try:
+        return parse_pod(case["pod"], strict=False)
+    except PodInvalid as invalid:
+        first = invalid.problems[0]
+        raise CaseError(f"{f'pod.{first.path}' if first.path else 'pod'}: {first.message}") from None
+
+
 def _read(model: type[_Case], case: Mapping[str, Any]) -> _Case:
     try:
         return model.model_validate(case)
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False)[0]
-        raise CaseError(f"{_path(first['loc'])}: {first['msg']}") from None
+        message = "required" if first["type"] == "missing" else first["msg"].removeprefix("Value error, ")
+        raise CaseError(f"{_path(first['loc'])}: {message}") from None
 
 
 def _path(location: tuple[int | str, ...]) -> str:
-    """Write a place as `pod.spec.containers[0].name`."""
-    path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in location)
-    return path.removeprefix(".") or "case"
+    """Write a place as `status.containers[0].name`."""
+    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in location).removeprefix(".")

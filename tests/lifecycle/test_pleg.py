@@ -1,24 +1,30 @@
 """What happened between two listings of a pod."""
 
+from collections.abc import Mapping
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from syncpod.lifecycle.observed import ContainerRuntimeState, ObservedContainer, ObservedPod, ObservedSandbox, Seq
+from syncpod.lifecycle.observed import ObservedContainer, ObservedPod, ObservedSandbox, Seq
 from syncpod.lifecycle.pleg import PodLifecycleEvent, pod_lifecycle_events
 
 STATES = ("created", "running", "exited", "unknown")
 
 
-def listing(*, sandbox: bool | None = None, ip: str | None = None, **containers: ContainerRuntimeState) -> ObservedPod:
+def listing(*, sandbox: bool | None = None, ip: str | None = None, **containers: str) -> ObservedPod:
     """Return a listing; keywords are containers' ids and states, the newest last."""
     sandboxes = (
         ()
         if sandbox is None
         else (ObservedSandbox(id="sandbox", state="SANDBOX_READY" if sandbox else "SANDBOX_NOTREADY", ip=ip),)
     )
-    listed = [ObservedContainer(id=id_, name=id_, state=state) for id_, state in containers.items()]
-    return ObservedPod(uid="uid", sandboxes=sandboxes, containers=tuple(reversed(listed)))
+    return ObservedPod(uid="uid", sandboxes=sandboxes, containers=listed(containers))
+
+
+def listed(states: Mapping[str, str]) -> tuple[ObservedContainer, ...]:
+    containers = [{"id": id_, "name": id_, "state": state} for id_, state in states.items()]
+    return tuple(ObservedContainer.model_validate(container) for container in reversed(containers))
 
 
 def events(old: ObservedPod | None, new: ObservedPod | None) -> list[tuple[str, str]]:
@@ -44,9 +50,7 @@ def events(old: ObservedPod | None, new: ObservedPod | None) -> list[tuple[str, 
         *((state, state, []) for state in STATES),
     ],
 )
-def test_a_containers_change(
-    old: ContainerRuntimeState | None, new: ContainerRuntimeState | None, expected: list[str]
-) -> None:
+def test_a_containers_change(old: str | None, new: str | None, expected: list[str]) -> None:
     before = listing() if old is None else listing(foo=old)
     after = listing() if new is None else listing(foo=new)
     assert events(before, after) == [(type_, "foo") for type_ in expected]
@@ -92,7 +96,9 @@ def test_when_a_listing_was_taken_is_no_difference() -> None:
     assert events(there, there.model_copy(update={"seq": Seq(boot=2, counter=7)})) == []
 
 
-listings = st.dictionaries(st.sampled_from("abcd"), st.sampled_from(STATES)).map(lambda states: listing(**states))
+listings = st.dictionaries(st.sampled_from("abcd"), st.sampled_from(STATES)).map(
+    lambda states: ObservedPod(uid="uid", containers=listed(states))
+)
 
 
 @given(old=listings, new=listings)

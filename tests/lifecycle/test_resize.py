@@ -279,8 +279,3 @@ def test_a_sidecar_restarted_for_its_resize_lets_the_next_one_start() -> None:
         containers_to_kill=(kill("init1", "Container init1 resize requires restart"),),
         update_pod_resources=True,
     )
-
-
-def test_a_quantity_that_is_none_is_refused() -> None:
-    with pytest.raises(ValueError, match="plenty"):
-        sized().of("foo1", resources={"limits": {"cpu": "plenty"}}).decide()

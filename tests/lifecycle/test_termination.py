@@ -26,8 +26,8 @@ def pod(*, spec: int | None = 30, deletion: int | None = None, **container: Any)
     )
 
 
-LIVENESS = {"livenessProbe": {"terminationGracePeriodSeconds": 7}}
-STARTUP = {"startupProbe": {"terminationGracePeriodSeconds": 9}}
+LIVENESS: dict[str, Any] = {"livenessProbe": {"terminationGracePeriodSeconds": 7}}
+STARTUP: dict[str, Any] = {"startupProbe": {"terminationGracePeriodSeconds": 9}}
 
 
 @pytest.mark.parametrize(

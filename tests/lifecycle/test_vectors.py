@@ -1,0 +1,185 @@
+"""The kubelet's own recorded decisions: every one of them, in this process and through the command line."""
+
+import gzip
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from syncpod.lifecycle.cases import backoff, decide, phase
+
+VECTORS = Path(__file__).parent / "vectors"
+Vector = dict[str, Any]
+
+KINDS: dict[str, tuple[str, str, int, Callable[[Mapping[str, Any]], Any]]] = {
+    "decide": ("actions", "actions", 2000, decide),
+    "phase": ("phase", "result", 800, phase),
+    "backoff": ("backoff", "results", 800, backoff),
+}
+
+
+def vectors(file: str) -> list[Vector]:
+    with gzip.open(VECTORS / f"{file}.jsonl.gz", "rt", encoding="utf-8") as lines:
+        return [json.loads(line) for line in lines]
+
+
+@pytest.mark.parametrize(("file", "answer", "count", "reader"), KINDS.values(), ids=KINDS)
+def test_every_recorded_decision_is_ours_too(
+    file: str, answer: str, count: int, reader: Callable[[Mapping[str, Any]], Any]
+) -> None:
+    recorded = vectors(file)
+    assert len(recorded) == count
+    wrong = {vector["case"]["name"]: reader(vector["case"]) for vector in recorded}
+    wrong = {
+        vector["case"]["name"]: vector[answer] for vector in recorded if wrong[vector["case"]["name"]] != vector[answer]
+    }
+    assert wrong == {}
+
+
+def run(kind: str, text: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "syncpod.lifecycle", kind],
+        input=text,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, **environment},
+        cwd=Path(__file__).parents[2],
+    )
+
+
+@pytest.mark.parametrize(("kind", "file", "answer"), [(kind, *names[:2]) for kind, names in KINDS.items()])
+def test_the_command_answers_a_line_with_a_line_in_order(kind: str, file: str, answer: str) -> None:
+    recorded = vectors(file)[::40]
+    done = run(kind, "".join(json.dumps(vector["case"]) + "\n" for vector in recorded))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert [json.loads(line) for line in done.stdout.splitlines()] == [vector[answer] for vector in recorded]
+
+
+def test_the_answer_depends_neither_on_hash_seeds_nor_on_the_order_of_keys() -> None:
+    recorded = vectors("actions")[::25]
+    straight = "".join(json.dumps(vector["case"]) + "\n" for vector in recorded)
+    backwards = "".join(json.dumps(reversed_keys(vector["case"])) + "\n" for vector in recorded)
+    first, second = run("decide", straight, PYTHONHASHSEED="1"), run("decide", backwards, PYTHONHASHSEED="2")
+    assert first.returncode == 0
+    assert first.stdout == second.stdout
+
+
+def reversed_keys(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: reversed_keys(value[key]) for key in reversed(value)}
+    if isinstance(value, list):
+        return [reversed_keys(item) for item in value]
+    return value
+
+
+CASE = {"pod": {"spec": {"containers": [{"name": "web", "image": "web"}]}}, "status": {}}
+
+
+def without(*path: str) -> dict[str, Any]:
+    case: dict[str, Any] = json.loads(json.dumps(CASE))
+    place = case
+    for part in path[:-1]:
+        place = place[part]
+    del place[path[-1]]
+    return case
+
+
+@pytest.mark.parametrize(
+    ("kind", "line", "sentence"),
+    [
+        ("decide", '{"pod": ', "line 2: not JSON: Expecting value at column 8"),
+        ("decide", "[1]", "line 2: a case is a JSON object, not [1]"),
+        ("decide", json.dumps(without("status")), "line 2: status: required"),
+        ("decide", json.dumps({**CASE, "liveness": {"web": "fine"}}), "line 2: liveness.web: "),
+        (
+            "decide",
+            json.dumps({**CASE, "status": {"containers": [{"id": "a", "name": "web", "state": "asleep"}]}}),
+            "line 2: status.containers[0].state: ",
+        ),
+        (
+            "decide",
+            json.dumps({**CASE, "pod": {"spec": {"containers": [{"name": "web", "image": 7}]}}}),
+            "line 2: pod.spec.containers[0].image: ",
+        ),
+        (
+            "decide",
+            json.dumps(
+                {
+                    "pod": {"spec": {"containers": [{"name": "web", "resources": {"limits": {"cpu": "plenty"}}}]}},
+                    "status": {
+                        "sandboxes": [{"id": "s", "attempt": 0, "state": "SANDBOX_READY"}],
+                        "containers": [{"id": "a", "name": "web", "state": "running"}],
+                    },
+                }
+            ),
+            "line 2: pod.spec.containers[0].resources.limits",
+        ),
+        ("decide", "[" * 100_000, "line 2: "),
+        ("backoff", json.dumps({"pod": {}, "events": [{"op": "stop", "at_ms": 1}]}), "line 2: events[0]: "),
+    ],
+    ids=[
+        "half an object",
+        "a list",
+        "no status",
+        "no such probe result",
+        "no such state",
+        "a number for an image",
+        "no quantity",
+        "far too deep",
+        "no such event",
+    ],
+)
+def test_a_bad_line_is_named_in_one_sentence_after_the_answers_before_it(kind: str, line: str, sentence: str) -> None:
+    good: dict[str, Any] = CASE if kind == "decide" else {"pod": {}, "events": []}
+    done = run(kind, json.dumps(good) + "\n" + line + "\n" + json.dumps(good) + "\n")
+    assert done.returncode == 2
+    assert len(done.stdout.splitlines()) == 1
+    assert sentence in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_bytes_that_are_no_text_are_named_too() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "syncpod.lifecycle", "phase"],
+        input=b'{"pod": "\xff"}\n',
+        capture_output=True,
+        check=False,
+        cwd=Path(__file__).parents[2],
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (2, b"", b"line 1: not UTF-8\n")
+
+
+def test_no_case_is_no_answer_and_blank_lines_count_for_nothing() -> None:
+    done = run("phase", "\n  \n")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_what_is_not_one_of_the_three_is_refused() -> None:
+    done = run("ponder", "")
+    assert done.returncode == 2
+    assert "decide" in done.stderr
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_answer_is_written_as_soon_as_it_is_there(kind: str) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-m", "syncpod.lifecycle", kind],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        bufsize=1,
+        cwd=Path(__file__).parents[2],
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        for vector in vectors(KINDS[kind][0])[:2]:
+            process.stdin.write(json.dumps(vector["case"]) + "\n")
+            assert json.loads(process.stdout.readline()) == vector[KINDS[kind][1]]
+        process.stdin.close()
+        assert process.wait() == 0
