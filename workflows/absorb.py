@@ -58,10 +58,10 @@ def absorb(state: PodState, name: str, args: tuple[Any, ...], now: datetime) -> 
     """
     try:
         if len(args) != 1:
-            raise Rejected(f"signal {name}: takes one payload, got {len(args)}")
+            raise Rejected(f"takes one payload, got {len(args)}")
         _SIGNALS[name](state, args[0], now)
     except (Rejected, PodInvalid) as wrong:
-        reject(state, name, str(wrong), now)
+        reject(state, name, f"signal {name}: {wrong}", now)
     except ValidationError as wrong:
         reject(state, name, f"signal {name}: {_first_problem(wrong)}", now)
     except Exception as wrong:  # noqa: BLE001  # Replay: see above
@@ -166,7 +166,7 @@ def _pleg(state: PodState, payload: Any, now: datetime) -> None:
     signal = Pleg.model_validate(payload)
     uid = signal.status.uid
     if uid and uid != state.pod.metadata.uid:
-        raise Rejected(f"pleg: is about the pod {uid}, this is {state.pod.metadata.uid}")
+        raise Rejected(f"is about the pod {uid}, this is {state.pod.metadata.uid}")
     _meet_node(state, signal.node)
     if uid:
         observe(state, signal.status, now)
@@ -181,7 +181,7 @@ def _backoff_expired(state: PodState, payload: Any, now: datetime) -> None:
     names |= {c.name for c in state.pod.spec.ephemeral_containers}
     if signal.restart is None and subject not in names:
         known = ", ".join(sorted(names))
-        raise Rejected(f"backoff_expired: container: is {subject!r}, must be one of {known}")
+        raise Rejected(f"container: is {subject!r}, must be one of {known}")
     expected = state.next_restart(subject) if subject in names else 0
     if signal.restart is None:
         state.note(now, "signal", "backoff_expired", f"an operator ends the back-off of {subject}")
@@ -192,7 +192,7 @@ def _backoff_expired(state: PodState, payload: Any, now: datetime) -> None:
 
 def _probe(state: PodState, payload: Any, now: datetime) -> None:
     del state, payload, now
-    raise Rejected("probe: probes are not supported yet")
+    raise Rejected("probes are not supported yet")
 
 
 _SIGNALS = {

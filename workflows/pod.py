@@ -288,7 +288,7 @@ class PodWorkflow:
         absorb.reject(
             self.state, name, f"signal {name}: unknown, with {len(args)} payloads; known: {known}", workflow.now()
         )
-        self.inbox.append(("", ()))
+        self.woken = True
 
     # --- updates: validated before anything is written ----------------------------------------------------------------
 
