@@ -28,7 +28,7 @@ def pod_directory(node: NodeContext, uid: str) -> Path:
 
 
 def empty_dir_directory(node: NodeContext, uid: str, volume: str) -> Path:
-    """Return the directory of an emptyDir volume, placed in the pod's as the kubelet does. Raises :class:`UnsafeName`."""
+    """Return the directory of an emptyDir volume, below the pod's as the kubelet has it. Raises :class:`UnsafeName`."""
     name = _component(volume, "spec.volumes[].name")
     return pod_directory(node, uid) / "volumes" / "kubernetes.io~empty-dir" / name
 

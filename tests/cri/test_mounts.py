@@ -1,0 +1,147 @@
+"""What is mounted where, and the hosts file behind /etc/hosts."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from syncpod.cri.config_error import ContainerConfigError
+from syncpod.cri.hosts_file import hosts_file
+from tests.cri.translation import HOST, NODE, UID, as_data, configured, make_container, make_pod
+
+VOLUMES = [{"name": "scratch", "emptyDir": {}}, {"name": "logs", "hostPath": {"path": "/var/log"}}]
+HOSTS_MOUNT = {"container_path": "/etc/hosts", "host_path": f"/var/lib/syncpod/pods/{UID}/etc-hosts"}
+
+
+def mounts(volume_mounts: list[dict[str, Any]], **how: Any) -> list[Any]:
+    config = configured(*make_container({"volumeMounts": volume_mounts}, volumes=VOLUMES), **how)
+    return [as_data(mount) for mount in config.mounts]
+
+
+def test_volumes_come_in_the_order_of_mounting_then_the_hosts_file() -> None:
+    wanted = [{"name": "logs", "mountPath": "/logs", "readOnly": True}, {"name": "scratch", "mountPath": "/scratch"}]
+    assert mounts(wanted) == [
+        {"container_path": "/logs", "host_path": "/var/log", "readonly": True},
+        {
+            "container_path": "/scratch",
+            "host_path": f"/var/lib/syncpod/pods/{UID}/volumes/kubernetes.io~empty-dir/scratch",
+        },
+        HOSTS_MOUNT,
+    ]
+
+
+def test_a_container_that_mounts_its_own_hosts_file_keeps_it() -> None:
+    assert [each["host_path"] for each in mounts([{"name": "logs", "mountPath": "/etc/hosts"}])] == ["/var/log"]
+
+
+def test_there_is_no_hosts_file_before_there_is_an_address() -> None:
+    assert mounts([], pod_ips=()) == []
+
+
+def test_a_relative_place_in_a_container_is_below_its_root() -> None:
+    assert mounts([{"name": "logs", "mountPath": "logs"}])[0]["container_path"] == "/logs"
+
+
+@pytest.mark.parametrize(
+    ("said", "propagation"),
+    [
+        ("None", None),
+        ("HostToContainer", "PROPAGATION_HOST_TO_CONTAINER"),
+        ("Bidirectional", "PROPAGATION_BIDIRECTIONAL"),
+    ],
+)
+def test_mounts_propagate_as_said(said: str, propagation: str | None) -> None:
+    made = mounts([{"name": "logs", "mountPath": "/logs", "mountPropagation": said}])[0]
+    assert made.get("propagation") == propagation
+
+
+def test_with_selinux_what_is_ours_is_relabelled_and_what_is_the_nodes_is_not() -> None:
+    node = replace(NODE, host=replace(HOST, selinux=True))
+    wanted = [{"name": "logs", "mountPath": "/logs"}, {"name": "scratch", "mountPath": "/scratch"}]
+    made = mounts(wanted, node=node)
+    assert [each.get("selinux_relabel", False) for each in made] == [False, True, True]
+
+
+def test_recursive_read_only_if_possible_is_what_the_runtime_can() -> None:
+    wanted = [{"name": "logs", "mountPath": "/logs", "readOnly": True, "recursiveReadOnly": "IfPossible"}]
+    able = replace(NODE, recursive_read_only_handlers=("",))
+    assert mounts(wanted, node=able)[0]["recursive_read_only"]
+    assert "recursive_read_only" not in mounts(wanted)[0]
+
+
+def test_recursive_read_only_is_the_handlers_that_the_pod_runs_with() -> None:
+    wanted = {"volumeMounts": [{"name": "logs", "mountPath": "/l", "readOnly": True, "recursiveReadOnly": "Enabled"}]}
+    pod, container = make_container(wanted, volumes=VOLUMES, runtimeClassName="kata")
+    assert configured(pod, container, node=replace(NODE, recursive_read_only_handlers=("kata",))).mounts
+    with pytest.raises(ContainerConfigError, match="does not announce"):
+        configured(pod, container, node=replace(NODE, recursive_read_only_handlers=("",)))
+
+
+ERRORS: dict[str, tuple[dict[str, Any], str]] = {
+    "a volume that is not there": ({"name": "no", "mountPath": "/x"}, r"\.name: the pod has no volume 'no'"),
+    "a part of a volume": ({"name": "logs", "mountPath": "/x", "subPath": "a"}, r"\.subPath: not supported"),
+    "a computed part": ({"name": "logs", "mountPath": "/x", "subPathExpr": "a"}, r"\.subPathExpr: not supported"),
+    "recursively read-only and writable": (
+        {"name": "logs", "mountPath": "/x", "recursiveReadOnly": "Enabled"},
+        r"\.recursiveReadOnly: Enabled needs readOnly: true",
+    ),
+    "recursively read-only and propagating": (
+        {
+            "name": "logs",
+            "mountPath": "/x",
+            "readOnly": True,
+            "recursiveReadOnly": "IfPossible",
+            "mountPropagation": "HostToContainer",
+        },
+        r"\.recursiveReadOnly: IfPossible needs mountPropagation None",
+    ),
+    "recursively read-only where the runtime cannot": (
+        {"name": "logs", "mountPath": "/x", "readOnly": True, "recursiveReadOnly": "Enabled"},
+        r"\.recursiveReadOnly: the runtime does not announce",
+    ),
+}
+
+
+@pytest.mark.parametrize(("mount", "message"), ERRORS.values(), ids=ERRORS)
+def test_what_cannot_be_mounted_is_an_error_that_names_the_field(mount: dict[str, Any], message: str) -> None:
+    with pytest.raises(ContainerConfigError, match=r"^spec\.containers\[0\]\.volumeMounts\[0\]" + message):
+        mounts([mount])
+
+
+def test_a_kind_of_volume_that_is_not_there_yet_is_an_error() -> None:
+    pod, container = make_container(
+        {"volumeMounts": [{"name": "claim", "mountPath": "/x"}]},
+        volumes=[{"name": "claim", "persistentVolumeClaim": {"claimName": "c"}}],
+    )
+    with pytest.raises(ContainerConfigError, match="the kind of volume 'claim' is not supported"):
+        configured(pod, container)
+
+
+LOCAL = """\
+# Kubernetes-managed hosts file.
+127.0.0.1\tlocalhost
+::1\tlocalhost ip6-localhost ip6-loopback
+fe00::0\tip6-localnet
+fe00::0\tip6-mcastprefix
+fe00::1\tip6-allnodes
+fe00::2\tip6-allrouters
+"""
+
+
+def test_the_hosts_file_names_the_pod_at_each_of_its_addresses() -> None:
+    text = hosts_file(make_pod({"hostname": "front"}), ("10.4.0.7", "fd00::7"), "unused\n")
+    assert text == LOCAL + "10.4.0.7\tfront\nfd00::7\tfront\n"
+
+
+def test_the_hosts_file_has_the_whole_name_of_a_pod_with_a_subdomain_and_its_aliases() -> None:
+    pod = make_pod(
+        {"subdomain": "sites", "hostAliases": [{"ip": "192.0.2.1", "hostnames": ["a", "b"]}, {"ip": "192.0.2.2"}]}
+    )
+    assert hosts_file(pod, ("10.4.0.7",), "") == (
+        LOCAL + "10.4.0.7\tweb.sites.default.svc\tweb\n\n# Entries added by HostAliases.\n192.0.2.1\ta\tb\n192.0.2.2\n"
+    )
+
+
+def test_the_hosts_file_of_a_pod_on_the_nodes_network_is_the_nodes() -> None:
+    text = hosts_file(make_pod({"hostNetwork": True}), ("192.0.2.10",), "127.0.0.1 localhost\n")
+    assert text == "# Kubernetes-managed hosts file (host network).\n127.0.0.1 localhost\n"
