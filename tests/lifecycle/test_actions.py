@@ -1,0 +1,216 @@
+"""What holds for the actions of any pod in any state."""
+
+from collections.abc import Sequence
+from dataclasses import fields
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from syncpod.lifecycle.actions import NO_ACTION, PodActions
+from syncpod.lifecycle.observed import ObservedContainer
+from syncpod.lifecycle.restart import is_sidecar, matching_rule
+from syncpod.pod import Container
+from tests.lifecycle.worlds import Runtime, World, with_reordered_mappings, worlds
+
+
+def started(world: World, actions: PodActions) -> list[Container]:
+    """Return the main and init containers that are to start."""
+    spec = world.pod.spec
+    return [
+        *(spec.init_containers[index] for index in actions.init_containers_to_start),
+        *(spec.containers[index] for index in actions.containers_to_start),
+    ]
+
+
+def by_id(world: World) -> dict[str, ObservedContainer]:
+    return {container.id: container for container in world.observed.containers}
+
+
+@given(worlds())
+def test_equal_inputs_give_equal_actions_in_whatever_order_mappings_were_filled(world: World) -> None:
+    assert world.decide() == with_reordered_mappings(world).decide()
+
+
+@given(worlds(), st.permutations(range(20)))
+def test_containers_of_different_names_may_be_listed_in_any_order(world: World, shuffle: Sequence[int]) -> None:
+    place = {container.name: shuffle[index] for index, container in enumerate(world.observed.containers)}
+    regrouped = tuple(sorted(world.observed.containers, key=lambda container: place[container.name]))
+    observed = world.observed.model_copy(update={"containers": regrouped})
+    again = World(world.pod, observed, world.liveness, world.startup, world.actuated, world.restart_all)
+    assert again.decide() == world.decide()
+
+
+@given(worlds())
+def test_nothing_starts_beside_an_instance_of_itself(world: World) -> None:
+    actions = world.decide()
+    killed = {kill.id for kill in actions.containers_to_kill}
+    for container in started(world, actions):
+        newest = world.observed.newest(container.name)
+        if newest is not None and newest.state in ("running", "unknown"):
+            assert actions.kill_pod or newest.id in killed
+
+
+@given(worlds())
+def test_only_the_newest_instance_of_a_container_that_may_run_is_killed(world: World) -> None:
+    for kill in world.decide().containers_to_kill:
+        status = by_id(world)[kill.id]
+        assert status == world.observed.newest(kill.name)
+        assert status.state in ("running", "unknown")
+        assert kill.message
+
+
+@given(worlds())
+def test_a_container_in_unknown_state_is_only_ever_killed_to_be_started(world: World) -> None:
+    actions = world.decide()
+    names = {container.name for container in started(world, actions)}
+    for kill in actions.containers_to_kill:
+        if kill.reason == "Unknown":
+            assert kill.name in names or actions.kill_pod
+
+
+@given(worlds())
+def test_only_running_containers_that_stay_are_resized(world: World) -> None:
+    actions = world.decide()
+    killed = {kill.id for kill in actions.containers_to_kill}
+    for resource, updates in (
+        ("memory", actions.containers_to_update.memory),
+        ("cpu", actions.containers_to_update.cpu),
+    ):
+        assert len({update.id for update in updates}) == len(updates)
+        for update in updates:
+            assert by_id(world)[update.id].state == "running"
+            assert update.id not in killed
+            values = [
+                tuple(getattr(side, f"{resource}_{kind}") for kind in ("limit", "request"))
+                for side in (update.desired, update.current)
+            ]
+            assert values[0] != values[1]
+
+
+@given(worlds())
+def test_decreases_are_applied_before_increases(world: World) -> None:
+    updates = world.decide().containers_to_update
+    for resource, listed in (("memory", updates.memory), ("cpu", updates.cpu)):
+
+        def key(side: object, resource: str = resource) -> tuple[int, int]:
+            return getattr(side, f"{resource}_limit"), getattr(side, f"{resource}_request")
+
+        grows = [key(update.desired) > key(update.current) for update in listed]
+        assert grows == sorted(grows)
+
+
+@given(worlds())
+def test_starts_are_in_the_order_of_the_spec_each_once(world: World) -> None:
+    actions = world.decide()
+    for indices in (
+        actions.init_containers_to_start,
+        actions.containers_to_start,
+        actions.ephemeral_containers_to_start,
+    ):
+        assert list(indices) == sorted(set(indices))
+
+
+@given(worlds())
+def test_at_most_one_plain_init_container_starts_and_then_it_is_the_last_of_them(world: World) -> None:
+    init = world.pod.spec.init_containers
+    plain = [not is_sidecar(init[index]) for index in world.decide().init_containers_to_start]
+    assert sum(plain) <= 1
+    assert not any(plain[:-1])
+
+
+@given(worlds())
+def test_main_containers_never_start_while_a_plain_init_container_is_to(world: World) -> None:
+    actions = world.decide()
+    init = world.pod.spec.init_containers
+    if any(not is_sidecar(init[index]) for index in actions.init_containers_to_start):
+        assert actions.containers_to_start == ()
+
+
+@given(worlds())
+def test_a_pod_that_is_killed_for_good_starts_neither_main_nor_init_containers(world: World) -> None:
+    actions = world.decide()
+    if actions.kill_pod and not actions.create_sandbox:
+        assert started(world, actions) == []
+
+
+@given(worlds())
+def test_a_new_sandbox_is_made_only_where_the_pod_is_killed_and_with_a_number_of_its_own(world: World) -> None:
+    actions = world.decide()
+    if actions.create_sandbox:
+        assert actions.kill_pod
+        assert actions.attempt not in {sandbox.attempt for sandbox in world.observed.sandboxes}
+        assert started(world, actions) or world.restart_all
+
+
+@given(worlds())
+def test_containers_are_reset_only_in_a_pass_that_is_for_it(world: World) -> None:
+    actions = world.decide()
+    if not world.restart_all:
+        assert actions.containers_to_reset == ()
+        return
+    fixed = {"kill_pod", "create_sandbox", "sandbox_id", "attempt", "containers_to_reset"}
+    assert all(
+        getattr(actions, field.name) == getattr(NO_ACTION, field.name)
+        for field in fields(actions)
+        if field.name not in fixed
+    )
+    named = {container.name for container in (*world.pod.spec.init_containers, *world.pod.spec.containers)}
+    listed = sorted(reset.id for reset in actions.containers_to_reset)
+    assert listed == sorted(container.id for container in world.observed.containers if container.name in named)
+
+
+@given(worlds())
+def test_carried_out_often_enough_the_actions_come_to_nothing_more_to_do(world: World) -> None:
+    """On a runtime where all goes well every pod comes to rest: it runs as its spec says, or it is over."""
+    assume(not any(restarts_all_on_success(container) for container in world.pod.spec.init_containers))
+    runtime = Runtime(world)
+    for _ in range(16):
+        now = runtime.world()
+        actions = now.decide()
+        runtime.carry_out(actions)
+        if actions.kill_pod and not actions.create_sandbox:
+            assert runtime.running() == []
+            return
+        for container in runtime.pod.spec.containers:
+            instances = [other for other in runtime.running() if other.name == container.name]
+            newest = now.observed.newest(container.name)
+            older = [other for other in now.observed.containers if other.name == container.name and other != newest]
+            assert len([other for other in instances if other not in older]) <= 1
+        waiting = [c for c in runtime.containers if runtime_waits_for(runtime, c)]
+        if actions.is_no_op and not waiting:
+            break
+        runtime.pass_time()
+    else:
+        pytest.fail("the pod does not come to rest")
+    final = runtime.world()
+    assert final.decide().is_no_op
+    statuses = final.observed.newest_by_name()
+    states = [statuses[container.name].state for container in runtime.pod.spec.containers if container.name in statuses]
+    assert "running" in states
+
+
+def restarts_all_on_success(container: Container) -> bool:
+    """Say whether an init container sends its pod back to the beginning each time it completes, without end."""
+    rule = matching_rule(container, 0)
+    return rule is not None and rule.action == "RestartAllContainers"
+
+
+def runtime_waits_for(runtime: Runtime, container: ObservedContainer) -> bool:
+    """Say whether time has yet to pass for a container: to complete, or for its probes to succeed."""
+    if container.state != "running":
+        return False
+    plain = {init.name for init in runtime.pod.spec.init_containers if not is_sidecar(init)}
+    return container.name in plain or container.id not in runtime.startup
+
+
+def test_doing_nothing_is_the_default() -> None:
+    assert PodActions() == NO_ACTION
+    assert NO_ACTION.is_no_op
+    assert PodActions(sandbox_id="sandbox", attempt=3).is_no_op
+    assert not PodActions(update_pod_level_resources=True).is_no_op
+
+
+def test_actions_are_values_that_nothing_changes() -> None:
+    with pytest.raises(AttributeError):
+        NO_ACTION.kill_pod = True  # type: ignore[misc]
