@@ -1,0 +1,84 @@
+"""What a runtime does not announce is refused by name."""
+
+from typing import Any
+
+import pytest
+
+from syncpod.cri.features import recursive_read_only_handlers, refusals
+from syncpod.cri.port import RuntimeHandler, RuntimeStatus
+from tests.cri.translation import make_pod
+
+
+def status(*handlers: RuntimeHandler, strict_groups: bool = False) -> RuntimeStatus:
+    return RuntimeStatus(
+        runtime_ready=True,
+        network_ready=True,
+        runtime_message="",
+        network_message="",
+        supplemental_groups_policy=strict_groups,
+        user_namespaces_host_network=False,
+        mount_options=False,
+        runtime_handlers=handlers,
+        info={},
+    )
+
+
+OLD = status()
+"""As containerd 1.6 announces itself: not at all."""
+PLAIN = RuntimeHandler("", recursive_read_only_mounts=False, user_namespaces=False)
+ABLE = RuntimeHandler("able", recursive_read_only_mounts=True, user_namespaces=True)
+NEW = status(PLAIN, ABLE, strict_groups=True)
+
+RECURSIVE = {
+    "containers": [
+        {
+            "name": "main",
+            "image": "a",
+            "volumeMounts": [
+                {"name": "v", "mountPath": "/a", "readOnly": True},
+                {"name": "v", "mountPath": "/b", "readOnly": True, "recursiveReadOnly": "Enabled"},
+            ],
+        }
+    ],
+    "volumes": [{"name": "v", "emptyDir": {}}],
+}
+STRICT = {"securityContext": {"supplementalGroupsPolicy": "Strict"}}
+
+CASES: dict[str, tuple[dict[str, Any], RuntimeStatus, list[str]]] = {
+    "nothing special, anywhere": ({}, OLD, []),
+    "strict groups, not announced": (STRICT, OLD, ["spec.securityContext.supplementalGroupsPolicy"]),
+    "strict groups, announced": (STRICT, NEW, []),
+    "merged groups need nothing": ({"securityContext": {"supplementalGroupsPolicy": "Merge"}}, OLD, []),
+    "recursive read-only, not announced": (RECURSIVE, OLD, ["spec.containers[0].volumeMounts[1].recursiveReadOnly"]),
+    "recursive read-only of another handler": (RECURSIVE, NEW, ["spec.containers[0].volumeMounts[1].recursiveReadOnly"]),
+    "recursive read-only of this handler": ({**RECURSIVE, "runtimeClassName": "able"}, NEW, []),
+    "user namespaces, not announced": ({"hostUsers": False}, OLD, ["spec.hostUsers"]),
+    "user namespaces, which are not made yet": ({"hostUsers": False, "runtimeClassName": "able"}, NEW, ["spec.hostUsers"]),
+    "the host's users need nothing": ({"hostUsers": True}, OLD, []),
+    "an unknown handler": ({"runtimeClassName": "kata"}, NEW, ["spec.runtimeClassName"]),
+    "a handler where none is announced": ({"runtimeClassName": "kata"}, OLD, []),
+    "all at once": (
+        {"hostUsers": False, **STRICT, **RECURSIVE},
+        OLD,
+        [
+            "spec.securityContext.supplementalGroupsPolicy",
+            "spec.hostUsers",
+            "spec.containers[0].volumeMounts[1].recursiveReadOnly",
+        ],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("spec", "runtime", "paths"), CASES.values(), ids=CASES)
+def test_refuses(spec: dict[str, Any], runtime: RuntimeStatus, paths: list[str]) -> None:
+    assert [sentence.partition(": ")[0] for sentence in refusals(make_pod(spec), runtime)] == paths
+
+
+def test_an_unknown_handler_is_told_the_known_ones() -> None:
+    (sentence,) = refusals(make_pod({"runtimeClassName": "kata"}), NEW)
+    assert sentence == "spec.runtimeClassName: the runtime has no handler 'kata'; it has able"
+
+
+def test_the_node_remembers_who_can_mount_recursively_read_only() -> None:
+    assert recursive_read_only_handlers(NEW) == ("able",)
+    assert recursive_read_only_handlers(OLD) == ()

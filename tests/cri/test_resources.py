@@ -1,0 +1,177 @@
+"""CPU and memory in the kernel's units, for containers and for whole pods."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from syncpod.cri.oom_score import oom_score_adj
+from syncpod.cri.resources import cpu_quota, cpu_shares, pod_amounts
+from tests.cri.translation import HOST, NODE, as_data, configured, make_container, make_pod, sandbox
+
+GIB = 1 << 30
+
+
+@pytest.mark.parametrize(
+    ("millicores", "shares"), [(0, 2), (1, 2), (2, 2), (3, 3), (100, 102), (1000, 1024), (256_001, 262144), (9**9, 262144)]
+)  # fmt: skip
+def test_millicores_weigh(millicores: int, shares: int) -> None:
+    assert cpu_shares(millicores) == shares
+
+
+@pytest.mark.parametrize(("millicores", "quota"), [(0, 0), (1, 1000), (10, 1000), (11, 1100), (1500, 150_000)])
+def test_millicores_are_microseconds_of_each_period(millicores: int, quota: int) -> None:
+    assert cpu_quota(millicores) == quota
+
+
+CONTAINERS: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
+    "nothing asked": ({}, {"cpu_shares": "2", "oom_score_adj": "1000"}),
+    "a request": (
+        {"requests": {"cpu": "250m", "memory": "1Gi"}},
+        {"cpu_shares": "256", "oom_score_adj": "875"},
+    ),
+    "a limit is also the request": (
+        {"limits": {"cpu": "2", "memory": "4Gi"}},
+        {"cpu_shares": "2048", "cpu_quota": "200000", "memory_limit_in_bytes": str(4 * GIB), "oom_score_adj": "-997"},
+    ),
+    "a request of nothing under a limit": (
+        {"requests": {"cpu": "0"}, "limits": {"cpu": "1"}},
+        {"cpu_shares": "2", "cpu_quota": "100000", "oom_score_adj": "999"},
+    ),
+    "less than a byte is a byte": (
+        {"limits": {"memory": "100m"}},
+        {"cpu_shares": "2", "memory_limit_in_bytes": "1", "oom_score_adj": "999"},
+    ),
+}
+
+
+@pytest.mark.parametrize(("asked", "told"), CONTAINERS.values(), ids=CONTAINERS)
+def test_a_container_that_asks_for(asked: dict[str, Any], told: dict[str, str]) -> None:
+    node = replace(NODE, host=replace(HOST, hugepage_sizes=()))
+    config = configured(*make_container({"resources": asked}), node=node)
+    assert as_data(config.linux.resources) == {"cpu_period": "100000", **told}
+
+
+def test_huge_pages_are_none_of_a_container_that_asks_for_none() -> None:
+    asked = {"limits": {"hugepages-2Mi": "4Mi", "cpu": "1", "memory": "1Gi"}}
+    made = configured(*make_container({"resources": asked})).linux.resources
+    assert [as_data(limit) for limit in made.hugepage_limits] == [
+        {"page_size": "2MB", "limit": str(4 << 20)},
+        {"page_size": "1GB"},
+    ]
+
+
+UNIFIED: dict[str, tuple[bool, bool, dict[str, Any]]] = {
+    "version 1, no swap accounting": (False, False, {}),
+    "version 1 with swap accounting": (False, True, {"memory_swap_limit_in_bytes": str(GIB)}),
+    "version 2": (True, False, {"unified": {"memory.oom.group": "1"}}),
+    "version 2 with swap accounting": (True, True, {"unified": {"memory.oom.group": "1", "memory.swap.max": "0"}}),
+}
+
+
+@pytest.mark.parametrize(("unified", "swap", "told"), UNIFIED.values(), ids=UNIFIED)
+def test_containers_get_no_swap_and_die_as_one_on_cgroup(unified: bool, swap: bool, told: dict[str, Any]) -> None:
+    node = replace(NODE, host=replace(HOST, hugepage_sizes=(), unified_cgroups=unified, swap_controller=swap))
+    made = configured(*make_container({"resources": {"limits": {"memory": "1Gi"}}}), node=node).linux.resources
+    assert as_data(made) == {
+        "cpu_period": "100000",
+        "cpu_shares": "2",
+        "memory_limit_in_bytes": str(GIB),
+        "oom_score_adj": "875",
+        **told,
+    }
+
+
+def pod_of(containers: list[str], *, sidecars: list[str] | None = None, **spec: Any) -> Any:
+    """A pod whose main containers and sidecars request these amounts of memory, and so is burstable."""
+
+    def one(name: str, memory: str, **more: Any) -> dict[str, Any]:
+        return {"name": name, "image": "a", "resources": {"requests": {"memory": memory, "cpu": "1m"}}, **more}
+
+    return make_pod(
+        {
+            "containers": [one(f"main-{index}", memory) for index, memory in enumerate(containers)],
+            "initContainers": [
+                one(f"side-{index}", memory, restartPolicy="Always") for index, memory in enumerate(sidecars or [])
+            ],
+            **spec,
+        }
+    )
+
+
+OOM: dict[str, tuple[Any, int]] = {
+    "an eighth of the memory": (pod_of(["1Gi"]), 875),
+    "all of it": (pod_of(["8Gi"]), 3),
+    "more than there is": (pod_of(["80Gi"]), 3),
+    "next to nothing": (pod_of(["1"]), 999),
+    "a node-critical pod": (pod_of(["1"], priorityClassName="system-node-critical"), -997),
+}
+
+
+@pytest.mark.parametrize(("pod", "score"), OOM.values(), ids=OOM)
+def test_the_oom_score_of(pod: Any, score: int) -> None:
+    assert oom_score_adj(pod, pod.spec.containers[0], 8 * GIB) == score
+
+
+def test_a_sidecar_never_goes_before_the_main_container_that_asked_for_least() -> None:
+    pod = pod_of(["4Gi", "2Gi"], sidecars=["1", "3Gi"])
+    small, large = pod.spec.init_containers
+    assert oom_score_adj(pod, small, 8 * GIB) == oom_score_adj(pod, pod.spec.containers[1], 8 * GIB) == 750
+    assert oom_score_adj(pod, large, 8 * GIB) == 625
+
+
+@given(st.integers(0, 1 << 40), st.integers(1, 1 << 45))
+def test_a_burstable_container_always_lies_between_guaranteed_and_best_effort(requested: int, memory: int) -> None:
+    pod = pod_of([str(requested)])
+    assert 3 <= oom_score_adj(pod, pod.spec.containers[0], memory) <= 999
+
+
+PODS: dict[str, tuple[list[int], list[tuple[str, int]], int]] = {
+    "main containers add up": ([1, 2], [], 3),
+    "a sidecar adds to them": ([1, 2], [("sidecar", 4)], 7),
+    "a small init container does not count": ([1, 2], [("init", 3)], 3),
+    "a large one does": ([1, 2], [("init", 9)], 9),
+    "with the sidecars that run before it": ([1, 2], [("sidecar", 4), ("init", 9), ("sidecar", 5)], 13),
+    "sidecars after it do not count with it": ([1], [("init", 9), ("sidecar", 5)], 9),
+}
+
+
+@pytest.mark.parametrize(("mains", "inits", "total"), PODS.values(), ids=PODS)
+def test_what_a_whole_pod_requests(mains: list[int], inits: list[tuple[str, int]], total: int) -> None:
+    pod = make_pod(
+        {
+            "containers": [
+                {"name": f"m{index}", "image": "a", "resources": {"requests": {"cpu": str(cores)}}}
+                for index, cores in enumerate(mains)
+            ],
+            "initContainers": [
+                {
+                    "name": f"i{index}",
+                    "image": "a",
+                    "resources": {"requests": {"cpu": str(cores)}},
+                    **({"restartPolicy": "Always"} if kind == "sidecar" else {}),
+                }
+                for index, (kind, cores) in enumerate(inits)
+            ],
+        }
+    )
+    assert pod_amounts(pod, "requests")["cpu"].value() == total
+
+
+def test_a_sandbox_says_what_all_its_containers_may_take_and_what_it_takes_itself() -> None:
+    resources = {"requests": {"cpu": "1"}, "limits": {"cpu": "2", "memory": "1Gi"}}
+    pod, _ = make_container({"resources": resources}, overhead={"memory": "64Mi"})
+    linux = sandbox(pod).linux
+    assert as_data(linux.resources) == {
+        "cpu_period": "100000",
+        "cpu_quota": "200000",
+        "cpu_shares": "1024",
+        "memory_limit_in_bytes": str(GIB),
+    }
+    assert as_data(linux.overhead) == {
+        "cpu_period": "100000",
+        "cpu_shares": "2",
+        "memory_limit_in_bytes": str(64 << 20),
+    }
