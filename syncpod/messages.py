@@ -20,7 +20,11 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, PlainSerializer
 from pydantic.alias_generators import to_camel
 
-from syncpod.lifecycle.observed import ObservedPod
+# The view crosses Temporal as well: whoever sends or receives it takes its types from here.
+from syncpod.lifecycle.observed import ObservedContainer as ObservedContainer
+from syncpod.lifecycle.observed import ObservedPod as ObservedPod
+from syncpod.lifecycle.observed import ObservedSandbox as ObservedSandbox
+from syncpod.lifecycle.termination import stop_timeout_seconds
 from syncpod.pod import Pod, pod_to_wire
 
 WORKFLOW_ID_LIMIT = 255
@@ -174,6 +178,8 @@ class StartContainer(StepInput):
     restart: int = 0
     sandbox_id: str = ""
     sandbox_attempt: int = 0
+    pulled: bool = False
+    """The image has just been pulled for this start, so no event says that it was there already."""
     prune: tuple[str, ...] = ()
     """Ids of older dead instances of this container, removed (with their logs) once the new one has started."""
 
@@ -187,6 +193,10 @@ class KillTarget(Message):
     """Grace in whole seconds, counted from when the step was scheduled."""
     after: tuple[str, ...] = ()
     """Ids in the same step that must have ended first (sidecars stop after the main ones), bounded by the grace."""
+
+    def timeout_seconds(self, waited_seconds: float) -> int:
+        """Return the timeout for StopContainer: what waiting since the step was scheduled has left, but at least 2 s."""
+        return stop_timeout_seconds(self.grace_seconds, waited_seconds=waited_seconds)
 
 
 class KillContainer(StepInput):
@@ -256,7 +266,7 @@ class StepResult(Message):
     node: NodeFacts = NodeFacts()
     events: tuple[StepEvent, ...] = ()
     missing_images: tuple[str, ...] | None = None
-    """create_sandbox, pull_image: names of the pod's images that the node has not got; None = not looked."""
+    """create_sandbox, pull_image: names of the containers whose image the node has not got; None = not looked."""
     id: str = ""
     """The sandbox or container made or adopted."""
     attempt: int = 1

@@ -1,0 +1,156 @@
+"""create_sandbox: the pod's directories and its sandbox, made or adopted."""
+
+from __future__ import annotations
+
+import asyncio
+
+from activities.attempt import Attempt, PodFault, Polls, warning
+from activities.images import missing_images
+from activities.metrics import count_failed_sandbox, count_sandbox
+from activities.wording import go_error
+from syncpod.cri import SandboxConfig
+from syncpod.cri.config_error import SandboxConfigError
+from syncpod.cri.directories import MountFailure, plan_pod, prepare_pod
+from syncpod.cri.dns import pod_dns
+from syncpod.cri.errors import CriError, NameReserved, NotFound, TransportFault
+from syncpod.cri.features import refusals
+from syncpod.cri.host import with_current_resolver
+from syncpod.cri.names import NODE_LABEL
+from syncpod.cri.node import NodeContext
+from syncpod.cri.paths import UnsafeName
+from syncpod.cri.sandbox_config import runtime_handler, sandbox_config
+from syncpod.messages import CreateSandbox, Fault, ObservedSandbox, Outcome, StepEvent, StepResult
+
+
+async def create_sandbox(attempt: Attempt, request: CreateSandbox) -> StepResult:
+    """Make the sandbox of this pod and attempt, or adopt it, and say which of the pod's images are missing.
+
+    Looks first, again after each answer that leaves things open:
+
+    - READY and of this incarnation: adopted.
+    - dead, or another incarnation's: stopped and removed; the attempt is spent, and the workflow takes the next.
+    - name reserved, but nothing listed: somebody (a worker that has died) is still making it, or it is being rolled
+      back. Waited for until it is listed or free; RunPodSandbox itself has its 4 minutes.
+    - nothing: made, unless the runtime or the network is not ready, which spends no attempt, or does not announce what
+      the pod asks for.
+
+    Cancelled, it lets go until RunPodSandbox is sent, and while it only waits. Mirrors kuberuntime_sandbox.go, v1.36,
+    createPodSandbox. Raises PodFault: RuntimeNotReady, NetworkNotReady, UnsupportedByRuntime, FailedMount,
+    FailedCreatePodSandBox.
+    """
+    images = asyncio.create_task(missing_images(attempt.node.cri, request.pod))
+    try:
+        polls = Polls(attempt)
+        while True:
+            attempt.doing = f"looks for sandbox {request.attempt}"
+            view = await attempt.read()
+            taken = [sandbox for sandbox in view.sandboxes if sandbox.attempt == request.attempt]
+            if taken:
+                return await _take(attempt, taken, images)
+            try:
+                sandbox_id = await _make(attempt, request)
+            except NameReserved as reserved:
+                await _refuse_stranger(attempt, reserved)
+                attempt.doing = f"waits for the runtime to finish sandbox {request.attempt}: its name is reserved"
+                await polls.pause()
+            else:
+                return StepResult(id=sandbox_id, missing_images=await images)
+    finally:
+        images.cancel()
+        await asyncio.gather(images, return_exceptions=True)
+
+
+async def _take(attempt: Attempt, taken: list[ObservedSandbox], images: asyncio.Task[tuple[str, ...]]) -> StepResult:
+    """Adopt the sandbox that is there, or clear it away. Of twins (a runtime died halfway) any ready one will do."""
+    for sandbox in taken:
+        if sandbox.ready and sandbox.incarnation == attempt.ref.incarnation:
+            return StepResult(outcome=Outcome.ADOPTED, id=sandbox.id, missing_images=await images)
+    for sandbox in taken:
+        attempt.doing = f"clears away sandbox {sandbox.attempt}, which is dead"
+        for call in (attempt.node.cri.stop_pod_sandbox, attempt.node.cri.remove_pod_sandbox):
+            try:
+                await call(sandbox.id)
+            except NotFound:
+                continue
+    return StepResult(outcome=Outcome.SPENT, message=f"sandbox attempt {taken[0].attempt} was found dead and removed")
+
+
+async def _make(attempt: Attempt, request: CreateSandbox) -> str:
+    """Make the sandbox and return its id. Raises PodFault; NameReserved and transport faults as they are."""
+    node, pod = attempt.node, request.pod
+    await _require_runtime(attempt, request)
+    try:
+        context = with_current_resolver(node.context)
+        plan = plan_pod(pod, context)
+        config = sandbox_config(pod, attempt=request.attempt, node=context, incarnation=request.ref.incarnation)
+    except (SandboxConfigError, UnsafeName) as error:
+        raise _failed(attempt, str(error)) from error
+    except MountFailure as error:
+        raise _mount_failed(attempt, error) from error
+    attempt.doing = "makes the pod's directories"
+    try:
+        # A hostPath may lie on a file system that hangs: only the thread has to wait for it.
+        await attempt.interruptible(asyncio.to_thread(prepare_pod, plan))
+    except MountFailure as error:
+        raise _mount_failed(attempt, error) from error
+    except OSError as error:
+        message = f"error making pod data directories: {error}"
+        raise PodFault(Fault.FAILED_CREATE_SANDBOX, message, warning("Failed", message)) from error
+    attempt.doing = "waits for other sandboxes to be made"
+    await attempt.interruptible(node.sandbox_slots.acquire())
+    try:
+        attempt.checkpoint()
+        return await _run(attempt, request, config, context)
+    finally:
+        node.sandbox_slots.release()
+
+
+async def _run(attempt: Attempt, request: CreateSandbox, config: SandboxConfig, context: NodeContext) -> str:
+    attempt.doing = f"makes sandbox {request.attempt}"
+    count_sandbox()
+    try:
+        sandbox_id = await attempt.node.cri.run_pod_sandbox(config, runtime_handler=runtime_handler(request.pod))
+    except (NameReserved, TransportFault):
+        raise
+    except CriError as error:
+        count_failed_sandbox()
+        raise _failed(attempt, go_error(error)) from error
+    _, dns_events = pod_dns(request.pod, context.host.resolver)
+    attempt.events.extend(warning(event.reason, event.message) for event in dns_events)
+    return sandbox_id
+
+
+async def _require_runtime(attempt: Attempt, request: CreateSandbox) -> None:
+    """Raise PodFault if the runtime cannot make this pod now, or cannot make it as it is written."""
+    status = await attempt.node.cri.status()
+    unsupported = refusals(request.pod, status)
+    if unsupported:
+        raise PodFault(Fault.UNSUPPORTED_BY_RUNTIME, "; ".join(unsupported))
+    if not status.runtime_ready:
+        raise PodFault(Fault.RUNTIME_NOT_READY, f"container runtime is not ready: {status.runtime_message}")
+    if not status.network_ready and not request.pod.spec.host_network:
+        message = f"network is not ready: {status.network_message}"
+        raise PodFault(Fault.NETWORK_NOT_READY, message, warning(Fault.NETWORK_NOT_READY.value, message))
+
+
+async def _refuse_stranger(attempt: Attempt, reserved: NameReserved) -> None:
+    """Raise PodFault if what has the sandbox's name is listed, and not as ours: it stays as it is."""
+    if not reserved.holder_id:
+        return
+    for holder in await attempt.node.cri.list_pod_sandboxes(id=reserved.holder_id):
+        owner = holder.labels.get(NODE_LABEL)
+        if owner != attempt.node.context.name:
+            whose = f"belongs to node {owner}" if owner else "is not managed by syncpod"
+            raise _failed(attempt, f"its name is taken by sandbox {holder.id}, which {whose}") from reserved
+
+
+def _failed(attempt: Attempt, message: str) -> PodFault:
+    """Build the fault; a pod that is to end meanwhile gets no event (kuberuntime_manager.go, v1.36, SyncPod)."""
+    events: tuple[StepEvent, ...] = ()
+    if not attempt.interrupted:
+        events = (warning(Fault.FAILED_CREATE_SANDBOX.value, f"Failed to create pod sandbox: {message}"),)
+    return PodFault(Fault.FAILED_CREATE_SANDBOX, message, *events)
+
+
+def _mount_failed(attempt: Attempt, error: MountFailure) -> PodFault:
+    return PodFault(Fault.FAILED_MOUNT, str(error), warning(Fault.FAILED_MOUNT.value, str(error)))

@@ -1,0 +1,86 @@
+"""Ending containers: SIGTERM and grace each, in their order, until the runtime lists none of them as alive."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+
+from activities.attempt import Attempt, Polls
+from activities.removal import remove_unstarted
+from syncpod.messages import KillTarget, ObservedContainer, ObservedPod
+
+Selection = Sequence[tuple[ObservedContainer, KillTarget]]
+"""Containers to end, each with how."""
+
+
+async def end_containers(attempt: Attempt, select: Callable[[ObservedPod], Selection]) -> ObservedPod:
+    """End the containers that `select` takes from each new listing, until it takes none; return that listing.
+
+    `select` takes containers that have not exited. Created ones are removed: a StopContainer does nothing to them, and
+    a start already under way would then run. Whatever is alive after its StopContainer (it was just being started, or
+    has only now appeared) is stopped again. Raises Interrupted, with the StopContainer calls going on; CriError when
+    the runtime refuses, after every other container has been seen to.
+    """
+    polls = Polls(attempt)
+    while True:
+        view = await attempt.read()
+        chosen = select(view)
+        if not chosen:
+            return view
+        attempt.doing = _what_is_waited_for(attempt, chosen)
+        for container, _ in chosen:
+            if container.state == "created":
+                await remove_unstarted(attempt, container.id)
+        await _stop_in_order(attempt, [target for container, target in chosen if container.state != "created"])
+        view = await attempt.read()
+        if not select(view):
+            return view
+        await polls.pause()
+
+
+async def _stop_in_order(attempt: Attempt, targets: Sequence[KillTarget]) -> None:
+    """Stop all at once, but each only after those it is to follow, or when waiting for them has used up its grace.
+
+    What is left of a grace is reckoned from when the step was scheduled, over its tries, with the kubelet's floor of
+    2 s (kuberuntime_container.go, v1.36, killContainer; kuberuntime_termination_order.go).
+    """
+    ended = {target.id: asyncio.Event() for target in targets}
+
+    async def stop(target: KillTarget) -> None:
+        try:
+            turn = [ended[other].wait() for other in target.after if other in ended and other != target.id]
+            await _within(target.grace_seconds - attempt.waited_seconds, turn)
+            call = attempt.node.stops.stop(target.id, target.timeout_seconds(attempt.waited_seconds))
+            await asyncio.wait({call})
+            call.result()
+        finally:
+            ended[target.id].set()
+
+    outcomes = await attempt.interruptible(_all_outcomes(stop(target) for target in targets))
+    for outcome in outcomes:
+        if outcome is not None:
+            raise outcome
+
+
+async def _within(seconds: float, waits: Sequence[Awaitable[object]]) -> None:
+    """Wait for all, but no longer than `seconds`."""
+    if not waits:
+        return
+    try:
+        async with asyncio.timeout(max(seconds, 0.0)):
+            await asyncio.gather(*waits)
+    except TimeoutError:
+        return
+
+
+async def _all_outcomes(works: Iterable[Awaitable[None]]) -> list[BaseException | None]:
+    return await asyncio.gather(*works, return_exceptions=True)
+
+
+def _what_is_waited_for(attempt: Attempt, chosen: Selection) -> str:
+    """Say what stands in the way of the pod's end, with what is left of each grace, longest first."""
+    left = sorted(
+        ((target.timeout_seconds(attempt.waited_seconds), container.name) for container, target in chosen),
+        reverse=True,
+    )
+    return "waits for " + ", ".join(f"{name} to stop (at most {seconds} s)" for seconds, name in left)

@@ -1,0 +1,23 @@
+"""kill_container: stop one container that is to be restarted or must end, and wait until it has."""
+
+from __future__ import annotations
+
+from activities.attempt import Attempt
+from activities.ending import Selection, end_containers
+from syncpod.messages import KillContainer, ObservedPod, StepResult
+
+
+async def kill_container(attempt: Attempt, request: KillContainer) -> StepResult:
+    """Stop the container within what is left of its grace, and return once it is listed as exited or is gone.
+
+    One that is not listed as ours is not touched. Cancelled, the step ends at once with outcome STOPPING, while the
+    stop that it sent goes on. Mirrors kuberuntime_container.go, v1.36, killContainer. Raises CriError: killing is
+    retried without end.
+    """
+    target = request.target
+    attempt.say("Killing", request.message or f"Stopping container {target.name}", target.name)
+
+    def alive(view: ObservedPod) -> Selection:
+        return [(each, target) for each in view.containers if each.id == target.id and each.state != "exited"]
+
+    return StepResult(status=await end_containers(attempt, alive), id=target.id)

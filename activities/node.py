@@ -1,0 +1,43 @@
+"""What every step of a node is given: its runtime, its reader, and what the node keeps between steps."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from activities.fences import Fences
+from activities.stops import Stops
+from syncpod.cri import CriRuntime
+from syncpod.cri.node import NodeContext
+from syncpod.cri.reader import PodReader
+from syncpod.messages import NodeFacts, ObservedPod
+
+
+def sandboxes_at_once() -> int:
+    """How many RunPodSandbox calls a node has in flight: twice its cores; more only make each one slower."""
+    return 2 * (os.cpu_count() or 1)
+
+
+@dataclass
+class Node:
+    """One node's runtime and memory, injected into every step. Made once by the worker, in its event loop."""
+
+    cri: CriRuntime
+    reader: PodReader
+    """The one place that reads a pod whole; shared with the agent, so that there is one sequence of listings."""
+    context: NodeContext
+    facts: Callable[[], NodeFacts] = NodeFacts
+    """What the workflow is told of the node with each result."""
+    returned: Callable[[ObservedPod], None] = lambda status: None
+    """Called with each status that a step's result or fault carries to the workflow, so that the agent's record
+    advances and no signal says the same again."""
+    sandbox_slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(sandboxes_at_once()))
+    pull_slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(1))
+    """Pulls are serial, as the kubelet's are by default (serializeImagePulls); maxParallelImagePulls is its size."""
+    fences: Fences = field(default_factory=Fences)
+    stops: Stops = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.stops = Stops(self.cri)

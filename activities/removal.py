@@ -1,0 +1,60 @@
+"""Taking containers that do not run away: the dead with their logs, and those that never ran."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from activities.attempt import Attempt
+from syncpod.cri.errors import NotFound, RuntimeFailure
+from syncpod.messages import ObservedContainer
+
+
+async def remove_dead(attempt: Attempt, container: ObservedContainer, *, keep_logs: bool = False) -> None:
+    """Remove a container that the last listing had as exited, with its logs unless they are to be kept.
+
+    Mirrors kuberuntime_container.go, v1.36, removeContainer: the logs go first, so that none is left without a
+    container that leads to it. Gone already is success. Raises CriError, OSError.
+    """
+    if container.state != "exited":
+        raise ValueError(f"container {container.id} is {container.state}: removing it would kill it without grace")
+    if not keep_logs and container.log_path:
+        await asyncio.to_thread(remove_logs, attempt.node.context.log_dir, Path(container.log_path))
+    await _remove(attempt, container.id)
+
+
+async def remove_unstarted(attempt: Attempt, container_id: str) -> bool:
+    """Remove a container that never ran; say whether it is gone.
+
+    It is not when the runtime refuses because a start of it is under way (one whose client has died, or is about to
+    give up): that start ends as running or as a StartError, and whoever asked looks again. Between the listing that
+    showed it as created and this call a start can still end well; then its container, some milliseconds old, is killed.
+    """
+    try:
+        await _remove(attempt, container_id)
+    except RuntimeFailure as error:
+        if "starting state" in error.message:
+            return False
+        raise
+    return True
+
+
+async def _remove(attempt: Attempt, container_id: str) -> None:
+    try:
+        await attempt.node.cri.remove_container(container_id)
+    except NotFound:
+        return
+
+
+def remove_logs(log_dir: Path, log: Path) -> None:
+    """Remove a container's log and what rotation made of it: `<n>.log`, `<n>.log.<time>`, `<n>.log.<time>.gz`.
+
+    `log` has been to the runtime and back: what is not `<log_dir>/<pod>/<container>/<n>.log` is none of ours and stays.
+    Mirrors kuberuntime_container.go, v1.36, removeContainerLog. Blocks; safe to repeat. Raises OSError.
+    """
+    parts = log.relative_to(log_dir).parts if log.is_relative_to(log_dir) else ()
+    if len(parts) != 3 or ".." in parts or not log.parent.is_dir():
+        return
+    for path in log.parent.iterdir():
+        if path.name == log.name or path.name.startswith(f"{log.name}."):
+            path.unlink(missing_ok=True)

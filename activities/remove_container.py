@@ -1,0 +1,45 @@
+"""remove_container: take containers of a pod out of the runtime, stopping first those that are to be stopped."""
+
+from __future__ import annotations
+
+from activities.attempt import Attempt
+from activities.ending import Selection, end_containers
+from activities.removal import remove_dead, remove_unstarted
+from syncpod.messages import KillTarget, ObservedPod, RemoveContainers, StepResult
+
+
+async def remove_containers(attempt: Attempt, request: RemoveContainers) -> StepResult:
+    """Remove the listed containers, in their order; those in `kill` are stopped first, with the least grace (2 s).
+
+    Logs go with them unless `keep_logs`. A container that is alive and not to be killed is left as it is, since a
+    removal would kill it without grace: the status returned shows it. One that is not listed as ours is not touched.
+
+    Mirrors kuberuntime_manager.go, v1.36, SyncPod's reset list (kill with grace 0, which the kubelet raises to 2 s,
+    then remove keeping logs), and purgeInitContainers. Raises CriError: removing is retried without end.
+    """
+    kill = frozenset(request.kill)
+    view = await attempt.read()
+    for each in view.containers:
+        if each.id in kill and each.state != "exited":
+            attempt.say("Killing", request.message or f"Stopping container {each.name}", each.name)
+
+    def to_end(view: ObservedPod) -> Selection:
+        return [
+            (each, KillTarget(id=each.id, name=each.name, grace_seconds=0))
+            for each in view.containers
+            if each.id in kill and each.state != "exited"
+        ]
+
+    if to_end(view):
+        view = await end_containers(attempt, to_end)
+    listed = {each.id: each for each in view.containers}
+    for container_id in request.ids:
+        container = listed.get(container_id)
+        if container is None:
+            continue
+        attempt.checkpoint()
+        if container.state == "exited":
+            await remove_dead(attempt, container, keep_logs=request.keep_logs)
+        elif container.state == "created":
+            await remove_unstarted(attempt, container.id)
+    return StepResult()

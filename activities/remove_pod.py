@@ -1,0 +1,51 @@
+"""remove_pod: take away what is left of a stopped pod."""
+
+from __future__ import annotations
+
+import asyncio
+
+from activities.attempt import Attempt, NotYet
+from activities.kill_pod import stop_sandboxes
+from activities.removal import remove_dead, remove_unstarted
+from syncpod.cri.cgroups import remove_pod_cgroup
+from syncpod.cri.directories import remove_pod_directories
+from syncpod.cri.errors import NotFound
+from syncpod.messages import RemovePod, StepResult
+
+
+async def remove_pod(attempt: Attempt, request: RemovePod) -> StepResult:
+    """Remove the pod's containers and sandboxes, its cgroup in every controller, its directory and its logs.
+
+    Refuses while a container of it is alive: that is kill_pod's to end. Every part may be gone already, and the step
+    may be repeated from any point. What is not ours is neither listed nor touched.
+
+    Mirrors kubelet.go, v1.36, SyncTerminatedPod (volumes, cgroup), and what the kubelet leaves to garbage collection
+    (kuberuntime_gc.go: containers, sandboxes, log directories). Raises CriError, CgroupBusy, StillMounted, NotYet.
+    """
+    view = await attempt.read()
+    alive = [each for each in view.containers if each.state in ("running", "unknown")]
+    if alive:
+        names = ", ".join(f"{each.name} ({each.state})" for each in alive)
+        raise NotYet(f"not removed while something of the pod is alive: {names}")
+    for container in view.containers:
+        # Their logs go with the pod's directory, all at once.
+        if container.state == "exited":
+            await remove_dead(attempt, container, keep_logs=True)
+        elif not await remove_unstarted(attempt, container.id):
+            raise NotYet(f"not removed while {container.name} is being started")
+    await stop_sandboxes(attempt, view)
+    for sandbox in view.sandboxes:
+        attempt.doing = f"removes sandbox {sandbox.attempt}"
+        try:
+            await attempt.node.cri.remove_pod_sandbox(sandbox.id)
+        except NotFound:
+            continue
+    attempt.doing = "removes the pod's cgroup, directories and logs"
+    await asyncio.to_thread(_remove_from_disk, attempt, request)
+    return StepResult()
+
+
+def _remove_from_disk(attempt: Attempt, request: RemovePod) -> None:
+    context, ref = attempt.node.context, request.ref
+    remove_pod_cgroup(context, ref.uid)
+    remove_pod_directories(context, namespace=ref.namespace, name=ref.name, uid=ref.uid)

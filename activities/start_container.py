@@ -1,0 +1,259 @@
+"""start_container, start_init_container, start_ephemeral_container: one routine for three names."""
+
+from __future__ import annotations
+
+import asyncio
+
+from temporalio import activity
+
+from activities.attempt import Attempt, Interrupted, PodFault, Polls, warning
+from activities.images import container_of, look_at_image, say_present
+from activities.metrics import count_failed_start, count_start
+from activities.removal import remove_dead, remove_unstarted
+from syncpod.cri import ContainerConfig, SandboxConfig
+from syncpod.cri.config_error import ContainerConfigError, SandboxConfigError
+from syncpod.cri.container_config import container_config
+from syncpod.cri.directories import ContainerPlan, plan_container, prepare_container
+from syncpod.cri.errors import CriError, DeadlineExceeded, ImageAbsent, NameReserved, TransportFault
+from syncpod.cri.names import CONTAINER_NAME_LABEL, INCARNATION_ANNOTATION, NODE_LABEL, POD_UID_LABEL
+from syncpod.cri.node import ordered_pod_ips
+from syncpod.cri.paths import UnsafeName
+from syncpod.cri.port import ImageStatus
+from syncpod.cri.sandbox_config import sandbox_config
+from syncpod.messages import Fault, ObservedContainer, ObservedPod, Outcome, StartContainer, StepResult
+from syncpod.pod import EphemeralContainer
+
+
+async def start_container(attempt: Attempt, request: StartContainer) -> StepResult:
+    """Create and start one container, or adopt the instance of that name and restart that is there.
+
+    Looks first, and again after each answer that leaves things open, at the instance of this restart and incarnation:
+
+    - running, or exited after it had started: adopted; an exited one is returned as exited, never started again.
+    - created by this very try: started.
+    - created by another, or a start that failed: waited for while a start of it is under way, else removed and made
+      again with the same number. (A runtime that died between create and start does not survive, or carry out, a start
+      of what it finds. The kubelet counts a restart here; here none is counted, since nothing ran.)
+    - none, but the name is reserved: somebody is still making it. Waited for until it is listed or free.
+    - none: made, if the image is there; else the outcome is IMAGE_ABSENT, and the workflow pulls it first.
+
+    After the start, dead instances named in `prune` are removed with their logs; what cannot be is left for later.
+
+    Cancelled, it lets go before each call that makes something, and while it only waits; what it has created but not
+    started is removed again. Mirrors kuberuntime_container.go, v1.36, startContainer, events and messages included.
+    Raises PodFault: CreateContainerConfigError, CreateContainerError, RunContainerError, and those of the image.
+    """
+    start = _Start(attempt, request)
+    try:
+        return await start.run()
+    except PodFault as fault:
+        count_failed_start(request.kind, fault.fault, begun=start.begun)
+        raise
+
+
+class _Start:
+    """One try of a start, with what it has already asked for."""
+
+    def __init__(self, attempt: Attempt, request: StartContainer) -> None:
+        self.attempt = attempt
+        self.request = request
+        self.cri = attempt.node.cri
+        self.container = container_of(request.pod, request.container)
+        self.begun = False
+        self.sent = False
+        """A CreateContainer of this try got no answer: an instance that appears may be its."""
+
+    async def run(self) -> StepResult:
+        image = asyncio.create_task(look_at_image(self.attempt, self.container))
+        try:
+            return await self._until_started(image)
+        finally:
+            image.cancel()
+            await asyncio.gather(image, return_exceptions=True)
+
+    async def _until_started(self, image: asyncio.Task[ImageStatus | None]) -> StepResult:
+        polls = Polls(self.attempt)
+        which = f"{self.container.name}, restart {self.request.restart}"
+        while True:
+            self.attempt.doing = f"looks for {which}"
+            view = await self.attempt.read()
+            instance = self._instance(view)
+            if instance is not None and _has_run(instance):
+                return self._adopt(instance)
+            if instance is not None and self.sent and instance.state == "created":
+                return await self._start(instance.id, view)
+            if instance is not None:
+                self.attempt.doing = f"clears away {which}, which was never started"
+                if not await remove_unstarted(self.attempt, instance.id):
+                    self.attempt.doing = f"waits for a start of {which} that is under way"
+                    await polls.pause()
+                continue
+            present = await image
+            if present is None:
+                return StepResult(outcome=Outcome.IMAGE_ABSENT)
+            try:
+                container_id = await self._create(present, view)
+            except ImageAbsent:
+                return StepResult(outcome=Outcome.IMAGE_ABSENT)
+            except NameReserved as reserved:
+                await self._refuse_stranger(reserved)
+                self.attempt.doing = f"waits for the runtime to finish {which}: its name is reserved"
+                await polls.pause()
+            except DeadlineExceeded:
+                # Made all the same, sooner or later: it is then this try's, and may be started.
+                self.sent = True
+                await polls.pause()
+            else:
+                return await self._start(container_id, view)
+
+    def _instance(self, view: ObservedPod) -> ObservedContainer | None:
+        """Return the newest instance of this restart, made by this incarnation."""
+        return next(
+            (
+                each
+                for each in view.containers
+                if each.name == self.container.name
+                and each.restart_count == self.request.restart
+                and each.incarnation == self.request.ref.incarnation
+            ),
+            None,
+        )
+
+    def _adopt(self, instance: ObservedContainer) -> StepResult:
+        """Take what an earlier try has started; its events were lost with its answer."""
+        self.attempt.say("Created", "Container created", self.container.name)
+        self.attempt.say("Started", "Container started", self.container.name)
+        return StepResult(outcome=Outcome.ADOPTED, id=instance.id)
+
+    # --- create -------------------------------------------------------------------------------------------------------
+
+    async def _create(self, image: ImageStatus, view: ObservedPod) -> str:
+        """Create the container. Raises PodFault; NameReserved, ImageAbsent and transport faults as they are."""
+        config, sandbox, plan = self._configuration(image, view)
+        self.attempt.doing = f"creates {self.container.name}, restart {self.request.restart}"
+        try:
+            await asyncio.to_thread(prepare_container, plan)
+        except OSError as error:
+            raise self._failed(Fault.CREATE_CONTAINER_CONFIG_ERROR, str(error)) from error
+        self.attempt.checkpoint()
+        if not self.begun:
+            self.begun = True
+            count_start(self.request.kind)
+        try:
+            container_id = await self.cri.create_container(self.request.sandbox_id, config, sandbox)
+        except (NameReserved, ImageAbsent, TransportFault):
+            raise
+        except CriError as error:
+            raise self._failed(Fault.CREATE_CONTAINER_ERROR, error.message) from error
+        return container_id
+
+    def _configuration(
+        self, image: ImageStatus, view: ObservedPod
+    ) -> tuple[ContainerConfig, SandboxConfig, ContainerPlan]:
+        request, pod, context = self.request, self.request.pod, self.attempt.node.context
+        home = next((each for each in view.sandboxes if each.id == request.sandbox_id), None)
+        pod_ips = ordered_pod_ips(home.ip, home.additional_ips, context.host.addresses) if home else ()
+        try:
+            config = container_config(
+                pod,
+                self.container,
+                kind=request.kind,
+                restart_count=request.restart,
+                observed_image=image,
+                pod_ips=pod_ips,
+                node=context,
+                incarnation=request.ref.incarnation,
+                target_id=self._target_id(view),
+            )
+            sandbox = sandbox_config(
+                pod, attempt=request.sandbox_attempt, node=context, incarnation=request.ref.incarnation
+            )
+            return config, sandbox, plan_container(pod, self.container, context, pod_ips)
+        except (ContainerConfigError, SandboxConfigError, UnsafeName) as error:
+            raise self._failed(Fault.CREATE_CONTAINER_CONFIG_ERROR, str(error)) from error
+
+    def _target_id(self, view: ObservedPod) -> str:
+        """Return the id of the container whose processes an ephemeral container is to see; "" without one."""
+        if not isinstance(self.container, EphemeralContainer) or not self.container.target_container_name:
+            return ""
+        target = view.newest(self.container.target_container_name)
+        return target.id if target is not None else ""
+
+    async def _refuse_stranger(self, reserved: NameReserved) -> None:
+        """Raise PodFault if what has the name is listed and is not of this node and incarnation: it stays as it is."""
+        identity = {POD_UID_LABEL: self.request.ref.uid, CONTAINER_NAME_LABEL: self.container.name}
+        if reserved.holder_id:
+            holders = await self.cri.list_containers(id=reserved.holder_id)
+        else:
+            listed = await self.cri.list_containers(labels=identity)
+            holders = tuple(each for each in listed if each.attempt == self.request.restart)
+        for holder in holders:
+            owner = holder.labels.get(NODE_LABEL)
+            if owner != self.attempt.node.context.name:
+                whose = f"belongs to node {owner}" if owner else "is not managed by syncpod"
+            elif holder.annotations.get(INCARNATION_ANNOTATION, "") != self.request.ref.incarnation:
+                whose = "is of an earlier pod with the same UID"
+            else:
+                continue
+            message = f"its name is taken by container {holder.id}, which {whose}"
+            raise self._failed(Fault.CREATE_CONTAINER_ERROR, message) from reserved
+
+    # --- start --------------------------------------------------------------------------------------------------------
+
+    async def _start(self, container_id: str, view: ObservedPod) -> StepResult:
+        """Start what this try has created, and clear the table behind it."""
+        name = self.container.name
+        if self.attempt.interrupted:
+            await remove_unstarted(self.attempt, container_id)
+            raise Interrupted
+        if self.container.image_pull_policy != "Always" and not self.request.pulled:
+            say_present(self.attempt, self.container)
+        self.attempt.say("Created", "Container created", name)
+        self.attempt.doing = f"starts {name}, restart {self.request.restart}"
+        try:
+            await self.cri.start_container(container_id)
+        except TransportFault:
+            raise
+        except CriError as error:
+            await self._unless_it_runs(container_id, error)
+        self.attempt.say("Started", "Container started", name)
+        await self._prune(view)
+        return StepResult(id=container_id)
+
+    async def _unless_it_runs(self, container_id: str, error: CriError) -> None:
+        """Raise PodFault after a start that failed, unless the container is found to have run all the same.
+
+        What never ran is removed, so that the next try may have its number.
+        """
+        view = await self.attempt.read()
+        instance = next((each for each in view.containers if each.id == container_id), None)
+        if instance is not None and _has_run(instance):
+            return
+        if instance is not None:
+            await remove_unstarted(self.attempt, container_id)
+        raise self._failed(Fault.RUN_CONTAINER_ERROR, error.message) from error
+
+    async def _prune(self, view: ObservedPod) -> None:
+        """Remove older dead instances of this container, with their logs (pod_container_deletor.go, v1.36)."""
+        dead = [
+            each
+            for each in view.containers
+            if each.id in self.request.prune and each.name == self.container.name and each.state == "exited"
+        ]
+        self.attempt.doing = f"removes {len(dead)} dead instance(s) of {self.container.name}"
+        removals = (remove_dead(self.attempt, each) for each in dead)
+        for outcome in await asyncio.gather(*removals, return_exceptions=True):
+            if isinstance(outcome, CriError | OSError):
+                activity.logger.warning("a dead instance of %s stays for now: %s", self.container.name, outcome)
+            elif outcome is not None:
+                raise outcome
+
+    def _failed(self, fault: Fault, message: str) -> PodFault:
+        return PodFault(fault, message, warning("Failed", f"Error: {message}", self.container.name))
+
+
+def _has_run(instance: ObservedContainer) -> bool:
+    """Say whether an instance runs or has run. A start that could not be carried out ends EXITED `StartError`."""
+    if instance.state == "exited":
+        return instance.started_at is not None or instance.reason != "StartError"
+    return instance.state == "running" or instance.started_at is not None

@@ -1,0 +1,118 @@
+"""What every step shares: its turn, its heartbeat, its cancellation, its errors, and the status it returns."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from temporalio import activity
+from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
+
+from activities.attempt import Attempt, Interrupted, NotYet, PodFault, delay_between
+from activities.fences import StaleFence
+from activities.node import Node
+from syncpod.cri.errors import CriError
+from syncpod.messages import Fault, Outcome, StepInput, StepResult
+
+Request = TypeVar("Request", bound=StepInput)
+Body = Callable[[Attempt, Request], Awaitable[StepResult]]
+"""A step's own code: acts, and returns its outcome; status, events and try are filled in here."""
+
+HEARTBEAT_SECONDS = 1.0
+"""How often a step heartbeats, against a heartbeat timeout of 3 s. Cancellation is heard of with a heartbeat."""
+
+
+async def run_step(node: Node, body: Body[Request], request: Request, *, interrupted: Outcome) -> StepResult:
+    """Run one try of a step as the activity that this is called in.
+
+    - One step per pod at a time, by fence; an older one fails with StaleFence.
+    - It heartbeats each second, saying what it does.
+    - Cancelled, it ends where its body lets go, with outcome `interrupted`; a body that was past that point ends as if
+      nothing had happened. Ended by anything but the workflow's request (the worker stops, an operator pauses it), it
+      counts as cancelled, and Temporal tries it again where that is due.
+    - PodFault becomes a non-retryable ApplicationError whose type is the kubelet's reason and whose detail is a
+      StepResult: the status read back and the events. Where the body did not make a CriError into one, or something
+      else stood in the way (NotYet, the node's disk), the error is retryable and its type is the error's class.
+    - The result carries the pod's whole status, read after the body's last call (by the body, if it has just done so).
+    """
+    info = activity.info()
+    attempt = Attempt(
+        node,
+        request,
+        number=info.attempt,
+        delay_seconds=delay_between(info.scheduled_time, info.current_attempt_scheduled_time),
+    )
+    # In a task of its own, so that a cancellation reaches only this loop and never cuts off a call to the runtime.
+    task = asyncio.create_task(_try(attempt, body, request, interrupted))
+    while not task.done():
+        try:
+            await asyncio.wait({task}, timeout=HEARTBEAT_SECONDS)
+        except asyncio.CancelledError:
+            if (this := asyncio.current_task()) is not None:
+                this.uncancel()
+            attempt.interrupt()
+        else:
+            if not task.done():
+                activity.heartbeat(attempt.doing)
+    return task.result()
+
+
+async def _try(attempt: Attempt, body: Body[Request], request: Request, interrupted: Outcome) -> StepResult:
+    """Act in the pod's turn, and turn whatever comes of it into a result or an error of Temporal's."""
+    try:
+        async with attempt.node.fences.acting(attempt.ref, request.fence, attempt.number, attempt):
+            try:
+                return await _with_status(attempt, await body(attempt, request))
+            except PodFault as fault:
+                raise await _pod_level(attempt, fault) from fault
+    except StaleFence as stale:
+        raise _stale(str(stale)) from stale
+    except Interrupted:
+        return await _let_go(attempt, interrupted)
+    except (CriError, NotYet, OSError) as error:
+        activity.logger.warning("try %d: %s", attempt.number, error)
+        kind = type(error).__name__
+        raise ApplicationError(str(error), type=kind, category=ApplicationErrorCategory.BENIGN) from error
+
+
+async def _let_go(attempt: Attempt, interrupted: Outcome) -> StepResult:
+    """Say how a step ended that let go."""
+    if attempt.superseded:
+        raise _stale(f"a newer step of {attempt.ref.namespace}/{attempt.ref.name} has come")
+    details = activity.cancellation_details()
+    if details is None or not details.cancel_requested:
+        raise asyncio.CancelledError
+    return await _with_status(attempt, StepResult(outcome=interrupted))
+
+
+async def _with_status(attempt: Attempt, result: StepResult) -> StepResult:
+    """Read the pod and complete the result with it; tell the node what the workflow will know."""
+    status = result.status if result.status.seq.counter else await attempt.read()
+    complete = result.model_copy(
+        update={
+            "status": status,
+            "events": tuple(attempt.events),
+            "node": attempt.node.facts(),
+            "attempt": attempt.number,
+        }
+    )
+    attempt.node.returned(status)
+    return complete
+
+
+async def _pod_level(attempt: Attempt, fault: PodFault) -> ApplicationError:
+    attempt.events.extend(fault.events)
+    return ApplicationError(
+        fault.message,
+        await _with_status(attempt, StepResult(message=fault.message)),
+        type=fault.fault.value,
+        non_retryable=True,
+        category=ApplicationErrorCategory.BENIGN,
+    )
+
+
+def _stale(message: str) -> ApplicationError:
+    return ApplicationError(
+        message, type=Fault.STALE_FENCE.value, non_retryable=True, category=ApplicationErrorCategory.BENIGN
+    )

@@ -1,0 +1,65 @@
+"""StopContainer calls in flight, which outlive the steps that sent them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+
+from syncpod.cri import CriRuntime
+from syncpod.cri.errors import CriError, NotFound
+
+logger = logging.getLogger(__name__)
+
+
+class Stops:
+    """Sends StopContainer and keeps each call until it ends, whatever becomes of the step that wanted it.
+
+    A StopContainer that is cancelled in its grace never sends SIGKILL, so none is ever cancelled. A second one with a
+    shorter grace runs beside the first, and the runtime then ends both at the shorter.
+    """
+
+    def __init__(self, cri: CriRuntime) -> None:
+        self._cri = cri
+        self._running: dict[str, list[tuple[float, asyncio.Task[None]]]] = {}
+
+    def stop(self, container_id: str, grace_seconds: int) -> asyncio.Task[None]:
+        """Stop a container, with SIGKILL after `grace_seconds` (whole); return the task that ends when it has ended.
+
+        Where a call in flight already kills it by then, that one is returned and nothing is sent. The task raises
+        CriError; a container that is not there is a success. Wait for it with asyncio.wait, which never cancels it.
+        """
+        deadline = time.monotonic() + grace_seconds
+        calls = self._running.setdefault(container_id, [])
+        for known_deadline, call in calls:
+            if known_deadline <= deadline:
+                return call
+        task = asyncio.create_task(self._stop(container_id, grace_seconds), name=f"StopContainer {container_id[:12]}")
+        calls.append((deadline, task))
+        task.add_done_callback(lambda done: self._ended(container_id, done))
+        return task
+
+    def in_flight(self, container_id: str) -> int:
+        """Say how many StopContainer calls for this container are running."""
+        return len(self._running.get(container_id, ()))
+
+    async def drain(self) -> None:
+        """Wait for every call in flight; for a worker that shuts down in good order, and for tests."""
+        while tasks := [task for calls in self._running.values() for _, task in calls]:
+            await asyncio.wait(tasks)
+
+    async def _stop(self, container_id: str, grace_seconds: int) -> None:
+        try:
+            await self._cri.stop_container(container_id, timeout_seconds=grace_seconds)
+        except NotFound:
+            return
+
+    def _ended(self, container_id: str, done: asyncio.Task[None]) -> None:
+        left = [(deadline, task) for deadline, task in self._running[container_id] if task is not done]
+        if left:
+            self._running[container_id] = left
+        else:
+            del self._running[container_id]
+        if not done.cancelled() and isinstance(error := done.exception(), CriError):
+            # Nobody may be waiting any more; the next step looks at the container, not at this call.
+            logger.debug("stopping container %s: %s", container_id, error)
