@@ -68,6 +68,11 @@ def absorb(state: PodState, name: str, args: tuple[Any, ...], now: datetime) -> 
         reject(state, name, f"signal {name}: {type(wrong).__name__}: {wrong}", now)
 
 
+def tidy(state: PodState, now: datetime) -> None:
+    """Forget back-offs that have expired; an image's or an old definition's would stay for ever."""
+    state.backoff = backoff.collect_garbage(state.backoff, now=now)
+
+
 def reject(state: PodState, name: str, why: str, now: datetime) -> None:
     """Record that something was not accepted, and why."""
     text = why if len(why) <= 500 else why[:499] + "…"
@@ -105,8 +110,21 @@ def apply(state: PodState, document: Any, now: datetime) -> None:
     updated = merge_update(state.pod, new)
     if updated == state.pod:
         return
+    _forget_old_images(state, updated)
     state.pod = updated
     state.note(now, "update", "apply", f"generation {updated.metadata.generation}")
+
+
+def _forget_old_images(state: PodState, updated: Pod) -> None:
+    """Forget what was known of the images of containers that have another one now."""
+    spec = updated.spec
+    images = {container.name: container.image for container in (*spec.init_containers, *spec.containers)}
+    changed = {name for name, image in images.items() if state.container(name).image != image}
+    state.missing_images = tuple(name for name in state.missing_images if name not in changed)
+    state.pulled = {name: restart for name, restart in state.pulled.items() if name not in changed}
+    state.waiting = {name: why for name, why in state.waiting.items() if name not in changed}
+    for name in sorted(changed):
+        state.backoff = backoff.forget(state.backoff, backoff.step_key("start", name))
 
 
 def add_ephemeral_container(state: PodState, document: Any, now: datetime) -> EphemeralContainer:

@@ -70,6 +70,7 @@ class PodWorkflow:
             raise ApplicationError(self.refusal, type="Invalid", non_retryable=True)
         while True:
             self.drain()
+            absorb.tidy(self.state, workflow.now())
             report.update_status(self.state, self.holds, workflow.now())
             decision = decide.next_step(self.state, workflow.now())
             if decision.holds != self.holds:
@@ -231,7 +232,8 @@ class PodWorkflow:
 
     def publish(self) -> None:
         """Write the search attributes that changed, and show the pod's state in the UI."""
-        updates = report.search_attribute_updates(self.state, len(workflow.info().typed_search_attributes) > 0)
+        started_with_some = any(pair.key.name == "PodName" for pair in workflow.info().typed_search_attributes)
+        updates = report.search_attribute_updates(self.state, started_with_some)
         if updates:
             workflow.upsert_search_attributes(updates)
         self.show()
