@@ -1,0 +1,200 @@
+"""The node agent: ties PLEG, pidfds, back-off queue, readiness and takeover together beside one worker.
+
+::
+
+    runtime ──► reader ──► PLEG ──► signals ──► the pods' workflows
+       │                   ▲  ▲                    │        ▲
+     pidfds ── exited ─────┘  └── returned ── steps         │
+                                                └─ arm ─► back-off queue
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from temporalio.client import Client
+from temporalio.service import RPCError
+
+from syncpod.agent.backoff_queue import BackoffQueue
+from syncpod.agent.boot import OpenPod, Takeover
+from syncpod.agent.lock import NodeLife
+from syncpod.agent.pidfds import Pidfds
+from syncpod.agent.pleg import Pleg
+from syncpod.agent.readiness import Readiness
+from syncpod.agent.rival import outranked
+from syncpod.agent.signals import Signals
+from syncpod.cri.errors import CriError
+from syncpod.cri.port import CriRuntime
+from syncpod.cri.reader import PodReader, Relist
+from syncpod.lifecycle.observed import ObservedPod
+from syncpod.messages import NodeFacts, PodRef
+
+log = logging.getLogger(__name__)
+
+BOOT_PATIENCE_SECONDS = 2.0
+"""How long the worker waits for the takeover before it polls; the pods that take longer are taken over beside it."""
+_LISTED_EVERY = 0.01
+_LISTED_FOR = 1.0
+"""Seconds between listings of a pod whose process has ended, and how long the runtime may take to say so too."""
+_RIVALS_EVERY = 30.0
+_RETRY_SECONDS = 1.0
+
+
+class Agent:
+    """One node's agent. Made, run and closed in the worker's event loop; also the worker's `NodeHooks`."""
+
+    def __init__(
+        self,
+        client: Client,
+        *,
+        task_queue: str,
+        life: NodeLife,
+        cri: CriRuntime,
+        reader: PodReader,
+        facts: Callable[[], NodeFacts],
+    ) -> None:
+        """Serve the node that `life` is of; `facts` is what each signal tells of it."""
+        self._client = client
+        self._task_queue = task_queue
+        self._life = life
+        self._reader = reader
+        self._loop = asyncio.get_running_loop()
+        signals = Signals(client, facts)
+        self.backoff_queue = BackoffQueue(signals.backoff_expired)
+        self.pidfds = Pidfds(self._exited, container_pid=reader.pid_of, sandbox_pid=reader.sandbox_pid)
+        self.pleg = Pleg(reader, signals.pleg, watch=self.pidfds.watch)
+        self.readiness = Readiness(cri.status, self.pleg.wake)
+        self._takeover = Takeover(client, task_queue, life.identity)
+        self._boarding: list[asyncio.Task[None]] = []
+        self._following: dict[str, asyncio.Task[None]] = {}
+        self._ended: dict[str, dict[str, float]] = {}
+
+    # --- what the worker tells ----------------------------------------------------------------------------------------
+
+    def returned(self, listing: ObservedPod) -> None:
+        """Take a listing that a step is about to return to its workflow."""
+        self.pleg.returned(listing)
+
+    def arm_backoff(self, workflow_id: str, container: str, restart: int, delay_seconds: float) -> None:
+        """Signal the end of a back-off then. Called from the threads of workflow tasks."""
+        self._loop.call_soon_threadsafe(self.backoff_queue.arm, workflow_id, container, restart, delay_seconds)
+
+    def step_began(self, ref: PodRef) -> None:
+        """Hear that a try of a step begins."""
+        self.pleg.step_began(ref.uid)
+
+    def step_ended(self, ref: PodRef, fault: str) -> None:
+        """Hear that it has ended, well ("") or with a fault of that type."""
+        self.readiness.step_ended(ref, fault)
+        self.pleg.step_ended(ref.uid)
+
+    # --- its life -----------------------------------------------------------------------------------------------------
+
+    async def boot(self) -> None:
+        """Take over the pods of the last life, before the worker polls. Raises CriError, RPCError.
+
+        A pod that cannot be taken over yet is tried again, and holds up neither the others nor the worker.
+        """
+        listed = await self._reader.read_all()
+        await self.readiness.check()
+        pods = await self._takeover.open_pods(listed.pods.values())
+        self._boarding = [asyncio.create_task(self._board(pod, listed), name=f"boot {pod.workflow_id}") for pod in pods]
+        if self._boarding:
+            _, late = await asyncio.wait(self._boarding, timeout=BOOT_PATIENCE_SECONDS)
+            log.info("took over %d of %d pods", len(pods) - len(late), len(pods))
+
+    async def run(self) -> None:
+        """Serve until cancelled. Raises NotThisNode if another worker has the node; anything else is a defect."""
+        tasks = [
+            asyncio.create_task(self.pleg.run(), name="pleg"),
+            asyncio.create_task(self.readiness.run(), name="readiness"),
+            asyncio.create_task(self._look_for_rivals(), name="rivals"),
+        ]
+        try:
+            await asyncio.gather(*tasks)
+        finally:
+            await _end(tasks)
+
+    async def close(self) -> None:
+        """Give up what is under way; the workflows' own timers and the next life's takeover make up for it."""
+        self.pidfds.close()
+        await _end([*self._boarding, *self._following.values()])
+        await self.pleg.close()
+        await self.backoff_queue.close()
+
+    # --- takeover -----------------------------------------------------------------------------------------------------
+
+    async def _board(self, pod: OpenPod, listed: Relist) -> None:
+        """Take over one pod and tell it what the runtime has."""
+        if not await self._takeover.take_until_taken(pod.workflow_id):
+            return
+        ref = pod.ref or await self._takeover.ask_which(pod.workflow_id)
+        if ref is None:
+            return
+        events = ("Boot",) if self.readiness.obstacles else ("Boot", "RuntimeReady")
+        if pod.ref is not None and ref.uid not in listed.failures:
+            nothing = ObservedPod(seq=listed.seq, uid=ref.uid)
+            self.pleg.tell(ref, listed.pods.get(ref.uid, nothing), *events)
+            return
+        while True:
+            try:
+                await self.pleg.wake(ref, *events)
+            except CriError as error:
+                log.warning("pod %s/%s cannot be read: %s", ref.namespace, ref.name, error)
+                await asyncio.sleep(_RETRY_SECONDS)
+            else:
+                return
+
+    # --- exits --------------------------------------------------------------------------------------------------------
+
+    def _exited(self, uid: str, id_: str) -> None:
+        """Hear that a process has ended: look at its pod until the runtime says so too."""
+        self._ended.setdefault(uid, {})[id_] = self._loop.time() + _LISTED_FOR
+        if uid not in self._following:
+            task = asyncio.create_task(self._follow(uid), name=f"exit in {uid}")
+            self._following[uid] = task
+            task.add_done_callback(lambda _: self._following.pop(uid, None))
+
+    async def _follow(self, uid: str) -> None:
+        while self._still_listed(uid):
+            # A step of the pod that has just begun will return what it finds.
+            if not self.pleg.busy(uid):
+                try:
+                    await self.pleg.look(uid)
+                except CriError as error:
+                    log.debug("pod %s cannot be read: %s", uid, error)
+            if self._still_listed(uid):
+                await asyncio.sleep(_LISTED_EVERY)
+        self._ended.pop(uid, None)
+
+    def _still_listed(self, uid: str) -> bool:
+        """Say whether the pod's newest listing lags behind: something in it runs of which the process has ended."""
+        now = self._loop.time()
+        due = {id_ for id_, until in self._ended.get(uid, {}).items() if now < until}
+        newest = self.pleg.newest(uid)
+        if newest is None:
+            return False
+        return any(c.id in due and c.state == "running" for c in newest.containers) or any(
+            s.id in due and s.ready for s in newest.sandboxes
+        )
+
+    # --- rivals -------------------------------------------------------------------------------------------------------
+
+    async def _look_for_rivals(self) -> None:
+        while True:
+            await asyncio.sleep(_RIVALS_EVERY)
+            try:
+                refusal = await outranked(self._client, self._task_queue, self._life)
+            except RPCError as error:
+                log.debug("the queue's workers cannot be listed: %s", error)
+            else:
+                if refusal is not None:
+                    raise refusal
+
+
+async def _end(tasks: list[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

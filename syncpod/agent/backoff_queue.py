@@ -1,0 +1,98 @@
+"""Ends back-offs on time: a signal to the pod's workflow at the moment when a container may start again.
+
+The back-off itself, its delay and its deadline, is the workflow's; here is only the alarm clock. The workflow keeps a
+durable timer a second later, so a lost alarm costs a second, and a repeated one nothing, being about one restart.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from temporalio.service import RPCError
+
+log = logging.getLogger(__name__)
+
+Ring = Callable[[str, str, int], Awaitable[bool]]
+"""Signals workflow id, container, restart; returns whether there was a workflow. Raises RPCError if nobody answers."""
+
+GIVE_UP_SECONDS = 30.0
+"""How long a signal is repeated while the server is away; when it is back, the workflow's own timer is due anyway."""
+_RETRY_SECONDS = (0.1, 2.0)
+
+
+@dataclass
+class _Alarm:
+    restart: int
+    timer: asyncio.TimerHandle | None = None
+    ringing: asyncio.Task[None] | None = None
+
+    def stop(self) -> None:
+        """Neither ring nor go on ringing."""
+        if self.timer is not None:
+            self.timer.cancel()
+        if self.ringing is not None:
+            self.ringing.cancel()
+
+
+class BackoffQueue:
+    """The alarms of one node, at most one for each container. Times are the loop's: monotonic, in seconds."""
+
+    def __init__(self, ring: Ring) -> None:
+        """Ring by `ring`."""
+        self._ring = ring
+        self._alarms: dict[tuple[str, str], _Alarm] = {}
+
+    def arm(self, workflow_id: str, container: str, restart: int, delay_seconds: float) -> None:
+        """Ring for this restart of the container in `delay_seconds`; an earlier alarm of the container is replaced.
+
+        Arming the same restart again sets the new time, and an alarm for an older restart than the one that is set
+        changes nothing: a replayed decision can come late.
+        """
+        key = workflow_id, container
+        earlier = self._alarms.get(key)
+        if earlier is not None:
+            if restart < earlier.restart:
+                return
+            earlier.stop()
+        alarm = self._alarms[key] = _Alarm(restart)
+        loop = asyncio.get_running_loop()
+        alarm.timer = loop.call_later(max(0.0, delay_seconds), self._expired, key, alarm)
+
+    def __len__(self) -> int:
+        """How many alarms are set or ringing."""
+        return len(self._alarms)
+
+    async def close(self) -> None:
+        """Forget all alarms: the workflows' own timers stay."""
+        alarms = tuple(self._alarms.values())
+        self._alarms.clear()
+        for alarm in alarms:
+            alarm.stop()
+        await asyncio.gather(*(alarm.ringing for alarm in alarms if alarm.ringing), return_exceptions=True)
+
+    def _expired(self, key: tuple[str, str], alarm: _Alarm) -> None:
+        alarm.timer = None
+        alarm.ringing = asyncio.create_task(self._ring_until_heard(key, alarm), name=f"back-off {'/'.join(key)}")
+
+    async def _ring_until_heard(self, key: tuple[str, str], alarm: _Alarm) -> None:
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + GIVE_UP_SECONDS
+        pause, longest = _RETRY_SECONDS
+        try:
+            while True:
+                try:
+                    if not await self._ring(*key, alarm.restart):
+                        log.debug("back-off of %s in %s is over, but the workflow is gone", key[1], key[0])
+                    return
+                except RPCError as error:
+                    if loop.time() > deadline:
+                        log.warning("back-off of %s in %s is over, but cannot be told: %s", key[1], key[0], error)
+                        return
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, longest)
+        finally:
+            if self._alarms.get(key) is alarm:
+                del self._alarms[key]

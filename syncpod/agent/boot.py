@@ -1,0 +1,172 @@
+"""What a new life of the worker does first, so that the pods of the last one go on at once.
+
+A worker that died left behind, for each pod, a sticky queue that nobody polls and perhaps a step that nobody runs. The
+server would find out by timeouts; this worker knows already, being the only one of the node. For every open pod of its
+queue it resets the sticky queue and fails each step that another identity began, retryably, so that Temporal schedules
+it again at once. What the runtime has now the agent signals then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import timedelta
+
+from temporalio.api.common.v1 import WorkflowExecution
+from temporalio.api.enums.v1 import PendingActivityState, WorkflowExecutionStatus
+from temporalio.api.failure.v1 import ApplicationFailureInfo, Failure
+from temporalio.api.workflow.v1 import PendingActivityInfo
+from temporalio.api.workflowservice.v1 import (
+    DescribeWorkflowExecutionRequest,
+    DescribeWorkflowExecutionResponse,
+    ResetStickyTaskQueueRequest,
+    RespondActivityTaskFailedByIdRequest,
+)
+from temporalio.client import Client
+from temporalio.client import WorkflowExecution as ListedWorkflow
+from temporalio.service import RPCError, RPCStatusCode
+
+from syncpod.lifecycle.observed import ObservedPod
+from syncpod.messages import POD_WORKFLOW, PodRef, pod_workflow_id
+
+log = logging.getLogger(__name__)
+
+AT_ONCE = 16
+"""Pods that are taken over at the same time."""
+_RPC = timedelta(seconds=5)
+_RETRY_SECONDS = 1.0
+_STARTED = (
+    PendingActivityState.PENDING_ACTIVITY_STATE_STARTED,
+    PendingActivityState.PENDING_ACTIVITY_STATE_CANCEL_REQUESTED,
+    PendingActivityState.PENDING_ACTIVITY_STATE_PAUSE_REQUESTED,
+)
+
+
+@dataclass(frozen=True)
+class OpenPod:
+    """The open workflow of a pod of this node."""
+
+    workflow_id: str
+    ref: PodRef | None
+    """Which pod it is; None where its search attributes do not say and the runtime has nothing of it."""
+
+
+class Takeover:
+    """Takes over the pods of this node from its last life."""
+
+    def __init__(self, client: Client, task_queue: str, identity: str) -> None:
+        self._client = client
+        self._task_queue = task_queue
+        self._identity = identity
+        self._slots = asyncio.Semaphore(AT_ONCE)
+
+    async def open_pods(self, in_runtime: Iterable[ObservedPod]) -> tuple[OpenPod, ...]:
+        """List the pods that may have an open workflow on this node's queue. Raises RPCError.
+
+        By visibility, which may lag; so what the runtime has counts as well.
+        """
+        found: dict[str, OpenPod] = {}
+        query = f"TaskQueue = '{self._task_queue}' AND WorkflowType = '{POD_WORKFLOW}' AND ExecutionStatus = 'Running'"
+        async for listed in self._client.list_workflows(query, rpc_timeout=_RPC):
+            found[listed.id] = OpenPod(listed.id, _ref(listed))
+        for pod in in_runtime:
+            id_ = pod_workflow_id(pod.namespace, pod.name)
+            if id_ not in found or found[id_].ref is None:
+                found[id_] = OpenPod(id_, PodRef(namespace=pod.namespace, name=pod.name, uid=pod.uid))
+        return tuple(found[id_] for id_ in sorted(found))
+
+    async def take(self, workflow_id: str) -> bool:
+        """Take over one workflow; return whether it is open and of this node. Raises RPCError."""
+        async with self._slots:
+            execution = WorkflowExecution(workflow_id=workflow_id)
+            try:
+                described = await self._describe(execution)
+                if not self._is_ours(described):
+                    return False
+                await self._client.workflow_service.reset_sticky_task_queue(
+                    ResetStickyTaskQueueRequest(namespace=self._client.namespace, execution=execution),
+                    retry=True,
+                    timeout=_RPC,
+                )
+            except RPCError as error:
+                if error.status == RPCStatusCode.NOT_FOUND:
+                    return False
+                raise
+            for step in described.pending_activities:
+                if step.state in _STARTED and step.last_worker_identity != self._identity:
+                    await self._fail(described, step)
+            return True
+
+    async def take_until_taken(self, workflow_id: str) -> bool:
+        """Do so, again and again while the server does not answer."""
+        while True:
+            try:
+                return await self.take(workflow_id)
+            except RPCError as error:
+                log.warning("workflow %s cannot be taken over yet: %s", workflow_id, error.message)
+                await asyncio.sleep(_RETRY_SECONDS)
+
+    async def ask_which(self, workflow_id: str) -> PodRef | None:
+        """Ask the workflow itself which pod it is; it answers once this worker polls. None = it is gone."""
+        while True:
+            try:
+                pod = await self._client.get_workflow_handle(workflow_id).query("pod", rpc_timeout=_RPC)
+            except RPCError as error:
+                if error.status == RPCStatusCode.NOT_FOUND:
+                    return None
+                await asyncio.sleep(_RETRY_SECONDS)
+            else:
+                meta = pod["metadata"]
+                return PodRef(namespace=meta["namespace"], name=meta["name"], uid=meta["uid"])
+
+    async def _describe(self, execution: WorkflowExecution) -> DescribeWorkflowExecutionResponse:
+        return await self._client.workflow_service.describe_workflow_execution(
+            DescribeWorkflowExecutionRequest(namespace=self._client.namespace, execution=execution),
+            retry=True,
+            timeout=_RPC,
+        )
+
+    def _is_ours(self, described: DescribeWorkflowExecutionResponse) -> bool:
+        info = described.workflow_execution_info
+        return (
+            info.status == WorkflowExecutionStatus.WORKFLOW_EXECUTION_STATUS_RUNNING
+            and described.execution_config.task_queue.name == self._task_queue
+        )
+
+    async def _fail(self, described: DescribeWorkflowExecutionResponse, step: PendingActivityInfo) -> None:
+        """Fail a step of a dead worker so that Temporal tries it again now."""
+        execution = described.workflow_execution_info.execution
+        again = ApplicationFailureInfo(type="WorkerGone")
+        again.next_retry_delay.FromMilliseconds(1)
+        failure = Failure(
+            message=f"the worker that ran it, {step.last_worker_identity}, is gone",
+            source="syncpod",
+            application_failure_info=again,
+        )
+        try:
+            await self._client.workflow_service.respond_activity_task_failed_by_id(
+                RespondActivityTaskFailedByIdRequest(
+                    namespace=self._client.namespace,
+                    workflow_id=execution.workflow_id,
+                    run_id=execution.run_id,
+                    activity_id=step.activity_id,
+                    failure=failure,
+                    identity=self._identity,
+                ),
+                retry=True,
+                timeout=_RPC,
+            )
+        except RPCError as error:
+            # It has timed out, or ended, since it was described: just what was wanted.
+            if error.status not in (RPCStatusCode.NOT_FOUND, RPCStatusCode.INVALID_ARGUMENT):
+                raise
+
+
+def _ref(listed: ListedWorkflow) -> PodRef | None:
+    """Return which pod a listed workflow is, by its search attributes."""
+    said = {pair.key.name: str(pair.value) for pair in listed.typed_search_attributes}
+    if not said.get("PodUID"):
+        return None
+    return PodRef(namespace=said.get("PodNamespace", ""), name=said.get("PodName", ""), uid=said["PodUID"])

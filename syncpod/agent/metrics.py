@@ -1,0 +1,51 @@
+"""What the agent counts, under the kubelet's names (metrics/metrics.go, v1.36). Costs nothing until telemetry is on."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+
+from opentelemetry import metrics
+from opentelemetry.metrics import CallbackOptions, Observation
+
+_meter = metrics.get_meter("syncpod.agent")
+_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+"""The buckets that the kubelet's relist histograms have (Prometheus' own)."""
+
+relist_duration = _meter.create_histogram(
+    "pleg_relist_duration_seconds",
+    unit="s",
+    description="How long a relist took.",
+    explicit_bucket_boundaries_advisory=_SECONDS,
+)
+relist_interval = _meter.create_histogram(
+    "pleg_relist_interval_seconds",
+    unit="s",
+    description="Time between the beginnings of two relists.",
+    explicit_bucket_boundaries_advisory=_SECONDS,
+)
+discarded_events = _meter.create_counter(
+    "pleg_discard_events",
+    description="Pod lifecycle events that no workflow was there to take.",
+)
+
+_last_seen = 0.0
+
+
+def relisted() -> None:
+    """Note that a relist has just succeeded."""
+    global _last_seen
+    _last_seen = time.time()
+
+
+def _observe_last_seen(_: CallbackOptions) -> Iterable[Observation]:
+    if _last_seen:
+        yield Observation(_last_seen)
+
+
+_meter.create_observable_gauge(
+    "pleg_last_seen_seconds",
+    callbacks=[_observe_last_seen],
+    unit="s",
+    description="When the last relist succeeded, in seconds since 1970.",
+)

@@ -1,0 +1,132 @@
+"""Hears that a container's process has ended when it ends, some 50 ms before the runtime says so.
+
+A pidfd of each running container's first process and of each pause process becomes readable at its exit, whoever its
+parent is, even while the runtime is down. It only wakes: the pod is then listed until the runtime says so too, and what
+is missed the relist finds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from syncpod.cri.errors import CriError
+from syncpod.lifecycle.observed import ObservedPod
+
+log = logging.getLogger(__name__)
+
+PidOf = Callable[[str], Awaitable[int]]
+"""The pid of a running container (or sandbox) by its id; 0 if it does not run. Raises CriError."""
+Exited = Callable[[str, str], None]
+"""Told the pod's uid and the container's or sandbox's id, once for each."""
+
+_PROC = Path("/proc")
+
+
+class Pidfds:
+    """The pidfds of one node, kept by `watch` to what runs. All methods belong to one event loop."""
+
+    def __init__(self, exited: Exited, *, container_pid: PidOf, sandbox_pid: PidOf) -> None:
+        """Call `exited` at each exit, or when there is nothing to listen to since the runtime says it has ended."""
+        self._exited = exited
+        self._container_pid = container_pid
+        self._sandbox_pid = sandbox_pid
+        self._running: dict[str, dict[str, _Listener]] = {}
+
+    def watch(self, listing: ObservedPod) -> None:
+        """Watch what runs in the pod, and nothing else of it. Returns at once."""
+        containers = {container.id for container in listing.containers if container.state == "running"}
+        sandboxes = {sandbox.id for sandbox in listing.sandboxes if sandbox.ready}
+        watched = self._running.setdefault(listing.uid, {})
+        for id_ in [id_ for id_ in watched if id_ not in containers and id_ not in sandboxes]:
+            watched.pop(id_).close()
+        for id_, pid_of in (
+            *((id_, self._sandbox_pid) for id_ in sorted(sandboxes)),
+            *((id_, self._container_pid) for id_ in sorted(containers)),
+        ):
+            if id_ not in watched:
+                watched[id_] = _Listener(id_, pid_of, lambda id_: self._exited(listing.uid, id_))
+        if not watched:
+            del self._running[listing.uid]
+
+    def listening(self) -> frozenset[str]:
+        """Ids of the containers and sandboxes whose exit would be heard now."""
+        return frozenset(id_ for watched in self._running.values() for id_, it in watched.items() if it.is_open)
+
+    def close(self) -> None:
+        """Watch nothing any more."""
+        for watched in self._running.values():
+            for listener in watched.values():
+                listener.close()
+        self._running.clear()
+
+
+class _Listener:
+    """Listens to one process, and calls `exited` once. It stays, deaf, until the runtime too says that it has ended."""
+
+    def __init__(self, id_: str, pid_of: PidOf, exited: Callable[[str], None]) -> None:
+        self._id = id_
+        self._pid_of = pid_of
+        self._exited = exited
+        self._pidfd = -1
+        self._opening = asyncio.create_task(self._open(), name=f"pidfd {id_}")
+
+    @property
+    def is_open(self) -> bool:
+        return self._pidfd >= 0
+
+    def close(self) -> None:
+        self._opening.cancel()
+        self._hang_up()
+
+    async def _open(self) -> None:
+        try:
+            pid = await self._pid_of(self._id)
+            if pid == 0:
+                self._exited(self._id)
+                return
+            pidfd = os.pidfd_open(pid)
+        except ProcessLookupError:
+            self._exited(self._id)
+            return
+        except (CriError, OSError) as error:
+            log.info("process of %s cannot be watched, relisting finds its exit: %s", self._id, error)
+            return
+        try:
+            is_it = _is_in_cgroup_of(pid, self._id) or await self._pid_of(self._id) == pid
+        except CriError:
+            is_it = False
+        except asyncio.CancelledError:
+            os.close(pidfd)
+            raise
+        if not is_it:
+            os.close(pidfd)
+            self._exited(self._id)
+            return
+        self._pidfd = pidfd
+        asyncio.get_running_loop().add_reader(pidfd, self._heard)
+
+    def _heard(self) -> None:
+        self._hang_up()
+        self._exited(self._id)
+
+    def _hang_up(self) -> None:
+        if self.is_open:
+            asyncio.get_running_loop().remove_reader(self._pidfd)
+            os.close(self._pidfd)
+            self._pidfd = -1
+
+
+def _is_in_cgroup_of(pid: int, id_: str) -> bool:
+    """Say whether the process is in a cgroup named after the container: proof that it is the one, for a file's price.
+
+    Asked with its pidfd open: the pid that the runtime reported may have ended before, and have become another's. Where
+    this proves nothing (a runtime that names cgroups otherwise), the runtime is asked again.
+    """
+    try:
+        return id_ in (_PROC / str(pid) / "cgroup").read_text()
+    except OSError:
+        return False

@@ -1,0 +1,300 @@
+"""The pod lifecycle event generator: notices what changed in the runtime, and tells each pod's workflow until it knows.
+
+For each pod it keeps two listings: the newest that was read, and the newest that the workflow is known to have, because
+it acknowledged the signal or because a step has just returned it. A signal is the difference between the two, with the
+whole of the newest. That makes merging free: while one is in flight nothing is queued, and the next one, if there is
+still a difference, carries all that happened meanwhile. An event decides nothing; it wakes.
+
+Mirrors pleg/generic.go, v1.36. Differences: the record of a pod advances when its workflow has the listing, not when it
+was read; a pod that hangs or cannot be read holds up no other; what a step is about to return is not signalled as well.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from temporalio.service import RPCError
+
+from syncpod.agent import metrics
+from syncpod.cri.errors import CriError
+from syncpod.cri.reader import Relist
+from syncpod.lifecycle.observed import ObservedPod
+from syncpod.lifecycle.pleg import PodLifecycleEvent, pod_lifecycle_events
+from syncpod.messages import PlegEvent, PodRef
+
+log = logging.getLogger(__name__)
+
+RELIST_SECONDS = 1.0
+"""genericPlegRelistPeriod."""
+RELIST_THRESHOLD_SECONDS = 180.0
+"""genericPlegRelistThreshold: without a relist for so long, the PLEG is not healthy."""
+STEP_PATIENCE = 2.0
+"""Seconds for which a running step's own result is awaited, rather than signalling what it is doing."""
+STRANGER_SECONDS = 60.0
+"""How often a pod without a workflow is offered to the workflow of its name again."""
+RETRY_SECONDS = (0.1, 5.0)
+"""First and longest pause before a signal that the server did not take is sent again."""
+_EVENTS_MAX = 50
+"""Events in one signal, the newest kept: they only tell a reader what happened, `status` tells the workflow."""
+
+
+class Reader(Protocol):
+    """Where listings come from: :class:`syncpod.cri.reader.PodReader`."""
+
+    async def read(self, uid: str) -> ObservedPod:
+        """Read one pod afresh. Raises CriError."""
+
+    async def read_all(self) -> Relist:
+        """Read all pods of this node. Raises CriError."""
+
+
+Send = Callable[[PodRef, tuple[PlegEvent, ...], ObservedPod], Awaitable[bool]]
+"""Sends a pod's signal; returns whether there was a workflow to take it. Raises RPCError while the server is away."""
+
+
+@dataclass
+class _Pod:
+    """What is known of one pod."""
+
+    newest: ObservedPod
+    """The newest listing read."""
+    known: ObservedPod | None = None
+    """The newest listing that its workflow has."""
+    owed: list[PlegEvent] = field(default_factory=list)
+    """Events that no listing shows (`Boot`, `RuntimeReady`): to be told whether or not anything changed."""
+    flight: asyncio.Task[None] | None = None
+    """The signal under way."""
+    steps: int = 0
+    """Steps of this pod that run on the node now."""
+    step_began: float = 0.0
+    """When the first of them did, monotonic."""
+    stranger_until: float = 0.0
+    """Monotonic time before which nothing is sent: nobody had asked for this pod. 0 = somebody has."""
+
+
+class Pleg:
+    """The generator of one node. All methods belong to one event loop."""
+
+    def __init__(self, reader: Reader, send: Send, *, watch: Callable[[ObservedPod], None]) -> None:
+        """Read by `reader`, signal by `send`; `watch` sees each listing of a pod that was or is not empty."""
+        self._reader = reader
+        self._send = send
+        self._watch = watch
+        self._pods: dict[str, _Pod] = {}
+        self._apart: dict[str, asyncio.Task[None]] = {}
+        self._last_relist: float | None = None
+
+    async def run(self) -> None:
+        """Relist each second, for ever."""
+        while True:
+            begun = time.monotonic()
+            try:
+                await self.relist()
+            except CriError as error:
+                log.warning("relist failed: %s", error)
+            await asyncio.sleep(max(0.0, RELIST_SECONDS - (time.monotonic() - begun)))
+
+    async def relist(self) -> None:
+        """List everything once and signal what changed. Raises CriError; no record has then moved."""
+        begun = time.monotonic()
+        if self._last_relist is not None:
+            metrics.relist_interval.record(begun - self._last_relist)
+        self._last_relist = begun
+        listed = await self._reader.read_all()
+        for listing in listed.pods.values():
+            self.observe(listing)
+        for uid, pod in tuple(self._pods.items()):
+            if uid not in listed.pods and uid not in listed.failures and not _empty(pod.newest):
+                self.observe(ObservedPod(seq=listed.seq, uid=uid))
+        for uid in listed.failures:
+            self._read_apart(uid)
+        metrics.relist_duration.record(time.monotonic() - begun)
+        metrics.relisted()
+
+    def unhealthy(self) -> str:
+        """Return why the PLEG is not healthy, in the kubelet's words; "" = it is (pleg/generic.go, v1.36, Healthy)."""
+        if self._last_relist is None:
+            return "pleg has yet to be successful"
+        elapsed = time.monotonic() - self._last_relist
+        if elapsed > RELIST_THRESHOLD_SECONDS:
+            return f"pleg was last seen active {elapsed:.0f}s ago; threshold is {RELIST_THRESHOLD_SECONDS:.0f}s"
+        return ""
+
+    async def look(self, uid: str) -> ObservedPod:
+        """Read one pod now and signal what changed; return the listing. Raises CriError."""
+        listing = await self._reader.read(uid)
+        self.observe(listing)
+        return listing
+
+    def observe(self, listing: ObservedPod) -> None:
+        """Take a listing, unless a newer one was read already, and signal the workflow if it says something new."""
+        pod = self._pods.get(listing.uid)
+        if pod is None:
+            if _empty(listing):
+                return
+            pod = self._pods[listing.uid] = _Pod(ObservedPod(uid=listing.uid))
+        if self._renew(pod, listing):
+            self._settle(listing.uid, pod)
+
+    def returned(self, listing: ObservedPod) -> None:
+        """Take a listing that a step is about to return to the workflow: no signal will repeat it."""
+        pod = self._pods.setdefault(listing.uid, _Pod(ObservedPod(uid=listing.uid)))
+        self._renew(pod, listing)
+        self._advance(pod, listing)
+        pod.stranger_until = 0.0
+
+    def step_began(self, uid: str) -> None:
+        """Hold back signals about this pod for a moment: a step will return what it is doing."""
+        pod = self._pods.setdefault(uid, _Pod(ObservedPod(uid=uid)))
+        pod.steps += 1
+        if pod.steps == 1:
+            pod.step_began = time.monotonic()
+
+    def step_ended(self, uid: str) -> None:
+        """Signal what the step has not told, if anything."""
+        pod = self._pods.get(uid)
+        if pod is not None:
+            pod.steps -= 1
+            self._settle(uid, pod)
+
+    def busy(self, uid: str) -> bool:
+        """Say whether a step of the pod has just begun, and will soon return the pod's listing itself."""
+        pod = self._pods.get(uid)
+        return pod is not None and pod.steps > 0 and time.monotonic() - pod.step_began < STEP_PATIENCE
+
+    def newest(self, uid: str) -> ObservedPod | None:
+        """Return the newest listing of the pod, if any."""
+        pod = self._pods.get(uid)
+        return pod.newest if pod else None
+
+    async def wake(self, ref: PodRef, *events: str) -> None:
+        """Read the pod and signal its workflow with these events, even if nothing changed. Raises CriError."""
+        self.tell(ref, await self._reader.read(ref.uid), *events)
+
+    def tell(self, ref: PodRef, listing: ObservedPod, *events: str) -> None:
+        """Signal the pod's workflow with these events and the pod's newest listing, which may be this one."""
+        pod = self._pods.setdefault(ref.uid, _Pod(ObservedPod(uid=ref.uid)))
+        self._renew(pod, _named(listing, ObservedPod(name=ref.name, namespace=ref.namespace)))
+        pod.owed.extend(PlegEvent(type=event, id=ref.uid) for event in events)
+        pod.stranger_until = 0.0
+        self._settle(ref.uid, pod)
+
+    async def close(self) -> None:
+        """Give up what is under way."""
+        tasks = [*self._apart.values(), *(pod.flight for pod in self._pods.values() if pod.flight)]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _settle(self, uid: str, pod: _Pod) -> None:
+        """Send the pod's signal if one is due and none is under way; forget a pod of which nothing is left."""
+        if pod.flight is not None or time.monotonic() < pod.stranger_until:
+            return
+        if not pod.owed and self.busy(uid):
+            return
+        if pod.owed or _worth_telling(_difference(pod), pod.newest):
+            pod.flight = asyncio.create_task(self._deliver(uid, pod), name=f"pleg {uid}")
+        elif not pod.steps and _empty(pod.newest):
+            del self._pods[uid]
+
+    async def _deliver(self, uid: str, pod: _Pod) -> None:
+        """Send the pod's newest listing until the workflow has it or there is no workflow."""
+        pause, longest = RETRY_SECONDS
+        try:
+            while pod.owed or _worth_telling(_difference(pod), pod.newest):
+                listing, told = pod.newest, len(pod.owed)
+                events = (*pod.owed, *(PlegEvent(type=e.type, id=e.id) for e in _difference(pod)))[-_EVENTS_MAX:]
+                try:
+                    taken = await self._send(_ref(listing), events, listing)
+                except RPCError as error:
+                    log.debug("signal to pod %s/%s: %s", listing.namespace, listing.name, error)
+                    await asyncio.sleep(pause)
+                    pause = min(2 * pause, longest)
+                    continue
+                del pod.owed[:told]
+                if not taken:
+                    self._meet_stranger(uid, pod, len(events))
+                    break
+                pause, _ = RETRY_SECONDS
+                self._advance(pod, listing)
+        finally:
+            pod.flight = None
+        if self._pods.get(uid) is pod:
+            self._settle(uid, pod)
+
+    def _renew(self, pod: _Pod, listing: ObservedPod) -> bool:
+        """Make it the newest listing, unless a newer one was read already."""
+        if not pod.newest.seq < listing.seq:
+            return False
+        pod.newest = _named(listing, pod.newest)
+        self._watch(pod.newest)
+        return True
+
+    def _advance(self, pod: _Pod, listing: ObservedPod) -> None:
+        if pod.known is None or pod.known.seq < listing.seq:
+            pod.known = listing
+
+    def _meet_stranger(self, uid: str, pod: _Pod, events: int) -> None:
+        """No workflow asks for this pod. It is left alone: an empty or foreign database is no evidence against it."""
+        metrics.discarded_events.add(events)
+        if _empty(pod.newest) and not pod.steps:
+            del self._pods[uid]
+            return
+        if pod.stranger_until == 0.0:
+            log.warning(
+                "pod %s/%s (uid %s) is in the runtime, but no workflow asks for it; it is left as it is",
+                pod.newest.namespace,
+                pod.newest.name,
+                pod.newest.uid,
+            )
+        pod.stranger_until = time.monotonic() + STRANGER_SECONDS
+
+    def _read_apart(self, uid: str) -> None:
+        """Read a pod that the relist could not read in its time; it may take long, and holds up nobody."""
+        if uid not in self._apart:
+            task = asyncio.create_task(self._look_quietly(uid), name=f"read {uid}")
+            self._apart[uid] = task
+            task.add_done_callback(lambda _: self._apart.pop(uid, None))
+
+    async def _look_quietly(self, uid: str) -> None:
+        try:
+            await self.look(uid)
+        except CriError as error:
+            log.warning("pod %s cannot be read: %s", uid, error)
+
+
+def _difference(pod: _Pod) -> tuple[PodLifecycleEvent, ...]:
+    """Return what happened between the listing that the workflow has and the newest one."""
+    known, newest = pod.known, pod.newest
+    if known is not None:
+        if not known.seq < newest.seq:
+            return ()
+        if known.sandboxes == newest.sandboxes and known.containers == newest.containers:
+            return ()
+    return pod_lifecycle_events(known, newest)
+
+
+def _worth_telling(events: Iterable[PodLifecycleEvent], listing: ObservedPod) -> bool:
+    """Say whether events wake the workflow. That a container was created does not: it is about to be started."""
+    created = {container.id for container in listing.containers if container.state == "created"}
+    return any(event.type != "ContainerChanged" or event.id not in created for event in events)
+
+
+def _named(listing: ObservedPod, earlier: ObservedPod) -> ObservedPod:
+    """Return the listing with the pod's name, which one that lists nothing does not have."""
+    if listing.name:
+        return listing
+    return listing.model_copy(update={"name": earlier.name, "namespace": earlier.namespace})
+
+
+def _empty(listing: ObservedPod) -> bool:
+    return not listing.sandboxes and not listing.containers
+
+
+def _ref(listing: ObservedPod) -> PodRef:
+    return PodRef(namespace=listing.namespace, name=listing.name, uid=listing.uid)

@@ -1,0 +1,44 @@
+"""The agent's signals to the pods' workflows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+from temporalio.client import Client
+from temporalio.service import RPCError, RPCStatusCode
+
+from syncpod.lifecycle.observed import ObservedPod
+from syncpod.lifecycle.version import DECISION_VERSION
+from syncpod.messages import BackoffExpired, NodeFacts, Pleg, PlegEvent, PodRef, pod_workflow_id
+
+_RPC = timedelta(seconds=5)
+"""The client retries within it; whoever asks for the signal repeats it afterwards."""
+
+
+class Signals:
+    """Sends them. Each returns whether there was an open workflow; raises RPCError when the server did not say."""
+
+    def __init__(self, client: Client, facts: Callable[[], NodeFacts]) -> None:
+        """Send by `client`; `facts` is what each signal tells of the node."""
+        self._client = client
+        self._facts = facts
+
+    async def pleg(self, ref: PodRef, events: tuple[PlegEvent, ...], status: ObservedPod) -> bool:
+        """Tell a pod what the runtime has of it."""
+        signal = Pleg(events=events, status=status, node=self._facts(), decision_version=DECISION_VERSION)
+        return await self._send(pod_workflow_id(ref.namespace, ref.name), "pleg", signal)
+
+    async def backoff_expired(self, workflow_id: str, container: str, restart: int) -> bool:
+        """Tell a pod that a container's back-off is over."""
+        return await self._send(workflow_id, "backoff_expired", BackoffExpired(container=container, restart=restart))
+
+    async def _send(self, workflow_id: str, name: str, payload: Any) -> bool:
+        try:
+            await self._client.get_workflow_handle(workflow_id).signal(name, payload, rpc_timeout=_RPC)
+        except RPCError as error:
+            if error.status == RPCStatusCode.NOT_FOUND:
+                return False
+            raise
+        return True

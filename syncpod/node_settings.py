@@ -1,0 +1,184 @@
+"""Settings of a node: what its worker is called, where it keeps things, and what it may share a runtime with.
+
+One place for the worker, the agent and the command line, so that they look in the same directories. Each setting comes
+from a flag, else from the environment, else from a default; a wrong one is refused in one sentence. Connection settings
+of Temporal are not here: they are the ``temporal`` CLI's own (:mod:`syncpod.plugin`).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import socket
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final
+
+NODE: Final = "SYNCPOD_NODE"
+STATE_DIR: Final = "SYNCPOD_STATE_DIR"
+LOG_DIR: Final = "SYNCPOD_LOG_DIR"
+CGROUP_PARENT: Final = "SYNCPOD_CGROUP_PARENT"
+ALLOW_FOREIGN_KUBELET: Final = "SYNCPOD_ALLOW_FOREIGN_KUBELET"
+RUNTIME_ENDPOINT: Final = "CONTAINER_RUNTIME_ENDPOINT"
+
+_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_CGROUP_PART = re.compile(r"[A-Za-z0-9._-]+")
+_YES, _NO = ("1", "true", "yes", "on"), ("", "0", "false", "no", "off")
+
+
+class SettingsInvalid(ValueError):
+    """A setting has a wrong value; the text says which, and what would be right."""
+
+
+@dataclass(frozen=True)
+class NodeSettings:
+    """What one node's worker is told."""
+
+    node: str
+    """The node's name, a DNS subdomain: by default the host's name in lower case."""
+    state_dir: Path
+    """Absolute; 0700; held by one live worker at a time."""
+    log_dir: Path
+    """Absolute; the pods' logs, where crictl and log agents look."""
+    cgroup_parent: str
+    """Name of the cgroup above the pods', its parts separated by slashes."""
+    runtime_endpoint: str | None
+    """The CRI socket, as ``unix:///path``; None = look where runtimes are usually found."""
+    allow_foreign_kubelet: bool
+    """Serve even where a kubelet uses the same runtime, and may kill what it does not know."""
+
+
+def node_settings(
+    environ: Mapping[str, str],
+    *,
+    node: str | None = None,
+    state_dir: str | None = None,
+    log_dir: str | None = None,
+    cgroup_parent: str | None = None,
+    runtime_endpoint: str | None = None,
+    allow_foreign_kubelet: bool | None = None,
+) -> NodeSettings:
+    """Return the node's settings: what is given, else what `environ` says, else the defaults.
+
+    Defaults: state in ``/var/lib/syncpod`` and logs in ``/var/log/pods`` as root, else both under
+    ``$XDG_STATE_HOME/syncpod``. Raises SettingsInvalid.
+    """
+    home = _private_home(environ)
+    is_root = os.geteuid() == 0
+    return NodeSettings(
+        node=_node_name(node or environ.get(NODE) or socket.gethostname().lower()),
+        state_dir=_directory("state directory", state_dir or environ.get(STATE_DIR), default_state_dir(environ)),
+        log_dir=_directory(
+            "log directory", log_dir or environ.get(LOG_DIR), Path("/var/log/pods") if is_root else home / "pods"
+        ),
+        cgroup_parent=_cgroup_parent(cgroup_parent or environ.get(CGROUP_PARENT) or "syncpod"),
+        runtime_endpoint=runtime_endpoint or environ.get(RUNTIME_ENDPOINT) or None,
+        allow_foreign_kubelet=(
+            _flag(ALLOW_FOREIGN_KUBELET, environ.get(ALLOW_FOREIGN_KUBELET, ""))
+            if allow_foreign_kubelet is None
+            else allow_foreign_kubelet
+        ),
+    )
+
+
+def default_state_dir(environ: Mapping[str, str]) -> Path:
+    """Return where state is kept unless told otherwise."""
+    return Path("/var/lib/syncpod") if os.geteuid() == 0 else _private_home(environ)
+
+
+def _private_home(environ: Mapping[str, str]) -> Path:
+    return Path(environ.get("XDG_STATE_HOME") or Path(environ.get("HOME") or "~").expanduser() / ".local/state") / (
+        "syncpod"
+    )
+
+
+def _node_name(name: str) -> str:
+    if len(name) > 253 or not _SUBDOMAIN.fullmatch(name):
+        raise SettingsInvalid(
+            f"node name {name!r}: must be at most 253 lower-case letters, digits, '-' and '.', "
+            f"beginning and ending with a letter or digit (--node or {NODE})"
+        )
+    return name
+
+
+def _directory(what: str, given: str | None, default: Path) -> Path:
+    path = Path(given).expanduser() if given else default
+    if not path.is_absolute():
+        raise SettingsInvalid(f"{what} {given!r}: must be an absolute path")
+    return path
+
+
+def _cgroup_parent(parent: str) -> str:
+    parts = parent.strip("/").split("/")
+    if not all(_CGROUP_PART.fullmatch(part) and part not in (".", "..") for part in parts):
+        raise SettingsInvalid(
+            f"cgroup parent {parent!r}: must be names of letters, digits, '.', '_' and '-' separated by '/'"
+        )
+    return "/".join(parts)
+
+
+def _flag(name: str, text: str) -> bool:
+    if text.lower() in _YES:
+        return True
+    if text.lower() in _NO:
+        return False
+    raise SettingsInvalid(f"{name}={text!r}: must be true or false")
+
+
+@dataclass(frozen=True)
+class WorkerRecord:
+    """What a node's worker leaves in its state directory while it serves, for people and for the command line."""
+
+    pid: int
+    identity: str
+    """``<node>/<machine>/<boot>``, as the server and the UI show it."""
+    node: str
+    endpoint: str
+    """The runtime's socket."""
+    runtime: str
+    """The runtime's name and version."""
+    address: str
+    """The Temporal server's."""
+    namespace: str
+    task_queue: str
+    boot: int
+    """Which life of the worker on this node."""
+
+
+_RECORD = "worker.json"
+
+
+def write_worker_record(state_dir: Path, record: WorkerRecord) -> None:
+    """Say in the state directory that this worker serves. Atomic, readable by its owner only."""
+    replace_private(state_dir / _RECORD, json.dumps(asdict(record), indent=2) + "\n")
+
+
+def read_worker_record(state_dir: Path) -> WorkerRecord | None:
+    """Return what the worker of this state directory last said, or None. It may have died since: see its pid."""
+    try:
+        said = json.loads((state_dir / _RECORD).read_text())
+        return WorkerRecord(**{name: said[name] for name in WorkerRecord.__dataclass_fields__})
+    except (FileNotFoundError, NotADirectoryError, json.JSONDecodeError, KeyError, TypeError):
+        return None
+
+
+def remove_worker_record(state_dir: Path) -> None:
+    """Take it back: the worker no longer serves."""
+    (state_dir / _RECORD).unlink(missing_ok=True)
+
+
+def replace_private(path: Path, text: str) -> None:
+    """Replace a file's content at once or not at all, on disk before this returns; mode 0600."""
+    draft = path.with_name(f".{path.name}.new")
+    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    draft.replace(path)
+    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)

@@ -1,0 +1,180 @@
+"""Turns OpenTelemetry on where the standard ``OTEL_`` variables ask for it. Else its SDK is not even imported.
+
+Asked for by an endpoint (``OTEL_EXPORTER_OTLP_ENDPOINT``, or that of one signal) or by an exporter
+(``OTEL_TRACES_EXPORTER``, ``OTEL_METRICS_EXPORTER``: ``otlp``, ``console``, ``none``); ``OTEL_SDK_DISABLED=true`` wins.
+Everything else (headers, intervals, sampler, resource attributes) the SDK and its exporters read for themselves.
+The rest of the project uses the API alone, which does nothing until this has been called.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+from urllib.parse import urlsplit
+
+from syncpod.node_settings import SettingsInvalid
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.metrics import MeterProvider
+    from opentelemetry.sdk.metrics.export import MetricExporter
+    from opentelemetry.sdk.resources import Resource
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import SpanExporter
+
+Signal = Literal["traces", "metrics"]
+Exporter = Literal["otlp", "console"]
+Protocol = Literal["grpc", "http/protobuf"]
+
+_GRPC_PORT = 4317
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What the environment asks for."""
+
+    traces: Exporter | None = None
+    metrics: Exporter | None = None
+    traces_protocol: Protocol = "http/protobuf"
+    metrics_protocol: Protocol = "http/protobuf"
+
+    def __bool__(self) -> bool:
+        """Whether it asks for anything."""
+        return self.traces is not None or self.metrics is not None
+
+
+def wished(environ: Mapping[str, str]) -> Wish:
+    """Return what the ``OTEL_`` variables ask for. Raises SettingsInvalid for an exporter or protocol we lack."""
+    if environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
+        return Wish()
+    return Wish(
+        traces=_exporter(environ, "traces"),
+        metrics=_exporter(environ, "metrics"),
+        traces_protocol=_protocol(environ, "traces"),
+        metrics_protocol=_protocol(environ, "metrics"),
+    )
+
+
+def _exporter(environ: Mapping[str, str], signal: Signal) -> Exporter | None:
+    variable = f"OTEL_{signal.upper()}_EXPORTER"
+    match environ.get(variable, "").strip().lower():
+        case "":
+            return "otlp" if _endpoint(environ, signal) else None
+        case "none":
+            return None
+        case "otlp":
+            return "otlp"
+        case "console":
+            return "console"
+        case other:
+            raise SettingsInvalid(f"{variable}={other}: must be otlp, console or none")
+
+
+def _endpoint(environ: Mapping[str, str], signal: Signal) -> str:
+    own = environ.get(f"OTEL_EXPORTER_OTLP_{signal.upper()}_ENDPOINT")
+    return own or environ.get("OTEL_EXPORTER_OTLP_ENDPOINT") or ""
+
+
+def _protocol(environ: Mapping[str, str], signal: Signal) -> Protocol:
+    """Return the protocol asked for; unsaid, the port tells, and else it is the specification's HTTP."""
+    own = f"OTEL_EXPORTER_OTLP_{signal.upper()}_PROTOCOL"
+    variable = own if environ.get(own) else "OTEL_EXPORTER_OTLP_PROTOCOL"
+    match environ.get(variable, "").strip().lower():
+        case "":
+            endpoint = _endpoint(environ, signal)
+            is_grpc = urlsplit(endpoint if "//" in endpoint else f"//{endpoint}").port == _GRPC_PORT
+            return "grpc" if is_grpc else "http/protobuf"
+        case "grpc":
+            return "grpc"
+        case "http/protobuf":
+            return "http/protobuf"
+        case other:
+            raise SettingsInvalid(f"{variable}={other}: must be grpc or http/protobuf")
+
+
+class Telemetry:
+    """What was turned on, to be flushed at the end."""
+
+    def __init__(self, tracer_provider: TracerProvider | None, meter_provider: MeterProvider | None) -> None:
+        self._tracer_provider = tracer_provider
+        self._meter_provider = meter_provider
+
+    @property
+    def traces(self) -> bool:
+        """Whether spans are recorded."""
+        return self._tracer_provider is not None
+
+    def flush(self) -> None:
+        """Export what is still held, and record nothing more. Blocks for at most the exporters' own timeouts."""
+        for provider in (self._tracer_provider, self._meter_provider):
+            if provider is not None:
+                provider.shutdown()
+
+
+def configure(environ: Mapping[str, str] = os.environ, *, service: str, instance: str = "") -> Telemetry:
+    """Turn on what the environment asks for, once per process, as service `service` (``OTEL_SERVICE_NAME`` wins).
+
+    `instance` becomes ``service.instance.id``. Raises SettingsInvalid.
+    """
+    wish = wished(environ)
+    if not wish:
+        return Telemetry(None, None)
+    from opentelemetry.sdk.resources import OTELResourceDetector, Resource
+
+    described = {"service.name": service} | ({"service.instance.id": instance} if instance else {})
+    resource = Resource.create(described).merge(OTELResourceDetector().detect())
+    return Telemetry(
+        _trace(wish.traces, wish.traces_protocol, resource) if wish.traces else None,
+        _meter(wish.metrics, wish.metrics_protocol, resource) if wish.metrics else None,
+    )
+
+
+def _trace(exporter: Exporter, protocol: Protocol, resource: Resource) -> TracerProvider:
+    from opentelemetry import trace
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor
+
+    provider = TracerProvider(resource=resource, shutdown_on_exit=False)
+    provider.add_span_processor(BatchSpanProcessor(_span_exporter(exporter, protocol)))
+    trace.set_tracer_provider(provider)
+    return provider
+
+
+def _meter(exporter: Exporter, protocol: Protocol, resource: Resource) -> MeterProvider:
+    from opentelemetry import metrics
+    from opentelemetry.sdk.metrics import MeterProvider
+    from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
+
+    reader = PeriodicExportingMetricReader(_metric_exporter(exporter, protocol))
+    provider = MeterProvider(metric_readers=[reader], resource=resource, shutdown_on_exit=False)
+    metrics.set_meter_provider(provider)
+    return provider
+
+
+def _span_exporter(exporter: Exporter, protocol: Protocol) -> SpanExporter:
+    if exporter == "console":
+        from opentelemetry.sdk.trace.export import ConsoleSpanExporter
+
+        return ConsoleSpanExporter()
+    if protocol == "grpc":
+        from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter as GrpcSpanExporter
+
+        return GrpcSpanExporter()
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter as HttpSpanExporter
+
+    return HttpSpanExporter()
+
+
+def _metric_exporter(exporter: Exporter, protocol: Protocol) -> MetricExporter:
+    if exporter == "console":
+        from opentelemetry.sdk.metrics.export import ConsoleMetricExporter
+
+        return ConsoleMetricExporter()
+    if protocol == "grpc":
+        from opentelemetry.exporter.otlp.proto.grpc.metric_exporter import OTLPMetricExporter as GrpcMetricExporter
+
+        return GrpcMetricExporter()
+    from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter as HttpMetricExporter
+
+    return HttpMetricExporter()

@@ -1,0 +1,289 @@
+"""One node's worker: the pods' workflows, the steps that act on its runtime, and the agent beside them.
+
+``python worker.py`` serves this machine, with any Temporal server that the ``temporal`` CLI would find (environment and
+temporal.toml). It says one line on standard output when it serves, logs to standard error, and ends at SIGTERM or
+SIGINT; the pods run on. Exit codes: 0 asked to end, 1 a defect, 2 cannot serve, with one sentence that says why.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import os
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+
+from temporalio.api.workflowservice.v1 import GetClusterInfoRequest
+from temporalio.client import Client
+from temporalio.envconfig import ClientConnectConfig
+from temporalio.runtime import LogForwardingConfig, LoggingConfig, Runtime, TelemetryConfig, TelemetryFilter
+from temporalio.service import RPCError
+from temporalio.worker import PollerBehaviorSimpleMaximum, Worker
+
+from activities.node import Node
+from activities.registry import steps
+from syncpod import telemetry
+from syncpod.agent import foreign
+from syncpod.agent.agent import Agent
+from syncpod.agent.lock import NodeLock, NotThisNode, machine_id
+from syncpod.agent.rival import HEARTBEAT, refuse_rivals
+from syncpod.agent.search_attributes import register_search_attributes
+from syncpod.cri.client import CriClient
+from syncpod.cri.endpoint import VARIABLE, NoRuntime, find_endpoint
+from syncpod.cri.errors import CriError
+from syncpod.cri.host import read_host
+from syncpod.cri.node import NodeContext
+from syncpod.cri.port import RuntimeVersion
+from syncpod.cri.reader import PodReader
+from syncpod.interceptors import NodeHooks
+from syncpod.messages import NodeFacts, node_task_queue
+from syncpod.node_settings import (
+    NodeSettings,
+    SettingsInvalid,
+    WorkerRecord,
+    node_settings,
+    remove_worker_record,
+    write_worker_record,
+)
+from syncpod.plugin import NoServer, connect, connection_settings, syncpod_plugin
+from workflows.pod import PodWorkflow
+from workflows.runner import workflow_runner
+
+log = logging.getLogger("syncpod.worker")
+
+RELIST_POD_SECONDS = 1.0
+"""How long one pod may take of a relist; what takes longer is read apart, and holds up no other pod."""
+GRACE = timedelta(seconds=5)
+"""How long steps may go on after SIGTERM; then they let go where that is safe, for the next worker to go on with."""
+
+
+class CannotServe(Exception):
+    """The worker cannot serve; the text says why, in one sentence."""
+
+
+async def serve(settings: NodeSettings, connection: ClientConnectConfig, stop: asyncio.Event) -> None:
+    """Serve the node until `stop`. Raises CannotServe; anything else is a defect."""
+    endpoint = _find_runtime(settings, os.environ)
+    async with CriClient(endpoint) as cri:
+        with _lock(settings) as lock:
+            await _serve_locked(settings, connection, endpoint, cri, lock, stop)
+
+
+async def _serve_locked(
+    settings: NodeSettings,
+    connection: ClientConnectConfig,
+    endpoint: str,
+    cri: CriClient,
+    lock: NodeLock,
+    stop: asyncio.Event,
+) -> None:
+    life, task_queue = lock.life, node_task_queue(settings.node)
+    recording = telemetry.configure(service="syncpod-worker", instance=life.identity)
+    try:
+        version = await _meet_runtime(settings, endpoint, cri)
+        client = await connect(settings=connection, runtime=_runtime(), identity=life.identity)
+        await refuse_rivals(client, task_queue, life)
+        context = await _context(settings, client, cri)
+        facts = NodeFacts(
+            name=settings.node,
+            runtime=version.name,
+            host_ips=context.host.addresses,
+            search_attributes=await register_search_attributes(client),
+        )
+        reader = PodReader(cri, boot=life.boot, owner=settings.node, pod_timeout_seconds=RELIST_POD_SECONDS)
+        agent = Agent(client, task_queue=task_queue, life=life, cri=cri, reader=reader, facts=lambda: facts)
+        node = Node(cri=cri, reader=reader, context=context, facts=lambda: facts, returned=agent.returned)
+        worker = make_worker(client, node, agent, task_queue=task_queue, identity=life.identity)
+        record = WorkerRecord(
+            pid=os.getpid(),
+            identity=life.identity,
+            node=settings.node,
+            endpoint=endpoint,
+            runtime=f"{version.name} {version.version}",
+            address=connection["target_host"],
+            namespace=client.namespace,
+            task_queue=task_queue,
+            boot=life.boot,
+        )
+        await _run(worker, agent, record, settings, stop)
+    except (NoServer, NotThisNode) as refusal:
+        raise CannotServe(str(refusal)) from refusal
+    except RPCError as error:
+        raise CannotServe(f"the Temporal server at {connection['target_host']} fails: {error.message}") from error
+    finally:
+        recording.flush()
+
+
+def make_worker(client: Client, node: Node, hooks: NodeHooks, *, task_queue: str, identity: str) -> Worker:
+    """Return the Temporal worker of a node, not yet running."""
+    return Worker(
+        client,
+        task_queue=task_queue,
+        identity=identity,
+        plugins=[
+            syncpod_plugin(workflows=[PodWorkflow], activities=steps(node), runner=workflow_runner(), hooks=hooks)
+        ],
+        # After a worker has died its pods' next tasks wait for so long; after a clean end, or a takeover, not at all.
+        sticky_queue_schedule_to_start_timeout=timedelta(seconds=2),
+        # Cancellation is heard of with a heartbeat, and steps have 3 s for one.
+        max_heartbeat_throttle_interval=timedelta(seconds=1),
+        graceful_shutdown_timeout=GRACE,
+        max_cached_workflows=2000,
+        # A kill holds its slot for the whole grace; all pods of a node may be ending at once.
+        max_concurrent_activities=1000,
+        workflow_task_poller_behavior=PollerBehaviorSimpleMaximum(10),
+        activity_task_poller_behavior=PollerBehaviorSimpleMaximum(5),
+        nonsticky_to_sticky_poll_ratio=0.4,
+    )
+
+
+async def _run(worker: Worker, agent: Agent, record: WorkerRecord, settings: NodeSettings, stop: asyncio.Event) -> None:
+    """Take over, serve, and end in order: steps first, then the agent that hears of them."""
+    try:
+        await agent.boot()
+        serving = asyncio.create_task(worker.run(), name="worker")
+        watching = asyncio.create_task(agent.run(), name="agent")
+        stopping = asyncio.create_task(stop.wait(), name="stop")
+        write_worker_record(settings.state_dir, record)
+        sys.stdout.write(
+            f"worker ready: node {record.node}, runtime {record.runtime} at {record.endpoint}, "
+            f"Temporal {record.address} namespace {record.namespace}, task queue {record.task_queue}\n"
+        )
+        sys.stdout.flush()
+        await asyncio.wait({serving, watching, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        remove_worker_record(settings.state_dir)
+        stopping.cancel()
+        if not serving.done():
+            await worker.shutdown()
+        watching.cancel()
+        for ended in await asyncio.gather(serving, watching, return_exceptions=True):
+            if isinstance(ended, Exception):
+                raise ended
+    except CriError as error:
+        raise CannotServe(f"the runtime at {record.endpoint} fails: {error}") from error
+    finally:
+        await agent.close()
+
+
+# --- what is needed first ---------------------------------------------------------------------------------------------
+
+
+def _find_runtime(settings: NodeSettings, environ: Mapping[str, str]) -> str:
+    named = {VARIABLE: settings.runtime_endpoint} if settings.runtime_endpoint else {}
+    try:
+        return find_endpoint({**environ, **named})
+    except (NoRuntime, ValueError) as error:
+        raise CannotServe(str(error)) from error
+
+
+def _lock(settings: NodeSettings) -> NodeLock:
+    try:
+        return NodeLock(settings.state_dir, settings.node, machine=machine_id())
+    except NotThisNode as refusal:
+        raise CannotServe(str(refusal)) from refusal
+
+
+async def _meet_runtime(settings: NodeSettings, endpoint: str, cri: CriClient) -> RuntimeVersion:
+    try:
+        version = await cri.version()
+        kubelets = foreign.kubelets_pods(await cri.list_pod_sandboxes())
+    except CriError as error:
+        raise CannotServe(f"the runtime at {endpoint} does not answer: {error.message or error.code}") from error
+    if kubelets and not settings.allow_foreign_kubelet:
+        raise CannotServe(foreign.refusal(kubelets, endpoint))
+    return version
+
+
+async def _context(settings: NodeSettings, client: Client, cri: CriClient) -> NodeContext:
+    cluster = await client.workflow_service.get_cluster_info(GetClusterInfoRequest(), retry=True)
+    return NodeContext(
+        name=settings.node,
+        state_dir=settings.state_dir,
+        log_dir=settings.log_dir,
+        cluster=f"{cluster.cluster_id}/{client.namespace}",
+        cgroup_parent=settings.cgroup_parent,
+        cgroup_driver=await cri.runtime_config(),
+        host=read_host(),
+    )
+
+
+def _runtime() -> Runtime:
+    """Return the SDK's runtime: it logs as we do, and tells the server each few seconds that this worker lives."""
+    logging_config = LoggingConfig(
+        filter=TelemetryFilter(core_level="WARN", other_level="ERROR"),
+        forwarding=LogForwardingConfig(logger=logging.getLogger("temporalio.core")),
+    )
+    return Runtime(telemetry=TelemetryConfig(logging=logging_config), worker_heartbeat_interval=HEARTBEAT)
+
+
+# --- the process ------------------------------------------------------------------------------------------------------
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the worker as a process; return its exit code."""
+    options = _parser().parse_args(arguments)
+    logging.basicConfig(
+        stream=sys.stderr, level=options.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+    )
+    try:
+        settings = node_settings(
+            os.environ,
+            node=options.node,
+            state_dir=options.state_dir,
+            log_dir=options.log_dir,
+            cgroup_parent=options.cgroup_parent,
+            runtime_endpoint=options.runtime_endpoint,
+            allow_foreign_kubelet=options.allow_foreign_kubelet,
+        )
+        asyncio.run(_until_signalled(settings, connection_settings()))
+    except (SettingsInvalid, NoServer, CannotServe) as refusal:
+        sys.stderr.write(f"syncpod worker: {refusal}\n")
+        return 2
+    except Exception:
+        log.exception("the worker failed")
+        return 1
+    return 0
+
+
+async def _until_signalled(settings: NodeSettings, connection: ClientConnectConfig) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, _asked_to_stop, stop)
+    await serve(settings, connection, stop)
+
+
+def _asked_to_stop(stop: asyncio.Event) -> None:
+    """Stop in order when asked once, at once when asked again: every step is safe to repeat."""
+    if stop.is_set():
+        os._exit(130)
+    log.info("stopping; the pods run on")
+    stop.set()
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="syncpod worker", description="Serve this machine as a node.")
+    parser.add_argument("--node", help="the node's name (SYNCPOD_NODE; default: the host's)")
+    parser.add_argument("--state-dir", help="where the node keeps its state (SYNCPOD_STATE_DIR)")
+    parser.add_argument("--log-dir", help="where the pods' logs go (SYNCPOD_LOG_DIR)")
+    parser.add_argument("--cgroup-parent", help="the cgroup above the pods' (SYNCPOD_CGROUP_PARENT)")
+    parser.add_argument("--runtime-endpoint", help=f"the CRI socket, unix:///path ({VARIABLE})")
+    parser.add_argument(
+        "--allow-foreign-kubelet",
+        action="store_true",
+        default=None,
+        help="serve beside a kubelet on the same runtime, although it kills pods that it does not know",
+    )
+    parser.add_argument("--log-level", default="info", choices=("debug", "info", "warning", "error"))
+    return parser
+
+
+if __name__ == "__main__":
+    code = main()
+    logging.shutdown()
+    sys.stdout.flush()
+    # A process that has run a Temporal worker aborts now and then while the interpreter shuts down.
+    os._exit(code)
