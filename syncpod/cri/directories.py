@@ -54,6 +54,8 @@ class Directory:
     path: Path
     mode: int
     group: int | None = None
+    shared: bool = False
+    """Others use it too, a kubelet perhaps: once it is there, its permissions are not ours to change."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +114,7 @@ def plan_pod(pod: Pod, node: NodeContext) -> PodPlan:
             Directory(own / "volumes", _OURS),
             *((Directory(empty_dirs[0].path.parent, _OURS),) if empty_dirs else ()),
             *empty_dirs,
-            Directory(node.log_dir, _LOGS),
+            Directory(node.log_dir, _LOGS, shared=True),
             Directory(log_directory_of(pod, node), _LOGS),
         ),
         host_paths=tuple(host_paths),
@@ -136,7 +138,7 @@ def plan_container(pod: Pod, container: Container, node: NodeContext, pod_ips: t
     logs = log_directory_of(pod, node)
     return ContainerPlan(
         directories=(
-            Directory(node.log_dir, _LOGS),
+            Directory(node.log_dir, _LOGS, shared=True),
             Directory(logs, _LOGS),
             Directory(logs / Path(container_log_file(container.name, 0)).parent, _LOGS),
         ),
@@ -182,6 +184,8 @@ def _make(directory: Directory) -> None:
     except FileExistsError:
         if not stat.S_ISDIR(path.lstat().st_mode):
             raise NotADirectoryError(f"{path}: must be a directory, and is something else") from None
+        if directory.shared:
+            return
     _adjust(directory)
 
 

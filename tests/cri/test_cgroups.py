@@ -1,0 +1,116 @@
+"""A pod's cgroup: what it is called, and that it goes when the pod has gone."""
+
+import os
+import subprocess
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from syncpod.cri.cgroups import CgroupBusy, cgroup_hierarchies, pod_cgroup, remove_pod_cgroup
+from syncpod.cri.node import NodeContext
+from syncpod.cri.paths import UnsafeName
+from tests.cri.translation import NODE
+
+MOUNTINFO = r"""
+24 1 0:22 / /proc rw,nosuid shared:5 - proc proc rw
+30 24 0:26 / /sys/fs/cgroup rw shared:9 - tmpfs tmpfs ro,mode=755
+31 30 0:27 / /sys/fs/cgroup/cpu,cpuacct rw shared:10 - cgroup cgroup rw,cpu,cpuacct
+32 30 0:28 / /sys/fs/cgroup/systemd rw - cgroup cgroup rw,name=systemd
+33 30 0:29 / /sys/fs/cgroup/with\040space rw shared:11 master:2 - cgroup cgroup rw,memory
+34 30 0:30 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw
+35 30 0:27 /docker/1 /part rw - cgroup cgroup rw,cpu,cpuacct
+36 30 0:27 / /sys/fs/cgroup/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct
+""".strip()
+
+NAMES = [
+    ("cgroupfs", "syncpod", "a-b", "/syncpod/poda-b"),
+    ("cgroupfs", "/machine/syncpod/", "a", "/machine/syncpod/poda"),
+    ("systemd", "syncpod", "a-b", "/syncpod.slice/syncpod-poda_b.slice"),
+    ("systemd", "machine/sync-pod", "a", "/machine.slice/machine-sync_pod.slice/machine-sync_pod-poda.slice"),
+]
+
+
+@pytest.mark.parametrize(("driver", "parent", "uid", "path"), NAMES)
+def test_the_pods_cgroup_is(driver: str, parent: str, uid: str, path: str) -> None:
+    node = replace(NODE, cgroup_driver=driver, cgroup_parent=parent)  # type: ignore[arg-type]
+    assert str(pod_cgroup(node, uid)) == path
+
+
+@pytest.mark.parametrize("uid", ["", "..", "../..", "a/../..", "a\n"])
+def test_a_uid_that_leads_elsewhere_names_no_cgroup(uid: str) -> None:
+    with pytest.raises(UnsafeName):
+        pod_cgroup(NODE, uid)
+
+
+def test_every_hierarchy_that_is_mounted_whole_is_found_once() -> None:
+    assert [str(path) for path in cgroup_hierarchies(MOUNTINFO)] == [
+        "/sys/fs/cgroup/cpu,cpuacct",
+        "/sys/fs/cgroup/systemd",
+        "/sys/fs/cgroup/with space",
+        "/sys/fs/cgroup/unified",
+    ]
+
+
+HIERARCHIES = cgroup_hierarchies(Path("/proc/self/mountinfo").read_text())
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[NodeContext]:
+    """A node with a parent cgroup of its own, in every hierarchy of this machine."""
+    if os.geteuid() != 0 or not HIERARCHIES:
+        pytest.skip("only root makes cgroups, and only where they are mounted")
+    parent = f"syncpod-test-{os.getpid()}-{tmp_path.name}"
+    for hierarchy in HIERARCHIES:
+        (hierarchy / parent).mkdir()
+    yield replace(NODE, cgroup_parent=parent)
+    for hierarchy in HIERARCHIES:
+        for directory, _, _ in os.walk(hierarchy / parent, topdown=False):
+            Path(directory).rmdir()
+
+
+def made(node: NodeContext, uid: str, *below: str) -> list[Path]:
+    """The pod's cgroup in each hierarchy, with containers' below it."""
+    cgroups = [hierarchy / pod_cgroup(node, uid).relative_to("/") for hierarchy in HIERARCHIES]
+    for cgroup in cgroups:
+        cgroup.mkdir()
+        for name in below:
+            (cgroup / name).mkdir(parents=True)
+    return cgroups
+
+
+def test_a_pods_cgroups_go_from_every_hierarchy_and_all_others_stay(node: NodeContext) -> None:
+    gone, kept = made(node, "gone", "one", "two/deep"), made(node, "kept", "one")
+    remove_pod_cgroup(node, "gone")
+    assert [cgroup for cgroup in gone if cgroup.exists()] == []
+    assert all((cgroup / "one").exists() for cgroup in kept)
+
+
+def test_removing_them_twice_or_never_made_is_success(node: NodeContext) -> None:
+    remove_pod_cgroup(node, "never")
+    made(node, "twice")
+    remove_pod_cgroup(node, "twice")
+    remove_pod_cgroup(node, "twice")
+
+
+def test_one_that_is_gone_from_some_hierarchies_goes_from_the_rest(node: NodeContext) -> None:
+    cgroups = made(node, "half", "one")
+    (cgroups[0] / "one").rmdir()
+    cgroups[0].rmdir()
+    remove_pod_cgroup(node, "half")
+    assert not any(cgroup.exists() for cgroup in cgroups)
+
+
+def test_a_cgroup_with_a_process_in_it_stays_and_says_which(node: NodeContext) -> None:
+    cgroup = made(node, "busy", "one")[-1]
+    with subprocess.Popen(["sleep", "60"]) as process:
+        try:
+            (cgroup / "one" / "cgroup.procs").write_text(str(process.pid))
+            with pytest.raises(CgroupBusy, match=rf"still in use by processes {process.pid}: '{cgroup}/one'"):
+                remove_pod_cgroup(node, "busy")
+            assert process.poll() is None
+        finally:
+            process.kill()
+    remove_pod_cgroup(node, "busy")
+    assert not cgroup.exists()
