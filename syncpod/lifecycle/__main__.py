@@ -8,8 +8,8 @@ before: one sentence with the line's number on stderr, exit code 2.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
-import os
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, BinaryIO, Final
@@ -30,8 +30,9 @@ def main() -> int:
     try:
         return answer(reader, sys.stdin.buffer, sys.stdout.buffer)
     except BrokenPipeError:
-        # Nobody reads on. Keep the interpreter from failing once more when it flushes stdout at its end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # Nobody reads on. Close stdout, or the interpreter fails once more when it flushes it at its end.
+        with contextlib.suppress(BrokenPipeError):
+            sys.stdout.close()
         return 1
     except KeyboardInterrupt:
         return 130

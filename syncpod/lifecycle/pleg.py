@@ -74,5 +74,5 @@ def _states(pod: ObservedPod | None) -> dict[str, ContainerRuntimeState]:
 
 
 def _content(pod: ObservedPod) -> ObservedPod:
-    """Return the listing without when it was taken."""
-    return pod.model_copy(update={"seq": Seq(), "observed_at": None})
+    """Return the listing without when it was taken, in its fixed order."""
+    return pod.ordered().model_copy(update={"seq": Seq(), "observed_at": None})

@@ -96,6 +96,10 @@ def test_when_a_listing_was_taken_is_no_difference() -> None:
     assert events(there, there.model_copy(update={"seq": Seq(boot=2, counter=7)})) == []
 
 
+def test_the_order_of_a_listing_is_no_difference() -> None:
+    assert events(listing(foo="running", bar="exited"), listing(bar="exited", foo="running")) == []
+
+
 listings = st.dictionaries(st.sampled_from("abcd"), st.sampled_from(STATES)).map(
     lambda states: ObservedPod(uid="uid", containers=listed(states))
 )

@@ -183,3 +183,19 @@ def test_an_answer_is_written_as_soon_as_it_is_there(kind: str) -> None:
             assert json.loads(process.stdout.readline()) == vector[KINDS[kind][1]]
         process.stdin.close()
         assert process.wait() == 0
+
+
+def test_a_reader_that_leaves_early_gets_no_traceback() -> None:
+    case = json.dumps(vectors("actions")[0]["case"]) + "\n"
+    with subprocess.Popen(
+        [sys.executable, "-m", "syncpod.lifecycle", "decide"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=Path(__file__).parents[2],
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.close()
+        _, complaint = process.communicate(case * 3)
+        assert (process.returncode, complaint) == (1, "")
