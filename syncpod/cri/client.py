@@ -42,8 +42,9 @@ _CHANNEL_OPTIONS: Final = (
     ("grpc.default_authority", "localhost"),
     # A runtime that restarts is back within a second; gRPC would go on to wait for minutes. The kubelet's figures.
     ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.min_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 3000),
+    # Despite its name, how long one attempt to connect may take.
+    ("grpc.min_reconnect_backoff_ms", 5000),
     # Clients of one process share no connection, so that none has to wait for another's reconnection.
     ("grpc.use_local_subchannel_pool", 1),
 )

@@ -1,0 +1,346 @@
+"""What the client puts on the wire and records of it, seen from a CRI server that answers as it is told."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+import grpc.aio
+import pytest
+import pytest_asyncio
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader, NumberDataPoint
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.trace import SpanKind, StatusCode
+
+from protos.cri.v1 import api_pb2 as cri
+from syncpod.cri import telemetry
+from syncpod.cri.client import CriClient
+from syncpod.cri.errors import CriError, DeadlineExceeded, TransportFault, Unavailable
+from tests.cri.owned_pods import OwnedPod
+
+HANDLERS = {
+    f"/{service.full_name}/{method.name}": method
+    for service in cri.DESCRIPTOR.services_by_name.values()
+    for method in service.methods
+}
+
+
+class AnyCri(grpc.GenericRpcHandler):
+    """Answers every call with an empty message, or with what `answers` has; notes what is left of its deadline."""
+
+    def __init__(self) -> None:
+        self.deadlines: dict[str, float | None] = {}
+        self.answers: dict[str, bytes] = {}
+        self.requests: dict[str, bytes] = {}
+
+    def service(self, call_details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[bytes, bytes]:
+        name = HANDLERS[call_details.method].name
+
+        async def answer(request: bytes, context: grpc.aio.ServicerContext[bytes, bytes]) -> bytes:
+            self.deadlines[name] = context.time_remaining()
+            self.requests[name] = request
+            if name == "StartContainer" and name not in self.answers:
+                await context.abort(grpc.StatusCode.UNKNOWN, "cannot start")
+            return self.answers.get(name, b"")
+
+        return grpc.unary_unary_rpc_method_handler(answer)
+
+
+@contextlib.asynccontextmanager
+async def serving(handler: AnyCri) -> AsyncIterator[str]:
+    with tempfile.TemporaryDirectory(prefix="cri-") as directory:
+        server = grpc.aio.server()
+        server.add_generic_rpc_handlers((handler,))
+        endpoint = f"unix://{directory}/cri.sock"
+        server.add_insecure_port(endpoint)
+        await server.start()
+        try:
+            yield endpoint
+        finally:
+            await server.stop(None)
+
+
+@pytest_asyncio.fixture
+async def server() -> AsyncIterator[tuple[AnyCri, CriClient]]:
+    handler = AnyCri()
+    async with serving(handler) as endpoint, CriClient(endpoint) as client:
+        yield handler, client
+
+
+CALLS: list[tuple[str, float | None, Callable[[CriClient], Awaitable[object]]]] = [
+    ("Version", 120, lambda client: client.version()),
+    ("Status", 120, lambda client: client.status()),
+    ("RunPodSandbox", 240, lambda client: client.run_pod_sandbox(cri.PodSandboxConfig())),
+    ("StopPodSandbox", 120, lambda client: client.stop_pod_sandbox("s")),
+    ("RemovePodSandbox", 120, lambda client: client.remove_pod_sandbox("s")),
+    ("PodSandboxStatus", 120, lambda client: client.pod_sandbox_status("s")),
+    ("ListPodSandbox", 120, lambda client: client.list_pod_sandboxes()),
+    (
+        "CreateContainer",
+        120,
+        lambda client: client.create_container("s", cri.ContainerConfig(), cri.PodSandboxConfig()),
+    ),
+    ("StopContainer", 420, lambda client: client.stop_container("c", timeout_seconds=300)),
+    ("RemoveContainer", 120, lambda client: client.remove_container("c")),
+    ("ListContainers", 120, lambda client: client.list_containers()),
+    ("ContainerStatus", 120, lambda client: client.container_status("c")),
+    (
+        "UpdateContainerResources",
+        120,
+        lambda client: client.update_container_resources("c", cri.LinuxContainerResources()),
+    ),
+    ("ReopenContainerLog", 120, lambda client: client.reopen_container_log("c")),
+    ("ExecSync", 180, lambda client: client.exec_sync("c", ("true",), timeout_seconds=60)),
+    ("ExecSync", None, lambda client: client.exec_sync("c", ("true",), timeout_seconds=0)),
+    ("Exec", 120, lambda client: client.exec("c", ("true",), tty=False, stdin=False, stdout=True, stderr=True)),
+    ("Attach", 120, lambda client: client.attach("c", tty=False, stdin=False, stdout=True, stderr=True)),
+    ("ImageStatus", 120, lambda client: client.image_status("i")),
+    ("PullImage", None, lambda client: client.pull_image("i")),
+    ("ListImages", 120, lambda client: client.list_images()),
+    ("RemoveImage", 120, lambda client: client.remove_image("i")),
+    ("ImageFsInfo", 120, lambda client: client.image_fs_info()),
+]
+
+
+@pytest.mark.parametrize(("method", "seconds", "call"), CALLS, ids=[f"{name}-{limit}" for name, limit, _ in CALLS])
+async def test_each_call_has_the_kubelets_deadline(
+    server: tuple[AnyCri, CriClient],
+    method: str,
+    seconds: float | None,
+    call: Callable[[CriClient], Awaitable[object]],
+) -> None:
+    handler, client = server
+    await call(client)
+    remaining = handler.deadlines[method]
+    if seconds is None:
+        assert remaining is None or remaining > 10**6
+    else:
+        assert remaining == pytest.approx(seconds, abs=10)
+
+
+async def test_start_has_the_deadline_of_the_others(server: tuple[AnyCri, CriClient]) -> None:
+    handler, client = server
+    handler.answers["StartContainer"] = b""
+    await client.start_container("c")
+    assert handler.deadlines["StartContainer"] == pytest.approx(120, abs=10)
+
+
+async def test_grace_goes_to_the_runtime_in_seconds(server: tuple[AnyCri, CriClient]) -> None:
+    handler, client = server
+    await client.stop_container("c", timeout_seconds=7)
+    assert cri.StopContainerRequest.FromString(handler.requests["StopContainer"]).timeout == 7
+
+
+async def test_list_longer_than_grpcs_own_limit_is_received(server: tuple[AnyCri, CriClient]) -> None:
+    handler, client = server
+    containers = [cri.Container(id=str(number), annotations={"note": "x" * 1000}) for number in range(8000)]
+    handler.answers["ListContainers"] = cri.ListContainersResponse(containers=containers).SerializeToString()
+    assert len(handler.answers["ListContainers"]) > 4 * 1024 * 1024
+    assert len(await client.list_containers()) == 8000
+
+
+async def test_network_status_that_is_absent_is_told_from_one_without_address(server: tuple[AnyCri, CriClient]) -> None:
+    handler, client = server
+    status = cri.PodSandboxStatus(id="s")
+    handler.answers["PodSandboxStatus"] = cri.PodSandboxStatusResponse(status=status).SerializeToString()
+    assert (await client.pod_sandbox_status("s")).ip is None
+    status.network.SetInParent()
+    handler.answers["PodSandboxStatus"] = cri.PodSandboxStatusResponse(status=status).SerializeToString()
+    assert (await client.pod_sandbox_status("s")).ip == ""
+    status.network.ip = "10.1.2.3"
+    status.network.additional_ips.add(ip="fd00::3")
+    handler.answers["PodSandboxStatus"] = cri.PodSandboxStatusResponse(status=status).SerializeToString()
+    both = await client.pod_sandbox_status("s")
+    assert (both.ip, both.additional_ips) == ("10.1.2.3", ("fd00::3",))
+
+
+async def test_runtime_that_says_nothing_of_its_readiness_is_not_ready(server: tuple[AnyCri, CriClient]) -> None:
+    _, client = server
+    status = await client.status()
+    assert (status.runtime_ready, status.network_ready) == (False, False)
+    assert status.network_message == "the runtime reports no condition NetworkReady"
+
+
+async def test_runtime_that_is_not_ready_says_why(server: tuple[AnyCri, CriClient]) -> None:
+    handler, client = server
+    conditions = [
+        cri.RuntimeCondition(type="RuntimeReady", status=True),
+        cri.RuntimeCondition(type="NetworkReady", reason="NetworkPluginNotReady", message="cni plugin not initialized"),
+    ]
+    answer = cri.StatusResponse(status=cri.RuntimeStatus(conditions=conditions))
+    handler.answers["Status"] = answer.SerializeToString()
+    status = await client.status()
+    assert (status.runtime_ready, status.network_ready) == (True, False)
+    assert status.network_message == "NetworkPluginNotReady: cni plugin not initialized"
+
+
+@pytest.mark.parametrize(
+    ("config", "driver"),
+    [
+        (
+            '{"containerd":{"defaultRuntimeName":"runc","runtimes":{"runc":{"options":{"SystemdCgroup":true}}}}}',
+            "systemd",
+        ),
+        ('{"containerd":{"defaultRuntimeName":"runc","runtimes":{"runc":{"options":null}}}}', "cgroupfs"),
+        ('{"containerd":{"defaultRuntimeName":"r","runtimes":{"r":{"options":{}}}},"systemdCgroup":true}', "systemd"),
+        ('{"containerd":{"defaultRuntimeName":"gone","runtimes":{}}}', "default"),
+        ("not JSON", "default"),
+        ("null", "default"),
+    ],
+)
+async def test_cgroup_driver_is_read_from_the_configuration_where_the_runtime_does_not_tell(
+    server: tuple[AnyCri, CriClient], config: str, driver: str
+) -> None:
+    handler, client = server
+    handler.answers["Status"] = cri.StatusResponse(info={"config": config}).SerializeToString()
+    for default in ("systemd", "cgroupfs"):
+        assert await client.runtime_config(default=default) == (default if driver == "default" else driver)
+
+
+async def test_cgroup_driver_is_what_runtime_config_says(server: tuple[AnyCri, CriClient]) -> None:
+    handler, client = server
+    answer = cri.RuntimeConfigResponse(linux=cri.LinuxRuntimeConfiguration(cgroup_driver=cri.SYSTEMD))
+    handler.answers["RuntimeConfig"] = answer.SerializeToString()
+    assert await client.runtime_config() == "systemd"
+
+
+@contextlib.asynccontextmanager
+async def silent_socket() -> AsyncIterator[str]:
+    """A socket that accepts, and never says a word."""
+    with tempfile.TemporaryDirectory(prefix="cri-") as directory:
+
+        async def hold(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            while await reader.read(4096):
+                pass
+            writer.close()
+
+        server = await asyncio.start_unix_server(hold, f"{directory}/cri.sock")
+        try:
+            yield f"unix://{directory}/cri.sock"
+        finally:
+            server.close()
+
+
+async def test_runtime_that_hangs_is_a_transport_fault_once_time_is_up() -> None:
+    async with silent_socket() as endpoint, CriClient(endpoint, timeout_seconds=0.2) as client:
+        with pytest.raises(DeadlineExceeded) as caught:
+            await client.version()
+    assert isinstance(caught.value, TransportFault)
+    assert caught.value.operation == "version"
+
+
+async def test_runtime_that_is_not_there_is_unavailable(tmp_path: Path) -> None:
+    async with CriClient(str(tmp_path / "none.sock")) as client:
+        with pytest.raises(Unavailable) as caught:
+            await client.version()
+    assert caught.value.code == "UNAVAILABLE"
+
+
+class Recorded:
+    """Spans and metrics of this test alone."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.spans = InMemorySpanExporter()
+        traces = TracerProvider()
+        traces.add_span_processor(SimpleSpanProcessor(self.spans))
+        monkeypatch.setattr(telemetry, "_TRACER", traces.get_tracer("test"))
+        self._metrics = InMemoryMetricReader()
+        meter = MeterProvider(metric_readers=[self._metrics]).get_meter("test")
+        for attribute in ("_OPERATIONS", "_ERRORS", "_SANDBOX_ERRORS"):
+            name = getattr(telemetry, attribute)._name
+            monkeypatch.setattr(telemetry, attribute, meter.create_counter(name))
+        for attribute in ("_DURATION", "_SANDBOX_DURATION"):
+            name = getattr(telemetry, attribute)._name
+            monkeypatch.setattr(telemetry, attribute, meter.create_histogram(name))
+
+    def counts(self) -> dict[tuple[str, str], int]:
+        """Metric and label to count: of additions, or of observations."""
+        data = self._metrics.get_metrics_data()
+        found: dict[tuple[str, str], int] = {}
+        for resource in data.resource_metrics if data else ():
+            for scope in resource.scope_metrics:
+                for metric in scope.metrics:
+                    for point in metric.data.data_points:
+                        (label,) = (point.attributes or {}).values()
+                        number = point.value if isinstance(point, NumberDataPoint) else point.count
+                        found[metric.name, str(label)] = int(number)
+        return found
+
+
+@pytest.fixture
+def recorded(monkeypatch: pytest.MonkeyPatch) -> Recorded:
+    return Recorded(monkeypatch)
+
+
+async def test_each_call_is_counted_and_timed_under_the_kubelets_names(
+    server: tuple[AnyCri, CriClient], recorded: Recorded
+) -> None:
+    _, client = server
+    await client.run_pod_sandbox(cri.PodSandboxConfig(), runtime_handler="runc")
+    await client.container_status("c")
+    await client.container_status("c")
+    with pytest.raises(CriError):
+        await client.start_container("c")
+    assert recorded.counts() == {
+        ("runtime_operations_total", "run_podsandbox"): 1,
+        ("runtime_operations_total", "container_status"): 2,
+        ("runtime_operations_total", "start_container"): 1,
+        ("runtime_operations_errors_total", "start_container"): 1,
+        ("runtime_operations_duration_seconds", "run_podsandbox"): 1,
+        ("runtime_operations_duration_seconds", "container_status"): 2,
+        ("runtime_operations_duration_seconds", "start_container"): 1,
+        ("run_podsandbox_duration_seconds", "runc"): 1,
+    }
+
+
+async def test_span_names_call_and_container_and_shows_no_environment(
+    server: tuple[AnyCri, CriClient], recorded: Recorded
+) -> None:
+    _, client = server
+    pod = OwnedPod(client, cri.PodSandboxConfig(metadata=cri.PodSandboxMetadata(name="web", uid="u1", namespace="ns")))
+    config = pod.container("main", ("serve", "--token=hunter2"), restart=4, env=(("PASSWORD", "hunter2"),))
+    await client.create_container("s1", config, pod.sandbox)
+    await client.exec_sync("c1", ("login", "hunter2"), timeout_seconds=1)
+
+    create, execute = recorded.spans.get_finished_spans()
+    assert (create.name, create.kind) == ("cri.create_container", SpanKind.CLIENT)
+    assert dict(create.attributes or {}) == {
+        "rpc.system": "grpc",
+        "rpc.service": "runtime.v1.RuntimeService",
+        "rpc.method": "CreateContainer",
+        "k8s.namespace.name": "ns",
+        "k8s.pod.name": "web",
+        "k8s.pod.uid": "u1",
+        "syncpod.sandbox.id": "s1",
+        "k8s.container.name": "main",
+        "k8s.container.restart_count": 4,
+        "container.image.name": "docker.io/library/busybox:1",
+    }
+    assert execute.name == "cri.exec_sync"
+    assert "hunter2" not in create.to_json() + execute.to_json()
+
+
+async def test_span_of_a_failed_call_says_what_failed(server: tuple[AnyCri, CriClient], recorded: Recorded) -> None:
+    _, client = server
+    with pytest.raises(CriError):
+        await client.start_container("c")
+    (span,) = recorded.spans.get_finished_spans()
+    assert span.status.status_code is StatusCode.ERROR
+    assert span.status.description == "start_container: cannot start"
+    assert (span.attributes or {})["error.type"] == "RuntimeFailure"
+
+
+async def test_cancelled_call_is_counted_as_failed(recorded: Recorded) -> None:
+    async with silent_socket() as endpoint, CriClient(endpoint) as client:
+        call = asyncio.create_task(client.version())
+        await asyncio.sleep(0)
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+    assert recorded.counts()["runtime_operations_errors_total", "version"] == 1
