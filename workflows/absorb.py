@@ -21,7 +21,6 @@ from syncpod.messages import (
     NOT_READY_FAULTS,
     BackoffExpired,
     DeletePod,
-    Fault,
     NodeFacts,
     Outcome,
     Pleg,
@@ -335,17 +334,20 @@ def failed_step(
     state: PodState, step: Step, fault: str, message: str, payload: Any, started: datetime, now: datetime
 ) -> None:
     """Fold a step's failure into the state: what was read back, an event, and a time before which it is not retried."""
+    told = False
     if payload is not None:
         try:
-            _look(state, StepResult.model_validate(payload), now)
+            result = StepResult.model_validate(payload)
+            _look(state, result, now)
+            told = bool(result.events)
         except ValueError as wrong:
             reject(state, step.name.value, f"the step's status cannot be read: {wrong}", now)
     state.backoff = backoff.record_failure(state.backoff, step.key, now=now, reason=fault, message=message)
     state.cleared = _without(state.cleared, step.container)
     if step.container and step.name.value.startswith(("start_", "pull_")):
         state.waiting = {**state.waiting, step.container: WaitingReason(reason=fault, message=message)}
-    reason, text = _as_event(step, fault, message)
-    state.event(now, "Warning", reason, text, step.container)
+    if not told:
+        state.event(now, "Warning", *_as_event(step, fault, message), step.container)
     took = int((now - started) / timedelta(milliseconds=1))
     state.note(now, "step", step.name.value, f"{step.why}: {message}", outcome=fault, took_ms=took)
 
@@ -358,10 +360,11 @@ def cancelled_step(state: PodState, step: Step, started: datetime, now: datetime
 
 
 def _as_event(step: Step, fault: str, message: str) -> tuple[str, str]:
-    """Return reason and message of the kubelet's event for a failed step (kubelet-events, v1.36, events/event.go)."""
+    """Return reason and message for a failure that the step itself had no words for: a time-out, an unreadable result.
+
+    Mirrors events/event.go, v1.36.
+    """
     match step.name:
-        case StepName.CREATE_SANDBOX if fault not in NOT_READY_FAULTS and fault != Fault.FAILED_MOUNT:
-            return "FailedCreatePodSandBox", f"Failed to create pod sandbox: {message}"
         case StepName.KILL_POD | StepName.KILL_CONTAINER | StepName.REMOVE_CONTAINER | StepName.REMOVE_POD:
             return "FailedKillPod", f"error killing pod: {message}"
         case StepName.CREATE_SANDBOX:

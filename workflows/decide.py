@@ -296,6 +296,7 @@ def _start(state: PodState, planned_step: PlannedStep, now: datetime) -> Decisio
         sandbox_id=sandbox.id,
         sandbox_attempt=sandbox.attempt,
         prune=_superseded(state, name),
+        pulled=state.pulled.get(name) == restart,
     )
     which = f"start {name}, restart {restart}" if restart else f"start {name}"
     summary = f"{which}: {planned_step.why}"
