@@ -1,0 +1,134 @@
+"""docker-compose.yml, the Dockerfile and what they mount, held to what they rest on."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path, PurePath
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+
+from tests.runtimes.temporal import SETTINGS, DevServer
+
+ROOT = Path(__file__).parents[2]
+HERE = Path(__file__).parent
+COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
+SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
+WORKER = SERVICES["worker"]
+
+
+def test_the_compose_file_keeps_to_the_compose_specification() -> None:
+    schema = json.loads((HERE / "compose-spec.json").read_text())
+    validator = jsonschema.validators.validator_for(schema)(schema)
+    assert [f"{error.json_path}: {error.message}" for error in validator.iter_errors(COMPOSE)] == []
+
+
+@pytest.mark.parametrize("service", [name for name, service in SERVICES.items() if "image" in service])
+def test_every_variable_is_one_that_the_image_reads(service: str) -> None:
+    known = json.loads((HERE / "image-settings.json").read_text())
+    image = SERVICES[service]["image"].partition(":")[0]
+    assert set(SERVICES[service]["environment"]) - set(known[image]) == set()
+
+
+@pytest.mark.parametrize("service", SERVICES)
+def test_every_value_in_an_environment_is_a_string(service: str) -> None:
+    """YAML would make a number of 5432 and a boolean of no, which compose takes or refuses by version."""
+    assert [value for value in SERVICES[service]["environment"].values() if not isinstance(value, str)] == []
+
+
+def test_every_port_is_published_on_the_loopback() -> None:
+    published = [port for service in SERVICES.values() for port in service.get("ports", ())]
+    assert published
+    assert [port for port in published if not port.startswith("127.0.0.1:")] == []
+
+
+@pytest.mark.parametrize("service", SERVICES)
+def test_a_service_waits_for_one_that_can_say_that_it_is_there(service: str) -> None:
+    for name, dependency in SERVICES[service].get("depends_on", {}).items():
+        if dependency["condition"] == "service_healthy":
+            assert "healthcheck" in SERVICES[name], name
+        else:
+            assert dependency["condition"] == "service_completed_successfully"
+            assert SERVICES[name]["restart"].startswith("on-failure"), name
+
+
+def test_the_password_is_the_same_for_all() -> None:
+    environments = {name: service["environment"] for name, service in SERVICES.items()}
+    assert (
+        environments["postgresql"]["POSTGRES_PASSWORD"]
+        == environments["temporal-schema"]["SQL_PASSWORD"]
+        == environments["temporal"]["POSTGRES_PWD"]
+    )
+
+
+def test_what_is_mounted_from_the_project_is_there() -> None:
+    sources = [
+        volume.partition(":")[0]
+        for service in SERVICES.values()
+        for volume in service.get("volumes", ())
+        if isinstance(volume, str) and volume.startswith("./")
+    ]
+    assert sources
+    assert [source for source in sources if not (ROOT / source).is_file()] == []
+
+
+def test_the_worker_sees_the_machine_under_the_machines_own_paths() -> None:
+    pairs = dict(
+        (volume["source"], volume["target"]) if isinstance(volume, dict) else volume.split(":")[:2]
+        for volume in WORKER["volumes"]
+    )
+    needed = {"/run/containerd", "/var/log/pods", "/var/lib/syncpod", "/sys/fs/cgroup", "/etc/machine-id"}
+    assert pairs == {path: path for path in needed}
+    assert (WORKER["pid"], WORKER["network_mode"], WORKER["uts"]) == ("host", "host", "host")
+    socket = WORKER["environment"]["CONTAINER_RUNTIME_ENDPOINT"].removeprefix("unix://")
+    assert PurePath(socket).is_relative_to("/run/containerd")
+
+
+def test_the_worker_reaches_temporal_where_it_is_published() -> None:
+    address = WORKER["environment"]["TEMPORAL_ADDRESS"]
+    assert f"{address}:7233" in SERVICES["temporal"]["ports"]
+
+
+def test_the_servers_settings_are_those_the_tests_run_with() -> None:
+    settings = yaml.safe_load((ROOT / "deploy" / "dynamicconfig.yaml").read_text())
+    assert {key: str(values[0]["value"]) for key, values in settings.items()} == SETTINGS
+    assert all(len(values) == 1 for values in settings.values())
+
+
+def test_the_image_gets_all_that_the_wheel_is_made_of() -> None:
+    wheel = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
+    dockerfile = (ROOT / "Dockerfile").read_text()
+    copied = {
+        source
+        for line in re.findall(r"^COPY (?!--from)(.*)$", dockerfile, re.MULTILINE)
+        for source in line.split()[:-1]
+    }
+    assert set(wheel["only-include"]) <= copied
+    assert [source for source in copied if not (ROOT / source).exists()] == []
+    context = (ROOT / ".dockerignore").read_text().splitlines()
+    assert copied == {line.removeprefix("!") for line in context if line.startswith("!")}
+
+
+def test_the_namespace_script_creates_the_namespace_and_may_run_again(temporal_server: DevServer) -> None:
+    environment = os.environ | {
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "TEMPORAL_ADDRESS": temporal_server.address,
+        "TEMPORAL_NAMESPACE": "made-by-script",
+        "TEMPORAL_CONFIG_FILE": os.devnull,
+        "RETENTION": "48h",
+    }
+
+    def run(*command: str | Path) -> str:
+        ran = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=200)
+        assert ran.returncode == 0, ran.stderr
+        return ran.stdout
+
+    for _ in range(2):
+        run("/bin/sh", ROOT / "deploy" / "namespace.sh")
+    described = run("temporal", "operator", "namespace", "describe", "--output", "json")
+    assert json.loads(described)["config"]["workflowExecutionRetentionTtl"] == "172800s"

@@ -1,0 +1,28 @@
+"""The examples are manifests that this version takes as they are, of images that the tests have."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from syncpod.pod import EphemeralContainer, Pod, admit_pod, load_documents, pod_to_wire
+from tests.runtimes.images import BUSYBOX
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.yaml")), ids=lambda path: path.name)
+def test_an_example_is_a_pod_that_is_admitted(path: Path) -> None:
+    (document,) = load_documents(path.read_text(), source=path.name)
+    assert isinstance(document, Pod)
+    pod = admit_pod(pod_to_wire(document))
+    assert pod.metadata.name == ("web" if path.stem == "pod" else path.stem)
+    images = {container.image for container in (*pod.spec.init_containers, *pod.spec.containers)}
+    assert {f"docker.io/library/{image}" for image in images} == {BUSYBOX}
+
+
+def test_the_debugger_is_an_ephemeral_container_for_the_first_example() -> None:
+    debugger = EphemeralContainer.model_validate(json.loads((EXAMPLES / "debugger.json").read_text()))
+    (pod,) = load_documents((EXAMPLES / "pod.yaml").read_text())
+    assert isinstance(pod, Pod)
+    assert debugger.target_container_name in {container.name for container in pod.spec.containers}
