@@ -8,7 +8,6 @@ from syncpod.pod.config import ConfigMap, Secret
 from syncpod.pod.kinds import Pod
 from syncpod.pod.parse import parse_config_map, parse_pod, parse_secret
 from syncpod.pod.problems import ManifestError, PodInvalid
-from syncpod.pod.yaml_stream import YamlError, read_yaml
 
 LARGEST_MANIFEST = 10 * 1024 * 1024
 """Bytes; the kubelet's limit for a static pod's file."""
@@ -42,6 +41,9 @@ def read_documents(text: str | bytes, *, source: str = "-") -> Iterator[tuple[in
 
     Raises ManifestError.
     """
+    # Whoever only handles pods, such as a workflow, is spared the time that importing PyYAML takes.
+    from syncpod.pod.yaml_stream import YamlError, read_yaml
+
     decoded = _decoded(text, source)
     documents = _read_json(decoded)
     try:

@@ -29,6 +29,9 @@ DEEPEST = 100
 _MOST_ALIASED = 10_000
 """How many values aliases may add to a stream."""
 
+_MOST_VALUES = 500_000
+"""How many values a stream may have: about as many as manifests of 10 MiB hold."""
+
 _MOST_RESCANNED = 8 * 1024 * 1024
 """How many characters may be read again on account of escaped single quotes."""
 
@@ -120,6 +123,7 @@ class _Composer:
             match event:
                 case DocumentStartEvent():
                     self.document += 1
+                    self._counted(event)
                     self._anchors.clear()
                 case StreamStartEvent() | StreamEndEvent() | DocumentEndEvent():
                     pass
@@ -129,14 +133,20 @@ class _Composer:
     def _refuse(self, reason: str, event: Event) -> YamlError:
         return YamlError(self.document, reason + _place(event.start_mark))
 
+    def _counted(self, event: Event) -> None:
+        self._count += 1
+        if self._count > _MOST_VALUES:
+            raise self._refuse(f"more than {_MOST_VALUES} values", event)
+
     def _value(self, event: Any, events: Iterator[Event], depth: int) -> Any:
         if isinstance(event, AliasEvent):
             return self._alias(event)
         if event.tag is not None:
-            raise self._refuse(f"YAML tags such as {str(event.tag)[:40]} are not taken", event)
+            tag = event.tag.replace("tag:yaml.org,2002:", "!!")[:40]
+            raise self._refuse(f"YAML tags such as {tag} are not taken", event)
         if depth > DEEPEST:
             raise self._refuse(f"nested more than {DEEPEST} levels deep", event)
-        self._count += 1
+        self._counted(event)
         before, anchor = self._count, event.anchor
         if anchor is not None:
             self._open_anchors.add(anchor)

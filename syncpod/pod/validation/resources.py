@@ -18,8 +18,10 @@ def check_resources(
     """Check names and amounts, and that nothing is requested beyond its limit."""
     for kind, amounts in (("limits", resources.limits), ("requests", resources.requests)):
         for name, text in amounts.items():
+            if kind == "requests" and resources.limits.get(name) == text:
+                continue  # Said already: an absent request is filled in from its limit.
             here = f"{path}.{kind}[{name[:80]}]"
-            if (wrong := _resource_name(name, whole_pod)) or (wrong := _amount(name, text)):
+            if wrong := _resource_name(name, whole_pod) or _amount(name, text):
                 yield Problem(here, wrong)
     yield from _check_requests_within_limits(resources.requests, resources.limits, path)
     seen = set()

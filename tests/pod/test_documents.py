@@ -1,0 +1,200 @@
+"""Manifests are read as Kubernetes reads them, and what cannot be read is refused in one sentence."""
+
+# ruff: noqa: E501 - the tables have one case a line
+
+import json
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from syncpod.pod import (
+    LARGEST_MANIFEST,
+    ConfigMap,
+    ManifestError,
+    Pod,
+    Secret,
+    load_documents,
+    parse_pod,
+    read_documents,
+)
+from tests.pod.examples import MANIFESTS, manifest, pod
+
+
+def read(text: str) -> Any:
+    """Return the data of a stream with one document."""
+    ((_, document),) = read_documents(text)
+    return document
+
+
+@pytest.mark.parametrize("name", sorted(path.name for path in MANIFESTS.iterdir()))
+def test_each_manifest_is_read(name: str) -> None:
+    assert load_documents(manifest(name), source=name)
+
+
+def test_several_documents_and_lists_come_in_order() -> None:
+    loaded = load_documents(manifest("several.yaml"))
+    assert [(type(one), one.metadata.name) for one in loaded] == [
+        (ConfigMap, "settings"),
+        (Pod, "one"),
+        (Pod, "two"),
+        (Secret, "keys"),
+    ]
+
+
+def test_a_pod_list_need_not_repeat_the_kind() -> None:
+    items = [{"metadata": {"name": "a"}}, {"metadata": {"name": "b"}}]
+    loaded = load_documents(json.dumps({"apiVersion": "v1", "kind": "PodList", "items": items}))
+    assert [one.metadata.name for one in loaded] == ["a", "b"]
+
+
+@pytest.mark.parametrize("text", ["", "\n", "# nothing\n", "---\n---\n", "null\n"])
+def test_an_empty_stream_holds_nothing(text: str) -> None:
+    assert load_documents(text) == ()
+
+
+def test_yaml_and_json_give_the_same_pod() -> None:
+    expected = (parse_pod(pod()),)
+    assert load_documents(json.dumps(pod())) == expected
+    assert load_documents(json.dumps(pod(), indent="\t").encode()) == expected
+    assert load_documents(yaml.safe_dump(pod())) == expected
+    assert load_documents(b"\xef\xbb\xbf" + yaml.safe_dump(pod(), default_flow_style=True).encode()) == expected
+
+
+def test_json_documents_may_follow_each_other() -> None:
+    assert len(load_documents(json.dumps(pod()) + "\n" + json.dumps(pod()))) == 2
+
+
+def test_kyaml_is_read_with_its_folded_and_escaped_texts() -> None:
+    (loaded,) = load_documents(manifest("kyaml.yaml"))
+    assert isinstance(loaded, Pod)
+    assert loaded.metadata.labels == {"country": "no"}
+    assert loaded.spec.containers[0].args == ("it's done", "a long line")
+
+
+@pytest.mark.parametrize(
+    ("scalar", "value"),
+    [
+        ("yes", True), ("No", False), ("ON", True), ("off", False), ("y", True), ("n", False), ("tRue", "tRue"),
+        ("~", None), ("Null", None), ("nULL", "nULL"), ("", None),
+        ("01777", 1023), ("0o17", 15), ("-017", -15), ("08", 8), ("0x1F", 31), ("-0x1F", -31), ("0b11", 3),
+        ("0o8", "0o8"), ("0x", "0x"), ("0b2", "0b2"), ("1_000", 1000), ("_1", "_1"), ("+5", 5), ("00", 0),
+        ("1e3", 1000), ("1.", 1), (".5", 0.5), ("1.0", 1), ("-.5", -0.5), ("1.5e+9", 1500000000), ("1e", "1e"),
+        ("1e400", "1e400"), ("0.1.2", "0.1.2"), (".", "."),
+        ("1:30", "1:30"), ("12:30:45", "12:30:45"), ("2024-01-01", "2024-01-01"),
+        ("2024-01-01T00:00:00Z", "2024-01-01T00:00:00Z"), ("=", "="), ("<<", "<<"), ("x#c", "x#c"), ("x # c", "x"),
+        ('"yes"', "yes"), ("'01777'", "01777"), ("'it''s'", "it's"), ('"it\\\'s"', "it's"), ('"\\x41\\u00e9"', "Aé"),
+    ],
+)  # fmt: skip
+def test_a_scalar_means_what_it_means_to_kubernetes(scalar: str, value: Any) -> None:
+    found = read(f"a: {scalar}")["a"]
+    assert (type(found), found) == (type(value), value)
+
+
+def test_keys_become_text() -> None:
+    assert read("{1: a, true: b, 1.5: c, 2024-01-01: d, x: e}") == {
+        "1": "a", "true": "b", "1.5": "c", "2024-01-01": "d", "x": "e",
+    }  # fmt: skip
+
+
+def test_a_backslash_before_a_quote_means_itself_outside_double_quotes() -> None:
+    text = "a: \"don\\'t\"\nb: 'c\\'\nd: |\n  e\\'\nf: g\\'h\ni: \"\\\\'\"\nj: \"é\\'\""
+    assert read(text) == {"a": "don't", "b": "c\\", "d": "e\\'\n", "f": "g\\'h", "i": "\\'", "j": "é'"}
+
+
+def test_aliases_and_merges_are_followed() -> None:
+    assert read("base: &b {x: 1, z: 2}\nof: {<<: *b, z: 3}\nlist: &l [1]\nagain: *l\nboth: {<<: [{x: 9}, *b]}") == {
+        "base": {"x": 1, "z": 2}, "of": {"x": 1, "z": 3}, "list": [1], "again": [1], "both": {"x": 9, "z": 2},
+    }  # fmt: skip
+
+
+def bomb() -> str:
+    """Return ten lists, each of ten times the one before."""
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 10)]
+    return "\n".join(lines)
+
+
+GOOD = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n---\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (b"a" * (LARGEST_MANIFEST + 1), "m.yaml: larger than 10 MiB"),
+        ("é" * (LARGEST_MANIFEST // 2 + 1), "m.yaml: larger than 10 MiB"),
+        ("é".encode("latin-1"), "m.yaml: not UTF-8 text (byte 0)"),
+        ("kind: Pod".encode("utf-16"), "m.yaml: not UTF-8 text (byte 0)"),
+        (GOOD + "a: \x07", "m.yaml, document 1: not YAML: control characters are not allowed"),
+        (GOOD + "a: b: c", "m.yaml, document 2: not YAML: mapping values are not allowed in this context (line 5, column 5)"),
+        (GOOD + "a: @x", "m.yaml, document 2: not YAML: found character that cannot start any token (line 5, column 4)"),
+        ("a:\n\t- x", "m.yaml, document 1: not YAML: found character that cannot start any token (line 2, column 1)"),
+        (GOOD + "kind: Pod\nkind: Pod", "m.yaml, document 2: the key 'kind' is there twice (line 6, column 1)"),
+        ('{"kind": "Pod", "kind": "Pod"}', "m.yaml, document 1: the key 'kind' is there twice (line 1, column 17)"),
+        ('{"a": NaN', "m.yaml, document 1: not YAML: did not find expected ',' or '}' (line 2, column 1)"),
+        ("a: .nan", "m.yaml, document 1: .nan is no number that JSON has (line 1, column 4)"),
+        ("a: !!str 1", "m.yaml, document 1: YAML tags such as !!str are not taken (line 1, column 4)"),
+        ("!!python/object/apply:os.system [id]", "m.yaml, document 1: YAML tags such as !!python/object/apply:os.system are not taken (line 1, column 1)"),
+        ("? [a]\n: b", "m.yaml, document 1: a key must be a string (line 1, column 3)"),
+        ("null: b", "m.yaml, document 1: a key must be a string (line 1, column 1)"),
+        ("a: *x", "m.yaml, document 1: unknown anchor 'x' (line 1, column 4)"),
+        ("# &x\n---\n---\nb: *x", "m.yaml, document 2: unknown anchor 'x' (line 4, column 4)"),
+        ("a: &x [*x]", "m.yaml, document 1: the anchor 'x' holds itself (line 1, column 8)"),
+        ("a: {<<: 1}", "m.yaml, document 1: << takes an object or a list of objects (line 1, column 5)"),
+        (bomb(), "m.yaml, document 1: aliases stand for more than 10000 values (line 4, column 45)"),
+        ("[" * 100_000, "m.yaml, document 1: nested more than 100 levels deep (line 1, column 101)"),
+        ("- " * 100_000, "m.yaml, document 1: nested more than 100 levels deep (line 1, column 201)"),
+        ('{"a":' * 100_000, "m.yaml, document 1: nested more than 100 levels deep (line 1, column 497)"),
+        ("[" + "1," * 600_000 + "]", "m.yaml, document 1: more than 500000 values (line 1, column 999998)"),
+        ('a: "' + "\\'" * 100_000 + '"', r"m.yaml, document 1: too many \' escapes: write ' without a backslash inside double quotes"),
+        ('{"a": "\\ud800"}', "m.yaml, document 1: not YAML: found invalid Unicode character escape code (line 1, column 10)"),
+        ("hello", "m.yaml, document 1: must be an object with apiVersion and kind"),
+        ("[1]", "m.yaml, document 1: must be an object with apiVersion and kind"),
+        (GOOD + "apiVersion: v1", "m.yaml, document 2: kind: required"),
+        (GOOD + "---\nkind: Pod", "m.yaml, document 3: apiVersion: required"),
+        ("apiVersion: apps/v1\nkind: Deployment", "m.yaml, document 1: kind: must be Pod, ConfigMap, Secret or List, not Deployment"),
+        ("apiVersion: v1\nkind: [Pod]", "m.yaml, document 1: kind: must be Pod, ConfigMap, Secret or List, not ['Pod']"),
+        ("apiVersion: v1\nkind: List\nitems: {}", None),
+        ("apiVersion: v1\nkind: List\nitems: 1", "m.yaml, document 1: items: must be a list"),
+        ("apiVersion: v1\nkind: List\nitems: [1]", "m.yaml, document 1: items[0]: must be an object"),
+        ("apiVersion: v1\nkind: List\nitems: [{apiVersion: v1, kind: Pod, spec: {x: 1}}]", "m.yaml, document 1: items[0].spec.x: unknown field"),
+        (GOOD + "apiVersion: v1\nkind: Pod\nspec: {hostNetwrk: true}", "m.yaml, document 2: spec.hostNetwrk: unknown field; did you mean hostNetwork?"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_read_is_refused_in_one_sentence(text: str | bytes, reason: str | None) -> None:
+    if reason is None:
+        assert load_documents(text) == ()
+        return
+    with pytest.raises(ManifestError) as caught:
+        load_documents(text, source="m.yaml")
+    assert str(caught.value) == reason
+
+
+def test_a_secret_is_never_shown_in_what_is_said_about_it() -> None:
+    with pytest.raises(ManifestError) as caught:
+        load_documents("apiVersion: v1\nkind: Secret\nmetadata: {name: s}\ndata: {token: 7315}")
+    assert "7315" not in str(caught.value)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(st.characters(max_codepoint=0xFFFF, exclude_categories=["Cs"])),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text("abcxyz", min_size=1), inner, max_size=4),
+    max_leaves=20,
+)
+
+
+@given(document=st.dictionaries(st.text("abc ", min_size=1), JSON, min_size=1))
+def test_json_is_read_the_same_as_json_and_as_yaml(document: dict[str, Any]) -> None:
+    text = json.dumps(document)
+    assert read(text) == document
+    assert read("--- " + text) == document
+
+
+@given(st.text() | st.binary())
+def test_any_text_is_read_or_refused(text: str | bytes) -> None:
+    try:
+        load_documents(text)
+    except ManifestError as error:
+        assert str(error).startswith("-")
