@@ -9,6 +9,7 @@ from dataclasses import replace
 from ipaddress import ip_address
 from pathlib import Path
 
+from syncpod.cri.config_error import SandboxConfigError
 from syncpod.cri.dns import parse_resolv_conf
 from syncpod.cri.node import Host, NodeContext, Resolver
 
@@ -35,12 +36,16 @@ def read_host(root: Path = Path("/")) -> Host:
     )
 
 
-def with_current_resolver(node: NodeContext) -> NodeContext:
+def with_current_resolver(node: NodeContext, root: Path = Path("/")) -> NodeContext:
     """Return the node with the host's resolver as it is now; a sandbox is made with it, as the kubelet makes its own.
 
-    Raises OSError, ValueError.
+    Raises :class:`SandboxConfigError` for a resolv.conf that cannot be read or understood.
     """
-    return replace(node, host=replace(node.host, resolver=read_resolver()))
+    try:
+        resolver = read_resolver(root)
+    except (OSError, ValueError) as error:
+        raise SandboxConfigError(f"the host's resolv.conf: {error}") from error
+    return replace(node, host=replace(node.host, resolver=resolver))
 
 
 def read_resolver(root: Path = Path("/")) -> Resolver:

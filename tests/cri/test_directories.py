@@ -134,8 +134,8 @@ def places(tmp_path: Path) -> Iterator[dict[str, Path]]:
 
 FITS = [
     ("Directory", "directory"), ("Directory", "to-directory"), ("File", "file"), ("Socket", "socket"),
-    ("CharDevice", "device"), ("DirectoryOrCreate", "directory"), ("DirectoryOrCreate", "none"), ("FileOrCreate", "file"),
-    ("FileOrCreate", "none"), ("", "none"), ("", "below-file"), ("", "device"),
+    ("CharDevice", "device"), ("DirectoryOrCreate", "directory"), ("DirectoryOrCreate", "none"),
+    ("FileOrCreate", "file"), ("FileOrCreate", "none"), ("", "none"), ("", "below-file"), ("", "device"),
 ]  # fmt: skip
 DOES_NOT_FIT = [
     ("Directory", "file", "is not a directory"),
@@ -157,9 +157,7 @@ def test_a_host_path_may_be(kind: str, place: str, places: dict[str, Path], node
 
 
 @pytest.mark.parametrize(("kind", "place", "reason"), DOES_NOT_FIT)
-def test_a_host_path_may_not_be(
-    kind: str, place: str, reason: str, places: dict[str, Path], node: NodeContext
-) -> None:
+def test_a_host_path_may_not_be(kind: str, place: str, reason: str, places: dict[str, Path], node: NodeContext) -> None:
     with pytest.raises(MountFailure) as caught:
         prepare(host_path(places[place], kind), node)
     assert str(caught.value) == (
@@ -264,7 +262,9 @@ def test_a_symlink_in_the_place_of_a_pods_directory_is_removed_itself(node: Node
     assert (treasure / "gold").exists()
 
 
-@pytest.mark.parametrize("names", [{"uid": ".."}, {"uid": "../x"}, {"uid": ""}, {"name": "../.."}, {"namespace": "a/b"}])
+@pytest.mark.parametrize(
+    "names", [{"uid": ".."}, {"uid": "../x"}, {"uid": ""}, {"name": "../.."}, {"namespace": "a/b"}]
+)
 def test_a_name_that_leads_elsewhere_removes_nothing(names: dict[str, str], node: NodeContext) -> None:
     own = prepare(make_pod(), node)
     with pytest.raises(UnsafeName):

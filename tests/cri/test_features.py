@@ -44,16 +44,19 @@ RECURSIVE = {
 }
 STRICT = {"securityContext": {"supplementalGroupsPolicy": "Strict"}}
 
+READ_ONLY_PATH = "spec.containers[0].volumeMounts[1].recursiveReadOnly"
+OF_ABLE = {"runtimeClassName": "able"}
+
 CASES: dict[str, tuple[dict[str, Any], RuntimeStatus, list[str]]] = {
     "nothing special, anywhere": ({}, OLD, []),
     "strict groups, not announced": (STRICT, OLD, ["spec.securityContext.supplementalGroupsPolicy"]),
     "strict groups, announced": (STRICT, NEW, []),
     "merged groups need nothing": ({"securityContext": {"supplementalGroupsPolicy": "Merge"}}, OLD, []),
-    "recursive read-only, not announced": (RECURSIVE, OLD, ["spec.containers[0].volumeMounts[1].recursiveReadOnly"]),
-    "recursive read-only of another handler": (RECURSIVE, NEW, ["spec.containers[0].volumeMounts[1].recursiveReadOnly"]),
-    "recursive read-only of this handler": ({**RECURSIVE, "runtimeClassName": "able"}, NEW, []),
+    "recursive read-only, not announced": (RECURSIVE, OLD, [READ_ONLY_PATH]),
+    "recursive read-only of another handler": (RECURSIVE, NEW, [READ_ONLY_PATH]),
+    "recursive read-only of this handler": ({**RECURSIVE, **OF_ABLE}, NEW, []),
     "user namespaces, not announced": ({"hostUsers": False}, OLD, ["spec.hostUsers"]),
-    "user namespaces, which are not made yet": ({"hostUsers": False, "runtimeClassName": "able"}, NEW, ["spec.hostUsers"]),
+    "user namespaces, which are not made yet": ({"hostUsers": False, **OF_ABLE}, NEW, ["spec.hostUsers"]),
     "the host's users need nothing": ({"hostUsers": True}, OLD, []),
     "an unknown handler": ({"runtimeClassName": "kata"}, NEW, ["spec.runtimeClassName"]),
     "a handler where none is announced": ({"runtimeClassName": "kata"}, OLD, []),
@@ -63,10 +66,10 @@ CASES: dict[str, tuple[dict[str, Any], RuntimeStatus, list[str]]] = {
         [
             "spec.securityContext.supplementalGroupsPolicy",
             "spec.hostUsers",
-            "spec.containers[0].volumeMounts[1].recursiveReadOnly",
+            READ_ONLY_PATH,
         ],
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(("spec", "runtime", "paths"), CASES.values(), ids=CASES)

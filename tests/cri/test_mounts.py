@@ -9,7 +9,10 @@ from syncpod.cri.config_error import ContainerConfigError
 from syncpod.cri.hosts_file import hosts_file
 from tests.cri.translation import HOST, NODE, UID, as_data, configured, make_container, make_pod
 
-VOLUMES = [{"name": "scratch", "emptyDir": {}}, {"name": "logs", "hostPath": {"path": "/var/log"}}]
+VOLUMES: list[dict[str, Any]] = [
+    {"name": "scratch", "emptyDir": {}},
+    {"name": "logs", "hostPath": {"path": "/var/log"}},
+]
 HOSTS_MOUNT = {"container_path": "/etc/hosts", "host_path": f"/var/lib/syncpod/pods/{UID}/etc-hosts"}
 
 
@@ -19,7 +22,8 @@ def mounts(volume_mounts: list[dict[str, Any]], **how: Any) -> list[Any]:
 
 
 def test_volumes_come_in_the_order_of_mounting_then_the_hosts_file() -> None:
-    wanted = [{"name": "logs", "mountPath": "/logs", "readOnly": True}, {"name": "scratch", "mountPath": "/scratch"}]
+    logs = {"name": "logs", "mountPath": "/logs", "readOnly": True}
+    wanted: list[dict[str, Any]] = [logs, {"name": "scratch", "mountPath": "/scratch"}]
     assert mounts(wanted) == [
         {"container_path": "/logs", "host_path": "/var/log", "readonly": True},
         {

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from syncpod.cri.config_error import SandboxConfigError
 from syncpod.cri.host import read_host, read_resolver, with_current_resolver
 from syncpod.cri.node import Resolver, ordered_pod_ips
 from tests.cri.translation import NODE
@@ -109,6 +110,12 @@ def test_this_machine_can_be_read() -> None:
     assert host.cpus == os.cpu_count()
     assert len({ip_address(address).version for address in host.addresses}) == len(host.addresses)
     assert not any(ip_address(address).is_loopback for address in host.addresses)
+
+
+def test_a_resolver_that_makes_no_sense_is_the_sandboxs_error(root: Path) -> None:
+    (root / "etc/resolv.conf").write_text("nameserver\n")
+    with pytest.raises(SandboxConfigError, match=r"the host's resolv\.conf: a nameserver line has no address"):
+        with_current_resolver(NODE, root)
 
 
 def test_a_node_takes_up_the_resolver_that_the_host_has_now() -> None:

@@ -15,8 +15,9 @@ GIB = 1 << 30
 
 
 @pytest.mark.parametrize(
-    ("millicores", "shares"), [(0, 2), (1, 2), (2, 2), (3, 3), (100, 102), (1000, 1024), (256_001, 262144), (9**9, 262144)]
-)  # fmt: skip
+    ("millicores", "shares"),
+    [(0, 2), (1, 2), (2, 2), (3, 3), (100, 102), (1000, 1024), (256_001, 262144), (9**9, 262144)],
+)
 def test_millicores_weigh(millicores: int, shares: int) -> None:
     assert cpu_shares(millicores) == shares
 

@@ -63,13 +63,17 @@ def test_the_volumes_group_comes_before_the_other_groups() -> None:
 SECCOMP: dict[str, tuple[dict[str, Any] | None, dict[str, Any] | None, dict[str, str]]] = {
     "none asked for is none": (None, None, {"profile_type": "Unconfined"}),
     "the pod's": (None, {"type": "RuntimeDefault"}, {}),
-    "the container's over the pod's": ({"type": "Unconfined"}, {"type": "RuntimeDefault"}, {"profile_type": "Unconfined"}),
+    "the container's over the pod's": (
+        {"type": "Unconfined"},
+        {"type": "RuntimeDefault"},
+        {"profile_type": "Unconfined"},
+    ),
     "a file of the node": (
         {"type": "Localhost", "localhostProfile": "a/b.json"},
         None,
         {"profile_type": "Localhost", "localhost_ref": "/var/lib/syncpod/seccomp/a/b.json"},
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(("own", "pod", "profile"), SECCOMP.values(), ids=SECCOMP)
