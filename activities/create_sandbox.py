@@ -18,8 +18,10 @@ from syncpod.cri.host import with_current_resolver
 from syncpod.cri.names import NODE_LABEL
 from syncpod.cri.node import NodeContext
 from syncpod.cri.paths import UnsafeName
+from syncpod.cri.port import RuntimeStatus
 from syncpod.cri.sandbox_config import runtime_handler, sandbox_config
 from syncpod.messages import CreateSandbox, Fault, ObservedSandbox, Outcome, StepEvent, StepResult
+from syncpod.pod import Pod
 
 
 async def create_sandbox(attempt: Attempt, request: CreateSandbox) -> StepResult:
@@ -43,11 +45,12 @@ async def create_sandbox(attempt: Attempt, request: CreateSandbox) -> StepResult
         polls = Polls(attempt)
         while True:
             attempt.doing = f"looks for sandbox {request.attempt}"
-            view = await attempt.read()
+            view, status = await asyncio.gather(attempt.read(), attempt.node.cri.status())
             taken = [sandbox for sandbox in view.sandboxes if sandbox.attempt == request.attempt]
             if taken:
                 return await _take(attempt, taken, images)
             try:
+                _require_runtime(request.pod, status)
                 sandbox_id = await _make(attempt, request)
             except NameReserved as reserved:
                 await _refuse_stranger(attempt, reserved)
@@ -78,7 +81,6 @@ async def _take(attempt: Attempt, taken: list[ObservedSandbox], images: asyncio.
 async def _make(attempt: Attempt, request: CreateSandbox) -> str:
     """Make the sandbox and return its id. Raises PodFault; NameReserved and transport faults as they are."""
     node, pod = attempt.node, request.pod
-    await _require_runtime(attempt, request)
     try:
         context = with_current_resolver(node.context)
         plan = plan_pod(pod, context)
@@ -120,15 +122,14 @@ async def _run(attempt: Attempt, request: CreateSandbox, config: SandboxConfig, 
     return sandbox_id
 
 
-async def _require_runtime(attempt: Attempt, request: CreateSandbox) -> None:
+def _require_runtime(pod: Pod, status: RuntimeStatus) -> None:
     """Raise PodFault if the runtime cannot make this pod now, or cannot make it as it is written."""
-    status = await attempt.node.cri.status()
-    unsupported = refusals(request.pod, status)
+    unsupported = refusals(pod, status)
     if unsupported:
         raise PodFault(Fault.UNSUPPORTED_BY_RUNTIME, "; ".join(unsupported))
     if not status.runtime_ready:
         raise PodFault(Fault.RUNTIME_NOT_READY, f"container runtime is not ready: {status.runtime_message}")
-    if not status.network_ready and not request.pod.spec.host_network:
+    if not status.network_ready and not pod.spec.host_network:
         message = f"network is not ready: {status.network_message}"
         raise PodFault(Fault.NETWORK_NOT_READY, message, warning(Fault.NETWORK_NOT_READY.value, message))
 

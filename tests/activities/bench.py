@@ -1,0 +1,263 @@
+"""A node to run steps on: a real runtime, directories of its own, and pods whose steps are called as Temporal calls them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import uuid
+from collections.abc import AsyncIterator, Coroutine, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from temporalio.activity import ActivityCancellationDetails
+from temporalio.exceptions import ApplicationError
+from temporalio.testing import ActivityEnvironment
+
+import activities
+from activities import Node
+from activities.registry import Steps
+from syncpod.cri.client import CriClient
+from syncpod.cri.host import read_host
+from syncpod.cri.node import NodeContext
+from syncpod.cri.reader import PodReader
+from syncpod.messages import (
+    CreateSandbox,
+    Fault,
+    KillContainer,
+    KillPod,
+    KillTarget,
+    NodeFacts,
+    ObservedContainer,
+    ObservedPod,
+    PodRef,
+    PullImage,
+    RemoveContainers,
+    RemovePod,
+    StartContainer,
+    StepInput,
+    StepName,
+    StepResult,
+)
+from syncpod.pod import Pod, admit_pod
+from tests.runtimes.containerd import Containerd
+from tests.runtimes.images import BUSYBOX
+
+SLEEP = ("sleep", "1000")
+DEAF = ("sh", "-c", "trap '' TERM; while :; do sleep 1; done")
+"""Ends by SIGKILL alone."""
+POLITE = ("sh", "-c", "trap 'exit 3' TERM; while :; do sleep 0.05; done")
+"""Ends at once on SIGTERM, with exit code 3."""
+
+
+def container(name: str = "main", command: Sequence[str] = POLITE, image: str = BUSYBOX, **more: Any) -> dict[str, Any]:
+    """A container of a manifest."""
+    return {"name": name, "image": image, "command": list(command), "imagePullPolicy": "IfNotPresent", **more}
+
+
+@dataclass
+class Running:
+    """A step that is under way, and the environment that can cancel it."""
+
+    environment: ActivityEnvironment
+    task: asyncio.Task[StepResult]
+    heartbeats: list[str]
+
+    def cancel(self, **why: bool) -> None:
+        """Deliver a cancellation, as a heartbeat's answer does; by the workflow unless told otherwise."""
+        self.environment.cancel(ActivityCancellationDetails(**(why or {"cancel_requested": True})))
+
+    async def result(self) -> StepResult:
+        """Wait for the step's end."""
+        return await self.task
+
+
+@dataclass
+class Bench:
+    """A node: its runtime, its client and its steps; `returned` has each status that went to a workflow."""
+
+    runtime: Containerd
+    cri: CriClient
+    node: Node
+    returned: list[ObservedPod]
+    pods: list[PodOnBench] = field(default_factory=list)
+
+    def pod(self, *containers: dict[str, Any], uid: str = "", incarnation: str = "life-1", **spec: Any) -> PodOnBench:
+        """A pod of these containers (one that sleeps, if none are given), on the node's network unless told otherwise."""
+        document = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": f"web-{len(self.pods)}", "namespace": "default", "uid": uid or str(uuid.uuid4())},
+            "spec": {"hostNetwork": True, "containers": list(containers) or [container()], **spec},
+        }
+        pod = PodOnBench(self, admit_pod(document), incarnation)
+        self.pods.append(pod)
+        return pod
+
+    def step(self, name: StepName, request: StepInput, *, attempt: int = 1, waited: float = 0.0) -> Running:
+        """Begin a step as Temporal's `attempt`-th try, `waited` seconds after it was scheduled first."""
+        environment = ActivityEnvironment()
+        now = datetime.now(UTC)
+        environment.info = dataclasses.replace(
+            environment.info,
+            activity_type=name.value,
+            attempt=attempt,
+            scheduled_time=now - timedelta(seconds=waited),
+            current_attempt_scheduled_time=now,
+        )
+        heartbeats: list[str] = []
+        environment.on_heartbeat = lambda *details: heartbeats.extend(details)
+        work: Coroutine[Any, Any, StepResult] = environment.run(getattr(Steps(self.node), name.value), request)
+        return Running(environment, asyncio.create_task(work), heartbeats)
+
+
+@dataclass
+class PodOnBench:
+    """A pod, and its steps with the fences that its workflow would give them."""
+
+    bench: Bench
+    pod: Pod
+    incarnation: str
+    fence: int = 0
+    sandbox_id: str = ""
+
+    @property
+    def uid(self) -> str:
+        return self.pod.metadata.uid
+
+    @property
+    def ref(self) -> PodRef:
+        meta = self.pod.metadata
+        return PodRef(namespace=meta.namespace, name=meta.name, uid=meta.uid, incarnation=self.incarnation)
+
+    def next_fence(self) -> int:
+        self.fence += 1
+        return self.fence
+
+    # --- requests -----------------------------------------------------------------------------------------------------
+
+    def sandbox_request(self, attempt: int = 0) -> CreateSandbox:
+        return CreateSandbox(ref=self.ref, fence=self.next_fence(), pod=self.pod, attempt=attempt)
+
+    def start_request(self, name: str = "main", restart: int = 0, **more: Any) -> StartContainer:
+        return StartContainer(
+            ref=self.ref,
+            fence=self.next_fence(),
+            pod=self.pod,
+            container=name,
+            restart=restart,
+            sandbox_id=self.sandbox_id,
+            **more,
+        )
+
+    def kill_request(self, *targets: KillTarget, grace: int = 30) -> KillPod:
+        return KillPod(ref=self.ref, fence=self.next_fence(), targets=targets, grace_seconds=grace, message="deleted")
+
+    # --- steps --------------------------------------------------------------------------------------------------------
+
+    def step(self, name: StepName, request: StepInput, **how: Any) -> Running:
+        return self.bench.step(name, request, **how)
+
+    async def create_sandbox(self, attempt: int = 0, **how: Any) -> StepResult:
+        result = await self.step(StepName.CREATE_SANDBOX, self.sandbox_request(attempt), **how).result()
+        self.sandbox_id = result.id
+        return result
+
+    async def start(self, name: str = "main", restart: int = 0, *, attempt: int = 1, **more: Any) -> StepResult:
+        request = self.start_request(name, restart, **more)
+        return await self.step(StepName.START_CONTAINER, request, attempt=attempt).result()
+
+    async def pull(self, name: str = "main") -> StepResult:
+        request = PullImage(ref=self.ref, fence=self.next_fence(), pod=self.pod, container=name)
+        return await self.step(StepName.PULL_IMAGE, request).result()
+
+    async def kill_container(self, container_id: str, *, grace: int = 30, name: str = "main") -> StepResult:
+        target = KillTarget(id=container_id, name=name, grace_seconds=grace)
+        request = KillContainer(ref=self.ref, fence=self.next_fence(), target=target)
+        return await self.step(StepName.KILL_CONTAINER, request).result()
+
+    async def kill(self, *targets: KillTarget, grace: int = 30) -> StepResult:
+        return await self.step(StepName.KILL_POD, self.kill_request(*targets, grace=grace)).result()
+
+    async def remove_containers(self, *ids: str, kill: tuple[str, ...] = (), keep_logs: bool = False) -> StepResult:
+        request = RemoveContainers(ref=self.ref, fence=self.next_fence(), ids=ids, kill=kill, keep_logs=keep_logs)
+        return await self.step(StepName.REMOVE_CONTAINER, request).result()
+
+    async def remove(self) -> StepResult:
+        request = RemovePod(ref=self.ref, fence=self.next_fence())
+        return await self.step(StepName.REMOVE_POD, request).result()
+
+    # --- looking ------------------------------------------------------------------------------------------------------
+
+    async def view(self) -> ObservedPod:
+        return await self.bench.node.reader.read(self.uid)
+
+    async def listed(self, container_id: str) -> ObservedContainer:
+        """The container as the runtime has it; raises KeyError if it has none of ours by that id."""
+        return {each.id: each for each in (await self.view()).containers}[container_id]
+
+    async def until_state(self, container_id: str, state: str) -> ObservedContainer:
+        """Wait until the runtime lists the container so."""
+        async with asyncio.timeout(30):
+            while (found := await self.listed(container_id)).state != state:
+                await asyncio.sleep(0.02)
+        return found
+
+    @property
+    def directory(self) -> Path:
+        return self.bench.node.context.state_dir / "pods" / self.uid
+
+    @property
+    def logs(self) -> Path:
+        meta = self.pod.metadata
+        return self.bench.node.context.log_dir / f"{meta.namespace}_{meta.name}_{meta.uid}"
+
+    def cgroups(self) -> list[Path]:
+        """The pod's cgroups that exist, in every hierarchy."""
+        parent = self.bench.node.context.cgroup_parent.strip("/")
+        roots = (Path("/sys/fs/cgroup"), *Path("/sys/fs/cgroup").iterdir())
+        return [found for root in roots if (found := root / parent / f"pod{self.uid}").is_dir()]
+
+
+async def fault_of(step: Coroutine[Any, Any, StepResult]) -> tuple[Fault, ApplicationError, StepResult]:
+    """The pod-level fault that a step fails with, and the result in its detail."""
+    try:
+        result = await step
+    except ApplicationError as error:
+        assert error.non_retryable, f"retryable: {error}"
+        [detail] = error.details or [StepResult()]
+        return Fault(error.type or ""), error, detail
+    raise AssertionError(f"no fault, but {result.outcome}")
+
+
+@contextlib.asynccontextmanager
+async def bench_of(runtime: Containerd, directory: Path) -> AsyncIterator[Bench]:
+    """A node on this runtime; all that its pods have left there is ended and removed after the block."""
+    async with CriClient(runtime.endpoint) as cri:
+        context = NodeContext(
+            name="node-a",
+            state_dir=directory / "state",
+            log_dir=directory / "logs",
+            cluster="test/default",
+            cgroup_parent=runtime.cgroup_parent,
+            host=read_host(),
+        )
+        returned: list[ObservedPod] = []
+        node = activities.Node(
+            cri=cri,
+            reader=PodReader(cri, boot=1, owner=context.name),
+            context=context,
+            facts=lambda: NodeFacts(name="node-a", runtime="containerd"),
+            returned=returned.append,
+        )
+        bench = Bench(runtime, cri, node, returned)
+        try:
+            yield bench
+        finally:
+            await node.stops.drain()
+            for pod in bench.pods:
+                for sandbox in await cri.list_pod_sandboxes(labels={"io.kubernetes.pod.uid": pod.uid}):
+                    await cri.stop_pod_sandbox(sandbox.id)
+                    await cri.remove_pod_sandbox(sandbox.id)

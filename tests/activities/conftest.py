@@ -1,0 +1,16 @@
+"""A node on each real runtime, new for each test."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest_asyncio
+
+from tests.activities.bench import Bench, bench_of
+from tests.runtimes.containerd import Containerd
+
+
+@pytest_asyncio.fixture
+async def bench(runtime: Containerd, tmp_path: Path) -> AsyncIterator[Bench]:
+    """A node whose steps can be run."""
+    async with bench_of(runtime, tmp_path) as bench:
+        yield bench

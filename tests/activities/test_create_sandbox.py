@@ -1,0 +1,276 @@
+"""create_sandbox: one sandbox of an attempt, whoever asked for it, however often."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from temporalio.exceptions import ApplicationError
+
+from syncpod.cri.errors import Unavailable
+from syncpod.cri.port import RuntimeStatus
+from syncpod.cri.sandbox_config import sandbox_config
+from syncpod.messages import Fault, Outcome, StepName
+from tests.activities.bench import Bench, bench_of, container, fault_of
+from tests.runtimes.containerd import Containerd
+
+
+async def test_a_sandbox_is_made_with_its_directories_and_reported_ready(bench: Bench) -> None:
+    pod = bench.pod(hostNetwork=False)
+    result = await pod.create_sandbox()
+    [sandbox] = result.status.sandboxes
+    assert (result.outcome, result.id, result.missing_images) == (Outcome.DONE, sandbox.id, ())
+    assert (sandbox.ready, sandbox.attempt, sandbox.incarnation) == (True, 0, "life-1")
+    assert sandbox.ip
+    assert pod.directory.is_dir()
+    assert pod.logs.is_dir()
+    assert bench.returned == [result.status]
+    assert (result.attempt, result.node.name) == (1, "node-a")
+
+
+async def test_called_twice_it_adopts_what_it_made(bench: Bench) -> None:
+    pod = bench.pod()
+    first = await pod.create_sandbox()
+    again = await pod.create_sandbox()
+    assert (again.outcome, again.id) == (Outcome.ADOPTED, first.id)
+    assert len(again.status.sandboxes) == 1
+
+
+async def test_a_retry_of_a_stalled_try_waits_for_its_elder_and_adopts_its_sandbox(bench: Bench) -> None:
+    pod = bench.pod(hostNetwork=False)
+    request = pod.sandbox_request()
+    with bench.runtime.gates.hold("cni-add") as gate:
+        elder = pod.step(StepName.CREATE_SANDBOX, request)
+        await gate.reached()
+        retry = pod.step(StepName.CREATE_SANDBOX, request, attempt=2)
+        await asyncio.sleep(0.2)
+        assert not retry.task.done()
+    made, adopted = await elder.result(), await retry.result()
+    assert (made.outcome, adopted.outcome, adopted.attempt) == (Outcome.DONE, Outcome.ADOPTED, 2)
+    assert [sandbox.id for sandbox in adopted.status.sandboxes] == [made.id]
+
+
+async def test_a_sandbox_that_another_client_is_making_is_waited_for_and_adopted(bench: Bench) -> None:
+    """A worker that was replaced while its call still runs: reserved, but not listed."""
+    pod = bench.pod(hostNetwork=False)
+    config = sandbox_config(pod.pod, attempt=0, node=bench.node.context, incarnation=pod.incarnation)
+    with bench.runtime.gates.hold("cni-add") as gate:
+        other = asyncio.create_task(bench.cri.run_pod_sandbox(config))
+        await gate.reached()
+        step = pod.step(StepName.CREATE_SANDBOX, pod.sandbox_request())
+        await asyncio.sleep(0.3)
+        assert not step.task.done()
+    result = await step.result()
+    assert (result.outcome, result.id) == (Outcome.ADOPTED, await other)
+    assert len(result.status.sandboxes) == 1
+
+
+async def test_a_sandbox_whose_client_has_died_is_waited_for_until_its_name_is_free_and_then_made(bench: Bench) -> None:
+    """Its call runs to its end and is rolled back: what is then listed is never adoptable."""
+    pod = bench.pod(hostNetwork=False)
+    config = sandbox_config(pod.pod, attempt=0, node=bench.node.context, incarnation=pod.incarnation)
+    with bench.runtime.gates.hold("cni-add") as gate:
+        dying = asyncio.create_task(bench.cri.run_pod_sandbox(config))
+        await gate.reached()
+        dying.cancel()
+        await asyncio.wait({dying})
+        step = pod.step(StepName.CREATE_SANDBOX, pod.sandbox_request())
+        await asyncio.sleep(0.3)
+        assert not step.task.done()
+    result = await step.result()
+    assert result.outcome == Outcome.DONE
+    assert [(each.id, each.ready) for each in result.status.sandboxes] == [(result.id, True)]
+
+
+async def test_it_heartbeats_what_it_waits_for(bench: Bench) -> None:
+    pod = bench.pod(hostNetwork=False)
+    with bench.runtime.gates.hold("cni-add") as gate:
+        step = pod.step(StepName.CREATE_SANDBOX, pod.sandbox_request())
+        await gate.reached()
+        async with asyncio.timeout(10):
+            while not step.heartbeats:
+                await asyncio.sleep(0.05)
+    await step.result()
+    assert set(step.heartbeats) == {"makes sandbox 0"}
+
+
+async def test_a_sandbox_found_dead_is_removed_and_its_attempt_is_spent(bench: Bench) -> None:
+    pod = bench.pod()
+    dead = await pod.create_sandbox()
+    await bench.cri.stop_pod_sandbox(dead.id)
+    result = await pod.create_sandbox()
+    assert (result.outcome, result.status.sandboxes) == (Outcome.SPENT, ())
+    next_one = await pod.create_sandbox(attempt=1)
+    assert (next_one.outcome, next_one.status.sandboxes[0].attempt) == (Outcome.DONE, 1)
+
+
+async def test_a_sandbox_of_an_earlier_pod_with_the_same_uid_is_never_adopted(bench: Bench) -> None:
+    earlier = bench.pod(incarnation="life-1")
+    await earlier.create_sandbox()
+    later = bench.pod(uid=earlier.uid, incarnation="life-2")
+    later.pod = earlier.pod
+    result = await later.create_sandbox()
+    assert (result.outcome, result.status.sandboxes) == (Outcome.SPENT, ())
+
+
+async def test_a_sandbox_that_is_not_ours_keeps_its_name_and_its_life(bench: Bench) -> None:
+    pod = bench.pod()
+    config = sandbox_config(pod.pod, attempt=0, node=bench.node.context, incarnation=pod.incarnation)
+    del config.labels["syncpod.dev/node"]
+    stranger = await bench.cri.run_pod_sandbox(config)
+    fault, error, detail = await fault_of(pod.create_sandbox())
+    assert fault == Fault.FAILED_CREATE_SANDBOX
+    assert f"sandbox {stranger}, which is not managed by syncpod" in error.message
+    assert detail.status.sandboxes == ()
+    assert (await bench.cri.pod_sandbox_status(stranger)).state == "SANDBOX_READY"
+
+
+async def test_a_network_plugin_that_fails_is_a_fault_with_the_kubelets_event(bench: Bench) -> None:
+    pod = bench.pod(hostNetwork=False)
+    with bench.runtime.gates.refuse("cni-add"):
+        fault, error, detail = await fault_of(pod.create_sandbox())
+    assert fault == Fault.FAILED_CREATE_SANDBOX
+    assert "refused by the gate" in error.message
+    [event] = detail.events
+    assert (event.type, event.reason) == ("Warning", "FailedCreatePodSandBox")
+    assert event.message.startswith(
+        "Failed to create pod sandbox: rpc error: code = Unknown desc = failed to setup net"
+    )
+    assert (await pod.create_sandbox(attempt=1)).outcome == Outcome.DONE
+
+
+async def test_a_sandbox_whose_network_can_be_neither_made_nor_unmade_does_not_block_the_pod(bench: Bench) -> None:
+    """1.6 leaves it NOTREADY with its name reserved, 2.4 leaves nothing that is listed."""
+    pod = bench.pod(hostNetwork=False)
+    with bench.runtime.gates.refuse("cni-add"), bench.runtime.gates.refuse("cni-del"):
+        await fault_of(pod.create_sandbox())
+    second = await pod.create_sandbox()
+    if second.outcome == Outcome.SPENT:
+        second = await pod.create_sandbox(attempt=1)
+    assert second.outcome == Outcome.DONE
+    assert [each.ready for each in second.status.sandboxes] == [True]
+
+
+async def test_a_runtime_killed_while_it_makes_the_network_leaves_no_twin(runtime: Containerd, tmp_path: Path) -> None:
+    """After its restart the half-made sandbox is dead: its attempt is spent, though 2.4 would let the name be used again."""
+    async with bench_of(runtime, tmp_path) as bench:
+        pod = bench.pod(hostNetwork=False)
+        with runtime.gates.hold("cni-add") as gate:
+            step = pod.step(StepName.CREATE_SANDBOX, pod.sandbox_request())
+            await gate.reached()
+            runtime.kill()
+            with pytest.raises(ApplicationError) as lost:
+                await step.result()
+        assert (lost.value.type, lost.value.non_retryable) == ("Unavailable", False)
+        runtime.start()
+        retried = await pod.create_sandbox(attempt=0)
+        if retried.outcome == Outcome.SPENT:
+            retried = await pod.create_sandbox(attempt=1)
+        assert retried.outcome == Outcome.DONE
+        assert [each.ready for each in retried.status.sandboxes] == [True]
+
+
+async def test_a_cancelled_step_returns_the_sandbox_that_was_already_asked_for(bench: Bench) -> None:
+    pod = bench.pod(hostNetwork=False)
+    with bench.runtime.gates.hold("cni-add") as gate:
+        step = pod.step(StepName.CREATE_SANDBOX, pod.sandbox_request())
+        await gate.reached()
+        step.cancel()
+        await asyncio.sleep(0.2)
+        assert not step.task.done()
+    result = await step.result()
+    assert (result.outcome, result.id) == (Outcome.DONE, result.status.sandboxes[0].id)
+
+
+async def test_a_cancelled_step_that_only_waits_has_changed_nothing(bench: Bench) -> None:
+    pod = bench.pod()
+    for _ in range(bench.node.sandbox_slots._value):
+        await bench.node.sandbox_slots.acquire()
+    step = pod.step(StepName.CREATE_SANDBOX, pod.sandbox_request())
+    await asyncio.sleep(0.3)
+    step.cancel()
+    result = await step.result()
+    assert (result.outcome, result.status.sandboxes) == (Outcome.CANCELLED, ())
+
+
+async def test_a_worker_that_shuts_down_leaves_a_waiting_step_to_be_tried_again(bench: Bench) -> None:
+    pod = bench.pod()
+    for _ in range(bench.node.sandbox_slots._value):
+        await bench.node.sandbox_slots.acquire()
+    step = pod.step(StepName.CREATE_SANDBOX, pod.sandbox_request())
+    await asyncio.sleep(0.3)
+    step.cancel(worker_shutdown=True)
+    with pytest.raises(asyncio.CancelledError):
+        await step.result()
+
+
+async def test_nothing_is_made_while_the_network_is_not_ready_but_for_pods_without_one(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ready = await bench.cri.status()
+    await without(bench, monkeypatch, network_ready=False, network_message="NetworkPluginNotReady: no CNI")
+    fault, error, detail = await fault_of(bench.pod(hostNetwork=False).create_sandbox())
+    assert (fault, error.message) == (
+        Fault.NETWORK_NOT_READY,
+        "network is not ready: NetworkPluginNotReady: no CNI",
+    )
+    assert (detail.status.sandboxes, [each.reason for each in detail.events]) == ((), ["NetworkNotReady"])
+    assert ready.network_ready
+    assert (await bench.pod(hostNetwork=True).create_sandbox()).outcome == Outcome.DONE
+
+
+async def test_nothing_is_made_while_the_runtime_is_not_ready(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    await without(bench, monkeypatch, runtime_ready=False, runtime_message="RuntimeNotReady: starting")
+    fault, _, detail = await fault_of(bench.pod().create_sandbox())
+    assert (fault, detail.status.sandboxes) == (Fault.RUNTIME_NOT_READY, ())
+
+
+async def without(bench: Bench, monkeypatch: pytest.MonkeyPatch, **changed: object) -> None:
+    """Have the runtime's true status say something else."""
+    true = await bench.cri.status()
+    fields = {name: getattr(true, name) for name in RuntimeStatus.__dataclass_fields__}
+    answer = RuntimeStatus(**(fields | changed))
+
+    async def status(*, verbose: bool = False) -> RuntimeStatus:
+        return answer
+
+    monkeypatch.setattr(bench.cri, "status", status)
+
+
+async def test_what_the_runtime_does_not_announce_is_refused_by_name(bench: Bench) -> None:
+    pod = bench.pod(runtimeClassName="kata")
+    fault, error, detail = await fault_of(pod.create_sandbox())
+    if bench.runtime.version.startswith("2."):
+        assert (fault, detail.status.sandboxes) == (Fault.UNSUPPORTED_BY_RUNTIME, ())
+    else:
+        # It announces no handlers, and refuses an unknown one itself.
+        assert fault == Fault.FAILED_CREATE_SANDBOX
+    assert "kata" in error.message
+
+
+async def test_a_host_path_that_is_not_what_it_should_be_is_a_failed_mount(bench: Bench, tmp_path: Path) -> None:
+    volume = {"name": "data", "hostPath": {"path": str(tmp_path / "absent"), "type": "Directory"}}
+    mount = {"name": "data", "mountPath": "/data"}
+    fault, error, detail = await fault_of(bench.pod(container(volumeMounts=[mount]), volumes=[volume]).create_sandbox())
+    assert fault == Fault.FAILED_MOUNT
+    assert [(each.reason, each.message) for each in detail.events] == [("FailedMount", error.message)]
+    assert "hostPath type check failed" in error.message
+
+
+async def test_it_tells_which_containers_images_are_missing(bench: Bench) -> None:
+    pod = bench.pod(container("there"), container("absent", image="localhost:1/absent:1"))
+    assert (await pod.create_sandbox()).missing_images == ("absent",)
+
+
+async def test_a_runtime_that_is_away_is_a_fault_to_be_tried_again(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def away(*_: object, **__: object) -> None:
+        raise Unavailable("list_podsandbox", "UNAVAILABLE", "connection refused")
+
+    monkeypatch.setattr(bench.cri, "list_pod_sandboxes", away)
+    with pytest.raises(ApplicationError) as caught:
+        await bench.pod().create_sandbox()
+    monkeypatch.undo()
+    assert (caught.value.type, caught.value.non_retryable) == ("Unavailable", False)
