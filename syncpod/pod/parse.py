@@ -82,10 +82,10 @@ def _without_nulls(value: Any, chosen_keys: bool, depth: int) -> Any:
 def _problems(model: type[Model], error: ValidationError) -> Iterator[Problem]:
     for detail in error.errors(include_url=False):
         location = detail["loc"]
-        yield Problem(field_path(location), _message(model, detail["type"], location, detail))
+        yield Problem(_field_path(location), _message(model, detail["type"], location, detail))
 
 
-def field_path(location: tuple[int | str, ...]) -> str:
+def _field_path(location: tuple[int | str, ...]) -> str:
     """Write a location as Kubernetes does: `spec.containers[0].image`, `metadata.labels[app]`."""
     path = ""
     chosen_key = False

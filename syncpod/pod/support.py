@@ -72,6 +72,8 @@ _REFUSED = (
 _NO_SCHEDULER = "has no effect here: only a scheduler reads it"
 _NO_API_SERVER = "has no effect here: no API server issues tokens"
 
+_SECCOMP_ANNOTATIONS = ("seccomp.security.alpha.kubernetes.io/", "container.seccomp.security.alpha.kubernetes.io/")
+
 _WITHOUT_EFFECT = (
     _Rule("nodeSelector", _NO_SCHEDULER),
     _Rule("affinity", _NO_SCHEDULER),
@@ -110,6 +112,13 @@ def check_without_effect(pod: Pod) -> tuple[Problem, ...]:
     warnings = [Problem(path, rule.sentence) for rule in _WITHOUT_EFFECT for path in _matches(spec, rule)]
     if any(not is_default_toleration(toleration) for toleration in pod.spec.tolerations):
         warnings.append(Problem("spec.tolerations", _NO_SCHEDULER))
+    warnings += [
+        Problem(
+            f"metadata.annotations[{key}]", "has no effect since Kubernetes 1.27: use securityContext.seccompProfile"
+        )
+        for key in pod.metadata.annotations
+        if key.startswith(_SECCOMP_ANNOTATIONS)
+    ]
     return tuple(warnings)
 
 

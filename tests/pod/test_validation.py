@@ -85,7 +85,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"metadata.name": "a" * 254}, "metadata.name: must be no more than 253 characters"),
     ({"metadata.namespace": "a.b"}, f"metadata.namespace: {NAME}"),
     ({"metadata.namespace": "../.."}, f"metadata.namespace: {NAME}"),
-    ({"metadata.uid": "../x"}, "metadata.uid: must be no more than 128 characters, none of them '/'"),
+    ({"metadata.uid": "../x"}, "metadata.uid: must be no more than 128 letters, digits, '-', '_' and '.', with a letter or digit at either end"),
     ({"metadata.labels": {"a b": "x"}}, f"metadata.labels[a b]: {QUALIFIED}"),
     ({"metadata.labels": {"a": "-"}}, f"metadata.labels[a]: {QUALIFIED}"),
     ({"metadata.labels": {"a": "x" * 64}}, "metadata.labels[a]: must be no more than 63 characters"),

@@ -18,8 +18,8 @@ def check_metadata(metadata: ObjectMeta, path: str) -> Iterator[Problem]:
         yield Problem(f"{path}.name", wrong)
     if metadata.namespace and (wrong := syntax.dns_label(metadata.namespace)):
         yield Problem(f"{path}.namespace", wrong)
-    if metadata.uid and ("/" in metadata.uid or metadata.uid in (".", "..") or len(metadata.uid) > 128):
-        yield Problem(f"{path}.uid", "must be no more than 128 characters, none of them '/'")
+    if metadata.uid and (wrong := syntax.uid(metadata.uid)):
+        yield Problem(f"{path}.uid", wrong)
     yield from check_labels(metadata.labels, f"{path}.labels")
     yield from _check_annotations(metadata.annotations, f"{path}.annotations")
 

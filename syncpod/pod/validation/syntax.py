@@ -53,6 +53,13 @@ def label_value(value: str) -> str:
     return ""
 
 
+def uid(value: str) -> str:
+    """Check a pod's UID, which names directories and cgroups; an API server's are UUIDs, and never asked."""
+    if len(value) > 128 or not _QUALIFIED.fullmatch(value):
+        return "must be no more than 128 letters, digits, '-', '_' and '.', with a letter or digit at either end"
+    return ""
+
+
 def port_name(value: str) -> str:
     """Check a port's name, an IANA service name."""
     if len(value) > 15:

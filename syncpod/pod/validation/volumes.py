@@ -32,6 +32,7 @@ def check_volumes(volumes: tuple[Volume, ...], path: str) -> Iterator[Problem]:
 
 
 def _check_host_path(volume: Volume, path: str) -> Iterator[Problem]:
+    """Check a path of the node; unlike the API server, take no relative one, which would depend on who mounts it."""
     if volume.host_path is None:
         return
     if not volume.host_path.path:

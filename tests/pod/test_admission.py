@@ -1,0 +1,125 @@
+"""A pod is taken whole, or refused with all that is wrong with it."""
+
+# ruff: noqa: E501 - the tables have one case a line
+
+from typing import Any
+
+import pytest
+
+from syncpod.pod import (
+    Pod,
+    PodInvalid,
+    admit,
+    admit_ephemeral_container,
+    admit_pod,
+    load_documents,
+    parse_pod,
+    pod_to_wire,
+    with_defaults,
+)
+from tests.pod.examples import changed, manifest, pod
+
+
+def test_a_good_pod_comes_back_with_its_defaults_and_no_warning() -> None:
+    assert admit(pod()) == (with_defaults(parse_pod(pod())), ())
+
+
+@pytest.mark.parametrize("name", ["web.yaml", "kyaml.yaml", "security.yaml", "from_kubectl.yaml"])
+def test_taking_a_pod_twice_is_taking_it_once(name: str) -> None:
+    (document,) = load_documents(manifest(name))
+    taken = admit_pod(document)
+    assert admit_pod(taken) == taken
+    assert admit_pod(pod_to_wire(taken)) == taken
+
+
+def test_all_that_is_wrong_is_said_at_once() -> None:
+    document = changed(
+        {"metadata.name": "A", "spec.containers.0.image": "", "spec.activeDeadlineSeconds": 5, "spec.hostAliases": [{}]}
+    )
+    with pytest.raises(PodInvalid) as caught:
+        admit(document)
+    assert [problem.path for problem in caught.value.problems] == [
+        "metadata.name", "spec.containers[0].image", "spec.hostAliases[0].ip", "spec.activeDeadlineSeconds",
+        "spec.hostAliases",
+    ]  # fmt: skip
+
+
+def test_a_long_list_of_mistakes_is_cut_in_the_sentence_alone() -> None:
+    document = pod(metadata__labels={f"l{n}": n for n in range(50)})
+    with pytest.raises(PodInvalid) as caught:
+        admit(document)
+    assert len(caught.value.problems) == 50
+    assert str(caught.value).endswith("; and 30 more")
+
+
+def test_ephemeral_containers_are_not_applied() -> None:
+    with pytest.raises(PodInvalid, match=r"^spec\.ephemeralContainers: must not be set in a manifest"):
+        admit(pod(spec__ephemeralContainers=[{"name": "d", "image": "i"}]))
+
+
+def test_what_kubectl_prints_is_taken_without_what_a_cluster_put_in() -> None:
+    (document,) = load_documents(manifest("from_kubectl.yaml"))
+    taken, warnings = admit(document)
+    assert [str(warning) for warning in warnings] == [
+        "metadata: dropped what an API server filled in: resourceVersion, uid, creationTimestamp, generation, managedFields",
+        "metadata.ownerReferences: dropped: it speaks to controllers of a cluster",
+        "metadata.finalizers: dropped: it speaks to controllers of a cluster",
+        "status: dropped: it is what another node saw",
+        "spec.nodeName: dropped: a scheduler chose worker-1",
+        "spec.volumes: dropped kube-api-access-x7k2p: no API server issues tokens here",
+    ]  # fmt: skip
+    wire = pod_to_wire(taken)
+    assert wire["metadata"] == {
+        "name": "shop-6f7d8-abcde", "generateName": "shop-6f7d8-", "namespace": "stores",
+        "labels": {"app": "shop", "pod-template-hash": "6f7d8"}, "annotations": {"example.com/owner": "shop"},
+    }  # fmt: skip
+    assert "status" not in wire and "volumes" not in wire["spec"] and "nodeName" not in wire["spec"]
+    assert "volumeMounts" not in wire["spec"]["containers"][0]
+
+
+def test_a_person_may_choose_uid_and_node() -> None:
+    taken, warnings = admit(pod(metadata__uid="mine", spec__nodeName="node-1"))
+    assert (taken.metadata.uid, taken.spec.node_name, warnings) == ("mine", "node-1", ())
+
+
+def test_a_projected_volume_of_ones_own_is_not_dropped_in_silence() -> None:
+    token = {"sources": [{"serviceAccountToken": {"path": "t"}}]}
+    with pytest.raises(PodInvalid, match=r"^spec\.volumes\[0\]\.projected: not supported yet: projected volumes$"):
+        admit(pod(spec__volumes=[{"name": "mine", "projected": token}]))
+
+
+RUNNING = with_defaults(parse_pod(pod(spec__ephemeralContainers=[{"name": "first", "image": "busybox:1"}])))
+
+
+def test_an_ephemeral_container_gets_its_defaults() -> None:
+    taken = admit_ephemeral_container(RUNNING, {"name": "look", "image": "busybox", "targetContainerName": "server"})
+    assert pod_to_wire(taken) == {
+        "name": "look", "image": "busybox", "imagePullPolicy": "Always", "targetContainerName": "server",
+        "terminationMessagePath": "/dev/termination-log", "terminationMessagePolicy": "File",
+    }  # fmt: skip
+    assert admit_ephemeral_container(RUNNING, taken) == taken
+
+
+@pytest.mark.parametrize(
+    ("document", "problem"),
+    [
+        ({"image": "i"}, "ephemeralContainer.name: required"),
+        ({"name": "../x", "image": "i"}, "ephemeralContainer.name: must consist of"),
+        ({"name": "server", "image": "i"}, "ephemeralContainer.name: server is a container of this pod already"),
+        ({"name": "first", "image": "i"}, "ephemeralContainer.name: first is a container of this pod already"),
+        ({"name": "a"}, "ephemeralContainer.image: required"),
+        ({"name": "a", "image": "i", "x": 1}, "x: unknown field"),
+        ({"name": "a", "image": "i", "targetContainerName": "b"}, "ephemeralContainer.targetContainerName: 'b' is no"),
+        ({"name": "a", "image": "i", "volumeMounts": [{"name": "b", "mountPath": "/b"}]}, "ephemeralContainer.volumeMounts[0].name: 'b' is not in spec.volumes"),
+        ({"name": "a", "image": "i", "lifecycle": {}}, "ephemeralContainer.lifecycle: must not be set"),
+        ({"name": "a", "image": "i", "envFrom": [{"secretRef": {"name": "s"}}]}, "ephemeralContainer.envFrom: not supported yet: environment from"),
+    ],
+)  # fmt: skip
+def test_an_ephemeral_container_that_does_not_fit_is_refused(document: dict[str, Any], problem: str) -> None:
+    with pytest.raises(PodInvalid) as caught:
+        admit_ephemeral_container(RUNNING, document)
+    assert str(caught.value).startswith(problem)
+
+
+def test_admission_needs_no_status_and_gives_none() -> None:
+    assert admit_pod(Pod.model_validate(pod() | {"status": {"phase": "Failed"}})).status == Pod().status

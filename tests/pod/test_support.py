@@ -1,0 +1,130 @@
+"""What is not supported is refused by name, and what has no effect is said."""
+
+# ruff: noqa: E501 - the tables have one case a line
+
+from typing import Any
+
+import pytest
+
+from syncpod.pod import Volume, check_supported, check_without_effect, parse_pod, with_defaults
+from tests.pod.examples import changed
+
+C = "spec.containers.0"
+CP = "spec.containers[0]"
+
+
+def env(**source: Any) -> dict[str, Any]:
+    return {f"{C}.env": [{"name": "A", "valueFrom": source}]}
+
+
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    ({f"{C}.livenessProbe": {"tcpSocket": {"port": 1}}}, f"{CP}.livenessProbe: not supported yet: probes"),
+    ({f"{C}.readinessProbe": {"tcpSocket": {"port": 1}}}, f"{CP}.readinessProbe: not supported yet: probes"),
+    ({f"{C}.startupProbe": {"tcpSocket": {"port": 1}}}, f"{CP}.startupProbe: not supported yet: probes"),
+    ({"spec.containers.1.livenessProbe": {}}, "spec.containers[1].livenessProbe: not supported yet: probes"),
+    ({"spec.initContainers.0.restartPolicy": "Always", "spec.initContainers.0.startupProbe": {}}, "spec.initContainers[0].startupProbe: not supported yet: probes"),
+    ({f"{C}.lifecycle": {}}, f"{CP}.lifecycle: not supported yet: lifecycle hooks and stop signals"),
+    ({f"{C}.terminationMessagePath": "/dev/other"}, f"{CP}.terminationMessagePath: not supported yet: termination messages"),
+    ({f"{C}.terminationMessagePolicy": "FallbackToLogsOnError"}, f"{CP}.terminationMessagePolicy: not supported yet: termination messages"),
+    ({f"{C}.envFrom": [{"secretRef": {"name": "s"}}]}, f"{CP}.envFrom: not supported yet: environment from ConfigMaps and Secrets"),
+    (env(configMapKeyRef={"name": "m", "key": "k"}), f"{CP}.env[0].valueFrom.configMapKeyRef: not supported yet: environment from ConfigMaps"),
+    (env(secretKeyRef={"name": "m", "key": "k"}), f"{CP}.env[0].valueFrom.secretKeyRef: not supported yet: environment from Secrets"),
+    (env(fileKeyRef={"volumeName": "work", "path": "p", "key": "k"}), f"{CP}.env[0].valueFrom.fileKeyRef: not supported yet: environment from files"),
+    (env(resourceFieldRef={"resource": "limits.cpu"}), f"{CP}.env[0].valueFrom.resourceFieldRef: not supported yet: environment from resources"),
+    ({f"{C}.volumeMounts": [{"name": "work", "mountPath": "/w", "subPath": "a"}]}, f"{CP}.volumeMounts[0].subPath: not supported yet: mounting a part of a volume"),
+    ({f"{C}.volumeMounts": [{"name": "work", "mountPath": "/w", "subPathExpr": "$(A)"}]}, f"{CP}.volumeMounts[0].subPathExpr: not supported yet: mounting a part of a volume"),
+    ({f"{C}.volumeMounts": [{"name": "work", "mountPath": "/w", "mountPropagation": "HostToContainer"}]}, f"{CP}.volumeMounts[0].mountPropagation: not supported yet: mount propagation"),
+    ({f"{C}.volumeDevices": [{"name": "work", "devicePath": "/d"}]}, f"{CP}.volumeDevices: not supported yet: block volumes"),
+    ({f"{C}.resources": {"claims": [{"name": "c"}]}}, f"{CP}.resources.claims: not supported yet: resource claims"),
+    ({f"{C}.resources": {"limits": {"ephemeral-storage": "1Gi"}, "requests": {"ephemeral-storage": 1}}}, f"{CP}.resources.limits[ephemeral-storage]: not supported yet: the resource ephemeral-storage"),
+    ({f"{C}.securityContext": {"windowsOptions": {}}}, f"{CP}.securityContext.windowsOptions: not supported yet: Windows"),
+    ({"spec.volumes.0.emptyDir": {"medium": "Memory"}}, "spec.volumes[0].emptyDir.medium: not supported yet: emptyDir in memory or huge pages"),
+    ({"spec.volumes.0.emptyDir": {"sizeLimit": "1Gi"}}, "spec.volumes[0].emptyDir.sizeLimit: not supported yet: limits on the size of an emptyDir"),
+    ({"spec.resources": {"limits": {"cpu": 1}}}, "spec.resources: not supported yet: resources of the pod as a whole"),
+    ({"spec.resourceClaims": [{"name": "c"}]}, "spec.resourceClaims: not supported yet: resource claims"),
+    ({"spec.activeDeadlineSeconds": 5}, "spec.activeDeadlineSeconds: not supported yet: deadlines"),
+    ({"spec.imagePullSecrets": [{"name": "s"}]}, "spec.imagePullSecrets: not supported yet: pull secrets"),
+    ({"spec.readinessGates": [{"conditionType": "a"}]}, "spec.readinessGates: not supported yet: readiness gates, since nothing here sets their conditions"),
+    ({"spec.hostAliases": [{"ip": "1.2.3.4"}]}, "spec.hostAliases: not supported yet: host aliases"),
+    ({"spec.dnsConfig": {}}, "spec.dnsConfig: not supported yet: DNS configuration"),
+    ({"spec.dnsPolicy": "ClusterFirstWithHostNet"}, "spec.dnsPolicy: not supported yet: DNS policies other than Default and ClusterFirst"),
+    ({"spec.subdomain": "a"}, "spec.subdomain: not supported yet: subdomains"),
+    ({"spec.setHostnameAsFQDN": True}, "spec.setHostnameAsFQDN: not supported yet: fully qualified host names"),
+    ({"spec.hostnameOverride": "a"}, "spec.hostnameOverride: not supported yet: overriding the host name; hostname is supported"),
+    ({"spec.os": {"name": "windows"}}, "spec.os.name: not supported yet: operating systems other than linux"),
+    ({"spec.securityContext": {"windowsOptions": {}}}, "spec.securityContext.windowsOptions: not supported yet: Windows"),
+    ({"spec.ephemeralContainers": [{"name": "d", "image": "i", "envFrom": [{}]}]}, "spec.ephemeralContainers[0].envFrom: not supported yet: environment from ConfigMaps and Secrets"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("changes", "problem"), REFUSED, ids=[problem for _, problem in REFUSED])
+def test_what_is_not_supported_is_refused_by_name(changes: dict[str, Any], problem: str) -> None:
+    assert [str(found) for found in check_supported(with_defaults(parse_pod(changed(changes))))] == [problem]
+
+
+SOURCES = sorted(
+    str(field.alias) for field in Volume.model_fields.values() if field.alias not in ("name", "emptyDir", "hostPath")
+)
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_every_other_kind_of_volume_is_refused_by_name(source: str) -> None:
+    document = changed({"spec.volumes": [{"name": "a", "emptyDir": {}}, {"name": "b", source: {}}]})
+    found = check_supported(with_defaults(parse_pod(document)))
+    assert [str(problem) for problem in found] == [f"spec.volumes[1].{source}: not supported yet: {source} volumes"]
+
+
+SUPPORTED: list[dict[str, Any]] = [
+    {},
+    {"spec.volumes": [{"name": "work", "hostPath": {"path": "/a"}}]},
+    {f"{C}.restartPolicy": "Never", f"{C}.restartPolicyRules": [{"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [1]}}]},
+    {"spec.initContainers.0.restartPolicy": "Always"},
+    {f"{C}.securityContext": {"privileged": True, "procMount": "Default", "capabilities": {"add": ["ALL"]}}, f"{C}.tty": True, f"{C}.stdin": True},
+    {"spec.hostPID": True, "spec.hostIPC": True, "spec.hostNetwork": True, "spec.hostUsers": True, "spec.runtimeClassName": "runsc"},
+    {"spec.shareProcessNamespace": True, "spec.setHostnameAsFQDN": False, "spec.hostname": "a", "spec.os": {"name": "linux"}},
+    {f"{C}.ports": [{"containerPort": 80, "hostPort": 80}], f"{C}.resources": {"limits": {"cpu": 1, "memory": "1Gi"}}},
+    {f"{C}.volumeMounts": [{"name": "work", "mountPath": "/w", "mountPropagation": "None", "readOnly": True}]},
+    {f"{C}.resizePolicy": [{"resourceName": "cpu", "restartPolicy": "RestartContainer"}]},
+    env(fieldRef={"fieldPath": "status.podIP"}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("changes", SUPPORTED, ids=str)
+def test_what_is_supported_is_neither_refused_nor_warned_about(changes: dict[str, Any]) -> None:
+    pod = with_defaults(parse_pod(changed(changes)))
+    assert check_supported(pod) == () == check_without_effect(pod)
+
+
+WITHOUT_EFFECT: list[tuple[str, Any]] = [
+    ("nodeSelector", {"disk": "ssd"}),
+    ("affinity", {"nodeAffinity": {}}),
+    ("topologySpreadConstraints", [{"maxSkew": 1, "topologyKey": "z", "whenUnsatisfiable": "DoNotSchedule"}]),
+    ("tolerations", [{"operator": "Exists"}]),
+    ("priorityClassName", "high"),
+    ("priority", 5),
+    ("preemptionPolicy", "Never"),
+    ("schedulerName", "mine"),
+    ("schedulingGates", [{"name": "wait"}]),
+    ("schedulingGroup", {"podGroupName": "g"}),
+    ("overhead", {"cpu": "1"}),
+    ("serviceAccountName", "robot"),
+    ("serviceAccount", "robot"),
+    ("automountServiceAccountToken", True),
+]
+
+
+@pytest.mark.parametrize(("field", "value"), WITHOUT_EFFECT)
+def test_what_only_a_cluster_acts_on_is_taken_and_said(field: str, value: Any) -> None:
+    pod = with_defaults(parse_pod(changed({f"spec.{field}": value})))
+    assert check_supported(pod) == ()
+    (warning,) = check_without_effect(pod)
+    assert warning.path == f"spec.{'serviceAccountName' if field == 'serviceAccount' else field}"
+    assert warning.message.startswith("has no effect here: ")
+
+
+def test_an_annotation_that_once_chose_a_seccomp_profile_is_said_to_do_nothing() -> None:
+    key = "seccomp.security.alpha.kubernetes.io/pod"
+    (warning,) = check_without_effect(
+        with_defaults(parse_pod(changed({"metadata.annotations": {key: "runtime/default"}})))
+    )
+    assert warning.path == f"metadata.annotations[{key}]"
