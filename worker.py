@@ -34,6 +34,7 @@ from syncpod.agent.search_attributes import register_search_attributes
 from syncpod.cri.client import CriClient
 from syncpod.cri.endpoint import VARIABLE, NoRuntime, find_endpoint
 from syncpod.cri.errors import CriError
+from syncpod.cri.features import recursive_read_only_handlers
 from syncpod.cri.host import read_host
 from syncpod.cri.node import NodeContext
 from syncpod.cri.port import RuntimeVersion
@@ -206,6 +207,7 @@ async def _context(settings: NodeSettings, client: Client, cri: CriClient) -> No
         cluster=f"{cluster.cluster_id}/{client.namespace}",
         cgroup_parent=settings.cgroup_parent,
         cgroup_driver=await cri.runtime_config(),
+        recursive_read_only_handlers=recursive_read_only_handlers(await cri.status()),
         host=read_host(),
     )
 
@@ -228,6 +230,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logging.basicConfig(
         stream=sys.stderr, level=options.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
+    for chatty in ("grpc", "asyncio"):
+        logging.getLogger(chatty).setLevel(logging.WARNING)
     try:
         settings = node_settings(
             os.environ,

@@ -1,0 +1,74 @@
+"""Listings of pods, and a reader that gives those that a test has set up."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from syncpod.cri.errors import CriError, Unavailable
+from syncpod.cri.reader import Relist
+from syncpod.lifecycle.observed import ContainerRuntimeState, ObservedContainer, ObservedPod, ObservedSandbox, Seq
+from syncpod.messages import PlegEvent, PodRef
+
+
+def pod(uid: str = "u1", **containers: ContainerRuntimeState) -> ObservedPod:
+    """A pod with a ready sandbox and containers in these states, without a number yet."""
+    return ObservedPod(
+        uid=uid,
+        name=f"name-{uid}",
+        namespace="default",
+        sandboxes=(ObservedSandbox(id=f"{uid}-sandbox", state="SANDBOX_READY", ip="10.0.0.1"),),
+        containers=tuple(
+            ObservedContainer(id=f"{uid}-{name}", name=name, state=state) for name, state in containers.items()
+        ),
+    )
+
+
+def ref(uid: str = "u1") -> PodRef:
+    return PodRef(namespace="default", name=f"name-{uid}", uid=uid)
+
+
+@dataclass
+class SetUpReader:
+    """Gives what `pods` has at the moment, each time with a newer number; fails for what is in `broken`."""
+
+    pods: dict[str, ObservedPod] = field(default_factory=dict)
+    broken: dict[str, CriError] = field(default_factory=dict)
+    counter: int = 0
+    reads: int = 0
+
+    def has(self, *pods: ObservedPod) -> None:
+        self.pods = {pod.uid: pod for pod in pods}
+
+    def numbered(self, listing: ObservedPod) -> ObservedPod:
+        """The listing, as if read now."""
+        self.counter += 1
+        return listing.model_copy(update={"seq": Seq(boot=1, counter=self.counter)})
+
+    async def read(self, uid: str) -> ObservedPod:
+        self.reads += 1
+        if uid in self.broken:
+            raise self.broken[uid]
+        return self.numbered(self.pods.get(uid, ObservedPod(uid=uid)))
+
+    async def read_all(self) -> Relist:
+        self.counter += 1
+        seq = Seq(boot=1, counter=self.counter)
+        listed = {uid: pod.model_copy(update={"seq": seq}) for uid, pod in self.pods.items() if uid not in self.broken}
+        return Relist(seq=seq, pods=listed, failures=dict(self.broken))
+
+
+@dataclass
+class Sent:
+    """One signal that was sent."""
+
+    ref: PodRef
+    events: tuple[PlegEvent, ...]
+    status: ObservedPod
+
+    @property
+    def types(self) -> list[str]:
+        return [event.type for event in self.events]
+
+
+def unavailable() -> CriError:
+    return Unavailable("container_status", "UNAVAILABLE", "hangs")

@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+from temporalio.service import RPCError, RPCStatusCode
+
+from syncpod.agent import backoff_queue as module
+from syncpod.agent.backoff_queue import BackoffQueue
+from tests.agent.waiting import until
+
+
+class Bell:
+    """Hears what rings; can be out of reach for a number of times."""
+
+    def __init__(self) -> None:
+        self.rung: list[tuple[str, str, int]] = []
+        self.out_of_reach = 0
+
+    async def ring(self, workflow_id: str, container: str, restart: int) -> bool:
+        if self.out_of_reach:
+            self.out_of_reach -= 1
+            raise RPCError("no connection", RPCStatusCode.UNAVAILABLE, b"")
+        self.rung.append((workflow_id, container, restart))
+        return True
+
+
+@pytest.fixture
+def bell() -> Bell:
+    return Bell()
+
+
+@pytest.fixture
+async def queue(bell: Bell) -> AsyncIterator[BackoffQueue]:
+    made = BackoffQueue(bell.ring)
+    yield made
+    await made.close()
+
+
+async def test_alarms_ring_in_the_order_of_their_times_not_of_their_arming(queue: BackoffQueue, bell: Bell) -> None:
+    queue.arm("pod/default/a", "web", 1, 0.06)
+    queue.arm("pod/default/b", "web", 4, 0.03)
+    queue.arm("pod/default/a", "log", 2, 0.0)
+    await until(lambda: len(bell.rung) == 3)
+
+    assert bell.rung == [("pod/default/a", "log", 2), ("pod/default/b", "web", 4), ("pod/default/a", "web", 1)]
+    await until(lambda: len(queue) == 0)
+
+
+async def test_an_alarm_never_rings_before_its_time(queue: BackoffQueue, bell: Bell) -> None:
+    clock = asyncio.get_running_loop().time
+    begun = clock()
+    queue.arm("pod/default/a", "web", 1, 0.05)
+    await until(lambda: bool(bell.rung))
+    assert clock() - begun >= 0.05
+
+
+async def test_arming_again_replaces_and_rings_once(queue: BackoffQueue, bell: Bell) -> None:
+    queue.arm("pod/default/a", "web", 1, 0.0)
+    queue.arm("pod/default/a", "web", 1, 0.02)
+    queue.arm("pod/default/a", "web", 2, 0.01)
+    assert len(queue) == 1
+    await until(lambda: len(queue) == 0)
+    assert bell.rung == [("pod/default/a", "web", 2)]
+
+
+async def test_an_older_restart_does_not_disturb_a_newer_ones_alarm(queue: BackoffQueue, bell: Bell) -> None:
+    queue.arm("pod/default/a", "web", 7, 0.01)
+    queue.arm("pod/default/a", "web", 6, 0.0)
+    await until(lambda: len(queue) == 0)
+    assert bell.rung == [("pod/default/a", "web", 7)]
+
+
+async def test_while_the_server_is_away_an_alarm_goes_on_ringing(
+    queue: BackoffQueue, bell: Bell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_RETRY_SECONDS", (0.001, 0.001))
+    bell.out_of_reach = 5
+    queue.arm("pod/default/a", "web", 1, 0.0)
+    await until(lambda: bool(bell.rung))
+    assert bell.out_of_reach == 0
+
+
+async def test_a_server_that_stays_away_is_given_up_for_the_workflows_own_timer(
+    queue: BackoffQueue, bell: Bell, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(module, "_RETRY_SECONDS", (0.001, 0.001))
+    monkeypatch.setattr(module, "GIVE_UP_SECONDS", 0.01)
+    bell.out_of_reach = 1_000_000
+    queue.arm("pod/default/a", "web", 1, 0.0)
+    await until(lambda: len(queue) == 0)
+    assert "back-off of web in pod/default/a is over, but cannot be told" in caplog.text
+
+
+async def test_a_closed_queue_rings_no_more(bell: Bell) -> None:
+    queue = BackoffQueue(bell.ring)
+    queue.arm("pod/default/a", "web", 1, 0.0)
+    queue.arm("pod/default/b", "web", 1, 0.01)
+    await queue.close()
+    await asyncio.sleep(0.03)
+    assert bell.rung == []

@@ -1,0 +1,126 @@
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from syncpod.agent.lock import NodeLock, NotThisNode, machine_id
+
+HOLD = """
+import sys, time
+from pathlib import Path
+from syncpod.agent.lock import NodeLock
+lock = NodeLock(Path(sys.argv[1]), "n1", machine="m1")
+print(lock.life.boot, flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.fixture
+def state_dir(tmp_path: Path) -> Path:
+    return tmp_path / "var" / "state"
+
+
+def boot(state_dir: Path, node: str = "n1", machine: str | None = "m1") -> int:
+    with NodeLock(state_dir, node, machine=machine) as lock:
+        return lock.life.boot
+
+
+def test_each_life_counts_one_more_than_the_last(state_dir: Path) -> None:
+    first = boot(state_dir)
+    assert [boot(state_dir), boot(state_dir)] == [first + 1, first + 2]
+
+
+def test_a_life_after_the_state_was_lost_still_counts_as_newer(state_dir: Path) -> None:
+    before = boot(state_dir)
+    (state_dir / "node.json").unlink()
+    assert boot(state_dir) >= before
+    # One second of life is all that it takes: lives are counted in ones, the clock runs in seconds.
+    assert before > 1_700_000_000
+
+
+def test_identity_names_node_machine_and_life(state_dir: Path) -> None:
+    with NodeLock(state_dir, "n1", machine="m1") as lock:
+        node, machine, life = lock.life.identity.split("/")
+    with NodeLock(state_dir, "n1", machine="m1") as lock:
+        assert lock.life.identity == f"{node}/{machine}/{int(life) + 1}"
+    assert node == "n1"
+    assert len(machine) == 12
+
+
+def test_two_state_directories_on_one_machine_are_two_places(tmp_path: Path) -> None:
+    with NodeLock(tmp_path / "a", "n1", machine="m1") as a, NodeLock(tmp_path / "b", "n1", machine="m1") as b:
+        assert a.life.machine != b.life.machine
+
+
+def test_state_is_private(state_dir: Path) -> None:
+    state_dir.mkdir(parents=True, mode=0o755)
+    boot(state_dir)
+    assert state_dir.stat().st_mode & 0o777 == 0o700
+    assert (state_dir / "node.json").stat().st_mode & 0o777 == 0o600
+    assert (state_dir / "lock").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_second_worker_is_refused_and_told_who_has_it_until_the_first_dies_however_it_dies(state_dir: Path) -> None:
+    holder = subprocess.Popen([sys.executable, "-c", HOLD, str(state_dir)], stdout=subprocess.PIPE, text=True)
+    try:
+        assert holder.stdout is not None
+        held = int(holder.stdout.readline())
+        with pytest.raises(
+            NotThisNode, match=f"in use by the worker in process {holder.pid}: one worker serves a node"
+        ):
+            boot(state_dir)
+    finally:
+        os.kill(holder.pid, signal.SIGKILL)
+        holder.communicate()
+    assert boot(state_dir) == held + 1
+
+
+def test_a_refused_worker_does_not_count_as_a_life(state_dir: Path) -> None:
+    with NodeLock(state_dir, "n1", machine="m1") as lock:
+        with pytest.raises(NotThisNode):
+            NodeLock(state_dir, "n1", machine="m1")
+        held = lock.life.boot
+    assert boot(state_dir) == held + 1
+
+
+def test_state_of_another_node_is_refused(state_dir: Path) -> None:
+    boot(state_dir)
+    with pytest.raises(NotThisNode, match=r"belongs to node n1: give node n2 one of its own \(--state-dir\)"):
+        boot(state_dir, node="n2")
+
+
+def test_state_of_another_machine_is_refused(state_dir: Path) -> None:
+    boot(state_dir)
+    with pytest.raises(NotThisNode, match="belongs to another machine: two machines must never serve one node"):
+        boot(state_dir, machine="m2")
+    boot(state_dir, machine=None)  # a container without a machine id: the directory is all there is to go by
+
+
+def test_state_that_cannot_be_read_is_refused_rather_than_begun_anew(state_dir: Path) -> None:
+    boot(state_dir)
+    (state_dir / "node.json").write_text(json.dumps({"node": "n1"}))
+    with pytest.raises(NotThisNode, match=r"node\.json cannot be read .*: restore it, or remove it"):
+        boot(state_dir)
+
+
+def test_a_state_directory_that_cannot_be_made_is_said_in_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(NotThisNode, match=r"state directory .*/file/state: Not a directory"):
+        boot(tmp_path / "file" / "state")
+
+
+def test_the_machine_id_is_the_first_that_there_is_and_is_not_shown_as_it_is(tmp_path: Path) -> None:
+    empty, said = tmp_path / "empty", tmp_path / "said"
+    empty.write_text("\n")
+    said.write_text("0123456789abcdef0123456789abcdef\n")
+    found = machine_id((tmp_path / "none", empty, said))
+    assert found is not None
+    assert len(found) == 12
+    assert found not in said.read_text()
+    assert machine_id((tmp_path / "none", empty)) is None

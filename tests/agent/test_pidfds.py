@@ -1,0 +1,162 @@
+from __future__ import annotations
+
+import asyncio
+import subprocess
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+
+from syncpod.agent.pidfds import Pidfds
+from syncpod.cri.errors import NotFound
+from syncpod.lifecycle.observed import ObservedContainer, ObservedPod, ObservedSandbox
+from tests.agent.listings import unavailable
+from tests.agent.waiting import until
+
+
+class Runtime:
+    """Says which process a container is, and counts how often it was asked."""
+
+    def __init__(self) -> None:
+        self.pids: dict[str, list[int]] = {}
+        """By id: the answers in order, the last one again and again."""
+        self.asked: list[str] = []
+        self.broken = False
+
+    async def pid_of(self, id_: str) -> int:
+        self.asked.append(id_)
+        if self.broken:
+            raise unavailable()
+        answers = self.pids.get(id_)
+        if answers is None:
+            raise NotFound("container_status", "NOT_FOUND", id_)
+        return answers.pop(0) if len(answers) > 1 else answers[0]
+
+
+@pytest.fixture
+def runtime() -> Runtime:
+    return Runtime()
+
+
+@pytest.fixture
+def exits() -> list[tuple[str, str]]:
+    return []
+
+
+@pytest.fixture
+async def pidfds(runtime: Runtime, exits: list[tuple[str, str]]) -> AsyncIterator[Pidfds]:
+    made = Pidfds(lambda uid, id_: exits.append((uid, id_)), container_pid=runtime.pid_of, sandbox_pid=runtime.pid_of)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def process() -> Iterator[subprocess.Popen[bytes]]:
+    started = subprocess.Popen(["sleep", "600"])
+    yield started
+    started.kill()
+    started.wait()
+
+
+def running(*ids: str, sandbox: str = "") -> ObservedPod:
+    return ObservedPod(
+        uid="u1",
+        containers=tuple(ObservedContainer(id=id_, name=id_, state="running") for id_ in ids),
+        sandboxes=(ObservedSandbox(id=sandbox, state="SANDBOX_READY"),) if sandbox else (),
+    )
+
+
+async def test_the_end_of_a_containers_process_is_heard(
+    pidfds: Pidfds, runtime: Runtime, exits: list[tuple[str, str]], process: subprocess.Popen[bytes]
+) -> None:
+    runtime.pids["c1"] = [process.pid]
+    pidfds.watch(running("c1"))
+    await until(lambda: pidfds.listening() == {"c1"})
+    assert exits == []
+
+    process.kill()
+    await until(lambda: bool(exits))
+    assert exits == [("u1", "c1")]
+    assert pidfds.listening() == frozenset()
+
+
+async def test_the_end_of_a_pause_process_is_heard(
+    pidfds: Pidfds, runtime: Runtime, exits: list[tuple[str, str]], process: subprocess.Popen[bytes]
+) -> None:
+    runtime.pids["s1"] = [process.pid]
+    pidfds.watch(running(sandbox="s1"))
+    await until(lambda: pidfds.listening() == {"s1"})
+    process.kill()
+    await until(lambda: exits == [("u1", "s1")])
+
+
+async def test_an_exit_is_heard_once_however_long_the_runtime_calls_it_running(
+    pidfds: Pidfds, runtime: Runtime, exits: list[tuple[str, str]], process: subprocess.Popen[bytes]
+) -> None:
+    runtime.pids["c1"] = [process.pid]
+    pidfds.watch(running("c1"))
+    await until(lambda: bool(pidfds.listening()))
+    process.kill()
+    await until(lambda: bool(exits))
+    asked = len(runtime.asked)
+    for _ in range(5):
+        pidfds.watch(running("c1"))
+        await asyncio.sleep(0.005)
+    assert exits == [("u1", "c1")]
+    assert len(runtime.asked) == asked
+
+
+async def test_a_container_that_has_ended_before_it_could_be_watched_counts_as_ended(
+    pidfds: Pidfds, runtime: Runtime, exits: list[tuple[str, str]], process: subprocess.Popen[bytes]
+) -> None:
+    process.kill()
+    process.wait()
+    runtime.pids |= {"stale": [process.pid], "said": [0]}
+    pidfds.watch(running("stale", "said"))
+    await until(lambda: len(exits) == 2)
+    assert sorted(exits) == [("u1", "said"), ("u1", "stale")]
+
+
+async def test_a_pid_that_has_become_another_process_is_not_listened_to(
+    pidfds: Pidfds, runtime: Runtime, exits: list[tuple[str, str]], process: subprocess.Popen[bytes]
+) -> None:
+    runtime.pids["c1"] = [process.pid, 0]  # asked again with the pidfd open, the runtime says otherwise
+    pidfds.watch(running("c1"))
+    await until(lambda: bool(exits))
+    assert pidfds.listening() == frozenset()
+    assert runtime.asked == ["c1", "c1"]
+
+
+async def test_a_process_in_the_containers_own_cgroup_needs_no_second_question(
+    pidfds: Pidfds, runtime: Runtime, process: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("syncpod.agent.pidfds._is_in_cgroup_of", lambda pid, id_: (pid, id_) == (process.pid, "c1"))
+    runtime.pids["c1"] = [process.pid]
+    pidfds.watch(running("c1"))
+    await until(lambda: bool(pidfds.listening()))
+    assert runtime.asked == ["c1"]
+
+
+async def test_a_container_that_is_listed_as_ended_or_not_at_all_is_no_longer_watched(
+    pidfds: Pidfds, runtime: Runtime, exits: list[tuple[str, str]], process: subprocess.Popen[bytes]
+) -> None:
+    runtime.pids |= {"c1": [process.pid], "c2": [process.pid]}
+    pidfds.watch(running("c1", "c2"))
+    await until(lambda: len(pidfds.listening()) == 2)
+    pidfds.watch(running("c2"))
+    assert pidfds.listening() == {"c2"}
+    pidfds.watch(ObservedPod(uid="u1"))
+    assert pidfds.listening() == frozenset()
+    process.kill()
+    await asyncio.sleep(0.02)
+    assert exits == []
+
+
+async def test_a_runtime_that_cannot_say_leaves_the_exit_to_the_relist(
+    pidfds: Pidfds, runtime: Runtime, exits: list[tuple[str, str]]
+) -> None:
+    runtime.broken = True
+    pidfds.watch(running("c1"))
+    await until(lambda: bool(runtime.asked))
+    await asyncio.sleep(0.01)
+    assert exits == []
+    assert pidfds.listening() == frozenset()

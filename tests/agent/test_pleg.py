@@ -1,0 +1,295 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+from temporalio.service import RPCError, RPCStatusCode
+
+from syncpod.agent import pleg as pleg_module
+from syncpod.agent.pleg import Pleg
+from syncpod.lifecycle.observed import ObservedPod
+from syncpod.messages import PlegEvent, PodRef
+from tests.agent.listings import Sent, SetUpReader, pod, ref, unavailable
+from tests.agent.waiting import until
+
+
+class Workflows:
+    """What the pods' workflows have been sent; they can be away, unknown, or slow to take it."""
+
+    def __init__(self) -> None:
+        self.sent: list[Sent] = []
+        self.away = False
+        self.unknown = False
+        self.open = asyncio.Event()
+        self.open.set()
+        self.asked = 0
+
+    async def send(self, ref: PodRef, events: tuple[PlegEvent, ...], status: ObservedPod) -> bool:
+        self.asked += 1
+        await self.open.wait()
+        if self.away:
+            raise RPCError("no connection", RPCStatusCode.UNAVAILABLE, b"")
+        if self.unknown:
+            return False
+        self.sent.append(Sent(ref, events, status))
+        return True
+
+
+@pytest.fixture
+def reader() -> SetUpReader:
+    return SetUpReader()
+
+
+@pytest.fixture
+def workflows() -> Workflows:
+    return Workflows()
+
+
+@pytest.fixture
+async def pleg(reader: SetUpReader, workflows: Workflows) -> AsyncIterator[Pleg]:
+    generator = Pleg(reader, workflows.send, watch=lambda listing: None)
+    yield generator
+    await generator.close()
+
+
+async def settled() -> None:
+    """Let every task that can run do so."""
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+async def test_a_pod_is_signalled_when_it_appears_and_not_again_while_nothing_changes(
+    pleg: Pleg, reader: SetUpReader, workflows: Workflows
+) -> None:
+    reader.has(pod(web="running"))
+    for _ in range(3):
+        await pleg.relist()
+        await settled()
+
+    (signal,) = workflows.sent
+    assert signal.ref == ref()
+    assert signal.types == ["ContainerStarted", "ContainerStarted"]
+    assert signal.status.containers[0].state == "running"
+
+
+async def test_an_exit_is_signalled_to_its_pod_alone(pleg: Pleg, reader: SetUpReader, workflows: Workflows) -> None:
+    reader.has(pod("u1", web="running"), pod("u2", web="running"))
+    await pleg.relist()
+    await settled()
+    workflows.sent.clear()
+
+    reader.has(pod("u1", web="running"), pod("u2", web="exited"))
+    await pleg.relist()
+    await settled()
+
+    (signal,) = workflows.sent
+    assert (signal.ref.uid, signal.types) == ("u2", ["ContainerDied"])
+
+
+async def test_while_a_signal_is_under_way_later_changes_are_merged_into_the_next(
+    pleg: Pleg, reader: SetUpReader, workflows: Workflows
+) -> None:
+    workflows.open.clear()
+    reader.has(pod(web="running"))
+    await pleg.relist()
+    await settled()
+    for states in ({"web": "exited"}, {"web": "exited", "log": "running"}, {"web": "exited", "log": "exited"}):
+        reader.has(pod(**states))  # type: ignore[arg-type]
+        await pleg.relist()
+        await settled()
+    assert workflows.asked == 1
+
+    workflows.open.set()
+    await until(lambda: len(workflows.sent) == 2)
+    await settled()
+
+    assert len(workflows.sent) == 2
+    assert [container.state for container in workflows.sent[1].status.containers] == ["exited", "exited"]
+    assert workflows.sent[1].types == ["ContainerDied", "ContainerDied"]
+
+
+async def test_a_signal_is_repeated_until_the_server_takes_it(
+    pleg: Pleg, reader: SetUpReader, workflows: Workflows, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pleg_module, "RETRY_SECONDS", (0.001, 0.001))
+    workflows.away = True
+    reader.has(pod(web="running"))
+    await pleg.relist()
+    await until(lambda: workflows.asked > 3)
+    reader.has(pod(web="exited"))
+    await pleg.relist()
+    workflows.away = False
+    await until(lambda: bool(workflows.sent))
+    await settled()
+
+    (signal,) = workflows.sent
+    assert signal.status.containers[0].state == "exited"
+
+
+async def test_what_a_step_returns_is_not_signalled(pleg: Pleg, reader: SetUpReader, workflows: Workflows) -> None:
+    reader.has(pod(web="running"))
+    pleg.returned(await reader.read("u1"))
+    await pleg.relist()
+    await settled()
+
+    assert workflows.sent == []
+
+
+async def test_what_a_step_is_doing_is_not_signalled_but_what_it_did_not_tell_is(
+    pleg: Pleg, reader: SetUpReader, workflows: Workflows
+) -> None:
+    pleg.step_began("u1")
+    reader.has(pod(web="created"))
+    await pleg.relist()
+    await settled()
+    assert workflows.sent == []
+
+    reader.has(pod(web="running"))
+    pleg.returned(await reader.read("u1"))
+    reader.has(pod(web="exited"))
+    await pleg.relist()
+    await settled()
+    assert workflows.sent == []
+
+    pleg.step_ended("u1")
+    await settled()
+    assert [signal.types for signal in workflows.sent] == [["ContainerDied"]]
+
+
+async def test_a_long_step_does_not_hide_what_happens_meanwhile(
+    pleg: Pleg, reader: SetUpReader, workflows: Workflows, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pleg_module, "STEP_PATIENCE", 0.0)
+    pleg.step_began("u1")
+    reader.has(pod(web="exited"))
+    await pleg.relist()
+    await settled()
+
+    assert len(workflows.sent) == 1
+
+
+async def test_an_older_listing_that_comes_late_changes_nothing(
+    pleg: Pleg, reader: SetUpReader, workflows: Workflows
+) -> None:
+    late = reader.numbered(pod(web="running"))
+    reader.has(pod(web="exited"))
+    await pleg.relist()
+    await settled()
+    pleg.observe(late)
+    pleg.returned(late)
+    await settled()
+
+    assert len(workflows.sent) == 1
+    newest = pleg.newest("u1")
+    assert newest is not None
+    assert newest.containers[0].state == "exited"
+
+
+async def test_a_pod_that_is_gone_from_the_runtime_is_told_so_with_its_name_and_then_forgotten(
+    pleg: Pleg, reader: SetUpReader, workflows: Workflows
+) -> None:
+    reader.has(pod(web="exited"))
+    await pleg.relist()
+    await settled()
+    reader.has()
+    await pleg.relist()
+    await settled()
+
+    gone = workflows.sent[-1]
+    assert gone.ref == ref()
+    assert gone.types == ["ContainerDied", "ContainerRemoved", "ContainerRemoved"]
+    assert (gone.status.sandboxes, gone.status.containers) == ((), ())
+    assert pleg.newest("u1") is None
+
+
+async def test_a_pod_that_cannot_be_read_is_not_taken_for_gone_and_holds_up_no_other(
+    pleg: Pleg, reader: SetUpReader, workflows: Workflows
+) -> None:
+    reader.has(pod("u1", web="running"), pod("u2", web="running"))
+    await pleg.relist()
+    await settled()
+    workflows.sent.clear()
+
+    reader.broken["u1"] = unavailable()
+    reader.has(pod("u1", web="exited"), pod("u2", web="exited"))
+    await pleg.relist()
+    await settled()
+    assert [signal.ref.uid for signal in workflows.sent] == ["u2"]
+
+    del reader.broken["u1"]
+    await pleg.relist()
+    await settled()
+    assert [signal.ref.uid for signal in workflows.sent] == ["u2", "u1"]
+
+
+async def test_a_container_that_was_merely_created_wakes_nobody(
+    pleg: Pleg, reader: SetUpReader, workflows: Workflows
+) -> None:
+    reader.has(pod(web="running"))
+    await pleg.relist()
+    await settled()
+    workflows.sent.clear()
+    reader.has(pod(web="running", log="created"))
+    await pleg.relist()
+    await settled()
+
+    assert workflows.sent == []
+
+
+async def test_a_container_that_the_runtime_has_lost_sight_of_does_wake_its_pod(
+    pleg: Pleg, reader: SetUpReader, workflows: Workflows
+) -> None:
+    reader.has(pod(web="running"))
+    await pleg.relist()
+    await settled()
+    reader.has(pod(web="unknown"))
+    await pleg.relist()
+    await settled()
+
+    assert workflows.sent[-1].types == ["ContainerChanged"]
+
+
+async def test_a_pod_without_a_workflow_is_left_alone_and_logged_once(
+    pleg: Pleg, reader: SetUpReader, workflows: Workflows, caplog: pytest.LogCaptureFixture
+) -> None:
+    workflows.unknown = True
+    reader.has(pod(web="running"))
+    for _ in range(5):
+        await pleg.relist()
+        await settled()
+    assert workflows.asked == 1
+    assert [record.getMessage() for record in caplog.records] == [
+        "pod default/name-u1 (uid u1) is in the runtime, but no workflow asks for it; it is left as it is"
+    ]
+
+    # A step of it means that somebody asks for it now.
+    workflows.unknown = False
+    pleg.returned(await reader.read("u1"))
+    reader.has(pod(web="exited"))
+    await pleg.relist()
+    await settled()
+    assert len(workflows.sent) == 1
+
+
+async def test_a_wake_is_sent_although_nothing_changed_even_to_a_pod_that_the_runtime_has_not(
+    pleg: Pleg, reader: SetUpReader, workflows: Workflows
+) -> None:
+    await pleg.wake(ref(), "RuntimeReady")
+    await settled()
+
+    (signal,) = workflows.sent
+    assert (signal.ref, signal.types) == (ref(), ["RuntimeReady"])
+    assert signal.status.uid == "u1"
+    assert signal.status.seq.counter > 0
+    assert pleg.newest("u1") is None
+
+
+async def test_a_pleg_that_has_not_relisted_is_not_healthy(
+    pleg: Pleg, reader: SetUpReader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert pleg.unhealthy() == "pleg has yet to be successful"
+    await pleg.relist()
+    assert pleg.unhealthy() == ""
+    monkeypatch.setattr(pleg_module, "RELIST_THRESHOLD_SECONDS", -1.0)
+    assert pleg.unhealthy().startswith("pleg was last seen active 0s ago; threshold is")
