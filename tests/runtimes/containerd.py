@@ -31,6 +31,7 @@ from tests.runtimes.require import Missing, cache_directory
 
 VERSIONS = ("1.6", "2.4")
 CNI_PLUGINS = Path("/usr/lib/cni")
+_SOCKET_BYTES = 107 - len(".ttrpc")
 
 _CONFIG_1 = """
 version = 2
@@ -139,6 +140,10 @@ class Containerd:
         self.series = ".".join(release.version.split(".")[:2])
         self.name = f"containerd{self.series.replace('.', '')}"
         self.socket = self.directory / "containerd.sock"
+        if len(bytes(self.socket)) > _SOCKET_BYTES:
+            raise ValueError(
+                f"{self.socket}: a socket's path has at most {_SOCKET_BYTES} bytes; choose a shorter directory"
+            )
         self.endpoint = f"unix://{self.socket}"
         self.log = self.directory / "containerd.log"
         self.images: tuple[str, ...] = ()
@@ -152,7 +157,8 @@ class Containerd:
     def launch(cls, version: str, directory: Path | None = None, *, gates: bool = True) -> Self:
         """Start containerd `version` ("1.6", "2.4") with its images, in `directory` or a new one of its own.
 
-        Raises `Missing` where the machine lacks a part, `claim.Claimed` where the directory is in use.
+        Raises `Missing` where the machine lacks a part, `claim.Claimed` where the directory is in use, ValueError where
+        its path is too long for a socket.
         """
         release = installed(version)
         for abandoned in claim.abandoned("containerd"):
@@ -329,7 +335,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             sys.stdout.flush()
             while True:
                 signal.pause()
-    except (Missing, claim.Claimed) as error:
+    except (Missing, claim.Claimed, ValueError) as error:
         sys.stderr.write(f"{error}\n")
         return 2
     except KeyboardInterrupt:

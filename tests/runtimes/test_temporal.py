@@ -1,9 +1,13 @@
 """The private Temporal dev server: it is a real one, and its database outlives it."""
 
+import asyncio
+import sys
 import urllib.request
 
 from temporalio.client import Client
 
+from tests.runtimes import claim
+from tests.runtimes.processes import processes
 from tests.runtimes.temporal import DevServer
 
 
@@ -21,3 +25,22 @@ async def test_a_workflow_outlives_a_kill_of_the_server(temporal_server: DevServ
 def test_its_web_ui_answers(temporal_server: DevServer) -> None:
     with urllib.request.urlopen(temporal_server.ui) as page:
         assert page.status == 200
+
+
+async def test_a_server_that_a_killed_run_left_is_ended_by_the_next() -> None:
+    program = (
+        "from tests.runtimes.temporal import DevServer\n"
+        "server = DevServer.launch()\n"
+        "print(server.pid, server.directory, flush=True)\n"
+        "input()"
+    )
+    pipe = asyncio.subprocess.PIPE
+    run = await asyncio.create_subprocess_exec(sys.executable, "-c", program, stdin=pipe, stdout=pipe)
+    assert run.stdout is not None
+    pid, directory = (await run.stdout.readline()).decode().split()
+    run.kill()
+    await run.wait()
+    assert int(pid) in {process.pid for process in processes()}
+    await asyncio.to_thread(lambda: DevServer.launch().close())
+    assert int(pid) not in {process.pid for process in processes()}
+    assert directory not in {str(path) for path in claim.HOME.iterdir()}
