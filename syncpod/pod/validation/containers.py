@@ -231,8 +231,12 @@ def _check_probes_and_hooks(container: Container, around: Surroundings, path: st
     yield from check_probe(container.liveness_probe, f"{path}.livenessProbe", once_is_success=True)
     yield from check_probe(container.startup_probe, f"{path}.startupProbe", once_is_success=True)
     yield from check_probe(container.readiness_probe, f"{path}.readinessProbe", once_is_success=False)
-    grace = around.spec.termination_grace_period_seconds or 0
-    yield from check_lifecycle(container.lifecycle, f"{path}.lifecycle", grace)
+    yield from check_lifecycle(
+        container.lifecycle,
+        f"{path}.lifecycle",
+        grace_seconds=around.spec.termination_grace_period_seconds or 0,
+        has_os=around.spec.os is not None,
+    )
 
 
 def _check_init_container(container: Container, around: Surroundings, path: str) -> Iterator[Problem]:

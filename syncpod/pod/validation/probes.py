@@ -15,6 +15,19 @@ from syncpod.pod.probes import (
 from syncpod.pod.problems import Problem
 from syncpod.pod.validation import syntax
 
+_NAMED_SIGNALS = """
+    ABRT ALRM BUS CHLD CLD CONT FPE HUP ILL INT IO IOT KILL PIPE POLL PROF PWR QUIT RTMAX RTMIN SEGV STKFLT STOP SYS
+    TERM TRAP TSTP TTIN TTOU URG USR1 USR2 VTALRM WINCH XCPU XFSZ
+"""
+_SIGNALS = frozenset(
+    (
+        *(f"SIG{name}" for name in _NAMED_SIGNALS.split()),
+        *(f"SIGRTMIN+{number}" for number in range(1, 16)),
+        *(f"SIGRTMAX-{number}" for number in range(1, 15)),
+    )
+)
+"""The signals of core/v1 on Linux."""
+
 _Handler = ExecAction | HTTPGetAction | TCPSocketAction | GRPCAction | SleepAction
 
 
@@ -43,15 +56,18 @@ def check_probe(probe: Probe | None, path: str, *, once_is_success: bool) -> Ite
             yield Problem(here, "must be greater than 0")
 
 
-def check_lifecycle(lifecycle: Lifecycle | None, path: str, grace_seconds: int) -> Iterator[Problem]:
+def check_lifecycle(lifecycle: Lifecycle | None, path: str, *, grace_seconds: int, has_os: bool) -> Iterator[Problem]:
     """Check the hooks of a container, if there are any."""
     if lifecycle is None:
         return
     for name, handler in (("postStart", lifecycle.post_start), ("preStop", lifecycle.pre_stop)):
         if handler is not None:
             yield from _check_actions(_handler_actions(handler), f"{path}.{name}", grace_seconds)
-    if lifecycle.stop_signal is not None and not lifecycle.stop_signal.startswith("SIG"):
-        yield Problem(f"{path}.stopSignal", "must be a signal such as SIGTERM")
+    if lifecycle.stop_signal is not None:
+        if not has_os:
+            yield Problem(f"{path}.stopSignal", "may be set only with spec.os.name")
+        elif lifecycle.stop_signal not in _SIGNALS:
+            yield Problem(f"{path}.stopSignal", "must be a signal such as SIGTERM or SIGRTMIN+1")
 
 
 def _handler_actions(handler: LifecycleHandler) -> dict[str, _Handler]:

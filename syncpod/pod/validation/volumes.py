@@ -93,8 +93,6 @@ def _check_place(place: str, places: set[str], path: str) -> Iterator[Problem]:
         yield Problem(path, "must be an absolute path")
     elif ":" in place:
         yield Problem(path, "must not contain ':'")
-    elif wrong := syntax.no_backsteps(place):
-        yield Problem(path, wrong)
     elif place in places:
         yield Problem(path, f"{place} is there twice")
     places.add(place)
