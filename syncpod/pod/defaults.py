@@ -85,7 +85,7 @@ def with_container_defaults(container: _AnyContainer, host_network: bool) -> _An
                     port,
                     {
                         "protocol": port.protocol or "TCP",
-                        "host_port": (port.host_port or port.container_port) if host_network else port.host_port,
+                        "host_port": port.host_port or (port.container_port if host_network else None),
                     },
                 )
                 for port in container.ports
@@ -157,6 +157,7 @@ def _probe(probe: Probe | None) -> Probe | None:
         {
             "http_get": _http_get(probe.http_get),
             "grpc": probe.grpc and _changed(probe.grpc, {"service": _or(probe.grpc.service, "")}),
+            "initial_delay_seconds": probe.initial_delay_seconds or None,
             "timeout_seconds": probe.timeout_seconds or 1,
             "period_seconds": probe.period_seconds or 10,
             "success_threshold": probe.success_threshold or 1,

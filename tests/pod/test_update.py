@@ -35,6 +35,7 @@ ALLOWED: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"spec.tolerations": [TOLERATION]}, {"spec.tolerations": [{"operator": "Exists"}, TOLERATION]}),
     ({"spec.tolerations": [TOLERATION]}, {"spec.tolerations": [TOLERATION | {"tolerationSeconds": 1}]}),
     ({"spec.schedulingGates": [{"name": "g"}]}, {}),
+    ({f"{C}.ports": [{"containerPort": 1, "hostPort": 0}]}, {f"{C}.ports": [{"containerPort": 1, "protocol": "TCP"}]}),
     ({"metadata.uid": "u", "spec.nodeName": "n"}, {}),
     ({"spec.ephemeralContainers": [{"name": "d", "image": "i"}]}, {}),
     ({f"{C}.resources": {"limits": {"cpu": "1"}}}, {f"{C}.resources": {"limits": {"cpu": "1000m"}}}),

@@ -6,6 +6,7 @@ from syncpod.pod.containers import EphemeralContainer
 from syncpod.pod.defaults import APP_ARMOR_ANNOTATION, annotated_profile
 from syncpod.pod.kinds import Pod
 from syncpod.pod.problems import Problem
+from syncpod.pod.resources import ResourceRequirements
 from syncpod.pod.spec import PodSpec
 from syncpod.pod.validation import syntax
 from syncpod.pod.validation.containers import Surroundings, check_containers, check_ephemeral_container
@@ -87,8 +88,15 @@ def _check_spec(spec: PodSpec, path: str) -> Iterator[Problem]:
     yield from check_tolerations(spec.tolerations, f"{path}.tolerations")
     yield from check_topology_spread(spec.topology_spread_constraints, f"{path}.topologySpreadConstraints")
     yield from _check_scheduling_gates(spec, f"{path}.schedulingGates")
-    if spec.dns_policy == "None" and not (spec.dns_config and spec.dns_config.nameservers):
-        yield Problem(f"{path}.dnsConfig.nameservers", "required with dnsPolicy: None")
+    if spec.scheduling_group is not None and not spec.scheduling_group.pod_group_name:
+        yield Problem(f"{path}.schedulingGroup.podGroupName", "required")
+    overhead = ResourceRequirements(limits=spec.overhead)
+    for problem in check_resources(overhead, f"{path}.overhead", claims=frozenset()):
+        yield Problem(problem.path.replace(".overhead.limits[", ".overhead["), problem.message)
+    yield from _check_dns(spec, f"{path}.dnsConfig")
+    for index, gate in enumerate(spec.readiness_gates):
+        if wrong := syntax.qualified_name(gate.condition_type):
+            yield Problem(f"{path}.readinessGates[{index}].conditionType", wrong)
     for index, alias in enumerate(spec.host_aliases):
         if wrong := syntax.ip(alias.ip):
             yield Problem(f"{path}.hostAliases[{index}].ip", wrong)
@@ -126,6 +134,15 @@ def _check_names(spec: PodSpec, path: str) -> Iterator[Problem]:
             yield Problem(here, wrong)
         if spec.set_hostname_as_fqdn or spec.host_network:
             yield Problem(here, "must not be set beside setHostnameAsFQDN or hostNetwork")
+
+
+def _check_dns(spec: PodSpec, path: str) -> Iterator[Problem]:
+    nameservers = spec.dns_config.nameservers if spec.dns_config else ()
+    if spec.dns_policy == "None" and not nameservers:
+        yield Problem(f"{path}.nameservers", "required with dnsPolicy: None")
+    for index, nameserver in enumerate(nameservers):
+        if wrong := syntax.ip(nameserver):
+            yield Problem(f"{path}.nameservers[{index}]", wrong)
 
 
 def _check_scheduling_gates(spec: PodSpec, path: str) -> Iterator[Problem]:
