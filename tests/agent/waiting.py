@@ -14,5 +14,5 @@ async def until(condition: Callable[[], bool], *, patience: float = 20.0) -> Non
 async def until_asked(question: Callable[[], Awaitable[bool]], *, patience: float = 20.0, pause: float = 0.05) -> None:
     """Wait until the answer is yes; raises TimeoutError."""
     async with asyncio.timeout(patience):
-        while not await question():
+        while not await question():  # noqa: ASYNC110  # the other end tells nobody
             await asyncio.sleep(pause)

@@ -1,0 +1,88 @@
+"""Small workflows that stand where a pod's would: one records its signals, one is in the middle of a step."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from typing import Any
+
+from temporalio import activity, workflow
+from temporalio.common import RetryPolicy
+from temporalio.worker import Worker
+
+STEP = "create_sandbox"
+
+
+@workflow.defn(name="PodWorkflow")
+class Recorder:
+    """Records signals until it is told to end; returns what it was asked to do by whom."""
+
+    def __init__(self) -> None:
+        self.signals: list[dict[str, Any]] = []
+        self.ended = False
+
+    @workflow.run
+    async def run(self) -> None:
+        await workflow.wait_condition(lambda: self.ended)
+
+    @workflow.signal
+    def pleg(self, payload: dict[str, Any]) -> None:
+        self.signals.append({"signal": "pleg", **payload})
+
+    @workflow.signal
+    def backoff_expired(self, payload: dict[str, Any]) -> None:
+        self.signals.append({"signal": "backoff_expired", **payload})
+
+    @workflow.signal
+    def end(self) -> None:
+        self.ended = True
+
+    @workflow.query
+    def received(self) -> list[dict[str, Any]]:
+        return self.signals
+
+    @workflow.query
+    def pod(self) -> dict[str, Any]:
+        return {"metadata": {"namespace": "default", "name": "asked", "uid": "uid-by-query"}}
+
+
+@workflow.defn(name="PodWorkflow")
+class InAStep:
+    """Runs one step that would be missed for ten minutes if only timeouts told."""
+
+    @workflow.run
+    async def run(self) -> str:
+        result: str = await workflow.execute_activity(
+            STEP,
+            start_to_close_timeout=timedelta(minutes=30),
+            heartbeat_timeout=timedelta(minutes=10),
+            retry_policy=RetryPolicy(initial_interval=timedelta(minutes=10)),
+        )
+        return result
+
+
+@activity.defn(name=STEP)
+async def hangs() -> str:
+    await asyncio.sleep(3600)
+    return "never"
+
+
+@activity.defn(name=STEP)
+async def answers() -> str:
+    return f"try {activity.info().attempt}"
+
+
+async def serve_until_killed(address: str, task_queue: str, identity: str) -> None:
+    """What the process of the worker that dies does."""
+    from temporalio.client import Client
+
+    client = await Client.connect(address, identity=identity)
+    worker = Worker(
+        client,
+        task_queue=task_queue,
+        identity=identity,
+        workflows=[InAStep],
+        activities=[hangs],
+        sticky_queue_schedule_to_start_timeout=timedelta(minutes=10),
+    )
+    await worker.run()

@@ -1,0 +1,120 @@
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import sys
+import uuid
+from collections.abc import AsyncIterator
+
+import pytest
+from temporalio.api.enums.v1 import PendingActivityState
+from temporalio.client import Client
+from temporalio.service import RPCError
+from temporalio.worker import Worker
+
+from syncpod.agent.boot import Takeover
+from syncpod.lifecycle.observed import ObservedPod
+from syncpod.messages import PodRef, pod_workflow_id
+from tests.agent.probe import InAStep, Recorder, answers, hangs
+from tests.agent.waiting import until_asked
+from tests.runtimes.temporal import DevServer
+
+DEAD, NEW = "n1/machine/7", "n1/machine/8"
+
+
+@pytest.fixture
+async def client(temporal_server: DevServer) -> Client:
+    return await Client.connect(temporal_server.address)
+
+
+@pytest.fixture
+def task_queue() -> str:
+    return f"node/{uuid.uuid4()}"
+
+
+@pytest.fixture
+async def left_behind(client: Client, temporal_server: DevServer, task_queue: str) -> AsyncIterator[str]:
+    """The id of a workflow whose worker was killed in the middle of a step."""
+    program = (
+        "import asyncio; from tests.agent.probe import serve_until_killed; "
+        f"asyncio.run(serve_until_killed({temporal_server.address!r}, {task_queue!r}, {DEAD!r}))"
+    )
+    worker = subprocess.Popen([sys.executable, "-c", program])  # noqa: ASYNC220  # killed below, never waited for long
+    handle = await client.start_workflow("PodWorkflow", id=f"pod/{uuid.uuid4()}/web", task_queue=task_queue)
+    try:
+        await until_asked(lambda: _in_a_step(client, handle.id))
+    finally:
+        worker.kill()
+        worker.wait()
+    yield handle.id
+    with contextlib.suppress(RPCError):  # a test may have brought it to its end
+        await handle.terminate()
+
+
+async def _in_a_step(client: Client, workflow_id: str) -> bool:
+    described = await client.get_workflow_handle(workflow_id).describe()
+    states = [step.state for step in described.raw_description.pending_activities]
+    return states == [PendingActivityState.PENDING_ACTIVITY_STATE_STARTED]
+
+
+async def test_a_dead_workers_step_is_tried_again_at_once_by_the_next(
+    client: Client, task_queue: str, left_behind: str
+) -> None:
+    assert await Takeover(client, task_queue, NEW).take(left_behind)
+
+    handle = client.get_workflow_handle(left_behind)
+    async with Worker(client, task_queue=task_queue, identity=NEW, workflows=[InAStep], activities=[answers]):
+        # Its sticky queue, its heartbeat and its retry would each have taken ten minutes.
+        assert await handle.result() == "try 2"
+
+
+async def test_a_step_of_this_very_life_is_left_alone(client: Client, task_queue: str, left_behind: str) -> None:
+    assert await Takeover(client, task_queue, DEAD).take(left_behind)
+    assert await _in_a_step(client, left_behind)
+
+
+async def test_taking_over_twice_is_taking_over_once(client: Client, task_queue: str, left_behind: str) -> None:
+    takeover = Takeover(client, task_queue, NEW)
+    assert await takeover.take(left_behind)
+    assert await takeover.take(left_behind)
+
+
+async def test_what_is_closed_missing_or_another_nodes_is_not_taken(client: Client, task_queue: str) -> None:
+    takeover = Takeover(client, task_queue, NEW)
+    closed = await client.start_workflow("PodWorkflow", id=f"pod/{uuid.uuid4()}/web", task_queue=task_queue)
+    await closed.terminate()
+    other = await client.start_workflow("PodWorkflow", id=f"pod/{uuid.uuid4()}/web", task_queue=f"{task_queue}-other")
+
+    assert not await takeover.take(closed.id)
+    assert not await takeover.take(f"pod/{uuid.uuid4()}/none")
+    assert not await takeover.take(other.id)
+    await other.terminate()
+
+
+async def test_open_pods_are_those_that_the_server_lists_and_those_that_the_runtime_has(
+    client: Client, task_queue: str
+) -> None:
+    namespace = str(uuid.uuid4())
+    takeover = Takeover(client, task_queue, NEW)
+    handle = await client.start_workflow("PodWorkflow", id=pod_workflow_id(namespace, "a"), task_queue=task_queue)
+    in_runtime = (ObservedPod(uid="u-b", namespace=namespace, name="b"),)
+
+    async def listed() -> bool:
+        return len(await takeover.open_pods(in_runtime)) == 2
+
+    await until_asked(listed)
+    a, b = await takeover.open_pods(in_runtime)
+    assert (a.workflow_id, a.ref) == (handle.id, None)
+    assert b.ref == PodRef(namespace=namespace, name="b", uid="u-b")
+    (a, _) = await takeover.open_pods((*in_runtime, ObservedPod(uid="u-a", namespace=namespace, name="a")))
+    assert a.ref == PodRef(namespace=namespace, name="a", uid="u-a")
+    await handle.terminate()
+
+
+async def test_a_pod_that_nothing_names_says_itself_which_it_is(client: Client, task_queue: str) -> None:
+    takeover = Takeover(client, task_queue, NEW)
+    handle = await client.start_workflow("PodWorkflow", id=f"pod/{uuid.uuid4()}/web", task_queue=task_queue)
+    async with Worker(client, task_queue=task_queue, workflows=[Recorder], activities=[hangs]):
+        assert await takeover.ask_which(handle.id) == PodRef(namespace="default", name="asked", uid="uid-by-query")
+        assert await takeover.ask_which(f"pod/{uuid.uuid4()}/none") is None
+    await handle.terminate()

@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+import uuid
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+
+import pytest
+import pytest_asyncio
+from temporalio.client import Client
+from temporalio.runtime import Runtime, TelemetryConfig
+from temporalio.worker import Worker
+
+from syncpod.agent import rival
+from syncpod.agent.lock import NodeLife, NotThisNode
+from tests.agent.probe import hangs
+from tests.agent.waiting import until_asked
+from tests.runtimes.temporal import DevServer
+
+HERE = NodeLife("n1", "this-machine", 5)
+THERE = NodeLife("n1", "other-machine", 9)
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rival, "_BEAT_PATIENCE", timedelta(seconds=4))
+
+
+async def connected(server: DevServer) -> Client:
+    """A client with a runtime of its own: one runtime takes only one worker of a queue."""
+    runtime = Runtime(telemetry=TelemetryConfig(), worker_heartbeat_interval=timedelta(seconds=1))
+    return await Client.connect(server.address, runtime=runtime)
+
+
+@pytest_asyncio.fixture(loop_scope="session", scope="module")
+async def client(temporal_server: DevServer) -> Client:
+    return await connected(temporal_server)
+
+
+@pytest.fixture
+def task_queue() -> str:
+    return f"node/{uuid.uuid4()}"
+
+
+@asynccontextmanager
+async def serving(client: Client, task_queue: str, life: NodeLife) -> AsyncIterator[None]:
+    async with Worker(client, task_queue=task_queue, identity=life.identity, activities=[hangs]):
+
+        async def seen() -> bool:
+            return any(sign.identity == life.identity for sign in await rival.signs(client, task_queue))
+
+        await until_asked(seen)
+        yield
+
+
+async def test_a_node_that_nobody_else_serves_is_free(client: Client, task_queue: str) -> None:
+    await rival.refuse_rivals(client, task_queue, HERE)
+
+
+async def test_a_live_worker_of_another_machine_is_a_refusal(client: Client, task_queue: str) -> None:
+    async with serving(client, task_queue, THERE):
+        with pytest.raises(NotThisNode, match="node n1 is served by another worker, n1/other-machine/9: stop it, or"):
+            await rival.refuse_rivals(client, task_queue, HERE)
+
+
+async def test_an_earlier_life_on_this_machine_is_none(client: Client, task_queue: str) -> None:
+    async with serving(client, task_queue, NodeLife("n1", "this-machine", 4)):
+        await rival.refuse_rivals(client, task_queue, HERE)
+
+
+async def test_a_worker_that_said_goodbye_leaves_the_node_free(client: Client, task_queue: str) -> None:
+    async with serving(client, task_queue, THERE):
+        pass
+    assert await rival.signs(client, task_queue) == ()
+
+
+async def test_of_two_that_began_together_the_later_gives_way_and_the_earlier_stays(
+    client: Client, temporal_server: DevServer, task_queue: str
+) -> None:
+    other = await connected(temporal_server)
+    async with serving(other, task_queue, THERE), serving(client, task_queue, HERE):
+        refusal = await rival.outranked(client, task_queue, HERE)
+        assert "served by another worker, n1/other-machine/9" in str(refusal)
+        assert await rival.outranked(client, task_queue, THERE) is None

@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from temporalio.client import Client, WorkflowHandle
+from temporalio.worker import Worker
+
+from syncpod.agent.backoff_queue import BackoffQueue
+from syncpod.agent.pleg import Pleg
+from syncpod.agent.signals import Signals
+from syncpod.lifecycle.observed import ContainerRuntimeState
+from syncpod.lifecycle.version import DECISION_VERSION
+from syncpod.messages import NodeFacts, pod_workflow_id
+from syncpod.plugin import DATA_CONVERTER
+from tests.agent.listings import SetUpReader, pod
+from tests.agent.probe import Recorder
+from tests.agent.waiting import until_asked
+from tests.runtimes.temporal import DevServer
+
+RUNNING: ContainerRuntimeState = "running"
+FACTS = NodeFacts(name="n1", runtime="containerd", host_ips=("192.0.2.7",), search_attributes=True)
+
+
+@pytest.fixture
+async def client(temporal_server: DevServer) -> Client:
+    return await Client.connect(temporal_server.address, data_converter=DATA_CONVERTER)
+
+
+@pytest.fixture
+async def workflow(client: Client) -> AsyncIterator[WorkflowHandle[Any, Any]]:
+    """A workflow in a pod's place that records its signals; its pod is `default/name-<its uid>`."""
+    uid, task_queue = str(uuid.uuid4()), f"node/{uuid.uuid4()}"
+    async with Worker(client, task_queue=task_queue, workflows=[Recorder]):
+        handle: WorkflowHandle[Any, Any] = await client.start_workflow(
+            "PodWorkflow", id=pod_workflow_id("default", f"name-{uid}"), task_queue=task_queue
+        )
+        yield handle
+        await handle.signal("end")
+        await handle.result()
+
+
+async def received(workflow: WorkflowHandle[Any, Any]) -> list[dict[str, Any]]:
+    signals: list[dict[str, Any]] = await workflow.query("received")
+    return signals
+
+
+async def test_a_burst_of_changes_reaches_the_workflow_as_few_signals_that_end_in_the_last_state(
+    client: Client, workflow: WorkflowHandle[Any, Any]
+) -> None:
+    uid = workflow.id.removeprefix("pod/default/name-")
+    reader = SetUpReader()
+    pleg = Pleg(reader, Signals(client, lambda: FACTS).pleg, watch=lambda listing: None)
+    changes = 60
+    for change in range(changes):
+        reader.has(pod(uid, **dict.fromkeys((f"c{number}" for number in range(change + 1)), RUNNING)))
+        await pleg.relist()
+        await asyncio.sleep(0)
+
+    async def all_there() -> bool:
+        signals = await received(workflow)
+        return bool(signals) and len(signals[-1]["status"]["containers"]) == changes
+
+    await until_asked(all_there)
+    signals = await received(workflow)
+    await pleg.close()
+
+    assert len(signals) < changes / 2
+    numbers = [signal["status"]["seq"]["counter"] for signal in signals]
+    assert numbers == sorted(set(numbers))
+    assert signals[-1]["node"] == FACTS.model_dump(mode="json", by_alias=True)
+    assert {signal["decisionVersion"] for signal in signals} == {DECISION_VERSION}
+
+
+async def test_a_back_offs_end_names_container_and_restart(client: Client, workflow: WorkflowHandle[Any, Any]) -> None:
+    queue = BackoffQueue(Signals(client, lambda: FACTS).backoff_expired)
+    queue.arm(workflow.id, "web", 3, 0.0)
+
+    async def there() -> bool:
+        return bool(await received(workflow))
+
+    await until_asked(there)
+    assert await received(workflow) == [{"signal": "backoff_expired", "container": "web", "restart": 3}]
+    await queue.close()
+
+
+async def test_nobody_to_signal_is_an_answer_not_an_error(client: Client) -> None:
+    signals = Signals(client, lambda: FACTS)
+    assert not await signals.backoff_expired(f"pod/{uuid.uuid4()}/none", "web", 1)
