@@ -76,7 +76,9 @@ async def outranked(client: Client, task_queue: str, life: NodeLife) -> NotThisN
     found = {sign.identity: sign for sign in await signs(client, task_queue)}
     own = found.get(life.identity)
     for sign in found.values():
-        if own and is_other(sign, life) and (sign.started, sign.identity) < (own.started, own.identity):
+        if own is None or not own.started or not sign.started:
+            continue  # not known to the server by its heartbeats, or not yet
+        if is_other(sign, life) and (sign.started, sign.identity) < (own.started, own.identity):
             await asyncio.sleep(sign.patience.total_seconds())
             later = {sign.identity: sign for sign in await signs(client, task_queue)}.get(sign.identity)
             if later is not None and later.heard > sign.heard:

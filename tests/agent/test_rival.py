@@ -47,7 +47,8 @@ async def serving(client: Client, task_queue: str, life: NodeLife) -> AsyncItera
     async with Worker(client, task_queue=task_queue, identity=life.identity, activities=[hangs]):
 
         async def seen() -> bool:
-            return any(sign.identity == life.identity for sign in await rival.signs(client, task_queue))
+            signs = await rival.signs(client, task_queue)
+            return any(sign.identity == life.identity and sign.started for sign in signs)
 
         await until_asked(seen)
         yield
