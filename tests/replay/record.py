@@ -1,0 +1,184 @@
+"""Records one history for each kind of pod: `python -m tests.replay.record`.
+
+To be run when a change of decisions is meant (then `DECISION_VERSION` grows as well) or when a kind of pod is new; the
+histories that are checked in are what earlier workers wrote, and must go on replaying.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+from temporalio.client import Client, WorkflowHandle
+
+from syncpod.messages import Fault
+from syncpod.plugin import DATA_CONVERTER
+from tests.runtimes.temporal import DevServer
+from tests.workflows.scripted import ScriptedNode, container, phase, query_pod, scripted_worker, start_pod, until
+
+HISTORIES = Path(__file__).parent / "histories"
+
+Handle = WorkflowHandle[Any, Any]
+Story = Callable[[Client, ScriptedNode], Awaitable[Handle]]
+
+
+def pod(name: str, **spec: Any) -> dict[str, Any]:
+    """A pod of that name with one container, changed by `spec`."""
+    base = {"containers": [{"name": "web", "image": "busybox:1"}], **spec}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"}, "spec": base}
+
+
+async def up(client: Client, node: ScriptedNode, document: dict[str, Any]) -> tuple[Handle, str]:
+    """Start a pod, wait until it runs, and return its handle and UID."""
+    handle = await start_pod(client, node, document)
+    running = await until(handle, lambda seen: phase(seen) == "Running")
+    return handle, running["metadata"]["uid"]
+
+
+async def brought_up(client: Client, node: ScriptedNode) -> Handle:
+    """A plain init container, a sidecar, a second init container, two containers, an ephemeral one."""
+    image = "busybox:1"
+    document = pod(
+        "brought-up",
+        initContainers=[
+            {"name": "first", "image": image},
+            {"name": "sidecar", "image": image, "restartPolicy": "Always"},
+            {"name": "second", "image": image},
+        ],
+        containers=[{"name": "a", "image": image}, {"name": "b", "image": image}],
+    )
+    handle = await start_pod(client, node, document)
+    for name in ("first", "second"):
+        seen = await until(handle, lambda seen, n=name: bool(container(seen, n).get("state", {}).get("running")))  # type: ignore[misc]
+        uid = seen["metadata"]["uid"]
+        await node.tell(handle, node.exits(uid, name, 0), "ContainerDied")
+    await until(handle, lambda seen: phase(seen) == "Running")
+    await handle.execute_update("add_ephemeral_container", {"name": "debug", "image": image})
+    await until(handle, lambda seen: bool(container(seen, "debug").get("state", {}).get("running")))
+    return handle
+
+
+async def crash_loop(client: Client, node: ScriptedNode) -> Handle:
+    """An immediate restart, a back-off ended by a signal, one ended by the timer."""
+    handle, uid = await up(client, node, pod("crash-loop"))
+    await node.tell(handle, node.exits(uid, "web", 1))
+    await until(handle, lambda seen: container(seen, "web").get("restartCount") == 1)
+    await node.tell(handle, node.exits(uid, "web", 2))
+    await handle.signal("backoff_expired", {"container": "web"})
+    await until(handle, lambda seen: container(seen, "web").get("restartCount") == 2)
+    await node.tell(handle, node.exits(uid, "web", 3, ago=19.0))
+    await until(handle, lambda seen: container(seen, "web").get("restartCount") == 3)
+    return handle
+
+
+async def image_absent(client: Client, node: ScriptedNode) -> Handle:
+    """A pull that fails, backs off, and succeeds."""
+    node.absent.add("gone:1")
+    node.fault("pull_image", Fault.ERR_IMAGE_PULL, "no such image")
+    handle = await start_pod(client, node, pod("image-absent", containers=[{"name": "web", "image": "gone:1"}]))
+    await until(handle, lambda seen: bool(container(seen, "web").get("state", {}).get("waiting", {}).get("message")))
+    await handle.signal("backoff_expired", {"container": "web"})
+    await until(handle, lambda seen: phase(seen) == "Running")
+    return handle
+
+
+async def sandbox_changed(client: Client, node: ScriptedNode) -> Handle:
+    """The sandbox dies and is replaced."""
+    handle, uid = await up(client, node, pod("sandbox-changed"))
+    dead = tuple(s.model_copy(update={"state": "SANDBOX_NOTREADY"}) for s in node.pods[uid].sandboxes)
+    await node.tell(handle, node.list(uid, sandboxes=dead))
+    await until(handle, lambda seen: container(seen, "web").get("restartCount") == 1)
+    return handle
+
+
+async def image_changed(client: Client, node: ScriptedNode) -> Handle:
+    """An update changes an image; a poison signal comes in between."""
+    document = pod("image-changed")
+    handle, _ = await up(client, node, document)
+    changed = copy.deepcopy(document)
+    changed["spec"]["containers"][0]["image"] = "busybox:2"
+    await handle.signal("pleg", args=[1, 2, 3])
+    await handle.execute_update("apply", changed)
+    await until(handle, lambda seen: container(seen, "web").get("image") == "busybox:2")
+    return handle
+
+
+async def restart_all(client: Client, node: ScriptedNode) -> Handle:
+    """A restart rule has all containers restarted in place."""
+    rule = {"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [42]}}
+    web = {"name": "web", "image": "busybox:1", "restartPolicy": "Never", "restartPolicyRules": [rule]}
+    document = pod("restart-all", restartPolicy="Never", containers=[web, {"name": "other", "image": "busybox:1"}])
+    handle, uid = await up(client, node, document)
+    await node.tell(handle, node.exits(uid, "web", 42))
+    await until(handle, lambda seen: container(seen, "other").get("restartCount") == 1 and phase(seen) == "Running")
+    return handle
+
+
+async def finished_and_deleted(client: Client, node: ScriptedNode) -> Handle:
+    """A pod runs to its end, stays, and is deleted."""
+    handle, uid = await up(client, node, pod("finished-and-deleted", restartPolicy="Never"))
+    await node.tell(handle, node.exits(uid, "web", 0))
+    await until(handle, lambda seen: phase(seen) == "Succeeded")
+    await handle.execute_update("delete", {"gracePeriodSeconds": 1})
+    await handle.result()
+    return handle
+
+
+async def deleted_while_starting(client: Client, node: ScriptedNode) -> Handle:
+    """A deletion cancels a start that hangs."""
+    node.gate["start_container"] = asyncio.Event()
+    handle = await start_pod(client, node, pod("deleted-while-starting"))
+    while "start_container web" not in node.steps():  # noqa: ASYNC110  # the node has no event for it
+        await asyncio.sleep(0.05)
+    await handle.signal("delete_pod", {})
+    await handle.result()
+    return handle
+
+
+async def continued(client: Client, node: ScriptedNode) -> Handle:
+    """The second run of a pod, which begins with a snapshot."""
+    document = pod("continued")
+    first = await start_pod(client, node, document, maxEvents=16)
+    latest: Handle = client.get_workflow_handle(first.id)
+    running = await until(latest, lambda seen: phase(seen) == "Running")
+    uid = running["metadata"]["uid"]
+    await node.tell(latest, node.exits(uid, "web", 1))
+    await until(latest, lambda seen: container(seen, "web").get("restartCount") == 1)
+    await node.tell(latest, node.exits(uid, "web", 1))
+    await until(latest, lambda seen: bool(container(seen, "web").get("state", {}).get("waiting")))
+    return latest
+
+
+STORIES: tuple[Story, ...] = (
+    brought_up,
+    crash_loop,
+    image_absent,
+    sandbox_changed,
+    image_changed,
+    restart_all,
+    finished_and_deleted,
+    deleted_while_starting,
+    continued,
+)
+
+
+async def record() -> None:
+    """Play each story on a dev server and write its history down."""
+    HISTORIES.mkdir(exist_ok=True)
+    with DevServer.launch() as server:
+        client = await Client.connect(server.address, data_converter=DATA_CONVERTER)
+        for story in STORIES:
+            node = ScriptedNode()
+            async with scripted_worker(client, node):
+                handle = await story(client, node)
+                await query_pod(handle)
+                history = await handle.fetch_history()
+            (HISTORIES / f"{story.__name__}.json").write_text(history.to_json() + "\n")
+            print(f"{story.__name__}: {len(history.events)} events")  # noqa: T201  # a tool for people
+
+
+if __name__ == "__main__":
+    asyncio.run(record())

@@ -1,0 +1,35 @@
+"""What earlier workers wrote still replays: each kind of pod has its recorded history."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from temporalio.client import WorkflowHistory
+from temporalio.worker import Replayer
+
+from syncpod.plugin import syncpod_plugin
+from tests.replay.record import HISTORIES, STORIES
+from workflows.pod import PodWorkflow
+from workflows.runner import workflow_runner
+
+
+@pytest.mark.parametrize("recorded", sorted(HISTORIES.glob("*.json")), ids=lambda path: path.stem)
+async def test_a_recorded_history_replays(recorded: Path) -> None:
+    text = await asyncio.to_thread(recorded.read_text)
+    history = WorkflowHistory.from_json(f"recorded/{recorded.stem}", text)
+    workflow_id = pod_id(history)
+    plugin = syncpod_plugin(workflows=[PodWorkflow], runner=workflow_runner())
+    replayer = Replayer(workflows=[], plugins=[plugin])
+    await replayer.replay_workflow(WorkflowHistory(workflow_id, history.events))
+
+
+def pod_id(history: WorkflowHistory) -> str:
+    """The id the workflow ran under, which its pod's name is checked against."""
+    started = history.events[0].workflow_execution_started_event_attributes
+    return str(started.workflow_id)
+
+
+def test_every_story_has_its_history() -> None:
+    assert {path.stem for path in HISTORIES.glob("*.json")} == {story.__name__ for story in STORIES}
