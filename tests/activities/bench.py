@@ -1,4 +1,4 @@
-"""A node to run steps on: a real runtime, directories of its own, and pods whose steps are called as Temporal calls them."""
+"""A node to run steps on: a real runtime, directories of its own, and pods whose steps are called as by Temporal."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import dataclasses
 import uuid
-from collections.abc import AsyncIterator, Coroutine, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -20,6 +20,7 @@ import activities
 from activities import Node
 from activities.registry import Steps
 from syncpod.cri.client import CriClient
+from syncpod.cri.errors import Unavailable
 from syncpod.cri.host import read_host
 from syncpod.cri.node import NodeContext
 from syncpod.cri.reader import PodReader
@@ -46,9 +47,9 @@ from tests.runtimes.containerd import Containerd
 from tests.runtimes.images import BUSYBOX
 
 SLEEP = ("sleep", "1000")
-DEAF = ("sh", "-c", "trap '' TERM; while :; do sleep 1; done")
+DEAF = ("sh", "-c", "trap '' TERM; echo ready; while :; do sleep 1; done")
 """Ends by SIGKILL alone."""
-POLITE = ("sh", "-c", "trap 'exit 3' TERM; while :; do sleep 0.05; done")
+POLITE = ("sh", "-c", "trap 'exit 3' TERM; echo ready; while :; do sleep 0.05; done")
 """Ends at once on SIGTERM, with exit code 3."""
 
 
@@ -85,7 +86,7 @@ class Bench:
     pods: list[PodOnBench] = field(default_factory=list)
 
     def pod(self, *containers: dict[str, Any], uid: str = "", incarnation: str = "life-1", **spec: Any) -> PodOnBench:
-        """A pod of these containers (one that sleeps, if none are given), on the node's network unless told otherwise."""
+        """A pod of these containers (by default one that ends politely), on the network of the node by default."""
         document = {
             "apiVersion": "v1",
             "kind": "Pod",
@@ -95,6 +96,21 @@ class Bench:
         pod = PodOnBench(self, admit_pod(document), incarnation)
         self.pods.append(pod)
         return pod
+
+    async def restart_runtime(self, *, down_seconds: float = 0.0) -> None:
+        """SIGKILL the runtime, or find it killed; start it again and wait until the client has found it."""
+        self.runtime.kill()
+        await asyncio.sleep(down_seconds)
+        await asyncio.to_thread(self.runtime.start)
+
+        async def answers() -> bool:
+            try:
+                await self.cri.version()
+            except Unavailable:
+                return False
+            return True
+
+        await until(answers)
 
     def step(self, name: StepName, request: StepInput, *, attempt: int = 1, waited: float = 0.0) -> Running:
         """Begin a step as Temporal's `attempt`-th try, `waited` seconds after it was scheduled first."""
@@ -200,10 +216,21 @@ class PodOnBench:
 
     async def until_state(self, container_id: str, state: str) -> ObservedContainer:
         """Wait until the runtime lists the container so."""
-        async with asyncio.timeout(30):
-            while (found := await self.listed(container_id)).state != state:
-                await asyncio.sleep(0.02)
-        return found
+
+        async def in_state() -> bool:
+            return (await self.listed(container_id)).state == state
+
+        await until(in_state)
+        return await self.listed(container_id)
+
+    async def until_ready(self, name: str = "main", restart: int = 0) -> None:
+        """Wait until a container has said that its signal handlers stand."""
+        log = self.logs / name / f"{restart}.log"
+
+        async def said() -> bool:
+            return log.exists() and "ready" in log.read_text()
+
+        await until(said)
 
     @property
     def directory(self) -> Path:
@@ -219,6 +246,15 @@ class PodOnBench:
         parent = self.bench.node.context.cgroup_parent.strip("/")
         roots = (Path("/sys/fs/cgroup"), *Path("/sys/fs/cgroup").iterdir())
         return [found for root in roots if (found := root / parent / f"pod{self.uid}").is_dir()]
+
+
+async def until(holds: Callable[[], Awaitable[bool]], *, patience: float = 30.0) -> None:
+    """Wait until something holds; raises TimeoutError after `patience` seconds."""
+    async with asyncio.timeout(patience):
+        while True:
+            if await holds():
+                return
+            await asyncio.sleep(0.02)
 
 
 async def fault_of(step: Coroutine[Any, Any, StepResult]) -> tuple[Fault, ApplicationError, StepResult]:

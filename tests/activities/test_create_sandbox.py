@@ -12,7 +12,7 @@ from syncpod.cri.errors import Unavailable
 from syncpod.cri.port import RuntimeStatus
 from syncpod.cri.sandbox_config import sandbox_config
 from syncpod.messages import Fault, Outcome, StepName
-from tests.activities.bench import Bench, bench_of, container, fault_of
+from tests.activities.bench import Bench, bench_of, container, fault_of, until
 from tests.runtimes.containerd import Containerd
 
 
@@ -88,9 +88,11 @@ async def test_it_heartbeats_what_it_waits_for(bench: Bench) -> None:
     with bench.runtime.gates.hold("cni-add") as gate:
         step = pod.step(StepName.CREATE_SANDBOX, pod.sandbox_request())
         await gate.reached()
-        async with asyncio.timeout(10):
-            while not step.heartbeats:
-                await asyncio.sleep(0.05)
+
+        async def heartbeat_came() -> bool:
+            return bool(step.heartbeats)
+
+        await until(heartbeat_came)
     await step.result()
     assert set(step.heartbeats) == {"makes sandbox 0"}
 
@@ -153,7 +155,7 @@ async def test_a_sandbox_whose_network_can_be_neither_made_nor_unmade_does_not_b
 
 
 async def test_a_runtime_killed_while_it_makes_the_network_leaves_no_twin(runtime: Containerd, tmp_path: Path) -> None:
-    """After its restart the half-made sandbox is dead: its attempt is spent, though 2.4 would let the name be used again."""
+    """After its restart the half-made sandbox is dead: its attempt is spent, though 2.4 has set its name free."""
     async with bench_of(runtime, tmp_path) as bench:
         pod = bench.pod(hostNetwork=False)
         with runtime.gates.hold("cni-add") as gate:
@@ -163,7 +165,7 @@ async def test_a_runtime_killed_while_it_makes_the_network_leaves_no_twin(runtim
             with pytest.raises(ApplicationError) as lost:
                 await step.result()
         assert (lost.value.type, lost.value.non_retryable) == ("Unavailable", False)
-        runtime.start()
+        await bench.restart_runtime()
         retried = await pod.create_sandbox(attempt=0)
         if retried.outcome == Outcome.SPENT:
             retried = await pod.create_sandbox(attempt=1)

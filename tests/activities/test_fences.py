@@ -1,0 +1,177 @@
+"""One step per pod at a time, and never an older one after a newer one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+import pytest
+
+from activities.attempt import Attempt, Interrupted
+from activities.fences import Fences, StaleFence
+from syncpod.messages import CreateSandbox, Fault, Outcome, PodRef, StepInput, StepName
+from tests.activities.bench import Bench, fault_of
+
+T = TypeVar("T")
+
+WEB = PodRef(namespace="default", name="web", uid="u1", incarnation="life-1")
+
+
+class Actor:
+    """A holder that acts for as long as it is told to."""
+
+    def __init__(self, fences: Fences, fence: int, attempt: int = 1, ref: PodRef = WEB) -> None:
+        self.fences, self.ref, self.fence, self.attempt = fences, ref, fence, attempt
+        self.superseded = self.acts = False
+        self.may_end = asyncio.Event()
+
+    def supersede(self) -> None:
+        self.superseded = True
+
+    async def interruptible(self, work: Coroutine[Any, Any, T]) -> T:
+        return await work
+
+    async def act(self) -> None:
+        async with self.fences.acting(self.ref, self.fence, self.attempt, self):
+            self.acts = True
+            await self.may_end.wait()
+
+
+async def settle() -> None:
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+async def test_a_newer_step_asks_the_elder_to_let_go_and_waits_until_it_has() -> None:
+    fences = Fences()
+    elder, newer = Actor(fences, 1), Actor(fences, 2)
+    tasks = [asyncio.create_task(elder.act()), asyncio.create_task(newer.act())]
+    await settle()
+    assert (elder.acts, elder.superseded, newer.acts) == (True, True, False)
+    elder.may_end.set()
+    await settle()
+    assert newer.acts
+    newer.may_end.set()
+    await asyncio.gather(*tasks)
+
+
+async def test_an_older_step_is_refused_at_once() -> None:
+    fences = Fences()
+    newer = Actor(fences, 5)
+    newer.may_end.set()
+    await newer.act()
+    with pytest.raises(StaleFence):
+        await Actor(fences, 4).act()
+
+
+async def test_an_older_try_of_the_same_step_is_refused() -> None:
+    fences = Fences()
+    retry = Actor(fences, 5, attempt=2)
+    retry.may_end.set()
+    await retry.act()
+    with pytest.raises(StaleFence):
+        await Actor(fences, 5, attempt=1).act()
+
+
+async def test_a_step_that_waited_is_refused_if_a_newer_one_has_come_meanwhile() -> None:
+    fences = Fences()
+    holder, waiting, newest = (Actor(fences, fence) for fence in (1, 2, 3))
+    tasks = [asyncio.create_task(actor.act()) for actor in (holder, waiting, newest)]
+    await settle()
+    holder.may_end.set()
+    await settle()
+    assert (waiting.acts, newest.acts) == (False, True)
+    with pytest.raises(StaleFence):
+        await tasks[1]
+    newest.may_end.set()
+    await tasks[2]
+
+
+async def test_the_next_life_of_a_pod_begins_its_fences_anew_but_never_acts_beside_the_last() -> None:
+    fences = Fences()
+    last = Actor(fences, 90)
+    next_life = Actor(fences, 1, ref=WEB.model_copy(update={"incarnation": "life-2"}))
+    tasks = [asyncio.create_task(last.act()), asyncio.create_task(next_life.act())]
+    await settle()
+    assert not next_life.acts
+    last.may_end.set()
+    await settle()
+    assert next_life.acts
+    next_life.may_end.set()
+    await asyncio.gather(*tasks)
+
+
+async def test_pods_do_not_wait_for_one_another() -> None:
+    fences = Fences()
+    one, other = Actor(fences, 1), Actor(fences, 1, ref=WEB.model_copy(update={"uid": "u2"}))
+    tasks = [asyncio.create_task(one.act()), asyncio.create_task(other.act())]
+    await settle()
+    assert (one.acts, other.acts) == (True, True)
+    one.may_end.set()
+    other.may_end.set()
+    await asyncio.gather(*tasks)
+
+
+async def test_a_step_that_gives_up_waiting_leaves_the_pod_to_others() -> None:
+    class Hasty(Actor):
+        async def interruptible(self, work: Coroutine[Any, Any, T]) -> T:
+            work.close()
+            raise Interrupted
+
+    fences = Fences()
+    holder = Actor(fences, 1)
+    task = asyncio.create_task(holder.act())
+    await settle()
+    with pytest.raises(Interrupted):
+        await Hasty(fences, 2).act()
+    holder.may_end.set()
+    await task
+    third = Actor(fences, 3)
+    third.may_end.set()
+    await third.act()
+    assert third.acts
+
+
+async def test_work_that_ends_although_it_was_to_be_given_up_counts_as_done(bench: Bench) -> None:
+    attempt = Attempt(bench.node, StepInput(), number=1)
+
+    async def stubborn() -> str:
+        try:
+            await asyncio.sleep(10)
+        except asyncio.CancelledError:
+            return "done all the same"
+        return "never"
+
+    task = asyncio.create_task(attempt.interruptible(stubborn()))
+    await settle()
+    attempt.interrupt()
+    assert await task == "done all the same"
+    with pytest.raises(Interrupted):
+        await attempt.pause(10)
+
+
+async def test_a_step_with_an_old_fence_does_nothing(bench: Bench) -> None:
+    pod = bench.pod()
+    stale = pod.sandbox_request()
+    assert (await pod.kill()).outcome == Outcome.DONE
+    fault, error, _ = await fault_of(pod.step(StepName.CREATE_SANDBOX, stale).result())
+    assert (fault, error.message) == (
+        Fault.STALE_FENCE,
+        f"default/{pod.pod.metadata.name}: try 1 of step 1 came after try 1 of step 2",
+    )
+    assert await bench.cri.list_pod_sandboxes(labels={"io.kubernetes.pod.uid": pod.uid}) == ()
+
+
+async def test_a_stalled_create_is_waited_for_by_the_kill_that_follows_it(bench: Bench) -> None:
+    pod = bench.pod(hostNetwork=False)
+    request: CreateSandbox = pod.sandbox_request()
+    with bench.runtime.gates.hold("cni-add") as gate:
+        stalled = pod.step(StepName.CREATE_SANDBOX, request)
+        await gate.reached()
+        kill = pod.step(StepName.KILL_POD, pod.kill_request())
+        await asyncio.sleep(0.2)
+        assert not kill.task.done()
+    await asyncio.wait({stalled.task})
+    result = await kill.result()
+    assert [each.ready for each in result.status.sandboxes] == [False]

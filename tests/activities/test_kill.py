@@ -1,0 +1,347 @@
+"""kill_container and kill_pod: grace for each, in order, whatever comes between, and nothing that is not ours."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from typing import Any
+
+import pytest
+from temporalio.exceptions import ApplicationError
+
+from syncpod.cri.container_config import container_config
+from syncpod.cri.sandbox_config import sandbox_config
+from syncpod.messages import Fault, KillContainer, KillTarget, Outcome, StepName
+from tests.activities.bench import DEAF, POLITE, Bench, PodOnBench, container, fault_of, until
+from tests.activities.test_start_container import created_by_another
+
+
+class Calls:
+    """What the runtime is asked for, in order, each noted when it is sent and when it is answered."""
+
+    def __init__(self, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.noted: list[tuple[str, str]] = []
+        self.graces: list[int] = []
+        for name in ("stop_container", "stop_pod_sandbox", "remove_container"):
+            self._note(bench, monkeypatch, name)
+
+    def _note(self, bench: Bench, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+        real = getattr(bench.cri, name)
+
+        async def noted(subject: str, **how: Any) -> None:
+            self.noted.append((f"{name} sent", subject))
+            self.graces.extend(how.values())
+            await real(subject, **how)
+            self.noted.append((f"{name} answered", subject))
+
+        monkeypatch.setattr(bench.cri, name, noted)
+
+    def place(self, call: str, subject: str) -> int:
+        return self.noted.index((call, subject))
+
+    def count(self, call: str) -> int:
+        return sum(1 for name, _ in self.noted if name == call)
+
+
+@pytest.fixture
+def calls(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Calls:
+    return Calls(bench, monkeypatch)
+
+
+async def started(pod: PodOnBench, *names: str) -> tuple[str, ...]:
+    """The pod's sandbox made and these containers started, each past the point where it takes signals; their ids."""
+    if not pod.sandbox_id:
+        await pod.create_sandbox()
+    ids = []
+    for name in names or ("main",):
+        ids.append((await pod.start(name)).id)
+        await pod.until_ready(name)
+    return tuple(ids)
+
+
+def killing(pod: PodOnBench, container_id: str, grace: int) -> KillContainer:
+    target = KillTarget(id=container_id, name="main", grace_seconds=grace)
+    return KillContainer(ref=pod.ref, fence=pod.next_fence(), target=target)
+
+
+# --- kill_container ---------------------------------------------------------------------------------------------------
+
+
+async def test_a_container_is_given_its_signal_and_is_reported_as_exited(bench: Bench) -> None:
+    pod = bench.pod()
+    [main] = await started(pod)
+    result = await pod.kill_container(main)
+    assert (result.outcome, result.id) == (Outcome.DONE, main)
+    assert [(each.state, each.exit_code) for each in result.status.containers] == [("exited", 3)]
+    assert [(each.reason, each.message) for each in result.events] == [("Killing", "Stopping container main")]
+    assert [each.ready for each in result.status.sandboxes] == [True]
+
+
+async def test_called_twice_a_kill_finds_its_work_done(bench: Bench, calls: Calls) -> None:
+    pod = bench.pod()
+    [main] = await started(pod)
+    await pod.kill_container(main)
+    again = await pod.kill_container(main)
+    assert (again.outcome, calls.count("stop_container sent")) == (Outcome.DONE, 1)
+
+
+async def test_a_container_that_is_gone_has_been_killed(bench: Bench) -> None:
+    pod = bench.pod()
+    await pod.create_sandbox()
+    assert (await pod.kill_container("0" * 64)).outcome == Outcome.DONE
+
+
+async def test_a_container_that_does_not_heed_its_signal_is_killed_when_its_grace_is_over(bench: Bench) -> None:
+    pod = bench.pod(container(command=DEAF))
+    [main] = await started(pod)
+    result = await pod.kill_container(main, grace=2)
+    assert [each.exit_code for each in result.status.containers] == [137]
+
+
+@pytest.mark.parametrize(("grace", "waited", "left"), [(30, 0.0, 30), (30, 25.0, 5), (30, 300.0, 2), (0, 0.0, 2)])
+async def test_what_is_left_of_the_grace_counts_over_tries_with_a_floor_of_two_seconds(
+    bench: Bench, calls: Calls, grace: int, waited: float, left: int
+) -> None:
+    pod = bench.pod()
+    [main] = await started(pod)
+    await pod.step(StepName.KILL_CONTAINER, killing(pod, main, grace), attempt=2, waited=waited).result()
+    assert calls.graces == [left]
+
+
+async def test_a_cancelled_kill_ends_at_once_while_its_stop_goes_on_to_the_end(bench: Bench) -> None:
+    """A StopContainer that is cut off in its grace would never send SIGKILL."""
+    pod = bench.pod(container(command=DEAF))
+    [main] = await started(pod)
+    step = pod.step(StepName.KILL_CONTAINER, killing(pod, main, 3))
+    await until(lambda: _is_stopping(bench, main))
+    step.cancel()
+    result = await step.result()
+    assert (result.outcome, [each.state for each in result.status.containers]) == (Outcome.STOPPING, ["running"])
+    await bench.node.stops.drain()
+    assert (await pod.listed(main)).exit_code == 137
+
+
+async def _is_stopping(bench: Bench, container_id: str, calls: int = 1) -> bool:
+    return bench.node.stops.in_flight(container_id) == calls
+
+
+async def test_a_shorter_grace_is_a_second_stop_beside_the_first(bench: Bench, calls: Calls) -> None:
+    pod = bench.pod(container(command=DEAF))
+    [main] = await started(pod)
+    long = pod.step(StepName.KILL_CONTAINER, killing(pod, main, 600))
+    await until(lambda: _is_stopping(bench, main))
+    long.cancel()
+    assert (await long.result()).outcome == Outcome.STOPPING
+    result = await pod.kill_container(main, grace=2)
+    assert [(each.state, each.exit_code) for each in result.status.containers] == [("exited", 137)]
+    assert calls.graces == [600, 2]
+    await bench.node.stops.drain()
+
+
+async def test_a_retry_of_a_stalled_kill_joins_the_stop_that_is_under_way(bench: Bench, calls: Calls) -> None:
+    pod = bench.pod(container(command=DEAF))
+    [main] = await started(pod)
+    request = killing(pod, main, 3)
+    elder = pod.step(StepName.KILL_CONTAINER, request)
+    await until(lambda: _is_stopping(bench, main))
+    retry = pod.step(StepName.KILL_CONTAINER, request, attempt=2)
+    fault, _, _ = await fault_of(elder.result())
+    assert fault == Fault.STALE_FENCE
+    assert [each.exit_code for each in (await retry.result()).status.containers] == [137]
+    assert calls.count("stop_container sent") == 1
+
+
+async def test_a_worker_that_shuts_down_leaves_the_kill_to_be_tried_again(bench: Bench) -> None:
+    pod = bench.pod(container(command=DEAF))
+    [main] = await started(pod)
+    step = pod.step(StepName.KILL_CONTAINER, killing(pod, main, 2))
+    await until(lambda: _is_stopping(bench, main))
+    step.cancel(worker_shutdown=True)
+    with pytest.raises(asyncio.CancelledError):
+        await step.result()
+    assert (await pod.kill_container(main, grace=2)).outcome == Outcome.DONE
+
+
+# --- kill_pod ---------------------------------------------------------------------------------------------------------
+
+
+async def test_a_pod_is_killed_containers_first_and_then_its_sandbox(bench: Bench, calls: Calls) -> None:
+    pod = bench.pod(container("a"), container("b"))
+    ids = await started(pod, "a", "b")
+    result = await pod.kill(*(KillTarget(id=each, name=name) for each, name in zip(ids, "ab", strict=True)))
+    assert result.outcome == Outcome.DONE
+    assert {each.state for each in result.status.containers} == {"exited"}
+    assert [each.ready for each in result.status.sandboxes] == [False]
+    assert [each.message for each in result.events] == ["Stopping container a", "Stopping container b"]
+    stopped = calls.place("stop_pod_sandbox sent", pod.sandbox_id)
+    assert all(calls.place("stop_container answered", each) < stopped for each in ids)
+
+
+async def test_called_twice_a_killed_pod_stays_killed(bench: Bench) -> None:
+    pod = bench.pod()
+    await started(pod)
+    await pod.kill()
+    assert (await pod.kill()).outcome == Outcome.DONE
+
+
+async def test_a_pod_without_anything_is_killed(bench: Bench) -> None:
+    pod = bench.pod()
+    result = await pod.kill()
+    assert (result.outcome, result.status.sandboxes, result.status.containers) == (Outcome.DONE, (), ())
+
+
+async def test_a_container_that_nobody_named_is_given_the_pods_grace(bench: Bench, calls: Calls) -> None:
+    pod = bench.pod()
+    await started(pod)
+    await pod.kill(grace=7)
+    assert calls.graces == [7]
+
+
+async def test_a_sidecar_is_stopped_after_the_containers_it_serves(bench: Bench, calls: Calls) -> None:
+    pod = bench.pod(container("main"), container("sidecar"))
+    main, sidecar = await started(pod, "main", "sidecar")
+    await pod.kill(
+        KillTarget(id=sidecar, name="sidecar", grace_seconds=20, after=(main,)),
+        KillTarget(id=main, name="main", grace_seconds=20),
+    )
+    assert calls.place("stop_container answered", main) < calls.place("stop_container sent", sidecar)
+
+
+async def test_a_sidecar_waits_no_longer_than_its_grace(bench: Bench, calls: Calls) -> None:
+    pod = bench.pod(container("main", command=DEAF), container("sidecar"))
+    main, sidecar = await started(pod, "main", "sidecar")
+    await pod.kill(
+        KillTarget(id=main, name="main", grace_seconds=4),
+        KillTarget(id=sidecar, name="sidecar", grace_seconds=1, after=(main,)),
+    )
+    assert calls.place("stop_container sent", sidecar) < calls.place("stop_container answered", main)
+    assert calls.graces == [4, 2]
+
+
+async def test_created_containers_are_removed_since_a_stop_does_nothing_to_them(bench: Bench) -> None:
+    pod = bench.pod()
+    await pod.create_sandbox()
+    await created_by_another(pod)
+    result = await pod.kill()
+    assert (result.outcome, result.status.containers) == (Outcome.DONE, ())
+
+
+async def test_a_start_under_way_is_waited_for_and_what_it_started_is_stopped_with_grace(
+    bench: Bench, calls: Calls
+) -> None:
+    pod = bench.pod()
+    await pod.create_sandbox()
+    starting = await created_by_another(pod)
+    with bench.runtime.gates.hold("runc-start") as gate:
+        start = asyncio.create_task(bench.cri.start_container(starting))
+        await gate.reached()
+        step = pod.step(StepName.KILL_POD, pod.kill_request())
+        await asyncio.sleep(0.3)
+        assert not step.task.done()
+        assert calls.count("stop_pod_sandbox sent") == 0
+    await start
+    result = await step.result()
+    assert [(each.id, each.state) for each in result.status.containers] == [(starting, "exited")]
+    assert calls.place("stop_container answered", starting) < calls.place("stop_pod_sandbox sent", pod.sandbox_id)
+
+
+async def test_a_container_that_runs_in_a_stopped_sandbox_is_found_and_stopped(bench: Bench, calls: Calls) -> None:
+    """1.6 lets a start end well in a sandbox that was stopped meanwhile; in 2.4 such a start fails."""
+    pod = bench.pod()
+    await pod.create_sandbox()
+    starting = await created_by_another(pod)
+    with bench.runtime.gates.hold("runc-start") as gate:
+        start = asyncio.create_task(bench.cri.start_container(starting))
+        await gate.reached()
+        sandbox_stop = asyncio.create_task(bench.cri.stop_pod_sandbox(pod.sandbox_id))
+        await asyncio.sleep(0.3)
+    await asyncio.gather(start, sandbox_stop, return_exceptions=True)
+    result = await pod.kill()
+    assert result.outcome == Outcome.DONE
+    assert {each.state for each in result.status.containers} <= {"exited"}
+
+
+async def test_every_sandbox_of_the_pod_is_stopped(bench: Bench, calls: Calls) -> None:
+    pod = bench.pod()
+    ids = [(await pod.create_sandbox(attempt=attempt)).id for attempt in range(2)]
+    result = await pod.kill()
+    assert [each.ready for each in result.status.sandboxes] == [False, False]
+    assert {subject for name, subject in calls.noted if name == "stop_pod_sandbox sent"} == set(ids)
+
+
+async def test_a_network_that_cannot_be_unmade_is_tried_again_and_named(bench: Bench) -> None:
+    pod = bench.pod(hostNetwork=False)
+    await started(pod)
+    with bench.runtime.gates.refuse("cni-del"), pytest.raises(ApplicationError) as caught:
+        await pod.kill()
+    assert (caught.value.type, caught.value.non_retryable) == ("RuntimeFailure", False)
+    assert "refused by the gate" in caught.value.message
+    assert (await pod.kill()).outcome == Outcome.DONE
+
+
+async def test_a_shorter_grace_for_the_whole_pod_ends_it_sooner(bench: Bench, calls: Calls) -> None:
+    pod = bench.pod(container("a", command=DEAF), container("b"))
+    a, b = await started(pod, "a", "b")
+    long = pod.step(StepName.KILL_POD, pod.kill_request(KillTarget(id=a, name="a", grace_seconds=600), grace=600))
+    await until(lambda: _is_stopping(bench, a))
+    await pod.until_state(b, "exited")
+    long.cancel()
+    assert (await long.result()).outcome == Outcome.STOPPING
+    result = await pod.kill(KillTarget(id=a, name="a", grace_seconds=2), grace=2)
+    assert (result.outcome, {each.state for each in result.status.containers}) == (Outcome.DONE, {"exited"})
+    await bench.node.stops.drain()
+
+
+async def test_a_hung_shim_holds_up_its_own_pod_alone_and_the_kill_says_so(bench: Bench) -> None:
+    hung, well = bench.pod(), bench.pod()
+    before = {each.pid for each in bench.runtime.shims}
+    await started(hung)
+    [shim] = [each.pid for each in bench.runtime.shims if each.pid not in before]
+    await started(well)
+    os.kill(shim, signal.SIGSTOP)
+    try:
+        step = hung.step(StepName.KILL_POD, hung.kill_request(grace=2))
+        assert (await well.kill()).outcome == Outcome.DONE
+
+        async def has_said_what_it_waits_for() -> bool:
+            return step.task.done() or "waits for main to stop (at most 2 s)" in step.heartbeats
+
+        await until(has_said_what_it_waits_for)
+    finally:
+        os.kill(shim, signal.SIGCONT)
+    if step.task.done() and step.task.exception():  # 2.4 gives such a stop up itself; Temporal tries again
+        assert isinstance(step.task.exception(), ApplicationError)
+        assert (await hung.kill()).outcome == Outcome.DONE
+    else:
+        assert (await step.result()).outcome == Outcome.DONE
+
+
+async def test_what_is_not_ours_is_not_killed_even_if_it_is_named(bench: Bench) -> None:
+    pod, other = bench.pod(), bench.pod(container("theirs", command=POLITE))
+    await started(pod)
+    context = bench.node.context
+    sandbox = sandbox_config(other.pod, attempt=0, node=context, incarnation="x")
+    config = container_config(
+        other.pod,
+        other.pod.spec.containers[0],
+        kind="container",
+        restart_count=0,
+        observed_image=None,
+        pod_ips=(),
+        node=context,
+        incarnation="x",
+    )
+    config.ClearField("mounts")
+    sandbox.linux.cgroup_parent = f"{bench.runtime.cgroup_parent}/theirs"
+    del sandbox.labels["syncpod.dev/node"], config.labels["syncpod.dev/node"]
+    sandbox_id = await bench.cri.run_pod_sandbox(sandbox)
+    theirs = await bench.cri.create_container(sandbox_id, config, sandbox)
+    await bench.cri.start_container(theirs)
+    await pod.kill(KillTarget(id=theirs, name="theirs"))
+    await other.kill(KillTarget(id=theirs, name="theirs"))
+    await other.kill_container(theirs)
+    await other.remove_containers(theirs, kill=(theirs,))
+    await other.remove()
+    assert (await bench.cri.container_status(theirs)).state == "running"
+    assert (await bench.cri.pod_sandbox_status(sandbox_id)).state == "SANDBOX_READY"

@@ -1,0 +1,152 @@
+"""remove_container and remove_pod: what is dead goes, with all that belongs to it; what lives stays."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from temporalio.exceptions import ApplicationError
+
+from syncpod.messages import KillTarget, Outcome
+from tests.activities.bench import DEAF, Bench, PodOnBench, container
+from tests.activities.test_start_container import DONE_AND_GONE, created_by_another
+
+
+async def exited(pod: PodOnBench, name: str = "main", restart: int = 0) -> str:
+    """A container of the pod that has run and ended; its id."""
+    if not pod.sandbox_id:
+        await pod.create_sandbox()
+    started = await pod.start(name, restart)
+    await pod.until_state(started.id, "exited")
+    return started.id
+
+
+# --- remove_container -------------------------------------------------------------------------------------------------
+
+
+async def test_a_dead_container_goes_and_its_logs_with_it(bench: Bench) -> None:
+    pod = bench.pod(container(command=DONE_AND_GONE))
+    first, second = await exited(pod), await exited(pod, restart=1)
+    (pod.logs / "main" / "0.log.20260101-000000").write_text("rotated")
+    result = await pod.remove_containers(first)
+    assert (result.outcome, [each.id for each in result.status.containers]) == (Outcome.DONE, [second])
+    assert [each.name for each in (pod.logs / "main").iterdir()] == ["1.log"]
+
+
+async def test_called_twice_a_removal_finds_its_work_done(bench: Bench) -> None:
+    pod = bench.pod(container(command=DONE_AND_GONE))
+    dead = await exited(pod)
+    await pod.remove_containers(dead)
+    again = await pod.remove_containers(dead)
+    assert (again.outcome, again.status.containers) == (Outcome.DONE, ())
+
+
+async def test_logs_stay_where_they_are_to_be_kept(bench: Bench) -> None:
+    pod = bench.pod(container(command=DONE_AND_GONE))
+    await pod.remove_containers(await exited(pod), keep_logs=True)
+    assert (pod.logs / "main" / "0.log").exists()
+
+
+async def test_what_is_to_be_killed_is_stopped_first(bench: Bench) -> None:
+    pod = bench.pod(container("a"), container("b", command=DEAF))
+    await pod.create_sandbox()
+    ids = tuple([(await pod.start(name)).id for name in "ab"])
+    for name in "ab":
+        await pod.until_ready(name)
+    result = await pod.remove_containers(*ids, kill=ids)
+    assert result.status.containers == ()
+    assert sorted(each.message for each in result.events) == ["Stopping container a", "Stopping container b"]
+
+
+async def test_what_runs_and_is_not_to_be_killed_stays(bench: Bench) -> None:
+    pod = bench.pod()
+    await pod.create_sandbox()
+    running = (await pod.start()).id
+    result = await pod.remove_containers(running)
+    assert [(each.id, each.state) for each in result.status.containers] == [(running, "running")]
+
+
+async def test_what_was_created_and_never_started_goes(bench: Bench) -> None:
+    pod = bench.pod()
+    await pod.create_sandbox()
+    assert (await pod.remove_containers(await created_by_another(pod))).status.containers == ()
+
+
+async def test_a_log_path_outside_the_logs_of_the_node_is_left_alone(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pod = bench.pod(container(command=DONE_AND_GONE))
+    dead = await exited(pod)
+    precious = tmp_path / "precious.log"
+    precious.write_text("keep me")
+    read = bench.node.reader.read
+
+    async def read_with_another_path(uid: str) -> Any:
+        view = await read(uid)
+        moved = tuple(each.model_copy(update={"log_path": str(precious)}) for each in view.containers)
+        return view.model_copy(update={"containers": moved})
+
+    monkeypatch.setattr(bench.node.reader, "read", read_with_another_path)
+    await pod.remove_containers(dead)
+    assert precious.read_text() == "keep me"
+
+
+# --- remove_pod -------------------------------------------------------------------------------------------------------
+
+
+async def test_nothing_of_a_deleted_pod_is_left(bench: Bench) -> None:
+    volumes: dict[str, Any] = {"volumes": [{"name": "scratch", "emptyDir": {}}], "hostNetwork": False}
+    mounts = [{"name": "scratch", "mountPath": "/scratch"}]
+    pod = bench.pod(
+        container(
+            "main", command=("sh", "-c", "echo hello > /scratch/file; mkdir -p /scratch/a/b"), volumeMounts=mounts
+        ),
+        container("other"),
+        **volumes,
+    )
+    await exited(pod)
+    other = (await pod.start("other")).id
+    await pod.until_ready("other")
+    assert pod.cgroups()
+    assert (pod.directory / "volumes" / "kubernetes.io~empty-dir" / "scratch" / "file").exists()
+    await pod.kill(KillTarget(id=other, name="other"))
+    result = await pod.remove()
+    assert (result.outcome, result.status.sandboxes, result.status.containers) == (Outcome.DONE, (), ())
+    assert not pod.directory.exists()
+    assert not pod.logs.exists()
+    assert pod.cgroups() == []
+
+
+async def test_called_twice_a_removed_pod_stays_removed(bench: Bench) -> None:
+    pod = bench.pod()
+    await pod.create_sandbox()
+    await pod.kill()
+    for _ in range(2):
+        assert (await pod.remove()).outcome == Outcome.DONE
+    assert not pod.directory.exists()
+
+
+async def test_a_pod_that_was_never_there_is_removed(bench: Bench) -> None:
+    assert (await bench.pod().remove()).outcome == Outcome.DONE
+
+
+async def test_a_pod_is_not_removed_while_something_of_it_runs(bench: Bench) -> None:
+    pod = bench.pod()
+    await pod.create_sandbox()
+    running = (await pod.start()).id
+    with pytest.raises(ApplicationError) as caught:
+        await pod.remove()
+    assert (caught.value.type, caught.value.non_retryable) == ("NotYet", False)
+    assert "main (running)" in caught.value.message
+    assert (await pod.listed(running)).state == "running"
+    assert pod.directory.is_dir()
+
+
+async def test_what_is_left_in_a_dead_sandbox_and_in_a_ready_one_goes_alike(bench: Bench) -> None:
+    pod = bench.pod()
+    await bench.cri.stop_pod_sandbox((await pod.create_sandbox()).id)
+    await pod.create_sandbox(attempt=1)
+    await created_by_another(pod)
+    result = await pod.remove()
+    assert (result.status.sandboxes, result.status.containers) == ((), ())

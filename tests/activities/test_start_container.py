@@ -1,0 +1,388 @@
+"""start_container: one instance of each restart, started once, whoever asked for it, however often."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+from temporalio.exceptions import ApplicationError
+
+from syncpod.cri import ContainerConfig, SandboxConfig
+from syncpod.cri.container_config import container_config
+from syncpod.cri.errors import DeadlineExceeded
+from syncpod.cri.sandbox_config import sandbox_config
+from syncpod.messages import Fault, Outcome, StepName, StepResult
+from syncpod.pod import admit_ephemeral_container
+from tests.activities.bench import Bench, PodOnBench, bench_of, container, fault_of
+from tests.runtimes.containerd import Containerd
+from tests.runtimes.images import NOBODY
+
+DONE_AND_GONE = ("sh", "-c", "exit 7")
+
+
+def reasons(result: StepResult) -> list[str]:
+    return [event.reason for event in result.events]
+
+
+async def configs(pod: PodOnBench, name: str = "main", restart: int = 0) -> tuple[ContainerConfig, SandboxConfig]:
+    """What the step itself would ask the runtime for."""
+    context = pod.bench.node.context
+    [spec] = [each for each in pod.pod.spec.containers if each.name == name]
+    image = await pod.bench.cri.image_status(spec.image)
+    config = container_config(
+        pod.pod,
+        spec,
+        kind="container",
+        restart_count=restart,
+        observed_image=image,
+        pod_ips=("10.0.0.1",),
+        node=context,
+        incarnation=pod.incarnation,
+    )
+    config.ClearField("mounts")
+    return config, sandbox_config(pod.pod, attempt=0, node=context, incarnation=pod.incarnation)
+
+
+async def created_by_another(pod: PodOnBench, restart: int = 0) -> str:
+    """A container that another client has created and not started."""
+    config, sandbox = await configs(pod, restart=restart)
+    return await pod.bench.cri.create_container(pod.sandbox_id, config, sandbox)
+
+
+async def test_a_container_is_created_and_started_with_the_kubelets_events(bench: Bench) -> None:
+    pod = bench.pod()
+    await pod.create_sandbox()
+    result = await pod.start()
+    [made] = result.status.containers
+    assert (result.outcome, result.id) == (Outcome.DONE, made.id)
+    assert (made.state, made.name, made.restart_count, made.incarnation) == ("running", "main", 0, "life-1")
+    assert made.log_path == str(pod.logs / "main" / "0.log")
+    assert [(each.type, each.reason, each.message, each.container) for each in result.events] == [
+        (
+            "Normal",
+            "Pulled",
+            'Container image "docker.io/library/busybox:1" already present on machine and can be accessed by the pod',
+            "main",
+        ),
+        ("Normal", "Created", "Container created", "main"),
+        ("Normal", "Started", "Container started", "main"),
+    ]
+    assert bench.returned[-1] == result.status
+
+
+async def test_called_twice_it_adopts_what_it_started(bench: Bench) -> None:
+    pod = bench.pod()
+    await pod.create_sandbox()
+    first, again = await pod.start(), await pod.start()
+    assert (again.outcome, again.id) == (Outcome.ADOPTED, first.id)
+    assert (len(again.status.containers), reasons(again)) == (1, ["Created", "Started"])
+
+
+@pytest.mark.parametrize("name", [StepName.START_INIT_CONTAINER, StepName.START_EPHEMERAL_CONTAINER])
+async def test_init_and_ephemeral_containers_are_adopted_the_second_time_too(bench: Bench, name: StepName) -> None:
+    pod = bench.pod(initContainers=[container("setup")])
+    debugger = admit_ephemeral_container(pod.pod, container("debug"))
+    pod.pod = pod.pod.model_copy(update={"spec": pod.pod.spec.model_copy(update={"ephemeral_containers": (debugger,)})})
+    await pod.create_sandbox()
+    which = ("setup", "init_container") if name == StepName.START_INIT_CONTAINER else ("debug", "ephemeral_container")
+    results = [await pod.step(name, pod.start_request(which[0], kind=which[1])).result() for _ in range(2)]
+    assert [each.outcome for each in results] == [Outcome.DONE, Outcome.ADOPTED]
+    assert [each.name for each in results[1].status.containers] == [which[0]]
+
+
+async def test_a_container_that_has_ended_meanwhile_is_returned_as_exited_and_not_started_again(bench: Bench) -> None:
+    pod = bench.pod(container(command=DONE_AND_GONE))
+    await pod.create_sandbox()
+    first = await pod.start()
+    await pod.until_state(first.id, "exited")
+    again = await pod.start()
+    assert (again.outcome, again.id) == (Outcome.ADOPTED, first.id)
+    assert [(each.state, each.exit_code) for each in again.status.containers] == [("exited", 7)]
+
+
+async def test_a_restart_is_a_new_instance_with_its_own_number_and_log(bench: Bench) -> None:
+    pod = bench.pod(container(command=DONE_AND_GONE))
+    await pod.create_sandbox()
+    first = await pod.start()
+    await pod.until_state(first.id, "exited")
+    second = await pod.start(restart=1)
+    assert [each.restart_count for each in second.status.containers] == [1, 0]
+    assert (pod.logs / "main" / "1.log").exists()
+
+
+async def test_a_retry_of_a_stalled_try_waits_for_its_elder_and_adopts_its_container(bench: Bench) -> None:
+    pod = bench.pod()
+    await pod.create_sandbox()
+    request = pod.start_request()
+    with bench.runtime.gates.hold("runc-start") as gate:
+        elder = pod.step(StepName.START_CONTAINER, request)
+        await gate.reached()
+        retry = pod.step(StepName.START_CONTAINER, request, attempt=2)
+        await asyncio.sleep(0.2)
+        assert not retry.task.done()
+    made, adopted = await elder.result(), await retry.result()
+    assert (made.outcome, adopted.outcome, adopted.id) == (Outcome.DONE, Outcome.ADOPTED, made.id)
+
+
+async def test_a_container_created_by_a_try_that_died_is_made_again_with_the_same_number(bench: Bench) -> None:
+    pod = bench.pod()
+    await pod.create_sandbox()
+    left = await created_by_another(pod)
+    result = await pod.start()
+    assert result.outcome == Outcome.DONE
+    assert result.id != left
+    assert [(each.id, each.state, each.restart_count) for each in result.status.containers] == [
+        (result.id, "running", 0)
+    ]
+
+
+async def test_a_start_that_another_client_has_under_way_is_waited_for_and_adopted(bench: Bench) -> None:
+    pod = bench.pod()
+    await pod.create_sandbox()
+    created = await created_by_another(pod)
+    with bench.runtime.gates.hold("runc-start") as gate:
+        other = asyncio.create_task(bench.cri.start_container(created))
+        await gate.reached()
+        step = pod.step(StepName.START_CONTAINER, pod.start_request())
+        await asyncio.sleep(0.3)
+        assert not step.task.done()
+    await other
+    result = await step.result()
+    assert (result.outcome, result.id) == (Outcome.ADOPTED, created)
+    assert [each.state for each in result.status.containers] == ["running"]
+
+
+async def test_a_start_whose_client_has_died_is_waited_for_and_made_again_with_the_same_number(bench: Bench) -> None:
+    """The runtime gives such a start up: CREATED for a while, then EXITED with a StartError."""
+    pod = bench.pod()
+    await pod.create_sandbox()
+    created = await created_by_another(pod)
+    with bench.runtime.gates.hold("runc-start") as gate:
+        dying = asyncio.create_task(bench.cri.start_container(created))
+        await gate.reached()
+        dying.cancel()
+        await asyncio.wait({dying})
+        step = pod.step(StepName.START_CONTAINER, pod.start_request())
+        await asyncio.sleep(0.3)
+        assert not step.task.done() or (await step.result()).id != created
+    result = await step.result()
+    assert [(each.id, each.state, each.restart_count) for each in result.status.containers] == [
+        (result.id, "running", 0)
+    ]
+
+
+async def test_a_create_that_ran_into_its_deadline_is_made_all_the_same_and_then_started(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pod = bench.pod()
+    await pod.create_sandbox()
+    create, calls = bench.cri.create_container, []
+
+    async def without_patience(*arguments: Any) -> str:
+        calls.append(asyncio.ensure_future(create(*arguments)))
+        if len(calls) == 1:
+            await asyncio.sleep(0.002)  # the request is on its way; its answer will not be waited for
+            raise DeadlineExceeded("create_container", "DEADLINE_EXCEEDED", "Deadline Exceeded")
+        return await calls[-1]
+
+    monkeypatch.setattr(bench.cri, "create_container", without_patience)
+    result = await pod.start()
+    assert (result.outcome, result.id) == (Outcome.DONE, await calls[0])
+    assert [each.state for each in result.status.containers] == ["running"]
+    await asyncio.gather(*calls, return_exceptions=True)
+
+
+async def test_a_runtime_killed_between_create_and_start_costs_no_restart_and_leaves_one_container(
+    runtime: Containerd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with bench_of(runtime, tmp_path) as bench:
+        pod = bench.pod()
+        await pod.create_sandbox()
+        create = bench.cri.create_container
+
+        async def create_and_die(*arguments: Any) -> str:
+            made = await create(*arguments)
+            runtime.kill()
+            return made
+
+        monkeypatch.setattr(bench.cri, "create_container", create_and_die)
+        with pytest.raises(ApplicationError) as lost:
+            await pod.start()
+        assert (lost.value.type, lost.value.non_retryable) == ("Unavailable", False)
+        monkeypatch.undo()
+        await bench.restart_runtime()
+        result = await pod.start(attempt=2)
+        assert [(each.state, each.restart_count) for each in result.status.containers] == [("running", 0)]
+
+
+async def test_a_container_that_ended_while_the_runtime_was_down_is_not_started_again(
+    runtime: Containerd, tmp_path: Path
+) -> None:
+    """1.6 keeps the exit code, 2.4 says 255."""
+    async with bench_of(runtime, tmp_path) as bench:
+        pod = bench.pod(container(command=("sh", "-c", "echo ready; sleep 1; exit 7")))
+        await pod.create_sandbox()
+        first = await pod.start()
+        await pod.until_ready()
+        await bench.restart_runtime(down_seconds=1.2)
+        again = await pod.start()
+        assert (again.outcome, again.id) == (Outcome.ADOPTED, first.id)
+        [ended] = again.status.containers
+        assert (ended.state, ended.exit_code) == ("exited", 255 if runtime.version.startswith("2.") else 7)
+
+
+async def test_an_image_that_is_absent_is_to_be_pulled_first(bench: Bench) -> None:
+    pod = bench.pod(container(image="localhost:1/absent"))
+    await pod.create_sandbox()
+    result = await pod.start()
+    assert (result.outcome, result.status.containers, result.events) == (Outcome.IMAGE_ABSENT, (), ())
+
+
+async def test_an_image_that_is_absent_and_never_pulled_is_a_fault(bench: Bench) -> None:
+    pod = bench.pod(container(image="localhost:1/absent:1", imagePullPolicy="Never"))
+    await pod.create_sandbox()
+    fault, error, detail = await fault_of(pod.start())
+    said = 'Container image "localhost:1/absent:1" is not present with pull policy of Never'
+    assert (fault, error.message) == (Fault.ERR_IMAGE_NEVER_PULL, said)
+    assert [(each.reason, each.message) for each in detail.events] == [
+        ("ErrImageNeverPull", said),
+        ("Failed", "Error: ErrImageNeverPull"),
+    ]
+
+
+async def test_a_configuration_that_cannot_be_is_a_fault_before_anything_is_made(bench: Bench) -> None:
+    pod = bench.pod(container(image=NOBODY, securityContext={"runAsNonRoot": True}))
+    await pod.create_sandbox()
+    fault, error, detail = await fault_of(pod.start())
+    assert fault == Fault.CREATE_CONTAINER_CONFIG_ERROR
+    assert [(each.reason, each.message) for each in detail.events] == [("Failed", f"Error: {error.message}")]
+    assert "non-numeric user (nobody)" in error.message
+    assert detail.status.containers == ()
+
+
+async def test_an_ephemeral_container_whose_target_is_not_there_cannot_be_configured(bench: Bench) -> None:
+    pod = bench.pod()
+    debugger = admit_ephemeral_container(pod.pod, container("debug", targetContainerName="main"))
+    pod.pod = pod.pod.model_copy(update={"spec": pod.pod.spec.model_copy(update={"ephemeral_containers": (debugger,)})})
+    await pod.create_sandbox()
+    request = pod.start_request("debug", kind="ephemeral_container")
+    fault, error, _ = await fault_of(pod.step(StepName.START_EPHEMERAL_CONTAINER, request).result())
+    assert (fault, error.message) == (
+        Fault.CREATE_CONTAINER_CONFIG_ERROR,
+        "unable to find target container main",
+    )
+    await pod.start()
+    request = pod.start_request("debug", kind="ephemeral_container")
+    assert (await pod.step(StepName.START_EPHEMERAL_CONTAINER, request).result()).outcome == Outcome.DONE
+
+
+async def test_a_container_that_the_runtime_will_not_create_is_a_fault(bench: Bench) -> None:
+    pod = bench.pod()
+    await pod.create_sandbox()
+    await bench.cri.stop_pod_sandbox(pod.sandbox_id)
+    fault, error, detail = await fault_of(pod.start())
+    assert fault == Fault.CREATE_CONTAINER_ERROR
+    assert [each.message for each in detail.events] == [f"Error: {error.message}"]
+    assert [each.ready for each in detail.status.sandboxes] == [False]
+
+
+async def test_a_container_that_cannot_be_started_is_a_fault_and_keeps_its_number(bench: Bench) -> None:
+    pod = bench.pod(container(command=("/no/such/program",)))
+    await pod.create_sandbox()
+    fault, error, detail = await fault_of(pod.start())
+    assert fault == Fault.RUN_CONTAINER_ERROR
+    assert "no such file or directory" in error.message
+    assert reasons(detail) == ["Pulled", "Created", "Failed"]
+    assert detail.events[-1].message == f"Error: {error.message}"
+    assert detail.status.containers == ()
+    pod.pod = bench.pod(uid=pod.uid).pod
+    assert (await pod.start()).outcome == Outcome.DONE
+
+
+async def test_a_cancelled_step_returns_the_start_that_was_already_asked_for(bench: Bench) -> None:
+    pod = bench.pod()
+    await pod.create_sandbox()
+    with bench.runtime.gates.hold("runc-start") as gate:
+        step = pod.step(StepName.START_CONTAINER, pod.start_request())
+        await gate.reached()
+        step.cancel()
+        await asyncio.sleep(0.2)
+        assert not step.task.done()
+    result = await step.result()
+    assert result.outcome == Outcome.DONE
+    assert [each.state for each in result.status.containers] == ["running"]
+
+
+async def test_a_step_cancelled_before_it_creates_creates_nothing(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pod = bench.pod()
+    await pod.create_sandbox()
+    look = bench.cri.image_status
+
+    async def look_and_cancel(image: str) -> Any:
+        step.cancel()
+        return await look(image)
+
+    monkeypatch.setattr(bench.cri, "image_status", look_and_cancel)
+    step = pod.step(StepName.START_CONTAINER, pod.start_request())
+    result = await step.result()
+    assert (result.outcome, result.status.containers) == (Outcome.CANCELLED, ())
+
+
+async def test_a_step_cancelled_between_create_and_start_removes_what_it_created(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pod = bench.pod()
+    await pod.create_sandbox()
+    create = bench.cri.create_container
+
+    async def create_and_cancel(*arguments: Any) -> str:
+        step.cancel()
+        return await create(*arguments)
+
+    monkeypatch.setattr(bench.cri, "create_container", create_and_cancel)
+    step = pod.step(StepName.START_CONTAINER, pod.start_request())
+    result = await step.result()
+    assert (result.outcome, result.status.containers) == (Outcome.CANCELLED, ())
+
+
+async def test_a_container_of_an_earlier_pod_with_the_same_uid_is_neither_adopted_nor_touched(bench: Bench) -> None:
+    earlier = bench.pod(incarnation="life-1")
+    await earlier.create_sandbox()
+    theirs = await earlier.start()
+    later = bench.pod(uid=earlier.uid, incarnation="life-2")
+    later.pod, later.sandbox_id = earlier.pod, earlier.sandbox_id
+    fault, error, _ = await fault_of(later.start())
+    assert fault == Fault.CREATE_CONTAINER_ERROR
+    assert f"container {theirs.id}, which is of an earlier pod with the same UID" in error.message
+    assert (await later.listed(theirs.id)).state == "running"
+
+
+async def test_a_container_that_is_not_ours_is_neither_adopted_nor_touched(bench: Bench) -> None:
+    pod = bench.pod()
+    await pod.create_sandbox()
+    config, sandbox = await configs(pod)
+    del config.labels["syncpod.dev/node"]
+    stranger = await bench.cri.create_container(pod.sandbox_id, config, sandbox)
+    await bench.cri.start_container(stranger)
+    fault, error, detail = await fault_of(pod.start())
+    assert fault == Fault.CREATE_CONTAINER_ERROR
+    assert f"container {stranger}, which is not managed by syncpod" in error.message
+    assert detail.status.containers == ()
+    assert (await bench.cri.container_status(stranger)).state == "running"
+
+
+async def test_older_dead_instances_go_once_the_new_one_runs_and_their_logs_with_them(bench: Bench) -> None:
+    pod = bench.pod(container(command=DONE_AND_GONE), container("other"))
+    await pod.create_sandbox()
+    dead = [await pod.start(restart=restart) for restart in range(2)]
+    for each in dead:
+        await pod.until_state(each.id, "exited")
+    (pod.logs / "main" / "0.log.20260101-000000.gz").write_text("rotated")
+    other = await pod.start("other")
+    result = await pod.start(restart=2, prune=(dead[0].id, other.id))
+    assert {each.id for each in result.status.containers} == {dead[1].id, other.id, result.id}
+    assert sorted(each.name for each in (pod.logs / "main").iterdir()) == ["1.log", "2.log"]
