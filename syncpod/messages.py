@@ -365,6 +365,8 @@ class HistoryRecord(Message):
     kind: Literal["decision", "step", "signal", "exit", "hold", "update", "rejected"] = "decision"
     subject: str = ""
     """The step's or signal's name, or the container's."""
+    container: str = ""
+    """Which container a step is about; "" where it is about the whole pod."""
     reason: str = ""
     outcome: str = ""
     attempt: int = 0

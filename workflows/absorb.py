@@ -349,14 +349,15 @@ def failed_step(
     if not told:
         state.event(now, "Warning", *_as_event(step, fault, message), step.container)
     took = int((now - started) / timedelta(milliseconds=1))
-    state.note(now, "step", step.name.value, f"{step.why}: {message}", outcome=fault, took_ms=took)
+    why = f"{step.why}: {message}"
+    state.note(now, "step", step.name.value, why, outcome=fault, took_ms=took, container=step.container)
 
 
 def cancelled_step(state: PodState, step: Step, started: datetime, now: datetime) -> None:
     """Record that a step was cancelled before it had changed anything."""
     state.cleared = _without(state.cleared, step.container)
     took = int((now - started) / timedelta(milliseconds=1))
-    state.note(now, "step", step.name.value, step.why, outcome="cancelled", took_ms=took)
+    state.note(now, "step", step.name.value, step.why, outcome="cancelled", took_ms=took, container=step.container)
 
 
 def _as_event(step: Step, fault: str, message: str) -> tuple[str, str]:
