@@ -1,0 +1,154 @@
+"""The agent between a real runtime and a real server, with a workflow in the pod's place that records its signals."""
+
+from __future__ import annotations
+
+import os
+import signal
+import uuid
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest_asyncio
+from temporalio.client import Client, WorkflowHandle
+from temporalio.worker import Worker
+
+from syncpod.agent.agent import Agent
+from syncpod.agent.lock import NodeLife
+from syncpod.cri.client import CriClient
+from syncpod.cri.errors import Unavailable
+from syncpod.cri.reader import PodReader
+from syncpod.messages import NodeFacts, PodRef, pod_workflow_id
+from syncpod.plugin import DATA_CONVERTER
+from tests.agent.probe import Recorder
+from tests.agent.waiting import until, until_asked
+from tests.cri.owned_pods import OwnedPod, owned_pod
+from tests.runtimes.containerd import Containerd
+from tests.runtimes.temporal import DevServer
+
+
+@dataclass
+class Scene:
+    """One pod on a runtime, its recorder, and the agent of its node, which is not running yet."""
+
+    agent: Agent
+    pod: OwnedPod
+    recorder: WorkflowHandle[Any, Any]
+    reader: PodReader
+
+    async def signals(self) -> list[dict[str, Any]]:
+        received: list[dict[str, Any]] = await self.recorder.query("received")
+        return received
+
+    async def signalled(self, count: int = 1) -> list[dict[str, Any]]:
+        async def so_many() -> bool:
+            return len(await self.signals()) >= count
+
+        await until_asked(so_many)
+        return await self.signals()
+
+
+@pytest_asyncio.fixture
+async def scene(runtime: Containerd, temporal_server: DevServer, tmp_path: Path) -> AsyncIterator[Scene]:
+    node, name = f"n-{uuid.uuid4()}", f"web-{uuid.uuid4()}"
+    client = await Client.connect(temporal_server.address, data_converter=DATA_CONVERTER)
+    async with (
+        CriClient(runtime.endpoint) as cri,
+        Worker(client, task_queue=f"node/{node}", workflows=[Recorder]),
+        owned_pod(cri, cgroup_parent=runtime.cgroup_parent, logs=tmp_path, name=name, owner=node) as pod,
+    ):
+        reader = PodReader(cri, boot=1, owner=node)
+        agent = Agent(
+            client,
+            task_queue=f"node/{node}",
+            life=NodeLife(node, "machine", 1),
+            cri=cri,
+            reader=reader,
+            facts=lambda: NodeFacts(name=node),
+        )
+        recorder: WorkflowHandle[Any, Any] = await client.start_workflow(
+            "PodWorkflow", id=pod_workflow_id("default", name), task_queue=f"node/{node}"
+        )
+        try:
+            yield Scene(agent, pod, recorder, reader)
+        finally:
+            await agent.close()
+            await recorder.terminate()
+
+
+async def test_a_killed_container_is_signalled_without_a_relist(scene: Scene) -> None:
+    sandbox = await scene.pod.run()
+    container = await scene.pod.start()
+    await scene.agent.pleg.relist()
+    await until(lambda: scene.agent.pidfds.listening() == {sandbox, container})
+    await scene.signalled()
+
+    os.kill(await scene.reader.pid_of(container), signal.SIGKILL)
+    _, died = await scene.signalled(2)
+    assert died["events"] == [{"type": "ContainerDied", "id": container}]
+    (status,) = died["status"]["containers"]
+    assert (status["state"], status["exitCode"], status["reason"]) == ("exited", 137, "Error")
+    assert scene.agent.pidfds.listening() == {sandbox}
+
+
+async def test_a_killed_pause_process_is_signalled_without_a_relist(scene: Scene) -> None:
+    sandbox = await scene.pod.run()
+    await scene.agent.pleg.relist()
+    await until(lambda: scene.agent.pidfds.listening() == {sandbox})
+    await scene.signalled()
+
+    os.kill(await scene.reader.sandbox_pid(sandbox), signal.SIGKILL)
+    _, died = await scene.signalled(2)
+    assert died["events"] == [{"type": "ContainerDied", "id": sandbox}]
+    assert died["status"]["sandboxes"][0]["state"] == "SANDBOX_NOTREADY"
+
+
+async def test_a_container_that_exits_while_the_daemon_is_down_is_signalled_when_it_is_back(
+    scene: Scene, runtime: Containerd
+) -> None:
+    await scene.pod.run()
+    container = await scene.pod.start()
+    await scene.agent.pleg.relist()
+    await until(lambda: container in scene.agent.pidfds.listening())
+    await scene.signalled()
+    pid = await scene.reader.pid_of(container)
+
+    runtime.kill()
+    os.kill(pid, signal.SIGKILL)
+    await until(lambda: container not in scene.agent.pidfds.listening())
+    runtime.start()
+    await until_asked(lambda: _relisted(scene))
+    signals = await scene.signalled(2)
+    assert {"type": "ContainerDied", "id": container} in signals[-1]["events"]
+
+
+async def _relisted(scene: Scene) -> bool:
+    try:
+        await scene.agent.pleg.relist()
+    except Unavailable:  # the client has not connected again yet
+        return False
+    return True
+
+
+async def test_an_agents_boot_tells_each_pod_what_the_runtime_has_and_what_the_worker_decides(scene: Scene) -> None:
+    await scene.pod.run()
+    container = await scene.pod.start()
+    await scene.agent.boot()
+
+    (boot,) = await scene.signalled()
+    types = [event["type"] for event in boot["events"]]
+    assert types[:2] == ["Boot", "RuntimeReady"]
+    assert boot["decisionVersion"] >= 1
+    assert boot["status"]["containers"][0]["id"] == container
+
+
+async def test_a_pod_that_was_refused_is_told_when_the_runtime_is_ready(scene: Scene) -> None:
+    uid = scene.pod.uid
+    ref = PodRef(namespace="default", name=scene.pod.sandbox.metadata.name, uid=uid)
+    scene.agent.step_began(ref)
+    scene.agent.step_ended(ref, "NetworkNotReady")
+    await scene.agent.readiness.check()
+
+    (ready,) = await scene.signalled()
+    assert ready["events"] == [{"type": "RuntimeReady", "id": uid}]

@@ -1,0 +1,73 @@
+"""`python worker.py` as a process of its own, as people run it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Self
+
+from tests.agent.waiting import until
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class NodeProcess:
+    """A worker. Ended by `stop` or `kill`; `close` makes sure of it."""
+
+    def __init__(
+        self, directory: Path, *arguments: str, runtime: str, temporal: str, node: str = "n1", **environment: str
+    ) -> None:
+        """Start it; `directory` gets its state, its pods' logs and what it says."""
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith(("TEMPORAL_", "OTEL_"))}
+        self.node = node
+        self.state_dir = directory / "state"
+        self.output = directory / "stdout"
+        self.log = directory / "stderr"
+        command = [sys.executable, str(ROOT / "worker.py"), "--node", node, "--state-dir", str(self.state_dir)]
+        command += ["--log-dir", str(directory / "logs"), *arguments]
+        settings = {
+            "CONTAINER_RUNTIME_ENDPOINT": runtime,
+            "TEMPORAL_ADDRESS": temporal,
+            "TEMPORAL_CONFIG_FILE": os.devnull,
+            "PYTHONUNBUFFERED": "1",
+        }
+        with self.output.open("wb") as output, self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                command, cwd=directory, stdout=output, stderr=log, env={**inherited, **settings, **environment}
+            )
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    async def ready(self) -> Self:
+        """Wait until it says that it serves; raises AssertionError with its log if it ends instead."""
+        await until(lambda: self._process.poll() is not None or self.output.read_text().endswith("\n"), patience=60)
+        assert self._process.poll() is None, self.log.read_text()
+        return self
+
+    async def ended(self) -> int:
+        """Wait until it has ended; its exit code."""
+        return await asyncio.to_thread(self._process.wait, 60)
+
+    async def stop(self) -> int:
+        """SIGTERM; its exit code."""
+        self._process.send_signal(signal.SIGTERM)
+        return await self.ended()
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        self._process.kill()
+        self._process.wait()
+
+    close = kill
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

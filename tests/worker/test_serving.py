@@ -1,0 +1,288 @@
+"""A worker as people run it: what it says, what it refuses, and how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import uuid
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from temporalio.client import Client, WorkflowHandle
+
+from syncpod.cri.client import CriClient
+from syncpod.messages import node_task_queue, pod_workflow_id
+from syncpod.node_settings import read_worker_record
+from syncpod.plugin import DATA_CONVERTER
+from tests.agent.waiting import until_asked
+from tests.cri.owned_pods import owned_pod
+from tests.runtimes.containerd import Containerd
+from tests.runtimes.images import BUSYBOX
+from tests.runtimes.temporal import DevServer
+from tests.worker.node_process import NodeProcess
+
+NOWHERE = "unix:///run/nowhere.sock"
+
+
+@pytest.fixture
+def node() -> str:
+    return f"n-{uuid.uuid4()}"
+
+
+@pytest.fixture
+def runtime(containerd16: Containerd) -> Containerd:
+    return containerd16
+
+
+@pytest_asyncio.fixture
+async def client(temporal_server: DevServer) -> Client:
+    return await Client.connect(temporal_server.address, data_converter=DATA_CONVERTER)
+
+
+async def refusal(worker: NodeProcess) -> str:
+    """The one sentence of a worker that cannot serve."""
+    assert await worker.ended() == 2
+    assert worker.output.read_text() == ""
+    *log, sentence = worker.log.read_text().splitlines()
+    assert not any("Traceback" in line for line in log)
+    return sentence.removeprefix("syncpod worker: ")
+
+
+# --- what it says and refuses -----------------------------------------------------------------------------------------
+
+
+async def test_it_says_when_it_serves_and_leaves_a_record_while_it_does(
+    runtime: Containerd, temporal_server: DevServer, tmp_path: Path, node: str
+) -> None:
+    with NodeProcess(tmp_path, runtime=runtime.endpoint, temporal=temporal_server.address, node=node) as worker:
+        await worker.ready()
+        assert worker.output.read_text() == (
+            f"worker ready: node {node}, runtime containerd 1.6.20~ds1 at {runtime.endpoint}, "
+            f"Temporal {temporal_server.address} namespace default, task queue node/{node}\n"
+        )
+        record = read_worker_record(worker.state_dir)
+        assert record is not None
+        assert (record.pid, record.node, record.endpoint) == (worker.pid, node, runtime.endpoint)
+        assert record.identity == f"{node}/{record.identity.split('/')[1]}/{record.boot}"
+        assert (worker.state_dir / "worker.json").stat().st_mode & 0o777 == 0o600
+
+        assert await worker.stop() == 0
+        assert read_worker_record(worker.state_dir) is None
+
+
+async def test_without_a_runtime_it_names_the_socket_it_tried(tmp_path: Path, temporal_server: DevServer) -> None:
+    with NodeProcess(tmp_path, runtime=NOWHERE, temporal=temporal_server.address) as worker:
+        assert await refusal(worker) == (
+            "no container runtime at /run/nowhere.sock (missing), which CONTAINER_RUNTIME_ENDPOINT names: "
+            "start the runtime or correct the variable"
+        )
+
+
+async def test_without_a_server_it_says_how_to_get_one(tmp_path: Path, runtime: Containerd) -> None:
+    with NodeProcess(tmp_path, runtime=runtime.endpoint, temporal="127.0.0.1:1") as worker:
+        assert await refusal(worker) == (
+            "no Temporal server at 127.0.0.1:1 (connection refused): start one with `syncpod server`, "
+            "or name one in TEMPORAL_ADDRESS"
+        )
+
+
+async def test_a_namespace_that_is_not_there_is_named(
+    tmp_path: Path, runtime: Containerd, temporal_server: DevServer
+) -> None:
+    address = temporal_server.address
+    with NodeProcess(tmp_path, runtime=runtime.endpoint, temporal=address, TEMPORAL_NAMESPACE="missing") as worker:
+        assert await refusal(worker) == (
+            f"the Temporal server at {address} has no namespace missing: create it "
+            "(`temporal operator namespace create missing`), or name another in TEMPORAL_NAMESPACE"
+        )
+
+
+async def test_a_node_name_that_kubernetes_would_not_take_is_refused(tmp_path: Path) -> None:
+    with NodeProcess(tmp_path, runtime=NOWHERE, temporal="127.0.0.1:1", node="My_Node") as worker:
+        assert (await refusal(worker)).startswith("node name 'My_Node': must be at most 253 lower-case letters, digits")
+
+
+async def test_a_second_worker_of_the_node_is_refused_and_the_first_serves_on(
+    runtime: Containerd, temporal_server: DevServer, tmp_path: Path, node: str
+) -> None:
+    (tmp_path / "second").mkdir()
+    with NodeProcess(tmp_path, runtime=runtime.endpoint, temporal=temporal_server.address, node=node) as first:
+        await first.ready()
+        arguments = ("--state-dir", str(first.state_dir))
+        with NodeProcess(
+            tmp_path / "second", *arguments, runtime=runtime.endpoint, temporal=temporal_server.address, node=node
+        ) as second:
+            assert await refusal(second) == (
+                f"state directory {first.state_dir} is in use by the worker in process {first.pid}: "
+                "one worker serves a node"
+            )
+        record = read_worker_record(first.state_dir)
+        assert record is not None
+        assert record.pid == first.pid
+
+
+async def test_beside_a_kubelet_it_serves_only_if_told_to(
+    runtime: Containerd, temporal_server: DevServer, tmp_path: Path, node: str
+) -> None:
+    async with (
+        CriClient(runtime.endpoint) as cri,
+        owned_pod(cri, cgroup_parent=runtime.cgroup_parent, logs=tmp_path, name="kubelets") as pod,
+    ):
+        del pod.sandbox.labels["syncpod.dev/node"]
+        await pod.run()
+        for directory in ("refused", "told"):
+            (tmp_path / directory).mkdir()
+        address = temporal_server.address
+        with NodeProcess(tmp_path / "refused", runtime=runtime.endpoint, temporal=address, node=node) as worker:
+            sentence = await refusal(worker)
+            assert "has pods of a kubelet (default/kubelets), which kills pods that it does not know" in sentence
+        with NodeProcess(
+            tmp_path / "told", "--allow-foreign-kubelet", runtime=runtime.endpoint, temporal=address, node=node
+        ) as worker:
+            await worker.ready()
+            assert await worker.stop() == 0
+        (left,) = await cri.list_pod_sandboxes(id=pod.sandbox_id)
+        assert left.state == "SANDBOX_READY"
+
+
+async def test_what_no_workflow_asks_for_is_left_as_it_is(
+    runtime: Containerd, temporal_server: DevServer, tmp_path: Path, node: str
+) -> None:
+    async with (
+        CriClient(runtime.endpoint) as cri,
+        owned_pod(cri, cgroup_parent=runtime.cgroup_parent, logs=tmp_path, name="stray", owner=node) as pod,
+    ):
+        await pod.run()
+        container = await pod.start()
+        with NodeProcess(tmp_path, runtime=runtime.endpoint, temporal=temporal_server.address, node=node) as worker:
+            await worker.ready()
+
+            async def logged() -> bool:
+                return "no workflow asks for it; it is left as it is" in worker.log.read_text()
+
+            await until_asked(logged)
+            assert await worker.stop() == 0
+        assert (await cri.container_status(container)).state == "running"
+
+
+# --- pods through its life --------------------------------------------------------------------------------------------
+
+
+def pod_document(name: str, *command: str, host_network: bool = True) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {
+            "hostNetwork": host_network,
+            "terminationGracePeriodSeconds": 0,
+            "containers": [{"name": "main", "image": BUSYBOX, "command": list(command or ("sleep", "1000"))}],
+        },
+    }
+
+
+@contextlib.asynccontextmanager
+async def started(client: Client, node: str, document: dict[str, Any]) -> AsyncIterator[WorkflowHandle[Any, Any]]:
+    """A pod's workflow; the pod is deleted at the end."""
+    handle: WorkflowHandle[Any, Any] = await client.start_workflow(
+        "PodWorkflow",
+        {"pod": document},
+        id=pod_workflow_id("default", document["metadata"]["name"]),
+        task_queue=node_task_queue(node),
+        task_timeout=timedelta(seconds=3),
+    )
+    try:
+        yield handle
+    finally:
+        await handle.signal("delete_pod", {"gracePeriodSeconds": 0})
+        await asyncio.wait_for(handle.result(), 60)
+
+
+async def running(handle: WorkflowHandle[Any, Any], *, restarts: int = 0) -> bool:
+    status = (await handle.query("pod", rpc_timeout=timedelta(seconds=10))).get("status", {})
+    containers = status.get("containerStatuses", [])
+    return status.get("phase") == "Running" and all(
+        "running" in container["state"] and container["restartCount"] == restarts for container in containers
+    )
+
+
+async def test_a_pod_whose_worker_was_killed_in_the_middle_of_its_start_has_one_sandbox_and_one_container(
+    runtime: Containerd, temporal_server: DevServer, client: Client, tmp_path: Path, node: str
+) -> None:
+    def serve() -> NodeProcess:
+        return NodeProcess(tmp_path, runtime=runtime.endpoint, temporal=temporal_server.address, node=node)
+
+    name = f"p-{uuid.uuid4()}"
+    with serve() as first:
+        await first.ready()
+        # Shut while the worker dies: its call to the runtime has been made, and its answer is lost.
+        with runtime.gates.hold("cni-add") as gate:
+            document = pod_document(name, host_network=False)
+            handle = await client.start_workflow(
+                "PodWorkflow",
+                {"pod": document},
+                id=pod_workflow_id("default", name),
+                task_queue=node_task_queue(node),
+                task_timeout=timedelta(seconds=3),
+            )
+            await gate.reached()
+            first.kill()
+    with serve() as second:
+        await second.ready()
+        await until_asked(lambda: running(handle), patience=30)
+        async with CriClient(runtime.endpoint) as cri:
+            sandboxes = await cri.list_pod_sandboxes(labels={"io.kubernetes.pod.name": name})
+            containers = await cri.list_containers(labels={"io.kubernetes.pod.name": name})
+            assert [(sandbox.attempt, sandbox.state) for sandbox in sandboxes] == [(0, "SANDBOX_READY")]
+            assert [(container.attempt, container.state) for container in containers] == [(0, "running")]
+        await handle.signal("delete_pod", {"gracePeriodSeconds": 0})
+        await asyncio.wait_for(handle.result(), 60)
+        assert await second.stop() == 0
+
+
+async def test_pods_go_on_after_the_server_was_away(runtime: Containerd, tmp_path: Path, node: str) -> None:
+    with (
+        DevServer.launch() as server,
+        NodeProcess(tmp_path, runtime=runtime.endpoint, temporal=server.address, node=node) as worker,
+    ):
+        await worker.ready()
+        client = await Client.connect(server.address, data_converter=DATA_CONVERTER)
+        name = f"p-{uuid.uuid4()}"
+        async with started(client, node, pod_document(name)) as handle, CriClient(runtime.endpoint) as cri:
+            await until_asked(lambda: running(handle))
+            server.kill()
+            (container,) = await cri.list_containers(labels={"io.kubernetes.pod.name": name})
+            await cri.stop_container(container.id, timeout_seconds=0)
+            await asyncio.to_thread(server.start)
+            await until_asked(lambda: running(handle, restarts=1), patience=60)
+        assert await worker.stop() == 0
+
+
+async def test_stopping_the_worker_leaves_pods_running(
+    runtime: Containerd, temporal_server: DevServer, client: Client, tmp_path: Path, node: str
+) -> None:
+    def serve() -> NodeProcess:
+        return NodeProcess(tmp_path, runtime=runtime.endpoint, temporal=temporal_server.address, node=node)
+
+    name = f"p-{uuid.uuid4()}"
+    with serve() as first:
+        await first.ready()
+        handle: WorkflowHandle[Any, Any] = await client.start_workflow(
+            "PodWorkflow",
+            {"pod": pod_document(name)},
+            id=pod_workflow_id("default", name),
+            task_queue=node_task_queue(node),
+        )
+        await until_asked(lambda: running(handle))
+        assert await first.stop() == 0
+    async with CriClient(runtime.endpoint) as cri:
+        (container,) = await cri.list_containers(labels={"io.kubernetes.pod.name": name})
+        assert container.state == "running"
+    with serve() as second:
+        await second.ready()
+        await handle.signal("delete_pod", {"gracePeriodSeconds": 0})
+        await asyncio.wait_for(handle.result(), 60)
