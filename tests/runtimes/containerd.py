@@ -72,6 +72,9 @@ disabled_plugins = ["io.containerd.internal.v1.opt", "io.containerd.image-verifi
 [plugins."io.containerd.cri.v1.images".pinned_images]
   sandbox = "{pause}"
 
+[plugins."io.containerd.cri.v1.images".registry]
+  config_path = "{directory}/registries"
+
 [plugins."io.containerd.nri.v1.nri"]
   disable = true
 

@@ -1,0 +1,109 @@
+"""An image registry on loopback that serves one image under any name, as slowly or as badly as a test wants."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import tarfile
+import tempfile
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+from tests.runtimes.images import BUSYBOX, images, write_archive
+
+ABSENT_TAG = "absent"
+
+
+class Registry:
+    """The registry: `address` goes before an image's name; `requests` has the manifests asked for, in order."""
+
+    def __init__(self, blobs: dict[str, bytes], manifest: str) -> None:
+        self._blobs = blobs
+        self._manifest = manifest
+        self.requests: list[str] = []
+        self.open = threading.Event()
+        """While not set, whoever asks for a manifest waits."""
+        self.open.set()
+        self.status = 0
+        """When not 0, what every request is answered with."""
+        self.address = ""
+
+    def answer(self, path: str) -> tuple[int, str, bytes]:
+        """Status, media type and body for a path of the distribution API."""
+        if self.status:
+            return self.status, "text/plain", b"out of order"
+        if path.rstrip("/") == "/v2":
+            return 200, "application/json", b"{}"
+        kind, _, reference = path.rpartition("/")
+        if kind.endswith("/manifests"):
+            self.requests.append(path)
+            self.open.wait()
+            if reference == ABSENT_TAG:
+                return 404, "application/json", b'{"errors":[{"code":"MANIFEST_UNKNOWN"}]}'
+            return 200, "application/vnd.oci.image.manifest.v1+json", self._blobs[self._manifest]
+        blob = self._blobs.get(reference)
+        return (404, "text/plain", b"") if blob is None else (200, "application/octet-stream", blob)
+
+    @property
+    def manifest_digest(self) -> str:
+        return self._manifest
+
+
+@contextlib.contextmanager
+def registry() -> Iterator[Registry]:
+    """A registry that listens until the block ends."""
+    served = Registry(*_image())
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            self._answer(body=True)
+
+        def do_HEAD(self) -> None:
+            self._answer(body=False)
+
+        def _answer(self, *, body: bool) -> None:
+            status, media_type, content = served.answer(self.path)
+            with contextlib.suppress(ConnectionError):  # who asked has hung up
+                self.send_response(status)
+                self.send_header("Content-Type", media_type)
+                self.send_header("Content-Length", str(len(content)))
+                if "/manifests/" in self.path and status == 200:
+                    self.send_header("Docker-Content-Digest", served.manifest_digest)
+                self.end_headers()
+                if body:
+                    self.wfile.write(content)
+
+        def log_message(self, format: str, *args: object) -> None:
+            return
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        server.daemon_threads = True
+        served.address = f"localhost:{server.server_address[1]}"
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+        thread.start()
+        try:
+            yield served
+        finally:
+            served.open.set()
+            server.shutdown()
+            thread.join()
+
+
+def _image() -> tuple[dict[str, bytes], str]:
+    """The blobs of a small image by digest, and its manifest's digest."""
+    with tempfile.TemporaryDirectory() as directory:
+        archive = Path(directory, "image.tar")
+        write_archive(archive, [each for each in images() if each.name == BUSYBOX])
+        with tarfile.open(fileobj=io.BytesIO(archive.read_bytes())) as tar:
+            files = {entry.name: tar.extractfile(entry) for entry in tar if entry.isfile()}
+            contents = {name: file.read() for name, file in files.items() if file is not None}
+    prefix = "blobs/sha256/"
+    blobs = {
+        f"sha256:{name.removeprefix(prefix)}": content for name, content in contents.items() if name.startswith(prefix)
+    }
+    return blobs, json.loads(contents["index.json"])["manifests"][0]["digest"]

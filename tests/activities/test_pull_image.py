@@ -1,0 +1,238 @@
+"""pull_image: by policy, one at a time, ended at once when it is cancelled, and worded as the kubelet words it."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from temporalio.exceptions import ApplicationError
+
+from syncpod.cri.errors import CriError, RegistryUnavailable, RuntimeFailure, SignatureValidationFailed
+from syncpod.messages import Fault, Outcome, PullImage, StepName, StepResult
+from tests.activities.bench import Bench, PodOnBench, bench_of, container, fault_of, until
+from tests.activities.registry import ABSENT_TAG, Registry, registry
+from tests.runtimes.containerd import Containerd
+
+
+@pytest.fixture
+def shelf(runtime: Containerd) -> Iterator[Registry]:
+    """A registry of the test's own: its port makes every image of it a new one."""
+    with registry() as served:
+        # 1.6 speaks HTTP to localhost by itself, 2.4 only where it is told to.
+        told = runtime.directory / "registries" / served.address / "hosts.toml"
+        told.parent.mkdir(parents=True)
+        told.write_text(f'server = "http://{served.address}"\n')
+        yield served
+
+
+@pytest_asyncio.fixture(autouse=True)
+async def no_images_left(bench: Bench, shelf: Registry) -> AsyncIterator[None]:
+    yield
+    for image in await bench.cri.list_images():
+        for tag in image.repo_tags:
+            if tag.startswith(shelf.address):
+                bench.runtime.ctr("images", "rm", tag)
+
+
+def request_of(pod: PodOnBench, name: str = "main") -> PullImage:
+    return PullImage(ref=pod.ref, fence=pod.next_fence(), pod=pod.pod, container=name)
+
+
+def pod_of(bench: Bench, image: str, policy: str = "IfNotPresent") -> PodOnBench:
+    return bench.pod(container(image=image, imagePullPolicy=policy))
+
+
+def messages(result: StepResult) -> list[tuple[str, str]]:
+    return [(event.reason, event.message) for event in result.events]
+
+
+async def test_an_absent_image_is_pulled_and_can_be_started(bench: Bench, shelf: Registry) -> None:
+    image = f"{shelf.address}/app:1"
+    pod = pod_of(bench, image)
+    assert (await pod.create_sandbox()).missing_images == ("main",)
+    assert (await pod.start()).outcome == Outcome.IMAGE_ABSENT
+    result = await pod.pull()
+    assert (result.outcome, result.missing_images) == (Outcome.DONE, ())
+    pulling, pulled = messages(result)
+    assert pulling == ("Pulling", f'Pulling image "{image}"')
+    assert pulled[0] == "Pulled"
+    duration = r"(\d+(\.\d+)?s|\d+ms)"
+    assert re.fullmatch(
+        rf'Successfully pulled image "{image}" in {duration} \({duration} including waiting\)\. '
+        r"Image size: [1-9]\d+ bytes\.",
+        pulled[1],
+    )
+    started = await pod.start(pulled=True)
+    assert [event.reason for event in started.events] == ["Created", "Started"]
+
+
+async def test_called_twice_a_pull_finds_the_image(bench: Bench, shelf: Registry) -> None:
+    image = f"{shelf.address}/app:1"
+    pod = pod_of(bench, image)
+    await pod.pull()
+    asked = len(shelf.requests)
+    again = await pod.pull()
+    present = f'Container image "{image}" already present on machine and can be accessed by the pod'
+    assert (again.outcome, messages(again)) == (Outcome.DONE, [("Pulled", present)])
+    assert len(shelf.requests) == asked
+
+
+async def test_policy_always_asks_the_registry_each_time(bench: Bench, shelf: Registry) -> None:
+    pod = pod_of(bench, f"{shelf.address}/app:1", policy="Always")
+    await pod.pull()
+    asked = len(shelf.requests)
+    assert [reason for reason, _ in messages(await pod.pull())] == ["Pulling", "Pulled"]
+    assert len(shelf.requests) > asked
+
+
+async def test_an_image_without_a_tag_is_the_latest(bench: Bench, shelf: Registry) -> None:
+    pod = pod_of(bench, f"{shelf.address}/app")
+    assert (await pod.pull()).missing_images == ()
+    assert shelf.requests[0] == "/v2/app/manifests/latest"
+
+
+async def test_a_tag_that_is_not_there_is_a_fault_with_the_runtimes_words(bench: Bench, shelf: Registry) -> None:
+    image = f"{shelf.address}/app:{ABSENT_TAG}"
+    fault, error, detail = await fault_of(pod_of(bench, image).pull())
+    assert (fault, f"{image}: not found" in error.message) == (Fault.ERR_IMAGE_PULL, True)
+    assert messages(detail) == [
+        ("Pulling", f'Pulling image "{image}"'),
+        ("Failed", f'Failed to pull image "{image}": {error.message}'),
+        ("Failed", "Error: ErrImagePull"),
+    ]
+
+
+@pytest.mark.parametrize("status", [401, 500, 503])
+async def test_a_registry_that_answers_badly_is_the_images_fault_not_the_runtimes(
+    bench: Bench, shelf: Registry, status: int
+) -> None:
+    shelf.status = status
+    fault, _, _ = await fault_of(pod_of(bench, f"{shelf.address}/app:1").pull())
+    assert fault == Fault.ERR_IMAGE_PULL
+
+
+async def test_a_registry_that_is_not_there_is_the_images_fault(bench: Bench) -> None:
+    fault, error, _ = await fault_of(pod_of(bench, "localhost:1/app:1").pull())
+    assert (fault, "connection refused" in error.message) == (Fault.ERR_IMAGE_PULL, True)
+
+
+async def test_a_name_that_is_none_is_found_before_the_runtime_is_asked(bench: Bench) -> None:
+    fault, error, detail = await fault_of(pod_of(bench, "example.com/Web:1").pull())
+    said = (
+        'Failed to apply default image tag "example.com/Web:1": couldn\'t parse image name "example.com/Web:1": '
+        "invalid reference format: repository name (Web) must be lowercase"
+    )
+    assert (fault, error.message) == (Fault.INVALID_IMAGE_NAME, said)
+    assert messages(detail) == [("InspectFailed", said), ("Failed", "Error: InvalidImageName")]
+
+
+async def test_an_image_that_is_never_pulled_is_a_fault(bench: Bench, shelf: Registry) -> None:
+    fault, _, _ = await fault_of(pod_of(bench, f"{shelf.address}/app:1", policy="Never").pull())
+    assert (fault, shelf.requests) == (Fault.ERR_IMAGE_NEVER_PULL, [])
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "fault", "message"),
+    [
+        (
+            RegistryUnavailable,
+            "RegistryUnavailable: no route",
+            Fault.REGISTRY_UNAVAILABLE,
+            "image pull failed for {image} because the registry is unavailable: no route",
+        ),
+        (
+            SignatureValidationFailed,
+            "SignatureValidationFailed: no key",
+            Fault.SIGNATURE_VALIDATION_FAILED,
+            "image pull failed for {image} because the signature validation failed: no key",
+        ),
+        (RuntimeFailure, "denied", Fault.ERR_IMAGE_PULL, "denied"),
+    ],
+)
+async def test_what_runtimes_say_of_failed_pulls_is_worded_as_the_kubelet_words_it(
+    bench: Bench,
+    shelf: Registry,
+    monkeypatch: pytest.MonkeyPatch,
+    kind: type[CriError],
+    text: str,
+    fault: Fault,
+    message: str,
+) -> None:
+    async def failing(*_: object, **__: object) -> str:
+        raise kind("pull_image", "UNKNOWN", text)
+
+    monkeypatch.setattr(bench.cri, "pull_image", failing)
+    image = f"{shelf.address}/app:1"
+    found, error, detail = await fault_of(pod_of(bench, image).pull())
+    assert (found, error.message) == (fault, message.format(image=image))
+    assert messages(detail)[1:] == [
+        ("Failed", f'Failed to pull image "{image}": {text}'),
+        ("Failed", f"Error: {fault.value}"),
+    ]
+
+
+async def arrived(shelf: Registry, requests: int = 1) -> None:
+    async def here() -> bool:
+        return len(shelf.requests) >= requests
+
+    await until(here)
+
+
+async def test_a_cancelled_pull_ends_at_once_and_leaves_its_turn_to_the_next(bench: Bench, shelf: Registry) -> None:
+    pod = pod_of(bench, f"{shelf.address}/app:1")
+    shelf.open.clear()
+    step = pod.step(StepName.PULL_IMAGE, request_of(pod))
+    await arrived(shelf)
+    step.cancel()
+    result = await step.result()
+    assert (result.outcome, result.missing_images) == (Outcome.CANCELLED, None)
+    shelf.open.set()
+    assert (await pod.pull()).missing_images == ()
+
+
+async def test_pulls_take_turns_and_one_that_waits_can_be_cancelled(bench: Bench, shelf: Registry) -> None:
+    first, second, third = (pod_of(bench, f"{shelf.address}/app-{number}:1") for number in range(3))
+    shelf.open.clear()
+    pulling = first.step(StepName.PULL_IMAGE, request_of(first))
+    await arrived(shelf)
+    waiting = second.step(StepName.PULL_IMAGE, request_of(second))
+    patient = third.step(StepName.PULL_IMAGE, request_of(third))
+    await asyncio.sleep(0.3)
+    waiting.cancel()
+    assert (await waiting.result()).outcome == Outcome.CANCELLED
+    assert {request.split("/")[2] for request in shelf.requests} == {"app-0"}
+    shelf.open.set()
+    assert [(await step.result()).missing_images for step in (pulling, patient)] == [(), ()]
+
+
+async def test_a_newer_step_of_the_pod_ends_a_pull_that_stalled(bench: Bench, shelf: Registry) -> None:
+    pod = pod_of(bench, f"{shelf.address}/app:1")
+    shelf.open.clear()
+    stalled = pod.step(StepName.PULL_IMAGE, request_of(pod))
+    await arrived(shelf)
+    assert (await pod.kill()).outcome == Outcome.DONE
+    fault, _, _ = await fault_of(stalled.result())
+    assert fault == Fault.STALE_FENCE
+
+
+async def test_a_runtime_that_dies_in_a_pull_is_no_fault_of_the_image(
+    runtime: Containerd, tmp_path: Path, shelf: Registry
+) -> None:
+    async with bench_of(runtime, tmp_path) as bench:
+        pod = pod_of(bench, f"{shelf.address}/app:1")
+        shelf.open.clear()
+        step = pod.step(StepName.PULL_IMAGE, request_of(pod))
+        await arrived(shelf)
+        runtime.kill()
+        with pytest.raises(ApplicationError) as caught:
+            await step.result()
+        assert (caught.value.type, caught.value.non_retryable) == ("Unavailable", False)
+        shelf.open.set()
+        await bench.restart_runtime()
+        result: Any = await pod.pull()
+        assert result.missing_images == ()
