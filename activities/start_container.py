@@ -37,7 +37,7 @@ async def start_container(attempt: Attempt, request: StartContainer) -> StepResu
     - none, but the name is reserved: somebody is still making it. Waited for until it is listed or free.
     - none: made, if the image is there; else the outcome is IMAGE_ABSENT, and the workflow pulls it first.
 
-    After the start, dead instances named in `prune` are removed with their logs; what cannot be is left for later.
+    While it starts, dead instances named in `prune` are removed with their logs; what cannot be is left for later.
 
     Cancelled, it lets go before each call that makes something, and while it only waits; what it has created but not
     started is removed again. Mirrors kuberuntime_container.go, v1.36, startContainer, events and messages included.
@@ -210,14 +210,16 @@ class _Start:
             say_present(self.attempt, self.container)
         self.attempt.say("Created", "Container created", name)
         self.attempt.doing = f"starts {name}, restart {self.request.restart}"
+        prune = asyncio.create_task(self._prune(view))
         try:
             await self.cri.start_container(container_id)
         except TransportFault:
             raise
         except CriError as error:
             await self._unless_it_runs(container_id, error)
+        finally:
+            await prune
         self.attempt.say("Started", "Container started", name)
-        await self._prune(view)
         return StepResult(id=container_id)
 
     async def _unless_it_runs(self, container_id: str, error: CriError) -> None:
@@ -234,13 +236,15 @@ class _Start:
         raise self._failed(Fault.RUN_CONTAINER_ERROR, error.message) from error
 
     async def _prune(self, view: ObservedPod) -> None:
-        """Remove older dead instances of this container, with their logs (pod_container_deletor.go, v1.36)."""
+        """Remove older dead instances of this container, with their logs (pod_container_deletor.go, v1.36).
+
+        Beside the start, which it does not hold up: the newest dead one is never among them.
+        """
         dead = [
             each
             for each in view.containers
             if each.id in self.request.prune and each.name == self.container.name and each.state == "exited"
         ]
-        self.attempt.doing = f"removes {len(dead)} dead instance(s) of {self.container.name}"
         removals = (remove_dead(self.attempt, each) for each in dead)
         for outcome in await asyncio.gather(*removals, return_exceptions=True):
             if isinstance(outcome, CriError | OSError):

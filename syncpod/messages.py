@@ -181,7 +181,7 @@ class StartContainer(StepInput):
     pulled: bool = False
     """The image has just been pulled for this start, so no event says that it was there already."""
     prune: tuple[str, ...] = ()
-    """Ids of older dead instances of this container, removed (with their logs) once the new one has started."""
+    """Ids of older dead instances of this container, removed (with their logs) while the new one starts."""
 
 
 class KillTarget(Message):

@@ -375,7 +375,7 @@ async def test_a_container_that_is_not_ours_is_neither_adopted_nor_touched(bench
     assert (await bench.cri.container_status(stranger)).state == "running"
 
 
-async def test_older_dead_instances_go_once_the_new_one_runs_and_their_logs_with_them(bench: Bench) -> None:
+async def test_older_dead_instances_go_when_a_new_one_starts_and_their_logs_with_them(bench: Bench) -> None:
     pod = bench.pod(container(command=DONE_AND_GONE), container("other"))
     await pod.create_sandbox()
     dead = [await pod.start(restart=restart) for restart in range(2)]
