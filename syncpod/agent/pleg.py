@@ -18,6 +18,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from opentelemetry import trace
 from temporalio.service import RPCError
 
 from syncpod.agent import metrics
@@ -28,6 +29,7 @@ from syncpod.lifecycle.pleg import PodLifecycleEvent, pod_lifecycle_events
 from syncpod.messages import PlegEvent, PodRef
 
 log = logging.getLogger(__name__)
+_tracer = trace.get_tracer("syncpod.agent")
 
 RELIST_SECONDS = 1.0
 """genericPlegRelistPeriod."""
@@ -105,7 +107,8 @@ class Pleg:
         if self._last_relist is not None:
             metrics.relist_interval.record(begun - self._last_relist)
         self._last_relist = begun
-        listed = await self._reader.read_all()
+        with _tracer.start_as_current_span("relist"):
+            listed = await self._reader.read_all()
         for listing in listed.pods.values():
             self.observe(listing)
         for uid, pod in tuple(self._pods.items()):

@@ -1,0 +1,32 @@
+"""A workflow with one step, one armed back-off and one sync to report: what a pod's workflow asks of the plugin."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from temporalio import workflow
+from temporalio.exceptions import ActivityError
+
+with workflow.unsafe.imports_passed_through():
+    from syncpod.messages import CreateSandbox, PodRef, StepName, StepResult
+
+
+@workflow.defn(name="OneStep")
+class OneStep:
+    @workflow.run
+    async def run(self, attempt: int) -> str:
+        outcome = "failed"
+        try:
+            result: StepResult = await workflow.execute_activity(
+                StepName.CREATE_SANDBOX.value,
+                CreateSandbox(ref=PodRef(namespace="default", name="web", uid="u1"), attempt=attempt),
+                result_type=StepResult,
+                start_to_close_timeout=timedelta(seconds=10),
+            )
+            outcome = result.id
+        except ActivityError:
+            pass
+        extern = workflow.extern_functions()
+        extern["syncpod_arm_backoff"](workflow.info().workflow_id, "main", 1, 10.0)
+        extern["syncpod_sync_span"]({"step": "create_sandbox"}, workflow.time_ns(), workflow.time_ns())
+        return outcome

@@ -1,0 +1,205 @@
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import uuid
+from pathlib import Path
+from typing import Any
+
+import pytest
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from temporalio import activity
+from temporalio.client import WorkflowHistory
+from temporalio.exceptions import ApplicationError
+from temporalio.worker import Replayer, Worker
+
+from syncpod import plugin, tracing
+from syncpod.messages import CreateSandbox, Fault, PodRef, StepName, StepResult
+from syncpod.plugin import NoServer, connect, connection_settings, syncpod_plugin
+from tests.replay.record import HISTORIES
+from tests.runtimes.temporal import DevServer, temporal_program
+from tests.worker.node_process import ROOT
+from tests.worker.one_step import OneStep
+from workflows.pod import PodWorkflow
+from workflows.runner import workflow_runner
+
+NO_FILE = {"TEMPORAL_CONFIG_FILE": os.devnull}
+
+
+# --- connecting -------------------------------------------------------------------------------------------------------
+
+
+def test_unconfigured_it_connects_where_the_temporal_cli_would() -> None:
+    settings = connection_settings(NO_FILE)
+    assert (settings["target_host"], settings["namespace"]) == ("127.0.0.1:7233", "default")
+
+
+def test_the_environment_goes_over_the_file_and_a_profile_is_chosen_by_name(tmp_path: Path) -> None:
+    file = tmp_path / "temporal.toml"
+    file.write_text(
+        '[profile.default]\naddress = "file:7233"\nnamespace = "filed"\n'
+        '[profile.lab]\naddress = "lab:7233"\nnamespace = "bench"\n'
+    )
+    environment = {"TEMPORAL_CONFIG_FILE": str(file)}
+    assert connection_settings(environment)["target_host"] == "file:7233"
+    over = connection_settings({**environment, "TEMPORAL_ADDRESS": "env:7233"})
+    assert (over["target_host"], over["namespace"]) == ("env:7233", "filed")
+    lab = connection_settings({**environment, "TEMPORAL_PROFILE": "lab"})
+    assert (lab["target_host"], lab["namespace"]) == ("lab:7233", "bench")
+
+
+def test_a_file_that_cannot_be_read_is_said_in_one_sentence(tmp_path: Path) -> None:
+    file = tmp_path / "temporal.toml"
+    file.write_text("profile = [")
+    with pytest.raises(NoServer, match="the Temporal connection settings cannot be read: "):
+        connection_settings({"TEMPORAL_CONFIG_FILE": str(file)})
+
+
+@pytest.mark.parametrize(
+    ("address", "cause"),
+    [("127.0.0.1:1", "connection refused"), ("no-such-host.invalid:7233", "the name cannot be resolved")],
+)
+async def test_no_server_is_one_sentence_that_says_what_to_do(address: str, cause: str) -> None:
+    with pytest.raises(NoServer) as refused:
+        await connect(settings=connection_settings({**NO_FILE, "TEMPORAL_ADDRESS": address}))
+    assert str(refused.value) == (
+        f"no Temporal server at {address} ({cause}): start one with `syncpod server`, or name one in TEMPORAL_ADDRESS"
+    )
+
+
+def test_a_client_that_is_no_worker_does_not_load_what_workers_need() -> None:
+    program = "import sys, syncpod.plugin; print('temporalio.worker' in sys.modules, 'opentelemetry' in sys.modules)"
+    run = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert run.stdout == "False False\n"
+
+
+# --- what workflows and steps are given -------------------------------------------------------------------------------
+
+
+class Heard:
+    """Hooks that remember what they were told."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[Any, ...]] = []
+
+    def arm_backoff(self, workflow_id: str, container: str, restart: int, delay_seconds: float) -> None:
+        self.told.append(("arm", workflow_id, container, restart, delay_seconds))
+
+    def step_began(self, ref: PodRef) -> None:
+        self.told.append(("began", ref))
+
+    def step_ended(self, ref: PodRef, fault: str) -> None:
+        self.told.append(("ended", ref, fault))
+
+
+@activity.defn(name=StepName.CREATE_SANDBOX.value)
+async def create_sandbox(request: CreateSandbox) -> StepResult:
+    if request.attempt:
+        raise ApplicationError("cni", type=Fault.NETWORK_NOT_READY.value, non_retryable=True)
+    return StepResult(id="made")
+
+
+@pytest.fixture
+def spans(monkeypatch: pytest.MonkeyPatch) -> InMemorySpanExporter:
+    """The spans that are made, in a provider of the test's own."""
+    exporter = InMemorySpanExporter()
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    monkeypatch.setattr(tracing, "_tracer", provider.get_tracer("test"))
+    return exporter
+
+
+async def test_the_node_hears_of_steps_and_back_offs(temporal_server: DevServer) -> None:
+    heard = Heard()
+    given = syncpod_plugin(workflows=[OneStep], activities=[create_sandbox], runner=workflow_runner(), hooks=heard)
+    client = await connect(settings=_settings(temporal_server))
+    task_queue = f"node/{uuid.uuid4()}"
+    async with Worker(client, task_queue=task_queue, plugins=[given]):
+        for attempt in (0, 1):
+            await client.execute_workflow(
+                "OneStep", attempt, id=f"one-step/{task_queue}/{attempt}", task_queue=task_queue
+            )
+    ref = PodRef(namespace="default", name="web", uid="u1")
+    assert heard.told == [
+        ("began", ref),
+        ("ended", ref, ""),
+        ("arm", f"one-step/{task_queue}/0", "main", 1, 10.0),
+        ("began", ref),
+        ("ended", ref, "NetworkNotReady"),
+        ("arm", f"one-step/{task_queue}/1", "main", 1, 10.0),
+    ]
+
+
+async def test_a_sync_and_its_step_are_one_trace_and_a_fault_is_seen_in_it(
+    temporal_server: DevServer, spans: InMemorySpanExporter
+) -> None:
+    given = syncpod_plugin(workflows=[OneStep], activities=[create_sandbox], runner=workflow_runner())
+    client = await connect(settings=_settings(temporal_server))
+    task_queue = f"node/{uuid.uuid4()}"
+    async with Worker(client, task_queue=task_queue, plugins=[given]):
+        await client.execute_workflow("OneStep", 1, id=f"one-step/{task_queue}", task_queue=task_queue)
+
+    step, sync = spans.get_finished_spans()
+    assert (sync.name, sync.parent, dict(sync.attributes or {})) == ("sync_pod", None, {"step": "create_sandbox"})
+    assert step.name == "create_sandbox"
+    assert step.parent is not None
+    assert step.context is not None
+    assert sync.context is not None
+    assert (step.parent.span_id, step.context.trace_id) == (sync.context.span_id, sync.context.trace_id)
+    assert step.attributes is not None
+    assert step.attributes["error.type"] == "NetworkNotReady"
+    assert step.attributes["syncpod.sandbox.attempt"] == 1
+
+
+async def test_replays_make_no_spans_and_arm_nothing(spans: InMemorySpanExporter) -> None:
+    heard = Heard()
+    given = syncpod_plugin(workflows=[PodWorkflow], runner=workflow_runner(), hooks=heard)
+    for recorded in ("brought_up", "crash_loop"):
+        history = WorkflowHistory.from_json("recorded", (HISTORIES / f"{recorded}.json").read_text())
+        started = history.events[0].workflow_execution_started_event_attributes
+        replayer = Replayer(workflows=[], plugins=[given])
+        await replayer.replay_workflow(WorkflowHistory(started.workflow_id, history.events))
+    assert spans.get_finished_spans() == ()
+    assert heard.told == []
+
+
+async def test_json_that_people_type_is_taken_as_it_is(temporal_server: DevServer) -> None:
+    given = syncpod_plugin(workflows=[OneStep], activities=[create_sandbox], runner=workflow_runner())
+    client = await connect(settings=_settings(temporal_server))
+    task_queue = f"node/{uuid.uuid4()}"
+    async with Worker(client, task_queue=task_queue, plugins=[given]):
+        command = [
+            str(temporal_program()),
+            "workflow",
+            "execute",
+            "--address",
+            temporal_server.address,
+            "--type",
+            "OneStep",
+        ]
+        command += [
+            "--workflow-id",
+            f"typed/{task_queue}",
+            "--task-queue",
+            task_queue,
+            "--input",
+            "0",
+            "--output",
+            "json",
+        ]
+        typed = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE)
+        output, _ = await typed.communicate()
+    assert typed.returncode == 0
+    assert b'"made"' in output
+
+
+def _settings(server: DevServer) -> Any:
+    return connection_settings({**NO_FILE, "TEMPORAL_ADDRESS": server.address})
+
+
+def test_the_data_converter_is_one_for_all() -> None:
+    assert syncpod_plugin().data_converter is plugin.DATA_CONVERTER

@@ -1,0 +1,168 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+import uuid
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
+from temporalio.client import Client
+
+from syncpod.messages import node_task_queue, pod_workflow_id
+from syncpod.node_settings import SettingsInvalid
+from syncpod.plugin import DATA_CONVERTER
+from syncpod.telemetry import Wish, wished
+from tests.agent.waiting import until_asked
+from tests.runtimes.containerd import Containerd
+from tests.runtimes.images import BUSYBOX
+from tests.runtimes.temporal import DevServer
+from tests.worker.collector import Collector, attributes
+from tests.worker.node_process import ROOT, NodeProcess
+
+ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
+SECRET = "hunter2-which-nobody-may-see"
+
+
+@pytest.mark.parametrize(
+    ("environment", "wish"),
+    [
+        pytest.param({}, Wish(), id="nothing asked for"),
+        pytest.param({ENDPOINT: "http://c:4318"}, Wish("otlp", "otlp"), id="an endpoint"),
+        pytest.param({ENDPOINT: "http://c:4317"}, Wish("otlp", "otlp", "grpc", "grpc"), id="gRPC by its port"),
+        pytest.param({ENDPOINT: "c:4317"}, Wish("otlp", "otlp", "grpc", "grpc"), id="an endpoint without a scheme"),
+        pytest.param(
+            {ENDPOINT: "http://c:4317", "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf"},
+            Wish("otlp", "otlp"),
+            id="a protocol that is said",
+        ),
+        pytest.param(
+            {ENDPOINT: "http://c:4318", "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL": "grpc"},
+            Wish("otlp", "otlp", "grpc"),
+            id="a protocol for one signal",
+        ),
+        pytest.param(
+            {"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://c:4318/v1/traces"}, Wish("otlp"), id="one signal's endpoint"
+        ),
+        pytest.param({"OTEL_TRACES_EXPORTER": "console"}, Wish("console"), id="the console"),
+        pytest.param({"OTEL_METRICS_EXPORTER": "otlp"}, Wish(metrics="otlp"), id="an exporter"),
+        pytest.param({ENDPOINT: "http://c:4318", "OTEL_METRICS_EXPORTER": "none"}, Wish("otlp"), id="none of one"),
+        pytest.param({ENDPOINT: "http://c:4318", "OTEL_SDK_DISABLED": "true"}, Wish(), id="disabled"),
+    ],
+)
+def test_what_the_environment_asks_for(environment: dict[str, str], wish: Wish) -> None:
+    assert wished(environment) == wish
+
+
+@pytest.mark.parametrize(
+    ("environment", "sentence"),
+    [
+        ({"OTEL_TRACES_EXPORTER": "zipkin"}, "OTEL_TRACES_EXPORTER=zipkin: must be otlp, console or none"),
+        (
+            {ENDPOINT: "http://c", "OTEL_EXPORTER_OTLP_PROTOCOL": "http/json"},
+            "OTEL_EXPORTER_OTLP_PROTOCOL=http/json: must be grpc or http/protobuf",
+        ),
+    ],
+)
+def test_what_is_not_there_is_refused_by_name(environment: dict[str, str], sentence: str) -> None:
+    with pytest.raises(SettingsInvalid, match=sentence):
+        wished(environment)
+
+
+def test_unasked_it_does_not_even_import_the_sdk() -> None:
+    program = """
+import sys
+import worker
+from syncpod import telemetry
+telemetry.configure({}, service="syncpod-worker").flush()
+print([name for name in sys.modules if name.startswith(("opentelemetry.sdk", "opentelemetry.exporter"))])
+"""
+    run = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert run.stdout == "[]\n"
+
+
+async def test_a_pods_start_is_one_trace_per_sync_down_to_the_runtimes_calls_and_shows_no_secret(
+    containerd16: Containerd, temporal_server: DevServer, tmp_path: Path
+) -> None:
+    node, name = f"n-{uuid.uuid4()}", f"p-{uuid.uuid4()}"
+    client = await Client.connect(temporal_server.address, data_converter=DATA_CONVERTER)
+    with (
+        Collector() as collector,
+        NodeProcess(
+            tmp_path,
+            runtime=containerd16.endpoint,
+            temporal=temporal_server.address,
+            node=node,
+            OTEL_EXPORTER_OTLP_ENDPOINT=collector.endpoint,
+            OTEL_RESOURCE_ATTRIBUTES="deployment.environment=test",
+        ) as worker,
+    ):
+        await worker.ready()
+        handle = await client.start_workflow(
+            "PodWorkflow",
+            {"pod": _pod(name)},
+            id=pod_workflow_id("default", name),
+            task_queue=node_task_queue(node),
+            task_timeout=timedelta(seconds=3),
+        )
+
+        async def running() -> bool:
+            pod: dict[str, Any] = await handle.query("pod")
+            return bool(pod["status"].get("phase") == "Running")
+
+        await until_asked(running)
+        await handle.signal("delete_pod", {"gracePeriodSeconds": 0})
+        await handle.result()
+        assert await worker.stop() == 0  # which exports what is left
+
+    (create,) = collector.named("create_sandbox")
+    (start,) = collector.named("start_container")
+    assert attributes(start)["k8s.pod.name"] == name
+    assert attributes(start)["k8s.container.name"] == "main"
+    for step in (create, start):
+        (sync,) = _parent(collector, step)
+        assert (sync.name, sync.parent_span_id, sync.trace_id) == ("sync_pod", b"", step.trace_id)
+        assert sync.start_time_unix_nano <= step.start_time_unix_nano
+        assert step.end_time_unix_nano <= sync.end_time_unix_nano
+    (run,) = collector.named("cri.run_podsandbox")
+    assert _parent(collector, run) == [create]
+    assert create.trace_id != start.trace_id
+    traced = [span for span in collector.spans if span.trace_id in (create.trace_id, start.trace_id)]
+    assert not [span for span in traced if span.status.code == Status.STATUS_CODE_ERROR]
+    relists = {span.span_id for span in collector.named("relist")}
+    assert {span.parent_span_id for span in collector.named("cri.list_podsandbox")} & relists
+
+    assert not [span for span in collector.spans if SECRET in str(span)]
+    assert collector.metrics >= {
+        "started_pods_total",
+        "started_containers_total",
+        "pleg_relist_duration_seconds",
+        "pleg_relist_interval_seconds",
+        "pleg_last_seen_seconds",
+        "runtime_operations_total",
+        "runtime_operations_duration_seconds",
+        "run_podsandbox_duration_seconds",
+    }
+    for resource in collector.resources:
+        assert resource["service.name"] == "syncpod-worker"
+        assert resource["service.instance.id"].startswith(f"{node}/")
+        assert resource["deployment.environment"] == "test"
+
+
+def _parent(collector: Collector, span: Span) -> list[Span]:
+    return [other for other in collector.spans if other.span_id == span.parent_span_id]
+
+
+def _pod(name: str) -> dict[str, Any]:
+    container = {
+        "name": "main",
+        "image": BUSYBOX,
+        "command": ["sleep", "1000"],
+        "env": [{"name": "PASSWORD", "value": SECRET}],
+    }
+    return {
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"hostNetwork": True, "containers": [container]},
+    }
