@@ -62,10 +62,12 @@ def syncpod_plugin(
     )
 
 
-def connection_settings(environ: Mapping[str, str] | None = None) -> ClientConnectConfig:
+def connection_settings(
+    environ: Mapping[str, str] | None = None, *, default_address: str = DEFAULT_ADDRESS
+) -> ClientConnectConfig:
     """Return where and how to connect, as the ``temporal`` CLI takes it: temporal.toml, and the environment over it.
 
-    Raises NoServer where the configuration cannot be read.
+    `default_address` is for where neither names one. Raises NoServer where the configuration cannot be read.
     """
     try:
         settings = ClientConfig.load_client_connect_config(
@@ -73,7 +75,7 @@ def connection_settings(environ: Mapping[str, str] | None = None) -> ClientConne
         )
     except (RuntimeError, ValueError, OSError) as error:
         raise NoServer(f"the Temporal connection settings cannot be read: {error}") from error
-    settings.setdefault("target_host", DEFAULT_ADDRESS)
+    settings.setdefault("target_host", default_address)
     settings.setdefault("namespace", "default")
     return settings
 

@@ -13,7 +13,8 @@ import jsonschema
 import pytest
 import yaml
 
-from tests.runtimes.temporal import SETTINGS, DevServer
+from syncpod.cli.dev_server import DYNAMIC_CONFIGURATION
+from tests.runtimes.temporal import DevServer
 
 ROOT = Path(__file__).parents[2]
 HERE = Path(__file__).parent
@@ -96,7 +97,7 @@ def test_the_worker_reaches_temporal_where_it_is_published() -> None:
 
 def test_the_servers_settings_are_those_the_tests_run_with() -> None:
     settings = yaml.safe_load((ROOT / "deploy" / "dynamicconfig.yaml").read_text())
-    assert {key: str(values[0]["value"]) for key, values in settings.items()} == SETTINGS
+    assert {key: str(values[0]["value"]) for key, values in settings.items()} == DYNAMIC_CONFIGURATION
     assert all(len(values) == 1 for values in settings.values())
 
 

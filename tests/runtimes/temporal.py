@@ -8,32 +8,22 @@ import os
 import shutil
 import socket
 import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Self
 
+from syncpod.cli import dev_server
 from tests.runtimes import claim
 from tests.runtimes.processes import kill, processes
 from tests.runtimes.require import Missing
 
-SETTINGS = {
-    # One history shard, whose transfer queue is read at most 20 times a second unless told otherwise.
-    "history.transferProcessorMaxPollRPS": "5000",
-    "history.transferProcessorMaxPollHostRPS": "50000",
-    # A node's queue has one worker: with several partitions some would wait for tasks to be forwarded.
-    "matching.numTaskqueueReadPartitions": "1",
-    "matching.numTaskqueueWritePartitions": "1",
-}
-"""Dynamic configuration: what makes one activity take 10 ms and not 57."""
-
 
 def temporal_program() -> Path:
-    """The `temporal` program beside this interpreter; raises `Missing`."""
-    program = Path(sys.executable).with_name("temporal")
-    if not program.exists():
-        raise Missing(f"{program} is not there: is the project's environment installed?")
-    return program
+    """The `temporal` program that the project depends on; raises `Missing`."""
+    try:
+        return dev_server.program()
+    except dev_server.NoProgram as missing:
+        raise Missing(str(missing)) from None
 
 
 class DevServer:
@@ -42,7 +32,7 @@ class DevServer:
     No search attribute is registered but Temporal's own: that is the worker's part.
     """
 
-    namespace = "default"
+    namespace = dev_server.NAMESPACE
 
     def __init__(self, owned: claim.Claim) -> None:
         self._claim = owned
@@ -78,12 +68,13 @@ class DevServer:
 
     def start(self, *, patience: float = 60.0) -> None:
         """Start the server on its database and wait until it serves its namespace."""
-        command: list[str | Path] = [temporal_program(), "server", "start-dev", "--ip", "127.0.0.1"]
-        command += ["--port", str(self.port), "--ui-port", str(self.ui_port), "--http-port", str(self._http_port)]
-        command += ["--metrics-port", str(self._metrics_port), "--namespace", self.namespace, "--log-level", "warn"]
-        command += ["--db-filename", self.db, "--sqlite-pragma", "journal_mode=WAL"]
-        command += ["--sqlite-pragma", "synchronous=FULL", "--ui-disable-news-fetch"]
-        command += [part for key, value in SETTINGS.items() for part in ("--dynamic-config-value", f"{key}={value}")]
+        command = dev_server.command(
+            database=self.db,
+            port=self.port,
+            ui_port=self.ui_port,
+            http_port=self._http_port,
+            metrics_port=self._metrics_port,
+        )
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True

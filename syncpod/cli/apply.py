@@ -1,0 +1,98 @@
+"""``syncpod apply``: make pods, or change them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from syncpod.cli.console import say, warn
+from syncpod.cli.failure import BadInput, Failure
+from syncpod.cli.options import Filenames, ManifestNamespace, Node, Timeout
+
+if TYPE_CHECKING:
+    from datetime import timedelta
+
+    from temporalio.client import Client
+
+    from syncpod.cli.applying import Applied
+    from syncpod.pod import Admission
+
+
+def apply(
+    filename: Filenames = None,
+    namespace: ManifestNamespace = "",
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until every pod is ready or has finished.")] = False,
+    timeout: Timeout = "5m",
+    node: Node = "",
+) -> None:
+    """Make pods, or change those that exist.
+
+    What may change is what Kubernetes lets change in a pod: images, labels, annotations, activeDeadlineSeconds, added
+    tolerations. Takes what `kubectl get pod -o yaml` prints. Every document is checked before the first is sent.
+    """
+    from syncpod.cli import session
+    from syncpod.cli.manifests import admitted_pods
+    from syncpod.cli.settings import settings
+
+    if not filename:
+        raise BadInput("name a manifest with -f FILE, a directory with -f DIR, or standard input with -f -")
+    patience = parse_timeout(timeout)
+    admissions = admitted_pods(filename, namespace)
+    here = settings(node=node).node
+
+    async def work(client: Client) -> None:
+        applied = await apply_all(client, admissions, here)
+        if wait:
+            await _wait(client, applied, patience)
+
+    session.run(work)
+
+
+async def apply_all(client: Client, admissions: list[Admission], node: str) -> list[Applied]:
+    """Apply each pod in turn and say what came of it; those that fail do not keep the others from being applied."""
+    from syncpod.cli.applying import apply_pod, has_search_attributes
+
+    has_attributes = await has_search_attributes(client)
+    applied: list[Applied] = []
+    failures: list[Failure] = []
+    for pod, warnings in admissions:
+        try:
+            one = await apply_pod(client, pod, node=node, has_attributes=has_attributes)
+        except Failure as failure:
+            failures.append(failure)
+            continue
+        say(f"pod/{pod.metadata.name} {one.change.value}")
+        applied.append(one)
+        for warning in warnings:
+            warn(f"pod {pod.metadata.name}: {warning}")
+        if one.node_is_away:
+            warn(f"node {one.node} is away: pod {pod.metadata.name} starts when `syncpod worker` serves it")
+        if one.follows:
+            warn(f"a pod {pod.metadata.name} is being deleted; this one follows it")
+    if failures:
+        raise Failure("; ".join(map(str, failures)), max(failure.code for failure in failures))
+    return applied
+
+
+def parse_timeout(text: str) -> timedelta | None:
+    """Return how long to wait; None = as long as it takes. Raises BadInput."""
+    from syncpod.cli.durations import parse_duration
+
+    try:
+        return parse_duration(text) or None
+    except ValueError as wrong:
+        raise BadInput(f"--timeout: {wrong}") from None
+
+
+async def _wait(client: Client, applied: list[Applied], timeout: timedelta | None) -> None:
+    from syncpod.cli.progress import Progress
+    from syncpod.cli.waiting import until_settled, verdicts
+
+    with Progress() as progress:
+        outcomes = await until_settled(client, applied, timeout=timeout, show=progress.show)
+    good, bad = verdicts(outcomes, timeout)
+    for sentence in good:
+        say(sentence)
+    if bad:
+        raise Failure("; ".join(bad))

@@ -1,0 +1,194 @@
+"""Handing a pod to its workflow: started with it where there is none, told of it where there is one."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import uuid
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import StrEnum
+from typing import Any, Final
+
+from temporalio.api.operatorservice.v1 import ListSearchAttributesRequest
+from temporalio.client import (
+    Client,
+    WithStartWorkflowOperation,
+    WorkflowExecutionStatus,
+    WorkflowUpdateFailedError,
+    WorkflowUpdateRPCTimeoutOrCancelledError,
+)
+from temporalio.common import (
+    SearchAttributeKey,
+    SearchAttributePair,
+    TypedSearchAttributes,
+    WorkflowIDConflictPolicy,
+)
+from temporalio.exceptions import ApplicationError
+from temporalio.service import RPCError, RPCStatusCode
+
+from syncpod.cli.failure import BadInput, Failure
+from syncpod.cli.pods import Reading, handle_of, read_pod
+from syncpod.messages import POD_WORKFLOW, SEARCH_ATTRIBUTES, labels_attribute, node_task_queue, pod_workflow_id
+from syncpod.pod import Pod, pod_to_wire
+
+PATIENCE_SECONDS: Final = 5.0
+"""How long an update may take to be answered; then the node is said to be away."""
+_TASK_TIMEOUT: Final = timedelta(seconds=3)
+_PAUSE_SECONDS: Final = 0.2
+_AGAIN: Final = frozenset(
+    {
+        RPCStatusCode.UNAVAILABLE,
+        RPCStatusCode.FAILED_PRECONDITION,
+        RPCStatusCode.ABORTED,
+        RPCStatusCode.NOT_FOUND,  # the pod ended between its look-up and the update; the next try starts it anew
+        RPCStatusCode.DEADLINE_EXCEEDED,
+    }
+)
+
+
+class Change(StrEnum):
+    """What an apply came to, in kubectl's words."""
+
+    CREATED = "created"
+    CONFIGURED = "configured"
+    UNCHANGED = "unchanged"
+
+
+@dataclass(frozen=True)
+class Applied:
+    """One pod that was applied."""
+
+    pod: Pod
+    change: Change
+    node: str
+    node_is_away: bool = False
+    """The pod is recorded, and starts when its node's worker is back."""
+    follows: str = ""
+    """UID of the pod of the same name that is being deleted, and that this one follows."""
+
+
+async def apply_pod(client: Client, pod: Pod, *, node: str, has_attributes: bool) -> Applied:
+    """Hand a checked pod to its workflow, on `node` unless it names another.
+
+    Repeats are harmless: one update id covers all tries. Raises BadInput for what may not be changed, and Failure where
+    the node of an existing pod does not answer in time.
+    """
+    node = pod.spec.node_name or node
+    namespace, name = pod.metadata.namespace, pod.metadata.name
+    before = await read_pod(client, namespace, name)
+    answered = await _update(client, pod, node, has_attributes)
+    if not answered:
+        if before is None and await _is_open(client, namespace, name):
+            return Applied(pod, Change.CREATED, node, node_is_away=True)
+        raise Failure(
+            f'pod "{name}" was not changed: its node {before.pod.spec.node_name if before else node} is away '
+            "(is `syncpod worker` running there?); apply again when it is back"
+        )
+    if before is None:
+        return Applied(pod, Change.CREATED, node)
+    if before.pod.metadata.deletion_timestamp is not None:
+        return Applied(pod, Change.CREATED, node, follows=before.pod.metadata.uid)
+    after = await read_pod(client, namespace, name)
+    return Applied(pod, _compare(before, after), node)
+
+
+async def has_search_attributes(client: Client) -> bool:
+    """Say whether the namespace has our search attributes; a server that does not tell counts as one without."""
+    try:
+        answer = await client.operator_service.list_search_attributes(
+            ListSearchAttributesRequest(namespace=client.namespace), timeout=timedelta(seconds=5)
+        )
+    except RPCError:
+        return False
+    return SEARCH_ATTRIBUTES.keys() <= answer.custom_attributes.keys()
+
+
+def _compare(before: Reading, after: Reading | None) -> Change:
+    if after is None or not before.current or after.pod.metadata.uid != before.pod.metadata.uid:
+        return Change.CONFIGURED
+    old, new = before.pod, after.pod
+    same = (old.spec, old.metadata.labels, old.metadata.annotations) == (
+        new.spec,
+        new.metadata.labels,
+        new.metadata.annotations,
+    )
+    return Change.UNCHANGED if same else Change.CONFIGURED
+
+
+async def _update(client: Client, pod: Pod, node: str, has_attributes: bool) -> bool:
+    """Send the update until it is answered; False = not in time. Raises BadInput with the workflow's refusal."""
+    update_id = uuid.uuid4().hex
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while True:
+                try:
+                    await client.execute_update_with_start_workflow(
+                        "apply",
+                        pod_to_wire(pod),
+                        id=update_id,
+                        result_type=dict,
+                        start_workflow_operation=_start(pod, node, has_attributes),
+                    )
+                except WorkflowUpdateFailedError as error:
+                    if not _is_gone(error):
+                        raise BadInput(_refusal(pod, error)) from None
+                    update_id = uuid.uuid4().hex
+                except WorkflowUpdateRPCTimeoutOrCancelledError:
+                    pass
+                except RPCError as error:
+                    if error.status not in _AGAIN:
+                        raise
+                else:
+                    return True
+                await asyncio.sleep(_PAUSE_SECONDS)
+    return False
+
+
+def _start(pod: Pod, node: str, has_attributes: bool) -> WithStartWorkflowOperation[Any, Any]:
+    meta = pod.metadata
+    return WithStartWorkflowOperation(
+        POD_WORKFLOW,
+        # The pod is in the start input as well: nothing is lost if the server dies before the update is accepted.
+        {"pod": pod_to_wire(pod), "byUpdate": True},
+        id=pod_workflow_id(meta.namespace, meta.name),
+        task_queue=node_task_queue(node),
+        task_timeout=_TASK_TIMEOUT,
+        id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+        static_summary=f"pod {meta.namespace}/{meta.name} on {node}",
+        search_attributes=_attributes(pod, node) if has_attributes else TypedSearchAttributes.empty,
+    )
+
+
+def _attributes(pod: Pod, node: str) -> TypedSearchAttributes:
+    keywords = {
+        "PodNamespace": pod.metadata.namespace,
+        "PodName": pod.metadata.name,
+        "PodPhase": "Pending",
+        "NodeName": node,
+    }
+    pairs: list[SearchAttributePair[Any]] = [
+        SearchAttributePair(SearchAttributeKey.for_keyword(name), value) for name, value in keywords.items()
+    ]
+    if labels := labels_attribute(dict(pod.metadata.labels)):
+        pairs.append(SearchAttributePair(SearchAttributeKey.for_keyword_list("PodLabels"), labels))
+    return TypedSearchAttributes(pairs)
+
+
+def _is_gone(error: WorkflowUpdateFailedError) -> bool:
+    return isinstance(error.cause, ApplicationError) and error.cause.type == "Gone"
+
+
+def _refusal(pod: Pod, error: WorkflowUpdateFailedError) -> str:
+    why = error.cause.message if isinstance(error.cause, ApplicationError) else str(error.cause)
+    return f"pod {pod.metadata.name}: {why}"
+
+
+async def _is_open(client: Client, namespace: str, name: str) -> bool:
+    try:
+        described = await handle_of(client, namespace, name).describe()
+    except RPCError as error:
+        if error.status == RPCStatusCode.NOT_FOUND:
+            return False
+        raise
+    return described.status == WorkflowExecutionStatus.RUNNING

@@ -1,0 +1,63 @@
+"""Writing to a person: results on standard output, remarks on standard error, colours only on a terminal."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import Final, Literal, TextIO
+
+Colour = Literal["red", "green", "yellow", "cyan", "dim", "bold"]
+
+_CODES: Final[dict[str, str]] = {
+    "red": "31",
+    "green": "32",
+    "yellow": "33",
+    "cyan": "36",
+    "dim": "2",
+    "bold": "1",
+}
+
+GAP: Final = "   "
+"""What stands between two columns; kubectl has three blanks as well."""
+
+
+def say(text: str = "") -> None:
+    """Write one line of the result."""
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+def remark(text: str) -> None:
+    """Write one line that is not part of the result: a note, a warning, an error."""
+    sys.stdout.flush()
+    sys.stderr.write(f"{text}\n")
+    sys.stderr.flush()
+
+
+def warn(text: str) -> None:
+    """Write a warning in kubectl's manner."""
+    remark(f"{paint('Warning:', 'yellow', sys.stderr)} {text}")
+
+
+def paint(text: str, colour: Colour | None, stream: TextIO | None = None) -> str:
+    """Return the text in a colour where the stream (standard output) is a terminal that wants colours."""
+    if colour is None or not text or not wants_colour(stream or sys.stdout):
+        return text
+    return f"\033[{_CODES[colour]}m{text}\033[0m"
+
+
+def wants_colour(stream: TextIO) -> bool:
+    """Say whether the stream is a terminal, and neither NO_COLOR nor a dumb terminal speaks against colours."""
+    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def align(rows: Sequence[Sequence[str]]) -> list[list[str]]:
+    """Pad each column but the last to its widest cell."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)] if rows else []
+    return [[*(cell.ljust(width) for cell, width in zip(row[:-1], widths, strict=False)), *row[-1:]] for row in rows]
+
+
+def columns(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return lines with the cells of all rows in columns, as kubectl prints them."""
+    return [GAP.join(line).rstrip() for line in align(rows)]

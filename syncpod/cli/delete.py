@@ -1,0 +1,169 @@
+"""``syncpod delete``: end pods."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from syncpod.cli.arguments import pod_names, read_selector
+from syncpod.cli.console import remark, say
+from syncpod.cli.failure import BadInput, Failure
+from syncpod.cli.options import AllNamespaces, Filenames, Namespace, Selector, Timeout
+
+if TYPE_CHECKING:
+    from datetime import timedelta
+
+    from temporalio.client import Client
+
+    from syncpod.cli.pods import Reading
+    from syncpod.cli.selector import Selector as Conditions
+
+
+def delete(
+    what: Annotated[
+        list[str] | None, typer.Argument(metavar="[pod] NAME...", help="The pods, by name.", show_default=False)
+    ] = None,
+    filename: Filenames = None,
+    selector: Selector = "",
+    everything: Annotated[bool, typer.Option("--all", help="Every pod of the namespace.")] = False,
+    namespace: Namespace = "",
+    all_namespaces: AllNamespaces = False,
+    grace_period: Annotated[
+        int,
+        typer.Option(
+            "--grace-period", metavar="SECONDS", help="Instead of the pod's own grace.", show_default="its own"
+        ),
+    ] = -1,
+    force: Annotated[bool, typer.Option("--force", help="Kill at once, without grace.")] = False,
+    wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Whether to wait until they are gone.")] = True,
+    timeout: Timeout = "0",
+    ignore_not_found: Annotated[
+        bool, typer.Option("--ignore-not-found", help="A pod that is not there is fine.")
+    ] = False,
+) -> None:
+    """End pods.
+
+    Containers are stopped with the pod's grace, and nothing of it is left on the node.
+    """
+    from syncpod.cli import session
+    from syncpod.cli.apply import parse_timeout
+
+    names = pod_names(what or [])
+    conditions = read_selector(selector)
+    ways = [bool(names), bool(filename), bool(conditions.requirements) or everything or all_namespaces]
+    if sum(ways) != 1:
+        raise BadInput("say which pods, in one way: NAME..., -f FILE, -l SELECTOR or --all")
+    grace = _grace(grace_period, force)
+    patience = parse_timeout(timeout)
+    if filename:
+        from syncpod.cli.manifests import named_pods
+
+        wanted = named_pods(filename, namespace)
+    else:
+        wanted = [(namespace or "default", name) for name in names]
+
+    async def work(client: Client) -> None:
+        scope = None if all_namespaces else namespace or "default"
+        await delete_pods(
+            client,
+            wanted or await _selected(client, scope, conditions),
+            grace=grace,
+            wait=wait,
+            patience=patience,
+            ignore_not_found=ignore_not_found,
+            verb="force deleted" if force else "deleted",
+        )
+
+    session.run(work)
+
+
+async def delete_pods(
+    client: Client,
+    pods: list[tuple[str, str]],
+    *,
+    grace: int | None,
+    wait: bool = True,
+    patience: timedelta | None = None,
+    ignore_not_found: bool = False,
+    verb: str = "deleted",
+) -> None:
+    """End pods, given by namespace and name, all at once. Raises Failure for those that are not there or take too long.
+
+    The request is a signal: it is kept even while the pod's node is away.
+    """
+    from syncpod.cli.pods import not_found
+
+    if not pods:
+        remark("No resources found")
+        return
+    begun = await asyncio.gather(*(_begin(client, namespace, name, grace) for namespace, name in pods))
+    missing = [pod for pod, reading in zip(pods, begun, strict=True) if reading is None]
+    ending = [reading for reading in begun if reading is not None]
+    for reading in ending:
+        say(f'pod "{reading.pod.metadata.name}" {verb}')
+    if wait:
+        await _until_gone(client, ending, patience)
+    if missing and not ignore_not_found:
+        raise Failure("; ".join(str(not_found(name, namespace)) for namespace, name in missing))
+
+
+def _grace(seconds: int, force: bool) -> int | None:
+    """Return the grace to ask for, None = the pod's own; the rules are kubectl's (cmd/delete, v1.36)."""
+    if seconds < -1:
+        raise BadInput("--grace-period: must be 0 or more seconds")
+    if force and seconds > 0:
+        raise BadInput("--force means no grace: leave out --grace-period, or make it 0")
+    if force:
+        return 0
+    if seconds == 0:
+        remark("Note: without --force a grace period of 0 means 1 second")
+        return 1
+    return None if seconds == -1 else seconds
+
+
+async def _selected(client: Client, namespace: str | None, conditions: Conditions) -> list[tuple[str, str]]:
+    from syncpod.cli.pods import list_pods
+
+    return [reading.key for reading in await list_pods(client, namespace, conditions)]
+
+
+async def _begin(client: Client, namespace: str, name: str, grace: int | None) -> Reading | None:
+    """Ask for the pod's end; return the pod as it was before, None where there is none."""
+    from temporalio.service import RPCError, RPCStatusCode
+
+    from syncpod.cli.pods import handle_of, read_pod
+
+    reading = await read_pod(client, namespace, name)
+    if reading is None:
+        return None
+    request = {"uid": reading.pod.metadata.uid} | ({} if grace is None else {"gracePeriodSeconds": grace})
+    try:
+        await handle_of(client, namespace, name).signal("delete_pod", request)
+    except RPCError as error:
+        if error.status == RPCStatusCode.NOT_FOUND:
+            return None
+        raise
+    return reading
+
+
+async def _until_gone(client: Client, ending: list[Reading], patience: timedelta | None) -> None:
+    from syncpod.cli.pods import note_absent_nodes
+    from syncpod.cli.waiting import until_gone
+
+    note_absent_nodes(ending)
+    waits = [
+        asyncio.create_task(until_gone(client, *reading.key, reading.pod.metadata.uid), name=reading.key[1])
+        for reading in ending
+    ]
+    if not waits:
+        return
+    done, pending = await asyncio.wait(waits, timeout=patience.total_seconds() if patience else None)
+    for task in pending:
+        task.cancel()
+    for task in done:
+        task.result()
+    if pending:
+        names = ", ".join(sorted(f'"{task.get_name()}"' for task in pending))
+        raise Failure(f"timed out waiting for {names} to end; the deletion goes on")

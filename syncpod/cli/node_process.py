@@ -1,0 +1,59 @@
+"""The worker that ``up`` starts: begun once per state directory, found again by others, ended by ``down``."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from syncpod.cli.failure import BAD_INPUT, Failure
+from syncpod.cli.processes import identify, last_lines, start_detached
+from syncpod.cli.state_directory import exclusive, prepare, worker_log, write_worker
+from syncpod.cli.worker import worker_program
+from syncpod.node_settings import NodeSettings, WorkerRecord, read_worker_record
+
+_READY_SECONDS: Final = 60.0
+
+
+def serving(state_dir: Path) -> WorkerRecord | None:
+    """Return what the worker of a state directory says of itself, if it lives; whoever started it."""
+    record = read_worker_record(state_dir)
+    return record if record is not None and _is_worker(record.pid) else None
+
+
+def start(node: NodeSettings, endpoint: str, environment: Mapping[str, str]) -> tuple[WorkerRecord, bool]:
+    """Return the worker of the node, and whether it was started here; returns once it serves.
+
+    Raises Failure with the sentence that it ended with.
+    """
+    prepare(node.state_dir)
+    log = worker_log(node.state_dir)
+    with exclusive(node.state_dir):
+        running = serving(node.state_dir)
+        if running is not None:
+            return running, False
+        command = [sys.executable, str(worker_program()), "--node", node.node, "--state-dir", str(node.state_dir)]
+        command += ["--log-dir", str(node.log_dir), "--runtime-endpoint", endpoint]
+        child = start_detached(command, log=log, environment=environment)
+        if (process := identify(child.pid)) is not None:
+            write_worker(node.state_dir, process)
+        deadline = time.monotonic() + _READY_SECONDS
+        while child.poll() is None and time.monotonic() < deadline:
+            record = read_worker_record(node.state_dir)
+            if record is not None and record.pid == child.pid:
+                return record, True
+            time.sleep(0.05)
+    said = next((line for line in reversed(last_lines(log, 20)) if line.strip()), "nothing")
+    if child.poll() is None:
+        raise Failure(f"the worker (pid {child.pid}) does not get ready; the last line of {log}: {said}")
+    raise Failure(said.removeprefix("syncpod worker: "), BAD_INPUT if child.returncode == BAD_INPUT else 1)
+
+
+def _is_worker(pid: int) -> bool:
+    try:
+        command = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return any(Path(part.decode(errors="replace")).name == "worker.py" for part in command)

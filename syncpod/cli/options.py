@@ -1,0 +1,46 @@
+"""Flags that several commands share, with kubectl's names and meanings."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+Namespace = Annotated[str, typer.Option("--namespace", "-n", metavar="NAME", help="The pods' namespace.")]
+AllNamespaces = Annotated[bool, typer.Option("--all-namespaces", "-A", help="The pods of every namespace.")]
+Selector = Annotated[
+    str, typer.Option("--selector", "-l", metavar="SELECTOR", help="Only these labels: 'app=web,tier in (a,b),!old'.")
+]
+Filenames = Annotated[
+    list[str] | None,
+    typer.Option("--filename", "-f", metavar="FILE|DIR|-", help="A manifest, a directory of them, or standard input."),
+]
+ManifestNamespace = Annotated[
+    str, typer.Option("--namespace", "-n", metavar="NAME", help="For documents that name none.", show_default="default")
+]
+Node = Annotated[
+    str,
+    typer.Option(
+        "--node",
+        metavar="NAME",
+        help="The node of pods that name none.",
+        envvar="SYNCPOD_NODE",
+        show_envvar=False,
+        show_default="this host",
+    ),
+]
+StateDir = Annotated[
+    str,
+    typer.Option(
+        "--state-dir",
+        metavar="DIR",
+        help="Where server and worker keep their state.",
+        envvar="SYNCPOD_STATE_DIR",
+        show_envvar=False,
+        show_default="/var/lib/syncpod as root",
+    ),
+]
+Timeout = Annotated[
+    str, typer.Option("--timeout", metavar="DURATION", help="How long to wait: 30s, 5m; 0 = as long as it takes.")
+]
+Container = Annotated[str, typer.Option("--container", "-c", metavar="NAME", help="The container.")]

@@ -1,0 +1,44 @@
+"""Pods as the lines of a table."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import TextIO
+
+from syncpod.cli.columns import HEADER, WIDE, colour_of, row, uncertain_row
+from syncpod.cli.console import GAP, align, paint
+from syncpod.cli.pods import Reading
+
+
+def header(*, wide: bool, namespaces: bool) -> tuple[str, ...]:
+    """Return the names of the columns."""
+    return (*(("NAMESPACE",) if namespaces else ()), *HEADER, *(WIDE if wide else ()))
+
+
+def row_of(reading: Reading, now: datetime, *, wide: bool = False) -> tuple[str, ...]:
+    """Return the cells of a pod, those that are uncertain marked."""
+    return row(reading.pod, now, wide=wide) if reading.current else uncertain_row(reading.pod, now, wide=wide)
+
+
+def coloured_lines(
+    head: Sequence[str],
+    readings: Sequence[Reading],
+    *,
+    wide: bool = False,
+    namespaces: bool = False,
+    stream: TextIO | None = None,
+) -> list[str]:
+    """Return the table's lines; an empty `head` is left out. The status has a colour where `stream` wants colours."""
+    now = datetime.now(UTC)
+    rows = [
+        (*((reading.pod.metadata.namespace,) if namespaces else ()), *row_of(reading, now, wide=wide))
+        for reading in readings
+    ]
+    at = 3 if namespaces else 2
+    lines = align([*([list(head)] if head else []), *rows])
+    for line, cells in zip(lines[1 if head else 0 :], rows, strict=True):
+        status = cells[at]
+        line[at] = paint(status, colour_of(status), stream or sys.stdout) + line[at][len(status) :]
+    return [GAP.join(line).rstrip() for line in lines]

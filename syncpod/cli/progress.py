@@ -1,0 +1,49 @@
+"""Showing how pods come up: a live table on a terminal, else a line for each change. On standard error."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
+
+from syncpod.cli.columns import HEADER
+from syncpod.cli.console import remark, wants_colour
+from syncpod.cli.pod_table import coloured_lines, row_of
+from syncpod.cli.pods import Reading
+
+
+class Progress:
+    """Shows readings while the `with` block lasts; a terminal is left as if nothing had been shown."""
+
+    def __init__(self) -> None:
+        self._live: Live | None = None
+        self._shown: dict[tuple[str, str], tuple[str, str]] = {}
+
+    def __enter__(self) -> Self:
+        if wants_colour(sys.stderr):
+            self._live = Live(console=Console(stderr=True), transient=True, auto_refresh=False)
+            self._live.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    def show(self, readings: Sequence[Reading]) -> None:
+        """Show pods as they are now."""
+        if self._live is not None:
+            lines = coloured_lines(HEADER, readings, stream=sys.stderr)
+            self._live.update(Text.from_ansi("\n".join(lines), no_wrap=True), refresh=True)
+            return
+        now = datetime.now(UTC)
+        for reading in readings:
+            name, ready, status, *_ = row_of(reading, now)
+            if self._shown.get(reading.key) != (ready, status):
+                self._shown[reading.key] = (ready, status)
+                remark(f"pod {name}: {status}, {ready} ready")

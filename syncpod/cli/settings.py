@@ -1,0 +1,18 @@
+"""The node's settings for a command: flags, environment, defaults, wrong ones refused in one sentence."""
+
+from __future__ import annotations
+
+import os
+
+from syncpod.cli.failure import BadInput
+from syncpod.node_settings import NodeSettings, SettingsInvalid, node_settings
+
+
+def settings(*, node: str = "", state_dir: str = "", runtime_endpoint: str = "") -> NodeSettings:
+    """Return the settings of this machine's node; "" = not given. Raises BadInput."""
+    try:
+        return node_settings(
+            os.environ, node=node or None, state_dir=state_dir or None, runtime_endpoint=runtime_endpoint or None
+        )
+    except SettingsInvalid as wrong:
+        raise BadInput(str(wrong)) from None

@@ -1,0 +1,144 @@
+"""Waiting for pods: until they have settled, or until they are gone."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from enum import StrEnum
+from typing import Final
+
+from temporalio.client import Client, WorkflowContinuedAsNewError, WorkflowFailureError
+from temporalio.service import RPCError, RPCStatusCode
+
+from syncpod.cli.applying import Applied
+from syncpod.cli.columns import summarize
+from syncpod.cli.durations import short_duration
+from syncpod.cli.pods import Reading, handle_of, read_pod
+from syncpod.pod import Pod
+
+POLL_SECONDS: Final = 0.25
+
+
+class Settled(StrEnum):
+    """What a pod has come to, for whoever waits for it."""
+
+    READY = "ready"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    GONE = "gone"
+    NOT_YET = "not yet"
+
+
+def settled(reading: Reading | None) -> Settled:
+    """Return what a pod has come to."""
+    if reading is None:
+        return Settled.GONE
+    if not reading.current:
+        return Settled.NOT_YET
+    match reading.pod.status.phase:
+        case "Succeeded":
+            return Settled.SUCCEEDED
+        case "Failed":
+            return Settled.FAILED
+    return Settled.READY if is_ready(reading.pod) else Settled.NOT_YET
+
+
+def is_ready(pod: Pod) -> bool:
+    """Say whether the pod's Ready condition is true."""
+    return any(entry.type == "Ready" and entry.status == "True" for entry in pod.status.conditions)
+
+
+Outcome = tuple[Applied, Reading | None, Settled]
+"""A pod, as it was read last, and what it has come to."""
+
+
+async def until_settled(
+    client: Client,
+    applied: Sequence[Applied],
+    *,
+    timeout: timedelta | None,
+    show: Callable[[Sequence[Reading]], None] = lambda readings: None,
+) -> list[Outcome]:
+    """Wait until each pod is ready or has finished, or time is over; return what each has come to, in order.
+
+    `show` is given all readings each time they were taken.
+    """
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + timeout.total_seconds() if timeout else None
+    while True:
+        readings = await asyncio.gather(*(_read_new(client, one) for one in applied))
+        show([reading for reading in readings if reading is not None])
+        outcome = [
+            (one, reading, _with_successor(one, reading)) for one, reading in zip(applied, readings, strict=True)
+        ]
+        done = all(state != Settled.NOT_YET for _, _, state in outcome)
+        if done or (deadline is not None and loop.time() > deadline):
+            return outcome
+        await asyncio.sleep(POLL_SECONDS)
+
+
+def verdicts(outcomes: Sequence[Outcome], timeout: timedelta | None) -> tuple[list[str], list[str]]:
+    """Return a sentence for each pod that has come up or succeeded, and one for each that has not."""
+    good, bad = [], []
+    for applied, reading, state in outcomes:
+        name = applied.pod.metadata.name
+        match state:
+            case Settled.READY | Settled.SUCCEEDED:
+                good.append(f"pod/{name} {state.value}")
+            case Settled.FAILED:
+                bad.append(f'pod "{name}" has failed{_because(reading)}')
+            case Settled.GONE:
+                bad.append(f'pod "{name}" has been deleted meanwhile')
+            case Settled.NOT_YET:
+                waited = f" after {short_duration(timeout)}" if timeout else ""
+                bad.append(f'pod "{name}" is not ready{waited}{_because(reading)}')
+    return good, bad
+
+
+def _because(reading: Reading | None) -> str:
+    """Say what a pod hangs on: its status, and the runtime's words where a container waits or has ended with some."""
+    if reading is None:
+        return ""
+    if not reading.current:
+        return f": node {reading.pod.spec.node_name} is away"
+    status = reading.pod.status
+    word = summarize(reading.pod).status
+    for entry in (*status.init_container_statuses, *status.container_statuses):
+        waiting, ended = entry.state.waiting, entry.state.terminated
+        message = waiting.message if waiting else ended.message if ended else ""
+        if message:
+            return f": {word}, container {entry.name}: {message}"
+    return f": {word}"
+
+
+async def _read_new(client: Client, applied: Applied) -> Reading | None:
+    return await read_pod(client, applied.pod.metadata.namespace, applied.pod.metadata.name)
+
+
+def _with_successor(applied: Applied, reading: Reading | None) -> Settled:
+    """Return what the pod has come to; while the one that it follows is still there, nothing."""
+    if applied.follows and (reading is None or reading.pod.metadata.uid == applied.follows):
+        return Settled.NOT_YET
+    return settled(reading)
+
+
+async def until_gone(client: Client, namespace: str, name: str, uid: str) -> None:
+    """Wait until the pod with this UID ("" = whichever there is) has ended; a successor of its name is another pod."""
+    while True:
+        handle = handle_of(client, namespace, name)
+        try:
+            run = (await handle.describe()).run_id
+            await client.get_workflow_handle(handle.id, run_id=run).result(follow_runs=False)
+        except WorkflowContinuedAsNewError:
+            reading = await read_pod(client, namespace, name)
+            if reading is None or (uid and reading.current and reading.pod.metadata.uid != uid):
+                return
+        except WorkflowFailureError:
+            return
+        except RPCError as error:
+            if error.status == RPCStatusCode.NOT_FOUND:
+                return
+            raise
+        else:
+            return
