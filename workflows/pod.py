@@ -32,7 +32,7 @@ with workflow.unsafe.imports_passed_through():
     from syncpod.lifecycle.version import DECISION_VERSION
     from syncpod.messages import POD_WORKFLOW, StepName
     from syncpod.pod import pod_to_wire
-    from workflows import absorb, decide, report, start
+    from workflows import absorb, decide, desired, outcome, report, start
     from workflows.state import PodState
     from workflows.steps import HEARTBEAT_TIMEOUT, RETRY, STEPS
 
@@ -83,9 +83,9 @@ class PodWorkflow:
             if self.quiet():  # Replay: no await from here to the return or the raise
                 if self.state.removed and self.state.successor is None:
                     self.publish()
-                    return pod_to_wire(absorb.as_pod(self.state))
+                    return pod_to_wire(desired.as_pod(self.state))
                 if self.state.removed:
-                    workflow.continue_as_new(absorb.successor_of(self.state))
+                    workflow.continue_as_new(desired.successor_of(self.state))
                 if self.is_due():
                     workflow.continue_as_new({"snapshot": start.snapshot(self.state)})
             self.publish()
@@ -127,16 +127,16 @@ class PodWorkflow:
         except ActivityError as error:
             self.failed(step, error, began)
         except asyncio.CancelledError:
-            absorb.cancelled_step(self.state, step, began, workflow.now())
+            outcome.cancelled_step(self.state, step, began, workflow.now())
         else:
-            absorb.finished_step(self.state, step, result, began, workflow.now())
+            outcome.finished_step(self.state, step, result, began, workflow.now())
         self.span(step, began)
 
     def failed(self, step: decide.Step, error: ActivityError, began: datetime) -> None:
         """Sort what a failed step means: cancelled, timed out, refused by the runtime. All mean: look again, later."""
         cause = error.cause
         if isinstance(cause, CancelledError):
-            absorb.cancelled_step(self.state, step, began, workflow.now())
+            outcome.cancelled_step(self.state, step, began, workflow.now())
             return
         fault, message, details = type(error).__name__, str(error), None
         if isinstance(cause, ApplicationError):
@@ -144,7 +144,7 @@ class PodWorkflow:
             details = cause.details[0] if cause.details else None
         elif isinstance(cause, TimeoutError):
             fault, message = "Timeout", f"{step.name.value} timed out: {cause.message}"
-        absorb.failed_step(self.state, step, fault, message, details, began, workflow.now())
+        outcome.failed_step(self.state, step, fault, message, details, began, workflow.now())
 
     # --- waiting ------------------------------------------------------------------------------------------------------
 
@@ -287,9 +287,7 @@ class PodWorkflow:
     def unknown(self, name: str, args: Sequence[RawValue]) -> None:
         """Show a signal of an unknown name as a rejection."""
         known = "update_pod, delete_pod, pleg, probe, backoff_expired"
-        absorb.reject(
-            self.state, name, f"signal {name}: unknown, with {len(args)} payloads; known: {known}", workflow.now()
-        )
+        self.state.reject(workflow.now(), name, f"signal {name}: unknown, with {len(args)} payloads; known: {known}")
         self.woken = True
 
     # --- updates: validated before anything is written ----------------------------------------------------------------
@@ -297,35 +295,35 @@ class PodWorkflow:
     @workflow.update
     def apply(self, *args: Any) -> dict[str, Any]:
         """Take one v1 Pod document as the desired pod; returns its UID and generation."""
-        self.change(absorb.apply, args[0])
+        self.change(desired.apply, args[0])
         return report.identity(self.state)
 
     @apply.validator
     def check_apply(self, *args: Any) -> None:
         """Refuse a document by the path of what is wrong."""
-        self.check(absorb.apply, args)
+        self.check(desired.apply, args)
 
     @workflow.update
     def add_ephemeral_container(self, *args: Any) -> dict[str, Any]:
         """Add one v1 EphemeralContainer to the pod; returns the pod's UID and generation."""
-        self.change(absorb.add_ephemeral_container, args[0])
+        self.change(desired.add_ephemeral_container, args[0])
         return report.identity(self.state)
 
     @add_ephemeral_container.validator
     def check_add_ephemeral_container(self, *args: Any) -> None:
         """Refuse a container by the path of what is wrong."""
-        self.check(absorb.add_ephemeral_container, args)
+        self.check(desired.add_ephemeral_container, args)
 
     @workflow.update
     def delete(self, *args: Any) -> dict[str, Any]:
         """End the pod, as the signal ``delete_pod`` does; returns its UID and generation."""
-        self.change(absorb.delete, args[0] if args else {})
+        self.change(desired.delete, args[0] if args else {})
         return report.identity(self.state)
 
     @delete.validator
     def check_delete(self, *args: Any) -> None:
         """Refuse a wrong payload."""
-        self.check(absorb.delete, args or ({},))
+        self.check(desired.delete, args or ({},))
 
     def change(self, change: Callable[[PodState, Any, datetime], Any], document: Any) -> None:
         """Carry an accepted update out, after what came before it; what that has made impossible is refused here."""
@@ -333,7 +331,7 @@ class PodWorkflow:
         self.woken = True
         try:
             change(self.state, document, workflow.now())
-        except (absorb.Rejected, ValueError) as wrong:
+        except (desired.Rejected, ValueError) as wrong:
             raise ApplicationError(str(wrong), type="Invalid", non_retryable=True) from None
 
     def check(self, change: Callable[[PodState, Any, datetime], Any], args: Sequence[Any]) -> None:
@@ -346,7 +344,7 @@ class PodWorkflow:
             raise ApplicationError(f"takes one payload, got {len(args)}", type="Invalid", non_retryable=True)
         try:
             change(self.state.model_copy(), args[0], workflow.now())
-        except (absorb.Rejected, ValueError) as wrong:
+        except (desired.Rejected, ValueError) as wrong:
             raise ApplicationError(str(wrong), type="Invalid", non_retryable=True) from None
 
     # --- queries ------------------------------------------------------------------------------------------------------
@@ -354,7 +352,7 @@ class PodWorkflow:
     @workflow.query
     def pod(self) -> dict[str, Any]:
         """Return the whole Pod with its status, as ``kubectl get -o json`` has it."""
-        return pod_to_wire(absorb.as_pod(self.state))
+        return pod_to_wire(desired.as_pod(self.state))
 
     @workflow.query
     def plan(self, candidate: Any = None) -> dict[str, Any]:

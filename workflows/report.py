@@ -16,7 +16,7 @@ from syncpod.lifecycle.plan import PlannedStep
 from syncpod.lifecycle.status import StatusInputs, pod_status, terminated_pod_status
 from syncpod.messages import labels_attribute
 from syncpod.pod import ContainerState, ContainerStatus
-from workflows import absorb, decide
+from workflows import decide, desired
 from workflows.decide import Hold, Step
 from workflows.state import PodState
 
@@ -191,7 +191,7 @@ def plan(state: PodState, candidate: Any, now: datetime) -> dict[str, Any]:
     trial = state.model_copy()
     if candidate is not None:
         try:
-            absorb.apply(trial, candidate, now)
+            desired.apply(trial, candidate, now)
         except ValueError as wrong:
             return {"error": str(wrong), "steps": [], "holds": []}
     update_status(trial, (), now)

@@ -12,6 +12,8 @@ PASSED_THROUGH = (
     "syncpod",
     "workflows.absorb",
     "workflows.decide",
+    "workflows.desired",
+    "workflows.outcome",
     "workflows.report",
     "workflows.start",
     "workflows.state",

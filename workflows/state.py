@@ -196,6 +196,12 @@ class PodState(BaseModel):
         record = HistoryRecord.model_validate({"at": now, "kind": kind, "subject": subject, "reason": reason, **more})
         self.history = (*self.history, record)[-HISTORY_KEPT:]
 
+    def reject(self, now: datetime, name: str, why: str) -> None:
+        """Record that something that came in was not accepted, and why."""
+        text = why if len(why) <= 500 else why[:499] + "…"
+        self.event(now, "Warning", "Rejected", text)
+        self.note(now, "rejected", name, text)
+
 
 def has_run(container: ObservedContainer) -> bool:
     """Say whether an instance has ever run: it runs, was seen to start, or ended as more than a failed start.

@@ -1,0 +1,122 @@
+"""What is desired of a pod, and how that may change: apply, a further ephemeral container, deletion.
+
+Used by updates and by signals alike. Each function checks first and changes nothing of what it refuses.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+from syncpod.lifecycle import backoff
+from syncpod.messages import DeletePod
+from syncpod.pod import (
+    EphemeralContainer,
+    Pod,
+    PodInvalid,
+    Problem,
+    admit_ephemeral_container,
+    admit_pod,
+    merge_update,
+    pod_to_wire,
+    validate_update,
+)
+from workflows.state import Deletion, PodState
+
+
+class Rejected(Exception):
+    """What came in cannot be accepted; the text says why, in one sentence."""
+
+
+def apply(state: PodState, document: Any, now: datetime) -> None:
+    """Take a Pod document as the desired pod; a repeat changes nothing. Raises PodInvalid naming the field.
+
+    During deletion it becomes the successor, which follows when this life has ended. What may change is what the API
+    server lets change in a Pod (validation.go, v1.36, ValidatePodUpdate).
+    """
+    new = admit_pod(document)
+    for_another = new.metadata.name, new.metadata.namespace
+    mine = state.pod.metadata
+    if for_another != (mine.name, mine.namespace):
+        raise PodInvalid((Problem("metadata.name", f"must be {mine.namespace}/{mine.name}, the pod of this workflow"),))
+    if state.deletion is not None:
+        state.successor = pod_to_wire(new)
+        state.note(now, "update", "apply", "the pod is being deleted; this one follows")
+        return
+    problems = validate_update(state.pod, new)
+    if problems:
+        raise PodInvalid(problems)
+    updated = merge_update(state.pod, new)
+    if updated == state.pod:
+        return
+    _forget_old_images(state, updated)
+    state.pod = updated
+    state.note(now, "update", "apply", f"generation {updated.metadata.generation}")
+
+
+def _forget_old_images(state: PodState, updated: Pod) -> None:
+    """Forget what was known of the images of containers that have another one now."""
+    spec = updated.spec
+    images = {container.name: container.image for container in (*spec.init_containers, *spec.containers)}
+    changed = {name for name, image in images.items() if state.container(name).image != image}
+    state.missing_images = tuple(name for name in state.missing_images if name not in changed)
+    state.pulled = {name: restart for name, restart in state.pulled.items() if name not in changed}
+    state.waiting = {name: why for name, why in state.waiting.items() if name not in changed}
+    for name in sorted(changed):
+        state.backoff = backoff.forget(state.backoff, backoff.step_key("start", name))
+
+
+def add_ephemeral_container(state: PodState, document: Any, now: datetime) -> EphemeralContainer:
+    """Add an ephemeral container to the running pod; raises PodInvalid, or Rejected while the pod is being deleted."""
+    if state.deletion is not None or state.terminated:
+        raise Rejected("the pod is being deleted or has finished: no container can be added")
+    container = admit_ephemeral_container(state.pod, document)
+    present = next((c for c in state.pod.spec.ephemeral_containers if c.name == container.name), None)
+    if present is not None:
+        return present
+    meta = state.pod.metadata.model_copy(update={"generation": (state.pod.metadata.generation or 1) + 1})
+    spec = state.pod.spec.model_copy(update={"ephemeral_containers": (*state.pod.spec.ephemeral_containers, container)})
+    state.pod = state.pod.model_copy(update={"metadata": meta, "spec": spec})
+    state.note(now, "update", "add_ephemeral_container", container.name)
+    return container
+
+
+def delete(state: PodState, payload: Any, now: datetime) -> None:
+    """End the pod. A later request can only shorten the grace (pod_workers.go, v1.36, calculateEffectiveGracePeriod).
+
+    Raises Rejected when the payload names another UID, or a negative grace.
+    """
+    request = DeletePod.model_validate(payload if payload is not None else {})
+    if request.uid and request.uid != state.pod.metadata.uid:
+        raise Rejected(f"uid: is {state.pod.metadata.uid}, not {request.uid}")
+    own = state.pod.spec.termination_grace_period_seconds
+    grace = request.grace_period_seconds
+    if grace is None:
+        grace = 30 if own is None else own
+    if grace < 0:
+        raise Rejected("gracePeriodSeconds: must be 0 or more")
+    if state.deletion is None:
+        state.deletion = Deletion(requested_at=now, grace_seconds=grace)
+        state.note(now, "update", "delete", f"grace {grace} s")
+    elif grace < state.deletion.grace_seconds:
+        state.deletion = state.deletion.model_copy(update={"grace_seconds": grace})
+        state.note(now, "update", "delete", f"grace shortened to {grace} s")
+    else:
+        return
+    if state.kill_by is not None:
+        state.kill_by = min(state.kill_by, now + timedelta(seconds=grace))
+    deleted_at = now + timedelta(seconds=grace)
+    meta = state.pod.metadata.model_copy(
+        update={"deletion_timestamp": deleted_at, "deletion_grace_period_seconds": grace}
+    )
+    state.pod = state.pod.model_copy(update={"metadata": meta})
+
+
+def successor_of(state: PodState) -> dict[str, Any] | None:
+    """Return the workflow input of the run that follows, where a pod was applied during deletion."""
+    return {"pod": state.successor} if state.successor is not None else None
+
+
+def as_pod(state: PodState) -> Pod:
+    """Return the whole pod with its status, as ``kubectl get -o json`` has it."""
+    return state.pod.model_copy(update={"status": state.status})

@@ -1,0 +1,169 @@
+"""What has happened: listings of the runtime and results of steps, folded into the pod's state.
+
+Nothing observed is dropped: every listing is merged into the view, and every exit in it becomes a recorded fact.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+from syncpod.lifecycle import backoff
+from syncpod.lifecycle.container_status import WaitingReason
+from syncpod.lifecycle.observed import ObservedPod, merge
+from syncpod.lifecycle.phase import TERMINAL_PHASES
+from syncpod.lifecycle.plan import something_to_stop
+from syncpod.messages import NodeFacts, Outcome, StepName, StepResult
+from workflows.decide import Step
+from workflows.state import Exit, PodState, age, has_run
+
+# --- what the runtime has ---------------------------------------------------------------------------------------------
+
+
+def meet_node(state: PodState, node: NodeFacts) -> None:
+    """Take what a signal or a result says of the node, where it says something."""
+    if node.runtime:
+        state.node = node
+
+
+def observe(state: PodState, listing: ObservedPod, now: datetime) -> None:
+    """Merge a listing into the view and record what it shows for the first time: starts and exits."""
+    state.observed = merge(state.observed, listing)
+    known = {exit_.id for exit_ in state.exits}
+    # Oldest first, so that the exits are recorded in the order in which they happened.
+    for container in reversed(state.own.containers):
+        if has_run(container):
+            state.restarts[container.name] = max(state.restarts.get(container.name, 0), container.restart_count)
+        if container.state != "exited" or container.id in known or not has_run(container):
+            continue
+        exit_ = Exit(
+            id=container.id,
+            name=container.name,
+            restart=container.restart_count,
+            exit_code=container.exit_code,
+            reason=container.reason,
+            message=container.message,
+            started_at=container.started_at,
+            finished_at=container.finished_at,
+            at=now - age(listing, container),
+            cause=state.killed.get(container.id, ""),
+        )
+        state.record_exit(exit_)
+        code = f"exited {exit_.exit_code}" + (f" ({exit_.reason})" if exit_.reason else "")
+        state.note(now, "exit", exit_.name, exit_.cause, outcome=code)
+    present = {container.id for container in state.observed.containers}
+    state.killed = {container_id: why for container_id, why in state.killed.items() if container_id in present}
+    there = {sandbox.id for sandbox in state.observed.sandboxes}
+    state.stopped_sandboxes = tuple(sandbox_id for sandbox_id in state.stopped_sandboxes if sandbox_id in there)
+
+
+# --- results of steps -------------------------------------------------------------------------------------------------
+
+
+def finished_step(state: PodState, step: Step, payload: Any, started: datetime, now: datetime) -> None:
+    """Fold a step's result into the state. A result that cannot be read counts as a failure of the step."""
+    try:
+        result = StepResult.model_validate(payload)
+        _look(state, result, now)
+    except ValueError as wrong:
+        failed_step(state, step, "UnreadableResult", f"the step's result cannot be read: {wrong}", None, started, now)
+        return
+    state.backoff = backoff.forget(state.backoff, step.key)
+    match result.outcome:
+        case Outcome.SPENT:
+            state.sandbox_floor = max(state.sandbox_floor, getattr(step.input, "attempt", 0) + 1)
+        case Outcome.IMAGE_ABSENT:
+            state.missing_images = (*state.missing_images, step.container)
+        case Outcome.DONE | Outcome.ADOPTED:
+            _done(state, step)
+        case Outcome.CANCELLED | Outcome.STOPPING:
+            state.cleared = _without(state.cleared, step.container)
+    took = int((now - started) / timedelta(milliseconds=1))
+    state.note(
+        now, "step", step.name.value, step.why, outcome=result.outcome.value, attempt=result.attempt, took_ms=took,
+        container=step.container,
+    )  # fmt: skip
+
+
+def _look(state: PodState, result: StepResult, now: datetime) -> None:
+    meet_node(state, result.node)
+    observe(state, result.status, now)
+    for event in result.events:
+        state.event(now, event.type, event.reason, event.message, event.container)
+    if result.missing_images is not None:
+        state.missing_images = result.missing_images
+
+
+def _done(state: PodState, step: Step) -> None:
+    """Remember what a step that succeeded has changed for the next decision."""
+    match step.name:
+        case StepName.START_CONTAINER | StepName.START_INIT_CONTAINER | StepName.START_EPHEMERAL_CONTAINER:
+            state.waiting = _without(state.waiting, step.container)
+            state.cleared = _without(state.cleared, step.container)
+            state.missing_images = tuple(name for name in state.missing_images if name != step.container)
+        case StepName.PULL_IMAGE:
+            state.waiting = _without(state.waiting, step.container)
+            image = state.container(step.container).image
+            same = [name for name in state.missing_images if state.container(name).image == image]
+            state.missing_images = tuple(name for name in state.missing_images if name not in same)
+            state.pulled = {**state.pulled, step.container: state.next_restart(step.container)}
+        case StepName.KILL_POD:
+            state.stopped_sandboxes = tuple(sandbox.id for sandbox in state.observed.sandboxes if not sandbox.ready)
+            ending = state.deletion is not None or state.reached in TERMINAL_PHASES
+            state.terminated = ending and not something_to_stop(state.observed, state.stopped_sandboxes)
+            if not ending:
+                state.kill_by = None
+        case StepName.REMOVE_POD:
+            state.removed = True
+        case StepName.CREATE_SANDBOX:
+            state.waiting = {}
+        case _:
+            pass
+
+
+def failed_step(
+    state: PodState, step: Step, fault: str, message: str, payload: Any, started: datetime, now: datetime
+) -> None:
+    """Fold a step's failure into the state: what was read back, an event, and a time before which it is not retried."""
+    told = False
+    if payload is not None:
+        try:
+            result = StepResult.model_validate(payload)
+            _look(state, result, now)
+            told = bool(result.events)
+        except ValueError as wrong:
+            state.reject(now, step.name.value, f"the step's status cannot be read: {wrong}")
+    state.backoff = backoff.record_failure(state.backoff, step.key, now=now, reason=fault, message=message)
+    state.cleared = _without(state.cleared, step.container)
+    if step.container and step.name.value.startswith(("start_", "pull_")):
+        state.waiting = {**state.waiting, step.container: WaitingReason(reason=fault, message=message)}
+    if not told:
+        state.event(now, "Warning", *_as_event(step, fault, message), step.container)
+    took = int((now - started) / timedelta(milliseconds=1))
+    why = f"{step.why}: {message}"
+    state.note(now, "step", step.name.value, why, outcome=fault, took_ms=took, container=step.container)
+
+
+def cancelled_step(state: PodState, step: Step, started: datetime, now: datetime) -> None:
+    """Record that a step was cancelled before it had changed anything."""
+    state.cleared = _without(state.cleared, step.container)
+    took = int((now - started) / timedelta(milliseconds=1))
+    state.note(now, "step", step.name.value, step.why, outcome="cancelled", took_ms=took, container=step.container)
+
+
+def _as_event(step: Step, fault: str, message: str) -> tuple[str, str]:
+    """Return reason and message for a failure that the step itself had no words for: a time-out, an unreadable result.
+
+    Mirrors events/event.go, v1.36.
+    """
+    match step.name:
+        case StepName.KILL_POD | StepName.KILL_CONTAINER | StepName.REMOVE_CONTAINER | StepName.REMOVE_POD:
+            return "FailedKillPod", f"error killing pod: {message}"
+        case StepName.CREATE_SANDBOX:
+            return fault, message
+        case _:
+            return "Failed", f"Error: {message}"
+
+
+def _without(table: dict[str, Any], key: str) -> dict[str, Any]:
+    return {name: value for name, value in table.items() if name != key}
