@@ -84,7 +84,6 @@ _WITHOUT_EFFECT = (
     _Rule("schedulerName", _NO_SCHEDULER, (DEFAULT_SCHEDULER_NAME,)),
     _Rule("schedulingGates", _NO_SCHEDULER),
     _Rule("schedulingGroup", _NO_SCHEDULER),
-    _Rule("overhead", _NO_SCHEDULER),
     _Rule("<>.resources.requests.ephemeral-storage", _NO_SCHEDULER),
     _Rule("serviceAccountName", _NO_API_SERVER, ("default",)),
     _Rule("automountServiceAccountToken", _NO_API_SERVER, (False,)),
