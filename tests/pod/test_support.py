@@ -106,7 +106,6 @@ WITHOUT_EFFECT: list[tuple[str, Any]] = [
     ("schedulerName", "mine"),
     ("schedulingGates", [{"name": "wait"}]),
     ("schedulingGroup", {"podGroupName": "g"}),
-    ("overhead", {"cpu": "1"}),
     ("serviceAccountName", "robot"),
     ("serviceAccount", "robot"),
     ("automountServiceAccountToken", True),
