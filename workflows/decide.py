@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from syncpod.lifecycle import backoff
@@ -83,6 +83,8 @@ class Decision:
 
     step: Step | None = None
     holds: tuple[Hold, ...] = ()
+    plan: tuple[str, ...] = ()
+    """All that is to be done, `step` first unless it is held, as `start_container web`; for the history."""
 
     @property
     def deadline(self) -> datetime | None:
@@ -96,7 +98,9 @@ def next_step(state: PodState, now: datetime) -> Decision:
         return Decision()
     if state.deletion is not None or state.reached in TERMINAL_PHASES:
         return _terminate(state, now)
-    return _first_allowed(state, planned(state), now)
+    steps = planned(state)
+    decision = _first_allowed(state, steps, now)
+    return replace(decision, plan=tuple(f"{step.verb} {step.container}".rstrip() for step in steps))
 
 
 def planned(state: PodState) -> tuple[PlannedStep, ...]:

@@ -55,6 +55,7 @@ class PodWorkflow:
         self.rang = False
         self.woken = False
         self.holds: tuple[decide.Hold, ...] = ()
+        self.planned: tuple[str, ...] = ()
         self.worker_version = 0
         self.queued: dict[str, tuple[int, datetime]] = {}
         self.state, self.refusal = start.begin(
@@ -77,6 +78,8 @@ class PodWorkflow:
                 self.holds = decision.holds
                 report.note_holds(self.state, self.holds, workflow.now())
                 report.update_status(self.state, self.holds, workflow.now())
+            report.note_decision(self.state, decision.plan, self.planned, workflow.now())
+            self.planned = decision.plan
             if decision.step is not None:
                 await self.perform(decision.step)
                 continue

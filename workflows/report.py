@@ -70,6 +70,15 @@ def _terminations(state: PodState) -> dict[str, Termination]:
     }
 
 
+def note_decision(state: PodState, plan: Sequence[str], before: Sequence[str], now: datetime) -> None:
+    """Record a decision that takes several steps, unless it only goes on with the one `before`.
+
+    A decision of one step is told by the step itself, which has its reason.
+    """
+    if len(plan) > 1 and tuple(plan) != tuple(before)[-len(plan) :]:
+        state.note(now, "decision", "sync", ", ".join(plan))
+
+
 def note_holds(state: PodState, holds: Sequence[Hold], now: datetime) -> None:
     """Record holds that have just begun: an event in the kubelet's words and a line of history."""
     for hold in holds:
