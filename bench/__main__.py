@@ -1,0 +1,86 @@
+"""``python -m bench``: measure, and print one table."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+from bench import machine
+from bench.figures import Row
+from bench.idle import idle
+from bench.lives import histories
+from bench.local import command_line, decisions
+from bench.races import RACES, run
+from bench.stage import Stage, stage
+from bench.table import render
+from tests.runtimes.containerd import VERSIONS
+from tests.runtimes.require import Missing
+
+STAGED: Mapping[str, Callable[[Stage], Awaitable[tuple[Row, ...]]]] = {"history": histories, "idle": idle}
+LOCAL: Mapping[str, Callable[[int], tuple[Row, ...]]] = {"decisions": decisions, "cli": command_line}
+NAMES = (*RACES, *STAGED, *LOCAL)
+
+
+def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
+    """Return the options: `runtime`, `only` (names in the table's order), `runs`."""
+    parser = argparse.ArgumentParser(
+        prog="python -m bench", description="Measure the engine against the same CRI calls made bare, in turn."
+    )
+    parser.add_argument("--runtime", choices=VERSIONS, default=VERSIONS[0], help="which containerd (default: 1.6)")
+    parser.add_argument("--only", nargs="+", choices=NAMES, metavar="NAME", help=f"some of: {', '.join(NAMES)}")
+    parser.add_argument(
+        "--runs", type=_positive, default=9, help="pairs of alternating runs; slow ones fewer (default: 9)"
+    )
+    options = parser.parse_args(arguments)
+    options.only = tuple(name for name in NAMES if name in (options.only or NAMES))
+    return options
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the measurements that are asked for; return the exit code: 2 where the machine lacks a part."""
+    options = parse(arguments)
+    try:
+        rows, runtime = asyncio.run(_measure(options))
+    except Missing as missing:
+        sys.stderr.write(f"bench: {missing}\n")
+        return 2
+    except KeyboardInterrupt:
+        return 130
+    print(machine.environment(runtime), render(rows), sep="\n\n")
+    return 0
+
+
+async def _measure(options: argparse.Namespace) -> tuple[list[Row], str]:
+    """Return the rows in the table's order, and which runtime was used."""
+    rows: list[Row] = []
+    runtime = "no runtime"
+    on_stage = [name for name in options.only if name not in LOCAL]
+    if on_stage:
+        _say(f"starts containerd {options.runtime}, a Temporal server and a worker")
+        async with stage(options.runtime) as at:
+            runtime = f"containerd {at.runtime.version}"
+            for name in on_stage:
+                _say(name)
+                rows += await (run(RACES[name], at, options.runs) if name in RACES else STAGED[name](at))
+    for name in options.only:
+        if name in LOCAL:
+            _say(name)
+            rows += LOCAL[name](options.runs)
+    return rows, runtime
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise ValueError(text)
+    return number
+
+
+def _say(what: str) -> None:
+    sys.stderr.write(f"bench: {what}\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,117 @@
+"""The floor: the calls that the engine makes for a pod, with the same configurations, one after the other and bare."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from dataclasses import dataclass
+from functools import partial
+
+from bench.watch import Watch
+from protos.cri.v1 import api_pb2 as cri
+from syncpod.cri import ContainerConfig, SandboxConfig
+from syncpod.cri.cgroups import remove_pod_cgroup
+from syncpod.cri.container_config import container_config
+from syncpod.cri.directories import plan_container, plan_pod, prepare_container, prepare_pod, remove_pod_directories
+from syncpod.cri.node import NodeContext
+from syncpod.cri.sandbox_config import sandbox_config
+from syncpod.pod import Pod
+from tests.runtimes.bare import BareCri
+
+_ADDRESS = ("192.0.2.1",)
+"""Stands for the pod's own, which is known only once its sandbox runs: only /etc/hosts is made from it."""
+
+
+@dataclass
+class BarePod:
+    """A pod whose configurations and directories are made; its calls are not."""
+
+    pod: Pod
+    sandbox: SandboxConfig
+    init_containers: tuple[ContainerConfig, ...]
+    main: ContainerConfig
+    again: ContainerConfig
+    """The same container, restart 1."""
+    sandbox_id: str = ""
+    container_id: str = ""
+
+
+class BareNode:
+    """Makes pods by nothing but CRI calls. Its pods carry another owner's label than the worker's."""
+
+    def __init__(self, cri_calls: BareCri, watch: Watch, context: NodeContext) -> None:
+        """Call by `cri_calls`; what has ended is seen by `watch`."""
+        self._runtime = cri_calls.runtime
+        self._watch = watch
+        self._context = context
+
+    def prepare(self, pod: Pod) -> BarePod:
+        """Do beforehand all that is no CRI call."""
+        metadata = pod.metadata.model_copy(update={"uid": str(uuid.uuid4())})
+        pod = pod.model_copy(update={"metadata": metadata})
+        prepare_pod(plan_pod(pod, self._context))
+        for container in (*pod.spec.init_containers, *pod.spec.containers):
+            prepare_container(plan_container(pod, container, self._context, _ADDRESS))
+        config = partial(
+            container_config, pod, observed_image=None, pod_ips=_ADDRESS, node=self._context, incarnation="bare"
+        )
+        (main,) = pod.spec.containers
+        return BarePod(
+            pod,
+            sandbox_config(pod, attempt=0, node=self._context, incarnation="bare"),
+            tuple(config(each, kind="init_container", restart_count=0) for each in pod.spec.init_containers),
+            config(main, kind="container", restart_count=0),
+            config(main, kind="container", restart_count=1),
+        )
+
+    async def start(self, made: BarePod) -> None:
+        """Run the sandbox, each init container to its end, and the container."""
+        answer = await self._runtime.RunPodSandbox(cri.RunPodSandboxRequest(config=made.sandbox))
+        made.sandbox_id = answer.pod_sandbox_id
+        name = made.pod.metadata.name
+        for config in made.init_containers:
+            container = config.metadata.name
+            container_id = await self._start(made, config)
+            await self._watch.until(lambda listing, container=container: bool(listing.exited(name, container)))  # type: ignore[misc]
+            answer_status = await self._runtime.ContainerStatus(cri.ContainerStatusRequest(container_id=container_id))
+            if answer_status.status.exit_code != 0:
+                raise RuntimeError(f"{container} of {name} exited {answer_status.status.exit_code}")
+        made.container_id = await self._start(made, made.main)
+
+    async def restart(self, made: BarePod) -> None:
+        """Make and start the container again, as restart 1."""
+        made.container_id = await self._start(made, made.again)
+
+    async def stop(self, made: BarePod) -> None:
+        """Stop the container with grace, then the sandbox."""
+        grace = made.pod.spec.termination_grace_period_seconds or 0
+        await self._runtime.StopContainer(cri.StopContainerRequest(container_id=made.container_id, timeout=grace))
+        await self._runtime.StopPodSandbox(cri.StopPodSandboxRequest(pod_sandbox_id=made.sandbox_id))
+
+    async def remove(self, made: BarePod) -> None:
+        """Remove the containers and the sandbox, in the engine's order."""
+        listed = await self._runtime.ListContainers(
+            cri.ListContainersRequest(filter=cri.ContainerFilter(pod_sandbox_id=made.sandbox_id))
+        )
+        for container in listed.containers:
+            await self._runtime.RemoveContainer(cri.RemoveContainerRequest(container_id=container.id))
+        await self._runtime.RemovePodSandbox(cri.RemovePodSandboxRequest(pod_sandbox_id=made.sandbox_id))
+
+    async def clear(self, made: BarePod) -> None:
+        """Leave nothing of the pod, in the runtime or on disk."""
+        await self._runtime.StopPodSandbox(cri.StopPodSandboxRequest(pod_sandbox_id=made.sandbox_id))
+        await self._runtime.RemovePodSandbox(cri.RemovePodSandboxRequest(pod_sandbox_id=made.sandbox_id))
+        await asyncio.to_thread(self.clear_disk, made)
+
+    def clear_disk(self, made: BarePod) -> None:
+        """Remove what the runtime leaves: the pod's cgroups, directories and logs."""
+        meta = made.pod.metadata
+        remove_pod_cgroup(self._context, meta.uid)
+        remove_pod_directories(self._context, namespace=meta.namespace, name=meta.name, uid=meta.uid)
+
+    async def _start(self, made: BarePod, config: ContainerConfig) -> str:
+        created = await self._runtime.CreateContainer(
+            cri.CreateContainerRequest(pod_sandbox_id=made.sandbox_id, config=config, sandbox_config=made.sandbox)
+        )
+        await self._runtime.StartContainer(cri.StartContainerRequest(container_id=created.container_id))
+        return created.container_id

@@ -1,0 +1,57 @@
+"""What was measured: samples, and the rows that they make."""
+
+from __future__ import annotations
+
+import statistics
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Figure:
+    """Samples of one quantity, at least one, in `unit`."""
+
+    samples: tuple[float, ...]
+    unit: str = "ms"
+
+    @property
+    def median(self) -> float:
+        """The middle of the samples."""
+        return statistics.median(self.samples)
+
+    def __str__(self) -> str:
+        """Give the median, and the range where there is one: ``214 ms (201–260)``."""
+        median = f"{_short(self.median)} {self.unit}".rstrip()
+        least, most = _short(min(self.samples)), _short(max(self.samples))
+        return median if least == most else f"{median} ({least}–{most})"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table."""
+
+    what: str
+    engine: Figure
+    bare: Figure | None = None
+    """The same, measured in turn with it, without the engine."""
+    aim: float | None = None
+    """The most that is meant: of the ratio where there is a bare figure, else of the engine's. None = only shown."""
+    remark: str = ""
+
+    @property
+    def ratio(self) -> float | None:
+        """How many times the bare figure the engine's is, median by median."""
+        return self.engine.median / self.bare.median if self.bare else None
+
+    @property
+    def met(self) -> bool | None:
+        """Whether the aim is met; None without one."""
+        if self.aim is None:
+            return None
+        return (self.engine.median if self.ratio is None else self.ratio) <= self.aim
+
+
+def _short(value: float) -> str:
+    """Three significant digits, and no more than the value has."""
+    if value == int(value) or abs(value) >= 100:
+        return f"{value:.0f}"
+    return f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"

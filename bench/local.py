@@ -1,0 +1,78 @@
+"""What is timed alone, without runtime or server: one decision, and the command's start."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from bench.figures import Figure, Row
+from bench.pods import pod
+from syncpod.lifecycle.compute import compute_pod_actions
+from syncpod.lifecycle.observed import ObservedContainer, ObservedPod, ObservedSandbox
+from syncpod.lifecycle.resize import ActuatedResources
+from syncpod.pod import Pod, container_hash
+
+_CALLS = 1000
+_INIT_CONTAINERS = 5
+
+
+def decisions(samples: int) -> tuple[Row, ...]:
+    """Time compute_pod_actions for a pod of five init containers: nothing to do, and a container to restart."""
+    wanted = pod("decided", init_containers=_INIT_CONTAINERS)
+    running, crashed = _observed(wanted, "running"), _observed(wanted, "exited")
+    what = "compute_pod_actions, per call"
+    return (
+        Row(f"{what}: nothing to do", _timed(wanted, running, samples)),
+        Row(f"{what}: a container to restart", _timed(wanted, crashed, samples)),
+    )
+
+
+def _timed(wanted: Pod, observed: ObservedPod, samples: int) -> Figure:
+    nothing_applied = ActuatedResources(containers={}, pod=None)
+    microseconds = []
+    for _ in range(1 + samples):
+        began = time.perf_counter()
+        for _ in range(_CALLS):
+            compute_pod_actions(wanted, observed, liveness={}, startup={}, actuated=nothing_applied)
+        microseconds.append(1e6 * (time.perf_counter() - began) / _CALLS)
+    return Figure(tuple(microseconds[1:]), "µs")
+
+
+def _observed(wanted: Pod, main: str) -> ObservedPod:
+    """Return a view of the pod with its sandbox, its init containers ended well, and its container in that state."""
+    containers = [
+        ObservedContainer(
+            id=f"{each.name}-id", name=each.name, state="exited", hash=container_hash(each.name, each.image)
+        )
+        for each in wanted.spec.init_containers
+    ]
+    (each,) = wanted.spec.containers
+    state = ObservedContainer.model_validate({"id": "main-id", "name": each.name, "state": main, "exitCode": 1})
+    containers.append(state.model_copy(update={"hash": container_hash(each.name, each.image)}))
+    sandbox = ObservedSandbox(id="sandbox", state="SANDBOX_READY", network_mode="NODE")
+    return ObservedPod(uid="uid", sandboxes=(sandbox,), containers=tuple(reversed(containers)))
+
+
+def command_line(samples: int) -> tuple[Row, ...]:
+    """Time `syncpod --help` and `syncpod version` in turn with an interpreter that does nothing."""
+    program = str(Path(sys.executable).with_name("syncpod"))
+    commands = {
+        "python": [sys.executable, "-c", "pass"],
+        "syncpod --help": [program, "--help"],
+        "syncpod version": [program, "version"],
+    }
+    times: dict[str, list[float]] = {name: [] for name in commands}
+    for number in range(1 + samples):
+        for name, command in commands.items():
+            began = time.perf_counter()
+            subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, timeout=60, check=True)
+            if number:
+                times[name].append(1000 * (time.perf_counter() - began))
+    bare = Figure(tuple(times["python"]))
+    return tuple(
+        Row(f"`{name}`, against `python -c pass`", Figure(tuple(times[name])), bare)
+        for name in commands
+        if name != "python"
+    )

@@ -1,0 +1,25 @@
+"""Where it was measured, in one line: figures of two machines, or of a busy one, do not compare."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+from pathlib import Path
+
+from tests.runtimes.temporal import temporal_program
+
+
+def environment(runtime: str) -> str:
+    """Return kernel, cores, versions and how busy the machine was; `runtime` as the stage had it."""
+    temporal = subprocess.run([temporal_program(), "--version"], capture_output=True, text=True, timeout=30, check=True)
+    server = temporal.stdout.partition("Server ")[2].partition(",")[0].rstrip(")\n")
+    return (
+        f"Linux {platform.release()}, {os.cpu_count()} cores ({_processor()}), {runtime}, Temporal {server}, "
+        f"Python {platform.python_version()}; load average {os.getloadavg()[0]:.1f}"
+    )
+
+
+def _processor() -> str:
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())

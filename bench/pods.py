@@ -1,0 +1,30 @@
+"""The pods that are measured."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from syncpod.pod import Pod, admit_pod
+from tests.runtimes.images import BUSYBOX
+
+ENDS_AT_ONCE = ("sh", "-c", "trap 'exit 0' TERM; sleep 1000 & wait")
+"""A first process that ends on SIGTERM without delay; plain `sleep` as process 1 would ignore it."""
+
+
+def pod(name: str, *, host_network: bool = True, init_containers: int = 0) -> Pod:
+    """Return a pod of one container `main`, after so many init containers `init-0`… that end by themselves at once."""
+    inits: list[dict[str, Any]] = [
+        {"name": f"init-{number}", "image": BUSYBOX, "command": ["true"]} for number in range(init_containers)
+    ]
+    return admit_pod(
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": name, "namespace": "default"},
+            "spec": {
+                "hostNetwork": host_network,
+                "initContainers": inits,
+                "containers": [{"name": "main", "image": BUSYBOX, "command": list(ENDS_AT_ONCE)}],
+            },
+        }
+    )

@@ -1,0 +1,71 @@
+"""The real things that are measured: a private containerd, a Temporal dev server, and a worker as people run it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import tempfile
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from temporalio.client import Client
+
+from bench.bare import BareNode
+from bench.engine import Engine
+from bench.watch import Watch
+from syncpod.cri.client import CriClient
+from syncpod.cri.host import read_host
+from syncpod.cri.node import NodeContext
+from syncpod.plugin import DATA_CONVERTER
+from tests.runtimes.bare import BareCri
+from tests.runtimes.containerd import Containerd
+from tests.runtimes.temporal import DevServer
+from tests.worker.node_process import NodeProcess
+
+NODE = "bench"
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Everything that a measurement needs."""
+
+    runtime: Containerd
+    server: DevServer
+    worker: NodeProcess
+    client: Client
+    cri: CriClient
+    watch: Watch
+    bare: BareNode
+    engine: Engine
+
+
+@contextlib.asynccontextmanager
+async def stage(runtime_version: str) -> AsyncIterator[Stage]:
+    """Set the stage, and clear it away whatever happens. Raises `Missing` where the machine lacks a part."""
+    async with contextlib.AsyncExitStack() as stack:
+        directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="syncpod-bench-")))
+        runtime = await asyncio.to_thread(Containerd.launch, runtime_version, gates=False)
+        stack.push_async_callback(asyncio.to_thread, runtime.close)
+        server = await asyncio.to_thread(DevServer.launch)
+        stack.push_async_callback(asyncio.to_thread, server.close)
+        arguments = ("--cgroup-parent", runtime.cgroup_parent, "--log-level", "warning")
+        worker = NodeProcess(directory, *arguments, runtime=runtime.endpoint, temporal=server.address, node=NODE)
+        stack.callback(worker.close)
+        await worker.ready()
+        stack.push_async_callback(worker.stop)
+        client = await Client.connect(server.address, data_converter=DATA_CONVERTER)
+        cri = await stack.enter_async_context(CriClient(runtime.endpoint))
+        context = NodeContext(
+            name="bare",
+            state_dir=directory / "bare",
+            log_dir=directory / "bare-logs",
+            cluster="bare",
+            cgroup_parent=runtime.cgroup_parent,
+            cgroup_driver=await cri.runtime_config(),
+            host=read_host(),
+        )
+        calls = await stack.enter_async_context(BareCri(runtime.endpoint))
+        looks = await stack.enter_async_context(BareCri(runtime.endpoint))
+        watch = await stack.enter_async_context(Watch(looks))
+        yield Stage(runtime, server, worker, client, cri, watch, BareNode(calls, watch, context), Engine(client, NODE))
