@@ -6,14 +6,15 @@ interrupted; ``exec`` passes on the code of its command.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import typer
 
-from syncpod.cli import apply, delete, down, get, server, up, version, worker
+from syncpod.cli import apply, delete, describe, down, get, history, logs, plan, server, up, version, worker
 from syncpod.cli.console import paint, remark
 from syncpod.cli.failure import BAD_INPUT, INTERRUPTED, Failure
 
@@ -30,6 +31,10 @@ _PANELS: dict[str, dict[str, Callable[..., Any]]] = {
     "Pods": {
         "apply": apply.apply,
         "get": get.get,
+        "describe": describe.describe,
+        "logs": logs.logs,
+        "history": history.history,
+        "plan": plan.plan,
         "delete": delete.delete,
     },
     "This machine": {
@@ -52,12 +57,21 @@ _UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 """What typer raises for any wrong use; it has no public name for it."""
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main() -> NoReturn:
+    """Run the command that this process was started with, and end the process."""
+    code = run(sys.argv[1:])
+    with contextlib.suppress(OSError):
+        sys.stdout.flush()
+        sys.stderr.flush()
+    # A process that has used the Temporal SDK aborts now and then while the interpreter shuts down.
+    os._exit(code)
+
+
+def run(arguments: Sequence[str]) -> int:
     """Run one command; return the exit code."""
     program = typer.main.get_command(app)
-    given = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        code = program.main(args=given, prog_name="syncpod", standalone_mode=False)
+        code = program.main(args=list(arguments), prog_name="syncpod", standalone_mode=False)
         sys.stdout.flush()
     except Failure as failure:
         return _fail(str(failure), failure.code)
@@ -90,4 +104,4 @@ def _usage(error: Exception) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

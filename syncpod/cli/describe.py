@@ -1,0 +1,110 @@
+"""``syncpod describe``: everything about a pod that a person may want to know."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, Any
+from urllib.parse import quote
+
+import typer
+
+from syncpod.cli.arguments import pod_names, read_selector
+from syncpod.cli.console import say
+from syncpod.cli.failure import BadInput, Failure
+from syncpod.cli.options import Namespace, Selector
+
+if TYPE_CHECKING:
+    from temporalio.client import Client, WorkflowExecutionDescription
+
+    from syncpod.cli.description import Facts, PendingStep
+    from syncpod.cli.pods import Reading
+
+
+def describe(
+    what: Annotated[list[str] | None, typer.Argument(metavar="[pod] NAME...", show_default=False)] = None,
+    namespace: Namespace = "default",
+    selector: Selector = "",
+) -> None:
+    """Show a pod in full: state, conditions, events, pending steps."""
+    from syncpod.cli import session
+
+    names = pod_names(what or [])
+    conditions = read_selector(selector)
+    if bool(names) == bool(conditions.requirements):
+        raise BadInput("name the pods, or choose them with --selector")
+
+    async def work(client: Client) -> None:
+        from syncpod.cli.description import describe as lines_of
+        from syncpod.cli.pods import list_pods, note_absent_nodes, read_pod
+
+        if names:
+            found = await asyncio.gather(*(read_pod(client, namespace, name) for name in names))
+            readings = [reading for reading in found if reading is not None]
+        else:
+            readings = await list_pods(client, namespace, conditions)
+        now = datetime.now(UTC)
+        described = [lines_of(one.pod, await _facts(client, one), now) for one in readings]
+        say("\n\n\n".join("\n".join(lines) for lines in described))
+        note_absent_nodes(readings)
+        missing = sorted(set(names) - {one.pod.metadata.name for one in readings})
+        if missing:
+            raise Failure("; ".join(f'pods "{name}" not found in namespace {namespace}' for name in missing))
+
+    session.run(work)
+
+
+async def _facts(client: Client, reading: Reading) -> Facts:
+    """Ask the workflow for its events and holds, and Temporal for its pending steps."""
+    from syncpod.cli.description import Facts, Hold
+    from syncpod.cli.pods import QUERY_DEADLINE, handle_of
+    from syncpod.messages import EventRecord
+
+    handle = handle_of(client, *reading.key)
+    description = await handle.describe()
+    events: list[Any] = []
+    plan: dict[str, Any] = {}
+    if reading.current:
+        events = await handle.query("events", result_type=list, rpc_timeout=QUERY_DEADLINE)
+        plan = await handle.query("plan", result_type=dict, rpc_timeout=QUERY_DEADLINE)
+    return Facts(
+        workflow_id=handle.id,
+        run_id=description.run_id,
+        ui=_page(client, handle.id, description.run_id),
+        events=tuple(EventRecord.model_validate(event) for event in events),
+        pending=_pending(description),
+        holds=tuple(
+            Hold(hold["subject"], hold["reason"], datetime.fromisoformat(hold["until"]))
+            for hold in plan.get("holds", [])
+        ),
+    )
+
+
+def _pending(description: WorkflowExecutionDescription) -> tuple[PendingStep, ...]:
+    from syncpod.cli.description import PendingStep
+
+    return tuple(
+        PendingStep(
+            name=activity.activity_type.name,
+            attempt=activity.attempt,
+            since=activity.scheduled_time.ToDatetime(UTC) if activity.HasField("scheduled_time") else None,
+            failure=activity.last_failure.message,
+        )
+        for activity in description.raw_description.pending_activities
+    )
+
+
+def _page(client: Client, workflow_id: str, run_id: str) -> str:
+    """Return the address of the workflow's page, where the server's UI is known: our own server's, or the cloud's."""
+    from syncpod.cli.settings import settings
+    from syncpod.cli.state_directory import running_server
+
+    own = running_server(settings().state_dir)
+    address = client.service_client.config.target_host
+    if own is not None and own.address == address:
+        base = own.ui
+    elif address.rpartition(":")[0].endswith(".tmprl.cloud"):
+        base = "https://cloud.temporal.io"
+    else:
+        return ""
+    return f"{base}/namespaces/{client.namespace}/workflows/{quote(workflow_id, safe='')}/{run_id}/timeline"

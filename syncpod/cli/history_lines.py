@@ -1,0 +1,108 @@
+"""A pod's history as lines, and as it can still be read from Temporal where no worker answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC
+from typing import TYPE_CHECKING, Final
+
+from syncpod.cli.console import columns
+from syncpod.messages import HistoryRecord
+
+if TYPE_CHECKING:
+    from temporalio.api.history.v1 import HistoryEvent
+
+HEADER: Final = ("TIME", "KIND", "WHAT", "OUTCOME", "TRY", "TOOK", "WHY")
+
+
+def lines(records: Sequence[HistoryRecord], *, headers: bool = True) -> list[str]:
+    """Return the history as a table, oldest first."""
+    return columns([*([HEADER] if headers else []), *map(_row, records)])
+
+
+def _row(record: HistoryRecord) -> tuple[str, ...]:
+    return (
+        record.at.astimezone().strftime("%Y-%m-%d %H:%M:%S.%f")[:-3] if record.at else "-",
+        record.kind,
+        " ".join(part for part in (record.subject, record.container) if part) or "-",
+        record.outcome or "-",
+        str(record.attempt) if record.attempt else "-",
+        _took(record.took_ms),
+        " ".join(record.reason.split()) or "-",
+    )
+
+
+def _took(milliseconds: int) -> str:
+    if not milliseconds:
+        return "-"
+    return f"{milliseconds}ms" if milliseconds < 10_000 else f"{milliseconds / 1000:.1f}s"
+
+
+# --- from Temporal's own history --------------------------------------------------------------------------------------
+
+
+def from_events(events: Iterable[HistoryEvent]) -> list[HistoryRecord]:
+    """Return what one run's events tell: steps with their tries, signals, updates, holds.
+
+    Less than what the workflow itself remembers: exits and decisions are not events, and earlier runs are not here.
+    """
+    scheduled: dict[int, HistoryEvent] = {}
+    tries: dict[int, int] = {}
+    records = []
+    for event in events:
+        if event.HasField("activity_task_scheduled_event_attributes"):
+            scheduled[event.event_id] = event
+        elif event.HasField("activity_task_started_event_attributes"):
+            started = event.activity_task_started_event_attributes
+            tries[started.scheduled_event_id] = started.attempt
+        elif ended := _ended(event):
+            scheduled_id, outcome = ended
+            if scheduled_id in scheduled:
+                records.append(_step(scheduled[scheduled_id], event, tries.get(scheduled_id, 0), outcome))
+        elif event.HasField("workflow_execution_signaled_event_attributes"):
+            name = event.workflow_execution_signaled_event_attributes.signal_name
+            records.append(_record(event, "signal", name))
+        elif event.HasField("workflow_execution_update_accepted_event_attributes"):
+            request = event.workflow_execution_update_accepted_event_attributes.accepted_request
+            records.append(_record(event, "update", request.input.name))
+        elif event.HasField("timer_started_event_attributes"):
+            records.append(_record(event, "hold", _summary(event)))
+    return records
+
+
+def _ended(event: HistoryEvent) -> tuple[int, str] | None:
+    """Return which step has ended, by its scheduling, and how."""
+    if event.HasField("activity_task_completed_event_attributes"):
+        return event.activity_task_completed_event_attributes.scheduled_event_id, "done"
+    if event.HasField("activity_task_failed_event_attributes"):
+        failed = event.activity_task_failed_event_attributes
+        kind = failed.failure.application_failure_info.type
+        return failed.scheduled_event_id, f"{kind}: {failed.failure.message}" if kind else failed.failure.message
+    if event.HasField("activity_task_timed_out_event_attributes"):
+        return event.activity_task_timed_out_event_attributes.scheduled_event_id, "timed out"
+    if event.HasField("activity_task_canceled_event_attributes"):
+        return event.activity_task_canceled_event_attributes.scheduled_event_id, "cancelled"
+    return None
+
+
+def _step(scheduled: HistoryEvent, ended: HistoryEvent, attempt: int, outcome: str) -> HistoryRecord:
+    took = ended.event_time.ToDatetime(UTC) - scheduled.event_time.ToDatetime(UTC)
+    return HistoryRecord(
+        at=ended.event_time.ToDatetime(UTC),
+        kind="step",
+        subject=scheduled.activity_task_scheduled_event_attributes.activity_type.name,
+        reason=_summary(scheduled),
+        outcome=outcome,
+        attempt=attempt,
+        took_ms=round(took.total_seconds() * 1000),
+    )
+
+
+def _record(event: HistoryEvent, kind: str, subject: str) -> HistoryRecord:
+    return HistoryRecord.model_validate({"at": event.event_time.ToDatetime(UTC), "kind": kind, "subject": subject})
+
+
+def _summary(event: HistoryEvent) -> str:
+    """Return the summary that the workflow gave the step or timer: JSON text, by our data converter."""
+    text = event.user_metadata.summary.data.decode(errors="replace")
+    return text[1:-1].replace('\\"', '"') if text.startswith('"') else text

@@ -1,0 +1,98 @@
+"""``syncpod plan``: what would be done, without doing it."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from syncpod.cli.arguments import pod_names
+from syncpod.cli.console import columns, say, warn
+from syncpod.cli.durations import short_duration
+from syncpod.cli.failure import BAD_INPUT, BadInput, Failure
+from syncpod.cli.options import Filenames, ManifestNamespace
+
+if TYPE_CHECKING:
+    from temporalio.client import Client
+
+    from syncpod.pod import Pod
+
+
+def plan(
+    what: Annotated[list[str] | None, typer.Argument(metavar="[POD]...", show_default=False)] = None,
+    filename: Filenames = None,
+    namespace: ManifestNamespace = "",
+    output: Annotated[str, typer.Option("--output", "-o", metavar="json", help="How to print.")] = "",
+) -> None:
+    """Show what an apply would do; nothing is done.
+
+    With names in place of manifests: what is about to be done for pods as they are.
+    """
+    from syncpod.cli import session
+    from syncpod.cli.manifests import admitted_pods
+
+    names = pod_names(what or [])
+    if bool(names) == bool(filename):
+        raise BadInput("name a manifest with -f FILE, or pods that exist")
+    if output not in ("", "json"):
+        raise BadInput(f"--output: must be json, not {output}")
+    admissions = admitted_pods(filename, namespace) if filename else []
+
+    async def work(client: Client) -> None:
+        plans = [await _plan_of_existing(client, namespace or "default", name) for name in names]
+        for pod, warnings in admissions:
+            plans.append(await _plan_of_manifest(client, pod))
+            for warning in warnings:
+                warn(f"pod {pod.metadata.name}: {warning}")
+        _print(plans, output)
+        if refused := [f"pod {plan['pod']}: {plan['error']}" for plan in plans if plan.get("error")]:
+            raise Failure("; ".join(refused), BAD_INPUT)
+
+    session.run(work)
+
+
+async def _plan_of_existing(client: Client, namespace: str, name: str) -> dict[str, Any]:
+    from syncpod.cli.pods import QUERY_DEADLINE, handle_of, require_pod
+
+    await require_pod(client, namespace, name)
+    found = await handle_of(client, namespace, name).query("plan", result_type=dict, rpc_timeout=QUERY_DEADLINE)
+    return {"pod": name, "change": "none", **found}
+
+
+async def _plan_of_manifest(client: Client, pod: Pod) -> dict[str, Any]:
+    from syncpod.cli.planning import plan_of_new
+    from syncpod.cli.pods import QUERY_DEADLINE, handle_of, read_pod, require_pod
+    from syncpod.pod import pod_to_wire
+
+    namespace, name = pod.metadata.namespace, pod.metadata.name
+    if await read_pod(client, namespace, name) is None:
+        steps = [{"step": line.step, "container": line.container, "why": line.why} for line in plan_of_new(pod)]
+        return {"pod": name, "change": "create", "steps": steps, "holds": []}
+    await require_pod(client, namespace, name)
+    found = await handle_of(client, namespace, name).query(
+        "plan", pod_to_wire(pod), result_type=dict, rpc_timeout=QUERY_DEADLINE
+    )
+    return {"pod": name, "change": "update", **found}
+
+
+def _print(plans: list[dict[str, Any]], output: str) -> None:
+    if output == "json":
+        say(json.dumps(plans if len(plans) != 1 else plans[0], indent=4))
+        return
+    titles = {"create": "would be created", "update": "exists", "none": "as it is"}
+    for plan in plans:
+        if plan.get("error"):
+            say(f"pod/{plan['pod']}: would be refused")
+            continue
+        say(f"pod/{plan['pod']}: {titles[plan['change']]}{'' if plan['steps'] else ', nothing to do'}")
+        rows = [
+            (f"  {number}.", step["step"], step["container"] or "-", step["why"])
+            for number, step in enumerate(plan["steps"], 1)
+        ]
+        for line in columns(rows):
+            say(line)
+        for hold in plan["holds"]:
+            left = datetime.fromisoformat(hold["until"]) - datetime.now(UTC)
+            say(f"  {hold['subject']} waits for {short_duration(left)} more: {hold['reason']}")

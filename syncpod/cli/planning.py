@@ -1,0 +1,45 @@
+"""What applying a pod would lead to, computed without its workflow: for a pod that does not exist yet."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from syncpod.lifecycle.compute import compute_pod_actions
+from syncpod.lifecycle.observed import ObservedPod
+from syncpod.lifecycle.plan import plan_steps
+from syncpod.lifecycle.resize import ActuatedResources
+from syncpod.pod import Pod
+
+
+@dataclass(frozen=True)
+class Line:
+    """One step of a plan."""
+
+    step: str
+    container: str
+    why: str
+
+
+def plan_of_new(pod: Pod) -> list[Line]:
+    """Return the steps that bring a new pod up: those decided now, then those that each later sync will decide.
+
+    The latter assume that every init container does its work; images that are absent are pulled as they are needed.
+    """
+    actions = compute_pod_actions(
+        pod, ObservedPod(), liveness={}, startup={}, actuated=ActuatedResources(containers={}, pod=pod.spec.resources)
+    )
+    decided = [Line(step.verb, step.container, step.why) for step in plan_steps(pod, ObservedPod(), actions)]
+    started = {line.container for line in decided}
+    later: list[Line] = []
+    condition = "once the sandbox is ready"
+    for container in pod.spec.init_containers:
+        if container.name not in started:
+            later.append(Line("start_init_container", container.name, condition))
+        done = "has started" if container.restart_policy == "Always" else "has completed"
+        condition = f"once {container.name} {done}"
+    later += [
+        Line("start_container", container.name, condition)
+        for container in pod.spec.containers
+        if container.name not in started
+    ]
+    return decided + later
