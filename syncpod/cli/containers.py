@@ -79,6 +79,16 @@ def current_instance(pod: Pod, container: str) -> Instance:
     raise Failure(f'container "{container}" in pod "{pod.metadata.name}" is waiting to start: {why}{said}')
 
 
+def running_instance(pod: Pod, container: str) -> Instance:
+    """Return the instance that runs. Raises Failure where none does, saying what is the case instead."""
+    status = status_of(pod, container)
+    if status.state.running is not None:
+        return Instance(_raw(status.container_id), status.restart_count)
+    waiting, ended = status.state.waiting, status.state.terminated
+    how = f"exited {ended.exit_code}" if ended else waiting.reason if waiting and waiting.reason else "not started"
+    raise Failure(f'container "{container}" in pod "{pod.metadata.name}" does not run: {how}')
+
+
 def previous_instance(pod: Pod, container: str) -> Instance:
     """Return the instance before the current one. Raises Failure where there is none."""
     status = status_of(pod, container)

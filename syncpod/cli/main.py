@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 import typer
 
-from syncpod.cli import apply, delete, describe, down, get, history, logs, plan, server, up, version, worker
+from syncpod.cli import apply, delete, describe, down, exec, get, history, logs, plan, server, up, version, worker
 from syncpod.cli.console import paint, remark
 from syncpod.cli.failure import BAD_INPUT, INTERRUPTED, Failure
 
@@ -33,6 +33,7 @@ _PANELS: dict[str, dict[str, Callable[..., Any]]] = {
         "get": get.get,
         "describe": describe.describe,
         "logs": logs.logs,
+        "exec": exec.exec_,
         "history": history.history,
         "plan": plan.plan,
         "delete": delete.delete,
@@ -79,9 +80,11 @@ def run(arguments: Sequence[str]) -> int:
         return _fail(_usage(error), BAD_INPUT)
     except (KeyboardInterrupt, typer.Abort):
         return INTERRUPTED
-    except BrokenPipeError:
-        # Whoever read our output has seen enough. What is still buffered must not fail at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (BrokenPipeError, SystemExit) as ended:
+        # Whoever read our output has seen enough (typer makes that a SystemExit). What is still buffered is not to fail.
+        if isinstance(ended, SystemExit) and not isinstance(ended.__context__, BrokenPipeError):
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 0
     return code if isinstance(code, int) else 0
 

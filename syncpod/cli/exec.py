@@ -1,0 +1,95 @@
+"""``syncpod exec``: run a command in a container."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from syncpod.cli.arguments import pod_name
+from syncpod.cli.console import remark
+from syncpod.cli.failure import BadInput, Failure
+from syncpod.cli.options import Container, Namespace
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+
+    from temporalio.client import Client
+
+    from syncpod.cli.streaming import Channel
+    from syncpod.pod import Pod
+
+
+def exec_(
+    what: Annotated[list[str], typer.Argument(metavar="POD -- COMMAND", show_default=False)],
+    namespace: Namespace = "default",
+    container: Container = "",
+    stdin: Annotated[bool, typer.Option("--stdin", "-i", help="Pass what is typed to the command.")] = False,
+    tty: Annotated[bool, typer.Option("--tty", "-t", help="Give the command a terminal.")] = False,
+) -> None:
+    """Run a command in a container; its exit code is passed on."""
+    from syncpod.cli import session
+
+    name, command = pod_name(what[:1]), what[1:]
+    if not command:
+        raise BadInput(f"say what to run: syncpod exec {name} -- COMMAND")
+    if stdin and not sys.stdin.isatty():
+        raise BadInput(
+            "--stdin takes input from a terminal only: the end of piped input cannot be passed on by this version"
+        )
+    if tty and not (stdin and sys.stdout.isatty()):
+        remark("Note: no terminal to lend to the command (--tty needs --stdin and a terminal); going on without")
+        tty = False
+
+    async def work(client: Client) -> int:
+        from syncpod.cli.containers import chosen_container
+        from syncpod.cli.pods import require_pod
+
+        pod = (await require_pod(client, namespace, name)).pod
+        return await _run(pod, chosen_container(pod, container), command, stdin=stdin, tty=tty)
+
+    raise typer.Exit(session.run(work))
+
+
+async def _run(pod: Pod, container: str, command: Sequence[str], *, stdin: bool, tty: bool) -> int:
+    from syncpod.cli import terminal
+    from syncpod.cli.containers import running_instance, runtime_of
+    from syncpod.cli.streaming import StreamBroken, stream
+    from syncpod.cri.errors import CriError
+
+    instance = running_instance(pod, container)
+    async with runtime_of(pod) as runtime:
+        try:
+            url = await runtime.exec(instance.id, tuple(command), tty=tty, stdin=stdin, stdout=True, stderr=not tty)
+        except CriError as error:
+            raise Failure(f'the runtime refuses to run a command in container "{container}": {error.message}') from None
+    typed = sys.stdin.fileno() if stdin else -1
+    try:
+        with terminal.raw(typed) if tty else contextlib.nullcontext():
+            return await stream(
+                url,
+                stdin=_typed(typed, tty=tty) if stdin else None,
+                sizes=terminal.sizes(typed) if tty else None,
+                write=_write,
+            )
+    except StreamBroken as error:
+        raise Failure(str(error)) from None
+
+
+async def _typed(source: int, *, tty: bool) -> AsyncIterator[bytes]:
+    from syncpod.cli import terminal
+
+    async for data in terminal.keys(source):
+        yield data
+    if not tty:
+        remark("Note: the end of input cannot be passed on to the command; Ctrl-C leaves it")
+
+
+def _write(channel: Channel, data: bytes) -> None:
+    from syncpod.cli.streaming import Channel
+
+    stream = sys.stderr.buffer if channel is Channel.STDERR else sys.stdout.buffer
+    stream.write(data)
+    stream.flush()
