@@ -1,0 +1,28 @@
+"""A node for each runtime, served by one worker process for the whole session."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from tests.e2e.engine import EngineNode, Pods, engine_node
+from tests.runtimes.containerd import Containerd
+from tests.runtimes.temporal import DevServer
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def engine(
+    runtime: Containerd, temporal_server: DevServer, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[EngineNode]:
+    """A node on each runtime in turn."""
+    async with engine_node(runtime, temporal_server, tmp_path_factory.mktemp("engine")) as node:
+        yield node
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def pods(engine: EngineNode) -> AsyncIterator[Pods]:
+    """The test's pods, gone without a trace at its end."""
+    async with engine.pods() as pods:
+        yield pods

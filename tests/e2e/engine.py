@@ -1,0 +1,300 @@
+"""The whole engine as people run it: a worker process between a real Temporal server and a real runtime, and its pods.
+
+Pods are applied, watched and deleted through Temporal alone; what became of them is asked of the runtime itself, past
+everything of ours.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import time
+import uuid
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from temporalio.client import Client, WithStartWorkflowOperation, WorkflowHandle
+from temporalio.common import WorkflowIDConflictPolicy
+from temporalio.service import RPCError
+
+from syncpod.cri.client import CriClient
+from syncpod.cri.names import NODE_LABEL, POD_NAME_LABEL
+from syncpod.cri.port import RuntimeContainerStatus, SandboxStatus
+from syncpod.messages import POD_WORKFLOW, node_task_queue, pod_workflow_id
+from syncpod.plugin import DATA_CONVERTER
+from tests.runtimes.containerd import Containerd
+from tests.runtimes.images import BUSYBOX
+from tests.runtimes.temporal import DevServer
+from tests.worker.node_process import NodeProcess
+
+PATIENCE = 120.0
+"""Seconds for which anything is waited for. Generous: what is asserted is what comes, and never how soon."""
+
+RUNS = "trap 'exit 0' TERM; while :; do sleep 0.1; done"
+"""A shell script that runs until it is told to end, and then ends at once with 0."""
+
+
+def shell(name: str, script: str = RUNS, **more: Any) -> dict[str, Any]:
+    """A container that runs a shell script."""
+    return {"name": name, "image": BUSYBOX, "command": ["sh", "-c", script], **more}
+
+
+@dataclass
+class LivePod:
+    """A pod that was applied: as its workflow has it, and as the runtime has it."""
+
+    node: EngineNode
+    name: str
+    document: dict[str, Any]
+    handle: WorkflowHandle[Any, Any]
+    """Of whichever run is the newest."""
+
+    # --- as its workflow has it ---
+
+    async def get(self) -> dict[str, Any]:
+        """The whole Pod, with its status."""
+        pod: dict[str, Any] = await self.handle.query("pod")
+        return pod
+
+    async def until(self, seen: Callable[[dict[str, Any]], Any], *, patience: float = PATIENCE) -> dict[str, Any]:
+        """Ask until `seen` holds; fails with the pod's status, history and events, and the worker's log."""
+        deadline = time.monotonic() + patience
+        while True:
+            pod = await self.get()
+            if seen(pod):
+                return pod
+            if time.monotonic() > deadline:
+                told = [json.dumps(line) for query in ("history", "events") for line in await self.handle.query(query)]
+                lines = [json.dumps(pod.get("status"), indent=1), *told, self.node.said]
+                raise AssertionError("\n".join([f"{self.name} did not come to that:", *lines]))
+            await asyncio.sleep(0.1)
+
+    async def running(self, **restarts: int) -> dict[str, Any]:
+        """Wait until all its main containers run, each with its number of restarts (0 unless given)."""
+
+        def seen(pod: dict[str, Any]) -> bool:
+            statuses = pod["status"].get("containerStatuses", [])
+            return pod["status"].get("phase") == "Running" and all(
+                "running" in each["state"] and each["restartCount"] == restarts.get(each["name"], 0)
+                for each in statuses
+            )
+
+        return await self.until(seen)
+
+    async def phase(self, phase: str) -> dict[str, Any]:
+        """Wait until it is in that phase."""
+        return await self.until(lambda pod: pod["status"].get("phase") == phase)
+
+    async def events(self, reason: str = "") -> list[dict[str, Any]]:
+        """Its events of that reason (all of them by default), oldest first."""
+        events: list[dict[str, Any]] = await self.handle.query("events")
+        return [event for event in events if reason in ("", event["reason"])]
+
+    async def history(self, kind: str) -> list[dict[str, Any]]:
+        """The lines of one kind of its history, oldest first."""
+        lines: list[dict[str, Any]] = await self.handle.query("history")
+        return [line for line in lines if line["kind"] == kind]
+
+    async def scheduled(self) -> list[str]:
+        """What Temporal's own history shows: `activity • summary` for each activity, in the order of scheduling."""
+        shown = []
+        async for event in self.handle.fetch_history_events():
+            if event.HasField("activity_task_scheduled_event_attributes"):
+                name = event.activity_task_scheduled_event_attributes.activity_type.name
+                shown.append(f"{name} • {json.loads(event.user_metadata.summary.data)}")
+        return shown
+
+    async def apply(self, document: dict[str, Any] | None = None, **spec: Any) -> dict[str, Any]:
+        """Apply it again: `document`, or the one it has with that in its spec. Returns what the update answers."""
+        self.document = document or {**self.document, "spec": {**self.document["spec"], **spec}}
+        answer: dict[str, Any] = await self.node.update_with_start("apply", self.document)
+        return answer
+
+    async def delete(self, grace: int | None = None) -> dict[str, Any]:
+        """Delete it and wait until nothing of it is left anywhere; the final Pod."""
+        await self.handle.execute_update("delete", {} if grace is None else {"gracePeriodSeconds": grace})
+        return await self.gone()
+
+    async def gone(self) -> dict[str, Any]:
+        """Wait for the end of its workflow: the final Pod. Nothing of the pod is in the runtime or on disk then."""
+        final: dict[str, Any] = await asyncio.wait_for(self.handle.result(), PATIENCE)
+        self.node.assert_nothing_left(final["metadata"]["uid"])
+        assert (await self.sandboxes(), await self.containers()) == ([], [])
+        return final
+
+    # --- as the runtime has it ---
+
+    @property
+    def _labels(self) -> dict[str, str]:
+        return {POD_NAME_LABEL: self.name, NODE_LABEL: self.node.name}
+
+    async def sandboxes(self) -> list[SandboxStatus]:
+        """Its sandboxes in full, oldest attempt first."""
+        listed = await self.node.cri.list_pod_sandboxes(labels=self._labels)
+        statuses = [await self.node.cri.pod_sandbox_status(sandbox.id, verbose=True) for sandbox in listed]
+        return sorted(statuses, key=lambda sandbox: sandbox.attempt)
+
+    async def sandbox(self) -> SandboxStatus:
+        """The one sandbox that is ready."""
+        (ready,) = [each for each in await self.sandboxes() if each.state == "SANDBOX_READY"]
+        return ready
+
+    async def containers(self, name: str = "") -> list[RuntimeContainerStatus]:
+        """Its containers in full (those of one name), oldest instance first."""
+        listed = await self.node.cri.list_containers(labels=self._labels)
+        statuses = [await self.node.cri.container_status(each.id) for each in listed if name in ("", each.name)]
+        return sorted(statuses, key=lambda container: (container.name, container.attempt))
+
+    async def instance(self, name: str) -> RuntimeContainerStatus:
+        """The newest instance of a container."""
+        return (await self.containers(name))[-1]
+
+    async def exec(self, name: str, command: str) -> str:
+        """What a shell in a running container prints."""
+        instance = await self.instance(name)
+        done = await self.node.cri.exec_sync(instance.id, ("sh", "-c", command), timeout_seconds=20)
+        return (done.stdout + done.stderr).decode().strip()
+
+    async def log(self, name: str) -> list[str]:
+        """The lines that a container's newest instance has written to standard output."""
+        text = Path((await self.instance(name)).log_path).read_text()
+        return [line.split(" ", 3)[3] for line in text.splitlines() if " stdout " in line]
+
+
+@dataclass
+class EngineNode:
+    """One node with its worker, and the pods that tests apply to it."""
+
+    name: str
+    server: DevServer
+    runtime: Containerd
+    client: Client
+    cri: CriClient
+    worker: NodeProcess
+
+    @property
+    def said(self) -> str:
+        """The end of the worker's log."""
+        return "\n".join(self.worker.log.read_text().splitlines()[-40:])
+
+    @property
+    def task_queue(self) -> str:
+        """Where its worker polls."""
+        return node_task_queue(self.name)
+
+    @contextlib.asynccontextmanager
+    async def pods(self) -> AsyncIterator[Pods]:
+        """Pods that are deleted at the end, those that a test has not deleted itself; a failed deletion is an error."""
+        pods = Pods(self)
+        yield pods
+        await pods.delete()
+
+    async def update_with_start(self, update: str, document: dict[str, Any]) -> Any:
+        """Send an update that starts the pod's workflow if there is none."""
+        return await self.client.execute_update_with_start_workflow(
+            update,
+            document,
+            start_workflow_operation=WithStartWorkflowOperation(
+                POD_WORKFLOW,
+                {"pod": document, "byUpdate": True},
+                id=pod_workflow_id("default", document["metadata"]["name"]),
+                task_queue=self.task_queue,
+                task_timeout=timedelta(seconds=3),
+                id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+            ),
+        )
+
+    def cgroups(self, uid: str) -> list[Path]:
+        """The directories that a pod's cgroup has, one in each controller."""
+        root, parent = Path("/sys/fs/cgroup"), self.runtime.cgroup_parent.strip("/")
+        return sorted([*root.glob(f"{parent}/pod{uid}"), *root.glob(f"*/{parent}/pod{uid}")])
+
+    def directories(self, uid: str) -> list[Path]:
+        """What the node's disk has of a pod: its directory and its logs."""
+        home = self.worker.state_dir.parent
+        return sorted([*home.glob(f"state/pods/*{uid}*"), *home.glob(f"logs/*{uid}*")])
+
+    def assert_nothing_left(self, uid: str) -> None:
+        """Assert that neither directories, logs nor cgroups of a pod are left."""
+        assert (self.directories(uid), self.cgroups(uid)) == ([], [])
+
+
+@dataclass
+class Pods:
+    """The pods of one test, or of several that share them."""
+
+    node: EngineNode
+    applied: list[LivePod] = field(default_factory=list)
+
+    def manifest(self, base: str, *containers: dict[str, Any], **spec: Any) -> dict[str, Any]:
+        """A Pod under a name that no other test has; two seconds of grace unless the spec says otherwise."""
+        return {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": f"{base}-{uuid.uuid4().hex[:6]}", "namespace": "default"},
+            "spec": {"terminationGracePeriodSeconds": 2, **spec, "containers": list(containers)},
+        }
+
+    async def apply(self, base: str, *containers: dict[str, Any], **spec: Any) -> LivePod:
+        """Apply such a pod."""
+        pod = self.know(self.manifest(base, *containers, **spec))
+        await pod.apply(pod.document)
+        return pod
+
+    def know(self, document: dict[str, Any]) -> LivePod:
+        """Take a pod that is applied by somebody else: to be watched, and deleted at the end."""
+        name = document["metadata"]["name"]
+        pod = LivePod(self.node, name, document, self.node.client.get_workflow_handle(pod_workflow_id("default", name)))
+        self.applied.append(pod)
+        return pod
+
+    async def delete(self) -> None:
+        """Delete, at once and all together, what is still there."""
+        await asyncio.gather(*(self._delete(pod) for pod in self.applied))
+        self.applied.clear()
+
+    async def _delete(self, pod: LivePod) -> None:
+        with contextlib.suppress(RPCError):  # never started, or ended by the test
+            await pod.handle.signal("delete_pod", {"gracePeriodSeconds": 0})
+            await pod.gone()
+
+
+@contextlib.asynccontextmanager
+async def engine_node(runtime: Containerd, server: DevServer, directory: Path) -> AsyncIterator[EngineNode]:
+    """A node whose worker serves; the worker ends with it, as it should."""
+    name = f"n-{uuid.uuid4().hex[:8]}"
+    client = await Client.connect(server.address, data_converter=DATA_CONVERTER)
+    settings = ("--cgroup-parent", runtime.cgroup_parent)
+    with NodeProcess(directory, *settings, runtime=runtime.endpoint, temporal=server.address, node=name) as worker:
+        await worker.ready()
+        async with CriClient(runtime.endpoint) as cri:
+            yield EngineNode(name, server, runtime, client, cri, worker)
+        assert await worker.stop() == 0, worker.log.read_text()
+
+
+# --- reading statuses -------------------------------------------------------------------------------------------------
+
+
+def status_of(pod: dict[str, Any], name: str) -> dict[str, Any]:
+    """The status of one container, of whatever kind; {} while there is none."""
+    status = pod["status"]
+    kinds: Sequence[str] = ("initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses")
+    found: list[dict[str, Any]] = [each for kind in kinds for each in status.get(kind, []) if each["name"] == name]
+    return found[0] if found else {}
+
+
+def conditions_of(pod: dict[str, Any]) -> dict[str, tuple[str, ...]]:
+    """By type: the status, then the reason and the message where there are any."""
+    return {
+        each["type"]: (each["status"], *(each[key] for key in ("reason", "message") if each.get(key)))
+        for each in pod["status"]["conditions"]
+    }
+
+
+def at(text: str) -> datetime:
+    """A time as statuses and histories write it."""
+    return datetime.fromisoformat(text)
