@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from temporalio.client import Client
 from temporalio.service import RPCError
@@ -100,9 +100,17 @@ class Agent:
         listed = await self._reader.read_all()
         await self.readiness.check()
         pods = await self._takeover.open_pods(listed.pods.values())
-        self._boarding = [asyncio.create_task(self._board(pod, listed), name=f"boot {pod.workflow_id}") for pod in pods]
-        if self._boarding:
-            _, late = await asyncio.wait(self._boarding, timeout=BOOT_PATIENCE_SECONDS)
+        taking = [
+            asyncio.create_task(self._takeover.take_until_taken(pod.workflow_id), name=f"take {pod.workflow_id}")
+            for pod in pods
+        ]
+        self._boarding = [
+            asyncio.create_task(self._board(pod, taken, listed), name=f"boot {pod.workflow_id}")
+            for pod, taken in zip(pods, taking, strict=True)
+        ]
+        if taking:
+            # Not for what follows a takeover: a workflow can only be asked which pod it is once the worker polls.
+            _, late = await asyncio.wait(taking, timeout=BOOT_PATIENCE_SECONDS)
             log.info("took over %d of %d pods", len(pods) - len(late), len(pods))
 
     async def run(self) -> None:
@@ -126,9 +134,9 @@ class Agent:
 
     # --- takeover -----------------------------------------------------------------------------------------------------
 
-    async def _board(self, pod: OpenPod, listed: Relist) -> None:
-        """Take over one pod and tell it what the runtime has."""
-        if not await self._takeover.take_until_taken(pod.workflow_id):
+    async def _board(self, pod: OpenPod, taken: Awaitable[bool], listed: Relist) -> None:
+        """Tell one pod what the runtime has, once it is taken over."""
+        if not await taken:
             return
         ref = pod.ref or await self._takeover.ask_which(pod.workflow_id)
         if ref is None:
