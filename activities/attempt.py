@@ -52,6 +52,8 @@ class Attempt:
         self.doing = "waits for its turn"
         """One phrase of what it does or waits for: the heartbeat's detail, seen by operators on a pending activity."""
         self.events: list[StepEvent] = []
+        self.starting: dict[str, float] = {}
+        """Containers that others were found to be starting: by id, the monotonic time at which that was found."""
         self.superseded = False
         self._delay_seconds = delay_seconds
         self._began = time.monotonic()

@@ -15,7 +15,7 @@ from syncpod.cri.dns import pod_dns
 from syncpod.cri.errors import CriError, NameReserved, NotFound, TransportFault
 from syncpod.cri.features import refusals
 from syncpod.cri.host import with_current_resolver
-from syncpod.cri.names import NODE_LABEL
+from syncpod.cri.names import NODE_LABEL, POD_UID_LABEL
 from syncpod.cri.node import NodeContext
 from syncpod.cri.paths import UnsafeName
 from syncpod.cri.port import RuntimeStatus
@@ -53,7 +53,7 @@ async def create_sandbox(attempt: Attempt, request: CreateSandbox) -> StepResult
                 _require_runtime(request.pod, status)
                 sandbox_id = await _make(attempt, request)
             except NameReserved as reserved:
-                await _refuse_stranger(attempt, reserved)
+                await _refuse_stranger(attempt, request.attempt, reserved)
                 attempt.doing = f"waits for the runtime to finish sandbox {request.attempt}: its name is reserved"
                 await polls.pause()
             else:
@@ -134,11 +134,14 @@ def _require_runtime(pod: Pod, status: RuntimeStatus) -> None:
         raise PodFault(Fault.NETWORK_NOT_READY, message, warning(Fault.NETWORK_NOT_READY.value, message))
 
 
-async def _refuse_stranger(attempt: Attempt, reserved: NameReserved) -> None:
+async def _refuse_stranger(attempt: Attempt, number: int, reserved: NameReserved) -> None:
     """Raise PodFault if what has the sandbox's name is listed, and not as ours: it stays as it is."""
-    if not reserved.holder_id:
-        return
-    for holder in await attempt.node.cri.list_pod_sandboxes(id=reserved.holder_id):
+    if reserved.holder_id:
+        holders = await attempt.node.cri.list_pod_sandboxes(id=reserved.holder_id)
+    else:
+        listed = await attempt.node.cri.list_pod_sandboxes(labels={POD_UID_LABEL: attempt.ref.uid})
+        holders = tuple(each for each in listed if each.attempt == number)
+    for holder in holders:
         owner = holder.labels.get(NODE_LABEL)
         if owner != attempt.node.context.name:
             whose = f"belongs to node {owner}" if owner else "is not managed by syncpod"

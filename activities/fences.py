@@ -6,6 +6,8 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Protocol, TypeVar
 
 from syncpod.messages import PodRef
@@ -15,6 +17,25 @@ T = TypeVar("T")
 REMEMBERED = 10_000
 """Incarnations whose newest fence is kept; the one longest unseen is dropped first. A fence guards against a stalled
 try within one process (a new process has no elders), so it need not outlive its pod by long."""
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What a step that wants to act for a pod can show."""
+
+    fence: int
+    attempt: int
+    """Temporal's count of the step's tries, from 1."""
+    scheduled: datetime
+    """When Temporal first scheduled the step, by the server's clock."""
+
+    def is_older_than(self, other: Claim) -> bool:
+        """Say whether this step must not act once `other` has been seen.
+
+        The fence says so, but for one case: an operator may reset a workflow to an earlier point, and its fences with
+        it. What was scheduled later than all that was seen is no straggler, whatever its fence.
+        """
+        return (self.fence, self.attempt) < (other.fence, other.attempt) and self.scheduled <= other.scheduled
 
 
 class StaleFence(Exception):
@@ -40,19 +61,18 @@ class Fences:
     """
 
     def __init__(self) -> None:
-        self._newest: OrderedDict[tuple[str, str], tuple[int, int]] = OrderedDict()
+        self._newest: OrderedDict[tuple[str, str], Claim] = OrderedDict()
         self._pods: dict[str, _Turn] = {}
 
     @asynccontextmanager
-    async def acting(self, ref: PodRef, fence: int, attempt: int, holder: Holder) -> AsyncIterator[None]:
+    async def acting(self, ref: PodRef, claim: Claim, holder: Holder) -> AsyncIterator[None]:
         """Hold the pod for the block.
 
-        `fence` is compared within an incarnation, and `attempt` (Temporal's, from 1) among the tries of one step; the
-        pod itself is held by its UID, so that two incarnations of a static pod never act together. Raises StaleFence
-        when a newer one has been seen, before or while waiting; what `holder.interruptible` raises, when that gives up.
+        Claims are compared within an incarnation; the pod itself is held by its UID, so that two incarnations of a
+        static pod never act together. Raises StaleFence when a newer claim has been seen, before or while waiting;
+        what `holder.interruptible` raises, when that gives up.
         """
-        mine = (fence, attempt)
-        self._see(ref, mine)
+        self._see(ref, claim)
         turn = self._pods.setdefault(ref.uid, _Turn())
         turn.wanted += 1
         try:
@@ -60,7 +80,7 @@ class Fences:
                 turn.holder.supersede()
             await holder.interruptible(turn.lock.acquire())
             try:
-                self._see(ref, mine)
+                self._see(ref, claim)
                 turn.holder = holder
                 yield
             finally:
@@ -71,14 +91,14 @@ class Fences:
             if not turn.wanted:
                 del self._pods[ref.uid]
 
-    def _see(self, ref: PodRef, mine: tuple[int, int]) -> None:
-        """Note a fence; raise StaleFence when a newer one is known."""
+    def _see(self, ref: PodRef, claim: Claim) -> None:
+        """Note a claim; raise StaleFence when a newer one is known."""
         key = (ref.uid, ref.incarnation)
-        newest = self._newest.get(key, mine)
-        if mine < newest:
-            older, newer = f"try {mine[1]} of step {mine[0]}", f"try {newest[1]} of step {newest[0]}"
+        newest = self._newest.get(key, claim)
+        if claim.is_older_than(newest):
+            older, newer = (f"try {each.attempt} of step {each.fence}" for each in (claim, newest))
             raise StaleFence(f"{ref.namespace}/{ref.name}: {older} came after {newer}")
-        self._newest[key] = mine
+        self._newest[key] = claim
         self._newest.move_to_end(key)
         while len(self._newest) > REMEMBERED:
             self._newest.popitem(last=False)

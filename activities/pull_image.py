@@ -33,40 +33,56 @@ async def pull_image(attempt: Attempt, request: PullImage) -> StepResult:
     ImageInspectError.
     """
     container = container_of(request.pod, request.container)
-    attempt.doing = f"looks for image {container.image}"
     try:
-        if container.image_pull_policy != "Always" and await look_at_image(attempt, container) is not None:
-            say_present(attempt, container)
-        else:
-            await _pull(attempt, request, container)
+        if not await _is_enough(attempt, container):
+            await _pull_in_turn(attempt, request, container)
     except PodFault as fault:
         count_failed_start(kind_of(request.pod, container.name), fault.fault)
         raise
     return StepResult(missing_images=await missing_images(attempt.node.cri, request.pod))
 
 
-async def _pull(attempt: Attempt, request: PullImage, container: Container) -> None:
+async def _is_enough(attempt: Attempt, container: Container) -> bool:
+    """Say whether the image that the node has will do, and say so in an event."""
+    attempt.doing = f"looks for image {container.image}"
+    if container.image_pull_policy == "Always" or await look_at_image(attempt, container) is None:
+        return False
+    say_present(attempt, container)
+    return True
+
+
+async def _pull_in_turn(attempt: Attempt, request: PullImage, container: Container) -> None:
+    """Pull once it is this pull's turn, unless the one before it was for the same image."""
+    slots = attempt.node.pull_slots
+    asked = time.monotonic()
+    waits = slots.locked()
+    attempt.doing = f"waits for other pulls to pull {container.image}"
+    await attempt.interruptible(slots.acquire())
+    try:
+        if waits and await _is_enough(attempt, container):
+            return
+        await _pull(attempt, request, container, asked)
+    finally:
+        slots.release()
+
+
+async def _pull(attempt: Attempt, request: PullImage, container: Container, asked: float) -> None:
     node = attempt.node
     reference = reference_of(container)
     config = sandbox_config(
         request.pod, attempt=request.sandbox_attempt, node=node.context, incarnation=request.ref.incarnation
     )
     attempt.say("Pulling", f'Pulling image "{container.image}"', container.name)
-    asked = time.monotonic()
-    attempt.doing = f"waits for other pulls to pull {container.image}"
-    await attempt.interruptible(node.pull_slots.acquire())
+    began = time.monotonic()
+    attempt.doing = f"pulls {container.image}"
     try:
-        began = time.monotonic()
-        attempt.doing = f"pulls {container.image}"
         await attempt.interruptible(node.cri.pull_image(reference, sandbox_config=config))
-        ended = time.monotonic()
     except errors.CriError as error:
         if isinstance(error, errors.TransportFault) and reference not in error.message:
             raise
         # It names the image: the registry was away or slow, not the runtime (containerd 2 passes such codes on).
         raise _failed(container, error) from error
-    finally:
-        node.pull_slots.release()
+    ended = time.monotonic()
     image = await node.cri.image_status(reference)
     attempt.say(
         "Pulled",

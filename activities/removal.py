@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from pathlib import Path
 
 from activities.attempt import Attempt
 from syncpod.cri.errors import NotFound, RuntimeFailure
 from syncpod.messages import ObservedContainer
+
+START_SECONDS = 30.0
+"""How long a start that was found under way is believed to go on."""
 
 
 async def remove_dead(attempt: Attempt, container: ObservedContainer, *, keep_logs: bool = False) -> None:
@@ -23,19 +27,24 @@ async def remove_dead(attempt: Attempt, container: ObservedContainer, *, keep_lo
     await _remove(attempt, container.id)
 
 
-async def remove_unstarted(attempt: Attempt, container_id: str) -> bool:
-    """Remove a container that never ran; say whether it is gone.
+async def remove_unstarted(attempt: Attempt, container_id: str, *, exited: bool = False) -> bool:
+    """Remove a container that never ran: created, or `exited` with a StartError. Say whether it is gone.
 
     It is not when the runtime refuses because a start of it is under way (one whose client has died, or is about to
-    give up): that start ends as running or as a StartError, and whoever asked looks again. Between the listing that
-    showed it as created and this call a start can still end well; then its container, some milliseconds old, is killed.
+    give up). Such a start ends as running or as a StartError, and whoever asked looks again; until then nothing is
+    removed, since a removal that comes just after the start has ended well would kill the container. The runtime is
+    asked anew only when a start takes so long that the runtime may have been replaced meanwhile.
     """
+    found = attempt.starting.get(container_id)
+    if not exited and found is not None and time.monotonic() - found < START_SECONDS:
+        return False
     try:
         await _remove(attempt, container_id)
     except RuntimeFailure as error:
-        if "starting state" in error.message:
-            return False
-        raise
+        if "starting state" not in error.message:
+            raise
+        attempt.starting[container_id] = time.monotonic()
+        return False
     return True
 
 

@@ -84,7 +84,7 @@ class _Start:
                 return await self._start(instance.id, view)
             if instance is not None:
                 self.attempt.doing = f"clears away {which}, which was never started"
-                if not await remove_unstarted(self.attempt, instance.id):
+                if not await remove_unstarted(self.attempt, instance.id, exited=instance.state == "exited"):
                     self.attempt.doing = f"waits for a start of {which} that is under way"
                     await polls.pause()
                 continue
@@ -232,7 +232,7 @@ class _Start:
         if instance is not None and _has_run(instance):
             return
         if instance is not None:
-            await remove_unstarted(self.attempt, container_id)
+            await remove_unstarted(self.attempt, container_id, exited=instance.state == "exited")
         raise self._failed(Fault.RUN_CONTAINER_ERROR, error.message) from error
 
     async def _prune(self, view: ObservedPod) -> None:

@@ -10,7 +10,7 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
 from activities.attempt import Attempt, Interrupted, NotYet, PodFault, delay_between
-from activities.fences import StaleFence
+from activities.fences import Claim, StaleFence
 from activities.node import Node
 from syncpod.cri.errors import CriError
 from syncpod.messages import Fault, Outcome, StepInput, StepResult
@@ -61,7 +61,8 @@ async def run_step(node: Node, body: Body[Request], request: Request, *, interru
 async def _try(attempt: Attempt, body: Body[Request], request: Request, interrupted: Outcome) -> StepResult:
     """Act in the pod's turn, and turn whatever comes of it into a result or an error of Temporal's."""
     try:
-        async with attempt.node.fences.acting(attempt.ref, request.fence, attempt.number, attempt):
+        claim = Claim(request.fence, attempt.number, activity.info().scheduled_time)
+        async with attempt.node.fences.acting(attempt.ref, claim, attempt):
             try:
                 return await _with_status(attempt, await body(attempt, request))
             except PodFault as fault:

@@ -112,16 +112,24 @@ class Bench:
 
         await until(answers)
 
-    def step(self, name: StepName, request: StepInput, *, attempt: int = 1, waited: float = 0.0) -> Running:
-        """Begin a step as Temporal's `attempt`-th try, `waited` seconds after it was scheduled first."""
+    def step(
+        self,
+        name: StepName,
+        request: StepInput,
+        *,
+        attempt: int = 1,
+        waited: float = 0.0,
+        scheduled: datetime | None = None,
+    ) -> Running:
+        """Begin a step as Temporal's `attempt`-th try, `waited` seconds after it was `scheduled` first (else: now)."""
         environment = ActivityEnvironment()
-        now = datetime.now(UTC)
+        first = scheduled or datetime.now(UTC) - timedelta(seconds=waited)
         environment.info = dataclasses.replace(
             environment.info,
             activity_type=name.value,
             attempt=attempt,
-            scheduled_time=now - timedelta(seconds=waited),
-            current_attempt_scheduled_time=now,
+            scheduled_time=first,
+            current_attempt_scheduled_time=first + timedelta(seconds=waited),
         )
         heartbeats: list[str] = []
         environment.on_heartbeat = lambda *details: heartbeats.extend(details)

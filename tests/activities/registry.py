@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+from tests.activities.bench import until
+from tests.runtimes.containerd import Containerd
 from tests.runtimes.images import BUSYBOX, images, write_archive
 
 ABSENT_TAG = "absent"
@@ -30,6 +32,20 @@ class Registry:
         self.status = 0
         """When not 0, what every request is answered with."""
         self.address = ""
+
+    def announce_to(self, runtime: Containerd) -> None:
+        """Tell the runtime that this registry speaks HTTP: 1.6 takes that for granted of localhost, 2.4 does not."""
+        told = runtime.directory / "registries" / self.address / "hosts.toml"
+        told.parent.mkdir(parents=True)
+        told.write_text(f'server = "http://{self.address}"\n')
+
+    async def asked(self) -> None:
+        """Wait until a manifest has been asked for."""
+
+        async def has_been() -> bool:
+            return bool(self.requests)
+
+        await until(has_been)
 
     def answer(self, path: str) -> tuple[int, str, bytes]:
         """Status, media type and body for a path of the distribution API."""

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
+from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
 import pytest
 
 from activities.attempt import Attempt, Interrupted
-from activities.fences import Fences, StaleFence
+from activities.fences import Claim, Fences, StaleFence
 from syncpod.messages import CreateSandbox, Fault, Outcome, PodRef, StepInput, StepName
 from tests.activities.bench import Bench, fault_of
 
 T = TypeVar("T")
 
+EARLY, LATE = (datetime(2026, 1, 1, hour, tzinfo=UTC) for hour in (1, 2))
 WEB = PodRef(namespace="default", name="web", uid="u1", incarnation="life-1")
 
 
@@ -22,7 +24,7 @@ class Actor:
     """A holder that acts for as long as it is told to."""
 
     def __init__(self, fences: Fences, fence: int, attempt: int = 1, ref: PodRef = WEB) -> None:
-        self.fences, self.ref, self.fence, self.attempt = fences, ref, fence, attempt
+        self.fences, self.ref, self.claim = fences, ref, Claim(fence, attempt, EARLY)
         self.superseded = self.acts = False
         self.may_end = asyncio.Event()
 
@@ -33,7 +35,7 @@ class Actor:
         return await work
 
     async def act(self) -> None:
-        async with self.fences.acting(self.ref, self.fence, self.attempt, self):
+        async with self.fences.acting(self.ref, self.claim, self):
             self.acts = True
             await self.may_end.wait()
 
@@ -86,6 +88,14 @@ async def test_a_step_that_waited_is_refused_if_a_newer_one_has_come_meanwhile()
         await tasks[1]
     newest.may_end.set()
     await tasks[2]
+
+
+async def test_a_workflow_that_was_reset_begins_with_lower_fences_and_may_act() -> None:
+    seen = Claim(fence=9, attempt=1, scheduled=EARLY)
+    assert Claim(fence=4, attempt=1, scheduled=EARLY).is_older_than(seen)
+    assert not Claim(fence=4, attempt=1, scheduled=LATE).is_older_than(seen)
+    assert not Claim(fence=10, attempt=1, scheduled=EARLY).is_older_than(seen)
+    assert not seen.is_older_than(seen)
 
 
 async def test_the_next_life_of_a_pod_begins_its_fences_anew_but_never_acts_beside_the_last() -> None:
@@ -153,9 +163,9 @@ async def test_work_that_ends_although_it_was_to_be_given_up_counts_as_done(benc
 
 async def test_a_step_with_an_old_fence_does_nothing(bench: Bench) -> None:
     pod = bench.pod()
-    stale = pod.sandbox_request()
+    stale, scheduled = pod.sandbox_request(), datetime.now(UTC) - timedelta(seconds=1)
     assert (await pod.kill()).outcome == Outcome.DONE
-    fault, error, _ = await fault_of(pod.step(StepName.CREATE_SANDBOX, stale).result())
+    fault, error, _ = await fault_of(pod.step(StepName.CREATE_SANDBOX, stale, scheduled=scheduled).result())
     assert (fault, error.message) == (
         Fault.STALE_FENCE,
         f"default/{pod.pod.metadata.name}: try 1 of step 1 came after try 1 of step 2",

@@ -114,7 +114,7 @@ async def test_a_cancelled_kill_ends_at_once_while_its_stop_goes_on_to_the_end(b
     pod = bench.pod(container(command=DEAF))
     [main] = await started(pod)
     step = pod.step(StepName.KILL_CONTAINER, killing(pod, main, 3))
-    await until(lambda: _is_stopping(bench, main))
+    await until(lambda: is_stopping(bench, main))
     step.cancel()
     result = await step.result()
     assert (result.outcome, [each.state for each in result.status.containers]) == (Outcome.STOPPING, ["running"])
@@ -122,7 +122,7 @@ async def test_a_cancelled_kill_ends_at_once_while_its_stop_goes_on_to_the_end(b
     assert (await pod.listed(main)).exit_code == 137
 
 
-async def _is_stopping(bench: Bench, container_id: str, calls: int = 1) -> bool:
+async def is_stopping(bench: Bench, container_id: str, calls: int = 1) -> bool:
     return bench.node.stops.in_flight(container_id) == calls
 
 
@@ -130,7 +130,7 @@ async def test_a_shorter_grace_is_a_second_stop_beside_the_first(bench: Bench, c
     pod = bench.pod(container(command=DEAF))
     [main] = await started(pod)
     long = pod.step(StepName.KILL_CONTAINER, killing(pod, main, 600))
-    await until(lambda: _is_stopping(bench, main))
+    await until(lambda: is_stopping(bench, main))
     long.cancel()
     assert (await long.result()).outcome == Outcome.STOPPING
     result = await pod.kill_container(main, grace=2)
@@ -144,7 +144,7 @@ async def test_a_retry_of_a_stalled_kill_joins_the_stop_that_is_under_way(bench:
     [main] = await started(pod)
     request = killing(pod, main, 3)
     elder = pod.step(StepName.KILL_CONTAINER, request)
-    await until(lambda: _is_stopping(bench, main))
+    await until(lambda: is_stopping(bench, main))
     retry = pod.step(StepName.KILL_CONTAINER, request, attempt=2)
     fault, _, _ = await fault_of(elder.result())
     assert fault == Fault.STALE_FENCE
@@ -156,7 +156,7 @@ async def test_a_worker_that_shuts_down_leaves_the_kill_to_be_tried_again(bench:
     pod = bench.pod(container(command=DEAF))
     [main] = await started(pod)
     step = pod.step(StepName.KILL_CONTAINER, killing(pod, main, 2))
-    await until(lambda: _is_stopping(bench, main))
+    await until(lambda: is_stopping(bench, main))
     step.cancel(worker_shutdown=True)
     with pytest.raises(asyncio.CancelledError):
         await step.result()
@@ -284,7 +284,7 @@ async def test_a_shorter_grace_for_the_whole_pod_ends_it_sooner(bench: Bench, ca
     pod = bench.pod(container("a", command=DEAF), container("b"))
     a, b = await started(pod, "a", "b")
     long = pod.step(StepName.KILL_POD, pod.kill_request(KillTarget(id=a, name="a", grace_seconds=600), grace=600))
-    await until(lambda: _is_stopping(bench, a))
+    await until(lambda: is_stopping(bench, a))
     await pod.until_state(b, "exited")
     long.cancel()
     assert (await long.result()).outcome == Outcome.STOPPING

@@ -14,7 +14,7 @@ from temporalio.exceptions import ApplicationError
 
 from syncpod.cri.errors import CriError, RegistryUnavailable, RuntimeFailure, SignatureValidationFailed
 from syncpod.messages import Fault, Outcome, PullImage, StepName, StepResult
-from tests.activities.bench import Bench, PodOnBench, bench_of, container, fault_of, until
+from tests.activities.bench import Bench, PodOnBench, bench_of, container, fault_of
 from tests.activities.registry import ABSENT_TAG, Registry, registry
 from tests.runtimes.containerd import Containerd
 
@@ -23,10 +23,7 @@ from tests.runtimes.containerd import Containerd
 def shelf(runtime: Containerd) -> Iterator[Registry]:
     """A registry of the test's own: its port makes every image of it a new one."""
     with registry() as served:
-        # 1.6 speaks HTTP to localhost by itself, 2.4 only where it is told to.
-        told = runtime.directory / "registries" / served.address / "hosts.toml"
-        told.parent.mkdir(parents=True)
-        told.write_text(f'server = "http://{served.address}"\n')
+        served.announce_to(runtime)
         yield served
 
 
@@ -176,18 +173,11 @@ async def test_what_runtimes_say_of_failed_pulls_is_worded_as_the_kubelet_words_
     ]
 
 
-async def arrived(shelf: Registry, requests: int = 1) -> None:
-    async def here() -> bool:
-        return len(shelf.requests) >= requests
-
-    await until(here)
-
-
 async def test_a_cancelled_pull_ends_at_once_and_leaves_its_turn_to_the_next(bench: Bench, shelf: Registry) -> None:
     pod = pod_of(bench, f"{shelf.address}/app:1")
     shelf.open.clear()
     step = pod.step(StepName.PULL_IMAGE, request_of(pod))
-    await arrived(shelf)
+    await shelf.asked()
     step.cancel()
     result = await step.result()
     assert (result.outcome, result.missing_images) == (Outcome.CANCELLED, None)
@@ -199,7 +189,7 @@ async def test_pulls_take_turns_and_one_that_waits_can_be_cancelled(bench: Bench
     first, second, third = (pod_of(bench, f"{shelf.address}/app-{number}:1") for number in range(3))
     shelf.open.clear()
     pulling = first.step(StepName.PULL_IMAGE, request_of(first))
-    await arrived(shelf)
+    await shelf.asked()
     waiting = second.step(StepName.PULL_IMAGE, request_of(second))
     patient = third.step(StepName.PULL_IMAGE, request_of(third))
     await asyncio.sleep(0.3)
@@ -210,11 +200,25 @@ async def test_pulls_take_turns_and_one_that_waits_can_be_cancelled(bench: Bench
     assert [(await step.result()).missing_images for step in (pulling, patient)] == [(), ()]
 
 
+async def test_a_pull_that_waited_for_another_of_the_same_image_finds_it(bench: Bench, shelf: Registry) -> None:
+    first, second = (pod_of(bench, f"{shelf.address}/app:1") for _ in range(2))
+    shelf.open.clear()
+    pulling = first.step(StepName.PULL_IMAGE, request_of(first))
+    await shelf.asked()
+    waiting = second.step(StepName.PULL_IMAGE, request_of(second))
+    await asyncio.sleep(0.2)
+    shelf.open.set()
+    await pulling.result()
+    asked = len(shelf.requests)
+    assert [reason for reason, _ in messages(await waiting.result())] == ["Pulled"]
+    assert len(shelf.requests) == asked
+
+
 async def test_a_newer_step_of_the_pod_ends_a_pull_that_stalled(bench: Bench, shelf: Registry) -> None:
     pod = pod_of(bench, f"{shelf.address}/app:1")
     shelf.open.clear()
     stalled = pod.step(StepName.PULL_IMAGE, request_of(pod))
-    await arrived(shelf)
+    await shelf.asked()
     assert (await pod.kill()).outcome == Outcome.DONE
     fault, _, _ = await fault_of(stalled.result())
     assert fault == Fault.STALE_FENCE
@@ -227,7 +231,7 @@ async def test_a_runtime_that_dies_in_a_pull_is_no_fault_of_the_image(
         pod = pod_of(bench, f"{shelf.address}/app:1")
         shelf.open.clear()
         step = pod.step(StepName.PULL_IMAGE, request_of(pod))
-        await arrived(shelf)
+        await shelf.asked()
         runtime.kill()
         with pytest.raises(ApplicationError) as caught:
             await step.result()

@@ -1,0 +1,46 @@
+"""A workflow that takes one step, as the pod's workflow takes its own, and cancels it when it is told to."""
+
+from __future__ import annotations
+
+from temporalio import workflow
+from temporalio.exceptions import ActivityError, ApplicationError
+from temporalio.workflow import ActivityCancellationType
+
+with workflow.unsafe.imports_passed_through():
+    from syncpod.messages import StepName, StepResult
+    from workflows.steps import HEARTBEAT_TIMEOUT, RETRY, STEPS
+
+
+@workflow.defn
+class OneStep:
+    """Takes the step and returns its outcome; a pod-level fault as its type, with the result in its detail."""
+
+    def __init__(self) -> None:
+        self.cancelled = False
+
+    @workflow.run
+    async def run(self, name: str, request: dict[str, object]) -> tuple[str, StepResult | None]:
+        spec = STEPS[StepName(name)]
+        activity = workflow.start_activity(
+            name,
+            spec.input.model_validate(request),
+            start_to_close_timeout=spec.start_to_close,
+            heartbeat_timeout=HEARTBEAT_TIMEOUT,
+            retry_policy=RETRY,
+            cancellation_type=ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
+        )
+        await workflow.wait_condition(lambda: activity.done() or self.cancelled)
+        if not activity.done():
+            activity.cancel()
+        try:
+            result = StepResult.model_validate(await activity)
+        except ActivityError as error:
+            cause = error.cause
+            assert isinstance(cause, ApplicationError)
+            details = [StepResult.model_validate(detail) for detail in cause.details]
+            return cause.type or "", details[0] if details else None
+        return result.outcome.value, result
+
+    @workflow.signal
+    def cancel(self) -> None:
+        self.cancelled = True

@@ -1,0 +1,138 @@
+"""Steps under a real Temporal server and worker: what a workflow gets of them, cancelled, failed and retried."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator
+from datetime import timedelta
+
+import pytest_asyncio
+from temporalio.client import Client, WorkflowHandle
+from temporalio.worker import UnsandboxedWorkflowRunner, Worker
+
+import activities
+from syncpod.messages import Fault, Outcome, PullImage, StepInput, StepName, StepResult
+from syncpod.plugin import DATA_CONVERTER
+from tests.activities.bench import DEAF, Bench, container, until
+from tests.activities.one_step_workflow import OneStep
+from tests.activities.registry import registry
+from tests.activities.test_kill import is_stopping, killing, started
+from tests.runtimes.temporal import DevServer
+
+Handle = WorkflowHandle[OneStep, tuple[str, StepResult | None]]
+
+
+class Workflows:
+    """Steps taken by workflows of their own, on a worker that has the node's activities."""
+
+    def __init__(self, client: Client, task_queue: str) -> None:
+        self._client = client
+        self._task_queue = task_queue
+
+    async def begin(self, name: StepName, request: StepInput) -> Handle:
+        wire = request.model_dump(mode="json", by_alias=True)
+        return await self._client.start_workflow(
+            OneStep.run, args=[name.value, wire], id=f"one-step-{uuid.uuid4()}", task_queue=self._task_queue
+        )
+
+
+@pytest_asyncio.fixture
+async def workflows(bench: Bench, temporal_server: DevServer) -> AsyncIterator[Workflows]:
+    client = await Client.connect(
+        temporal_server.address, namespace=temporal_server.namespace, data_converter=DATA_CONVERTER
+    )
+    task_queue = f"node/{uuid.uuid4()}"
+    worker = Worker(
+        client,
+        task_queue=task_queue,
+        workflows=[OneStep],
+        activities=activities.steps(bench.node),
+        workflow_runner=UnsandboxedWorkflowRunner(),
+        max_heartbeat_throttle_interval=timedelta(seconds=1),
+    )
+    async with worker:
+        yield Workflows(client, task_queue)
+
+
+async def test_a_result_comes_back_whole(bench: Bench, workflows: Workflows) -> None:
+    pod = bench.pod()
+    outcome, result = await (await workflows.begin(StepName.CREATE_SANDBOX, pod.sandbox_request())).result()
+    assert outcome == Outcome.DONE
+    assert result is not None
+    assert (result.status, result.node.name) == (bench.returned[-1], "node-a")
+
+
+async def test_a_pod_level_fault_is_not_retried_and_brings_the_status_back(bench: Bench, workflows: Workflows) -> None:
+    pod = bench.pod(container(command=("/no/such/program",)))
+    await pod.create_sandbox()
+    fault, detail = await (await workflows.begin(StepName.START_CONTAINER, pod.start_request())).result()
+    assert fault == Fault.RUN_CONTAINER_ERROR
+    assert detail is not None
+    assert (detail.attempt, [event.reason for event in detail.events]) == (1, ["Pulled", "Created", "Failed"])
+    assert [sandbox.id for sandbox in detail.status.sandboxes] == [pod.sandbox_id]
+
+
+async def test_a_runtime_that_is_away_is_waited_for_by_temporal(bench: Bench, workflows: Workflows) -> None:
+    pod = bench.pod()
+    bench.runtime.kill()
+    try:
+        handle = await workflows.begin(StepName.CREATE_SANDBOX, pod.sandbox_request())
+
+        async def has_failed_once() -> bool:
+            description = await handle.describe()
+            return any(each.attempt > 1 for each in description.raw_description.pending_activities)
+
+        await until(has_failed_once)
+    finally:
+        await bench.restart_runtime()
+    outcome, result = await handle.result()
+    assert outcome == Outcome.DONE
+    assert result is not None
+    assert result.attempt > 1
+
+
+async def test_a_cancelled_pull_comes_back_as_cancelled_with_the_status(bench: Bench, workflows: Workflows) -> None:
+    with registry() as shelf:
+        shelf.announce_to(bench.runtime)
+        pod = bench.pod(container(image=f"{shelf.address}/app:1"))
+        await pod.create_sandbox()
+        shelf.open.clear()
+        handle = await workflows.begin(
+            StepName.PULL_IMAGE, PullImage(ref=pod.ref, fence=pod.next_fence(), pod=pod.pod, container="main")
+        )
+        await shelf.asked()
+        await handle.signal(OneStep.cancel)
+        outcome, result = await handle.result()
+        assert outcome == Outcome.CANCELLED
+        assert result is not None
+        assert [sandbox.id for sandbox in result.status.sandboxes] == [pod.sandbox_id]
+
+
+async def test_a_cancelled_start_comes_back_with_the_container_that_it_started(
+    bench: Bench, workflows: Workflows
+) -> None:
+    pod = bench.pod()
+    await pod.create_sandbox()
+    with bench.runtime.gates.hold("runc-start") as gate:
+        handle = await workflows.begin(StepName.START_CONTAINER, pod.start_request())
+        await gate.reached()
+        await handle.signal(OneStep.cancel)
+        await asyncio.sleep(2.5)  # heartbeats bring the cancellation meanwhile
+    outcome, result = await handle.result()
+    assert outcome == Outcome.DONE
+    assert result is not None
+    assert [each.state for each in result.status.containers] == ["running"]
+
+
+async def test_a_cancelled_kill_comes_back_as_stopping(bench: Bench, workflows: Workflows) -> None:
+    pod = bench.pod(container(command=DEAF))
+    [main] = await started(pod)
+    handle = await workflows.begin(StepName.KILL_CONTAINER, killing(pod, main, 600))
+    await until(lambda: is_stopping(bench, main))
+    await handle.signal(OneStep.cancel)
+    outcome, result = await handle.result()
+    assert outcome == Outcome.STOPPING
+    assert result is not None
+    assert [each.state for each in result.status.containers] == ["running"]
+    await pod.kill(grace=2)
