@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -12,8 +12,9 @@ from syncpod.lifecycle import conditions
 from syncpod.lifecycle.backoff import go_duration
 from syncpod.lifecycle.container_status import WaitingReason
 from syncpod.lifecycle.facts import Termination
-from syncpod.lifecycle.plan import PlannedStep
-from syncpod.lifecycle.status import StatusInputs, pod_status, terminated_pod_status
+from syncpod.lifecycle.phase import TERMINAL_PHASES
+from syncpod.lifecycle.plan import PlannedStep, something_to_stop
+from syncpod.lifecycle.status import StatusDecision, StatusInputs, pod_status, terminated_pod_status
 from syncpod.messages import labels_attribute
 from syncpod.pod import ContainerState, ContainerStatus
 from workflows import decide, desired
@@ -36,7 +37,18 @@ def update_status(state: PodState, holds: Sequence[Hold], now: datetime) -> None
     for hold in holds:
         if hold.reason in ("CrashLoopBackOff", "ImagePullBackOff"):
             waiting[hold.subject] = WaitingReason(reason=hold.reason, message=hold.message)
-    decision = pod_status(
+    decision = _computed(state, waiting, now)
+    if decision.phase in TERMINAL_PHASES and not something_to_stop(state.observed, state.stopped_sandboxes):
+        # All was killed before it amounted to this phase: a sidecar, say, once the last main container had ended.
+        state.terminated = True
+        decision = _computed(state, waiting, now)
+    state.status, state.reached = decision.status, decision.phase
+    if state.removed:
+        state.status = terminated_pod_status(state.pod, state.status, now=now)
+
+
+def _computed(state: PodState, waiting: Mapping[str, WaitingReason], now: datetime) -> StatusDecision:
+    return pod_status(
         StatusInputs(
             pod=state.pod,
             observed=state.own,
@@ -49,9 +61,6 @@ def update_status(state: PodState, holds: Sequence[Hold], now: datetime) -> None
             terminal=state.terminated,
         )
     )
-    state.status, state.reached = decision.status, decision.phase
-    if state.removed:
-        state.status = terminated_pod_status(state.pod, state.status, now=now)
 
 
 def _terminations(state: PodState) -> dict[str, Termination]:
