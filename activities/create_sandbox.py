@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 from activities.attempt import Attempt, PodFault, Polls, warning
+from activities.ending import Selection, end_containers
 from activities.images import missing_images
 from activities.metrics import count_failed_sandbox, count_sandbox
 from activities.wording import go_error
@@ -20,7 +22,16 @@ from syncpod.cri.node import NodeContext
 from syncpod.cri.paths import UnsafeName
 from syncpod.cri.port import RuntimeStatus
 from syncpod.cri.sandbox_config import runtime_handler, sandbox_config
-from syncpod.messages import CreateSandbox, Fault, ObservedSandbox, Outcome, StepEvent, StepResult
+from syncpod.messages import (
+    CreateSandbox,
+    Fault,
+    KillTarget,
+    ObservedPod,
+    ObservedSandbox,
+    Outcome,
+    StepEvent,
+    StepResult,
+)
 from syncpod.pod import Pod
 
 
@@ -30,7 +41,8 @@ async def create_sandbox(attempt: Attempt, request: CreateSandbox) -> StepResult
     Looks first, again after each answer that leaves things open:
 
     - READY and of this incarnation: adopted.
-    - dead, or another incarnation's: stopped and removed; the attempt is spent, and the workflow takes the next.
+    - dead, or another incarnation's: stopped and removed, what runs in it with its grace; the attempt is spent, and the
+      workflow takes the next.
     - name reserved, but nothing listed: somebody (a worker that has died) is still making it, or it is being rolled
       back. Waited for until it is listed or free; RunPodSandbox itself has its 4 minutes.
     - nothing: made, unless the runtime or the network is not ready, which spends no attempt, or does not announce what
@@ -47,8 +59,12 @@ async def create_sandbox(attempt: Attempt, request: CreateSandbox) -> StepResult
             attempt.doing = f"looks for sandbox {request.attempt}"
             view, status = await asyncio.gather(attempt.read(), attempt.node.cri.status())
             taken = [sandbox for sandbox in view.sandboxes if sandbox.attempt == request.attempt]
+            adoptable = [each for each in taken if each.ready and each.incarnation == request.ref.incarnation]
+            if adoptable:
+                # Of twins (a runtime died halfway) any one will do.
+                return StepResult(outcome=Outcome.ADOPTED, id=adoptable[0].id, missing_images=await images)
             if taken:
-                return await _take(attempt, taken, images)
+                return await _clear_away(attempt, request, taken)
             try:
                 _require_runtime(request.pod, status)
                 sandbox_id = await _make(attempt, request)
@@ -63,19 +79,27 @@ async def create_sandbox(attempt: Attempt, request: CreateSandbox) -> StepResult
         await asyncio.gather(images, return_exceptions=True)
 
 
-async def _take(attempt: Attempt, taken: list[ObservedSandbox], images: asyncio.Task[tuple[str, ...]]) -> StepResult:
-    """Adopt the sandbox that is there, or clear it away. Of twins (a runtime died halfway) any ready one will do."""
+async def _clear_away(attempt: Attempt, request: CreateSandbox, taken: Sequence[ObservedSandbox]) -> StepResult:
+    """Stop and remove sandboxes that cannot be adopted; first, with the pod's grace, what may still run in them."""
+    homes = {sandbox.id for sandbox in taken}
+    grace = request.pod.spec.termination_grace_period_seconds or 0
+
+    def alive(view: ObservedPod) -> Selection:
+        return [
+            (each, KillTarget(id=each.id, name=each.name, grace_seconds=grace))
+            for each in view.containers
+            if each.sandbox_id in homes and each.state != "exited"
+        ]
+
+    await end_containers(attempt, alive)
+    attempt.doing = f"clears away sandbox {request.attempt}, which cannot be used"
     for sandbox in taken:
-        if sandbox.ready and sandbox.incarnation == attempt.ref.incarnation:
-            return StepResult(outcome=Outcome.ADOPTED, id=sandbox.id, missing_images=await images)
-    for sandbox in taken:
-        attempt.doing = f"clears away sandbox {sandbox.attempt}, which is dead"
         for call in (attempt.node.cri.stop_pod_sandbox, attempt.node.cri.remove_pod_sandbox):
             try:
                 await call(sandbox.id)
             except NotFound:
                 continue
-    return StepResult(outcome=Outcome.SPENT, message=f"sandbox attempt {taken[0].attempt} was found dead and removed")
+    return StepResult(outcome=Outcome.SPENT, message=f"sandbox attempt {request.attempt} could not be used: removed")
 
 
 async def _make(attempt: Attempt, request: CreateSandbox) -> str:

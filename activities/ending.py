@@ -28,26 +28,26 @@ async def end_containers(attempt: Attempt, select: Callable[[ObservedPod], Selec
         if not chosen:
             return view
         attempt.doing = _what_is_waited_for(attempt, chosen)
-        for container, _ in chosen:
-            if container.state == "created":
-                await remove_unstarted(attempt, container.id)
-        await _stop_in_order(attempt, [target for container, target in chosen if container.state != "created"])
+        await _end_in_order(attempt, chosen)
         view = await attempt.read()
         if not select(view):
             return view
         await polls.pause()
 
 
-async def _stop_in_order(attempt: Attempt, targets: Sequence[KillTarget]) -> None:
-    """Stop all at once, but each only after those it is to follow, or when waiting for them has used up its grace.
+async def _end_in_order(attempt: Attempt, chosen: Selection) -> None:
+    """End all at once, but each only after those it is to follow, or when waiting for them has used up its grace.
 
     What is left of a grace is reckoned from when the step was scheduled, over its tries, with the kubelet's floor of
     2 s (kuberuntime_container.go, v1.36, killContainer; kuberuntime_termination_order.go).
     """
-    ended = {target.id: asyncio.Event() for target in targets}
+    ended = {target.id: asyncio.Event() for _, target in chosen}
 
-    async def stop(target: KillTarget) -> None:
+    async def end(container: ObservedContainer, target: KillTarget) -> None:
         try:
+            if container.state == "created":
+                await remove_unstarted(attempt, container.id)
+                return
             turn = [ended[other].wait() for other in target.after if other in ended and other != target.id]
             await _within(target.grace_seconds - attempt.waited_seconds, turn)
             call = attempt.node.stops.stop(target.id, target.timeout_seconds(attempt.waited_seconds))
@@ -56,7 +56,7 @@ async def _stop_in_order(attempt: Attempt, targets: Sequence[KillTarget]) -> Non
         finally:
             ended[target.id].set()
 
-    outcomes = await attempt.interruptible(_all_outcomes(stop(target) for target in targets))
+    outcomes = await attempt.interruptible(_all_outcomes(end(*each) for each in chosen))
     for outcome in outcomes:
         if outcome is not None:
             raise outcome

@@ -86,7 +86,7 @@ class _Start:
                 self.attempt.doing = f"clears away {which}, which was never started"
                 if not await remove_unstarted(self.attempt, instance.id, exited=instance.state == "exited"):
                     self.attempt.doing = f"waits for a start of {which} that is under way"
-                    await polls.pause()
+                await polls.pause()
                 continue
             present = await image
             if present is None:

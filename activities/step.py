@@ -84,7 +84,11 @@ async def _let_go(attempt: Attempt, interrupted: Outcome) -> StepResult:
     details = activity.cancellation_details()
     if details is None or not details.cancel_requested:
         raise asyncio.CancelledError
-    return await _with_status(attempt, StepResult(outcome=interrupted))
+    try:
+        return await _with_status(attempt, StepResult(outcome=interrupted))
+    except CriError as error:
+        activity.logger.warning("cancelled, and the pod cannot be read: %s", error)
+        raise asyncio.CancelledError from error
 
 
 async def _with_status(attempt: Attempt, result: StepResult) -> StepResult:

@@ -116,6 +116,37 @@ async def test_a_sandbox_of_an_earlier_pod_with_the_same_uid_is_never_adopted(be
     assert (result.outcome, result.status.sandboxes) == (Outcome.SPENT, ())
 
 
+async def test_what_runs_in_an_earlier_pods_sandbox_is_given_its_grace_before_the_sandbox_goes(bench: Bench) -> None:
+    polite = container(command=("sh", "-c", "trap 'echo bye; exit 3' TERM; echo ready; while :; do sleep 0.05; done"))
+    earlier = bench.pod(polite, incarnation="life-1")
+    await earlier.create_sandbox()
+    await earlier.start()
+    await earlier.until_ready()
+    later = bench.pod(uid=earlier.uid, incarnation="life-2")
+    later.pod = earlier.pod
+    assert (await later.create_sandbox()).outcome == Outcome.SPENT
+    assert "bye" in (earlier.logs / "main" / "0.log").read_text()
+
+
+async def test_a_step_cancelled_while_the_runtime_is_away_is_cancelled_all_the_same(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pod = bench.pod()
+    for _ in range(bench.node.sandbox_slots._value):
+        await bench.node.sandbox_slots.acquire()
+    step = pod.step(StepName.CREATE_SANDBOX, pod.sandbox_request())
+    await asyncio.sleep(0.3)
+
+    async def away(*_: object, **__: object) -> None:
+        raise Unavailable("list_podsandbox", "UNAVAILABLE", "connection refused")
+
+    monkeypatch.setattr(bench.cri, "list_pod_sandboxes", away)
+    step.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await step.result()
+    monkeypatch.undo()
+
+
 async def test_a_sandbox_that_is_not_ours_keeps_its_name_and_its_life(bench: Bench) -> None:
     pod = bench.pod()
     config = sandbox_config(pod.pod, attempt=0, node=bench.node.context, incarnation=pod.incarnation)

@@ -11,6 +11,7 @@ import pytest
 from temporalio.exceptions import ApplicationError
 
 from syncpod.cri.container_config import container_config
+from syncpod.cri.errors import RuntimeFailure
 from syncpod.cri.sandbox_config import sandbox_config
 from syncpod.messages import Fault, KillContainer, KillTarget, Outcome, StepName
 from tests.activities.bench import DEAF, POLITE, Bench, PodOnBench, container, fault_of, until
@@ -225,6 +226,25 @@ async def test_created_containers_are_removed_since_a_stop_does_nothing_to_them(
     await created_by_another(pod)
     result = await pod.kill()
     assert (result.outcome, result.status.containers) == (Outcome.DONE, ())
+
+
+async def test_a_container_that_cannot_be_removed_keeps_no_other_from_being_stopped(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pod = bench.pod(container("main"), container("other"))
+    await pod.create_sandbox()
+    await created_by_another(pod)
+    other = (await pod.start("other")).id
+    await pod.until_ready("other")
+
+    async def refuse(container_id: str) -> None:
+        raise RuntimeFailure("remove_container", "UNKNOWN", "the disk is read-only")
+
+    monkeypatch.setattr(bench.cri, "remove_container", refuse)
+    with pytest.raises(ApplicationError) as caught:
+        await pod.kill()
+    assert (caught.value.type, caught.value.non_retryable) == ("RuntimeFailure", False)
+    assert (await pod.listed(other)).state == "exited"
 
 
 async def test_a_start_under_way_is_waited_for_and_what_it_started_is_stopped_with_grace(
