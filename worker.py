@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import logging
 import os
 import signal
@@ -68,9 +69,12 @@ class CannotServe(Exception):
 async def serve(settings: NodeSettings, connection: ClientConnectConfig, stop: asyncio.Event) -> None:
     """Serve the node until `stop`. Raises CannotServe; anything else is a defect."""
     endpoint = _find_runtime(settings, os.environ)
-    async with CriClient(endpoint) as cri:
-        with _lock(settings) as lock:
-            await _serve_locked(settings, connection, endpoint, cri, lock, stop)
+    with contextlib.ExitStack() as last:  # the node is free again before telemetry is flushed, which may take a while
+        async with CriClient(endpoint) as cri:
+            with _lock(settings) as lock:
+                recording = telemetry.configure(service="syncpod-worker", instance=lock.life.identity)
+                last.callback(recording.flush)
+                await _serve_locked(settings, connection, endpoint, cri, lock, stop)
 
 
 async def _serve_locked(
@@ -82,7 +86,6 @@ async def _serve_locked(
     stop: asyncio.Event,
 ) -> None:
     life, task_queue = lock.life, node_task_queue(settings.node)
-    recording = telemetry.configure(service="syncpod-worker", instance=life.identity)
     try:
         version = await _meet_runtime(settings, endpoint, cri)
         client = await connect(settings=connection, runtime=_runtime(), identity=life.identity)
@@ -114,8 +117,6 @@ async def _serve_locked(
         raise CannotServe(str(refusal)) from refusal
     except RPCError as error:
         raise CannotServe(f"the Temporal server at {connection['target_host']} fails: {error.message}") from error
-    finally:
-        recording.flush()
 
 
 def make_worker(client: Client, node: Node, hooks: NodeHooks, *, task_queue: str, identity: str) -> Worker:

@@ -9,6 +9,8 @@ The rest of the project uses the API alone, which does nothing until this has be
 from __future__ import annotations
 
 import os
+import threading
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
@@ -105,11 +107,18 @@ class Telemetry:
         """Whether spans are recorded."""
         return self._tracer_provider is not None
 
-    def flush(self) -> None:
-        """Export what is still held, and record nothing more. Blocks for at most the exporters' own timeouts."""
-        for provider in (self._tracer_provider, self._meter_provider):
-            if provider is not None:
-                provider.shutdown()
+    def flush(self, *, patience_seconds: float = 3.0) -> None:
+        """Export what is still held, and record nothing more. A collector that is away is not waited for any longer."""
+        ending = [
+            threading.Thread(target=provider.shutdown, daemon=True)
+            for provider in (self._tracer_provider, self._meter_provider)
+            if provider is not None
+        ]
+        deadline = time.monotonic() + patience_seconds
+        for thread in ending:
+            thread.start()
+        for thread in ending:
+            thread.join(max(0.0, deadline - time.monotonic()))
 
 
 def configure(environ: Mapping[str, str] = os.environ, *, service: str, instance: str = "") -> Telemetry:

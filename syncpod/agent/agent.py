@@ -39,6 +39,7 @@ _LISTED_EVERY = 0.01
 _LISTED_FOR = 1.0
 """Seconds between listings of a pod whose process has ended, and how long the runtime may take to say so too."""
 _RIVALS_EVERY = 30.0
+_HEALTH_EVERY = 10.0
 _RETRY_SECONDS = 1.0
 
 
@@ -119,6 +120,7 @@ class Agent:
             asyncio.create_task(self.pleg.run(), name="pleg"),
             asyncio.create_task(self.readiness.run(), name="readiness"),
             asyncio.create_task(self._look_for_rivals(), name="rivals"),
+            asyncio.create_task(self._say_when_relisting_stops(), name="health"),
         ]
         try:
             await asyncio.gather(*tasks)
@@ -188,7 +190,19 @@ class Agent:
             s.id in due and s.ready for s in newest.sandboxes
         )
 
-    # --- rivals -------------------------------------------------------------------------------------------------------
+    # --- health and rivals --------------------------------------------------------------------------------------------
+
+    async def _say_when_relisting_stops(self) -> None:
+        """Log once that PLEG is not healthy, and once that it is again; pods go on with what is known of them."""
+        before = ""
+        while True:
+            await asyncio.sleep(_HEALTH_EVERY)
+            obstacle = self.pleg.unhealthy()
+            if obstacle and not before:
+                log.error("PLEG is not healthy: %s", obstacle)
+            elif before and not obstacle:
+                log.info("PLEG is healthy again")
+            before = obstacle
 
     async def _look_for_rivals(self) -> None:
         while True:

@@ -106,9 +106,9 @@ class Pleg:
         begun = time.monotonic()
         if self._last_relist is not None:
             metrics.relist_interval.record(begun - self._last_relist)
-        self._last_relist = begun
         with _tracer.start_as_current_span("relist"):
             listed = await self._reader.read_all()
+        self._last_relist = begun
         for listing in listed.pods.values():
             self.observe(listing)
         for uid, pod in tuple(self._pods.items()):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Protocol
@@ -33,6 +34,9 @@ HEARTBEAT = timedelta(seconds=10)
 _BEAT_PATIENCE = 1.5 * HEARTBEAT
 _POLL_PATIENCE = timedelta(seconds=65)
 """A long poll is answered and renewed within a minute."""
+_LONG_DEAD = timedelta(minutes=10)
+"""What was last heard so long ago, by this machine's clock, is not waited for: no two clocks are so far apart, and if
+they were, `outranked` would still find it."""
 _LOOK = timedelta(milliseconds=500)
 _RPC = timedelta(seconds=5)
 
@@ -57,7 +61,11 @@ async def refuse_rivals(client: Client, task_queue: str, life: NodeLife) -> None
     """
     clock = asyncio.get_running_loop().time
     begun = clock()
-    traces = {sign.identity: sign for sign in await signs(client, task_queue) if is_other(sign, life)}
+    traces = {
+        sign.identity: sign
+        for sign in await signs(client, task_queue)
+        if is_other(sign, life) and time.time() - sign.heard < _LONG_DEAD.total_seconds()
+    }
     if traces:
         log.warning("node %s was served by %s: looking whether that still lives", life.node, ", ".join(traces))
     while any(clock() - begun < sign.patience.total_seconds() for sign in traces.values()):

@@ -83,3 +83,11 @@ async def test_of_two_that_began_together_the_later_gives_way_and_the_earlier_st
         refusal = await rival.outranked(client, task_queue, HERE)
         assert "served by another worker, n1/other-machine/9" in str(refusal)
         assert await rival.outranked(client, task_queue, THERE) is None
+
+
+async def test_what_was_last_heard_long_ago_is_not_waited_for(
+    client: Client, task_queue: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rival, "_LONG_DEAD", timedelta(0))
+    async with serving(client, task_queue, THERE):
+        await rival.refuse_rivals(client, task_queue, HERE)

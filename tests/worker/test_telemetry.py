@@ -151,6 +151,20 @@ async def test_a_pods_start_is_one_trace_per_sync_down_to_the_runtimes_calls_and
         assert resource["deployment.environment"] == "test"
 
 
+async def test_a_collector_that_is_away_keeps_nobody_from_serving_and_ending(
+    containerd16: Containerd, temporal_server: DevServer, tmp_path: Path
+) -> None:
+    with NodeProcess(
+        tmp_path,
+        runtime=containerd16.endpoint,
+        temporal=temporal_server.address,
+        node=f"n-{uuid.uuid4()}",
+        OTEL_EXPORTER_OTLP_ENDPOINT="http://127.0.0.1:1",
+    ) as worker:
+        await worker.ready()
+        assert await worker.stop() == 0
+
+
 def _parent(collector: Collector, span: Span) -> list[Span]:
     return [other for other in collector.spans if other.span_id == span.parent_span_id]
 
