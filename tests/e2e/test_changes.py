@@ -1,0 +1,90 @@
+"""What changes under a running pod: its image, by an update; its sandbox, by an accident."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+from syncpod.pod import container_hash
+from tests.e2e.engine import RUNS, Pods, conditions_of, shell, status_of
+from tests.runtimes.images import BUSYBOX_2
+
+HASH = "io.kubernetes.container.hash"
+
+
+async def test_a_changed_image_restarts_just_its_container(pods: Pods) -> None:
+    pod = await pods.apply("image", shell("a"), shell("b"))
+    await pod.running()
+    before = {each.name: each.id for each in await pod.containers()}
+
+    answer = await pod.apply(containers=[{**shell("a"), "image": BUSYBOX_2}, shell("b")])
+    assert answer["generation"] == 2
+    seen = await pod.running(a=1)
+    assert (await pod.instance("b")).id == before["b"]
+    first, second = await pod.containers("a")
+    assert (first.id, first.state, first.exit_code) == (before["a"], "exited", 0)
+    assert [each.annotations[HASH] for each in (first, second)] == [
+        container_hash("a", image) for image in (shell("a")["image"], BUSYBOX_2)
+    ]
+    assert (second.attempt, second.state) == (1, "running")
+    assert status_of(seen, "a")["lastState"]["terminated"]["containerID"] == f"containerd://{before['a']}"
+    assert [each.attempt for each in await pod.sandboxes()] == [0]
+    (killing,) = await pod.events("Killing")
+    assert (killing["container"], killing["message"]) == ("a", "Container a definition changed, will be restarted")
+    assert [line for line in await pod.scheduled() if " a" in line] == [
+        "start_container • start a: first start",
+        "kill_container • kill a: Container a definition changed, will be restarted",
+        "start_container • start a, restart 1: exited 0 (Completed)",
+    ]
+    # No crash: nothing is held back.
+    assert await pod.events("BackOff") == []
+
+    # Applying it again changes nothing and costs nothing.
+    assert (await pod.apply())["generation"] == 2
+    seen = await pod.get()
+    assert [status_of(seen, name)["restartCount"] for name in ("a", "b")] == [1, 0]
+
+
+async def test_a_pod_whose_pause_process_is_killed_gets_a_new_sandbox(pods: Pods) -> None:
+    runs = "echo run >> /scratch/runs; " + RUNS
+    mounts = [{"name": "scratch", "mountPath": "/scratch"}]
+    pod = await pods.apply(
+        "pause",
+        shell("a", runs, volumeMounts=mounts),
+        shell("b", volumeMounts=mounts),
+        initContainers=[shell("init", "echo init >> /scratch/runs", volumeMounts=mounts)],
+        volumes=[{"name": "scratch", "emptyDir": {}}],
+    )
+    before = await pod.running()
+    first = await pod.sandbox()
+
+    os.kill(first.pid, signal.SIGKILL)
+    after = await pod.running(a=1, b=1)
+    second = await pod.sandbox()
+    assert (first.attempt, second.attempt) == (0, 1)
+    assert second.pid != first.pid
+    (changed,) = await pod.events("SandboxChanged")
+    assert changed["message"] == "Pod sandbox changed, it will be killed and re-created."
+    assert (changed["type"], changed["count"]) == ("Normal", 1)
+
+    # Another network, so another address; the same pod, so the same volume and UID.
+    assert after["status"]["podIP"] == second.ip != before["status"]["podIP"]
+    assert after["status"]["podIPs"] == [{"ip": second.ip}]
+    assert after["metadata"]["uid"] == before["metadata"]["uid"] == second.uid
+    # The init container ran again, before the others.
+    assert (await pod.exec("a", "cat /scratch/runs")).split() == ["init", "run", "init", "run"]
+    assert status_of(after, "init")["restartCount"] == 1
+    assert conditions_of(after)["Ready"] == ("True",)
+    running = [each for each in await pod.containers() if each.state == "running"]
+    assert {each.name: each.attempt for each in running} == {"a": 1, "b": 1}
+    assert len(running) == 2
+    shown = await pod.scheduled()
+    again = shown[shown.index("kill_pod • kill pod: the sandbox is no longer ready") + 1 :]
+    assert again.pop(2).startswith("start_init_container • start init, restart 1: ")
+    assert again == [
+        "remove_container • remove 1 container: init containers run again in the new sandbox",
+        "create_sandbox • create sandbox, attempt 1: sandbox changed, attempt 1",
+        # The kill of the pod let them end well.
+        "start_container • start a, restart 1: exited 0 (Completed)",
+        "start_container • start b, restart 1: exited 0 (Completed)",
+    ]

@@ -1,0 +1,133 @@
+"""A pod's end: its grace is kept, and then nothing of it is left but the result of its workflow."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from temporalio.client import WorkflowExecutionStatus
+
+from tests.e2e.engine import EngineNode, LivePod, Pods, conditions_of, shell, status_of
+
+SAYS = "echo {name} begins >> /out/said; trap '{on_term}' TERM; while :; do echo {name} >> /out/said; sleep 0.1; done"
+GRACE = 3
+
+
+def telling(name: str, on_term: str, **more: Any) -> dict[str, Any]:
+    """A container that writes its name into a file of the node all the time, and does that when it is told to end."""
+    mounts = [{"name": "out", "mountPath": "/out"}]
+    return shell(name, SAYS.format(name=name, on_term=on_term), volumeMounts=mounts, **more)
+
+
+async def test_deletion_keeps_the_grace_and_leaves_nothing(pods: Pods, engine: EngineNode, tmp_path: Path) -> None:
+    said = tmp_path / "said"
+    pod = await pods.apply(
+        "end",
+        telling("tidy", "echo tidy is told >> /out/said; sleep 1; echo tidy ends >> /out/said; exit 0"),
+        telling("stubborn", ""),  # an empty trap: the signal is ignored
+        initContainers=[
+            telling("one", "echo one is told >> /out/said; exit 0", restartPolicy="Always"),
+            telling("two", "echo two is told >> /out/said; exit 0", restartPolicy="Always"),
+        ],
+        volumes=[{"name": "out", "hostPath": {"path": str(tmp_path)}}, {"name": "scratch", "emptyDir": {}}],
+        terminationGracePeriodSeconds=GRACE,
+    )
+    uid = (await pod.running())["metadata"]["uid"]
+    await pod.until(lambda _: said.exists() and {"tidy", "stubborn"} <= set(said.read_text().split("\n")))
+    # What is to be gone is there: in every cgroup controller, on disk, in the runtime.
+    assert engine.cgroups(uid)
+    assert {path.parent.name for path in engine.directories(uid)} == {"pods", "logs"}
+
+    final = await pod.delete()
+
+    ends = {name: status_of(final, name)["state"]["terminated"] for name in ("tidy", "stubborn", "one", "two")}
+    assert {name: (end["exitCode"], end["reason"]) for name, end in ends.items()} == {
+        "tidy": (0, "Completed"),
+        "stubborn": (137, "Error"),
+        "one": (0, "Completed"),
+        "two": (0, "Completed"),
+    }
+    lines = said.read_text().splitlines()
+    # The sidecars are told when the last main container has ended, the later one first.
+    assert "tidy ends" in lines
+    last_word = len(lines) - 1 - lines[::-1].index("stubborn")
+    assert lines.index("tidy is told") < lines.index("tidy ends") < last_word
+    assert last_word < lines.index("two is told") < lines.index("one is told")
+    # The one that would not end had its whole grace.
+    (killed,) = [line for line in await pod.history("step") if line["subject"] == "kill_pod"]
+    assert killed["tookMs"] >= GRACE * 1000
+    assert killed["reason"] == "deleted"
+    assert final["status"]["phase"] == "Failed"
+    assert conditions_of(final)["Ready"] == ("False", "PodFailed")
+    assert final["metadata"]["deletionGracePeriodSeconds"] == GRACE
+    assert (await pod.handle.describe()).status == WorkflowExecutionStatus.COMPLETED
+    told = {event["container"]: event["message"] for event in await pod.events("Killing")}
+    assert told == {name: f"Stopping container {name}" for name in ends}
+
+
+async def test_a_later_deletion_can_shorten_the_grace(pods: Pods) -> None:
+    pod = await pods.apply("shorter", shell("stubborn", "trap '' TERM; while :; do sleep 0.1; done"))
+    await pod.running()
+    await pod.handle.execute_update("delete", {"gracePeriodSeconds": 3600})
+    await pod.until(lambda pod: pod["metadata"].get("deletionGracePeriodSeconds") == 3600)
+    assert (await pod.instance("stubborn")).state == "running"
+    # That it ends at all says that the hour is not waited for.
+    final = await pod.delete(grace=1)
+    assert final["metadata"]["deletionGracePeriodSeconds"] == 1
+    assert status_of(final, "stubborn")["state"]["terminated"]["exitCode"] == 137
+
+
+async def test_a_pod_that_ends_well_has_succeeded(pods: Pods) -> None:
+    pod = await pods.apply("well", shell("main"))
+    await pod.running()
+    final = await pod.delete()
+    assert final["status"]["phase"] == "Succeeded"
+    assert conditions_of(final)["Ready"] == ("False", "PodCompleted")
+
+
+async def test_a_finished_pod_keeps_its_workflow_until_it_is_deleted(pods: Pods) -> None:
+    pod = await pods.apply("finished", shell("main", "exit 0"), restartPolicy="Never")
+    await pod.phase("Succeeded")
+    assert (await pod.handle.describe()).status == WorkflowExecutionStatus.RUNNING
+    final = await pod.delete()
+    assert final["status"]["phase"] == "Succeeded"
+    assert status_of(final, "main")["state"]["terminated"]["exitCode"] == 0
+
+
+async def test_a_pod_is_deleted_while_it_crashes(pods: Pods) -> None:
+    pod = await pods.apply("crashing", shell("main", "exit 1"))
+    await pod.until(lambda pod: "CrashLoopBackOff" in str(status_of(pod, "main").get("state")))
+    final = await pod.delete()
+    assert status_of(final, "main")["state"]["terminated"]["exitCode"] == 1
+
+
+async def test_a_name_can_be_used_again_at_once(pods: Pods) -> None:
+    pod = await pods.apply("again", shell("main"))
+    first = (await pod.running())["metadata"]["uid"]
+    await pod.delete()
+    await pod.apply()
+    again = await pod.running()
+    assert again["metadata"]["uid"] != first
+    assert (await pod.sandbox()).attempt == 0
+    assert status_of(again, "main")["restartCount"] == 0
+
+
+async def test_a_pod_applied_during_deletion_follows(pods: Pods, engine: EngineNode) -> None:
+    pod = await pods.apply("next", shell("main", "trap 'sleep 1; exit 0' TERM; while :; do sleep 0.1; done"))
+    first = (await pod.running())["metadata"]["uid"]
+    old = await pod.sandbox()
+    await pod.handle.execute_update("delete", {"gracePeriodSeconds": 30})
+    # What may not change in a running pod may differ in the next one.
+    await pod.apply(containers=[shell("other")], restartPolicy="Never")
+    assert await names(pod) == {"main"}
+
+    await pod.until(lambda pod: pod["metadata"]["uid"] != first)
+    following = await pod.running()
+    assert await names(pod) == {"other"}
+    assert [each.id != old.id for each in await pod.sandboxes()] == [True]
+    assert "deletionTimestamp" not in following["metadata"]
+    engine.assert_nothing_left(first)
+
+
+async def names(pod: LivePod) -> set[str]:
+    return {each.name for each in await pod.containers()}

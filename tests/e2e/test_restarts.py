@@ -1,0 +1,280 @@
+"""What follows an exit: restart policies, restart rules and crash-loop back-off, as the kubelet has them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from tests.e2e.engine import EngineNode, LivePod, Pods, at, conditions_of, shell, status_of
+
+SCRATCH = {"name": "scratch", "emptyDir": {}}
+ONCE = "[ -e /scratch/{mark} ] || {{ touch /scratch/{mark}; {script}; }}; "
+"""A script of which a part is run by the first instance only."""
+
+
+def once(name: str, script: str, then: str = "exit 0", **more: Any) -> dict[str, Any]:
+    mounts = [{"name": "scratch", "mountPath": "/scratch"}]
+    return shell(name, ONCE.format(mark=name, script=script) + then, volumeMounts=mounts, **more)
+
+
+def rule(action: str, operator: str, *codes: int) -> dict[str, Any]:
+    return {"action": action, "exitCodes": {"operator": operator, "values": list(codes)}}
+
+
+FAILED = ("False", "PodFailed")
+COMPLETED = ("False", "PodCompleted")
+
+POLICIES = {(policy, code): f"{policy.lower()}-{code}" for policy in ("Always", "OnFailure", "Never") for code in (0, 3)}
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def lives(engine: EngineNode) -> AsyncIterator[dict[str, LivePod]]:
+    """The pods of these tests, all applied at once: each takes its time."""
+    async with engine.pods() as pods:
+        manifests: dict[str, tuple[list[dict[str, Any]], dict[str, Any]]] = {
+            name: ([shell("main", f"exit {code}")], {"restartPolicy": policy})
+            for (policy, code), name in POLICIES.items()
+        }
+        own: dict[str, list[Any]] = {
+            "rule-in": ["Never", 42, [rule("Restart", "In", 41, 42)]],
+            "rule-not-in": ["Never", 42, [rule("Restart", "NotIn", 0, 1)]],
+            "rule-of-others": ["Never", 42, [rule("Restart", "In", 1)]],
+            "own-on-failure": ["OnFailure", 42, []],
+            "own-never": ["Never", 42, []],
+        }
+        for name, (policy, code, rules) in own.items():
+            more = {"restartPolicyRules": rules} if rules else {}
+            pod_policy = "OnFailure" if name == "own-never" else "Never"
+            container = once("main", f"exit {code}", restartPolicy=policy, **more)
+            manifests[name] = ([container], {"restartPolicy": pod_policy, "volumes": [SCRATCH]})
+        manifests["mixed"] = ([shell("good", "exit 0"), shell("bad", "exit 3")], {"restartPolicy": "Never"})
+        manifests["failed-init"] = (
+            [shell("main")],
+            {"restartPolicy": "Never", "initContainers": [shell("init", "exit 9")]},
+        )
+        manifests["retried-init"] = (
+            [shell("main", "exit 0")],
+            {"restartPolicy": "OnFailure", "initContainers": [once("init", "exit 9")], "volumes": [SCRATCH]},
+        )
+        manifests["job-with-sidecar"] = (
+            [shell("main", "exit 0")],
+            {"restartPolicy": "Never", "initContainers": [shell("side", restartPolicy="Always")]},
+        )
+        applied = await asyncio.gather(
+            *(pods.apply(name, *containers, **spec) for name, (containers, spec) in manifests.items())
+        )
+        yield dict(zip(manifests, applied, strict=True))
+
+
+# --- restartPolicy ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("policy", "code"), POLICIES)
+async def test_restart_policy(lives: dict[str, LivePod], policy: str, code: int) -> None:
+    pod = lives[POLICIES[policy, code]]
+    reason = "Completed" if code == 0 else "Error"
+    if policy == "Always" or (policy == "OnFailure" and code):
+        # Restarted at once the first time, and then held back.
+        seen = await pod.until(lambda pod: "CrashLoopBackOff" in str(status_of(pod, "main").get("state")))
+        assert seen["status"]["phase"] == "Running"
+        status = status_of(seen, "main")
+        ended = status["lastState"]["terminated"]
+        assert status["restartCount"] == 1
+        assert (status["started"], status["ready"]) == (False, False)
+        meta = pod.document["metadata"]
+        uid = seen["metadata"]["uid"]
+        assert status["state"]["waiting"] == {
+            "reason": "CrashLoopBackOff",
+            "message": f"back-off 10s restarting failed container=main pod={meta['name']}_default({uid})",
+        }
+        (event,) = await pod.events("BackOff")
+        assert (event["type"], event["container"]) == ("Warning", "main")
+        assert event["message"] == f"Back-off restarting failed container main in pod {meta['name']}_default({uid})"
+        assert conditions_of(seen)["Ready"] == (
+            "False",
+            "ContainersNotReady",
+            "containers with unready status: [main]",
+        )
+    else:
+        seen = await pod.phase("Succeeded" if code == 0 else "Failed")
+        status = status_of(seen, "main")
+        ended = status["state"]["terminated"]
+        assert status["restartCount"] == 0
+        assert "lastState" not in status
+        end = COMPLETED if code == 0 else FAILED
+        assert conditions_of(seen) == {
+            "PodReadyToStartContainers": ("False",),
+            "Initialized": ("True", "PodCompleted") if code == 0 else ("True",),
+            "Ready": end,
+            "ContainersReady": end,
+            "PodScheduled": ("True",),
+        }
+        assert [each.state for each in await pod.sandboxes()] == ["SANDBOX_NOTREADY"]
+    assert (ended["exitCode"], ended["reason"]) == (code, reason)
+
+
+async def test_one_failure_makes_a_pod_that_does_not_restart_a_failed_one(lives: dict[str, LivePod]) -> None:
+    seen = await lives["mixed"].phase("Failed")
+    codes = {name: status_of(seen, name)["state"]["terminated"]["exitCode"] for name in ("good", "bad")}
+    assert codes == {"good": 0, "bad": 3}
+
+
+async def test_a_failed_init_container_fails_a_pod_that_does_not_restart(lives: dict[str, LivePod]) -> None:
+    seen = await lives["failed-init"].phase("Failed")
+    assert status_of(seen, "init")["state"]["terminated"]["exitCode"] == 9
+    assert status_of(seen, "main")["state"] == {"waiting": {"reason": "PodInitializing"}}
+    assert await lives["failed-init"].containers("main") == []
+    assert conditions_of(seen)["Initialized"] == (
+        "False",
+        "ContainersNotInitialized",
+        "containers with incomplete status: [init]",
+    )
+
+
+async def test_a_failed_init_container_is_tried_again(lives: dict[str, LivePod]) -> None:
+    seen = await lives["retried-init"].phase("Succeeded")
+    status = status_of(seen, "init")
+    assert (status["restartCount"], status["state"]["terminated"]["exitCode"]) == (1, 0)
+    assert status["lastState"]["terminated"]["exitCode"] == 9
+    assert status_of(seen, "main")["restartCount"] == 0
+
+
+async def test_a_sidecar_does_not_keep_a_finished_pod_alive(lives: dict[str, LivePod]) -> None:
+    seen = await lives["job-with-sidecar"].phase("Succeeded")
+    side, main = (status_of(seen, name) for name in ("side", "main"))
+    assert main["state"]["terminated"]["exitCode"] == 0
+    assert side["state"]["terminated"]["exitCode"] == 0
+    assert side["restartCount"] == 0
+    (killing,) = await lives["job-with-sidecar"].events("Killing")
+    assert killing["message"] == "Stopping container side"
+
+
+# --- rules ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "phase", "restarts"),
+    [
+        ("rule-in", "Succeeded", 1),
+        ("rule-not-in", "Succeeded", 1),
+        ("rule-of-others", "Failed", 0),
+        ("own-on-failure", "Succeeded", 1),
+        ("own-never", "Failed", 0),
+    ],
+)
+async def test_a_container_has_a_policy_and_rules_of_its_own(
+    lives: dict[str, LivePod], name: str, phase: str, restarts: int
+) -> None:
+    seen = await lives[name].phase(phase)
+    status = status_of(seen, "main")
+    assert status["restartCount"] == restarts
+    first = status["lastState" if restarts else "state"]["terminated"]
+    assert (first["exitCode"], first["reason"]) == (42, "Error")
+    if restarts:
+        assert (await lives[name].instance("main")).attempt == 1
+        assert status["state"]["terminated"]["exitCode"] == 0
+
+
+async def test_a_rule_restarts_all_containers_in_place(pods: Pods) -> None:
+    runs = "echo run >> /scratch/runs; trap 'exit 0' TERM; while :; do sleep 0.1; done"
+    mounts = [{"name": "scratch", "mountPath": "/scratch"}]
+    pod = await pods.apply(
+        "all",
+        shell("victim", runs, volumeMounts=mounts),
+        once(
+            "source",
+            "until [ -e /scratch/go ]; do sleep 0.05; done; exit 88",
+            runs,
+            restartPolicy="Never",
+            restartPolicyRules=[rule("RestartAllContainers", "In", 88)],
+        ),
+        initContainers=[
+            shell("init", "echo init >> /scratch/runs", volumeMounts=mounts),
+            shell("side", runs, volumeMounts=mounts, restartPolicy="Always"),
+        ],
+        volumes=[SCRATCH],
+    )
+    before = await pod.running()
+    sandbox = await pod.sandbox()
+    assert conditions_of(before)["AllContainersRestarting"] == ("False",)
+    logs = {each.name: each.log_path for each in await pod.containers()}
+
+    await pod.exec("victim", "touch /scratch/go")
+    after = await pod.running(victim=1, source=1)
+
+    # The same sandbox and address, the same volume with what was in it.
+    assert [(each.id, each.attempt) for each in await pod.sandboxes()] == [(sandbox.id, 0)]
+    assert after["status"]["podIP"] == before["status"]["podIP"]
+    assert (await pod.exec("victim", "cat /scratch/runs")).split() == ["init", "run", "run", "init", "run", "run", "run"]
+    assert conditions_of(after)["AllContainersRestarting"] == ("False",)
+    assert conditions_of(after)["Ready"] == ("True",)
+    for name in ("init", "side", "victim", "source"):
+        status = status_of(after, name)
+        assert (name, status["restartCount"]) == (name, 1)
+        last = status["lastState"]["terminated"]
+        assert (name, last["reason"], last["exitCode"]) == (name, "RestartingAllContainers", 137)
+        assert [each.attempt for each in await pod.containers(name)] == [1]
+        assert logs[name].endswith("/0.log")
+        assert Path(logs[name]).exists()  # kept: they tell why
+    removals = [line for line in await pod.history("step") if line["subject"] == "remove_container"]
+    assert [line["reason"] for line in removals] == ["a restart rule asks for all containers to be restarted"]
+    killed = {event["container"] for event in await pod.events("Killing")}
+    assert killed >= {"victim", "side"}
+
+
+# --- back-off ---------------------------------------------------------------------------------------------------------
+
+
+async def hold(pod: LivePod) -> dict[str, Any]:
+    """What the pod waits for now; {} for nothing."""
+    holds: list[dict[str, Any]] = (await pod.handle.query("plan"))["holds"]
+    return holds[0] if holds else {}
+
+
+async def test_the_delays_of_a_crash_loop_are_kept_exactly(pods: Pods) -> None:
+    pod = await pods.apply("crash", shell("main", "exit 3"))
+    for restart, delay in ((2, 10), (3, 20)):
+        words = f"back-off {delay}s restarting failed container=main"
+        await pod.until(lambda pod, words=words: words in str(status_of(pod, "main").get("state")))
+        until = at((await hold(pod))["until"])
+        ended = (await pod.instance("main")).finished_at
+        (*_, line) = await pod.history("hold")
+        assert ended is not None
+        assert line["reason"].startswith(f"CrashLoopBackOff {delay}s: {words}")
+        # It is reckoned from the exit, whenever it was heard of.
+        assert ended + timedelta(seconds=delay) <= until <= at(line["at"]) + timedelta(seconds=delay)
+
+        await pod.until(lambda pod, restart=restart: status_of(pod, "main")["restartCount"] == restart)
+        begun = (await pod.instance("main")).started_at
+        assert begun is not None and begun >= ended + timedelta(seconds=delay)
+    # The first restart was held back by nothing.
+    lines = [line["reason"].split(":")[0] for line in await pod.history("hold")]
+    assert lines[:2] == ["CrashLoopBackOff 10s", "CrashLoopBackOff 20s"]
+    (event,) = await pod.events("BackOff")
+    assert event["count"] >= 2
+
+
+async def test_an_operator_ends_each_back_off_at_once(pods: Pods) -> None:
+    pod = await pods.apply("hurried", shell("main", "exit 3"))
+    delays = ("10s", "20s", "40s", "1m20s", "2m40s", "5m0s", "5m0s")
+    for restart, delay in enumerate(delays, start=1):
+        await pod.until(
+            lambda pod, restart=restart: (
+                status_of(pod, "main").get("restartCount") == restart
+                and "CrashLoopBackOff" in str(status_of(pod, "main")["state"])
+            )
+        )
+        held = await hold(pod)
+        assert f"back-off {delay} restarting failed container=main" in held["message"]
+        await pod.handle.signal("backoff_expired", {"container": "main"})
+    await pod.until(lambda pod: status_of(pod, "main")["restartCount"] == len(delays) + 1)
+    begun = (await pod.instance("main")).started_at
+    assert begun is not None and begun < at(held["until"])
+    lines = await pod.history("signal")
+    assert [line["reason"] for line in lines] == ["an operator ends the back-off of main"] * len(delays)
