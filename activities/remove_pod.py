@@ -10,14 +10,15 @@ from activities.removal import remove_dead, remove_unstarted
 from syncpod.cri.cgroups import remove_pod_cgroup
 from syncpod.cri.directories import remove_pod_directories
 from syncpod.cri.errors import NotFound
-from syncpod.messages import RemovePod, StepResult
+from syncpod.messages import Outcome, RemovePod, StepResult
 
 
 async def remove_pod(attempt: Attempt, request: RemovePod) -> StepResult:
     """Remove the pod's containers and sandboxes, its cgroup in every controller, its directory and its logs.
 
-    Refuses while a container of it is alive: that is kill_pod's to end. Every part may be gone already, and the step
-    may be repeated from any point. What is not ours is neither listed nor touched.
+    Removes nothing while a container of it is alive: that is kill_pod's to end, so the outcome is then STOPPING, with
+    the status that shows it. Every part may be gone already, and the step may be repeated from any point. What is not
+    ours is neither listed nor touched.
 
     Mirrors kubelet.go, v1.36, SyncTerminatedPod (volumes, cgroup), and what the kubelet leaves to garbage collection
     (kuberuntime_gc.go: containers, sandboxes, log directories). Raises CriError, CgroupBusy, StillMounted, NotYet.
@@ -26,7 +27,7 @@ async def remove_pod(attempt: Attempt, request: RemovePod) -> StepResult:
     alive = [each for each in view.containers if each.state in ("running", "unknown")]
     if alive:
         names = ", ".join(f"{each.name} ({each.state})" for each in alive)
-        raise NotYet(f"not removed while something of the pod is alive: {names}")
+        return StepResult(status=view, outcome=Outcome.STOPPING, message=f"still alive: {names}")
     for container in view.containers:
         # Their logs go with the pod's directory, all at once.
         if container.state == "exited":

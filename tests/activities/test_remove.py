@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from temporalio.exceptions import ApplicationError
 
 from syncpod.messages import KillTarget, Outcome
 from tests.activities.bench import DEAF, Bench, PodOnBench, container
@@ -135,10 +134,9 @@ async def test_a_pod_is_not_removed_while_something_of_it_runs(bench: Bench) -> 
     pod = bench.pod()
     await pod.create_sandbox()
     running = (await pod.start()).id
-    with pytest.raises(ApplicationError) as caught:
-        await pod.remove()
-    assert (caught.value.type, caught.value.non_retryable) == ("NotYet", False)
-    assert "main (running)" in caught.value.message
+    refused = await pod.remove()
+    assert (refused.outcome, refused.message) == (Outcome.STOPPING, "still alive: main (running)")
+    assert [container.state for container in refused.status.containers] == ["running"]
     assert (await pod.listed(running)).state == "running"
     assert pod.directory.is_dir()
 
