@@ -14,7 +14,7 @@ from temporalio.client import (
     WorkflowUpdateFailedError,
 )
 
-from syncpod.messages import Fault, StepName
+from syncpod.messages import Fault, Outcome, StepInput, StepName, StepResult
 from tests.workflows.scripted import ScriptedNode, container, phase, query_pod, start_pod, until
 
 READY = {"type": "Ready", "status": "True"}
@@ -216,8 +216,6 @@ async def test_a_pod_waits_while_the_network_is_not_ready_and_spends_no_attempt(
 
 
 async def test_a_spent_attempt_takes_the_next_number(client: Client, node: ScriptedNode) -> None:
-    from syncpod.messages import Outcome
-
     node.script["create_sandbox"].append(lambda _: Outcome.SPENT)
     handle = await running(client, node, manifest())
     uid = (await query_pod(handle))["metadata"]["uid"]
@@ -244,6 +242,22 @@ async def test_cancelling_the_workflow_means_deleting_the_pod(client: Client, no
     final = await asyncio.wait_for(handle.result(), 20)
     assert final["status"]["phase"] in ("Failed", "Succeeded")
     assert node.steps(final["metadata"]["uid"])[-2:] == ["kill_pod", "remove_pod"]
+
+
+async def test_what_appears_after_the_kill_is_killed_before_the_pod_is_removed(
+    client: Client, node: ScriptedNode
+) -> None:
+    handle = await running(client, node, manifest())
+    uid = (await query_pod(handle))["metadata"]["uid"]
+
+    def find_it_alive(_: StepInput) -> StepResult:
+        late = node.pods[uid].containers[0].model_copy(update={"id": "late", "state": "running", "restart_count": 1})
+        return StepResult(status=node.list(uid, containers=(late,)), outcome=Outcome.STOPPING)
+
+    node.script["remove_pod"].append(find_it_alive)
+    await handle.execute_update("delete", {})
+    await asyncio.wait_for(handle.result(), 20)
+    assert node.steps(uid)[-4:] == ["kill_pod", "remove_pod", "kill_pod", "remove_pod"]
 
 
 async def test_a_shorter_grace_interrupts_a_kill_and_a_longer_one_does_not(client: Client, node: ScriptedNode) -> None:
