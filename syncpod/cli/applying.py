@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import uuid
 from dataclasses import dataclass
 from datetime import timedelta
@@ -16,7 +15,6 @@ from temporalio.client import (
     WithStartWorkflowOperation,
     WorkflowExecutionStatus,
     WorkflowUpdateFailedError,
-    WorkflowUpdateRPCTimeoutOrCancelledError,
 )
 from temporalio.common import (
     SearchAttributeKey,
@@ -118,31 +116,40 @@ def _compare(before: Reading, after: Reading | None) -> Change:
 
 async def _update(client: Client, pod: Pod, node: str, has_attributes: bool) -> bool:
     """Send the update until it is answered; False = not in time. Raises BadInput with the workflow's refusal."""
+    sending = asyncio.create_task(_send_until_answered(client, pod, node, has_attributes))
+    try:
+        # The SDK's own timeout is one of each try, and it tries again by itself: the whole is bounded here.
+        answered, _ = await asyncio.wait({sending}, timeout=PATIENCE_SECONDS)
+    finally:
+        sending.cancel()
+        await asyncio.gather(sending, return_exceptions=True)
+    if not answered:
+        return False
+    sending.result()
+    return True
+
+
+async def _send_until_answered(client: Client, pod: Pod, node: str, has_attributes: bool) -> None:
     update_id = uuid.uuid4().hex
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(PATIENCE_SECONDS):
-            while True:
-                try:
-                    await client.execute_update_with_start_workflow(
-                        "apply",
-                        pod_to_wire(pod),
-                        id=update_id,
-                        result_type=dict,
-                        start_workflow_operation=_start(pod, node, has_attributes),
-                    )
-                except WorkflowUpdateFailedError as error:
-                    if not _is_gone(error):
-                        raise BadInput(_refusal(pod, error)) from None
-                    update_id = uuid.uuid4().hex
-                except WorkflowUpdateRPCTimeoutOrCancelledError:
-                    pass
-                except RPCError as error:
-                    if error.status not in _AGAIN:
-                        raise
-                else:
-                    return True
-                await asyncio.sleep(_PAUSE_SECONDS)
-    return False
+    while True:
+        try:
+            await client.execute_update_with_start_workflow(
+                "apply",
+                pod_to_wire(pod),
+                id=update_id,
+                result_type=dict,
+                start_workflow_operation=_start(pod, node, has_attributes),
+            )
+        except WorkflowUpdateFailedError as error:
+            if not _is_gone(error):
+                raise BadInput(_refusal(pod, error)) from None
+            update_id = uuid.uuid4().hex
+        except RPCError as error:
+            if error.status not in _AGAIN:
+                raise
+        else:
+            return
+        await asyncio.sleep(_PAUSE_SECONDS)
 
 
 def _start(pod: Pod, node: str, has_attributes: bool) -> WithStartWorkflowOperation[Any, Any]:

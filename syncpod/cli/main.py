@@ -81,7 +81,7 @@ def run(arguments: Sequence[str]) -> int:
     except (KeyboardInterrupt, typer.Abort):
         return INTERRUPTED
     except (BrokenPipeError, SystemExit) as ended:
-        # Whoever read our output has seen enough (typer makes that a SystemExit). What is still buffered is not to fail.
+        # Whoever read our output has seen enough (typer makes that a SystemExit); the rest must not fail.
         if isinstance(ended, SystemExit) and not isinstance(ended.__context__, BrokenPipeError):
             raise
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
