@@ -62,6 +62,10 @@ GRACE = timedelta(seconds=5)
 """How long steps may go on after SIGTERM; then they let go where that is safe, for the next worker to go on with."""
 
 
+PATIENCE_SECONDS = 20.0
+"""How long the process waits for calls that the runtime has been sent; RunPodSandbox alone may take four minutes."""
+
+
 class CannotServe(Exception):
     """The worker cannot serve; the text says why, in one sentence."""
 
@@ -258,7 +262,16 @@ async def _until_signalled(settings: NodeSettings, connection: ClientConnectConf
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, _asked_to_stop, stop)
-    await serve(settings, connection, stop)
+    serving = asyncio.create_task(serve(settings, connection, stop), name="serve")
+    stopping = asyncio.create_task(stop.wait(), name="stopping")
+    await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
+    stopping.cancel()
+    await asyncio.wait({serving}, timeout=PATIENCE_SECONDS)
+    if not serving.done():
+        log.warning("a call to the runtime does not end; it is left to the next worker, which looks before it acts")
+        logging.shutdown()
+        os._exit(0)
+    await serving
 
 
 def _asked_to_stop(stop: asyncio.Event) -> None:
