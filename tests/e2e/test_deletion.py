@@ -22,38 +22,24 @@ def telling(name: str, on_term: str, **more: Any) -> dict[str, Any]:
 async def test_deletion_keeps_the_grace_and_leaves_nothing(pods: Pods, engine: EngineNode, tmp_path: Path) -> None:
     said = tmp_path / "said"
     pod = await pods.apply(
-        "end",
+        "grace",
         telling("tidy", "echo tidy is told >> /out/said; sleep 1; echo tidy ends >> /out/said; exit 0"),
         telling("stubborn", ""),  # an empty trap: the signal is ignored
-        initContainers=[
-            telling("one", "echo one is told >> /out/said; exit 0", restartPolicy="Always"),
-            telling("two", "echo two is told >> /out/said; exit 0", restartPolicy="Always"),
-        ],
         volumes=[{"name": "out", "hostPath": {"path": str(tmp_path)}}, {"name": "scratch", "emptyDir": {}}],
         terminationGracePeriodSeconds=GRACE,
     )
     uid = (await pod.running())["metadata"]["uid"]
     await pod.until(lambda _: said.exists() and {"tidy", "stubborn"} <= set(said.read_text().split("\n")))
-    # What is to be gone is there: in every cgroup controller, on disk, in the runtime.
+    # What is to be gone is there: in every cgroup controller, and on disk.
     assert engine.cgroups(uid)
     assert {path.parent.name for path in engine.directories(uid)} == {"pods", "logs"}
 
     final = await pod.delete()
 
-    ends = {name: status_of(final, name)["state"]["terminated"] for name in ("tidy", "stubborn", "one", "two")}
-    assert {name: (end["exitCode"], end["reason"]) for name, end in ends.items()} == {
-        "tidy": (0, "Completed"),
-        "stubborn": (137, "Error"),
-        "one": (0, "Completed"),
-        "two": (0, "Completed"),
-    }
+    assert ends(final) == {"tidy": (0, "Completed"), "stubborn": (137, "Error")}
     lines = said.read_text().splitlines()
-    # The sidecars are told when the last main container has ended, the later one first.
-    assert "tidy ends" in lines
-    last_word = len(lines) - 1 - lines[::-1].index("stubborn")
-    assert lines.index("tidy is told") < lines.index("tidy ends") < last_word
-    assert last_word < lines.index("two is told") < lines.index("one is told")
-    # The one that would not end had its whole grace.
+    assert lines.index("tidy is told") < lines.index("tidy ends")
+    assert "stubborn" in lines[lines.index("tidy ends") :]  # it went on, and had its whole grace
     (killed,) = [line for line in await pod.history("step") if line["subject"] == "kill_pod"]
     assert killed["tookMs"] >= GRACE * 1000
     assert killed["reason"] == "deleted"
@@ -62,7 +48,30 @@ async def test_deletion_keeps_the_grace_and_leaves_nothing(pods: Pods, engine: E
     assert final["metadata"]["deletionGracePeriodSeconds"] == GRACE
     assert (await pod.handle.describe()).status == WorkflowExecutionStatus.COMPLETED
     told = {event["container"]: event["message"] for event in await pod.events("Killing")}
-    assert told == {name: f"Stopping container {name}" for name in ends}
+    assert told == {name: f"Stopping container {name}" for name in ("tidy", "stubborn")}
+
+
+async def test_sidecars_stop_after_the_main_containers_the_last_first(pods: Pods, tmp_path: Path) -> None:
+    """Hold to the order of kuberuntime_termination_order.go."""
+    said = tmp_path / "said"
+    then = "echo {0} is told >> /out/said; sleep 1; echo {0} ends >> /out/said; exit 0"
+    pod = await pods.apply(
+        "sidecars",
+        telling("main", then.format("main")),
+        telling("other", then.format("other")),
+        initContainers=[telling(name, then.format(name), restartPolicy="Always") for name in ("one", "two")],
+        volumes=[{"name": "out", "hostPath": {"path": str(tmp_path)}}],
+        terminationGracePeriodSeconds=60,
+    )
+    await pod.running()
+    everybody = {"main", "other", "one", "two"}
+    await pod.until(lambda _: everybody <= set(said.read_text().split("\n")))
+    final = await pod.delete()
+    assert ends(final) == dict.fromkeys(("main", "other", "one", "two"), (0, "Completed"))
+    assert final["status"]["phase"] == "Succeeded"
+    turns = [line for line in said.read_text().splitlines() if line.endswith(("is told", "ends"))]
+    assert set(turns[:4]) == {"main is told", "other is told", "main ends", "other ends"}
+    assert turns[4:] == ["two is told", "two ends", "one is told", "one ends"]
 
 
 async def test_a_later_deletion_can_shorten_the_grace(pods: Pods) -> None:
@@ -127,6 +136,16 @@ async def test_a_pod_applied_during_deletion_follows(pods: Pods, engine: EngineN
     assert [each.id != old.id for each in await pod.sandboxes()] == [True]
     assert "deletionTimestamp" not in following["metadata"]
     engine.assert_nothing_left(first)
+
+
+def ends(final: dict[str, Any]) -> dict[str, tuple[int, str]]:
+    """How each container ended."""
+    status = final["status"]
+    terminated = {
+        each["name"]: each["state"]["terminated"]
+        for each in (*status["containerStatuses"], *status.get("initContainerStatuses", []))
+    }
+    return {name: (end["exitCode"], end["reason"]) for name, end in terminated.items()}
 
 
 async def names(pod: LivePod) -> set[str]:
