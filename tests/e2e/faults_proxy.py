@@ -1,0 +1,108 @@
+"""A CRI socket between worker and runtime, at which a test stops any call before it is made or after it was answered.
+
+What runc and CNI do is held by the runtime's own gates; here is held what lies between: a call that never left, and an
+answer that was lost. Calls pass as bytes; a caller that dies cancels its call, as it would without anything between.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import grpc
+import grpc.aio
+
+When = Literal["before", "after"]
+_OPTIONS = (
+    ("grpc.max_receive_message_length", 16 << 20),
+    ("grpc.max_send_message_length", 16 << 20),
+    ("grpc.default_authority", "localhost"),
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 200),
+    ("grpc.use_local_subchannel_pool", 1),
+)
+
+
+class Stopped:
+    """A place at which calls wait, as long as the test's `with` block lasts."""
+
+    def __init__(self) -> None:
+        self._arrived = asyncio.Event()
+        self._opened = asyncio.Event()
+
+    async def reached(self, *, patience: float = 30.0) -> None:
+        """Wait until a call is there; raises TimeoutError."""
+        await asyncio.wait_for(self._arrived.wait(), patience)
+
+    def open(self) -> None:
+        """Let everything through again."""
+        self._opened.set()
+
+    async def passing(self) -> None:
+        self._arrived.set()
+        await self._opened.wait()
+
+
+class CriProxy(grpc.GenericRpcHandler):
+    """The socket; `async with` serves and closes it. `endpoint` is what a worker is given."""
+
+    def __init__(self, socket: Path, target: str) -> None:
+        self._socket = socket
+        self.endpoint = f"unix://{socket}"
+        self._channel = grpc.aio.insecure_channel(target, options=_OPTIONS)
+        self._server = grpc.aio.server(handlers=[self], options=_OPTIONS)
+        self._stops: dict[tuple[str, When], Stopped] = {}
+        self.calls: Counter[str] = Counter()
+        """How often each method was asked for."""
+        self.under_way = 0
+        """How many calls of callers that live are under way."""
+
+    async def __aenter__(self) -> Self:
+        self._socket.unlink(missing_ok=True)
+        self._server.add_insecure_port(self.endpoint)
+        await self._server.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._server.stop(None)
+        await self._channel.close()
+
+    @contextlib.contextmanager
+    def stop(self, method: str, when: When) -> Iterator[Stopped]:
+        """Hold calls of a method (`CreateContainer`) before they reach the runtime, or their answers after."""
+        stopped = self._stops[method, when] = Stopped()
+        try:
+            yield stopped
+        finally:
+            del self._stops[method, when]
+            stopped.open()
+
+    def service(self, handler_call_details: grpc.HandlerCallDetails) -> Any:
+        """Handle any method there is, by making the same call of the runtime."""
+        path = handler_call_details.method
+
+        async def forward(request: bytes, context: grpc.aio.ServicerContext[bytes, bytes]) -> bytes:
+            method = path.rpartition("/")[2]
+            self.calls[method] += 1
+            self.under_way += 1
+            try:
+                await self._pass(method, "before")
+                call: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = self._channel.unary_unary(path)
+                answer: bytes = await call(request, timeout=context.time_remaining())
+                await self._pass(method, "after")
+            except grpc.aio.AioRpcError as error:
+                await context.abort(error.code(), error.details() or "")
+            finally:
+                self.under_way -= 1
+            return answer
+
+        return grpc.unary_unary_rpc_method_handler(forward)
+
+    async def _pass(self, method: str, when: When) -> None:
+        stopped = self._stops.get((method, when))
+        if stopped is not None:
+            await stopped.passing()

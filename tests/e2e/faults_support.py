@@ -1,0 +1,328 @@
+"""A whole node that a test breaks: a real worker process between a real Temporal server and a real runtime.
+
+What is asserted of a pod after a fault is asked of the runtime itself, past everything of ours.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+import uuid
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from temporalio.client import Client, WorkflowHandle
+from temporalio.service import RPCError
+
+from syncpod.cri.client import CriClient
+from syncpod.cri.errors import CriError, NotFound
+from syncpod.cri.names import NODE_LABEL, POD_NAME_LABEL
+from syncpod.cri.port import ContainerSummary, SandboxSummary
+from syncpod.messages import POD_WORKFLOW, node_task_queue, pod_workflow_id
+from syncpod.node_settings import read_worker_record
+from syncpod.plugin import DATA_CONVERTER
+from tests.agent.waiting import until as until_true
+from tests.e2e.faults_proxy import CriProxy
+from tests.runtimes.containerd import Containerd
+from tests.runtimes.images import BUSYBOX
+from tests.runtimes.leftovers import CGROUPS
+from tests.runtimes.processes import Process
+from tests.runtimes.temporal import DevServer
+from tests.worker.node_process import NodeProcess
+
+log = logging.getLogger("faults")
+
+PATIENCE = 60.0
+"""Seconds for which anything is waited for. Generous: what is asserted is what comes, not when."""
+_RPC = timedelta(seconds=5)
+
+RUNS = "trap 'exit 0' TERM; echo up; while :; do sleep 0.1; done"
+"""A shell script of a container that runs until it is told to end, and then ends at once."""
+DEAF = "trap '' TERM; echo up; while :; do sleep 0.1; done"
+"""One that runs until it is killed."""
+
+
+def shell(name: str, script: str = RUNS, **more: Any) -> dict[str, Any]:
+    """A container that runs a shell script."""
+    return {"name": name, "image": BUSYBOX, "command": ["sh", "-c", script], **more}
+
+
+@dataclass
+class Pod:
+    """A pod that was applied: its workflow, and what the runtime has of it."""
+
+    node: FaultyNode
+    name: str
+    document: dict[str, Any]
+    handle: WorkflowHandle[Any, Any]
+
+    # --- as its workflow has it ---
+
+    async def get(self) -> dict[str, Any]:
+        """The Pod with its status; {} while nobody can answer."""
+        try:
+            pod: dict[str, Any] = await self.handle.query("pod", rpc_timeout=_RPC)
+        except RPCError as error:
+            log.debug("query of %s: %s", self.name, error)
+            return {}
+        return pod
+
+    async def until(self, seen: Callable[[dict[str, Any]], bool], *, patience: float = PATIENCE) -> dict[str, Any]:
+        """Ask until `seen` holds; fails with the pod's status, history and the worker's log."""
+        deadline = time.monotonic() + patience
+        while True:
+            pod = await self.get()
+            if pod and seen(pod):
+                return pod
+            if time.monotonic() > deadline:
+                told = [await self._told(query) for query in ("history", "events")]
+                raise AssertionError(f"{self.name} did not come to that: {pod.get('status')}\n{told}\n{self.node.said}")
+            await asyncio.sleep(0.05)
+
+    async def running(self, *, patience: float = PATIENCE, **restarts: int) -> dict[str, Any]:
+        """Wait until every container runs, each with its number of restarts (0 unless given)."""
+
+        def seen(pod: dict[str, Any]) -> bool:
+            status = pod.get("status", {})
+            statuses = status.get("containerStatuses", [])
+            return status.get("phase") == "Running" and all(
+                "running" in each["state"] and each["restartCount"] == restarts.get(each["name"], 0)
+                for each in statuses
+            )
+
+        return await self.until(seen, patience=patience)
+
+    async def up(self) -> None:
+        """Wait until every container runs and has said `up`: it then hears signals, or is deaf to them, as it means to.
+
+        A process with number 1 that has not yet said what it does at SIGTERM does nothing.
+        """
+        pod = await self.running()
+        meta = pod["metadata"]
+        logs = self.node.directory / "logs" / f"{meta['namespace']}_{meta['name']}_{meta['uid']}"
+        names = {each["name"] for each in self.document["spec"]["containers"]}
+        await until_true(lambda: names == {file.parent.name for file in logs.glob("*/0.log") if file.stat().st_size})
+
+    async def history(self, kind: str = "step") -> list[dict[str, Any]]:
+        """The lines of one kind of the pod's history."""
+        lines: list[dict[str, Any]] = await self.handle.query("history", rpc_timeout=_RPC)
+        return [line for line in lines if line["kind"] == kind]
+
+    async def delete(self, grace: int | None = None) -> dict[str, Any]:
+        """Delete it and wait until it is gone; the final Pod."""
+        await self.handle.signal("delete_pod", {} if grace is None else {"gracePeriodSeconds": grace})
+        return await self.gone()
+
+    async def gone(self, *, patience: float = PATIENCE) -> dict[str, Any]:
+        """Wait for the end of the workflow: the final Pod; nothing of the pod is in the runtime or on disk then."""
+        try:
+            final: dict[str, Any] = await asyncio.wait_for(self.handle.result(), patience)
+        except TimeoutError:
+            pending = (await self.handle.describe()).raw_description.pending_activities
+            raise AssertionError(f"{self.name} did not end; under way: {pending}\n{self.node.said}") from None
+        assert (await self.sandboxes(), await self.containers()) == ([], [])
+        assert self.node.left_on_disk(final["metadata"]["uid"]) == []
+        return final
+
+    async def _told(self, query: str) -> Any:
+        with contextlib.suppress(RPCError):
+            return await self.handle.query(query, rpc_timeout=_RPC)
+
+    # --- as the runtime has it ---
+
+    async def sandboxes(self) -> list[SandboxSummary]:
+        """Its sandboxes, oldest attempt first."""
+        listed = await self.node.cri.list_pod_sandboxes(labels={POD_NAME_LABEL: self.name, NODE_LABEL: self.node.name})
+        return sorted(listed, key=lambda sandbox: sandbox.attempt)
+
+    async def containers(self) -> list[ContainerSummary]:
+        """Its containers, by name and number."""
+        listed = await self.node.cri.list_containers(labels={POD_NAME_LABEL: self.name, NODE_LABEL: self.node.name})
+        return sorted(listed, key=lambda container: (container.name, container.attempt))
+
+    async def live(self, name: str) -> ContainerSummary:
+        """The one running instance of a container."""
+        (container,) = [each for each in await self.containers() if each.name == name and each.state == "running"]
+        return container
+
+    async def assert_whole(self, *, sandbox: int | None = 0, **restarts: int) -> None:
+        """Assert one ready sandbox (of that attempt; None = of any) and one running instance of each container.
+
+        Each has the number of restarts given, else 0. Nothing runs twice, nothing is left half made.
+        """
+        sandboxes, containers = await self.sandboxes(), await self.containers()
+        ready = [each for each in sandboxes if each.state == "SANDBOX_READY"]
+        assert len(ready) == 1, sandboxes
+        assert sandbox is None or ready[0].attempt == sandbox, sandboxes
+        assert len({each.attempt for each in sandboxes}) == len(sandboxes), sandboxes
+        assert not any(each.state in ("created", "unknown") for each in containers), containers
+        alive = {each.name: each.attempt for each in containers if each.state == "running"}
+        wanted = {each["name"]: restarts.get(each["name"], 0) for each in self.document["spec"]["containers"]}
+        assert alive == wanted, containers
+        doubles = Counter((each.name, each.attempt) for each in containers)
+        assert set(doubles.values()) == {1}, containers
+        assert {each.sandbox_id for each in containers if each.state == "running"} == {ready[0].id}, containers
+
+    async def shim(self) -> Process:
+        """The process that stands between the runtime and this pod."""
+        (sandbox,) = [each for each in await self.sandboxes() if each.state == "SANDBOX_READY"]
+        (shim,) = [each for each in self.node.runtime.shims if sandbox.id in each.argv]
+        return shim
+
+
+@dataclass
+class FaultyNode:
+    """One node. Its worker is killed and served again as tests like; its pods end with it."""
+
+    name: str
+    directory: Path
+    server: DevServer
+    runtime: Containerd
+    client: Client
+    cri: CriClient
+    """The runtime itself, past the proxy."""
+    proxy: CriProxy
+    _worker: NodeProcess | None = None
+    ready_after: float = 0.0
+    """Seconds from the start of the worker's process until it said that it serves."""
+    pods: list[Pod] = field(default_factory=list)
+
+    @property
+    def worker(self) -> NodeProcess:
+        """The worker, alive or dead."""
+        assert self._worker is not None
+        return self._worker
+
+    @property
+    def said(self) -> str:
+        """The end of the worker's log."""
+        return "\n".join(self.worker.log.read_text().splitlines()[-40:])
+
+    async def serve(self) -> datetime:
+        """Start a worker and wait until it serves; when its process began."""
+        began = datetime.now(UTC)
+        self._worker = self.worker_process(self.directory)
+        await self._worker.ready()
+        self.ready_after = (datetime.now(UTC) - began).total_seconds()
+        return began
+
+    async def kill(self) -> None:
+        """`kill -9` the worker; returns when the runtime's side has noticed that its caller is gone."""
+        self.worker.kill()
+        await until_true(lambda: self.proxy.under_way == 0)
+
+    def worker_process(self, directory: Path, *arguments: str) -> NodeProcess:
+        """A worker of this node, with its state in `directory`."""
+        return NodeProcess(
+            directory,
+            "--cgroup-parent",
+            self.runtime.cgroup_parent,
+            *arguments,
+            runtime=self.proxy.endpoint,
+            temporal=self.server.address,
+            node=self.name,
+        )
+
+    async def apply(self, *containers: dict[str, Any], name: str = "", uid: str = "", **spec: Any) -> Pod:
+        """Start a pod's workflow: on the host's network, with a second of grace, unless the spec says otherwise."""
+        name = name or f"p-{uuid.uuid4().hex[:8]}"
+        metadata = {"name": name, "namespace": "default", **({"uid": uid} if uid else {})}
+        spec = {"hostNetwork": True, "terminationGracePeriodSeconds": 1, **spec}
+        document = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": metadata,
+            "spec": {**spec, "containers": list(containers) or [shell("a"), shell("b")]},
+        }
+        handle = await self.client.start_workflow(
+            POD_WORKFLOW,
+            {"pod": document},
+            id=pod_workflow_id("default", name),
+            task_queue=node_task_queue(self.name),
+            task_timeout=timedelta(seconds=3),
+        )
+        pod = Pod(self, name, document, handle)
+        self.pods.append(pod)
+        return pod
+
+    async def went_on(self, pod: Pod, since: datetime) -> dict[str, float]:
+        """Measure a takeover by the workflow's history: seconds from `since` to the worker's first task, and to now."""
+        identity = f"/{self._boot()}"
+        first: datetime | None = None
+        async for event in pod.handle.fetch_history_events():
+            started = (
+                event.workflow_task_started_event_attributes.identity,
+                event.activity_task_started_event_attributes.identity,
+            )
+            at = event.event_time.ToDatetime(tzinfo=UTC)
+            if first is None and at > since and any(who.endswith(identity) for who in started):
+                first = at
+        assert first is not None, "the new worker has done nothing"
+        measured = {
+            "ready": round(self.ready_after, 2),
+            "first task": round((first - since).total_seconds(), 2),
+            "whole": round((datetime.now(UTC) - since).total_seconds(), 2),
+        }
+        log.info("%s %s: went on after %s", self.runtime.name, pod.name, measured)
+        return measured
+
+    def _boot(self) -> int:
+        record = read_worker_record(self.worker.state_dir)
+        assert record is not None
+        return record.boot
+
+    def left_on_disk(self, uid: str) -> list[Path]:
+        """What a pod has left: its directory, its logs, its cgroups in any controller."""
+        directories = [*self.directory.glob(f"state/pods/*{uid}*"), *self.directory.glob(f"logs/*{uid}*")]
+        hierarchies = [CGROUPS, *(entry for entry in CGROUPS.iterdir() if entry.is_dir())]
+        cgroups = [hierarchy / self.runtime.cgroup_parent.strip("/") / f"pod{uid}" for hierarchy in hierarchies]
+        return [*directories, *(cgroup for cgroup in cgroups if cgroup.exists())]
+
+    async def clear(self) -> None:
+        """End every pod that the tests have left, by whatever works."""
+        for pod in self.pods:
+            with contextlib.suppress(RPCError):
+                await pod.handle.terminate()
+        mine: Mapping[str, str] = {NODE_LABEL: self.name}
+        for sandbox in await self.cri.list_pod_sandboxes(labels=mine):
+            with contextlib.suppress(NotFound):
+                await self.cri.stop_pod_sandbox(sandbox.id)
+                await self.cri.remove_pod_sandbox(sandbox.id)
+
+
+@contextlib.asynccontextmanager
+async def faulty_node(runtime: Containerd, server: DevServer, directory: Path) -> AsyncIterator[FaultyNode]:
+    """A node with a worker that serves; nothing of it is left at the end."""
+    name = f"n-{uuid.uuid4().hex[:8]}"
+    client = await Client.connect(server.address, data_converter=DATA_CONVERTER)
+    async with (
+        CriClient(runtime.endpoint) as cri,
+        CriProxy(runtime.directory / f"{name}.sock", runtime.endpoint) as proxy,
+    ):
+        node = FaultyNode(name, directory, server, runtime, client, cri, proxy)
+        await node.serve()
+        try:
+            yield node
+        finally:
+            node.worker.kill()
+            await node.clear()
+
+
+async def until(question: Callable[[], Any], *, patience: float = PATIENCE) -> Any:
+    """Wait until an awaited answer is truthy, and return it; raises TimeoutError.
+
+    A runtime that is away gives none.
+    """
+    async with asyncio.timeout(patience):
+        while True:
+            with contextlib.suppress(CriError):
+                answer = await question()
+                if answer:
+                    return answer
+            await asyncio.sleep(0.02)

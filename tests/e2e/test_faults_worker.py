@@ -1,0 +1,242 @@
+"""`kill -9` of a worker anywhere in a pod's life: the next one goes on, and nothing is done twice."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from syncpod.cri.names import NODE_LABEL
+from tests.e2e.faults_proxy import Stopped
+from tests.e2e.faults_support import DEAF, FaultyNode, Pod, faulty_node, shell, until
+from tests.runtimes.containerd import Containerd
+from tests.runtimes.gates import Gate
+from tests.runtimes.temporal import DevServer
+from tests.workflows.scripted import container
+
+log = logging.getLogger("faults")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def node(
+    runtime: Containerd, temporal_server: DevServer, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[FaultyNode]:
+    async with faulty_node(runtime, temporal_server, tmp_path_factory.mktemp("node")) as node:
+        yield node
+
+
+# --- where a start can be interrupted ---------------------------------------------------------------------------------
+
+POINTS = {
+    "before RunPodSandbox": ("RunPodSandbox", "before"),
+    "while CNI makes the sandbox's network": "cni-add",
+    "while runc creates the pause container": "runc-create",
+    "after RunPodSandbox, its answer lost": ("RunPodSandbox", "after"),
+    "between sandbox and first container": ("CreateContainer", "before"),
+    "after CreateContainer, its answer lost": ("CreateContainer", "after"),
+    "between create and start": ("StartContainer", "before"),
+    "while runc starts the pause container": "runc-start",
+    "after StartContainer, its answer lost": ("StartContainer", "after"),
+}
+
+
+@contextlib.contextmanager
+def held(node: FaultyNode, point: Any) -> Iterator[Gate | Stopped]:
+    """Hold whatever comes to a point: one of the runtime's gates, or a CRI call before or after it."""
+    with node.runtime.gates.hold(point) if isinstance(point, str) else node.proxy.stop(*point) as stop:
+        yield stop
+
+
+@pytest.mark.parametrize("point", POINTS.values(), ids=POINTS.keys())
+async def test_killed_in_a_start(node: FaultyNode, point: Any) -> None:
+    with held(node, point) as stop:
+        pod = await node.apply(hostNetwork=False)
+        await stop.reached()
+        await node.kill()
+    since = await node.serve()
+    await pod.running()
+    await pod.assert_whole()
+    await node.went_on(pod, since)
+    await pod.delete()
+
+
+@pytest.mark.parametrize("point", ["runc-create", "runc-start"])
+async def test_killed_while_runc_makes_the_first_container(node: FaultyNode, point: str) -> None:
+    with node.proxy.stop("CreateContainer", "after") as created:
+        pod = await node.apply()
+        await created.reached()
+        # The pause container has passed it; what comes next is the pod's own.
+        with node.runtime.gates.hold(point) as gate:
+            created.open()
+            await gate.reached()
+            await node.kill()
+    since = await node.serve()
+    await pod.running()
+    await pod.assert_whole()
+    await node.went_on(pod, since)
+    await pod.delete()
+
+
+async def test_killed_while_what_holds_up_the_start_outlasts_the_next_workers_boot(node: FaultyNode) -> None:
+    with node.runtime.gates.hold("cni-add") as gate:
+        pod = await node.apply(hostNetwork=False)
+        await gate.reached()
+        await node.kill()
+        await node.serve()
+        # The first call ended with its caller: the second one has the name, and comes to the same place.
+        await gate.reached(2)
+    await pod.running()
+    await pod.assert_whole()
+    await pod.delete()
+
+
+async def test_killed_again_and_again(node: FaultyNode) -> None:
+    with contextlib.ExitStack() as held_all:
+        calls = ("RunPodSandbox", "CreateContainer", "StartContainer")
+        places = [held_all.enter_context(held(node, (call, "after"))) for call in calls]
+        pod = await node.apply()
+        for place in places:
+            await place.reached()
+            await node.kill()
+            place.open()
+            since = await node.serve()
+    await pod.running()
+    await pod.assert_whole()
+    await node.went_on(pod, since)
+    await pod.delete()
+
+
+# --- after the start --------------------------------------------------------------------------------------------------
+
+
+async def test_killed_during_a_back_off(node: FaultyNode) -> None:
+    pod = await node.apply(shell("a"), shell("crashes", "exit 3"))
+    await pod.until(lambda seen: waits(seen, "crashes", restarts=1))
+    await node.kill()
+    since = await node.serve()
+    # The deadline is the workflow's: nobody starts it before, and the wait is not begun anew.
+    await pod.until(lambda seen: waits(seen, "crashes", restarts=2))
+    holds = [line["reason"] for line in await pod.history("hold") if "crashes" in (line["subject"], line["container"])]
+    assert [reason.split()[1] for reason in holds] == ["10s:", "20s:"], holds
+    await node.went_on(pod, since)
+    await pod.delete()
+
+
+def waits(pod: dict[str, Any], name: str, *, restarts: int) -> bool:
+    """Say whether a container is in its crash-loop back-off after so many restarts."""
+    status = container(pod, name)
+    waiting = status.get("state", {}).get("waiting", {}).get("reason")
+    return bool(waiting == "CrashLoopBackOff" and status["restartCount"] == restarts)
+
+
+async def test_killed_in_a_grace_period(node: FaultyNode) -> None:
+    # Deaf to SIGTERM, so only the SIGKILL at the end of the grace ends it, and a stop that is cut off never sends that.
+    pod = await node.apply(shell("a"), shell("deaf", DEAF))
+    await pod.up()
+    await pod.handle.signal("delete_pod", {"gracePeriodSeconds": 6})
+    await until(lambda: ended(pod, "a"))
+    await node.kill()
+    since = await node.serve()
+    final = await pod.gone()
+    deaf = container(final, "deaf")["state"]["terminated"]
+    assert deaf["exitCode"] == 137
+    assert container(final, "a")["state"]["terminated"]["exitCode"] == 0
+    (killed,) = [line for line in await pod.history() if line["subject"] == "kill_pod"]
+    log.info("%s: a grace of 6 s took %d ms over two workers", node.runtime.name, killed["tookMs"])
+    await node.went_on(pod, since)
+
+
+async def ended(pod: Pod, name: str) -> bool:
+    """Say whether no instance of a container is alive."""
+    return all(each.state == "exited" for each in await pod.containers() if each.name == name)
+
+
+@pytest.mark.parametrize(
+    "point",
+    [
+        "runc-kill",
+        "runc-delete",
+        ("StopContainer", "before"),
+        ("StopContainer", "after"),
+        "cni-del",
+        ("StopPodSandbox", "after"),
+        ("RemoveContainer", "after"),
+        ("RemovePodSandbox", "before"),
+        ("RemovePodSandbox", "after"),
+    ],
+    ids=str,
+)
+async def test_killed_in_a_deletion(node: FaultyNode, point: Any) -> None:
+    pod = await node.apply(hostNetwork=False)
+    await pod.up()
+    with held(node, point) as stop:
+        await pod.handle.signal("delete_pod", {})
+        await stop.reached()
+        await node.kill()
+    since = await node.serve()
+    final = await pod.gone()
+    assert final["status"]["phase"] == "Succeeded"
+    await node.went_on(pod, since)
+
+
+async def test_a_deletion_asked_for_while_no_worker_serves_is_carried_out_by_the_next(node: FaultyNode) -> None:
+    pod = await node.apply()
+    await pod.running()
+    await node.kill()
+    await pod.handle.signal("delete_pod", {})
+    await node.serve()
+    await pod.gone()
+
+
+async def test_a_pod_applied_while_no_worker_serves_is_started_by_the_next(node: FaultyNode) -> None:
+    await node.kill()
+    pod = await node.apply()
+    await node.serve()
+    await pod.running()
+    await pod.assert_whole()
+    await pod.delete()
+
+
+async def test_what_exits_while_no_worker_serves_is_restarted_once_after(node: FaultyNode, tmp_path: Path) -> None:
+    exits = f"trap 'exit 0' TERM; while [ ! -e {tmp_path}/now ]; do sleep 0.05; done; exit 7"
+    shared = [{"name": "shared", "hostPath": {"path": str(tmp_path), "type": "Directory"}}]
+    mount = [{"name": "shared", "mountPath": str(tmp_path)}]
+    pod = await node.apply(shell("a"), shell("exits", exits, volumeMounts=mount), volumes=shared)
+    await pod.running()
+    await node.kill()
+    (tmp_path / "now").touch()
+    await until(lambda: ended(pod, "exits"))
+    (tmp_path / "now").unlink()
+    since = await node.serve()
+    seen = await pod.running(exits=1)
+    assert container(seen, "exits")["lastState"]["terminated"]["exitCode"] == 7
+    await pod.assert_whole(exits=1)
+    assert [(line["subject"], line["outcome"]) for line in await pod.history("exit")] == [("exits", "exited 7 (Error)")]
+    await node.went_on(pod, since)
+    await pod.delete()
+
+
+async def test_killed_while_twenty_pods_start(node: FaultyNode) -> None:
+    pods = await asyncio.gather(*(node.apply(shell("main"), name=f"crowd-{number:02}") for number in range(20)))
+    await until(lambda: some_are_there(node, 8))
+    await node.kill()
+    half = len([each for each in await node.cri.list_containers(labels={NODE_LABEL: node.name})])
+    since = await node.serve()
+    await asyncio.gather(*(pod.running() for pod in pods))
+    took = (datetime.now(UTC) - since).total_seconds()
+    log.info("%s: killed with %d of 20 made; all Running %.1f s after the new start", node.runtime.name, half, took)
+    for pod in pods:
+        await pod.assert_whole()
+    await asyncio.gather(*(pod.delete(0) for pod in pods))
+
+
+async def some_are_there(node: FaultyNode, count: int) -> bool:
+    """Say whether the runtime has so many containers of the node."""
+    return len(await node.cri.list_containers(labels={NODE_LABEL: node.name})) >= count
