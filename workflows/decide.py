@@ -281,7 +281,7 @@ def _start(state: PodState, planned_step: PlannedStep, now: datetime) -> Decisio
         image_key = backoff.image_key(state.pod.metadata.uid, container.image)
         held = _failure_hold(state, image_key, name, restart, now)
         if held:
-            message = backoff.image_backoff_message(container.image, held.message)
+            message = backoff.image_backoff_message(container.image, f"{held.reason}: {held.message}")
             hold = Hold(name, restart, held.until, held.delay, "ImagePullBackOff", message)
             return Decision(holds=(hold,))
         why = "absent" if absent else "pull policy Always"

@@ -101,6 +101,7 @@ def note_holds(state: PodState, holds: Sequence[Hold], now: datetime) -> None:
         elif hold.reason == "ImagePullBackOff":
             image = state.container(hold.subject).image
             state.event(now, "Normal", "BackOff", f'Back-off pulling image "{image}"', hold.subject)
+            state.event(now, "Warning", "Failed", f"Error: {hold.reason}", hold.subject)
 
 
 # --- search attributes ------------------------------------------------------------------------------------------------

@@ -177,7 +177,7 @@ async def test_a_missing_image_is_pulled_and_a_failed_pull_backs_off(client: Cli
         lambda pod: container(pod, "web").get("state", {}).get("waiting", {}).get("reason") == "ImagePullBackOff",
     )
     waiting = container(pod, "web")["state"]["waiting"]
-    assert waiting["message"] == 'Back-off pulling image "gone:1": no such image'
+    assert waiting["message"] == 'Back-off pulling image "gone:1": ErrImagePull: no such image'
     await handle.signal("backoff_expired", {"container": "web"})
     await until(handle, is_ready)
     assert node.steps(pod["metadata"]["uid"]) == [
