@@ -16,7 +16,7 @@ async def temporal(node: EngineNode, *arguments: str | Path) -> str:
     return await _run(temporal_program(), *arguments, "--address", node.server.address)
 
 
-async def tctl(program: Path, node: EngineNode, *arguments: str | Path) -> str:
+async def run_tctl(program: Path, node: EngineNode, *arguments: str | Path) -> str:
     """Run `tctl` in the same way."""
     return await _run(program, "--ad", node.server.address, "--ns", node.server.namespace, *arguments)
 
