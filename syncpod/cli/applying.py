@@ -80,8 +80,8 @@ async def apply_pod(client: Client, pod: Pod, *, node: str, has_attributes: bool
         if before is None and await _is_open(client, namespace, name):
             return Applied(pod, Change.CREATED, node, node_is_away=True)
         raise Failure(
-            f'pod "{name}" was not changed: its node {before.pod.spec.node_name if before else node} is away '
-            "(is `syncpod worker` running there?); apply again when it is back"
+            f'pod "{name}": node {before.pod.spec.node_name if before else node} is away (is `syncpod worker` running '
+            "there?), so it is not known whether the change will be made; apply it again when the node is back"
         )
     if before is None:
         return Applied(pod, Change.CREATED, node)

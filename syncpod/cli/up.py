@@ -132,15 +132,9 @@ def _tell(here: NodeSettings, server: ServerRecord | None, worker: WorkerRecord)
     from syncpod.cli.state_directory import server_log, worker_log
 
     rows = [("Temporal", f"{worker.address}, namespace {worker.namespace}")]
-    rows += [("UI", server.ui)] if server else []
-    rows += [
-        ("runtime", f"{worker.runtime} at {worker.endpoint}"),
-        ("node", worker.node),
-        ("state", str(here.state_dir)),
-    ]
-    rows += [
-        ("logs", str(log)) for log in (worker_log(here.state_dir), *([server_log(here.state_dir)] if server else []))
-    ]
+    rows += [("UI", server.ui), ("server log", str(server_log(here.state_dir)))] if server else []
+    rows += [("runtime", f"{worker.runtime} at {worker.endpoint}"), ("node", worker.node)]
+    rows += [("worker log", str(worker_log(here.state_dir))), ("state", str(here.state_dir))]
     say("\n".join(columns(rows)))
 
 
@@ -166,6 +160,6 @@ def _tell_what_next(here: NodeSettings, server: ServerRecord | None, admissions:
 def _how_to_stop(admissions: list[Admission]) -> str:
     name = admissions[0].pod.metadata.name if admissions else "NAME"
     return (
-        f"Server, worker and pods run on. `syncpod delete pod {name}` ends a pod, `syncpod down` the worker and the "
-        "server, `syncpod down --pods` everything."
+        f"Server, worker and pods run on. `syncpod delete pod {name}` ends a pod,\n"
+        "`syncpod down` ends worker and server, `syncpod down --pods` everything."
     )

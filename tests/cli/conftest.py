@@ -1,0 +1,81 @@
+"""The command, run as a person runs it, or within the test where it shall find a scripted node."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+from temporalio.client import Client
+from temporalio.contrib.pydantic import pydantic_data_converter
+
+from syncpod.cli.main import run
+from tests.runtimes.temporal import DevServer
+from tests.workflows.scripted import ScriptedNode, scripted_worker
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a command came to."""
+
+    code: int
+    out: str
+    err: str
+
+
+Command = Callable[..., Awaitable[Result]]
+
+
+def program(*arguments: str, environ: dict[str, str] | None = None, stdin: str = "") -> Result:
+    """Run the program as a process of its own."""
+    done = subprocess.run(
+        [sys.executable, "-m", "syncpod.cli.main", *arguments],
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        env={**os.environ, "TEMPORAL_CONFIG_FILE": os.devnull, **(environ or {})},
+    )
+    return Result(done.returncode, done.stdout, done.stderr)
+
+
+@pytest_asyncio.fixture(loop_scope="session", scope="session")
+async def client(temporal_server: DevServer) -> Client:
+    return await Client.connect(temporal_server.address, data_converter=pydantic_data_converter)
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def node(client: Client) -> AsyncIterator[ScriptedNode]:
+    scripted = ScriptedNode()
+    async with scripted_worker(client, scripted):
+        yield scripted
+
+
+@pytest.fixture
+def syncpod(
+    temporal_server: DevServer,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+) -> Command:
+    """Run commands in this process, against the session's Temporal server and a state directory of the test's own."""
+    monkeypatch.setenv("TEMPORAL_ADDRESS", temporal_server.address)
+    monkeypatch.setenv("TEMPORAL_CONFIG_FILE", os.devnull)
+    monkeypatch.setenv("SYNCPOD_STATE_DIR", str(tmp_path / "state"))
+
+    async def command(*arguments: str, stdin: str = "") -> Result:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode())))
+        capsys.readouterr()
+        code = await asyncio.to_thread(run, arguments)
+        captured = capsys.readouterr()
+        return Result(code, captured.out, captured.err)
+
+    return command

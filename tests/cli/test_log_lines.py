@@ -1,0 +1,79 @@
+"""The CRI log format."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from syncpod.cli.log_lines import LineJoiner, parse_record, starts_of_last_lines
+
+STAMP = "2026-01-31T12:00:00.123456789Z"
+
+
+def record(text: str, *, stream: str = "stdout", tag: str = "F", stamp: str = STAMP) -> bytes:
+    return f"{stamp} {stream} {tag} {text}\n".encode()
+
+
+def texts(data: bytes) -> list[str]:
+    joiner = LineJoiner()
+    return [line.text.decode() for line in (*joiner.feed(data), *joiner.flush())]
+
+
+def test_a_record_has_time_stream_tag_and_text() -> None:
+    assert parse_record(record("a b  c")[:-1]) == (STAMP, "stdout", False, b"a b  c")
+    assert parse_record(record("x", tag="P:more")[:-1]) == (STAMP, "stdout", True, b"x")
+    assert parse_record(record("")[:-1]) == (STAMP, "stdout", False, b"")
+
+
+def test_what_is_no_record_is_passed_over() -> None:
+    for torn in (b"", b"2026", b"2026-01-31T12:00:00Z stdout", b"a b c d"):
+        assert parse_record(torn) is None
+    assert texts(b"torn\n" + record("whole")) == ["whole"]
+
+
+def test_the_parts_of_a_long_line_are_joined_for_each_stream() -> None:
+    data = (
+        record("begin ", tag="P", stamp="1")
+        + record("error ", tag="P", stream="stderr")
+        + record("end", stamp="2")
+        + record("said", stream="stderr")
+    )
+    assert texts(data) == ["begin end", "error said"]
+    assert next(iter(LineJoiner().feed(data))).stamp == "1"
+
+
+def test_what_was_left_without_a_line_end_is_not_lost() -> None:
+    assert texts(record("one") + record("prompt> ", tag="P")) == ["one", "prompt> "]
+
+
+LINES = st.lists(st.tuples(st.text("ab ", max_size=5), st.integers(min_value=0, max_value=3)), max_size=12)
+
+
+def written(lines: list[tuple[str, int]]) -> bytes:
+    """A log in which each line is preceded by so many parts."""
+    return b"".join(b"".join(record("p", tag="P") for _ in range(parts)) + record(text) for text, parts in lines)
+
+
+@given(LINES, st.integers(min_value=1, max_value=40))
+def test_pieces_of_any_size_give_the_same_lines(lines: list[tuple[str, int]], size: int) -> None:
+    data = written(lines)
+    joiner = LineJoiner()
+    found = [line.text.decode() for at in range(0, len(data), size) for line in joiner.feed(data[at : at + size])]
+    assert found == ["p" * parts + text for text, parts in lines]
+
+
+@given(LINES, st.integers(min_value=0, max_value=14), st.integers(min_value=1, max_value=200))
+def test_the_last_lines_are_found_from_the_end(lines: list[tuple[str, int]], count: int, size: int) -> None:
+    data = written(lines)
+
+    def blocks() -> Iterator[tuple[int, bytes]]:
+        end = len(data)
+        while end > 0:
+            start = max(0, end - size)
+            yield start, data[start:end]
+            end = start
+
+    start = starts_of_last_lines(blocks(), count)
+    assert texts(data[start:]) == texts(data)[len(lines) - min(count, len(lines)) :]

@@ -1,0 +1,133 @@
+"""How the program starts, and what becomes of what is wrong."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from syncpod.cli.arguments import pod_names
+from syncpod.cli.failure import BadInput
+from syncpod.cli.main import app
+from tests.cli.conftest import program
+
+COMMANDS = [command.name or "" for command in app.registered_commands]
+NO_SERVER = {"TEMPORAL_ADDRESS": "127.0.0.1:1"}
+
+
+def test_help_loads_nothing_that_takes_time() -> None:
+    script = (
+        "import sys, syncpod.cli.main as main; code = main.run(['--help']);"
+        "heavy = {'temporalio', 'grpc', 'pydantic', 'rich', 'yaml', 'websockets'} & sys.modules.keys();"
+        "sys.exit(f'loaded {heavy}' if heavy else code)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert all(f"  {command} " in done.stdout for command in COMMANDS)
+
+
+def test_every_command_has_help_that_fits_a_line() -> None:
+    listed = program("--help").out
+    assert "..." not in listed.partition("Commands:")[2]
+
+
+@pytest.mark.parametrize("arguments", [(), ("worker", "--help"), ("get", "-h")])
+def test_help_is_found(arguments: tuple[str, ...]) -> None:
+    result = program(*arguments)
+    assert "usage: syncpod" in (result.out + result.err).lower()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("frobnicate",), "No such command 'frobnicate'; see `syncpod --help`"),
+        (("get", "--frob"), "No such option: --frob; see `syncpod get --help`"),
+        (("get", "pods", "-o", "html"), "--output: must be wide, json, yaml, name, not html"),
+        (("get", "pods", "-l", "a b"), "--selector: 'a b' is no condition on a label"),
+        (("get", "pod", "web", "-A"), "pods are either named, or chosen"),
+        (("get", "deployment/web"), "'deployment/web': only pods can be named here, as NAME or pod/NAME"),
+        (("apply",), "name a manifest with -f FILE"),
+        (("apply", "-f", "/none.yaml"), "/none.yaml: No such file or directory"),
+        (("apply", "-f", "-", "--timeout", "5"), "--timeout: '5' is no duration"),
+        (("delete",), "say which pods, in one way"),
+        (("delete", "web", "--all"), "say which pods, in one way"),
+        (("delete", "web", "--force", "--grace-period", "5"), "--force means no grace"),
+        (("delete", "web", "--grace-period", "-7"), "--grace-period: must be 0 or more seconds"),
+        (("describe",), "name the pods, or choose them with --selector"),
+        (("logs",), "name one pod, or choose pods with --selector"),
+        (("logs", "web", "-p", "-f"), "do not go together"),
+        (("logs", "web", "--since", "1d"), "--since: '1d' is no duration"),
+        (("logs", "web", "--since-time", "noon"), "--since-time: 'noon' is no RFC 3339 time"),
+        (("exec", "web"), "say what to run: syncpod exec web -- COMMAND"),
+        (("exec", "-i", "web", "--", "cat"), "--stdin takes input from a terminal only"),
+        (("history", "a", "b"), "name one pod, not 2"),
+        (("plan",), "name a manifest with -f FILE, or pods that exist"),
+        (("server", "--port", "0"), "Invalid value for '--port'"),
+        (("up", "--node", "Not_A_Node"), "node name 'Not_A_Node': must be"),
+        (("down", "--state-dir", "here"), "state directory 'here': must be an absolute path"),
+        (("get", "pods"), "no Temporal server at 127.0.0.1:1 (connection refused): start one with `syncpod server`"),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_sentence(arguments: tuple[str, ...], sentence: str) -> None:
+    result = program(*arguments, environ=NO_SERVER)
+    assert result.code == 2
+    assert sentence in result.err
+    assert result.err.startswith("syncpod: ") and result.err.count("\n") == 1
+    assert result.out == ""
+
+
+def test_up_without_a_runtime_names_the_sockets_and_starts_nothing(tmp_path: Path) -> None:
+    environ = {"SYNCPOD_STATE_DIR": str(tmp_path / "state"), "CONTAINER_RUNTIME_ENDPOINT": "unix:///none/here.sock"}
+    result = program("up", environ=environ)
+    assert result.code == 2
+    assert "no container runtime at /none/here.sock" in result.err
+    assert not (tmp_path / "state").exists()
+
+
+def test_up_with_a_wrong_manifest_starts_nothing(tmp_path: Path) -> None:
+    socket = tmp_path / "cri.sock"
+    import socket as sockets
+
+    with sockets.socket(sockets.AF_UNIX) as listener:
+        listener.bind(str(socket))
+        listener.listen()
+        environ = {"SYNCPOD_STATE_DIR": str(tmp_path / "state"), "CONTAINER_RUNTIME_ENDPOINT": f"unix://{socket}"}
+        result = program("up", "-f", "-", environ=environ, stdin="kind: Pod\napiVersion: v1\nspec: {contaners: []}\n")
+    assert result.code == 2
+    assert "spec.contaners" in result.err and result.err.count("\n") == 1
+    assert not (tmp_path / "state").exists()
+
+
+def test_down_where_nothing_is_says_so(tmp_path: Path) -> None:
+    result = program("down", "--state-dir", str(tmp_path / "state"))
+    assert (result.code, result.out) == (0, "")
+    assert "Nothing to end" in result.err
+
+
+def test_a_closed_pipe_ends_quietly() -> None:
+    command = f"{sys.executable} -m syncpod.cli.main --help | true; exit ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("words", "names"),
+    [
+        ([], []),
+        (["pods"], []),
+        (["pod", "web", "db", "web"], ["web", "db"]),
+        (["po", "web"], ["web"]),
+        (["pod/web", "pods/db"], ["web", "db"]),
+        (["web"], ["web"]),
+        (["pod", "pod"], ["pod"]),
+    ],
+)
+def test_pods_are_named_in_each_of_kubectls_ways(words: list[str], names: list[str]) -> None:
+    assert pod_names(words) == names
+
+
+def test_a_pod_without_a_name_is_refused() -> None:
+    with pytest.raises(BadInput, match="the pod's name is missing"):
+        pod_names(["pod/"])

@@ -1,0 +1,87 @@
+"""Processes that outlive their starter are known by more than their id."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+from syncpod.cli import processes
+from syncpod.cli.processes import end, identify, is_running, start_detached
+from syncpod.cli.state_directory import (
+    ServerRecord,
+    forget_server,
+    running_server,
+    running_worker,
+    write_server,
+    write_worker,
+)
+
+SLEEP = [sys.executable, "-c", "import time; print('up', flush=True); time.sleep(60)"]
+
+
+def start(log: Path, command: list[str] = SLEEP) -> subprocess.Popen[bytes]:
+    return start_detached(command, log=log, environment=dict(os.environ))
+
+
+def test_a_process_is_detached_logged_and_ended(tmp_path: Path) -> None:
+    child = start(tmp_path / "log")
+    process = identify(child.pid)
+    assert process is not None and is_running(process)
+    assert os.getsid(child.pid) == child.pid, "Ctrl-C at our terminal must not reach it"
+    assert (tmp_path / "log").stat().st_mode & 0o077 == 0
+    assert end(process, patience_seconds=10)
+    assert child.wait() == -signal.SIGTERM
+    assert not is_running(process) and identify(child.pid) is None
+
+
+def test_one_that_does_not_end_when_asked_is_killed(tmp_path: Path) -> None:
+    stubborn = "import signal, time; signal.signal(15, signal.SIG_IGN); print('up', flush=True); time.sleep(60)"
+    child = start(tmp_path / "log", [sys.executable, "-c", stubborn])
+    while not (tmp_path / "log").read_text():
+        assert child.poll() is None
+    process = identify(child.pid)
+    assert process is not None and end(process, patience_seconds=0.2)
+    assert child.wait() == -signal.SIGKILL
+
+
+def test_another_process_with_the_same_id_is_never_touched(tmp_path: Path) -> None:
+    child = start(tmp_path / "log")
+    process = identify(child.pid)
+    assert process is not None
+    for other in (replace(process, started=process.started - 1), replace(process, boot="another")):
+        assert not is_running(other)
+        assert not end(other, patience_seconds=0.1)
+        write_server(tmp_path, ServerRecord(other, "127.0.0.1:1", "http://127.0.0.1:2", detached=True))
+        write_worker(tmp_path, other)
+        assert running_server(tmp_path) is None and running_worker(tmp_path) is None
+    assert child.poll() is None
+    assert end(process, patience_seconds=10)
+    child.wait()
+
+
+def test_records_of_live_processes_are_found_and_rubbish_is_not(tmp_path: Path) -> None:
+    me = identify(os.getpid())
+    assert me is not None
+    record = ServerRecord(me, "127.0.0.1:7233", "http://127.0.0.1:8233", detached=True)
+    write_server(tmp_path, record)
+    assert running_server(tmp_path) == record
+    forget_server(tmp_path)
+    assert running_server(tmp_path) is None
+    for rubbish in ("", "[]", "{}", '{"process": 3}', '{"pid": 1}'):
+        (tmp_path / "server.json").write_text(rubbish)
+        (tmp_path / "up-worker.json").write_text(rubbish)
+        assert running_server(tmp_path) is None and running_worker(tmp_path) is None
+
+
+def test_a_log_that_has_grown_large_is_put_aside(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    with log.open("wb") as file:
+        file.truncate(processes.LOG_LIMIT + 1)
+    start(log, [sys.executable, "-c", "print('anew')"]).wait()
+    assert processes.last_lines(log, 5) == ["anew"]
+    assert (tmp_path / "log.old").stat().st_size == processes.LOG_LIMIT + 1
+    assert processes.last_lines(tmp_path / "none", 5) == []
