@@ -1,0 +1,70 @@
+"""The Temporal UI tells a pod's story: each step with its reason, each back-off as a bar.
+
+`SYNCPOD_PICTURE=docs/timeline.png` makes this take the README's picture.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from urllib.parse import quote
+
+from playwright.async_api import async_playwright, expect
+
+from tests.e2e.engine import LivePod, Pods, shell, status_of
+
+STORY = (
+    "create_sandbox • create sandbox: first sandbox",
+    "start_init_container • start migrate: first start",
+    "start_init_container • start proxy: first start",
+    "start_container • start web: first start",
+    "start_container • start web, restart 1: exited 1 (Error)",
+    "back-off web 10s (CrashLoopBackOff)",
+    "backoff_expired",
+    "start_container • start web, restart 2: exited 1 (Error)",
+)
+"""What a reader of the page sees, from top to bottom."""
+
+
+async def test_the_timeline_shows_each_step_with_its_reason(pods: Pods, chromium: Path, tmp_path: Path) -> None:
+    pod = await storied_pod(pods)
+    async with async_playwright() as playwright:
+        browser = await playwright.chromium.launch(executable_path=str(chromium), args=["--no-sandbox"])
+        page = await browser.new_page(viewport={"width": 1400, "height": 1140}, color_scheme="light")
+        await page.goto(await timeline_of(pod), timeout=60_000)
+        await page.get_by_text("Descending").first.click(timeout=60_000)
+        rows = page.get_by_role("listitem").filter(has=page.get_by_role("button", name="Event "))
+        await expect(rows.filter(has_text=STORY[-1])).to_be_attached(timeout=60_000)
+        told = [" ".join((text or "").split()) for text in await rows.all_text_contents()]
+        assert [text for text in told if text not in ("apply", "pleg")] == list(STORY)
+
+        await page.wait_for_timeout(1_000)  # bars are drawn in a short animation
+        picture = Path(os.environ.get("SYNCPOD_PICTURE") or tmp_path / "timeline.png")
+        await page.screenshot(path=picture)
+        assert 20_000 < picture.stat().st_size < 400_000
+        await browser.close()
+
+
+async def storied_pod(pods: Pods) -> LivePod:
+    """A pod with an init container, a sidecar and a container that crashes twice before it stays."""
+    mounts = [{"name": "scratch", "mountPath": "/scratch"}]
+    crash = 'echo x >> /scratch/runs; [ "$(wc -l < /scratch/runs)" -gt 2 ] || { sleep 1; exit 1; }; exec sleep 1000'
+    document = pods.manifest(
+        "web",
+        shell("web", crash, volumeMounts=mounts),
+        initContainers=[shell("migrate", "sleep 1"), shell("proxy", restartPolicy="Always")],
+        volumes=[{"name": "scratch", "emptyDir": {}}],
+    )
+    document["metadata"]["name"] = "web"
+    pod = pods.know(document)
+    await pod.apply(document)
+    await pod.until(lambda pod: status_of(pod, "web").get("restartCount") == 2)
+    await pod.running(web=2)
+    return pod
+
+
+async def timeline_of(pod: LivePod) -> str:
+    """The address of its page."""
+    server = pod.node.server
+    run = (await pod.handle.describe()).run_id
+    return f"{server.ui}/namespaces/{server.namespace}/workflows/{quote(pod.handle.id, safe='')}/{run}/timeline"
