@@ -30,7 +30,8 @@ _OPTIONS = (
 class Stopped:
     """A place at which calls wait, as long as the test's `with` block lasts."""
 
-    def __init__(self) -> None:
+    def __init__(self, calls: int | None) -> None:
+        self._left = calls
         self._arrived = asyncio.Event()
         self._opened = asyncio.Event()
 
@@ -43,6 +44,10 @@ class Stopped:
         self._opened.set()
 
     async def passing(self) -> None:
+        if self._left == 0:
+            return
+        if self._left is not None:
+            self._left -= 1
         self._arrived.set()
         await self._opened.wait()
 
@@ -72,9 +77,12 @@ class CriProxy(grpc.GenericRpcHandler):
         await self._channel.close()
 
     @contextlib.contextmanager
-    def stop(self, method: str, when: When) -> Iterator[Stopped]:
-        """Hold calls of a method (`CreateContainer`) before they reach the runtime, or their answers after."""
-        stopped = self._stops[method, when] = Stopped()
+    def stop(self, method: str, when: When, *, calls: int | None = None) -> Iterator[Stopped]:
+        """Hold calls of a method (`CreateContainer`) before they reach the runtime, or their answers after.
+
+        All that come, or the next `calls` of them.
+        """
+        stopped = self._stops[method, when] = Stopped(calls)
         try:
             yield stopped
         finally:

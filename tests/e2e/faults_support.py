@@ -11,7 +11,7 @@ import logging
 import time
 import uuid
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -28,8 +28,9 @@ from syncpod.messages import POD_WORKFLOW, node_task_queue, pod_workflow_id
 from syncpod.node_settings import read_worker_record
 from syncpod.plugin import DATA_CONVERTER
 from tests.agent.waiting import until as until_true
-from tests.e2e.faults_proxy import CriProxy
+from tests.e2e.faults_proxy import CriProxy, Stopped
 from tests.runtimes.containerd import Containerd
+from tests.runtimes.gates import Gate
 from tests.runtimes.images import BUSYBOX
 from tests.runtimes.leftovers import CGROUPS
 from tests.runtimes.processes import Process
@@ -98,6 +99,20 @@ class Pod:
 
         return await self.until(seen, patience=patience)
 
+    async def running_in_another_sandbox(self, former: str) -> dict[str, int]:
+        """Wait until every container runs, none of them in the former sandbox; how often each was restarted."""
+
+        async def moved() -> dict[str, int]:
+            listed = await self.containers()
+            alive = {
+                each.name: each.attempt for each in listed if each.state == "running" and each.sandbox_id != former
+            }
+            return alive if len(alive) == len(self.document["spec"]["containers"]) else {}
+
+        restarts: dict[str, int] = await until(moved)
+        await self.running(**restarts)
+        return restarts
+
     async def up(self) -> None:
         """Wait until every container runs and has said `up`: it then hears signals, or is deaf to them, as it means to.
 
@@ -108,6 +123,15 @@ class Pod:
         logs = self.node.directory / "logs" / f"{meta['namespace']}_{meta['name']}_{meta['uid']}"
         names = {each["name"] for each in self.document["spec"]["containers"]}
         await until_true(lambda: names == {file.parent.name for file in logs.glob("*/0.log") if file.stat().st_size})
+
+    async def until_event(self, reason: str, words: str) -> None:
+        """Wait until the pod has an event of that reason with these words in it."""
+
+        async def told() -> bool:
+            events: list[dict[str, Any]] = await self.handle.query("events", rpc_timeout=_RPC)
+            return any(event["reason"] == reason and words in event["message"] for event in events)
+
+        await until(told)
 
     async def history(self, kind: str = "step") -> list[dict[str, Any]]:
         """The lines of one kind of the pod's history."""
@@ -326,3 +350,15 @@ async def until(question: Callable[[], Any], *, patience: float = PATIENCE) -> A
                 if answer:
                     return answer
             await asyncio.sleep(0.02)
+
+
+@contextlib.contextmanager
+def held(node: FaultyNode, point: Any) -> Iterator[Gate | Stopped]:
+    """Hold whatever comes to a point: one of the runtime's gates, or a CRI call before or after it."""
+    with node.runtime.gates.hold(point) if isinstance(point, str) else node.proxy.stop(*point) as stop:
+        yield stop
+
+
+async def ended(pod: Pod, name: str) -> bool:
+    """Say whether no instance of a container is alive."""
+    return all(each.state == "exited" for each in await pod.containers() if each.name == name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -14,10 +14,8 @@ import pytest
 import pytest_asyncio
 
 from syncpod.cri.names import NODE_LABEL
-from tests.e2e.faults_proxy import Stopped
-from tests.e2e.faults_support import DEAF, FaultyNode, Pod, faulty_node, shell, until
+from tests.e2e.faults_support import DEAF, FaultyNode, ended, faulty_node, held, shell, until
 from tests.runtimes.containerd import Containerd
-from tests.runtimes.gates import Gate
 from tests.runtimes.temporal import DevServer
 from tests.workflows.scripted import container
 
@@ -45,13 +43,6 @@ POINTS = {
     "while runc starts the pause container": "runc-start",
     "after StartContainer, its answer lost": ("StartContainer", "after"),
 }
-
-
-@contextlib.contextmanager
-def held(node: FaultyNode, point: Any) -> Iterator[Gate | Stopped]:
-    """Hold whatever comes to a point: one of the runtime's gates, or a CRI call before or after it."""
-    with node.runtime.gates.hold(point) if isinstance(point, str) else node.proxy.stop(*point) as stop:
-        yield stop
 
 
 @pytest.mark.parametrize("point", POINTS.values(), ids=POINTS.keys())
@@ -151,11 +142,6 @@ async def test_killed_in_a_grace_period(node: FaultyNode) -> None:
     (killed,) = [line for line in await pod.history() if line["subject"] == "kill_pod"]
     log.info("%s: a grace of 6 s took %d ms over two workers", node.runtime.name, killed["tookMs"])
     await node.went_on(pod, since)
-
-
-async def ended(pod: Pod, name: str) -> bool:
-    """Say whether no instance of a container is alive."""
-    return all(each.state == "exited" for each in await pod.containers() if each.name == name)
 
 
 @pytest.mark.parametrize(

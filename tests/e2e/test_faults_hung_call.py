@@ -1,0 +1,108 @@
+"""A call to the runtime that hangs holds up its own pod, and no other."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+import pytest_asyncio
+
+from tests.e2e.faults_support import FaultyNode, Pod, faulty_node, shell, until
+from tests.runtimes.containerd import Containerd
+from tests.runtimes.temporal import DevServer
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def node(
+    runtime: Containerd, temporal_server: DevServer, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[FaultyNode]:
+    async with faulty_node(runtime, temporal_server, tmp_path_factory.mktemp("node")) as node:
+        yield node
+
+
+@contextlib.contextmanager
+def frozen(pid: int) -> Iterator[None]:
+    """Stop a process for the block."""
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
+async def doing(pod: Pod) -> str:
+    """What the pod's steps under way say of themselves, as an operator sees it."""
+    pending = (await pod.handle.describe()).raw_description.pending_activities
+    return " ".join(payload.data.decode() for step in pending for payload in step.heartbeat_details.payloads)
+
+
+async def others_live(node: FaultyNode) -> None:
+    """Assert that another pod can be applied, crashes, is restarted and deleted."""
+    other = await node.apply(shell("a"), shell("crashes", "sleep 0.5; exit 3"))
+    await other.until(lambda pod: any(each["restartCount"] for each in pod["status"].get("containerStatuses", [])))
+    await other.delete()
+
+
+async def test_a_stopped_shim_holds_up_no_other_pod(node: FaultyNode) -> None:
+    hung = await node.apply()
+    await hung.up()
+    shim = await hung.shim()
+    victim = await hung.live("a")
+    pid = (await node.cri.container_status(victim.id, verbose=True)).pid
+    with frozen(shim.pid):
+        # Its exit is heard of by nobody whom the runtime asks.
+        os.kill(pid, signal.SIGKILL)
+        await others_live(node)
+        status = (await hung.get())["status"]
+        assert [each["restartCount"] for each in status["containerStatuses"]] == [0, 0]
+    await hung.running(a=1)
+    await hung.assert_whole(a=1)
+    await hung.delete()
+
+
+async def test_a_deletion_that_hangs_says_what_it_waits_for(node: FaultyNode) -> None:
+    hung = await node.apply()
+    await hung.up()
+    with frozen((await hung.shim()).pid):
+        await hung.handle.signal("delete_pod", {})
+        said: str = await until(lambda: doing(hung))
+        assert said.startswith('"waits for ')
+        assert "a to stop (at most " in said
+        assert "b to stop (at most " in said
+        await others_live(node)
+    await hung.gone()
+
+
+async def test_a_stopped_shim_does_not_keep_a_new_worker_from_serving(node: FaultyNode) -> None:
+    hung, other = await node.apply(), await node.apply()
+    await asyncio.gather(hung.up(), other.up())
+    with frozen((await hung.shim()).pid):
+        await node.kill()
+        await node.serve()
+        await others_live(node)
+        await other.delete()
+    await hung.running()
+    await hung.assert_whole()
+    await hung.delete()
+
+
+@pytest.mark.parametrize("call", ["RunPodSandbox", "CreateContainer", "StartContainer", "StopContainer"])
+async def test_a_call_that_is_not_answered_holds_up_no_other_pod(node: FaultyNode, call: str) -> None:
+    with node.proxy.stop(call, "before", calls=1) as stop:
+        hung = await node.apply(shell("only"))
+        if call == "StopContainer":
+            await hung.up()
+            await hung.handle.signal("delete_pod", {})
+        await stop.reached()
+        await others_live(node)
+        assert await hung.containers() == [] or call in ("StartContainer", "StopContainer")
+    if call == "StopContainer":
+        await hung.gone()
+    else:
+        await hung.running()
+        await hung.assert_whole()
+        await hung.delete()

@@ -1,0 +1,245 @@
+"""`kill -9` of containerd anywhere in a pod's life, and what others do to the pod: it converges all the same."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from tests.agent.waiting import until as until_true
+from tests.e2e.faults_support import DEAF, FaultyNode, Pod, ended, faulty_node, held, shell, until
+from tests.runtimes.containerd import Containerd
+from tests.runtimes.temporal import DevServer
+from tests.workflows.scripted import container
+
+log = logging.getLogger("faults")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def node(
+    runtime: Containerd, temporal_server: DevServer, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[FaultyNode]:
+    async with faulty_node(runtime, temporal_server, tmp_path_factory.mktemp("node")) as node:
+        yield node
+
+
+async def told(pod: Pod) -> None:
+    """Log what became of the pod, in the order in which it did."""
+    steps = [f"{line['subject']} {line['container']}: {line['outcome']}" for line in await pod.history()]
+    log.info("%s: %s", pod.node.runtime.name, "; ".join(steps))
+
+
+# --- containerd dies in a start ---------------------------------------------------------------------------------------
+
+POINTS: dict[str, Any] = {
+    "while CNI makes the sandbox's network": "cni-add",
+    "while runc creates the pause container": "runc-create",
+    "while runc starts the pause container": "runc-start",
+    "when the sandbox is ready": ("RunPodSandbox", "after"),
+    "between sandbox and first container": ("CreateContainer", "before"),
+    "between create and start": ("StartContainer", "before"),
+    "after the first start": ("StartContainer", "after"),
+}
+
+
+@pytest.mark.parametrize("point", POINTS.values(), ids=POINTS.keys())
+async def test_containerd_dies_in_a_start(node: FaultyNode, point: Any) -> None:
+    with held(node, point) as stop:
+        pod = await node.apply(hostNetwork=False)
+        await stop.reached()
+        node.runtime.kill()
+    await asyncio.to_thread(node.runtime.start)
+    await pod.running()
+    await told(pod)
+    # An attempt at a sandbox may be spent; no restart is, since nothing had run.
+    await pod.assert_whole(sandbox=None)
+    await pod.delete()
+
+
+@pytest.mark.parametrize("point", ["runc-create", "runc-start"])
+async def test_containerd_dies_while_runc_makes_the_first_container(node: FaultyNode, point: str) -> None:
+    with node.proxy.stop("CreateContainer", "after") as created:
+        pod = await node.apply()
+        await created.reached()
+        with node.runtime.gates.hold(point) as gate:
+            created.open()
+            await gate.reached()
+            node.runtime.kill()
+    await asyncio.to_thread(node.runtime.start)
+    await pod.until(lambda seen: seen["status"]["phase"] == "Running")
+    await told(pod)
+    await pod.running()
+    await pod.assert_whole()
+    await pod.delete()
+
+
+async def test_containerd_and_worker_die_together_in_a_start(node: FaultyNode) -> None:
+    with node.runtime.gates.hold("cni-add") as gate:
+        pod = await node.apply(hostNetwork=False)
+        await gate.reached()
+        node.runtime.kill()
+        await node.kill()
+    await asyncio.to_thread(node.runtime.start)
+    await node.serve()
+    await pod.running()
+    await told(pod)
+    await pod.assert_whole(sandbox=None)
+    await pod.delete()
+
+
+# --- containerd dies later --------------------------------------------------------------------------------------------
+
+
+async def test_a_restart_of_containerd_restarts_nothing(node: FaultyNode) -> None:
+    pod = await node.apply(hostNetwork=False)
+    await pod.running()
+    before = await pod.containers()
+    await asyncio.to_thread(node.runtime.restart)
+    other = await node.apply()
+    await other.running()
+    await pod.running()
+    assert await pod.containers() == before
+    await pod.delete()
+    await other.delete()
+
+
+async def test_an_exit_while_containerd_is_down_is_seen_once(node: FaultyNode, tmp_path: Path) -> None:
+    exits = f"trap 'exit 0' TERM; while [ ! -e {tmp_path}/now ]; do sleep 0.05; done; rm {tmp_path}/now; exit 7"
+    shared = [{"name": "shared", "hostPath": {"path": str(tmp_path), "type": "Directory"}}]
+    mount = [{"name": "shared", "mountPath": str(tmp_path)}]
+    pod = await node.apply(shell("a"), shell("exits", exits, volumeMounts=mount), volumes=shared)
+    await pod.running()
+    node.runtime.kill()
+    now = tmp_path / "now"
+    now.touch()
+    await until_true(lambda: not now.exists())
+    await asyncio.to_thread(node.runtime.start)
+    seen = await pod.running(exits=1)
+    # containerd 2 forgets how; what it says is passed on as it is.
+    code = 7 if node.runtime.series == "1.6" else 255
+    assert container(seen, "exits")["lastState"]["terminated"]["exitCode"] == code
+    assert len(await pod.history("exit")) == 1
+    await pod.assert_whole(exits=1)
+    await pod.delete()
+
+
+@pytest.mark.parametrize(
+    "point",
+    ["runc-kill", ("StopContainer", "before"), "cni-del", ("StopPodSandbox", "after"), ("RemovePodSandbox", "before")],
+    ids=str,
+)
+async def test_containerd_dies_in_a_deletion(node: FaultyNode, point: Any) -> None:
+    pod = await node.apply(hostNetwork=False)
+    await pod.up()
+    with held(node, point) as stop:
+        await pod.handle.signal("delete_pod", {})
+        await stop.reached()
+        node.runtime.kill()
+    await asyncio.to_thread(node.runtime.start)
+    await pod.gone()
+
+
+async def test_containerd_dies_in_a_grace_period(node: FaultyNode) -> None:
+    pod = await node.apply(shell("a"), shell("deaf", DEAF))
+    await pod.up()
+    await pod.handle.signal("delete_pod", {"gracePeriodSeconds": 5})
+    await until(lambda: ended(pod, "a"))
+    await asyncio.to_thread(node.runtime.restart)
+    final = await pod.gone()
+    assert container(final, "deaf")["state"]["terminated"]["exitCode"] == 137
+
+
+# --- somebody else's hand ---------------------------------------------------------------------------------------------
+
+
+async def test_a_container_removed_behind_our_back_is_started_again(node: FaultyNode) -> None:
+    pod = await node.apply()
+    await pod.up()
+    victim = await pod.live("a")
+    await node.cri.remove_container(victim.id)
+    await pod.running(a=1)
+    await pod.assert_whole(a=1)
+    await pod.delete()
+
+
+async def test_a_sandbox_stopped_behind_our_back_is_replaced(node: FaultyNode) -> None:
+    pod = await node.apply(hostNetwork=False)
+    await pod.up()
+    (sandbox,) = await pod.sandboxes()
+    await node.cri.stop_pod_sandbox(sandbox.id)
+    # Its containers end before it does, so one of them may have been started again in vain.
+    restarts = await pod.running_in_another_sandbox(sandbox.id)
+    await told(pod)
+    assert min(restarts.values()) >= 1
+    await pod.assert_whole(sandbox=1, **restarts)
+    await pod.delete()
+
+
+async def test_a_sandbox_removed_while_no_worker_serves_is_made_again(node: FaultyNode) -> None:
+    pod = await node.apply()
+    await pod.up()
+    await node.kill()
+    (sandbox,) = await pod.sandboxes()
+    await node.cri.stop_pod_sandbox(sandbox.id)
+    await node.cri.remove_pod_sandbox(sandbox.id)
+    await node.serve()
+    await pod.running_in_another_sandbox(sandbox.id)
+    await told(pod)
+    await pod.assert_whole(sandbox=None, a=1, b=1)
+    await pod.delete()
+
+
+# --- what the runtime refuses, and what it is still doing when the pod is to end ---------------------------------------
+
+
+@pytest.mark.parametrize("points", [("cni-add",), ("cni-add", "cni-del"), ("runc-create",)], ids=", ".join)
+async def test_a_sandbox_that_cannot_be_made_is_made_when_it_can(node: FaultyNode, points: tuple[str, ...]) -> None:
+    with contextlib.ExitStack() as refused:
+        for point in points:
+            refused.enter_context(node.runtime.gates.refuse(point))
+        pod = await node.apply(hostNetwork=False)
+        await pod.until_event("FailedCreatePodSandBox", "refused by the gate")
+    await pod.handle.signal("backoff_expired", {"container": "create_sandbox", "restart": 0})
+    await pod.running()
+    await pod.assert_whole(sandbox=None)
+    await pod.delete()
+
+
+@pytest.mark.parametrize("point", ["runc-create", "runc-start"])
+async def test_a_container_that_cannot_be_started_is_started_when_it_can(node: FaultyNode, point: str) -> None:
+    with node.proxy.stop("CreateContainer", "after") as created:
+        pod = await node.apply()
+        await created.reached()
+        with node.runtime.gates.refuse(point):
+            created.open()
+            await pod.until_event("Failed", "refused by the gate")
+            await until(lambda: waits_for_both(pod))
+    for name in ("a", "b"):
+        await pod.handle.signal("backoff_expired", {"container": name})
+    await pod.running()
+    await pod.assert_whole()
+    await pod.delete()
+
+
+async def waits_for_both(pod: Pod) -> bool:
+    """Say whether both containers wait after a start that failed."""
+    status = (await pod.get()).get("status", {})
+    waiting = [each["state"].get("waiting", {}).get("reason") for each in status.get("containerStatuses", [])]
+    return waiting == ["RunContainerError", "RunContainerError"]
+
+
+@pytest.mark.parametrize("point", POINTS.values(), ids=POINTS.keys())
+async def test_a_pod_deleted_in_the_middle_of_its_start_leaves_nothing(node: FaultyNode, point: Any) -> None:
+    with held(node, point) as stop:
+        pod = await node.apply(hostNetwork=False)
+        await stop.reached()
+        await pod.handle.signal("delete_pod", {})
+        # What was sent to the runtime is not cut off: the deletion has it to itself first.
+        await pod.until(lambda seen: "deletionTimestamp" in seen["metadata"])
+    await pod.gone()
