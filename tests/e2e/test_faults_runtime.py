@@ -195,7 +195,7 @@ async def test_a_sandbox_removed_while_no_worker_serves_is_made_again(node: Faul
     await pod.delete()
 
 
-# --- what the runtime refuses, and what it is still doing when the pod is to end ---------------------------------------
+# --- what the runtime refuses, and what it is still doing when the pod is to end --------------------------------------
 
 
 @pytest.mark.parametrize("points", [("cni-add",), ("cni-add", "cni-del"), ("runc-create",)], ids=", ".join)
