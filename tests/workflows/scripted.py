@@ -39,7 +39,7 @@ from syncpod.messages import (
 )
 from syncpod.pod import container_hash
 from workflows.pod import PodWorkflow
-from workflows.runner import workflow_runner
+from workflows.runner import sandboxed_runner
 from workflows.steps import STEPS
 
 Script = Callable[[StepInput], Any]
@@ -229,7 +229,7 @@ async def scripted_worker(client: Client, node: ScriptedNode, **options: Any) ->
         task_queue=node.queue,
         workflows=[PodWorkflow],
         activities=node.activities(),
-        workflow_runner=workflow_runner(),
+        workflow_runner=sandboxed_runner(),
         **options,
     ) as worker:
         yield worker
