@@ -2,7 +2,7 @@
 
 The sandbox loads the workflow's module afresh for every run and enters itself again for every payload: some 5 ms before
 a pod's first step, and a fifth of what the worker computes for its start. What it would catch is kept out by contract:
-the workflow calls nothing but `lifecycle`, `pod` and `messages`, which know no clock, no chance and no I/O. The workflow
+the workflow calls nothing but `lifecycle`, `pod` and `messages`, which know no clock, no chance and no I/O. Its own
 tests run inside it all the same, with and without a cache, so that what a contract cannot see fails there.
 """
 
