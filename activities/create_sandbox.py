@@ -9,6 +9,7 @@ from activities.attempt import Attempt, PodFault, Polls, warning
 from activities.ending import Selection, end_containers
 from activities.images import missing_images
 from activities.metrics import count_failed_sandbox, count_sandbox
+from activities.slots import slot
 from activities.wording import go_error
 from syncpod.cri import SandboxConfig
 from syncpod.cri.config_error import SandboxConfigError
@@ -33,6 +34,9 @@ from syncpod.messages import (
     StepResult,
 )
 from syncpod.pod import Pod
+
+SLOT_SECONDS = 5.0
+"""How long a RunPodSandbox counts against those that are made at once: no burst makes one so slow, a hung CNI does."""
 
 
 async def create_sandbox(attempt: Attempt, request: CreateSandbox) -> StepResult:
@@ -123,12 +127,9 @@ async def _make(attempt: Attempt, request: CreateSandbox) -> str:
         message = f"error making pod data directories: {error}"
         raise PodFault(Fault.FAILED_CREATE_SANDBOX, message, warning("Failed", message)) from error
     attempt.doing = "waits for other sandboxes to be made"
-    await attempt.interruptible(node.sandbox_slots.acquire())
-    try:
+    async with slot(attempt, node.sandbox_slots, at_most_seconds=SLOT_SECONDS):
         attempt.checkpoint()
         return await _run(attempt, request, config, context)
-    finally:
-        node.sandbox_slots.release()
 
 
 async def _run(attempt: Attempt, request: CreateSandbox, config: SandboxConfig, context: NodeContext) -> str:

@@ -32,12 +32,14 @@ class Stopped:
 
     def __init__(self, calls: int | None) -> None:
         self._left = calls
-        self._arrived = asyncio.Event()
+        self._arrived = 0
+        self._arrival = asyncio.Condition()
         self._opened = asyncio.Event()
 
-    async def reached(self, *, patience: float = 30.0) -> None:
-        """Wait until a call is there; raises TimeoutError."""
-        await asyncio.wait_for(self._arrived.wait(), patience)
+    async def reached(self, calls: int = 1, *, patience: float = 30.0) -> None:
+        """Wait until so many calls have come; raises TimeoutError."""
+        async with asyncio.timeout(patience), self._arrival:
+            await self._arrival.wait_for(lambda: self._arrived >= calls)
 
     def open(self) -> None:
         """Let everything through again."""
@@ -48,7 +50,9 @@ class Stopped:
             return
         if self._left is not None:
             self._left -= 1
-        self._arrived.set()
+        async with self._arrival:
+            self._arrived += 1
+            self._arrival.notify_all()
         await self._opened.wait()
 
 

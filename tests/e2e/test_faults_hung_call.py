@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 import pytest_asyncio
 
+from activities.node import sandboxes_at_once
 from tests.e2e.faults_support import FaultyNode, Pod, faulty_node, shell, until
 from tests.runtimes.containerd import Containerd
 from tests.runtimes.temporal import DevServer
@@ -106,3 +107,15 @@ async def test_a_call_that_is_not_answered_holds_up_no_other_pod(node: FaultyNod
         await hung.running()
         await hung.assert_whole()
         await hung.delete()
+
+
+async def test_as_many_hung_sandboxes_as_are_made_at_once_hold_up_no_other_pod(node: FaultyNode) -> None:
+    count = sandboxes_at_once()
+    with node.proxy.stop("RunPodSandbox", "before", calls=count) as stop:
+        hung = [await node.apply(shell("only")) for _ in range(count)]
+        await stop.reached(count)
+        await others_live(node)
+    for pod in hung:
+        await pod.running()
+        await pod.assert_whole()
+        await pod.delete()
