@@ -102,7 +102,7 @@ def start(
             port = _chosen(port, PORT, "--port")
             ui_port = _chosen(ui_port, UI_PORT, "--ui-port", taken=port)
             line = command(database=database, port=port, ui_port=ui_port)
-            child = start_detached(line, log=log, environment=environment(os.environ), keep=(lock,))
+            child = start_detached(line, log=log, environment=environment(os.environ), keep=(lock,), umask=0o077)
         process = identify(child.pid)
         if process is None:
             raise _did_not_start(log)

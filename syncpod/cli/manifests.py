@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from syncpod.pod import Admission, Pod
 
 _SUFFIXES: Final = (".yaml", ".yml", ".json")
+_STDIN: Final = "standard input"
 
 
 def admitted_pods(sources: Sequence[str], namespace: str) -> list[Admission]:
@@ -37,7 +38,8 @@ def admitted_pods(sources: Sequence[str], namespace: str) -> list[Admission]:
         seen.add(key)
         pods.append(admission)
     if not pods:
-        raise BadInput(f"{', '.join(sources)}: no pod in it")
+        named = ", ".join(_STDIN if source == "-" else source for source in sources)
+        raise BadInput(f"{named}: no pod in it")
     return pods
 
 
@@ -79,7 +81,7 @@ def _texts(sources: Sequence[str]) -> list[tuple[str, bytes]]:
     texts = []
     for source in sources:
         if source == "-":
-            texts.append(("standard input", sys.stdin.buffer.read()))
+            texts.append((_STDIN, sys.stdin.buffer.read()))
             continue
         for path in _files(Path(source)):
             try:

@@ -66,9 +66,12 @@ def end(process: ProcessIdentity, *, patience_seconds: float) -> bool:
 
 
 def start_detached(
-    command: Sequence[str], *, log: Path, environment: Mapping[str, str], keep: Sequence[int] = ()
+    command: Sequence[str], *, log: Path, environment: Mapping[str, str], keep: Sequence[int] = (), umask: int = -1
 ) -> subprocess.Popen[bytes]:
-    """Start a process that Ctrl-C here does not reach, with its output in `log`; it inherits the descriptors `keep`."""
+    """Start a process that Ctrl-C here does not reach, with its output in `log`; it inherits the descriptors `keep`.
+
+    `umask` is for the files that it makes; -1 = ours.
+    """
     with contextlib.suppress(FileNotFoundError):
         if log.stat().st_size > LOG_LIMIT:
             log.replace(log.with_name(f"{log.name}.old"))
@@ -83,6 +86,7 @@ def start_detached(
             cwd="/",
             start_new_session=True,
             pass_fds=keep,
+            umask=umask,
         )
     finally:
         os.close(output)

@@ -7,9 +7,10 @@ import io
 import os
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -30,7 +31,7 @@ class Result:
     err: str
 
 
-Command = Callable[..., Awaitable[Result]]
+Command = Callable[..., Coroutine[Any, Any, Result]]
 
 
 def program(*arguments: str, environ: dict[str, str] | None = None, stdin: str = "") -> Result:

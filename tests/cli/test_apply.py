@@ -1,0 +1,242 @@
+"""`apply`, `get` and `delete`: pods made, seen, changed and ended, on a scripted node."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import sys
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+import yaml
+from temporalio.client import Client, WorkflowExecutionStatus
+
+from syncpod.cli import applying, pods
+from syncpod.messages import Fault, StepName
+from tests.cli.conftest import Command
+from tests.cli.manifests import as_json, fresh_name, manifest
+from tests.workflows.scripted import ScriptedNode, query_pod
+
+
+@pytest.fixture
+def on(node: ScriptedNode) -> tuple[str, str]:
+    """The flag that puts pods on the scripted node."""
+    return "--node", node.queue.removeprefix("node/")
+
+
+async def test_a_pod_is_created_then_unchanged_then_configured(syncpod: Command, on: tuple[str, str]) -> None:
+    name = fresh_name()
+    pod = manifest(name)
+    made = await syncpod("apply", "-f", "-", "--wait", *on, stdin=as_json(pod))
+    assert (made.code, made.out) == (0, f"pod/{name} created\npod/{name} ready\n")
+    again = await syncpod("apply", "-f", "-", *on, stdin=as_json(pod))
+    assert (again.code, again.out) == (0, f"pod/{name} unchanged\n")
+    labelled = await syncpod("apply", "-f", "-", *on, stdin=as_json(manifest(name, labels={"app": "web"})))
+    assert labelled.out == f"pod/{name} configured\n"
+    pod["spec"]["containers"][0]["image"] = "busybox:2"
+    assert (await syncpod("apply", "-f", "-", *on, stdin=as_json(pod))).out == f"pod/{name} configured\n"
+
+
+async def test_what_may_not_change_is_refused_by_its_path(syncpod: Command, on: tuple[str, str]) -> None:
+    name = fresh_name()
+    await syncpod("apply", "-f", "-", *on, stdin=as_json(manifest(name)))
+    changed = manifest(name, hostNetwork=True)
+    refused = await syncpod("apply", "-f", "-", *on, stdin=as_json(changed))
+    assert (refused.code, refused.out) == (2, "")
+    assert f"pod {name}: spec.hostNetwork: may not be changed; delete the pod and apply it again" in refused.err
+    planned = await syncpod("plan", "-f", "-", stdin=as_json(changed))
+    assert planned.code == 2 and "spec.hostNetwork" in planned.err
+    assert planned.out == f"pod/{name}: would be refused\n"
+
+
+async def test_all_documents_are_checked_before_any_is_sent(
+    syncpod: Command, client: Client, on: tuple[str, str], tmp_path: Path
+) -> None:
+    name = fresh_name()
+    (tmp_path / "1.json").write_text(as_json(manifest(name)))
+    (tmp_path / "2.yaml").write_text(yaml.safe_dump(manifest(fresh_name(), containers=[{"name": "app"}])))
+    (tmp_path / "notes.txt").write_text("no manifest")
+    refused = await syncpod("apply", "-f", str(tmp_path), *on)
+    assert (refused.code, refused.out) == (2, "")
+    assert "2.yaml" in refused.err and "spec.containers[0].image" in refused.err and refused.err.count("\n") == 1
+    assert (await syncpod("get", "pod", name)).code == 1
+    (tmp_path / "2.yaml").unlink()
+    assert (await syncpod("apply", "-f", str(tmp_path), *on)).out == f"pod/{name} created\n"
+
+
+@pytest.mark.parametrize(
+    ("stream", "sentence"),
+    [
+        ("", "standard input: no pod in it"),
+        ('{"kind": "Pod"}', "apiVersion: required"),
+        ('{"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"name": "c"}}', "ConfigMap c: this version takes no"),
+        (
+            '{"kind": "Secret", "apiVersion": "v1", "metadata": {"name": "s"}}',
+            "Secret s: this version takes no Secrets",
+        ),
+        ('{"kind": "Deployment", "apiVersion": "apps/v1"}', "kind: must be Pod, ConfigMap, Secret or List"),
+        ("a: [", "standard input, document 1"),
+        (as_json(manifest("twice"), manifest("twice")), "pod default/twice: given twice"),
+        (as_json(manifest("web") | {"metadata": {"name": "web", "namespace": "b"}}), "metadata.namespace: is b, but"),
+    ],
+)
+async def test_what_cannot_be_applied_is_named(syncpod: Command, stream: str, sentence: str) -> None:
+    flags = ("-n", "a") if "namespace: is b" in sentence else ()
+    refused = await syncpod("apply", "-f", "-", *flags, stdin=stream)
+    assert (refused.code, refused.out) == (2, "")
+    assert sentence in refused.err and refused.err.count("\n") == 1
+
+
+async def test_what_kubectl_prints_is_applied_with_warnings(syncpod: Command, on: tuple[str, str]) -> None:
+    name = fresh_name()
+    await syncpod("apply", "-f", "-", "--wait", *on, stdin=as_json(manifest(name)))
+    printed = (await syncpod("get", "pod", name, "-o", "yaml")).out
+    assert yaml.safe_load(printed)["status"]["phase"] == "Running"
+    again = await syncpod("apply", "-f", "-", *on, stdin=printed)
+    assert (again.code, again.out) == (0, f"pod/{name} unchanged\n")
+    assert "Warning: " in again.err and "status: dropped" in again.err
+
+
+async def test_pods_are_listed_by_namespace_name_and_label(syncpod: Command, on: tuple[str, str]) -> None:
+    space, a, b = fresh_name(), f"a-{fresh_name()}", f"b-{fresh_name()}"
+    stream = as_json(manifest(a, labels={"app": "web", "tier": "front"}), manifest(b, labels={"app": "db"}))
+    made = await syncpod("apply", "-n", space, "-f", "-", "--wait", *on, stdin=stream)
+    assert made.code == 0
+    listed = await syncpod("get", "pods", "-n", space)
+    assert [line.split()[:4] for line in listed.out.splitlines()] == [
+        ["NAME", "READY", "STATUS", "RESTARTS"],
+        [a, "1/1", "Running", "0"],
+        [b, "1/1", "Running", "0"],
+    ]
+    assert (await syncpod("get", "-n", space, "-l", "app in (web),tier", "-o", "name")).out == f"pod/{a}\n"
+    assert (await syncpod("get", "po", "-n", space, "-l", "app!=web", "--no-headers")).out.split()[0] == b
+    everywhere = await syncpod("get", "pods", "-A")
+    assert everywhere.out.startswith("NAMESPACE") and f"{space}   {a}" in everywhere.out
+    wide = await syncpod("get", "pods", b, "-n", space, "-o", "wide")
+    assert on[1] in wide.out and "READINESS GATES" in wide.out
+    document = json.loads((await syncpod("get", "pods", "-n", space, "-o", "json")).out)
+    assert document["kind"] == "List" and [item["metadata"]["name"] for item in document["items"]] == [a, b]
+    none = await syncpod("get", "pods", "-n", fresh_name())
+    assert (none.code, none.out) == (0, "") and "No resources found in" in none.err
+
+
+async def test_what_is_not_there_is_said_and_the_rest_is_shown(syncpod: Command, on: tuple[str, str]) -> None:
+    name, absent = fresh_name(), fresh_name()
+    await syncpod("apply", "-f", "-", *on, stdin=as_json(manifest(name)))
+    shown = await syncpod("get", "pods", name, absent)
+    assert shown.code == 1 and name in shown.out and f'pods "{absent}" not found in namespace default' in shown.err
+    for command in (("describe", absent), ("history", absent), ("plan", absent), ("logs", absent), ("delete", absent)):
+        missing = await syncpod(*command)
+        assert (missing.code, missing.err) == (1, f'syncpod: pods "{absent}" not found in namespace default\n')
+    assert (await syncpod("delete", absent, "--ignore-not-found")).code == 0
+
+
+async def test_a_deleted_pod_is_waited_for_and_keeps_its_grace(
+    syncpod: Command, client: Client, node: ScriptedNode, on: tuple[str, str]
+) -> None:
+    a, b, c = fresh_name(), fresh_name(), fresh_name()
+    stream = as_json(*(manifest(name, labels={"group": a}) for name in (a, b, c)))
+    await syncpod("apply", "-f", "-", "--wait", *on, stdin=stream)
+    ended = await syncpod("delete", "pod", a, "--grace-period", "7")
+    assert (ended.code, ended.out) == (0, f'pod "{a}" deleted\n')
+    handle = client.get_workflow_handle(f"pod/default/{a}")
+    assert (await handle.describe()).status == WorkflowExecutionStatus.COMPLETED
+    assert (await handle.result())["metadata"]["deletionGracePeriodSeconds"] == 7
+    assert (await syncpod("get", "pod", a)).code == 1
+    forced = await syncpod("delete", "-f", "-", "--force", stdin=as_json(manifest(b)))
+    assert (forced.code, forced.out) == (0, f'pod "{b}" force deleted\n')
+    kills = [step for name, step in node.taken if name == StepName.KILL_POD]
+    assert kills[-1].targets[0].grace_seconds <= 2  # type: ignore[attr-defined]
+    selected = await syncpod("delete", "-l", f"group={a}")
+    assert (selected.code, selected.out) == (0, f'pod "{c}" deleted\n')
+
+
+async def test_a_pod_applied_while_its_namesake_ends_follows_it(
+    syncpod: Command, node: ScriptedNode, client: Client, on: tuple[str, str]
+) -> None:
+    name = fresh_name()
+    pod = manifest(name)
+    await syncpod("apply", "-f", "-", "--wait", *on, stdin=as_json(pod))
+    before = (await query_pod(client.get_workflow_handle(f"pod/default/{name}")))["metadata"]["uid"]
+    node.gate["kill_pod"] = asyncio.Event()
+    assert (await syncpod("delete", name, "--no-wait")).code == 0
+    assert (await syncpod("get", "pod", name, "--no-headers")).out.split()[2] == "Terminating"
+    late = await syncpod("delete", name, "--timeout", "1s")
+    assert late.code == 1 and f'timed out waiting for "{name}" to end' in late.err
+    follows = asyncio.create_task(syncpod("apply", "-f", "-", "--wait", *on, stdin=as_json(pod)))
+    await asyncio.sleep(0.5)
+    node.gate.pop("kill_pod").set()
+    result = await follows
+    assert (result.code, result.out) == (0, f"pod/{name} created\npod/{name} ready\n")
+    assert "is being deleted; this one follows it" in result.err
+    assert (await query_pod(client.get_workflow_handle(f"pod/default/{name}")))["metadata"]["uid"] != before
+
+
+async def test_a_pod_that_does_not_come_up_says_what_it_hangs_on(
+    syncpod: Command, node: ScriptedNode, on: tuple[str, str]
+) -> None:
+    name = fresh_name()
+    node.fault(StepName.START_CONTAINER, Fault.CREATE_CONTAINER_ERROR, "no such device: /dev/fuse")
+    result = await syncpod("apply", "-f", "-", "--wait", "--timeout", "2s", *on, stdin=as_json(manifest(name)))
+    assert result.code == 1
+    assert f'pod "{name}" is not ready after 2s: CreateContainerError, container app: ' in result.err
+    assert "no such device: /dev/fuse" in result.err
+    described = await syncpod("describe", "pod", name)
+    assert "CreateContainerError" in described.out
+
+
+async def test_a_pod_that_fails_is_not_waited_for(
+    syncpod: Command, node: ScriptedNode, client: Client, on: tuple[str, str]
+) -> None:
+    name = fresh_name()
+    pod = manifest(name, restartPolicy="Never")
+    await syncpod("apply", "-f", "-", "--wait", *on, stdin=as_json(pod))
+    handle = client.get_workflow_handle(f"pod/default/{name}")
+    uid = (await query_pod(handle))["metadata"]["uid"]
+    await node.tell(handle, node.exits(uid, "app", 3), "ContainerDied")
+    result = await syncpod("apply", "-f", "-", "--wait", *on, stdin=as_json(pod))
+    assert result.code == 1 and f'pod "{name}" has failed: Error' in result.err
+    assert (await syncpod("get", "pod", name, "--no-headers")).out.split()[1:4] == ["0/1", "Error", "0"]
+
+
+async def test_a_node_that_is_away_loses_nothing_and_is_named(
+    syncpod: Command, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(applying, "PATIENCE_SECONDS", 1.0)
+    monkeypatch.setattr(pods, "QUERY_DEADLINE", timedelta(seconds=0.3))
+    name, away = fresh_name(), f"gone-{fresh_name()}"
+    made = await syncpod("apply", "-f", "-", "--node", away, stdin=as_json(manifest(name)))
+    assert (made.code, made.out) == (0, f"pod/{name} created\n")
+    assert made.err == f"Warning: node {away} is away: pod {name} starts when `syncpod worker` serves it\n"
+    shown = await syncpod("get", "pod", name, "--no-headers")
+    assert shown.code == 0 and shown.out.split()[:4] == [name, "?", shown.out.split()[2], "?"]
+    assert shown.out.split()[2].endswith("?") and f"node {away} is away" in shown.err
+    again = await syncpod("apply", "-f", "-", "--node", away, stdin=as_json(manifest(name)))
+    assert again.code == 1 and f'pod "{name}": node {away} is away' in again.err and again.err.count("\n") == 1
+    ended = await syncpod("delete", name, "--no-wait")
+    assert (ended.code, ended.out) == (0, f'pod "{name}" deleted\n')
+    events = await client.get_workflow_handle(f"pod/default/{name}").fetch_history()
+    signals = [event for event in events.events if event.HasField("workflow_execution_signaled_event_attributes")]
+    assert [event.workflow_execution_signaled_event_attributes.signal_name for event in signals] == ["delete_pod"]
+    await client.get_workflow_handle(f"pod/default/{name}").terminate()
+
+
+async def test_watching_prints_a_line_for_each_change(
+    syncpod: Command, node: ScriptedNode, client: Client, on: tuple[str, str]
+) -> None:
+    name = fresh_name()
+    await syncpod("apply", "-f", "-", "--wait", *on, stdin=as_json(manifest(name)))
+    command = (sys.executable, "-m", "syncpod.cli.main", "get", "pod", name, "-w")
+    watching = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
+    assert watching.stdout is not None
+    async with asyncio.timeout(30):
+        assert (await watching.stdout.readline()).startswith(b"NAME")
+        assert (await watching.stdout.readline()).split()[1:4] == [b"1/1", b"Running", b"0"]
+        handle = client.get_workflow_handle(f"pod/default/{name}")
+        uid = (await query_pod(handle))["metadata"]["uid"]
+        await node.tell(handle, node.exits(uid, "app", 1), "ContainerDied")
+        assert (await watching.stdout.readline()).split()[1:4] == [b"1/1", b"Running", b"1"]
+        watching.send_signal(signal.SIGINT)
+        assert await watching.wait() == 130

@@ -1,0 +1,159 @@
+"""`describe`, `history` and `plan`: what is said of a pod, on a scripted node."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from datetime import timedelta
+from functools import partial
+from typing import Any
+
+import pytest
+from temporalio.client import Client
+from temporalio.exceptions import ApplicationError
+
+from syncpod.cli import pods
+from syncpod.messages import StepInput, StepName
+from tests.cli.conftest import Command
+from tests.cli.manifests import as_json, fresh_name, manifest
+from tests.workflows.scripted import ScriptedNode, container, query_pod, scripted_worker, until
+
+
+def has_restarted(times: int, pod: dict[str, Any]) -> bool:
+    return bool(container(pod, "app")["restartCount"] >= times)
+
+
+@pytest.fixture
+def on(node: ScriptedNode) -> tuple[str, str]:
+    """The flag that puts pods on the scripted node."""
+    return "--node", node.queue.removeprefix("node/")
+
+
+async def test_a_described_pod_shows_its_state_and_what_was_rejected(
+    syncpod: Command, client: Client, on: tuple[str, str]
+) -> None:
+    name = fresh_name()
+    env = [
+        {"name": "PLAIN", "value": "x"},
+        {"name": "SELF", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
+    ]
+    mounts = [{"name": "work", "mountPath": "/work", "readOnly": True}]
+    containers = [{"name": "app", "image": "busybox:1", "command": ["sh", "-c"], "env": env, "volumeMounts": mounts}]
+    pod = manifest(name, labels={"app": "web"}, containers=containers, volumes=[{"name": "work", "emptyDir": {}}])
+    await syncpod("apply", "-f", "-", "--wait", *on, stdin=as_json(pod))
+    await client.get_workflow_handle(f"pod/default/{name}").signal("update_pod", {"kind": "Pot"})
+    described = await syncpod("describe", "pod", name)
+    assert described.code == 0
+    squeezed = [" ".join(line.split()) for line in described.out.splitlines()]
+    for line in (
+        f"Name: {name}",
+        "Labels: app=web",
+        "Status: Running",
+        "State: Running",
+        "Ready: True",
+        "Restart Count: 0",
+        "PLAIN: x",
+        "SELF: (v1:metadata.name)",
+        "/work from work (ro)",
+        "Ready True",
+        "Type: EmptyDir (a directory that lives as long as the pod)",
+        "QoS Class: BestEffort",
+        f"Workflow ID: pod/default/{name}",
+    ):
+        assert line in squeezed, described.out
+    assert any(line.startswith("Warning Rejected") and "signal update_pod" in line for line in squeezed)
+
+
+async def test_a_step_that_is_tried_again_is_described_with_its_last_failure(
+    syncpod: Command, node: ScriptedNode, on: tuple[str, str]
+) -> None:
+    name = fresh_name()
+    tries = asyncio.Semaphore(0)
+
+    def away(_: StepInput) -> None:
+        tries.release()
+        raise ApplicationError("the runtime is away")
+
+    node.script[StepName.CREATE_SANDBOX] += [away] * 6
+    await syncpod("apply", "-f", "-", *on, stdin=as_json(manifest(name)))
+    for _ in range(3):
+        await tries.acquire()
+    described = await syncpod("describe", "pod", name)
+    assert "Pending Steps:\n  create_sandbox: try " in described.out
+    assert "last failed: the runtime is away" in described.out
+    node.script[StepName.CREATE_SANDBOX].clear()
+
+
+async def test_a_back_off_is_described_and_planned(
+    syncpod: Command, node: ScriptedNode, client: Client, on: tuple[str, str]
+) -> None:
+    name = fresh_name()
+    await syncpod("apply", "-f", "-", "--wait", *on, stdin=as_json(manifest(name)))
+    handle = client.get_workflow_handle(f"pod/default/{name}")
+    uid = (await query_pod(handle))["metadata"]["uid"]
+    for restart in range(2):
+        await until(handle, partial(has_restarted, restart))
+        await node.tell(handle, node.exits(uid, "app", 1), "ContainerDied")
+    assert (await syncpod("get", name, "--no-headers")).out.split()[2] == "CrashLoopBackOff"
+    assert "Waiting For:\n  app: CrashLoopBackOff, " in (await syncpod("describe", name)).out
+    planned = await syncpod("plan", name)
+    assert planned.out.startswith(
+        f"pod/{name}: as it is\n  1.   start_container   app   exited 1 (Error)\n  app waits for "
+    )
+    shown = await syncpod("history", name)
+    assert [" ".join(line.split()[2:]) for line in shown.out.splitlines()][-2].startswith("exit app exited 1 (Error)")
+
+
+async def test_a_new_pod_is_planned_to_its_last_container_and_nothing_is_done(
+    syncpod: Command, node: ScriptedNode
+) -> None:
+    name = fresh_name()
+    init = [
+        {"name": "first", "image": "busybox:1"},
+        {"name": "proxy", "image": "busybox:1", "restartPolicy": "Always"},
+    ]
+    pod = as_json(manifest(name, initContainers=init))
+    planned = await syncpod("plan", "-f", "-", stdin=pod)
+    assert planned.code == 0
+    assert [line.split(maxsplit=3) for line in planned.out.splitlines()[1:]] == [
+        ["1.", "create_sandbox", "-", "first sandbox"],
+        ["2.", "start_init_container", "first", "first start"],
+        ["3.", "start_init_container", "proxy", "once first has completed"],
+        ["4.", "start_container", "app", "once proxy has started"],
+    ]
+    document = json.loads((await syncpod("plan", "-f", "-", "-o", "json", stdin=pod)).out)
+    assert document["change"] == "create" and len(document["steps"]) == 4
+    assert (await syncpod("get", "pod", name)).code == 1
+    assert not node.taken
+
+
+async def test_a_changed_pod_is_planned_by_its_workflow(syncpod: Command, on: tuple[str, str]) -> None:
+    name = fresh_name()
+    await syncpod("apply", "-f", "-", "--wait", *on, stdin=as_json(manifest(name)))
+    same = await syncpod("plan", "-f", "-", stdin=as_json(manifest(name)))
+    assert same.out == f"pod/{name}: exists, nothing to do\n"
+    newer = manifest(name, containers=[{"name": "app", "image": "busybox:2"}])
+    planned = await syncpod("plan", "-f", "-", stdin=as_json(newer))
+    assert [line.split()[1] for line in planned.out.splitlines()[1:]] == ["kill_container", "start_container"]
+
+
+async def test_history_outlives_the_pod_and_its_worker(
+    syncpod: Command, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name, node = fresh_name(), ScriptedNode()
+    async with scripted_worker(client, node):
+        on = ("--node", node.queue.removeprefix("node/"))
+        await syncpod("apply", "-f", "-", "--wait", *on, stdin=as_json(manifest(name)))
+        await syncpod("delete", name)
+        told = await syncpod("history", name, "-o", "json")
+        assert (told.code, told.err) == (0, "")
+        steps = [(one["subject"], one["attempt"]) for one in json.loads(told.out) if one["kind"] == "step"]
+        assert steps == [("create_sandbox", 1), ("start_container", 1), ("kill_pod", 1), ("remove_pod", 1)]
+    monkeypatch.setattr(pods, "QUERY_DEADLINE", timedelta(seconds=0.3))
+    recorded = await syncpod("history", name, "-o", "json")
+    assert recorded.code == 0 and "this is what Temporal recorded of its last run" in recorded.err
+    document = json.loads(recorded.out)
+    assert [(one["subject"], one["attempt"]) for one in document if one["kind"] == "step"] == steps
+    assert next(one for one in document if one["subject"] == "start_container")["reason"].startswith("start app")
+    table = await syncpod("history", name)
+    assert table.out.splitlines()[0].split() == ["TIME", "KIND", "WHAT", "OUTCOME", "TRY", "TOOK", "WHY"]

@@ -1,0 +1,98 @@
+"""`logs` and `exec`: what containers write, and commands run in them, on real containerds."""
+
+from __future__ import annotations
+
+import os
+import pty
+import select
+import sys
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from tests.cli.conftest import Result, program
+from tests.cli.machine import Run, bring_up, machine
+from tests.runtimes.containerd import Containerd
+
+
+@pytest.fixture(scope="module")
+def environ(runtime: Containerd, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """The environment of a machine with each runtime, its pods up."""
+    with machine(runtime.endpoint, tmp_path_factory.mktemp("streams")) as environ:
+        upped = bring_up(environ)
+        assert upped.code == 0, upped.err
+        yield environ
+
+
+@pytest.fixture(scope="module")
+def syncpod(environ: dict[str, str]) -> Run:
+    """Run commands on the machine."""
+
+    def command(*arguments: str) -> Result:
+        return program(*arguments, environ=environ)
+
+    return command
+
+
+def test_logs_are_the_containers_own(syncpod: Run) -> None:
+    shown = syncpod("logs", "writer", "-c", "app").out.splitlines()
+    assert sorted(shown[:2]) == ["err", "out"]
+    assert shown[2] == f"{'long':>20000}|" and shown[3:5] == ["tick 1", "tick 2"]
+    assert syncpod("logs", "writer", "setup").out == "set up\n"
+    named = syncpod("logs", "writer", "--all-containers", "--prefix", "--tail", "1")
+    assert [line.split("] ")[0] for line in named.out.splitlines()] == ["[pod/writer/setup", "[pod/writer/app"]
+    stamped = syncpod("logs", "writer", "-c", "app", "--timestamps", "--tail", "1")
+    assert stamped.out[:4].isdigit() and "T" in stamped.out.split()[0]
+    defaulted = syncpod("logs", "-l", "app=writer", "--since", "1h")
+    assert len(defaulted.out.splitlines()) == 10
+    assert 'Defaulted container "app" out of: setup (init), app, side' in defaulted.err
+
+
+def test_logs_of_the_instance_before_are_kept(syncpod: Run) -> None:
+    assert syncpod("logs", "once").out == "try\n"
+    assert syncpod("logs", "once", "-p").out == "try\n"
+    none = syncpod("logs", "writer", "-c", "app", "--previous")
+    assert (none.code, none.out) == (1, "")
+    assert 'previous terminated container "app" in pod "writer" not found' in none.err
+
+
+def test_following_ends_with_the_container(syncpod: Run) -> None:
+    assert syncpod("logs", "-f", "once").out == "try\n"
+
+
+def test_a_command_runs_in_a_container_and_its_code_is_passed_on(syncpod: Run) -> None:
+    ran = syncpod("exec", "writer", "-c", "side", "--", "sh", "-c", "echo out; echo err >&2; exit 42")
+    assert (ran.code, ran.out, ran.err) == (42, "out\n", "err\n")
+    large = syncpod("exec", "writer", "-c", "side", "--", "head", "-c", "3000000", "/dev/zero")
+    assert (large.code, len(large.out)) == (0, 3_000_000)
+    unknown = syncpod("exec", "writer", "-c", "side", "--", "frobnicate")
+    assert unknown.code == 1 and "frobnicate" in unknown.err and unknown.err.count("\n") == 1
+    ended = syncpod("exec", "once", "--", "true")
+    assert (ended.code, ended.err) == (1, 'syncpod: container "app" in pod "once" does not run: exited 0\n')
+    wrong = syncpod("exec", "writer", "-c", "none", "--", "true")
+    assert wrong.code == 2 and 'container "none" is not in pod "writer", which has setup, app, side' in wrong.err
+
+
+def test_a_terminal_is_lent_to_a_command(syncpod: Run, environ: dict[str, str]) -> None:
+    command = [sys.executable, "-m", "syncpod.cli.main", "exec", "-it", "writer", "-c", "side", "--", "sh"]
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.execve(command[0], command, {**os.environ, **environ, "TERM": "xterm"})
+    seen = b""
+
+    def until(sign: bytes) -> None:
+        nonlocal seen
+        deadline = time.monotonic() + 30
+        while sign not in seen:
+            assert select.select([terminal], [], [], max(0, deadline - time.monotonic()))[0], seen
+            seen += os.read(terminal, 4096)
+
+    until(b"# ")
+    os.write(terminal, b"trap 'echo interr''upted' INT\r")
+    os.write(terminal, b"\x03")
+    until(b"interrupted")
+    os.write(terminal, b"tty; exit 5\r")
+    until(b"/dev/pts/")
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 5
+    os.close(terminal)
