@@ -23,32 +23,50 @@ PidOf = Callable[[str], Awaitable[int]]
 Exited = Callable[[str, str], None]
 """Told the pod's uid and the container's or sandbox's id, once for each."""
 
+SANDBOX_DELAY_SECONDS = 2.0
+"""How long after a sandbox was first seen its process is asked for: a slow question, which would hold up the start of
+its containers. A pause process hardly ever ends before, and the relist sees it if it does."""
+
 _PROC = Path("/proc")
 
 
 class Pidfds:
     """The pidfds of one node, kept by `watch` to what runs. All methods belong to one event loop."""
 
-    def __init__(self, exited: Exited, *, container_pid: PidOf, sandbox_pid: PidOf) -> None:
+    def __init__(
+        self,
+        exited: Exited,
+        *,
+        container_pid: PidOf,
+        sandbox_pid: PidOf,
+        sandbox_delay_seconds: float = SANDBOX_DELAY_SECONDS,
+    ) -> None:
         """Call `exited` at each exit, or when there is nothing to listen to since the runtime says it has ended."""
         self._exited = exited
         self._container_pid = container_pid
         self._sandbox_pid = sandbox_pid
+        self._sandbox_delay = sandbox_delay_seconds
         self._running: dict[str, dict[str, _Listener]] = {}
 
     def watch(self, listing: ObservedPod) -> None:
-        """Watch what runs in the pod, and nothing else of it. Returns at once."""
-        containers = {container.id for container in listing.containers if container.state == "running"}
+        """Watch what runs in the pod, and nothing else of it. Returns at once.
+
+        A container's process is asked for only where the listing does not have it.
+        """
+        containers = {container.id: container.pid for container in listing.containers if container.state == "running"}
         sandboxes = {sandbox.id for sandbox in listing.sandboxes if sandbox.ready}
         watched = self._running.setdefault(listing.uid, {})
         for id_ in [id_ for id_ in watched if id_ not in containers and id_ not in sandboxes]:
             watched.pop(id_).close()
-        for id_, pid_of in (
-            *((id_, self._sandbox_pid) for id_ in sorted(sandboxes)),
-            *((id_, self._container_pid) for id_ in sorted(containers)),
-        ):
+
+        def hear(id_: str, pid_of: PidOf, *, pid: int = 0, delay: float = 0.0) -> None:
             if id_ not in watched:
-                watched[id_] = _Listener(id_, pid_of, lambda id_: self._exited(listing.uid, id_))
+                watched[id_] = _Listener(id_, pid_of, lambda id_: self._exited(listing.uid, id_), pid, delay)
+
+        for id_ in sorted(sandboxes):
+            hear(id_, self._sandbox_pid, delay=self._sandbox_delay)
+        for id_ in sorted(containers):
+            hear(id_, self._container_pid, pid=containers[id_])
         if not watched:
             del self._running[listing.uid]
 
@@ -67,12 +85,13 @@ class Pidfds:
 class _Listener:
     """Listens to one process, and calls `exited` once. It stays, deaf, until the runtime too says that it has ended."""
 
-    def __init__(self, id_: str, pid_of: PidOf, exited: Callable[[str], None]) -> None:
+    def __init__(self, id_: str, pid_of: PidOf, exited: Callable[[str], None], pid: int, delay_seconds: float) -> None:
+        """Open after the delay; `pid` is what the process was when it was listed, 0 = not said."""
         self._id = id_
         self._pid_of = pid_of
         self._exited = exited
         self._pidfd = -1
-        self._opening = asyncio.create_task(self._open(), name=f"pidfd {id_}")
+        self._opening = asyncio.create_task(self._open(pid, delay_seconds), name=f"pidfd {id_}")
 
     @property
     def is_open(self) -> bool:
@@ -82,9 +101,10 @@ class _Listener:
         self._opening.cancel()
         self._hang_up()
 
-    async def _open(self) -> None:
+    async def _open(self, pid: int, delay_seconds: float) -> None:
+        await asyncio.sleep(delay_seconds)
         try:
-            pid = await self._pid_of(self._id)
+            pid = pid or await self._pid_of(self._id)
             if pid == 0:
                 self._exited(self._id)
                 return

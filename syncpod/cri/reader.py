@@ -213,7 +213,9 @@ class PodReader:
         return known if known.state == listed.state else None
 
     async def _ask_container(self, listed: ContainerSummary) -> ObservedContainer:
-        observed = _observed_container(listed.sandbox_id, await self._runtime.container_status(listed.id))
+        # Who watches the process of what runs would ask for its pid at once: that is one call less.
+        status = await self._runtime.container_status(listed.id, verbose=listed.state == "running")
+        observed = _observed_container(listed.sandbox_id, status)
         self._containers[listed.id] = observed
         return observed
 

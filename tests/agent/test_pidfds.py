@@ -44,7 +44,12 @@ def exits() -> list[tuple[str, str]]:
 
 @pytest.fixture
 async def pidfds(runtime: Runtime, exits: list[tuple[str, str]]) -> AsyncIterator[Pidfds]:
-    made = Pidfds(lambda uid, id_: exits.append((uid, id_)), container_pid=runtime.pid_of, sandbox_pid=runtime.pid_of)
+    made = Pidfds(
+        lambda uid, id_: exits.append((uid, id_)),
+        container_pid=runtime.pid_of,
+        sandbox_pid=runtime.pid_of,
+        sandbox_delay_seconds=0,
+    )
     yield made
     made.close()
 
@@ -160,3 +165,28 @@ async def test_a_runtime_that_cannot_say_leaves_the_exit_to_the_relist(
     await asyncio.sleep(0.01)
     assert exits == []
     assert pidfds.listening() == frozenset()
+
+
+async def test_a_pid_that_the_listing_has_is_not_asked_for(
+    pidfds: Pidfds,
+    runtime: Runtime,
+    exits: list[tuple[str, str]],
+    process: subprocess.Popen[bytes],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("syncpod.agent.pidfds._is_in_cgroup_of", lambda pid, id_: pid == process.pid)
+    container = ObservedContainer(id="c1", name="c1", state="running", pid=process.pid)
+    pidfds.watch(ObservedPod(uid="u1", containers=(container,)))
+    await until(lambda: bool(pidfds.listening()))
+    assert runtime.asked == []
+    process.kill()
+    await until(lambda: exits == [("u1", "c1")])
+
+
+async def test_a_sandbox_is_asked_about_only_after_a_while_and_not_if_it_has_gone(runtime: Runtime) -> None:
+    waits = Pidfds(lambda *_: None, container_pid=runtime.pid_of, sandbox_pid=runtime.pid_of, sandbox_delay_seconds=60)
+    waits.watch(running(sandbox="s1"))
+    await asyncio.sleep(0.01)
+    assert runtime.asked == []
+    waits.watch(ObservedPod(uid="u1"))
+    waits.close()

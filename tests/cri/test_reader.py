@@ -274,7 +274,7 @@ async def test_status_asked_before_a_start_does_not_hide_the_start_from_later_re
         created = await client.container_status(container_id)
         await client.start_container(container_id)
 
-        async def late(*_: object) -> object:
+        async def late(*_: object, **__: object) -> object:
             return created
 
         with pytest.MonkeyPatch.context() as patch:
