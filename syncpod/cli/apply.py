@@ -33,13 +33,13 @@ def apply(
     """
     from syncpod.cli import session
     from syncpod.cli.manifests import admitted_pods
-    from syncpod.cli.settings import settings
+    from syncpod.cli.node_process import local_node
 
     if not filename:
         raise BadInput("name a manifest with -f FILE, a directory with -f DIR, or standard input with -f -")
     patience = parse_timeout(timeout)
     admissions = admitted_pods(filename, namespace)
-    here = settings(node=node).node
+    here = local_node(node)
 
     async def work(client: Client) -> None:
         applied = await apply_all(client, admissions, here)

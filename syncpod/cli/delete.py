@@ -10,7 +10,7 @@ import typer
 from syncpod.cli.arguments import pod_names, read_selector
 from syncpod.cli.console import remark, say
 from syncpod.cli.failure import BadInput, Failure
-from syncpod.cli.options import AllNamespaces, Filenames, Namespace, Selector, Timeout
+from syncpod.cli.options import AllNamespaces, Filenames, Namespace, PodNames, Selector, Timeout
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -22,9 +22,7 @@ if TYPE_CHECKING:
 
 
 def delete(
-    what: Annotated[
-        list[str] | None, typer.Argument(metavar="[pod] NAME...", help="The pods, by name.", show_default=False)
-    ] = None,
+    what: PodNames = None,
     filename: Filenames = None,
     selector: Selector = "",
     everything: Annotated[bool, typer.Option("--all", help="Every pod of the namespace.")] = False,

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
-
-import typer
 
 from syncpod.cli.arguments import pod_names, read_selector
 from syncpod.cli.console import say
 from syncpod.cli.failure import BadInput, Failure
-from syncpod.cli.options import Namespace, Selector
+from syncpod.cli.options import Namespace, PodNames, Selector
 
 if TYPE_CHECKING:
     from temporalio.client import Client, WorkflowExecutionDescription
@@ -22,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def describe(
-    what: Annotated[list[str] | None, typer.Argument(metavar="[pod] NAME...", show_default=False)] = None,
+    what: PodNames = None,
     namespace: Namespace = "default",
     selector: Selector = "",
 ) -> None:

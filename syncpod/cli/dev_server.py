@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import fcntl
 import os
@@ -12,11 +13,14 @@ import time
 from collections.abc import Iterator, Mapping
 from importlib import metadata
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.processes import end, identify, last_lines, start_detached
 from syncpod.cli.state_directory import ServerRecord, exclusive, prepare, running_server, server_log, write_server
+
+if TYPE_CHECKING:
+    from temporalio.envconfig import ClientConnectConfig
 
 HOST: Final = "127.0.0.1"
 """Everything listens on the loopback only: the dev server asks nobody who they are."""
@@ -90,7 +94,7 @@ def start(
     """Return the server of the state directory, started if it does not run, and its process where it was started here.
 
     Ports that are not given are the usual ones, or the next that are free. The server keeps a lock on its database for
-    as long as it lives. Returns once it takes connections. Raises Failure with the end of its log where it does not.
+    as long as it lives. Returns once it serves its namespace. Raises Failure with the end of its log where it does not.
     """
     prepare(state_dir)
     with exclusive(state_dir):
@@ -109,7 +113,7 @@ def start(
         record = ServerRecord(process, f"{HOST}:{port}", f"http://{HOST}:{ui_port}", detached)
         write_server(state_dir, record)
         try:
-            _until_listening(child, port, log)
+            _until_serving(child, record.address, log)
         except BaseException:
             end(process, patience_seconds=_END_SECONDS)
             raise
@@ -153,10 +157,17 @@ def _is_free(port: int) -> bool:
         return True
 
 
-def _until_listening(child: subprocess.Popen[bytes], port: int, log: Path) -> None:
+def _until_serving(child: subprocess.Popen[bytes], address: str, log: Path) -> None:
+    """Return once the server answers for its namespace, which takes a moment longer than that it listens."""
+    from syncpod.plugin import NoServer, connect
+
+    settings: ClientConnectConfig = {"target_host": address, "namespace": NAMESPACE}
+    host, port = address.split(":")
     deadline = time.monotonic() + _START_SECONDS
     while child.poll() is None and time.monotonic() < deadline:
-        with contextlib.suppress(OSError), socket.create_connection((HOST, port), timeout=1):
+        with contextlib.suppress(OSError, NoServer):
+            socket.create_connection((host, int(port)), timeout=1).close()
+            asyncio.run(connect(settings=settings))
             return
         time.sleep(0.05)
     raise _did_not_start(log)

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 
 def exec_(
-    what: Annotated[list[str], typer.Argument(metavar="POD -- COMMAND", show_default=False)],
+    pod: Annotated[str, typer.Argument(metavar="POD", hidden=True, show_default=False)],
+    command: Annotated[list[str] | None, typer.Argument(metavar="-- COMMAND", hidden=True, show_default=False)] = None,
     namespace: Namespace = "default",
     container: Container = "",
     stdin: Annotated[bool, typer.Option("--stdin", "-i", help="Pass what is typed to the command.")] = False,
@@ -32,7 +33,7 @@ def exec_(
     """Run a command in a container; its exit code is passed on."""
     from syncpod.cli import session
 
-    name, command = pod_name(what[:1]), what[1:]
+    name = pod_name([pod])
     if not command:
         raise BadInput(f"say what to run: syncpod exec {name} -- COMMAND")
     if stdin and not sys.stdin.isatty():
@@ -47,8 +48,8 @@ def exec_(
         from syncpod.cli.containers import chosen_container
         from syncpod.cli.pods import require_pod
 
-        pod = (await require_pod(client, namespace, name)).pod
-        return await _run(pod, chosen_container(pod, container), command, stdin=stdin, tty=tty)
+        found = (await require_pod(client, namespace, name)).pod
+        return await _run(found, chosen_container(found, container), command, stdin=stdin, tty=tty)
 
     raise typer.Exit(session.run(work))
 

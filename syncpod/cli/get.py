@@ -11,7 +11,7 @@ import typer
 from syncpod.cli.arguments import pod_names, read_selector
 from syncpod.cli.console import remark, say
 from syncpod.cli.failure import BadInput, Failure
-from syncpod.cli.options import AllNamespaces, Namespace, Selector
+from syncpod.cli.options import AllNamespaces, Namespace, PodNames, Selector
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,9 +26,7 @@ _WATCH_SECONDS = 1.0
 
 
 def get(
-    what: Annotated[
-        list[str] | None, typer.Argument(metavar="[pods] [NAME]...", help="Pods, by name or all.", show_default=False)
-    ] = None,
+    what: PodNames = None,
     namespace: Namespace = "default",
     all_namespaces: AllNamespaces = False,
     selector: Selector = "",
@@ -36,7 +34,10 @@ def get(
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Go on, with a line for each change.")] = False,
     no_headers: Annotated[bool, typer.Option("--no-headers", help="Leave out the column names.")] = False,
 ) -> None:
-    """List pods."""
+    """List pods.
+
+    They may be named as for kubectl: `pod web`, `pod/web`, or plainly `web`.
+    """
     from syncpod.cli import session
 
     names = pod_names(what or [])

@@ -10,7 +10,7 @@ import typer
 from syncpod.cli.arguments import pod_name
 from syncpod.cli.console import remark, say
 from syncpod.cli.failure import BadInput
-from syncpod.cli.options import Namespace
+from syncpod.cli.options import Namespace, PodNames
 
 if TYPE_CHECKING:
     from temporalio.client import Client
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def history(
-    what: Annotated[list[str], typer.Argument(metavar="POD", show_default=False)],
+    what: PodNames = None,
     namespace: Namespace = "default",
     output: Annotated[str, typer.Option("--output", "-o", metavar="json", help="How to print.")] = "",
     no_headers: Annotated[bool, typer.Option("--no-headers", help="Leave out the column names.")] = False,
@@ -30,7 +30,7 @@ def history(
     """
     from syncpod.cli import session
 
-    name = pod_name(what)
+    name = pod_name(what or [])
     if output not in ("", "json"):
         raise BadInput(f"--output: must be json, not {output}")
 

@@ -13,7 +13,7 @@ import typer
 from syncpod.cli.arguments import pod_names, read_selector
 from syncpod.cli.console import remark
 from syncpod.cli.failure import BadInput, Failure
-from syncpod.cli.options import Container, Namespace, Selector
+from syncpod.cli.options import Container, Namespace, PodNames, Selector
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,7 +30,7 @@ _SELECTED_TAIL = 10
 
 
 def logs(
-    what: Annotated[list[str] | None, typer.Argument(metavar="POD [CONTAINER]", show_default=False)] = None,
+    what: PodNames = None,
     namespace: Namespace = "default",
     selector: Selector = "",
     container: Container = "",
@@ -75,12 +75,14 @@ def logs(
 
     async def work(client: Client) -> None:
         from syncpod.cli.containers import chosen_container, container_names
-        from syncpod.cli.pods import list_pods, require_pod
+        from syncpod.cli.pods import list_pods, note_absent_nodes, require_pod
 
         if names:
             pods = [(await require_pod(client, namespace, names[0])).pod]
         else:
-            pods = [reading.pod for reading in await list_pods(client, namespace, conditions) if reading.current]
+            readings = await list_pods(client, namespace, conditions)
+            note_absent_nodes(readings)
+            pods = [reading.pod for reading in readings if reading.current]
         if not pods:
             remark(f"No resources found in {namespace} namespace.")
         chosen = [

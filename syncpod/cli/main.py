@@ -21,6 +21,7 @@ from syncpod.cli.failure import BAD_INPUT, INTERRUPTED, Failure
 app = typer.Typer(
     name="syncpod",
     help="Kubernetes pods on this machine's container runtime, each a durable Temporal workflow.",
+    epilog="Exit codes: 0 done, 1 failed or not found, 2 wrong input or environment, 130 interrupted.",
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,

@@ -10,6 +10,7 @@ from typing import Final
 
 from syncpod.cli.failure import BAD_INPUT, Failure
 from syncpod.cli.processes import identify, last_lines, start_detached
+from syncpod.cli.settings import settings
 from syncpod.cli.state_directory import exclusive, prepare, worker_log, write_worker
 from syncpod.cli.worker import worker_program
 from syncpod.node_settings import NodeSettings, WorkerRecord, read_worker_record
@@ -21,6 +22,13 @@ def serving(state_dir: Path) -> WorkerRecord | None:
     """Return what the worker of a state directory says of itself, if it lives; whoever started it."""
     record = read_worker_record(state_dir)
     return record if record is not None and _is_worker(record.pid) else None
+
+
+def local_node(asked: str) -> str:
+    """Return the node that pods go to unless they name another: the one asked for, else this machine's."""
+    here = settings(node=asked)
+    worker = None if asked else serving(here.state_dir)
+    return worker.node if worker is not None else here.node
 
 
 def start(node: NodeSettings, endpoint: str, environment: Mapping[str, str]) -> tuple[WorkerRecord, bool]:

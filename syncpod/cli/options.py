@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+PodNames = Annotated[list[str] | None, typer.Argument(metavar="POD", hidden=True, show_default=False)]
+"""Pods in kubectl's ways of naming them: ``web``, ``pod web``, ``pod/web``."""
 Namespace = Annotated[str, typer.Option("--namespace", "-n", metavar="NAME", help="The pods' namespace.")]
 AllNamespaces = Annotated[bool, typer.Option("--all-namespaces", "-A", help="The pods of every namespace.")]
 Selector = Annotated[

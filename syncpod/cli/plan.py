@@ -12,7 +12,7 @@ from syncpod.cli.arguments import pod_names
 from syncpod.cli.console import columns, say, warn
 from syncpod.cli.durations import short_duration
 from syncpod.cli.failure import BAD_INPUT, BadInput, Failure
-from syncpod.cli.options import Filenames, ManifestNamespace
+from syncpod.cli.options import Filenames, ManifestNamespace, PodNames
 
 if TYPE_CHECKING:
     from temporalio.client import Client
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def plan(
-    what: Annotated[list[str] | None, typer.Argument(metavar="[POD]...", show_default=False)] = None,
+    what: PodNames = None,
     filename: Filenames = None,
     namespace: ManifestNamespace = "",
     output: Annotated[str, typer.Option("--output", "-o", metavar="json", help="How to print.")] = "",

@@ -6,16 +6,15 @@ import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from types import TracebackType
-from typing import Self
-
-from rich.console import Console
-from rich.live import Live
-from rich.text import Text
+from typing import TYPE_CHECKING, Self
 
 from syncpod.cli.columns import HEADER
 from syncpod.cli.console import remark, wants_colour
 from syncpod.cli.pod_table import coloured_lines, row_of
 from syncpod.cli.pods import Reading
+
+if TYPE_CHECKING:
+    from rich.live import Live
 
 
 class Progress:
@@ -27,6 +26,9 @@ class Progress:
 
     def __enter__(self) -> Self:
         if wants_colour(sys.stderr):
+            from rich.console import Console
+            from rich.live import Live
+
             self._live = Live(console=Console(stderr=True), transient=True, auto_refresh=False)
             self._live.start()
         return self
@@ -38,6 +40,8 @@ class Progress:
     def show(self, readings: Sequence[Reading]) -> None:
         """Show pods as they are now."""
         if self._live is not None:
+            from rich.text import Text
+
             lines = coloured_lines(HEADER, readings, stream=sys.stderr)
             self._live.update(Text.from_ansi("\n".join(lines), no_wrap=True), refresh=True)
             return

@@ -64,6 +64,8 @@ async def stream(
                 for sender in senders:
                     sender.cancel()
                 await asyncio.gather(*senders, return_exceptions=True)
+    except BrokenPipeError:
+        raise  # ours: whoever read our output has seen enough
     except (OSError, InvalidHandshake) as error:
         raise StreamBroken(f"the runtime does not stream from {url.partition('/exec')[0]}: {error}") from error
 

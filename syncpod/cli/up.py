@@ -91,7 +91,7 @@ def _start_server(here: NodeSettings) -> tuple[ClientConnectConfig, ServerRecord
 def _start_worker(here: NodeSettings, endpoint: str, config: ClientConnectConfig) -> WorkerRecord:
     from syncpod.cli import node_process, session
 
-    asyncio.run(session.connect(config))
+    asyncio.run(session.connect(config))  # so that a server that is not there is not the worker's to find out
     environment = {**os.environ, "TEMPORAL_ADDRESS": config["target_host"]}
     worker, started = node_process.start(here, endpoint, environment)
     if started:
