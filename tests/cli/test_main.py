@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -10,11 +11,10 @@ import pytest
 
 from syncpod.cli.arguments import pod_names
 from syncpod.cli.failure import BadInput
-from syncpod.cli.main import app
+from syncpod.cli.main import app, run
 from tests.cli.conftest import program
 
 COMMANDS = [command.name or "" for command in app.registered_commands]
-NO_SERVER = {"TEMPORAL_ADDRESS": "127.0.0.1:1"}
 
 
 def test_help_loads_nothing_that_takes_time() -> None:
@@ -70,12 +70,19 @@ def test_help_is_found(arguments: tuple[str, ...]) -> None:
         (("get", "pods"), "no Temporal server at 127.0.0.1:1 (connection refused): start one with `syncpod server`"),
     ],
 )
-def test_what_is_wrong_is_said_in_one_sentence(arguments: tuple[str, ...], sentence: str) -> None:
-    result = program(*arguments, environ=NO_SERVER)
-    assert result.code == 2
-    assert sentence in result.err
-    assert result.err.startswith("syncpod: ") and result.err.count("\n") == 1
-    assert result.out == ""
+def test_what_is_wrong_is_said_in_one_sentence(
+    arguments: tuple[str, ...],
+    sentence: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("TEMPORAL_ADDRESS", "127.0.0.1:1")
+    monkeypatch.setenv("TEMPORAL_CONFIG_FILE", os.devnull)
+    assert run(arguments) == 2
+    out, err = capsys.readouterr()
+    assert sentence in err
+    assert err.startswith("syncpod: ") and err.count("\n") == 1
+    assert out == ""
 
 
 def test_up_without_a_runtime_names_the_sockets_and_starts_nothing(tmp_path: Path) -> None:
