@@ -161,7 +161,7 @@ class LivePod:
 
     async def log(self, name: str) -> list[str]:
         """The lines that a container's newest instance has written to standard output."""
-        text = Path((await self.instance(name)).log_path).read_text()
+        text = await asyncio.to_thread(Path((await self.instance(name)).log_path).read_text)
         return [line.split(" ", 3)[3] for line in text.splitlines() if " stdout " in line]
 
 

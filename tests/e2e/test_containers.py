@@ -35,7 +35,8 @@ async def test_containers_share_an_empty_dir_and_see_the_nodes_directories(pods:
         ],
     )
     seen = await pod.running()
-    assert await pod.exec("reader", "until [ -s /shared/word ]; do sleep 0.05; done; cat /shared/word") == "from the writer"
+    word = await pod.exec("reader", "until [ -s /shared/word ]; do sleep 0.05; done; cat /shared/word")
+    assert word == "from the writer"
     assert "Read-only file system" in await pod.exec("reader", "touch /shared/mine")
     assert await pod.exec("reader", "cat /host/given") == "from the node"
     await pod.exec("reader", "echo from inside > /made/word")
@@ -132,14 +133,18 @@ async def test_a_container_that_must_not_run_as_root_does_not(pods: Pods) -> Non
 
 async def test_a_missing_image_is_asked_for_again_after_a_back_off(pods: Pods) -> None:
     pod = await pods.apply("missing", {"name": "main", "image": ABSENT}, shell("other"))
-    seen = await pod.until(lambda pod: "ImagePullBackOff" in str(status_of(pod, "main").get("state")))
-    # The other container does not wait for it.
-    seen = await pod.until(lambda pod: "running" in status_of(pod, "other").get("state", {}))
+    seen = await pod.until(
+        lambda pod: (
+            "ImagePullBackOff" in str(status_of(pod, "main").get("state"))
+            and "running" in status_of(pod, "other")["state"]  # it does not wait for the first
+        )
+    )
     assert seen["status"]["phase"] == "Pending"
     message = status_of(seen, "main")["state"]["waiting"]["message"]
     assert message.startswith(f'Back-off pulling image "{ABSENT}": ErrImagePull: ')
 
-    events = [(e["type"], e["reason"], e["message"].split(": ")[0]) for e in await pod.events() if e["container"] == "main"]
+    told = [event for event in await pod.events() if event["container"] == "main"]
+    events = [(event["type"], event["reason"], event["message"].split(": ")[0]) for event in told]
     assert events[:5] == [
         ("Normal", "Pulling", f'Pulling image "{ABSENT}"'),
         ("Warning", "Failed", f'Failed to pull image "{ABSENT}"'),

@@ -10,7 +10,7 @@ from temporalio.client import WorkflowExecutionStatus
 from tests.e2e.engine import EngineNode, LivePod, Pods, conditions_of, shell, status_of
 
 SAYS = "echo {name} begins >> /out/said; trap '{on_term}' TERM; while :; do echo {name} >> /out/said; sleep 0.1; done"
-GRACE = 3
+GRACE = 5
 
 
 def telling(name: str, on_term: str, **more: Any) -> dict[str, Any]:
@@ -121,14 +121,17 @@ async def test_a_name_can_be_used_again_at_once(pods: Pods) -> None:
     assert status_of(again, "main")["restartCount"] == 0
 
 
-async def test_a_pod_applied_during_deletion_follows(pods: Pods, engine: EngineNode) -> None:
-    pod = await pods.apply("next", shell("main", "trap 'sleep 1; exit 0' TERM; while :; do sleep 0.1; done"))
+async def test_a_pod_applied_during_deletion_follows(pods: Pods, engine: EngineNode, tmp_path: Path) -> None:
+    on_term = "until [ -e /out/end ]; do sleep 0.05; done; exit 0"
+    volumes = [{"name": "out", "hostPath": {"path": str(tmp_path)}}]
+    pod = await pods.apply("next", telling("main", on_term), volumes=volumes)
     first = (await pod.running())["metadata"]["uid"]
     old = await pod.sandbox()
-    await pod.handle.execute_update("delete", {"gracePeriodSeconds": 30})
+    await pod.handle.execute_update("delete", {"gracePeriodSeconds": 600})
     # What may not change in a running pod may differ in the next one.
     await pod.apply(containers=[shell("other")], restartPolicy="Never")
     assert await names(pod) == {"main"}
+    (tmp_path / "end").touch()
 
     await pod.until(lambda pod: pod["metadata"]["uid"] != first)
     following = await pod.running()

@@ -52,8 +52,8 @@ async def test_a_pod_lives_and_dies_by_temporal_and_tctl(
     final = await pod.gone()
     assert final["metadata"]["deletionGracePeriodSeconds"] == 5
     assert status_of(final, "web")["state"]["terminated"]["exitCode"] == 0
-    result = json.loads(await temporal(engine, "workflow", "result", "--workflow-id", pod.handle.id, "--output", "json"))
-    assert result["result"] == final
+    told = await temporal(engine, "workflow", "result", "--workflow-id", pod.handle.id, "--output", "json")
+    assert json.loads(told)["result"] == final
 
 
 async def test_cancelling_the_workflow_means_deleting_the_pod(pods: Pods, engine: EngineNode) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from pathlib import Path
 
 from syncpod.pod import container_hash
@@ -113,7 +114,7 @@ async def assert_started_in_order(pod: LivePod) -> None:
         first.started_at, first.finished_at, side.started_at, second.started_at, second.finished_at, a.started_at,
         b.started_at,
     ]  # fmt: skip
-    assert all(earlier < later for earlier, later in zip(times, times[1:], strict=False) if earlier and later), times
+    assert all(earlier < later for earlier, later in pairwise(times) if earlier and later), times
     assert None not in times
 
     assert await pod.scheduled() == [
@@ -127,9 +128,7 @@ async def assert_started_in_order(pod: LivePod) -> None:
     told = [(event["reason"], event["container"]) for event in await pod.events()]
     assert told[0] == ("MissingClusterDNS", "")  # as from a kubelet without --cluster-dns
     assert told[1:] == [
-        (reason, name)
-        for name in ("first", "side", "second", "a", "b")
-        for reason in ("Pulled", "Created", "Started")
+        (reason, name) for name in ("first", "side", "second", "a", "b") for reason in ("Pulled", "Created", "Started")
     ]
 
 
