@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import signal
 from collections.abc import AsyncIterator, Iterator
@@ -15,6 +16,8 @@ from activities.node import sandboxes_at_once
 from tests.e2e.faults_support import FaultyNode, Pod, faulty_node, shell, until
 from tests.runtimes.containerd import Containerd
 from tests.runtimes.temporal import DevServer
+
+log = logging.getLogger("faults")
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
@@ -84,6 +87,7 @@ async def test_a_stopped_shim_does_not_keep_a_new_worker_from_serving(node: Faul
     with frozen((await hung.shim()).pid):
         await node.kill()
         await node.serve()
+        log.info("%s: ready after %.2f s beside a stopped shim", node.runtime.name, node.ready_after)
         await others_live(node)
         await other.delete()
     await hung.running()
