@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from datetime import datetime
 from typing import Any, TypeVar
 
@@ -47,6 +47,7 @@ class Attempt:
     def __init__(self, node: Node, request: StepInput, *, number: int, delay_seconds: float = 0.0) -> None:
         self.node = node
         self.ref: PodRef = request.ref
+        self.fence = request.fence
         self.number = number
         """Temporal's count of tries, from 1."""
         self.doing = "waits for its turn"
@@ -58,6 +59,7 @@ class Attempt:
         self._delay_seconds = delay_seconds
         self._began = time.monotonic()
         self._interruption = asyncio.Event()
+        self._known = node.views.before(request.ref, request.fence, number)
 
     # --- letting go ---------------------------------------------------------------------------------------------------
 
@@ -119,6 +121,15 @@ class Attempt:
     def say(self, reason: str, message: str, container: str = "") -> None:
         """Add a normal event of the kubelet's vocabulary to what the step gives back, be it a result or a fault."""
         self.events.append(StepEvent(reason=reason, message=message, container=container))
+
+    async def look(self, lacks: Callable[[ObservedPod], bool]) -> ObservedPod:
+        """Return what there is of the pod, before something is made.
+
+        It is read, unless the listing that the step before has just returned lacks what is to be made: nobody else
+        makes anything for the pod, so it still does. What has exited since may not show. Raises CriError.
+        """
+        known, self._known = self._known, None
+        return known if known is not None and lacks(known) else await self.read()
 
     async def read(self) -> ObservedPod:
         """Read the pod whole from the runtime, ours alone. Raises CriError."""

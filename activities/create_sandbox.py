@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Sequence
 
 from activities.attempt import Attempt, PodFault, Polls, warning
+from activities.earlier_lives import end_earlier_lives
 from activities.ending import Selection, end_containers
 from activities.images import missing_images
 from activities.metrics import count_failed_sandbox, count_sandbox
@@ -42,7 +43,8 @@ SLOT_SECONDS = 5.0
 async def create_sandbox(attempt: Attempt, request: CreateSandbox) -> StepResult:
     """Make the sandbox of this pod and attempt, or adopt it, and say which of the pod's images are missing.
 
-    Looks first, again after each answer that leaves things open:
+    Ends first what an earlier life of the pod's name has left. Then looks, again after each answer that leaves things
+    open:
 
     - READY and of this incarnation: adopted.
     - dead, or another incarnation's: stopped and removed, what runs in it with its grace; the attempt is spent, and the
@@ -58,11 +60,15 @@ async def create_sandbox(attempt: Attempt, request: CreateSandbox) -> StepResult
     """
     images = asyncio.create_task(missing_images(attempt.node.cri, request.pod))
     try:
+        grace = request.pod.spec.termination_grace_period_seconds or 0
+        await end_earlier_lives(attempt, grace_seconds=grace)
         polls = Polls(attempt)
         while True:
             attempt.doing = f"looks for sandbox {request.attempt}"
-            view, status = await asyncio.gather(attempt.read(), attempt.node.cri.status())
-            taken = [sandbox for sandbox in view.sandboxes if sandbox.attempt == request.attempt]
+            view, status = await asyncio.gather(
+                attempt.look(lambda view: not _taken(view, request)), attempt.node.cri.status()
+            )
+            taken = _taken(view, request)
             adoptable = [each for each in taken if each.ready and each.incarnation == request.ref.incarnation]
             if adoptable:
                 # Of twins (a runtime died halfway) any one will do.
@@ -81,6 +87,11 @@ async def create_sandbox(attempt: Attempt, request: CreateSandbox) -> StepResult
     finally:
         images.cancel()
         await asyncio.gather(images, return_exceptions=True)
+
+
+def _taken(view: ObservedPod, request: CreateSandbox) -> list[ObservedSandbox]:
+    """Return the sandboxes that have the number of the one to be made."""
+    return [sandbox for sandbox in view.sandboxes if sandbox.attempt == request.attempt]
 
 
 async def _clear_away(attempt: Attempt, request: CreateSandbox, taken: Sequence[ObservedSandbox]) -> StepResult:

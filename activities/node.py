@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from activities.fences import Fences
 from activities.stops import Stops
+from activities.views import LastViews
 from syncpod.cri import CriRuntime
 from syncpod.cri.node import NodeContext
 from syncpod.cri.reader import PodReader
@@ -37,6 +38,7 @@ class Node:
     pull_slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(1))
     """Pulls are serial, as the kubelet's are by default (serializeImagePulls); maxParallelImagePulls is its size."""
     fences: Fences = field(default_factory=Fences)
+    views: LastViews = field(default_factory=LastViews)
     stops: Stops = field(init=False)
 
     def __post_init__(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 from temporalio import activity
 
@@ -23,6 +24,10 @@ from syncpod.cri.sandbox_config import sandbox_config
 from syncpod.messages import Fault, ObservedContainer, ObservedPod, Outcome, StartContainer, StepResult
 from syncpod.pod import EphemeralContainer
 
+LINGER_SECONDS = 0.2
+"""How long the start of an init container waits for its end. A runtime reports an exit some 40 to 70 ms after it."""
+_LOOK_SECONDS = 0.005
+
 
 async def start_container(attempt: Attempt, request: StartContainer) -> StepResult:
     """Create and start one container, or adopt the instance of that name and restart that is there.
@@ -37,7 +42,9 @@ async def start_container(attempt: Attempt, request: StartContainer) -> StepResu
     - none, but the name is reserved: somebody is still making it. Waited for until it is listed or free.
     - none: made, if the image is there; else the outcome is IMAGE_ABSENT, and the workflow pulls it first.
 
-    While it starts, dead instances named in `prune` are removed with their logs; what cannot be is left for later.
+    While it starts, dead instances named in `prune` are removed with their logs; what cannot be is left for later. An
+    init container that is to end is waited for a moment once it runs: most end at once, and the step then returns the
+    exit with the start, so that the next one follows without another signal and another decision.
 
     Cancelled, it lets go before each call that makes something, and while it only waits; what it has created but not
     started is removed again. Mirrors kuberuntime_container.go, v1.36, startContainer, events and messages included.
@@ -76,7 +83,7 @@ class _Start:
         which = f"{self.container.name}, restart {self.request.restart}"
         while True:
             self.attempt.doing = f"looks for {which}"
-            view = await self.attempt.read()
+            view = await self.attempt.look(lambda view: self._instance(view) is None)
             instance = self._instance(view)
             if instance is not None and _has_run(instance):
                 return self._adopt(instance)
@@ -220,7 +227,20 @@ class _Start:
         finally:
             await prune
         self.attempt.say("Started", "Container started", name)
+        if self.request.kind == "init_container" and self.container.restart_policy != "Always":
+            await self._linger(container_id)
         return StepResult(id=container_id)
+
+    async def _linger(self, container_id: str) -> None:
+        """Wait a moment for the end of what is to end soon; whatever comes of it, the start has succeeded."""
+        deadline = time.monotonic() + LINGER_SECONDS
+        try:
+            while time.monotonic() < deadline and not self.attempt.interrupted:
+                await self.attempt.pause(_LOOK_SECONDS)
+                if (await self.cri.container_status(container_id)).state == "exited":
+                    return
+        except (Interrupted, CriError):
+            return
 
     async def _unless_it_runs(self, container_id: str, error: CriError) -> None:
         """Raise PodFault after a start that failed, unless the container is found to have run all the same.

@@ -102,6 +102,7 @@ async def _with_status(attempt: Attempt, result: StepResult) -> StepResult:
             "attempt": attempt.number,
         }
     )
+    attempt.node.views.keep(attempt.ref, attempt.fence, status)
     attempt.node.returned(status)
     return complete
 

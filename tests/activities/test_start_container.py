@@ -102,6 +102,31 @@ async def test_a_container_that_has_ended_meanwhile_is_returned_as_exited_and_no
     assert [(each.state, each.exit_code) for each in again.status.containers] == [("exited", 7)]
 
 
+async def test_an_init_container_that_ends_at_once_is_returned_with_its_exit(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("activities.start_container.LINGER_SECONDS", 30.0)
+    pod = bench.pod(initContainers=[container("setup", command=DONE_AND_GONE)])
+    await pod.create_sandbox()
+    request = pod.start_request("setup", kind="init_container")
+    result = await pod.step(StepName.START_INIT_CONTAINER, request).result()
+    assert result.outcome == Outcome.DONE
+    assert [(each.state, each.exit_code) for each in result.status.containers] == [("exited", 7)]
+
+
+async def test_one_that_goes_on_is_returned_as_running_and_a_sidecar_is_not_waited_for(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sidecar = container("proxy", restartPolicy="Always")
+    pod = bench.pod(initContainers=[container("setup"), sidecar])
+    await pod.create_sandbox()
+    for name, seconds in (("setup", 0.02), ("proxy", 1000.0)):
+        monkeypatch.setattr("activities.start_container.LINGER_SECONDS", seconds)
+        request = pod.start_request(name, kind="init_container")
+        result = await pod.step(StepName.START_INIT_CONTAINER, request).result()
+        assert result.status.containers[0].state == "running"
+
+
 async def test_a_restart_is_a_new_instance_with_its_own_number_and_log(bench: Bench) -> None:
     pod = bench.pod(container(command=DONE_AND_GONE))
     await pod.create_sandbox()

@@ -1,0 +1,37 @@
+"""A step begins with what the one before has returned, and never acts on it where something is there already."""
+
+from __future__ import annotations
+
+from activities.views import LastViews
+from syncpod.messages import ObservedPod, ObservedSandbox, PodRef
+
+REF = PodRef(namespace="default", name="web", uid="u1", incarnation="life-1")
+VIEW = ObservedPod(uid="u1", sandboxes=(ObservedSandbox(id="s1", state="SANDBOX_READY"),))
+
+
+def test_the_next_step_knows_what_the_last_has_returned() -> None:
+    views = LastViews()
+    views.keep(REF, 3, VIEW)
+    assert views.before(REF, 4, 1) == VIEW
+
+
+def test_a_further_try_a_gap_or_a_reset_workflow_has_to_look() -> None:
+    views = LastViews()
+    views.keep(REF, 3, VIEW)
+    assert views.before(REF, 4, 2) is None
+    assert views.before(REF, 5, 1) is None
+    assert views.before(REF, 3, 1) is None
+    assert views.before(REF, 1, 1) is None
+
+
+def test_before_the_first_step_of_an_incarnation_nothing_was_made() -> None:
+    views = LastViews()
+    views.keep(REF, 3, VIEW)
+    reborn = REF.model_copy(update={"incarnation": "life-2"})
+    assert views.before(reborn, 1, 1) == ObservedPod(uid="u1")
+    assert views.before(reborn, 1, 2) is None
+
+
+def test_a_node_that_has_just_started_has_to_look_but_for_a_first_step() -> None:
+    assert LastViews().before(REF, 4, 1) is None
+    assert LastViews().before(REF, 1, 1) == ObservedPod(uid="u1")
