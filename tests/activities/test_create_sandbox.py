@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from pathlib import Path
 
 import pytest
@@ -307,3 +308,38 @@ async def test_a_runtime_that_is_away_is_a_fault_to_be_tried_again(
         await bench.pod().create_sandbox()
     monkeypatch.undo()
     assert (caught.value.type, caught.value.non_retryable) == ("Unavailable", False)
+
+
+async def test_what_an_earlier_life_of_the_name_left_running_is_ended_first(bench: Bench) -> None:
+    """Its workflow was terminated, and the pod applied again, with another UID."""
+    earlier, later = bench.pod(), bench.pod()
+    later.pod = later.pod.model_copy(
+        update={"metadata": later.pod.metadata.model_copy(update={"name": earlier.pod.metadata.name})}
+    )
+    await earlier.create_sandbox()
+    await earlier.start()
+    bystander = bench.pod()
+    await bystander.create_sandbox()
+    await bystander.start()
+
+    made = await later.create_sandbox()
+    gone = await earlier.view()
+    assert (gone.sandboxes, gone.containers, earlier.cgroups(), earlier.directory.exists()) == ((), (), [], False)
+    assert [sandbox.id for sandbox in made.status.sandboxes] == [made.id]
+    assert [event.reason for event in made.events if event.type == "Warning"] == ["EarlierLifeEnded"]
+    assert [each.state for each in (await bystander.view()).containers] == ["running"]
+
+
+async def test_a_pod_of_the_same_name_that_another_cluster_answers_for_stays(bench: Bench) -> None:
+    other, ours = bench.pod(), bench.pod()
+    ours.pod = ours.pod.model_copy(
+        update={"metadata": ours.pod.metadata.model_copy(update={"name": other.pod.metadata.name})}
+    )
+    here = bench.node.context
+    bench.node.context = dataclasses.replace(here, cluster="another/default")
+    await other.create_sandbox()
+    await other.start()
+    bench.node.context = here
+
+    await ours.create_sandbox()
+    assert [each.state for each in (await other.view()).containers] == ["running"]

@@ -1,0 +1,40 @@
+"""Ending what an earlier life of a pod's name has left running: its workflow was terminated, and so killed nothing."""
+
+from __future__ import annotations
+
+import copy
+
+from activities.attempt import Attempt, NotYet, warning
+from activities.kill_pod import kill_pod
+from activities.remove_pod import remove_pod
+from syncpod.cri.names import CLUSTER_ANNOTATION, NODE_LABEL, POD_NAME_LABEL, POD_NAMESPACE_LABEL
+from syncpod.messages import KillPod, Outcome, PodRef, RemovePod
+
+
+async def end_earlier_lives(attempt: Attempt, *, grace_seconds: int) -> None:
+    """Kill and remove every pod of this namespace and name, node and Temporal cluster that has another UID.
+
+    A name has one workflow at a time, and this step runs for it: whatever else bears the name there has no workflow any
+    more, and would run beside its heir for ever. One that belongs to another cluster is left alone, since nothing here
+    says that its workflow is gone. `grace_seconds` is for each of its containers, counted from when the step was
+    scheduled.
+
+    Mirrors pod_workers.go, v1.36, allowPodStart (a static pod starts when the last one of its full name has ended) and
+    HandlePodCleanups (what runs and is nobody's is killed). Raises CriError, Interrupted, and what remove_pod does.
+    """
+    node, ref = attempt.node, attempt.ref
+    listed = await node.cri.list_pod_sandboxes(
+        labels={NODE_LABEL: node.context.name, POD_NAMESPACE_LABEL: ref.namespace, POD_NAME_LABEL: ref.name}
+    )
+    ours = (each for each in listed if each.annotations.get(CLUSTER_ANNOTATION) == node.context.cluster)
+    for uid in sorted({each.uid for each in ours} - {ref.uid}):
+        attempt.doing = f"ends the pod {uid}, an earlier life of this name without a workflow"
+        elder = PodRef(namespace=ref.namespace, name=ref.name, uid=uid)
+        acting = copy.copy(attempt)  # of its own pod, with this try's time, events and letting go
+        acting.ref = elder
+        why = f"an earlier life of {ref.namespace}/{ref.name}, whose workflow is gone"
+        await kill_pod(acting, KillPod(ref=elder, grace_seconds=grace_seconds, message=why))
+        removed = await remove_pod(acting, RemovePod(ref=elder))
+        if removed.outcome == Outcome.STOPPING:
+            raise NotYet(f"the pod {uid}: {removed.message}")
+        attempt.events.append(warning("EarlierLifeEnded", f"Killed and removed the pod {uid}: {why}."))
