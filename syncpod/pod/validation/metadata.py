@@ -7,6 +7,9 @@ from syncpod.pod.problems import Problem
 from syncpod.pod.validation import syntax
 
 _LARGEST_ANNOTATIONS = 256 * 1024
+_LONGEST_DIRECTORY_NAME = 255
+_ANY_UUID = "0" * 36
+"""As long as the UID that a pod without one is given."""
 
 
 def check_metadata(metadata: ObjectMeta, path: str) -> Iterator[Problem]:
@@ -14,7 +17,7 @@ def check_metadata(metadata: ObjectMeta, path: str) -> Iterator[Problem]:
     if not metadata.name:
         hint = "; a name is not generated here" if metadata.generate_name else ""
         yield Problem(f"{path}.name", f"required{hint}")
-    elif wrong := syntax.dns_subdomain(metadata.name):
+    elif wrong := syntax.dns_subdomain(metadata.name) or _too_long_together(metadata):
         yield Problem(f"{path}.name", wrong)
     if metadata.namespace and (wrong := syntax.dns_label(metadata.namespace)):
         yield Problem(f"{path}.namespace", wrong)
@@ -22,6 +25,20 @@ def check_metadata(metadata: ObjectMeta, path: str) -> Iterator[Problem]:
         yield Problem(f"{path}.uid", wrong)
     yield from check_labels(metadata.labels, f"{path}.labels")
     yield from _check_annotations(metadata.annotations, f"{path}.annotations")
+
+
+def _too_long_together(metadata: ObjectMeta) -> str:
+    """Check that namespace, name and UID fit the name of one directory, that of the pod's logs.
+
+    An API server takes longer ones; no kubelet could run them.
+    """
+    others = len(f"{metadata.namespace or 'default'}__{metadata.uid or _ANY_UUID}".encode())
+    if len(metadata.name.encode()) + others <= _LONGEST_DIRECTORY_NAME:
+        return ""
+    return (
+        f"must be no more than {_LONGEST_DIRECTORY_NAME - others} characters with this namespace and UID, "
+        f"since the three name the directory of the pod's logs"
+    )
 
 
 def check_labels(labels: Mapping[str, str], path: str) -> Iterator[Problem]:
