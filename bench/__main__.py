@@ -40,7 +40,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the measurements that are asked for; return the exit code: 2 where the machine lacks a part."""
-    options = parse(arguments)
+    options, load_before = parse(arguments), machine.load()
     try:
         rows, runtime = asyncio.run(_measure(options))
     except Missing as missing:
@@ -48,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     except KeyboardInterrupt:
         return 130
-    print(machine.environment(runtime), render(rows), sep="\n\n")
+    print(machine.environment(runtime, load_before), render(rows), sep="\n\n")
     return 0
 
 

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import itertools
+import os
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
 from bench.figures import Figure, Row
 from bench.pods import pod
+from bench.stage import compiled
 from syncpod.lifecycle.compute import compute_pod_actions
 from syncpod.lifecycle.observed import ObservedContainer, ObservedPod, ObservedSandbox
 from syncpod.lifecycle.resize import ActuatedResources
 from syncpod.pod import Pod, container_hash
 
 _CALLS = 1000
+_NOTHING = subprocess.DEVNULL
 _INIT_CONTAINERS = 5
 
 
@@ -64,10 +69,11 @@ def command_line(samples: int) -> tuple[Row, ...]:
         "syncpod version": [program, "version"],
     }
     times: dict[str, list[float]] = {name: [] for name in commands}
-    for number in range(1 + samples):
-        for name, command in commands.items():
+    with tempfile.TemporaryDirectory(prefix="syncpod-bench-") as directory:
+        environment = os.environ | compiled(Path(directory))
+        for number, (name, command) in itertools.product(range(1 + samples), commands.items()):
             began = time.perf_counter()
-            subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, timeout=60, check=True)
+            subprocess.run(command, stdin=_NOTHING, stdout=_NOTHING, env=environment, timeout=60, check=True)
             if number:
                 times[name].append(1000 * (time.perf_counter() - began))
     bare = Figure(tuple(times["python"]))

@@ -10,13 +10,18 @@ from pathlib import Path
 from tests.runtimes.temporal import temporal_program
 
 
-def environment(runtime: str) -> str:
-    """Return kernel, cores, versions and how busy the machine was; `runtime` as the stage had it."""
+def load() -> float:
+    """Return the load average of the last minute."""
+    return os.getloadavg()[0]
+
+
+def environment(runtime: str, load_before: float) -> str:
+    """Return kernel, cores, versions and how busy the machine was before and is now; `runtime` as the stage had it."""
     temporal = subprocess.run([temporal_program(), "--version"], capture_output=True, text=True, timeout=30, check=True)
     server = temporal.stdout.partition("Server ")[2].partition(",")[0].rstrip(")\n")
     return (
         f"Linux {platform.release()}, {os.cpu_count()} cores ({_processor()}), {runtime}, Temporal {server}, "
-        f"Python {platform.python_version()}; load average {os.getloadavg()[0]:.1f}"
+        f"Python {platform.python_version()}; load average {load_before:.1f} before, {load():.1f} after"
     )
 
 

@@ -40,6 +40,11 @@ class Stage:
     engine: Engine
 
 
+def compiled(directory: Path) -> dict[str, str]:
+    """Return what makes Python keep its bytecode there, as an installed program has it, whatever the caller wants."""
+    return {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(directory)}
+
+
 @contextlib.asynccontextmanager
 async def stage(runtime_version: str) -> AsyncIterator[Stage]:
     """Set the stage, and clear it away whatever happens. Raises `Missing` where the machine lacks a part."""
@@ -49,8 +54,14 @@ async def stage(runtime_version: str) -> AsyncIterator[Stage]:
         stack.push_async_callback(asyncio.to_thread, runtime.close)
         server = await asyncio.to_thread(DevServer.launch)
         stack.push_async_callback(asyncio.to_thread, server.close)
-        arguments = ("--cgroup-parent", runtime.cgroup_parent, "--log-level", "warning")
-        worker = NodeProcess(directory, *arguments, runtime=runtime.endpoint, temporal=server.address, node=NODE)
+        worker = NodeProcess(
+            directory,
+            *("--cgroup-parent", runtime.cgroup_parent, "--log-level", "warning"),
+            runtime=runtime.endpoint,
+            temporal=server.address,
+            node=NODE,
+            **compiled(directory / "bytecode"),
+        )
         stack.callback(worker.close)
         await worker.ready()
         stack.push_async_callback(worker.stop)
