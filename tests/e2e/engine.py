@@ -94,6 +94,13 @@ class LivePod:
         events: list[dict[str, Any]] = await self.handle.query("events")
         return [event for event in events if reason in ("", event["reason"])]
 
+    async def event(self, reason: str) -> dict[str, Any]:
+        """Wait for the first event of a reason."""
+        async with asyncio.timeout(PATIENCE):
+            while not (events := await self.events(reason)):
+                await asyncio.sleep(0.1)
+        return events[0]
+
     async def history(self, kind: str) -> list[dict[str, Any]]:
         """The lines of one kind of its history, oldest first."""
         lines: list[dict[str, Any]] = await self.handle.query("history")

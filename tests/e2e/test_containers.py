@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import stat
 from pathlib import Path
 from typing import Any
@@ -53,7 +54,7 @@ async def test_a_host_path_that_is_not_there_keeps_the_pod_waiting(pods: Pods, t
     mounts = [{"name": "host", "mountPath": "/host"}]
     pod = await pods.apply("mount", shell("main", volumeMounts=mounts), volumes=volumes)
     await pod.until(lambda pod: pod["status"].get("phase") == "Pending" and "conditions" in pod["status"])
-    event = await first_event(pods, pod, "FailedMount")
+    event = await pod.event("FailedMount")
     assert str(place) in event["message"]
     assert await pod.sandboxes() == []
     place.mkdir()
@@ -124,7 +125,7 @@ async def test_a_container_that_must_not_run_as_root_does_not(pods: Pods) -> Non
     waiting = status_of(seen, "main")["state"]["waiting"]
     assert waiting["message"].startswith("container has runAsNonRoot and image will run as root")
     assert seen["status"]["phase"] == "Pending"
-    assert (await first_event(pods, pod, "Failed"))["message"] == f"Error: {waiting['message']}"
+    assert (await pod.event("Failed"))["message"] == f"Error: {waiting['message']}"
     assert await pod.containers() == []
 
 
@@ -161,7 +162,7 @@ async def test_a_missing_image_is_asked_for_again_after_a_back_off(pods: Pods) -
     # An operator who has mended the registry need not wait.
     await pod.handle.signal("backoff_expired", {"container": "main"})
     while len(holds := [line for line in await pod.history("hold") if line["subject"] == "main"]) < 2:
-        await pod.until(lambda pod: True)
+        await asyncio.sleep(0.1)
     assert holds[1]["reason"].startswith("ImagePullBackOff 20s: ")
 
 
@@ -176,11 +177,3 @@ async def test_an_image_that_must_not_be_pulled_is_not(pods: Pods) -> None:
     reasons = [event["reason"] for event in await pod.events() if event["container"] == "main"]
     assert reasons == ["ErrImageNeverPull", "Failed"]
     assert await pod.events("Pulling") == []
-
-
-async def first_event(pods: Pods, pod: Any, reason: str) -> dict[str, Any]:
-    """Wait for the first event of a reason."""
-    while not (events := await pod.events(reason)):
-        await pod.until(lambda pod: True)
-    found: dict[str, Any] = events[0]
-    return found
