@@ -97,7 +97,7 @@ class LivePod:
     async def event(self, reason: str) -> dict[str, Any]:
         """Wait for the first event of a reason."""
         async with asyncio.timeout(PATIENCE):
-            while not (events := await self.events(reason)):
+            while not (events := await self.events(reason)):  # noqa: ASYNC110  # a query is all there is to ask
                 await asyncio.sleep(0.1)
         return events[0]
 

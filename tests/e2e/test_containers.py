@@ -161,7 +161,7 @@ async def test_a_missing_image_is_asked_for_again_after_a_back_off(pods: Pods) -
     assert holds[0]["reason"].startswith("ImagePullBackOff 10s: ")
     # An operator who has mended the registry need not wait.
     await pod.handle.signal("backoff_expired", {"container": "main"})
-    while len(holds := [line for line in await pod.history("hold") if line["subject"] == "main"]) < 2:
+    while len(holds := [line for line in await pod.history("hold") if line["subject"] == "main"]) < 2:  # noqa: ASYNC110
         await asyncio.sleep(0.1)
     assert holds[1]["reason"].startswith("ImagePullBackOff 20s: ")
 
