@@ -15,9 +15,10 @@ from __future__ import annotations
 import hashlib
 from datetime import datetime
 from enum import StrEnum
+from ipaddress import ip_address
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PlainSerializer
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainSerializer
 from pydantic.alias_generators import to_camel
 
 # The view crosses Temporal as well: whoever sends or receives it takes its types from here.
@@ -83,13 +84,19 @@ class PodRef(Message):
     """Tells this life of the pod from an earlier one with the same static UID; an annotation in the runtime."""
 
 
+def _address(text: str) -> str:
+    """Return `text` as it is; raises ValueError where it is no IP address."""
+    ip_address(text)
+    return text
+
+
 class NodeFacts(Message):
     """What the workflow must know of its node, told by every step and signal that comes from there."""
 
     name: str = ""
     runtime: str = ""
     """Name of the CRI runtime, the scheme of ``containerID``; "" = not said."""
-    host_ips: tuple[str, ...] = ()
+    host_ips: tuple[Annotated[str, AfterValidator(_address)], ...] = ()
     search_attributes: bool = False
     """Whether the namespace has :data:`SEARCH_ATTRIBUTES`: writing an unknown one would fail the workflow task."""
 

@@ -84,10 +84,12 @@ def add_ephemeral_container(state: PodState, document: Any, now: datetime) -> Ep
 def delete(state: PodState, payload: Any, now: datetime) -> None:
     """End the pod. A later request can only shorten the grace (pod_workers.go, v1.36, calculateEffectiveGracePeriod).
 
-    Raises Rejected when the payload names another UID, or a negative grace.
+    It ends the successor too, unless it names the UID of this life alone: whoever deletes a name after applying it
+    wants nothing of that name. Raises Rejected when the payload names another UID, or a negative grace.
     """
     request = DeletePod.model_validate(payload if payload is not None else {})
-    if request.uid and request.uid != state.pod.metadata.uid:
+    lives = (state.pod.metadata.uid, _successor_uid(state))
+    if request.uid and request.uid not in lives:
         raise Rejected(f"uid: is {state.pod.metadata.uid}, not {request.uid}")
     own = state.pod.spec.termination_grace_period_seconds
     grace = request.grace_period_seconds
@@ -95,6 +97,9 @@ def delete(state: PodState, payload: Any, now: datetime) -> None:
         grace = 30 if own is None else own
     if grace < 0:
         raise Rejected("gracePeriodSeconds: must be 0 or more")
+    if state.successor is not None and request.uid in ("", _successor_uid(state)):
+        state.successor = None
+        state.note(now, "update", "delete", "the pod applied during the deletion does not follow")
     if state.deletion is None:
         state.deletion = Deletion(requested_at=now, grace_seconds=grace)
         state.note(now, "update", "delete", f"grace {grace} s")
@@ -110,6 +115,12 @@ def delete(state: PodState, payload: Any, now: datetime) -> None:
         update={"deletion_timestamp": deleted_at, "deletion_grace_period_seconds": grace}
     )
     state.pod = state.pod.model_copy(update={"metadata": meta})
+
+
+def _successor_uid(state: PodState) -> str:
+    """Return the UID that the successor was given by its manifest; "" where it is to get one, or there is none."""
+    metadata = (state.successor or {}).get("metadata", {})
+    return str(metadata.get("uid", ""))
 
 
 def successor_of(state: PodState) -> dict[str, Any] | None:

@@ -13,7 +13,7 @@ from syncpod.lifecycle.container_status import WaitingReason
 from syncpod.lifecycle.observed import ObservedPod, merge
 from syncpod.lifecycle.phase import TERMINAL_PHASES
 from syncpod.lifecycle.plan import something_to_stop
-from syncpod.messages import NodeFacts, Outcome, StepName, StepResult
+from syncpod.messages import NodeFacts, Outcome, PullImage, StepName, StepResult
 from workflows.decide import Step
 from workflows.state import Exit, PodState, age, has_run
 
@@ -91,7 +91,9 @@ def _look(state: PodState, result: StepResult, now: datetime) -> None:
     for event in result.events:
         state.event(now, event.type, event.reason, event.message, event.container)
     if result.missing_images is not None:
-        state.missing_images = result.missing_images
+        spec = state.pod.spec
+        known = {container.name for container in (*spec.init_containers, *spec.containers, *spec.ephemeral_containers)}
+        state.missing_images = tuple(name for name in result.missing_images if name in known)
 
 
 def _done(state: PodState, step: Step) -> None:
@@ -104,6 +106,8 @@ def _done(state: PodState, step: Step) -> None:
         case StepName.PULL_IMAGE:
             state.waiting = _without(state.waiting, step.container)
             image = state.container(step.container).image
+            if image != _image_pulled(step):
+                return  # another one is desired since
             same = [name for name in state.missing_images if state.container(name).image == image]
             state.missing_images = tuple(name for name in state.missing_images if name not in same)
             state.pulled = {**state.pulled, step.container: state.next_restart(step.container)}
@@ -119,6 +123,15 @@ def _done(state: PodState, step: Step) -> None:
             state.waiting = {}
         case _:
             pass
+
+
+def _image_pulled(step: Step) -> str:
+    """Return the image that a pull was asked for."""
+    if not isinstance(step.input, PullImage):
+        raise TypeError(f"{step.name} pulls nothing")
+    spec = step.input.pod.spec
+    every = (*spec.init_containers, *spec.containers, *spec.ephemeral_containers)
+    return next(container.image for container in every if container.name == step.container)
 
 
 def failed_step(

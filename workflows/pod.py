@@ -114,6 +114,7 @@ class PodWorkflow:
             cancellation_type=ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
             priority=spec.priority,
             summary=step.summary,
+            result_type=RawValue,  # a result that nobody can decode fails the step, and not the workflow task
         )
 
         def must_stop() -> bool:
@@ -132,7 +133,7 @@ class PodWorkflow:
         except asyncio.CancelledError:
             outcome.cancelled_step(self.state, step, began, workflow.now())
         else:
-            outcome.finished_step(self.state, step, result, began, workflow.now())
+            outcome.finished_step(self.state, step, decoded(result), began, workflow.now())
         self.span(step, began)
 
     def failed(self, step: decide.Step, error: ActivityError, began: datetime) -> None:
@@ -371,3 +372,11 @@ class PodWorkflow:
     def events(self) -> list[dict[str, Any]]:
         """Return the pod's events in the kubelet's words, rejections among them, oldest first."""
         return [event.model_dump(mode="json", by_alias=True) for event in self.state.events]
+
+
+def decoded(result: RawValue) -> Any:
+    """Return what a step has returned, as JSON; None where it cannot be decoded (somebody completed it by hand)."""
+    try:
+        return workflow.payload_converter().from_payload(result.payload)
+    except Exception:  # noqa: BLE001  # a converter may raise anything, and this result is in the history for ever
+        return None

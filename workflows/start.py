@@ -31,6 +31,9 @@ def begin(
             state = PodState.model_validate(start["snapshot"])
         except ValueError as wrong:
             return PodState(), f"snapshot: {wrong}"
+        ref = state.ref
+        if workflow_id != pod_workflow_id(ref.namespace, ref.name) or not (ref.uid and ref.incarnation):
+            return PodState(), f"snapshot: is none of {workflow_id}"
         state.decision_version = DECISION_VERSION
         return state, ""
     if "pod" not in start:

@@ -213,8 +213,12 @@ def has_run(container: ObservedContainer) -> bool:
     return container.state == "running" or container.started_at is not None
 
 
+_OLDEST = timedelta(days=36_500)
+"""No exit is believed to be older: a time is what a listing says, and what is subtracted from now must stay a time."""
+
+
 def age(observed: ObservedPod, container: ObservedContainer) -> timedelta:
     """Return how long before the listing a container exited, by the node's clock; zero where that cannot be said."""
     if observed.observed_at is None or container.finished_at is None:
         return timedelta(0)
-    return max(timedelta(0), observed.observed_at - container.finished_at)
+    return min(max(timedelta(0), observed.observed_at - container.finished_at), _OLDEST)

@@ -13,13 +13,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from functools import total_ordering
-from typing import Final, Literal
+from typing import Annotated, Final, Literal
+
+from pydantic import Field
 
 from syncpod.pod.wire import Model, Time
 
 SandboxState = Literal["SANDBOX_READY", "SANDBOX_NOTREADY"]
 ContainerRuntimeState = Literal["created", "running", "exited", "unknown"]
 NetworkMode = Literal["POD", "NODE"]
+Number = Annotated[int, Field(ge=0, lt=2**31 - 1)]
+"""Of a sandbox or an instance: such that the next one is still an int32."""
+ExitCode = Annotated[int, Field(ge=-(2**31), lt=2**31)]
 
 _LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)
 # How far along its life a container is. `unknown` has no place of its own: see `_progress`.
@@ -43,7 +48,7 @@ class ObservedSandbox(Model):
     """One sandbox of the pod."""
 
     id: str = ""
-    attempt: int = 0
+    attempt: Number = 0
     """Attempt number in the sandbox's metadata."""
     state: SandboxState = "SANDBOX_NOTREADY"
     created_at: Time | None = None
@@ -70,14 +75,14 @@ class ObservedContainer(Model):
     name: str = ""
     sandbox_id: str = ""
     state: ContainerRuntimeState = "unknown"
-    exit_code: int = 0
+    exit_code: ExitCode = 0
     """Meaningful when exited, else 0."""
     reason: str = ""
     """`Completed`, `Error`, `OOMKilled`, `StartError`, ... as the runtime words it. Can be set before the exit."""
     message: str = ""
     hash: str = ""
     """Hash of name and image the container was made from, lowercase hex without 0x (its annotation)."""
-    restart_count: int = 0
+    restart_count: Number = 0
     image: str = ""
     image_ref: str = ""
     created_at: Time | None = None

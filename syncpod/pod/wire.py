@@ -63,7 +63,10 @@ def _read_time(value: Any) -> datetime:
         raise ValueError("must be an RFC 3339 time such as 2026-01-31T12:00:00Z")
     if moment.tzinfo is None:
         raise ValueError("must have a time zone")
-    return moment.astimezone(UTC)
+    try:
+        return moment.astimezone(UTC)
+    except OverflowError:
+        raise ValueError("must lie between the years 1 and 9999 in UTC") from None
 
 
 def _write_time(moment: datetime) -> str:

@@ -8,8 +8,11 @@ import uuid
 from typing import Any
 
 import pytest
+from temporalio.api.common.v1 import Payload, Payloads
+from temporalio.api.workflowservice.v1 import RespondActivityTaskCompletedByIdRequest
 from temporalio.client import (
     Client,
+    WorkflowExecutionStatus,
     WorkflowFailureError,
     WorkflowUpdateFailedError,
 )
@@ -297,12 +300,56 @@ async def test_a_pod_applied_during_deletion_follows_in_a_run_of_its_own(client:
     assert "deletionTimestamp" not in second["metadata"]
 
 
+async def test_deleting_after_applying_during_deletion_ends_both(client: Client, node: ScriptedNode) -> None:
+    document = manifest()
+    handle = await running(client, node, document)
+    node.gate["kill_pod"] = asyncio.Event()
+    await handle.execute_update("delete", {})
+    await handle.execute_update("apply", document)
+    await handle.execute_update("delete", {})
+    node.gate["kill_pod"].set()
+    await handle.result(follow_runs=False)
+    assert (await client.get_workflow_handle(handle.id).describe()).status == WorkflowExecutionStatus.COMPLETED
+
+
+async def test_a_deletion_that_names_this_life_leaves_its_successor(client: Client, node: ScriptedNode) -> None:
+    document = manifest()
+    handle = await running(client, node, document)
+    first = (await query_pod(handle))["metadata"]["uid"]
+    node.gate["kill_pod"] = asyncio.Event()
+    await handle.execute_update("delete", {})
+    await handle.execute_update("apply", document)
+    await handle.execute_update("delete", {"uid": first, "gracePeriodSeconds": 1})
+    node.gate["kill_pod"].set()
+    again = client.get_workflow_handle(handle.id)
+    await until(again, lambda pod: phase(pod) == "Running" and pod["metadata"]["uid"] != first)
+
+
+async def test_an_image_that_changed_during_its_pull_is_pulled_too(client: Client, node: ScriptedNode) -> None:
+    def with_image(image: str) -> dict[str, Any]:
+        return {"containers": [{"name": "web", "image": image, "imagePullPolicy": "Always"}]}
+
+    document = manifest(**with_image("busybox:1"))
+    node.gate["pull_image"] = asyncio.Event()
+    handle = await start_pod(client, node, document)
+    await until(handle, lambda _: "pull_image web" in node.steps())
+    document["spec"].update(with_image("busybox:2"))
+    await handle.execute_update("apply", document)
+    node.gate["pull_image"].set()
+    await until(handle, is_ready)
+    assert node.steps() == ["create_sandbox", "pull_image web", "pull_image web", "start_container web"]
+
+
 POISON: list[tuple[str, list[Any]]] = [
     ("pleg", []),
     ("pleg", ["not a snapshot"]),
     ("pleg", [{"status": 3}, {"status": 4}]),
     ("pleg", [{"status": {"uid": "somebody-else"}}]),
     ("pleg", [{"status": {"containers": [{"state": "dancing"}]}}]),
+    ("pleg", [{"node": {"runtime": "containerd", "hostIps": ["here"]}}]),
+    ("pleg", [{"status": {"containers": [{"id": "c", "name": "web", "restartCount": -1}]}}]),
+    ("pleg", [{"status": {"containers": [{"id": "c", "name": "web", "exitCode": 2**40}]}}]),
+    ("pleg", [{"status": {"observedAt": "9999-12-31T23:59:59-10:00"}}]),
     ("update_pod", []),
     ("update_pod", [{"kind": "Service"}]),
     ("update_pod", [[1, 2, 3]]),
@@ -326,6 +373,61 @@ async def test_poison_signals_leave_the_pod_working_and_are_seen(client: Client,
     await until(handle, lambda pod: container(pod, "web").get("restartCount") == 1)
     rejected = [event for event in await handle.query("events") if event["reason"] == "Rejected"]
     assert sum(event["count"] for event in rejected) == len(POISON)
+
+
+async def test_a_result_about_containers_that_the_pod_has_not_got_leaves_it_working(
+    client: Client, node: ScriptedNode
+) -> None:
+    """Somebody completed the step by hand."""
+    uid = str(uuid.uuid4())
+
+    def nonsense(_: StepInput) -> StepResult:
+        return StepResult(status=node.list(uid), missing_images=("nobody", "web"))
+
+    node.absent.add("gone:1")
+    node.script["pull_image"].append(nonsense)
+    document = manifest(containers=[{"name": "web", "image": "gone:1"}])
+    document["metadata"]["uid"] = uid
+    handle = await start_pod(client, node, document)
+    await until(handle, is_ready)
+    assert node.steps() == [
+        "create_sandbox",
+        "pull_image web",
+        "start_container web",
+        "pull_image web",
+        "start_container web",
+    ]
+
+
+async def test_a_result_that_nobody_can_decode_fails_its_step_alone(client: Client, node: ScriptedNode) -> None:
+    node.gate["start_container"] = asyncio.Event()
+    handle = await start_pod(client, node, manifest())
+    await until(handle, lambda _: "start_container web" in node.steps())
+    (pending,) = (await handle.describe()).raw_description.pending_activities
+    undecodable = Payload(metadata={"encoding": b"binary/unheard-of"}, data=b"?")
+    await client.workflow_service.respond_activity_task_completed_by_id(
+        RespondActivityTaskCompletedByIdRequest(
+            namespace=client.namespace,
+            workflow_id=handle.id,
+            activity_id=pending.activity_id,
+            result=Payloads(payloads=[undecodable]),
+        )
+    )
+    node.gate["start_container"].set()
+    await until(
+        handle, lambda pod: container(pod, "web")["state"].get("waiting", {}).get("reason") == "UnreadableResult"
+    )
+    await handle.signal("backoff_expired", {"container": "web"})
+    await until(handle, is_ready)
+
+
+async def test_a_snapshot_of_no_pod_fails_a_bare_start(client: Client, node: ScriptedNode) -> None:
+    handle = await client.start_workflow(
+        "PodWorkflow", {"snapshot": {}}, id=f"pod/default/{uuid.uuid4().hex}", task_queue=node.queue
+    )
+    with pytest.raises(WorkflowFailureError) as failure:
+        await handle.result()
+    assert "snapshot: is none of pod/default/" in str(failure.value.cause)
 
 
 async def test_a_wrong_pod_fails_a_bare_start_with_the_sentence(client: Client, node: ScriptedNode) -> None:
