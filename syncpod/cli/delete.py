@@ -136,7 +136,9 @@ async def _begin(client: Client, namespace: str, name: str, grace: int | None) -
     reading = await read_pod(client, namespace, name)
     if reading is None:
         return None
-    request = {"uid": reading.pod.metadata.uid} | ({} if grace is None else {"gracePeriodSeconds": grace})
+    request: dict[str, str | int] = {} if grace is None else {"gracePeriodSeconds": grace}
+    if reading.pod.metadata.deletion_timestamp is None:
+        request["uid"] = reading.pod.metadata.uid  # of one that is ending already, what was applied since is meant too
     try:
         await handle_of(client, namespace, name).signal("delete_pod", request)
     except RPCError as error:
