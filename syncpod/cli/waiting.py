@@ -8,13 +8,13 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import Final
 
-from temporalio.client import Client, WorkflowContinuedAsNewError, WorkflowFailureError
+from temporalio.client import Client, WorkflowContinuedAsNewError, WorkflowFailureError, WorkflowQueryFailedError
 from temporalio.service import RPCError, RPCStatusCode
 
 from syncpod.cli.applying import Applied
 from syncpod.cli.columns import summarize
 from syncpod.cli.durations import short_duration
-from syncpod.cli.pods import Reading, handle_of, read_pod
+from syncpod.cli.pods import QUERY_DEADLINE, Reading, handle_of, read_pod
 from syncpod.pod import Pod
 
 POLL_SECONDS: Final = 0.25
@@ -69,9 +69,8 @@ async def until_settled(
     while True:
         readings = await asyncio.gather(*(_read_new(client, one) for one in applied))
         show([reading for reading in readings if reading is not None])
-        outcome = [
-            (one, reading, _with_successor(one, reading)) for one, reading in zip(applied, readings, strict=True)
-        ]
+        states = await asyncio.gather(*(_come_to(client, *pair) for pair in zip(applied, readings, strict=True)))
+        outcome = list(zip(applied, readings, states, strict=True))
         done = all(state != Settled.NOT_YET for _, _, state in outcome)
         if done or (deadline is not None and loop.time() > deadline):
             return outcome
@@ -116,11 +115,28 @@ async def _read_new(client: Client, applied: Applied) -> Reading | None:
     return await read_pod(client, applied.pod.metadata.namespace, applied.pod.metadata.name)
 
 
-def _with_successor(applied: Applied, reading: Reading | None) -> Settled:
-    """Return what the pod has come to; while the one that it follows is still there, nothing."""
+async def _come_to(client: Client, applied: Applied, reading: Reading | None) -> Settled:
+    """Return what the pod has come to; while the one that it follows is still there, nothing.
+
+    A pod that was up before it was changed stays Ready until the first step of the change: it has come up only when its
+    workflow has nothing left to do.
+    """
     if applied.follows and (reading is None or reading.pod.metadata.uid == applied.follows):
         return Settled.NOT_YET
-    return settled(reading)
+    state = settled(reading)
+    if state is Settled.READY and not await _is_idle(client, applied.pod):
+        return Settled.NOT_YET
+    return state
+
+
+async def _is_idle(client: Client, pod: Pod) -> bool:
+    """Say whether the pod's workflow has neither a step to take nor a wait to sit out; one that is silent has."""
+    handle = handle_of(client, pod.metadata.namespace, pod.metadata.name)
+    try:
+        plan = await handle.query("plan", None, result_type=dict, rpc_timeout=QUERY_DEADLINE)
+    except (RPCError, WorkflowQueryFailedError):
+        return False
+    return not plan["steps"] and not plan["holds"]
 
 
 async def until_gone(client: Client, namespace: str, name: str, uid: str) -> None:

@@ -187,6 +187,23 @@ async def test_a_pod_that_does_not_come_up_says_what_it_hangs_on(
     assert "CreateContainerError" in described.out
 
 
+async def test_a_changed_pod_is_not_ready_by_what_it_was_before(
+    syncpod: Command, node: ScriptedNode, on: tuple[str, str]
+) -> None:
+    name = fresh_name()
+    pod = manifest(name)
+    await syncpod("apply", "-f", "-", "--wait", *on, stdin=as_json(pod))
+    node.gate["kill_container"] = asyncio.Event()
+    pod["spec"]["containers"][0]["image"] = "busybox:2"
+    late = await syncpod("apply", "-f", "-", "--wait", "--timeout", "1s", *on, stdin=as_json(pod))
+    assert (late.code, late.out) == (1, f"pod/{name} configured\n")
+    assert f'pod "{name}" is not ready after 1s: Running' in late.err
+    node.gate.pop("kill_container").set()
+    changed = await syncpod("apply", "-f", "-", "--wait", *on, stdin=as_json(pod))
+    assert (changed.code, changed.out) == (0, f"pod/{name} unchanged\npod/{name} ready\n")
+    assert [step.split()[0] for step in node.steps()][-2:] == ["kill_container", "start_container"]
+
+
 async def test_a_pod_that_fails_is_not_waited_for(
     syncpod: Command, node: ScriptedNode, client: Client, on: tuple[str, str]
 ) -> None:
