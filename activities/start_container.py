@@ -245,14 +245,16 @@ class _Start:
     async def _unless_it_runs(self, container_id: str, error: CriError) -> None:
         """Raise PodFault after a start that failed, unless the container is found to have run all the same.
 
-        What never ran is removed, so that the next try may have its number.
+        What never ran is removed, so that the next try may have its number; but where there will be none, what the
+        runtime lists as ended stays: so it ended.
         """
         view = await self.attempt.read()
         instance = next((each for each in view.containers if each.id == container_id), None)
         if instance is not None and _has_run(instance):
             return
-        if instance is not None:
-            await remove_unstarted(self.attempt, container_id, exited=instance.state == "exited")
+        exited = instance is not None and instance.state == "exited"
+        if instance is not None and not (exited and self.request.final):
+            await remove_unstarted(self.attempt, container_id, exited=exited)
         raise self._failed(Fault.RUN_CONTAINER_ERROR, error.message) from error
 
     async def _prune(self, view: ObservedPod) -> None:

@@ -187,6 +187,8 @@ class StartContainer(StepInput):
     sandbox_attempt: int = 0
     pulled: bool = False
     """The image has just been pulled for this start, so no event says that it was there already."""
+    final: bool = False
+    """Whether a start that the runtime cannot carry out is the container's end: it then stays, dead, as it ended."""
     prune: tuple[str, ...] = ()
     """Ids of older dead instances of this container, removed (with their logs) while the new one starts."""
 
@@ -202,7 +204,7 @@ class KillTarget(Message):
     """Ids in the same step that must have ended first (sidecars stop after the main ones), bounded by the grace."""
 
     def timeout_seconds(self, waited_seconds: float) -> int:
-        """Return the timeout for StopContainer: what waiting since the step was scheduled has left, but at least 2 s."""
+        """Return the timeout for StopContainer: what waiting since the step was scheduled has left, at least 2 s."""
         return stop_timeout_seconds(self.grace_seconds, waited_seconds=waited_seconds)
 
 

@@ -68,13 +68,20 @@ def _pleg(state: PodState, payload: Any, now: datetime) -> None:
 
 
 def _backoff_expired(state: PodState, payload: Any, now: datetime) -> None:
+    """Let go what a back-off holds: the restart that the node's queue names, or whatever an operator names.
+
+    An operator names a container, or a step of the whole pod that has failed (`create_sandbox`).
+    """
     signal = BackoffExpired.model_validate(payload)
     subject = signal.container
-    names = {c.name for c in (*state.pod.spec.init_containers, *state.pod.spec.containers)}
-    names |= {c.name for c in state.pod.spec.ephemeral_containers}
-    if signal.restart is None and subject not in names:
-        known = ", ".join(sorted(names))
-        raise Rejected(f"container: is {subject!r}, must be one of {known}")
+    spec = state.pod.spec
+    names = [c.name for c in (*spec.init_containers, *spec.containers, *spec.ephemeral_containers)]
+    steps = [key.removeprefix("step/") for key in state.backoff.entries if key.count("/") == 1]
+    if signal.restart is None and subject not in (*names, *steps):
+        raise Rejected(f"container: is {subject!r}, must be one of {', '.join(sorted((*names, *steps)))}")
+    newest = state.own.newest(subject)
+    if signal.restart is None and newest is not None and newest.state == "running":
+        raise Rejected(f"container {subject} runs: there is no back-off to end")
     expected = state.next_restart(subject) if subject in names else 0
     if signal.restart is None:
         state.note(now, "signal", "backoff_expired", f"an operator ends the back-off of {subject}")

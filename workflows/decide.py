@@ -22,6 +22,7 @@ from syncpod.lifecycle.observed import ObservedSandbox
 from syncpod.lifecycle.phase import TERMINAL_PHASES
 from syncpod.lifecycle.plan import PlannedStep, plan_steps, something_to_stop
 from syncpod.lifecycle.resize import ActuatedResources
+from syncpod.lifecycle.restart import container_should_restart
 from syncpod.lifecycle.termination import kill_grace_seconds, pod_grace_seconds, termination_order
 from syncpod.messages import (
     CreateSandbox,
@@ -35,8 +36,11 @@ from syncpod.messages import (
     StepInput,
     StepName,
 )
-from syncpod.pod import Container, Pod
+from syncpod.pod import Container, EphemeralContainer, Pod
 from workflows.state import PodState
+
+START_ERROR_CODE = 128
+"""What a runtime gives as exit code of a container whose process could not be started."""
 
 START_KINDS = {
     "start_container": "container",
@@ -301,12 +305,29 @@ def _start(state: PodState, planned_step: PlannedStep, now: datetime) -> Decisio
         sandbox_attempt=sandbox.attempt,
         prune=_superseded(state, name),
         pulled=state.pulled.get(name) == restart,
+        final=_is_final(state.pod, container),
     )
+    why = _why_start(state, planned_step, restart)
     which = f"start {name}, restart {restart}" if restart else f"start {name}"
-    summary = f"{which}: {planned_step.why}"
-    return Decision(
-        Step(StepName(planned_step.verb), start, _clip(summary), planned_step.why, name, key, store, exit_id)
-    )
+    return Decision(Step(StepName(planned_step.verb), start, _clip(f"{which}: {why}"), why, name, key, store, exit_id))
+
+
+def _why_start(state: PodState, planned_step: PlannedStep, restart: int) -> str:
+    """Say why a container starts: why we ended the last one, if we did; else how it ended, as the plan says."""
+    newest, last = state.own.newest(planned_step.container), state.last_exit(planned_step.container)
+    if last is not None and last.cause and (newest is None or newest.id == last.id):
+        return last.cause
+    return planned_step.why if newest is not None or not restart else "runs again"
+
+
+def _is_final(pod: Pod, container: Container | EphemeralContainer) -> bool:
+    """Say whether a start that the runtime cannot carry out is the container's end, by its policy and rules.
+
+    It ends with code 128 then (`StartError`), like any other exit.
+    """
+    if isinstance(container, EphemeralContainer):
+        return True
+    return not container_should_restart(container, pod.spec, START_ERROR_CODE)
 
 
 def _sandbox(state: PodState) -> ObservedSandbox:

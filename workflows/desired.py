@@ -50,8 +50,10 @@ def apply(state: PodState, document: Any, now: datetime) -> None:
     if updated == state.pod:
         return
     _forget_old_images(state, updated)
-    state.pod = updated
-    state.note(now, "update", "apply", f"generation {updated.metadata.generation}")
+    before, state.pod = state.pod, updated
+    same_spec = updated.metadata.generation == before.metadata.generation
+    what = "labels or annotations" if same_spec else f"generation {updated.metadata.generation}"
+    state.note(now, "update", "apply", what)
 
 
 def _forget_old_images(state: PodState, updated: Pod) -> None:

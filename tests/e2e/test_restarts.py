@@ -55,6 +55,10 @@ async def lives(engine: EngineNode) -> AsyncIterator[dict[str, LivePod]]:
             container = once("main", f"exit {code}", restartPolicy=policy, **more)
             manifests[name] = ([container], {"restartPolicy": pod_policy, "volumes": [SCRATCH]})
         manifests["mixed"] = ([shell("good", "exit 0"), shell("bad", "exit 3")], {"restartPolicy": "Never"})
+        manifests["no-such-command"] = (
+            [{**shell("main"), "command": ["/no/such/command"]}],
+            {"restartPolicy": "Never"},
+        )
         manifests["failed-init"] = (
             [shell("main")],
             {"restartPolicy": "Never", "initContainers": [shell("init", "exit 9")]},
@@ -124,6 +128,13 @@ async def test_one_failure_makes_a_pod_that_does_not_restart_a_failed_one(lives:
     seen = await lives["mixed"].phase("Failed")
     codes = {name: status_of(seen, name)["state"]["terminated"]["exitCode"] for name in ("good", "bad")}
     assert codes == {"good": 0, "bad": 3}
+
+
+async def test_a_command_that_is_not_there_fails_a_pod_that_does_not_restart(lives: dict[str, LivePod]) -> None:
+    failed = await lives["no-such-command"].phase("Failed")
+    ended = status_of(failed, "main")["state"]["terminated"]
+    assert (ended["exitCode"], ended["reason"]) == (128, "StartError")
+    assert status_of(failed, "main")["restartCount"] == 0
 
 
 async def test_a_failed_init_container_fails_a_pod_that_does_not_restart(lives: dict[str, LivePod]) -> None:
