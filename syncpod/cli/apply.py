@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -11,8 +13,6 @@ from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.options import Filenames, ManifestNamespace, Node, Timeout
 
 if TYPE_CHECKING:
-    from datetime import timedelta
-
     from temporalio.client import Client
 
     from syncpod.cli.applying import Applied
@@ -42,15 +42,21 @@ def apply(
     here = local_node(node)
 
     async def work(client: Client) -> None:
-        applied = await apply_all(client, admissions, here)
+        begun = time.monotonic()
+        applied = await apply_all(client, admissions, here, patience if wait else None)
         if wait:
-            await _wait(client, applied, patience)
+            await _wait(client, applied, patience, timedelta(seconds=time.monotonic() - begun))
 
     session.run(work)
 
 
-async def apply_all(client: Client, admissions: list[Admission], node: str) -> list[Applied]:
-    """Apply each pod in turn and say what came of it; those that fail do not keep the others from being applied."""
+async def apply_all(
+    client: Client, admissions: list[Admission], node: str, patience: timedelta | None = None
+) -> list[Applied]:
+    """Apply each pod in turn and say what came of it; those that fail do not keep the others from being applied.
+
+    `patience` bounds how long each may take to be answered, where it is shorter than the usual bound.
+    """
     from syncpod.cli.applying import apply_pod, has_search_attributes
 
     has_attributes = await has_search_attributes(client)
@@ -58,7 +64,7 @@ async def apply_all(client: Client, admissions: list[Admission], node: str) -> l
     failures: list[Failure] = []
     for pod, warnings in admissions:
         try:
-            one = await apply_pod(client, pod, node=node, has_attributes=has_attributes)
+            one = await apply_pod(client, pod, node=node, has_attributes=has_attributes, patience=patience)
         except Failure as failure:
             failures.append(failure)
             continue
@@ -85,12 +91,14 @@ def parse_timeout(text: str) -> timedelta | None:
         raise BadInput(f"--timeout: {wrong}") from None
 
 
-async def _wait(client: Client, applied: list[Applied], timeout: timedelta | None) -> None:
+async def _wait(client: Client, applied: list[Applied], timeout: timedelta | None, spent: timedelta) -> None:
+    """Wait for what of `timeout` has not been spent on applying."""
     from syncpod.cli.progress import Progress
     from syncpod.cli.waiting import until_settled, verdicts
 
     with Progress() as progress:
-        outcomes = await until_settled(client, applied, timeout=timeout, show=progress.show)
+        left = max(timeout - spent, timedelta()) if timeout else None
+        outcomes = await until_settled(client, applied, timeout=left, show=progress.show)
     good, bad = verdicts(outcomes, timeout)
     for sentence in good:
         say(sentence)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import uuid
 from dataclasses import dataclass
 from datetime import timedelta
@@ -66,16 +67,20 @@ class Applied:
     """UID of the pod of the same name that is being deleted, and that this one follows."""
 
 
-async def apply_pod(client: Client, pod: Pod, *, node: str, has_attributes: bool) -> Applied:
+async def apply_pod(
+    client: Client, pod: Pod, *, node: str, has_attributes: bool, patience: timedelta | None = None
+) -> Applied:
     """Hand a checked pod to its workflow, on `node` unless it names another.
 
-    Repeats are harmless: one update id covers all tries. Raises BadInput for what may not be changed, and Failure where
-    the node of an existing pod does not answer in time.
+    An answer is waited for no longer than `patience`, and never longer than PATIENCE_SECONDS. Repeats are harmless: one
+    update id covers all tries. Raises BadInput for what may not be changed, and Failure where the node of an existing
+    pod does not answer in time.
     """
     node = pod.spec.node_name or node
     namespace, name = pod.metadata.namespace, pod.metadata.name
     before = await read_pod(client, namespace, name)
-    answered = await _update(client, pod, node, has_attributes)
+    seconds = min(PATIENCE_SECONDS, patience.total_seconds()) if patience else PATIENCE_SECONDS
+    answered = await _update(client, pod, node, has_attributes, seconds)
     if not answered:
         if before is None and await _is_open(client, namespace, name):
             return Applied(pod, Change.CREATED, node, node_is_away=True)
@@ -114,12 +119,12 @@ def _compare(before: Reading, after: Reading | None) -> Change:
     return Change.UNCHANGED if same else Change.CONFIGURED
 
 
-async def _update(client: Client, pod: Pod, node: str, has_attributes: bool) -> bool:
+async def _update(client: Client, pod: Pod, node: str, has_attributes: bool, seconds: float) -> bool:
     """Send the update until it is answered; False = not in time. Raises BadInput with the workflow's refusal."""
     sending = asyncio.create_task(_send_until_answered(client, pod, node, has_attributes))
     try:
         # The SDK's own timeout is one of each try, and it tries again by itself: the whole is bounded here.
-        answered, _ = await asyncio.wait({sending}, timeout=PATIENCE_SECONDS)
+        answered, _ = await asyncio.wait({sending}, timeout=seconds)
     finally:
         sending.cancel()
         await asyncio.gather(sending, return_exceptions=True)
@@ -132,13 +137,10 @@ async def _update(client: Client, pod: Pod, node: str, has_attributes: bool) -> 
 async def _send_until_answered(client: Client, pod: Pod, node: str, has_attributes: bool) -> None:
     update_id = uuid.uuid4().hex
     while True:
+        start = _start(pod, node, has_attributes)
         try:
             await client.execute_update_with_start_workflow(
-                "apply",
-                pod_to_wire(pod),
-                id=update_id,
-                result_type=dict,
-                start_workflow_operation=_start(pod, node, has_attributes),
+                "apply", pod_to_wire(pod), id=update_id, result_type=dict, start_workflow_operation=start
             )
         except WorkflowUpdateFailedError as error:
             if not _is_gone(error):
@@ -149,7 +151,19 @@ async def _send_until_answered(client: Client, pod: Pod, node: str, has_attribut
                 raise
         else:
             return
+        finally:
+            await _look_at(start)
         await asyncio.sleep(_PAUSE_SECONDS)
+
+
+async def _look_at(start: WithStartWorkflowOperation[Any, Any]) -> None:
+    """Ask for the started workflow's handle, which nobody needs.
+
+    The SDK keeps a failure or a cancellation there as well, and Python reports one that nobody has looked at.
+    """
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(_PAUSE_SECONDS):
+            await asyncio.gather(start.workflow_handle(), return_exceptions=True)
 
 
 def _start(pod: Pod, node: str, has_attributes: bool) -> WithStartWorkflowOperation[Any, Any]:

@@ -62,10 +62,13 @@ async def until_settled(
 ) -> list[Outcome]:
     """Wait until each pod is ready or has finished, or time is over; return what each has come to, in order.
 
+    With no time at all (None = as long as it takes) pods whose nodes did not answer just now are not asked again.
     `show` is given all readings each time they were taken.
     """
     loop = asyncio.get_running_loop()
-    deadline = loop.time() + timeout.total_seconds() if timeout else None
+    deadline = loop.time() + timeout.total_seconds() if timeout is not None else None
+    if timeout == timedelta() and all(one.node_is_away for one in applied):
+        return [(one, None, Settled.NOT_YET) for one in applied]
     while True:
         readings = await asyncio.gather(*(_read_new(client, one) for one in applied))
         show([reading for reading in readings if reading is not None])
@@ -86,19 +89,19 @@ def verdicts(outcomes: Sequence[Outcome], timeout: timedelta | None) -> tuple[li
             case Settled.READY | Settled.SUCCEEDED:
                 good.append(f"pod/{name} {state.value}")
             case Settled.FAILED:
-                bad.append(f'pod "{name}" has failed{_because(reading)}')
+                bad.append(f'pod "{name}" has failed{_because(applied, reading)}')
             case Settled.GONE:
                 bad.append(f'pod "{name}" has been deleted meanwhile')
             case Settled.NOT_YET:
                 waited = f" after {short_duration(timeout)}" if timeout else ""
-                bad.append(f'pod "{name}" is not ready{waited}{_because(reading)}')
+                bad.append(f'pod "{name}" is not ready{waited}{_because(applied, reading)}')
     return good, bad
 
 
-def _because(reading: Reading | None) -> str:
+def _because(applied: Applied, reading: Reading | None) -> str:
     """Say what a pod hangs on: its status, and the runtime's words where a container waits or has ended with some."""
     if reading is None:
-        return ""
+        return f": node {applied.node} is away" if applied.node_is_away else ""
     if not reading.current:
         return f": node {reading.pod.spec.node_name} is away"
     status = reading.pod.status

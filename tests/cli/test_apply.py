@@ -15,7 +15,7 @@ from temporalio.client import Client, WorkflowExecutionStatus
 
 from syncpod.cli import applying, pods
 from syncpod.messages import Fault, StepName
-from tests.cli.conftest import Command
+from tests.cli.conftest import Command, program
 from tests.cli.manifests import as_json, fresh_name, manifest
 from tests.workflows.scripted import ScriptedNode, query_pod
 
@@ -237,6 +237,19 @@ async def test_a_node_that_is_away_loses_nothing_and_is_named(
     events = await client.get_workflow_handle(f"pod/default/{name}").fetch_history()
     signals = [event for event in events.events if event.HasField("workflow_execution_signaled_event_attributes")]
     assert [event.workflow_execution_signaled_event_attributes.signal_name for event in signals] == ["delete_pod"]
+    await client.get_workflow_handle(f"pod/default/{name}").terminate()
+
+
+async def test_an_unanswered_change_leaves_no_traceback(client: Client) -> None:
+    name, away = fresh_name(), f"gone-{fresh_name()}"
+    arguments = ("apply", "-f", "-", "--wait", "--timeout", "1s", "--node", away)
+    environ = {"TEMPORAL_ADDRESS": client.service_client.config.target_host}
+    made = await asyncio.to_thread(program, *arguments, environ=environ, stdin=as_json(manifest(name)))
+    assert (made.code, made.out) == (1, f"pod/{name} created\n")
+    assert made.err.splitlines() == [
+        f"Warning: node {away} is away: pod {name} starts when `syncpod worker` serves it",
+        f'syncpod: pod "{name}" is not ready after 1s: node {away} is away',
+    ]
     await client.get_workflow_handle(f"pod/default/{name}").terminate()
 
 
