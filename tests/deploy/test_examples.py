@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from syncpod.cli.manifests import admitted_pods
 from syncpod.pod import EphemeralContainer, Pod, admit_pod, load_documents, pod_to_wire
 from tests.runtimes.images import BUSYBOX
 
@@ -22,7 +23,12 @@ def test_an_example_is_a_pod_that_is_admitted(path: Path) -> None:
 
 
 def test_the_debugger_is_an_ephemeral_container_for_the_first_example() -> None:
-    debugger = EphemeralContainer.model_validate(json.loads((EXAMPLES / "debugger.json").read_text()))
+    debugger = EphemeralContainer.model_validate(json.loads((EXAMPLES / "ephemeral" / "debugger.json").read_text()))
     (pod,) = load_documents((EXAMPLES / "pod.yaml").read_text())
     assert isinstance(pod, Pod)
     assert debugger.target_container_name in {container.name for container in pod.spec.containers}
+
+
+def test_the_directory_is_applied_as_it_is() -> None:
+    """A directory is read flat: what is no pod by itself lies in one of its own."""
+    assert len(admitted_pods([str(EXAMPLES)], "")) == len(list(EXAMPLES.glob("*.yaml")))
