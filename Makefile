@@ -55,6 +55,7 @@ check-requirements: # what pip installs is what uv.lock says; only where uv is a
 venv: $(INSTALLED) ## the environment in .venv
 
 $(INSTALLED): requirements-dev.txt pyproject.toml
+	@echo "make: making the environment in $(VENV) (once; a minute or two)" >&2
 	@[ -x $(BIN)/python ] || "$$($(FIND_PYTHON))" -m venv $(VENV)
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(BIN)/python -m ensurepip
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.txt
