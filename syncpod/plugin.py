@@ -102,7 +102,7 @@ async def connect(
         )
     except (RuntimeError, ValueError) as error:
         raise NoServer(
-            f"no Temporal server at {address} ({_cause(error)}): start one with `syncpod server`, "
+            f"no Temporal server at {address} ({_cause(error)}): start one with `syncpod up`, "
             "or name one in TEMPORAL_ADDRESS"
         ) from error
     try:

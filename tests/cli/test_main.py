@@ -67,7 +67,7 @@ def test_help_is_found(arguments: tuple[str, ...]) -> None:
         (("server", "--port", "0"), "Invalid value for '--port'"),
         (("up", "--node", "Not_A_Node"), "node name 'Not_A_Node': must be"),
         (("down", "--state-dir", "here"), "state directory 'here': must be an absolute path"),
-        (("get", "pods"), "no Temporal server at 127.0.0.1:1 (connection refused): start one with `syncpod server`"),
+        (("get", "pods"), "no Temporal server at 127.0.0.1:1 (connection refused): start one with `syncpod up`"),
     ],
 )
 def test_what_is_wrong_is_said_in_one_sentence(

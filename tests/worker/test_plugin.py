@@ -67,7 +67,7 @@ async def test_no_server_is_one_sentence_that_says_what_to_do(address: str, caus
     with pytest.raises(NoServer) as refused:
         await connect(settings=connection_settings({**NO_FILE, "TEMPORAL_ADDRESS": address}))
     assert str(refused.value) == (
-        f"no Temporal server at {address} ({cause}): start one with `syncpod server`, or name one in TEMPORAL_ADDRESS"
+        f"no Temporal server at {address} ({cause}): start one with `syncpod up`, or name one in TEMPORAL_ADDRESS"
     )
 
 

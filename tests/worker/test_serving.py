@@ -85,7 +85,7 @@ async def test_without_a_runtime_it_names_the_socket_it_tried(tmp_path: Path, te
 async def test_without_a_server_it_says_how_to_get_one(tmp_path: Path, runtime: Containerd) -> None:
     with NodeProcess(tmp_path, runtime=runtime.endpoint, temporal="127.0.0.1:1") as worker:
         assert await refusal(worker) == (
-            "no Temporal server at 127.0.0.1:1 (connection refused): start one with `syncpod server`, "
+            "no Temporal server at 127.0.0.1:1 (connection refused): start one with `syncpod up`, "
             "or name one in TEMPORAL_ADDRESS"
         )
 
