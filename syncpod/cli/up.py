@@ -62,8 +62,13 @@ def up(
 
 
 def _find_runtime(here: NodeSettings) -> str:
+    """Return the runtime that is named, else the one that the state directory's worker uses, else one that is found."""
+    from syncpod.cli.node_process import serving
     from syncpod.cri.endpoint import VARIABLE, NoRuntime, find_endpoint
 
+    worker = serving(here.state_dir)
+    if worker is not None and not here.runtime_endpoint:
+        return worker.endpoint
     named = {VARIABLE: here.runtime_endpoint} if here.runtime_endpoint else {}
     try:
         return find_endpoint({**os.environ, **named})

@@ -66,6 +66,15 @@ def test_a_second_up_uses_what_runs(syncpod: Run, environ: dict[str, str]) -> No
     assert before == {name: (state_of(environ) / name).read_text() for name in before}
 
 
+def test_a_shell_that_knows_only_the_state_directory_uses_what_runs(upped: Result, environ: dict[str, str]) -> None:
+    assert upped.code == 0, upped.err
+    hidden = {"CONTAINER_RUNTIME_ENDPOINT": "", "SYNCPOD_NODE": "", "SYNCPOD_LOG_DIR": ""}
+    known = {"SYNCPOD_STATE_DIR": environ["SYNCPOD_STATE_DIR"]}
+    again = program("up", "-f", "-", environ=hidden | known, stdin=json.dumps(PODS))
+    assert again.code == 0 and "pod/writer unchanged" in again.out, again.err
+    assert "started" not in again.err and environ["SYNCPOD_NODE"] in again.out
+
+
 def test_ctrl_c_leaves_everything_running_and_says_how_to_stop(syncpod: Run, environ: dict[str, str]) -> None:
     absent = {
         "apiVersion": "v1",
