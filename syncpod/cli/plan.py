@@ -62,7 +62,7 @@ async def _plan_of_existing(client: Client, namespace: str, name: str) -> dict[s
 
 
 async def _plan_of_manifest(client: Client, pod: Pod) -> dict[str, Any]:
-    from syncpod.cli.planning import plan_of_new
+    from syncpod.cli.planning import changed_images, metadata_differs, plan_of_new
     from syncpod.cli.pods import QUERY_DEADLINE, handle_of, read_pod, require_pod
     from syncpod.pod import pod_to_wire
 
@@ -70,23 +70,24 @@ async def _plan_of_manifest(client: Client, pod: Pod) -> dict[str, Any]:
     if await read_pod(client, namespace, name) is None:
         steps = [{"step": line.step, "container": line.container, "why": line.why} for line in plan_of_new(pod)]
         return {"pod": name, "change": "create", "steps": steps, "holds": []}
-    await require_pod(client, namespace, name)
+    existing = (await require_pod(client, namespace, name)).pod
     found = await handle_of(client, namespace, name).query(
         "plan", pod_to_wire(pod), result_type=dict, rpc_timeout=QUERY_DEADLINE
     )
-    return {"pod": name, "change": "update", **found}
+    images = [{"container": one.container, "from": one.old, "to": one.new} for one in changed_images(existing, pod)]
+    metadata = metadata_differs(existing, pod)
+    return {"pod": name, "change": "update", **found, "images": images, "metadata": metadata}
 
 
 def _print(plans: list[dict[str, Any]], output: str) -> None:
     if output == "json":
         say(json.dumps(plans if len(plans) != 1 else plans[0], indent=4))
         return
-    titles = {"create": "would be created", "update": "exists", "none": "as it is"}
     for plan in plans:
         if plan.get("error"):
             say(f"pod/{plan['pod']}: would be refused")
             continue
-        say(f"pod/{plan['pod']}: {titles[plan['change']]}{'' if plan['steps'] else ', nothing to do'}")
+        say(f"pod/{plan['pod']}: {_title(plan)}")
         rows = [
             (f"  {number}.", step["step"], step["container"] or "-", step["why"])
             for number, step in enumerate(plan["steps"], 1)
@@ -96,3 +97,15 @@ def _print(plans: list[dict[str, Any]], output: str) -> None:
         for hold in plan["holds"]:
             left = datetime.fromisoformat(hold["until"]) - datetime.now(UTC)
             say(f"  {hold['subject']} waits for {short_duration(left)} more: {hold['reason']}")
+
+
+def _title(plan: dict[str, Any]) -> str:
+    """Say in a few words what a plan comes to."""
+    if plan["change"] == "create":
+        return "would be created"
+    images = [f"{one['container']} {one['from']} -> {one['to']}" for one in plan.get("images", ())]
+    if images:
+        return f"would be configured ({', '.join(images)})" + ("" if plan["steps"] else ", no step")
+    if plan.get("metadata") and not plan["steps"]:
+        return "would be configured (metadata only), no step"
+    return ("exists" if plan["change"] == "update" else "as it is") + ("" if plan["steps"] else ", nothing to do")

@@ -1,4 +1,4 @@
-"""What applying a pod would lead to, computed without its workflow: for a pod that does not exist yet."""
+"""What applying a pod would lead to, computed without its workflow: the steps of a new one, the changes to another."""
 
 from __future__ import annotations
 
@@ -18,6 +18,31 @@ class Line:
     step: str
     container: str
     why: str
+
+
+@dataclass(frozen=True)
+class ImageChange:
+    """A container whose image a manifest changes."""
+
+    container: str
+    old: str
+    new: str
+
+
+def changed_images(existing: Pod, wanted: Pod) -> list[ImageChange]:
+    """Return the containers of both pods whose images differ, in the pod's order."""
+    before = {one.name: one.image for one in (*existing.spec.init_containers, *existing.spec.containers)}
+    return [
+        ImageChange(one.name, before[one.name], one.image)
+        for one in (*wanted.spec.init_containers, *wanted.spec.containers)
+        if before.get(one.name, one.image) != one.image
+    ]
+
+
+def metadata_differs(existing: Pod, wanted: Pod) -> bool:
+    """Say whether labels or annotations differ."""
+    old, new = existing.metadata, wanted.metadata
+    return (old.labels, old.annotations) != (new.labels, new.annotations)
 
 
 def plan_of_new(pod: Pod) -> list[Line]:

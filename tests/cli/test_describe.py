@@ -134,7 +134,11 @@ async def test_a_changed_pod_is_planned_by_its_workflow(syncpod: Command, on: tu
     assert same.out == f"pod/{name}: exists, nothing to do\n"
     newer = manifest(name, containers=[{"name": "app", "image": "busybox:2"}])
     planned = await syncpod("plan", "-f", "-", stdin=as_json(newer))
-    assert [line.split()[1] for line in planned.out.splitlines()[1:]] == ["kill_container", "start_container"]
+    title, *steps = planned.out.splitlines()
+    assert title == f"pod/{name}: would be configured (app busybox:1 -> busybox:2)"
+    assert [line.split()[1] for line in steps] == ["kill_container", "start_container"]
+    labelled = await syncpod("plan", "-f", "-", stdin=as_json(manifest(name, labels={"app": "web"})))
+    assert labelled.out == f"pod/{name}: would be configured (metadata only), no step\n"
 
 
 async def test_history_outlives_the_pod_and_its_worker(
