@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from itertools import zip_longest
 from typing import Final, Literal, TextIO
 
 Colour = Literal["red", "green", "yellow", "cyan", "dim", "bold"]
@@ -52,10 +53,25 @@ def wants_colour(stream: TextIO) -> bool:
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
+class Columns:
+    """A table that is printed in parts: later rows keep the widths of earlier ones, and only widen them."""
+
+    def __init__(self) -> None:
+        self._widths: list[int] = []
+
+    def align(self, rows: Sequence[Sequence[str]]) -> list[list[str]]:
+        """Pad each column but the last to its widest cell so far."""
+        widest = [max(map(len, column)) for column in zip(*rows, strict=True)] if rows else []
+        self._widths = [max(pair) for pair in zip_longest(self._widths, widest, fillvalue=0)]
+        return [
+            [*(cell.ljust(width) for cell, width in zip(row[:-1], self._widths, strict=False)), *row[-1:]]
+            for row in rows
+        ]
+
+
 def align(rows: Sequence[Sequence[str]]) -> list[list[str]]:
     """Pad each column but the last to its widest cell."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)] if rows else []
-    return [[*(cell.ljust(width) for cell, width in zip(row[:-1], widths, strict=False)), *row[-1:]] for row in rows]
+    return Columns().align(rows)
 
 
 def columns(rows: Sequence[Sequence[str]]) -> list[str]:

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import TextIO
 
 from syncpod.cli.columns import HEADER, WIDE, colour_of, row, uncertain_row
-from syncpod.cli.console import GAP, align, paint
+from syncpod.cli.console import GAP, Columns, paint
 from syncpod.cli.pods import Reading
 
 
@@ -29,15 +29,19 @@ def coloured_lines(
     wide: bool = False,
     namespaces: bool = False,
     stream: TextIO | None = None,
+    table: Columns | None = None,
 ) -> list[str]:
-    """Return the table's lines; an empty `head` is left out. The status has a colour where `stream` wants colours."""
+    """Return the table's lines; an empty `head` is left out. The status has a colour where `stream` wants colours.
+
+    `table` is the one that the lines go on with, if they do.
+    """
     now = datetime.now(UTC)
     rows = [
         (*((reading.pod.metadata.namespace,) if namespaces else ()), *row_of(reading, now, wide=wide))
         for reading in readings
     ]
     at = 3 if namespaces else 2
-    lines = align([*([list(head)] if head else []), *rows])
+    lines = (table or Columns()).align([*([list(head)] if head else []), *rows])
     for line, cells in zip(lines[1 if head else 0 :], rows, strict=True):
         status = cells[at]
         line[at] = paint(status, colour_of(status), stream or sys.stdout) + line[at][len(status) :]
