@@ -77,7 +77,7 @@ async def apply_all(
         if one.follows:
             warn(f"a pod {pod.metadata.name} is being deleted; this one follows it")
     if failures:
-        raise Failure("; ".join(map(str, failures)), max(failure.code for failure in failures))
+        raise Failure("\n".join(map(str, failures)), max(failure.code for failure in failures))
     return applied
 
 
@@ -103,4 +103,4 @@ async def _wait(client: Client, applied: list[Applied], timeout: timedelta | Non
     for sentence in good:
         say(sentence)
     if bad:
-        raise Failure("; ".join(bad))
+        raise Failure("\n".join(bad))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -12,6 +13,12 @@ if TYPE_CHECKING:
 
 _POD_WORDS: Final = ("pod", "pods", "po")
 
+_OTHER_KIND: Final = re.compile(
+    "all|cm|configmaps?|cronjobs?|ds|daemonsets?|deploy|deployments?|ep|endpoints|ev|events?|ing|ingress(es)?|jobs?|"
+    "no|nodes?|ns|namespaces?|pv|pvc|rs|replicasets?|sa|secrets?|svc|services?|sts|statefulsets?"
+)
+"""What kubectl takes for a kind in the first place."""
+
 
 def pod_names(words: Sequence[str]) -> list[str]:
     """Return the pods named by ``pods a b``, ``pod/a pod/b`` or plainly ``a b``, each once.
@@ -21,6 +28,8 @@ def pod_names(words: Sequence[str]) -> list[str]:
     rest = list(words)
     if rest and rest[0] in _POD_WORDS:
         del rest[0]
+    elif rest and _OTHER_KIND.fullmatch(rest[0]):
+        raise BadInput(f"{rest[0]!r}: only pods are here; a pod of that name is pod/{rest[0]}")
     names: list[str] = []
     for word in rest:
         kind, slash, name = word.rpartition("/")

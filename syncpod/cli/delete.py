@@ -104,7 +104,7 @@ async def delete_pods(
     if wait:
         await _until_gone(client, ending, patience)
     if missing and not ignore_not_found:
-        raise Failure("; ".join(str(not_found(name, namespace)) for namespace, name in missing))
+        raise Failure("\n".join(str(not_found(name, namespace)) for namespace, name in missing))
 
 
 def _grace(seconds: int, force: bool) -> int | None:

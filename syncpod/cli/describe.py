@@ -43,11 +43,12 @@ def describe(
             readings = await list_pods(client, namespace, conditions)
         now = datetime.now(UTC)
         described = [lines_of(one.pod, await _facts(client, one), now) for one in readings]
-        say("\n\n\n".join("\n".join(lines) for lines in described))
+        if described:
+            say("\n\n\n".join("\n".join(lines) for lines in described))
         note_absent_nodes(readings)
         missing = sorted(set(names) - {one.pod.metadata.name for one in readings})
         if missing:
-            raise Failure("; ".join(f'pods "{name}" not found in namespace {namespace}' for name in missing))
+            raise Failure("\n".join(f'pods "{name}" not found in namespace {namespace}' for name in missing))
 
     session.run(work)
 

@@ -13,7 +13,7 @@ INTERRUPTED: Final = 130
 
 
 class Failure(Exception):
-    """The command cannot do what it was asked; the text is one sentence for a person."""
+    """The command cannot do what it was asked; the text is one sentence for a person, or a line for each of several."""
 
     def __init__(self, sentence: str, code: int = FAILED) -> None:
         super().__init__(sentence)

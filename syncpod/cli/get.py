@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from syncpod.cli.arguments import pod_names, read_selector
-from syncpod.cli.console import remark, say
+from syncpod.cli.console import Columns, remark, say
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.options import AllNamespaces, Namespace, PodNames, Selector
 
@@ -64,7 +64,7 @@ def get(
             await asyncio.sleep(_WATCH_SECONDS)
             printer.print_changes(await _find(client, names, scope, conditions))
         if missing:
-            raise Failure("; ".join(f'pods "{name}" not found in namespace {namespace}' for name in missing))
+            raise Failure("\n".join(f'pods "{name}" not found in namespace {namespace}' for name in missing))
 
     session.run(work)
 
@@ -86,6 +86,7 @@ class _Printer:
         self._namespaces = namespaces
         self._headers = headers
         self._printed: dict[tuple[str, str], tuple[str, ...]] = {}
+        self._table = Columns()
 
     def print(self, readings: Sequence[Reading], *, single: bool) -> None:
         """Print all; `single` prints the document of one pod by itself, not in a list."""
@@ -112,7 +113,7 @@ class _Printer:
         else:
             wide = self._output == "wide"
             head = header(wide=wide, namespaces=self._namespaces) if self._headers else ()
-            lines = coloured_lines(head, readings, wide=wide, namespaces=self._namespaces)
+            lines = coloured_lines(head, readings, wide=wide, namespaces=self._namespaces, table=self._table)
         say("\n".join(lines))
 
     def _remember(self, readings: Sequence[Reading]) -> None:

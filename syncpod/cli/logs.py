@@ -150,7 +150,7 @@ class _Reader:
             for read in reads:
                 await read
         if failures:
-            raise Failure("; ".join(map(str, failures)), max(failure.code for failure in failures))
+            raise Failure("\n".join(map(str, failures)), max(failure.code for failure in failures))
 
     async def _print(self, pod: Pod, container: str, instance: Instance, runtime: CriClient) -> None:
         from syncpod.cli.log_files import read_log

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 
@@ -27,6 +28,22 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        version.version()
+        raise typer.Exit
+
+
+@app.callback()
+def _program(
+    asked: Annotated[
+        bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Take what stands before a command."""
+
 
 _PANELS: dict[str, dict[str, Callable[..., Any]]] = {
     "Pods": {
@@ -91,8 +108,8 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _fail(sentence: str, code: int) -> int:
-    if sentence:
-        remark(f"{paint('syncpod:', 'red', sys.stderr)} {sentence}")
+    for line in sentence.splitlines():
+        remark(f"{paint('syncpod:', 'red', sys.stderr)} {line}")
     return code
 
 
@@ -103,6 +120,9 @@ def _usage(error: Exception) -> str:
     if type(error).__name__ == "NoArgsIsHelpError":
         sys.stderr.write(f"{message}\n")
         return ""
+    # The words of the checker under typer, which speaks of its own input.
+    message = re.sub(r"Input should be a valid integer\b.*", "must be a whole number", message)
+    message = message.replace("Input should be", "must be")
     where = context.command_path if context is not None else "syncpod"
     return f"{message}; see `{where} --help`"
 

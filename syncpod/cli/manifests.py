@@ -20,8 +20,8 @@ _STDIN: Final = "standard input"
 def admitted_pods(sources: Sequence[str], namespace: str) -> list[Admission]:
     """Return the pods of all sources, in order, checked and with their defaults and warnings.
 
-    `namespace` is for pods that name none; "" = ``default``. Raises BadInput with one sentence on the first document
-    that is wrong, or of a kind that this version does not run.
+    `namespace` is for pods that name none; "" = ``default``. Raises BadInput with a line for each thing that is wrong
+    with the first wrong document, or of a kind that this version does not run.
     """
     from syncpod.pod import PodInvalid, admit
 
@@ -31,7 +31,7 @@ def admitted_pods(sources: Sequence[str], namespace: str) -> list[Admission]:
         try:
             admission = admit(pod)
         except PodInvalid as wrong:
-            raise BadInput(f"{named}: {wrong}") from None
+            raise BadInput("\n".join(f"{named}: {problem}" for problem in wrong.problems)) from None
         key = admission.pod.metadata.namespace, admission.pod.metadata.name
         if key in seen:
             raise BadInput(f"{source}: pod {key[0]}/{key[1]}: given twice")

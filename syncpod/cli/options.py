@@ -18,7 +18,10 @@ Filenames = Annotated[
     typer.Option("--filename", "-f", metavar="FILE|DIR|-", help="A manifest, a directory of them, or standard input."),
 ]
 ManifestNamespace = Annotated[
-    str, typer.Option("--namespace", "-n", metavar="NAME", help="For documents that name none.", show_default="default")
+    str,
+    typer.Option(
+        "--namespace", "-n", metavar="NAME", help="For documents that name none; else `default`.", show_default=False
+    ),
 ]
 Node = Annotated[
     str,

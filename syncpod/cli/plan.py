@@ -48,7 +48,7 @@ def plan(
                 warn(f"pod {pod.metadata.name}: {warning}")
         _print(plans, output)
         if refused := [f"pod {plan['pod']}: {plan['error']}" for plan in plans if plan.get("error")]:
-            raise Failure("; ".join(refused), BAD_INPUT)
+            raise Failure("\n".join(refused), BAD_INPUT)
 
     session.run(work)
 

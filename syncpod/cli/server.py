@@ -16,10 +16,13 @@ def server(
     state_dir: StateDir = "",
     port: Annotated[
         int | None,
-        typer.Option("--port", min=1, max=65535, help="Where it listens.", show_default="7233, or next free"),
+        typer.Option(
+            "--port", metavar="PORT", min=1, max=65535, help="Where it listens.", show_default="7233, or next free"
+        ),
     ] = None,
     ui_port: Annotated[
-        int | None, typer.Option("--ui-port", min=1, max=65535, help="Its UI.", show_default="8233, or next free")
+        int | None,
+        typer.Option("--ui-port", metavar="PORT", min=1, max=65535, help="Its UI.", show_default="8233, or next free"),
     ] = None,
 ) -> None:
     """Run the Temporal dev server until Ctrl-C.

@@ -127,7 +127,7 @@ async def _bring_up(
     say("\n".join(coloured_lines(HEADER, [reading for _, reading, _ in outcomes if reading is not None])))
     _, bad = verdicts(outcomes, patience)
     if bad:
-        raise Failure("; ".join(bad))
+        raise Failure("\n".join(bad))
 
 
 # --- telling ----------------------------------------------------------------------------------------------------------

@@ -129,7 +129,8 @@ async def test_what_is_not_there_is_said_and_the_rest_is_shown(syncpod: Command,
     assert shown.code == 1 and name in shown.out and f'pods "{absent}" not found in namespace default' in shown.err
     for command in (("describe", absent), ("history", absent), ("plan", absent), ("logs", absent), ("delete", absent)):
         missing = await syncpod(*command)
-        assert (missing.code, missing.err) == (1, f'syncpod: pods "{absent}" not found in namespace default\n')
+        sentence = f'syncpod: pods "{absent}" not found in namespace default\n'
+        assert (missing.code, missing.out, missing.err) == (1, "", sentence)
     assert (await syncpod("delete", absent, "--ignore-not-found")).code == 0
 
 

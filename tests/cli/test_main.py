@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from syncpod.cli.arguments import pod_names
+from syncpod.cli.console import Columns
 from syncpod.cli.failure import BadInput
 from syncpod.cli.main import app, run
 from tests.cli.conftest import program
@@ -48,6 +49,9 @@ def test_help_is_found(arguments: tuple[str, ...]) -> None:
         (("get", "pods", "-l", "a b"), "--selector: 'a b' is no condition on a label"),
         (("get", "pod", "web", "-A"), "pods are either named, or chosen"),
         (("get", "deployment/web"), "'deployment/web': only pods can be named here, as NAME or pod/NAME"),
+        (("get", "svc"), "'svc': only pods are here; a pod of that name is pod/svc"),
+        (("delete", "deploy", "web"), "'deploy': only pods are here"),
+        (("logs", "web", "--tail=abc"), "Invalid value for '--tail': must be a whole number; see `syncpod logs"),
         (("apply",), "name a manifest with -f FILE"),
         (("apply", "-f", "/none.yaml"), "/none.yaml: No such file or directory"),
         (("apply", "-f", "-", "--timeout", "5"), "--timeout: '5' is no duration"),
@@ -138,3 +142,22 @@ def test_pods_are_named_in_each_of_kubectls_ways(words: list[str], names: list[s
 def test_a_pod_without_a_name_is_refused() -> None:
     with pytest.raises(BadInput, match="the pod's name is missing"):
         pod_names(["pod/"])
+
+
+def test_each_field_that_is_wrong_has_a_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    manifest = tmp_path / "pod.json"
+    manifest.write_text('{"kind": "Pod", "apiVersion": "v1", "metadata": {"name": "A"}, "spec": {"containers": [{}]}}')
+    assert run(["apply", "-f", str(manifest)]) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) > 2 and all(line.startswith(f"syncpod: {manifest}: pod A: ") for line in lines)
+    assert any(line.endswith("spec.containers[0].image: required") for line in lines)
+
+
+def test_the_version_is_a_flag_as_well() -> None:
+    assert program("--version") == program("version")
+
+
+def test_later_rows_keep_the_columns_of_earlier_ones() -> None:
+    table = Columns()
+    table.align([("NAME", "READY", "AGE"), ("a-long-name", "1/1", "5s")])
+    assert table.align([("web", "1/1", "7s")]) == [["web        ", "1/1  ", "7s"]]
