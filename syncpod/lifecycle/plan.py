@@ -74,9 +74,7 @@ def plan_steps(
         steps.extend(_kills(actions))
         steps.extend(_resets(actions))
     if actions.create_sandbox:
-        steps.append(
-            PlannedStep("create_sandbox", attempt=actions.attempt, why=_why_sandbox(observed, actions.attempt))
-        )
+        steps.append(PlannedStep("create_sandbox", attempt=actions.attempt, why=_why_sandbox(observed)))
     newest = observed.newest_by_name()
     for index in actions.ephemeral_containers_to_start:
         name = pod.spec.ephemeral_containers[index].name
@@ -152,5 +150,5 @@ def _why_kill_pod(observed: ObservedPod, actions: PodActions) -> str:
     return "the sandbox's network is not as the pod wants it"
 
 
-def _why_sandbox(observed: ObservedPod, attempt: int) -> str:
-    return "first sandbox" if not observed.sandboxes else f"sandbox changed, attempt {attempt}"
+def _why_sandbox(observed: ObservedPod) -> str:
+    return "sandbox changed" if observed.sandboxes else "first sandbox"
