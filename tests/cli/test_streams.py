@@ -22,7 +22,16 @@ def environ(runtime: Containerd, tmp_path_factory: pytest.TempPathFactory) -> It
     with machine(runtime.endpoint, tmp_path_factory.mktemp("streams")) as environ:
         upped = bring_up(environ)
         assert upped.code == 0, upped.err
+        _until_written(environ, "tick 10")
         yield environ
+
+
+def _until_written(environ: dict[str, str], line: str, patience: float = 60.0) -> None:
+    """Wait until the writer has written a line: what the tests read is there, however fast the machine."""
+    deadline = time.monotonic() + patience
+    while line not in (written := program("logs", "writer", "-c", "app", environ=environ).out.splitlines()):
+        assert time.monotonic() < deadline, written[-3:]
+        time.sleep(0.2)
 
 
 @pytest.fixture(scope="module")
