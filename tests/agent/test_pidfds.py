@@ -73,40 +73,40 @@ def running(*ids: str, sandbox: str = "") -> ObservedPod:
 async def test_the_end_of_a_containers_process_is_heard(
     pidfds: Pidfds, runtime: Runtime, exits: list[tuple[str, str]], process: subprocess.Popen[bytes]
 ) -> None:
-    runtime.pids["c1"] = [process.pid]
-    pidfds.watch(running("c1"))
-    await until(lambda: pidfds.listening() == {"c1"})
+    runtime.pids["container-one"] = [process.pid]
+    pidfds.watch(running("container-one"))
+    await until(lambda: pidfds.listening() == {"container-one"})
     assert exits == []
 
     process.kill()
     await until(lambda: bool(exits))
-    assert exits == [("u1", "c1")]
+    assert exits == [("u1", "container-one")]
     assert pidfds.listening() == frozenset()
 
 
 async def test_the_end_of_a_pause_process_is_heard(
     pidfds: Pidfds, runtime: Runtime, exits: list[tuple[str, str]], process: subprocess.Popen[bytes]
 ) -> None:
-    runtime.pids["s1"] = [process.pid]
-    pidfds.watch(running(sandbox="s1"))
-    await until(lambda: pidfds.listening() == {"s1"})
+    runtime.pids["sandbox-one"] = [process.pid]
+    pidfds.watch(running(sandbox="sandbox-one"))
+    await until(lambda: pidfds.listening() == {"sandbox-one"})
     process.kill()
-    await until(lambda: exits == [("u1", "s1")])
+    await until(lambda: exits == [("u1", "sandbox-one")])
 
 
 async def test_an_exit_is_heard_once_however_long_the_runtime_calls_it_running(
     pidfds: Pidfds, runtime: Runtime, exits: list[tuple[str, str]], process: subprocess.Popen[bytes]
 ) -> None:
-    runtime.pids["c1"] = [process.pid]
-    pidfds.watch(running("c1"))
+    runtime.pids["container-one"] = [process.pid]
+    pidfds.watch(running("container-one"))
     await until(lambda: bool(pidfds.listening()))
     process.kill()
     await until(lambda: bool(exits))
     asked = len(runtime.asked)
     for _ in range(5):
-        pidfds.watch(running("c1"))
+        pidfds.watch(running("container-one"))
         await asyncio.sleep(0.005)
-    assert exits == [("u1", "c1")]
+    assert exits == [("u1", "container-one")]
     assert len(runtime.asked) == asked
 
 
@@ -124,31 +124,33 @@ async def test_a_container_that_has_ended_before_it_could_be_watched_counts_as_e
 async def test_a_pid_that_has_become_another_process_is_not_listened_to(
     pidfds: Pidfds, runtime: Runtime, exits: list[tuple[str, str]], process: subprocess.Popen[bytes]
 ) -> None:
-    runtime.pids["c1"] = [process.pid, 0]  # asked again with the pidfd open, the runtime says otherwise
-    pidfds.watch(running("c1"))
+    runtime.pids["container-one"] = [process.pid, 0]  # asked again with the pidfd open, the runtime says otherwise
+    pidfds.watch(running("container-one"))
     await until(lambda: bool(exits))
     assert pidfds.listening() == frozenset()
-    assert runtime.asked == ["c1", "c1"]
+    assert runtime.asked == ["container-one", "container-one"]
 
 
 async def test_a_process_in_the_containers_own_cgroup_needs_no_second_question(
     pidfds: Pidfds, runtime: Runtime, process: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("syncpod.agent.pidfds._is_in_cgroup_of", lambda pid, id_: (pid, id_) == (process.pid, "c1"))
-    runtime.pids["c1"] = [process.pid]
-    pidfds.watch(running("c1"))
+    monkeypatch.setattr(
+        "syncpod.agent.pidfds._is_in_cgroup_of", lambda pid, id_: (pid, id_) == (process.pid, "container-one")
+    )
+    runtime.pids["container-one"] = [process.pid]
+    pidfds.watch(running("container-one"))
     await until(lambda: bool(pidfds.listening()))
-    assert runtime.asked == ["c1"]
+    assert runtime.asked == ["container-one"]
 
 
 async def test_a_container_that_is_listed_as_ended_or_not_at_all_is_no_longer_watched(
     pidfds: Pidfds, runtime: Runtime, exits: list[tuple[str, str]], process: subprocess.Popen[bytes]
 ) -> None:
-    runtime.pids |= {"c1": [process.pid], "c2": [process.pid]}
-    pidfds.watch(running("c1", "c2"))
+    runtime.pids |= {"container-one": [process.pid], "container-two": [process.pid]}
+    pidfds.watch(running("container-one", "container-two"))
     await until(lambda: len(pidfds.listening()) == 2)
-    pidfds.watch(running("c2"))
-    assert pidfds.listening() == {"c2"}
+    pidfds.watch(running("container-two"))
+    assert pidfds.listening() == {"container-two"}
     pidfds.watch(ObservedPod(uid="u1"))
     assert pidfds.listening() == frozenset()
     process.kill()
@@ -160,7 +162,7 @@ async def test_a_runtime_that_cannot_say_leaves_the_exit_to_the_relist(
     pidfds: Pidfds, runtime: Runtime, exits: list[tuple[str, str]]
 ) -> None:
     runtime.broken = True
-    pidfds.watch(running("c1"))
+    pidfds.watch(running("container-one"))
     await until(lambda: bool(runtime.asked))
     await asyncio.sleep(0.01)
     assert exits == []
@@ -175,17 +177,17 @@ async def test_a_pid_that_the_listing_has_is_not_asked_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("syncpod.agent.pidfds._is_in_cgroup_of", lambda pid, id_: pid == process.pid)
-    container = ObservedContainer(id="c1", name="c1", state="running", pid=process.pid)
+    container = ObservedContainer(id="container-one", name="container-one", state="running", pid=process.pid)
     pidfds.watch(ObservedPod(uid="u1", containers=(container,)))
     await until(lambda: bool(pidfds.listening()))
     assert runtime.asked == []
     process.kill()
-    await until(lambda: exits == [("u1", "c1")])
+    await until(lambda: exits == [("u1", "container-one")])
 
 
 async def test_a_sandbox_is_asked_about_only_after_a_while_and_not_if_it_has_gone(runtime: Runtime) -> None:
     waits = Pidfds(lambda *_: None, container_pid=runtime.pid_of, sandbox_pid=runtime.pid_of, sandbox_delay_seconds=60)
-    waits.watch(running(sandbox="s1"))
+    waits.watch(running(sandbox="sandbox-one"))
     await asyncio.sleep(0.01)
     assert runtime.asked == []
     waits.watch(ObservedPod(uid="u1"))
