@@ -65,6 +65,12 @@ class ProcessSpec:
     """The cgroup.procs files that the process enters before it runs; empty where cgroups are closed to us."""
     script: Mapping[str, str] = field(default_factory=dict)
     """The sandbox's annotations: what a simulated process obeys. A real one knows nothing of it."""
+    name: str = ""
+    """The container's name in its metadata; empty for a sandbox's pause."""
+    attempt: int = 0
+    """The attempt in its metadata."""
+    pod_uid: str = ""
+    """The sandbox's uid in its metadata."""
 
 
 @dataclass(frozen=True)
