@@ -19,6 +19,7 @@ from syncpod.pod import (
     admit_pod,
     merge_update,
     pod_to_wire,
+    readmit,
     validate_update,
 )
 from workflows.state import Deletion, PodState
@@ -34,7 +35,15 @@ def apply(state: PodState, document: Any, now: datetime) -> None:
     During deletion it becomes the successor, which follows when this life has ended. What may change is what the API
     server lets change in a Pod (validation.go, v1.36, ValidatePodUpdate).
     """
-    new = admit_pod(document)
+    _apply(state, admit_pod(document), now)
+
+
+def apply_again(state: PodState, document: Any, now: datetime) -> None:
+    """Repeat an `apply` that history says was accepted, perhaps by a version that took more than this one does."""
+    _apply(state, readmit(document).pod, now)
+
+
+def _apply(state: PodState, new: Pod, now: datetime) -> None:
     for_another = new.metadata.name, new.metadata.namespace
     mine = state.pod.metadata
     if for_another != (mine.name, mine.namespace):

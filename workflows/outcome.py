@@ -15,7 +15,7 @@ from syncpod.lifecycle.phase import TERMINAL_PHASES
 from syncpod.lifecycle.plan import something_to_stop
 from syncpod.messages import NodeFacts, Outcome, PullImage, StepName, StepResult
 from workflows.decide import Step
-from workflows.state import Exit, PodState, age, has_run
+from workflows.state import Exit, PodState, age
 
 # --- what the runtime has ---------------------------------------------------------------------------------------------
 
@@ -32,9 +32,9 @@ def observe(state: PodState, listing: ObservedPod, now: datetime) -> None:
     known = {exit_.id for exit_ in state.exits}
     # Oldest first, so that the exits are recorded in the order in which they happened.
     for container in reversed(state.own.containers):
-        if has_run(container):
+        if container.has_run:
             state.restarts[container.name] = max(state.restarts.get(container.name, 0), container.restart_count)
-        if container.state != "exited" or container.id in known or not has_run(container):
+        if container.state != "exited" or container.id in known or not container.has_run:
             continue
         exit_ = Exit(
             id=container.id,

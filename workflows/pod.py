@@ -59,7 +59,12 @@ class PodWorkflow:
         self.worker_version = 0
         self.queued: dict[str, tuple[int, datetime]] = {}
         self.state, self.refusal = start.begin(
-            start_input, workflow.info().workflow_id, workflow.now(), workflow.uuid4, workflow.info().task_queue
+            start_input,
+            workflow.info().workflow_id,
+            workflow.now(),
+            workflow.uuid4,
+            workflow.info().task_queue,
+            replaying=workflow.unsafe.is_replaying(),
         )
 
     @workflow.run
@@ -299,7 +304,7 @@ class PodWorkflow:
     @workflow.update
     def apply(self, *args: Any) -> dict[str, Any]:
         """Take one v1 Pod document as the desired pod; returns its UID and generation."""
-        self.change(desired.apply, args[0])
+        self.change(desired.apply_again if workflow.unsafe.is_replaying() else desired.apply, args[0])
         return report.identity(self.state)
 
     @apply.validator

@@ -12,17 +12,18 @@ from uuid import UUID
 
 from syncpod.lifecycle.version import DECISION_VERSION
 from syncpod.messages import pod_workflow_id
-from syncpod.pod import PodInvalid, admit
+from syncpod.pod import PodInvalid, admit, readmit
 from workflows.state import PodState
 
 
 def begin(
-    start: Any, workflow_id: str, now: datetime, uuid4: Callable[[], UUID], task_queue: str
+    start: Any, workflow_id: str, now: datetime, uuid4: Callable[[], UUID], task_queue: str, *, replaying: bool
 ) -> tuple[PodState, str]:
     """Return the state a run begins with, and "" or the sentence that says why it cannot begin.
 
     `start` is ``{"pod": <v1 Pod>}``, typed by a person and so checked strictly, or ``{"snapshot": …}``, our own. A pod
-    without a UID gets one; `uuid4` must be the workflow's. Never raises.
+    without a UID gets one; `uuid4` must be the workflow's. `replaying` says that an earlier worker has begun this run:
+    the pod was admitted then, and a version that takes less may not refuse it now. Never raises.
     """
     if not isinstance(start, dict):
         return PodState(), 'input: must be {"pod": <v1 Pod>}'
@@ -39,7 +40,7 @@ def begin(
     if "pod" not in start:
         return PodState(), "pod: required"
     try:
-        admission = admit(start["pod"])
+        admission = (readmit if replaying else admit)(start["pod"])
     except PodInvalid as wrong:
         return PodState(), str(wrong)
     pod = admission.pod

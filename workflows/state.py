@@ -154,7 +154,7 @@ class PodState(BaseModel):
         taken = [self.restarts[container]] if container in self.restarts else []
         for listed in self.observed.containers:
             foreign = listed.incarnation not in ("", self.incarnation)
-            if listed.name == container and (foreign or has_run(listed)):
+            if listed.name == container and (foreign or listed.has_run):
                 taken.append(listed.restart_count)
         return max(taken) + 1 if taken else 0
 
@@ -201,16 +201,6 @@ class PodState(BaseModel):
         text = why if len(why) <= 500 else why[:499] + "…"
         self.event(now, "Warning", "Rejected", text)
         self.note(now, "rejected", name, text)
-
-
-def has_run(container: ObservedContainer) -> bool:
-    """Say whether an instance has ever run: it runs, was seen to start, or ended as more than a failed start.
-
-    A start that containerd could not carry out ends EXITED 128 ``StartError`` with no start time.
-    """
-    if container.state == "exited":
-        return container.started_at is not None or container.reason != "StartError"
-    return container.state == "running" or container.started_at is not None
 
 
 _OLDEST = timedelta(days=36_500)

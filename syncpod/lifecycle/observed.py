@@ -93,6 +93,16 @@ class ObservedContainer(Model):
     pid: int = 0
     """Process id on the node; 0 when not known or not running."""
 
+    @property
+    def has_run(self) -> bool:
+        """Whether this instance ever ran: it runs, was seen to start, or ended as more than a failed start.
+
+        A start that the runtime could not carry out ends EXITED 128 `StartError` with no start time.
+        """
+        if self.state == "exited":
+            return self.started_at is not None or self.reason != "StartError"
+        return self.state == "running" or self.started_at is not None
+
 
 class ObservedPod(Model):
     """One whole listing of a pod. `sandboxes` and `containers` are newest first (see `ordered`)."""

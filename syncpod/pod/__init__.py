@@ -1,6 +1,6 @@
 """Pods as data: the core/v1 models and what may be said about them without a clock or a machine."""
 
-from syncpod.pod.admission import Admission, admit, admit_ephemeral_container, admit_pod
+from syncpod.pod.admission import Admission, admit, admit_ephemeral_container, admit_pod, readmit
 from syncpod.pod.config import ConfigMap, Secret
 from syncpod.pod.containers import (
     Container,
@@ -315,6 +315,7 @@ __all__ = [
     "parse_secret",
     "pod_to_wire",
     "read_documents",
+    "readmit",
     "validate_config_map",
     "validate_pod",
     "validate_secret",

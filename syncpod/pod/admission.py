@@ -59,6 +59,18 @@ def admit(document: Any) -> Admission:
     return Admission(pod, (*warnings, *check_without_effect(pod)))
 
 
+def readmit(document: Any) -> Admission:
+    """Take a pod again that was admitted before, perhaps by an earlier version: what it refuses now it took then.
+
+    Unknown fields are passed over, and values that a later version no longer takes are left as they are. Raises
+    PodInvalid where the document cannot be read as a Pod at all.
+    """
+    pod = document if isinstance(document, Pod) else parse_pod(document, strict=False)
+    pod, warnings = _without_cluster(pod)
+    pod = with_defaults(pod)
+    return Admission(pod, (*warnings, *check_without_effect(pod)))
+
+
 def admit_pod(document: Any) -> Pod:
     """Take a pod as `admit` does, for callers that have nobody to warn."""
     return admit(document).pod
