@@ -6,13 +6,16 @@ give :func:`syncpod_plugin` as well, with workflows, runner and interceptors, so
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from temporalio.api.failure.v1 import Failure
 from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
 from temporalio.client import Client
 from temporalio.contrib.pydantic import pydantic_data_converter
+from temporalio.converter import DefaultFailureConverter, PayloadConverter
 from temporalio.envconfig import ClientConfig, ClientConnectConfig
 from temporalio.runtime import Runtime
 from temporalio.service import GrpcCompression, RPCError, RPCStatusCode
@@ -23,7 +26,31 @@ if TYPE_CHECKING:
 
     from syncpod.interceptors import NodeHooks
 
-DATA_CONVERTER = pydantic_data_converter
+
+class FailureConverter(DefaultFailureConverter):
+    """Reads every failure, also one whose details nobody can decode: then without them.
+
+    Anybody may fail a step by hand (`temporal activity fail`), with any payload; a workflow task that cannot read it
+    would fail for ever, and with it the pod.
+    """
+
+    def from_failure(self, failure: Failure, payload_converter: PayloadConverter) -> BaseException:
+        """Return the failure as an exception."""
+        try:
+            return super().from_failure(failure, payload_converter)
+        except Exception:  # noqa: BLE001  # a converter may raise anything, and this failure is in the history for ever
+            bare = Failure()
+            bare.CopyFrom(failure)
+            if bare.HasField("application_failure_info"):
+                bare.application_failure_info.ClearField("details")
+            if bare.HasField("canceled_failure_info"):
+                bare.canceled_failure_info.ClearField("details")
+            if bare.HasField("timeout_failure_info"):
+                bare.timeout_failure_info.ClearField("last_heartbeat_details")
+            return super().from_failure(bare, payload_converter)
+
+
+DATA_CONVERTER = dataclasses.replace(pydantic_data_converter, failure_converter_class=FailureConverter)
 """Plain JSON on the wire, so that what people type by hand decodes. Shared: it remembers how each type is read."""
 
 DEFAULT_ADDRESS = "127.0.0.1:7233"

@@ -6,15 +6,15 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from temporalio.client import Client
-from temporalio.contrib.pydantic import pydantic_data_converter
 
+from syncpod.plugin import DATA_CONVERTER
 from tests.runtimes.temporal import DevServer
 from tests.workflows.scripted import ScriptedNode, scripted_worker
 
 
 @pytest_asyncio.fixture(loop_scope="session", scope="session")
 async def client(temporal_server: DevServer) -> Client:
-    return await Client.connect(temporal_server.address, data_converter=pydantic_data_converter)
+    return await Client.connect(temporal_server.address, data_converter=DATA_CONVERTER)
 
 
 @pytest.fixture(params=[1000, 0], ids=["cached", "replayed at every task"])

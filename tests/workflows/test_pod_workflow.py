@@ -9,7 +9,11 @@ from typing import Any
 
 import pytest
 from temporalio.api.common.v1 import Payload, Payloads
-from temporalio.api.workflowservice.v1 import RespondActivityTaskCompletedByIdRequest
+from temporalio.api.failure.v1 import ApplicationFailureInfo, Failure
+from temporalio.api.workflowservice.v1 import (
+    RespondActivityTaskCompletedByIdRequest,
+    RespondActivityTaskFailedByIdRequest,
+)
 from temporalio.client import (
     Client,
     WorkflowExecutionStatus,
@@ -417,6 +421,27 @@ async def test_a_result_that_nobody_can_decode_fails_its_step_alone(client: Clie
     await until(
         handle, lambda pod: container(pod, "web")["state"].get("waiting", {}).get("reason") == "UnreadableResult"
     )
+    await handle.signal("backoff_expired", {"container": "web"})
+    await until(handle, is_ready)
+
+
+async def test_a_failure_that_nobody_can_decode_fails_its_step_alone(client: Client, node: ScriptedNode) -> None:
+    node.gate["start_container"] = asyncio.Event()
+    handle = await start_pod(client, node, manifest())
+    await until(handle, lambda _: "start_container web" in node.steps())
+    (pending,) = (await handle.describe()).raw_description.pending_activities
+    undecodable = Payload(metadata={"encoding": b"binary/unheard-of"}, data=b"?")
+    failure = Failure(
+        message="by hand", application_failure_info=ApplicationFailureInfo(non_retryable=True, type="ByHand")
+    )
+    failure.application_failure_info.details.payloads.append(undecodable)
+    await client.workflow_service.respond_activity_task_failed_by_id(
+        RespondActivityTaskFailedByIdRequest(
+            namespace=client.namespace, workflow_id=handle.id, activity_id=pending.activity_id, failure=failure
+        )
+    )
+    node.gate["start_container"].set()
+    await until(handle, lambda pod: container(pod, "web")["state"].get("waiting", {}).get("reason") == "ByHand")
     await handle.signal("backoff_expired", {"container": "web"})
     await until(handle, is_ready)
 
