@@ -7,8 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.runtimes import differences
 from tests.runtimes.containerd import Containerd
+from tests.runtimes.embedded import Embedded
 from tests.runtimes.require import Missing, cache_directory, do_without
+from tests.runtimes.runtime import Runtime
 from tests.runtimes.temporal import DevServer
 
 
@@ -26,15 +29,33 @@ def containerd24() -> Iterator[Containerd]:
         yield runtime
 
 
+@pytest.fixture(scope="session")
+def embedded() -> Iterator[Embedded]:
+    """The embedded runtime, private to this run."""
+    try:
+        runtime = Embedded.launch()
+    except Missing as missing:
+        do_without("embedded", str(missing))
+    with runtime:
+        yield runtime
+
+
 @pytest.fixture(scope="session", params=["containerd16", "containerd24"])
-def runtime(request: pytest.FixtureRequest) -> Containerd:
+def containerd(request: pytest.FixtureRequest) -> Containerd:
+    """Each containerd of this machine in turn."""
+    containerd: Containerd = request.getfixturevalue(request.param)
+    return containerd
+
+
+@pytest.fixture(scope="session", params=["containerd16", "containerd24"])
+def runtime(request: pytest.FixtureRequest) -> Runtime:
     """Each runtime of this machine in turn."""
-    runtime: Containerd = request.getfixturevalue(request.param)
+    runtime: Runtime = request.getfixturevalue(request.param)
     return runtime
 
 
 @pytest.fixture(scope="session")
-def cri_endpoint(runtime: Containerd) -> str:
+def cri_endpoint(runtime: Runtime) -> str:
     """The CRI endpoint of each runtime in turn, as `unix:///path`."""
     return runtime.endpoint
 
@@ -78,3 +99,12 @@ def _launched(version: str, *, part: str) -> Containerd:
         return Containerd.launch(version)
     except Missing as missing:
         do_without(part, str(missing))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip on the embedded runtime what is listed as different there, with the sentence that says how."""
+    for item in items:
+        if isinstance(item, pytest.Function) and differences.on_embedded(item):
+            difference = differences.difference_of(item.nodeid)
+            if difference is not None:
+                item.add_marker(pytest.mark.skip(reason=f"on the embedded runtime, {difference.sentence}"))

@@ -8,13 +8,13 @@ import pytest
 import pytest_asyncio
 
 from tests.e2e.engine import EngineNode, Pods, engine_node
-from tests.runtimes.containerd import Containerd
+from tests.runtimes.runtime import Runtime
 from tests.runtimes.temporal import DevServer
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def engine(
-    runtime: Containerd, temporal_server: DevServer, tmp_path_factory: pytest.TempPathFactory
+    runtime: Runtime, temporal_server: DevServer, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[EngineNode]:
     """A node on each runtime in turn."""
     async with engine_node(runtime, temporal_server, tmp_path_factory.mktemp("engine")) as node:

@@ -26,8 +26,8 @@ from syncpod.cri.names import NODE_LABEL, POD_NAME_LABEL
 from syncpod.cri.port import RuntimeContainerStatus, SandboxStatus
 from syncpod.messages import POD_WORKFLOW, node_task_queue, pod_workflow_id
 from syncpod.plugin import DATA_CONVERTER
-from tests.runtimes.containerd import Containerd
 from tests.runtimes.images import BUSYBOX
+from tests.runtimes.runtime import Runtime
 from tests.runtimes.temporal import DevServer
 from tests.worker.node_process import NodeProcess
 
@@ -178,7 +178,7 @@ class EngineNode:
 
     name: str
     server: DevServer
-    runtime: Containerd
+    runtime: Runtime
     client: Client
     cri: CriClient
     worker: NodeProcess
@@ -216,7 +216,9 @@ class EngineNode:
         )
 
     def cgroups(self, uid: str) -> list[Path]:
-        """The directories that a pod's cgroup has, one in each controller."""
+        """The directories of a pod's cgroup, one in each controller; none where the runtime may make no cgroups."""
+        if not self.runtime.cgroup_parent:
+            return []
         root, parent = Path("/sys/fs/cgroup"), self.runtime.cgroup_parent.strip("/")
         return sorted([*root.glob(f"{parent}/pod{uid}"), *root.glob(f"*/{parent}/pod{uid}")])
 
@@ -271,11 +273,11 @@ class Pods:
 
 
 @contextlib.asynccontextmanager
-async def engine_node(runtime: Containerd, server: DevServer, directory: Path) -> AsyncIterator[EngineNode]:
+async def engine_node(runtime: Runtime, server: DevServer, directory: Path) -> AsyncIterator[EngineNode]:
     """A node whose worker serves; the worker ends with it, as it should."""
     name = f"n-{uuid.uuid4().hex[:8]}"
     client = await Client.connect(server.address, data_converter=DATA_CONVERTER)
-    settings = ("--cgroup-parent", runtime.cgroup_parent)
+    settings = ("--cgroup-parent", runtime.cgroup_parent) if runtime.cgroup_parent else ()
     with NodeProcess(directory, *settings, runtime=runtime.endpoint, temporal=server.address, node=name) as worker:
         await worker.ready()
         async with CriClient(runtime.endpoint) as cri:

@@ -27,7 +27,7 @@ async def test_a_changed_image_restarts_just_its_container(pods: Pods) -> None:
         container_hash("a", image) for image in (shell("a")["image"], BUSYBOX_2)
     ]
     assert (second.attempt, second.state) == (1, "running")
-    assert status_of(seen, "a")["lastState"]["terminated"]["containerID"] == f"containerd://{before['a']}"
+    assert status_of(seen, "a")["lastState"]["terminated"]["containerID"] == f"{pod.node.runtime.kind}://{before['a']}"
     assert [each.attempt for each in await pod.sandboxes()] == [0]
     (killing,) = await pod.events("Killing")
     assert (killing["container"], killing["message"]) == ("a", "Container a definition changed, will be restarted")

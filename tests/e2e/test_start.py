@@ -88,7 +88,7 @@ async def assert_running(pod: LivePod) -> None:
 
     for name in ("first", "side", "second", "a", "b"):
         shown, real = status_of(seen, name), await pod.instance(name)
-        assert shown["containerID"] == f"containerd://{real.id}"
+        assert shown["containerID"] == f"{pod.node.runtime.kind}://{real.id}"
         assert (shown["imageID"], shown["image"]) == (real.image_ref, real.image)
         assert (shown["restartCount"], shown.get("lastState", {})) == (0, {})
         assert real.attempt == 0

@@ -11,8 +11,8 @@ import secrets
 from collections.abc import Iterator
 from pathlib import Path
 
-HOME = Path("/tmp/syncpod-tests")
-"""Where the instances of test runs live: short, since a socket's path has at most 107 bytes."""
+HOME = Path("/tmp/syncpod-tests" if os.geteuid() == 0 else f"/tmp/syncpod-tests-{os.geteuid()}")
+"""Where the instances of a user's test runs live: short, since a socket's path has at most 107 bytes."""
 
 
 class Claimed(Exception):

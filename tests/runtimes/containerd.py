@@ -142,6 +142,7 @@ class Containerd:
         self.version = release.version
         self.series = ".".join(release.version.split(".")[:2])
         self.name = f"containerd{self.series.replace('.', '')}"
+        self.kind = "containerd"
         self.socket = self.directory / "containerd.sock"
         if len(bytes(self.socket)) > _SOCKET_BYTES:
             raise ValueError(

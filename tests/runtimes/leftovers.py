@@ -45,7 +45,7 @@ def clear(directory: Path) -> None:
     subprocess.run(["ip", "link", "delete", names.bridge], capture_output=True, check=False)
     _remove_firewall_rules(names.network)
     for cgroup in cgroups:
-        _remove_cgroup(cgroup)
+        remove_cgroup(cgroup)
     for entry in directory.iterdir():
         if entry.is_dir() and not entry.is_symlink():
             shutil.rmtree(entry)
@@ -109,7 +109,7 @@ def _remove_firewall_rules(network: str) -> None:
             subprocess.run(["iptables", "-t", "nat", *command], capture_output=True, check=True)
 
 
-def _remove_cgroup(path: str) -> None:
+def remove_cgroup(path: str) -> None:
     """Remove a cgroup with all below it, in every hierarchy of cgroup v1 and in v2's one."""
     if not path.strip("/"):
         return

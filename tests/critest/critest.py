@@ -1,0 +1,101 @@
+"""The conformance suite of CRI runtimes (kubernetes-sigs/cri-tools), and what is known of its specs."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.runtimes.require import Missing
+
+HERE = Path(__file__).resolve().parent
+PASS = HERE / "pass.txt"
+"""The specs that the embedded runtime passes, by their full names, one on each line."""
+FAIL = HERE / "not.txt"
+"""Those that it does not, under lines that begin with `#` and say why."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one spec: `passed`, `failed`, `skipped` and the rest of ginkgo's words, and what it said."""
+
+    state: str
+    message: str
+    seconds: float
+
+
+def expected() -> tuple[str, ...]:
+    """The names of the specs that pass."""
+    return tuple(line for line in PASS.read_text().splitlines() if line and not line.startswith("#"))
+
+
+def excused() -> Mapping[str, str]:
+    """By name, why a spec does not pass."""
+    reasons: dict[str, str] = {}
+    reason = ""
+    for line in FAIL.read_text().splitlines():
+        if line.startswith("# "):
+            reason = line.removeprefix("# ")
+        elif line:
+            assert reason and line not in reasons, line
+            reasons[line] = reason
+    return reasons
+
+
+async def run(
+    program: Path, directory: Path, *, endpoint: str = "", only: Sequence[str] = (), options: Sequence[str] = ()
+) -> Mapping[str, Outcome]:
+    """Run it with its report in `directory`, all specs or those named; by name, what became of each.
+
+    Raises AssertionError with the end of its output where it wrote no report.
+    """
+    report = directory / "report.json"
+    command = [str(program), f"--ginkgo.json-report={report}", "--ginkgo.no-color", "--ginkgo.seed=1", *options]
+    command += [f"--runtime-endpoint={endpoint}", f"--image-endpoint={endpoint}"] if endpoint else []
+    # Go's \Q...\E: every character means itself. What is matched is the suite's name and the spec's.
+    command += [f"--ginkgo.focus=\\Q{name}\\E$" for name in only]
+    process = await asyncio.create_subprocess_exec(
+        *command,
+        cwd=directory,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+        env={**os.environ, "HOME": str(directory)},
+    )
+    try:
+        output, _ = await process.communicate()
+    except BaseException:
+        process.kill()
+        await process.wait()
+        raise
+    (directory / "output").write_bytes(output)
+    assert report.exists(), output.decode(errors="replace")[-4000:]
+    (suite,) = json.loads(report.read_text())
+    return {
+        " ".join([*spec["ContainerHierarchyTexts"], spec["LeafNodeText"]]): _outcome(spec)
+        for spec in suite["SpecReports"]
+        if spec["LeafNodeType"] == "It"
+    }
+
+
+def applets(directory: Path) -> Path:
+    """A new directory of links to busybox under the names of its programs: what critest's image has on its PATH."""
+    busybox = shutil.which("busybox")
+    if busybox is None:
+        raise Missing("busybox is not installed")
+    programs = directory / "applets"
+    programs.mkdir()
+    for applet in subprocess.run([busybox, "--list"], capture_output=True, text=True, check=True).stdout.split():
+        (programs / applet).symlink_to(busybox)
+    return programs
+
+
+def _outcome(spec: dict[str, Any]) -> Outcome:
+    failure = spec.get("Failure") or {}
+    return Outcome(spec["State"], failure.get("Message", ""), spec["RunTime"] / 1e9)

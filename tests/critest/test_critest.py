@@ -1,0 +1,52 @@
+"""critest, the conformance suite of CRI runtimes, on the embedded one: what passes is listed, and what does not."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.critest import critest
+from tests.runtimes.embedded import Embedded
+from tests.runtimes.require import Missing, cache_directory, do_without
+
+
+@pytest.fixture(scope="module")
+def program() -> Path:
+    """critest 1.36: `$SYNCPOD_CRITEST`, else the cached build, else on PATH."""
+    built = cache_directory() / "cri-tools-1.36.0" / "critest"
+    for candidate in (os.environ.get("SYNCPOD_CRITEST"), built, shutil.which("critest")):
+        if candidate and os.access(candidate, os.X_OK):
+            return Path(candidate)
+    do_without("critest", "there is none in SYNCPOD_CRITEST, in the cache or on PATH")
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Embedded]:
+    """A server of its own: critest counts what it finds, and its image is a busybox."""
+    try:
+        programs = critest.applets(tmp_path_factory.mktemp("busybox"))
+    except Missing as missing:
+        do_without("critest", str(missing))
+    with Embedded.launch(programs=programs) as server:
+        yield server
+
+
+async def test_every_spec_is_in_one_of_the_two_lists(program: Path, tmp_path: Path) -> None:
+    specs = await critest.run(program, tmp_path, options=("--ginkgo.dry-run",))
+    assert len(specs) == 122
+    passing, excused = critest.expected(), critest.excused()
+    assert len(set(passing)) == len(passing)
+    assert set(passing).isdisjoint(excused)
+    assert {*passing, *excused} == set(specs)
+
+
+async def test_the_specs_that_are_said_to_pass_do(program: Path, server: Embedded, tmp_path: Path) -> None:
+    outcomes = await critest.run(program, tmp_path, endpoint=server.endpoint, only=critest.expected())
+    wrong = {name: outcomes[name] for name in critest.expected() if outcomes[name].state != "passed"}
+    assert wrong == {}, (tmp_path / "output").read_text(errors="replace")[-8000:]
+    await asyncio.to_thread(server.restart)  # it has not been harmed

@@ -1,0 +1,179 @@
+"""A private embedded runtime: a server of its own as `syncpod up` starts one, killed and restarted at will."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Self
+
+import grpc
+
+from tests.runtimes import claim, embedded_leftovers, images, leftovers
+from tests.runtimes.processes import Process
+from tests.runtimes.require import Missing
+
+ROOT = Path(__file__).resolve().parents[2]
+IMAGES = (images.BUSYBOX, images.BUSYBOX_2, images.HTTPD, images.NOBODY, images.USER_1000)
+"""Those that a containerd of the suite has, by name; every one stands for the host's own programs."""
+
+
+class Embedded:
+    """One running server of the embedded runtime. `close` removes every trace of it, as does `with`.
+
+    It needs neither root nor anything installed. `options` go to `python -m syncpod.runtime` besides; `programs` is a
+    directory that its containers find on their PATH before the machine's.
+    """
+
+    name = "embedded"
+    kind = "syncpod-embedded"
+
+    def __init__(self, owned: claim.Claim, *options: str, programs: Path | None = None) -> None:
+        self._claim = owned
+        self._environment = {**os.environ, "PATH": f"{programs}:{os.environ['PATH']}"} if programs else dict(os.environ)
+        self._options = options
+        self._server: subprocess.Popen[bytes] | None = None
+        self.directory = owned.directory
+        self.state_dir = self.directory / "state"
+        self.socket = self.directory / "cri.sock"
+        self.endpoint = f"unix://{self.socket}"
+        self.log = self.directory / "runtime.log"
+        self.images: tuple[str, ...] = ()
+        # Root can make cgroups; who else can is not told before it is tried, and not needed by any test.
+        self.cgroup_parent = leftovers.Names.of(self.directory).cgroup_parent if os.geteuid() == 0 else ""
+        embedded_leftovers.clear(self.directory)
+
+    @classmethod
+    def launch(cls, *options: str, programs: Path | None = None) -> Self:
+        """Start a server with the suite's images in a new directory, once what interrupted runs left is cleared away.
+
+        Raises `Missing` where the machine is no Linux.
+        """
+        if sys.platform != "linux":
+            raise Missing("the embedded runtime needs Linux")
+        for abandoned in claim.abandoned("embedded"):
+            embedded_leftovers.clear(abandoned.directory)
+            shutil.rmtree(abandoned.directory)
+            abandoned.release()
+        runtime = cls(claim.fresh("embedded"), *options, programs=programs)
+        try:
+            runtime.start()
+            for image in IMAGES:
+                runtime._pull(image)
+            runtime.images = IMAGES
+        except BaseException:
+            runtime.close()
+            raise
+        return runtime
+
+    @property
+    def version(self) -> str:
+        """Its version, as it says it itself."""
+        # VersionResponse: field 3 is the runtime's version.
+        return _field(self._call("RuntimeService/Version"), 3).decode()
+
+    @property
+    def series(self) -> str:
+        """The first two numbers of its version."""
+        return ".".join(self.version.split(".")[:2])
+
+    @property
+    def pid(self) -> int:
+        """The server's process id; raises RuntimeError while it is down."""
+        if self._server is None:
+            raise RuntimeError("the embedded runtime is not running")
+        return self._server.pid
+
+    @property
+    def shims(self) -> tuple[Process, ...]:
+        """The supervisors that live now, one for each container and each sandbox."""
+        return embedded_leftovers.supervisors(self.directory)
+
+    def start(self, *, patience: float = 30.0) -> None:
+        """Start the server and wait until it says that it is ready."""
+        command = [sys.executable, "-m", "syncpod.runtime", "--state-dir", str(self.state_dir)]
+        with self.log.open("ab") as log:
+            self._server = subprocess.Popen(
+                [*command, "--socket", str(self.socket), *self._options],
+                cwd=ROOT,
+                env=self._environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,  # Ctrl-C in the terminal is the test run's
+            )
+        deadline = time.monotonic() + patience
+        while not self._ready():
+            if self._server.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError(f"the embedded runtime did not become ready; its log:\n{self._log_end()}")
+            time.sleep(0.02)
+
+    def kill(self) -> None:
+        """SIGKILL the server; supervisors and containers live on."""
+        self._end(signal.SIGKILL)
+
+    def stop(self) -> int | None:
+        """SIGTERM the server and return its exit code (None if it was down); supervisors and containers live on."""
+        return self._end(signal.SIGTERM)
+
+    def restart(self) -> None:
+        """SIGKILL the server and start it again."""
+        self.kill()
+        self.start()
+
+    def close(self) -> None:
+        """End everything that this server runs and remove every trace of it."""
+        self.kill()
+        embedded_leftovers.clear(self.directory)
+        shutil.rmtree(self.directory)
+        self._claim.release()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _end(self, number: int) -> int | None:
+        server, self._server = self._server, None
+        if server is None:
+            return None
+        server.send_signal(number)
+        return server.wait()
+
+    def _pull(self, image: str) -> None:
+        # PullImageRequest: field 1 an ImageSpec, whose field 1 is the name.
+        spec = b"\x0a" + bytes([len(image)]) + image.encode()
+        self._call("ImageService/PullImage", b"\x0a" + bytes([len(spec)]) + spec)
+
+    def _ready(self) -> bool:
+        with contextlib.suppress(grpc.RpcError):
+            status = self._call("RuntimeService/Status")
+            # RuntimeCondition: field 1 the type, a string; field 2 the status, a bool, left out where false.
+            return all(condition + b"\x10\x01" in status for condition in (b"RuntimeReady", b"NetworkReady"))
+        return False
+
+    def _call(self, method: str, request: bytes = b"") -> bytes:
+        """Make a CRI call in bytes: the harness stands on nothing that it is there to test."""
+        with grpc.insecure_channel(self.endpoint, options=[("grpc.use_local_subchannel_pool", 1)]) as channel:
+            call = channel.unary_unary(f"/runtime.v1.{method}", request_serializer=bytes, response_deserializer=bytes)
+            answer: bytes = call(request, timeout=5)
+            return answer
+
+    def _log_end(self) -> str:
+        return "\n".join(self.log.read_text(errors="replace").splitlines()[-15:])
+
+
+def _field(message: bytes, wanted: int) -> bytes:
+    """One field of a message that has only strings shorter than 128 bytes."""
+    while message:
+        number, length, message = message[0] >> 3, message[1], message[2:]
+        if number == wanted:
+            return message[:length]
+        message = message[length:]
+    return b""

@@ -1,0 +1,73 @@
+"""What a test may ask of the runtime it runs on, whichever it is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Protocol
+
+from tests.runtimes.gates import Gates
+from tests.runtimes.processes import Process
+
+
+class Runtime(Protocol):
+    """One running CRI runtime in a directory of its own, killed and started again at will."""
+
+    @property
+    def name(self) -> str:
+        """What the suite calls it: `embedded`, `containerd16`, `containerd24`."""
+
+    @property
+    def kind(self) -> str:
+        """What it calls itself, and container ids in a pod's status begin with."""
+
+    @property
+    def version(self) -> str:
+        """Its version in full."""
+
+    @property
+    def series(self) -> str:
+        """The first two numbers of its version."""
+
+    @property
+    def directory(self) -> Path:
+        """Where it keeps everything."""
+
+    @property
+    def endpoint(self) -> str:
+        """Its CRI endpoint, as `unix:///path`."""
+
+    @property
+    def log(self) -> Path:
+        """What it says."""
+
+    @property
+    def images(self) -> tuple[str, ...]:
+        """The images that it has from the start."""
+
+    @property
+    def cgroup_parent(self) -> str:
+        """The cgroup below which a test's pods belong; empty where cgroups are closed to it."""
+
+    @property
+    def pid(self) -> int:
+        """The server's process id; raises RuntimeError while it is down."""
+
+    @property
+    def gates(self) -> Gates:
+        """What holds or refuses the programs that it calls."""
+
+    @property
+    def shims(self) -> tuple[Process, ...]:
+        """The processes that stand between it and its containers, those that live now."""
+
+    def start(self, *, patience: float = 30.0) -> None:
+        """Start the server and wait until it is ready."""
+
+    def kill(self) -> None:
+        """SIGKILL the server; containers live on."""
+
+    def restart(self) -> None:
+        """SIGKILL the server and start it again."""
+
+    def close(self) -> None:
+        """End everything that it runs and remove every trace of it."""
