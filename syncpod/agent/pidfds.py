@@ -14,12 +14,14 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from syncpod.cri.errors import CriError
+from syncpod.cri.reader import PID_NOT_SAID
 from syncpod.lifecycle.observed import ObservedPod
 
 log = logging.getLogger(__name__)
 
 PidOf = Callable[[str], Awaitable[int]]
-"""The pid of a running container (or sandbox) by its id; 0 if it does not run. Raises CriError."""
+"""The pid of a running container (or sandbox) by its id; 0 if it does not run, PID_NOT_SAID if the runtime does not say.
+Raises CriError."""
 Exited = Callable[[str, str], None]
 """Told the pod's uid and the container's or sandbox's id, once for each."""
 
@@ -105,6 +107,8 @@ class _Listener:
         await asyncio.sleep(delay_seconds)
         try:
             pid = pid or await self._pid_of(self._id)
+            if pid == PID_NOT_SAID:
+                return  # such as a simulated one: relisting finds its exit
             if pid == 0:
                 self._exited(self._id)
                 return

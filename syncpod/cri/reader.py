@@ -24,6 +24,9 @@ from syncpod.cri.errors import CriError, DeadlineExceeded, NotFound
 from syncpod.cri.port import ContainerSummary, CriRuntime, RuntimeContainerStatus, SandboxStatus, SandboxSummary
 from syncpod.lifecycle.observed import ObservedContainer, ObservedPod, ObservedSandbox, Seq
 
+PID_NOT_SAID = -1
+"""In place of the pid of what runs, where the runtime does not say it."""
+
 _Item = TypeVar("_Item")
 _Record = TypeVar("_Record")
 
@@ -107,13 +110,14 @@ class PodReader:
     async def pid_of(self, container_id: str) -> int:
         """Return the pid of a running container's main process; 0 if it does not run or is gone. Raises CriError.
 
+        PID_NOT_SAID if it runs, and the runtime does not say as which process.
         The process may have ended since, and its number belong to another: open a pidfd, then ask again.
         """
         try:
             status = await self._runtime.container_status(container_id, verbose=True)
         except NotFound:
             return 0
-        return status.pid if status.state == "running" else 0
+        return (status.pid or PID_NOT_SAID) if status.state == "running" else 0
 
     async def sandbox_pid(self, sandbox_id: str) -> int:
         """Return the pid of a ready sandbox' pause process; else as `pid_of`. Slow, or in error, if its shim hangs."""
@@ -121,7 +125,7 @@ class PodReader:
             status = await self._runtime.pod_sandbox_status(sandbox_id, verbose=True)
         except NotFound:
             return 0
-        return status.pid if status.state == "SANDBOX_READY" else 0
+        return (status.pid or PID_NOT_SAID) if status.state == "SANDBOX_READY" else 0
 
     async def _attempt(self, seq: Seq, observed_at: datetime, uid: str, listed: _Listed) -> ObservedPod | CriError:
         """Complete one pod's listing in its time, or say why not. A late one goes on, to fill what is known."""

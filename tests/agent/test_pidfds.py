@@ -8,6 +8,7 @@ import pytest
 
 from syncpod.agent.pidfds import Pidfds
 from syncpod.cri.errors import NotFound
+from syncpod.cri.reader import PID_NOT_SAID
 from syncpod.lifecycle.observed import ObservedContainer, ObservedPod, ObservedSandbox
 from tests.agent.listings import unavailable
 from tests.agent.waiting import until
@@ -192,3 +193,13 @@ async def test_a_sandbox_is_asked_about_only_after_a_while_and_not_if_it_has_gon
     assert runtime.asked == []
     waits.watch(ObservedPod(uid="u1"))
     waits.close()
+
+
+async def test_what_runs_without_a_process_of_its_own_is_asked_for_once_and_never_said_to_have_ended(
+    pidfds: Pidfds, runtime: Runtime, exits: list[tuple[str, str]]
+) -> None:
+    runtime.pids["simulated"] = [PID_NOT_SAID]
+    for _ in range(3):
+        pidfds.watch(running("simulated"))
+        await asyncio.sleep(0.01)
+    assert (runtime.asked, exits, pidfds.listening()) == (["simulated"], [], frozenset())
