@@ -20,8 +20,8 @@ from syncpod.lifecycle.observed import ObservedPod
 log = logging.getLogger(__name__)
 
 PidOf = Callable[[str], Awaitable[int]]
-"""The pid of a running container (or sandbox) by its id; 0 if it does not run, PID_NOT_SAID if the runtime does not say.
-Raises CriError."""
+"""The pid of a running container (or sandbox) by its id; 0 if it does not run, PID_NOT_SAID if the runtime does not say
+it. Raises CriError."""
 Exited = Callable[[str, str], None]
 """Told the pod's uid and the container's or sandbox's id, once for each."""
 
