@@ -9,14 +9,16 @@ from activities.attempt import Attempt, PodFault, Polls, warning
 from activities.earlier_lives import end_earlier_lives
 from activities.ending import Selection, end_containers
 from activities.images import missing_images
+from activities.kill_pod import stop_sandbox
 from activities.metrics import count_failed_sandbox, count_sandbox
+from activities.removal import remove_dead, remove_sandbox
 from activities.slots import slot
 from activities.wording import go_error
 from syncpod.cri import SandboxConfig
 from syncpod.cri.config_error import SandboxConfigError
 from syncpod.cri.directories import MountFailure, plan_pod, prepare_pod
 from syncpod.cri.dns import pod_dns
-from syncpod.cri.errors import CriError, NameReserved, NotFound, TransportFault
+from syncpod.cri.errors import CriError, NameReserved, TransportFault
 from syncpod.cri.features import refusals
 from syncpod.cri.host import with_current_resolver
 from syncpod.cri.names import NODE_LABEL, POD_UID_LABEL
@@ -95,7 +97,7 @@ def _taken(view: ObservedPod, request: CreateSandbox) -> list[ObservedSandbox]:
 
 
 async def _clear_away(attempt: Attempt, request: CreateSandbox, taken: Sequence[ObservedSandbox]) -> StepResult:
-    """Stop and remove sandboxes that cannot be adopted; first, with the pod's grace, what may still run in them."""
+    """Remove sandboxes that cannot be adopted, and all in them; what may still run is stopped with the pod's grace."""
     homes = {sandbox.id for sandbox in taken}
     grace = request.pod.spec.termination_grace_period_seconds or 0
 
@@ -106,14 +108,14 @@ async def _clear_away(attempt: Attempt, request: CreateSandbox, taken: Sequence[
             if each.sandbox_id in homes and each.state != "exited"
         ]
 
-    await end_containers(attempt, alive)
+    view = await end_containers(attempt, alive)
     attempt.doing = f"clears away sandbox {request.attempt}, which cannot be used"
+    for container in view.containers:
+        if container.sandbox_id in homes:
+            await remove_dead(attempt, container, keep_logs=True)
     for sandbox in taken:
-        for call in (attempt.node.cri.stop_pod_sandbox, attempt.node.cri.remove_pod_sandbox):
-            try:
-                await call(sandbox.id)
-            except NotFound:
-                continue
+        await stop_sandbox(attempt, sandbox)
+        await remove_sandbox(attempt, sandbox)
     return StepResult(outcome=Outcome.SPENT, message=f"sandbox attempt {request.attempt} could not be used: removed")
 
 

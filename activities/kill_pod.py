@@ -8,16 +8,17 @@ from temporalio import activity
 
 from activities.attempt import Attempt
 from activities.ending import Selection, end_containers
+from activities.leftovers import end_what_was_lost
 from syncpod.cri.errors import NotFound
-from syncpod.messages import KillPod, KillTarget, ObservedPod, StepResult
+from syncpod.messages import KillPod, KillTarget, ObservedPod, ObservedSandbox, StepResult
 
 
 async def kill_pod(attempt: Attempt, request: KillPod) -> StepResult:
     """Stop all containers of the pod in their order, then every sandbox of it, until nothing of it runs.
 
     StopPodSandbox ends containers at once, without grace, so it is called only when a listing shows none alive; what
-    appears after it (a start that was under way) is stopped in turn. What is not ours is not touched. Dead containers
-    and sandboxes stay for remove_pod.
+    appears after it (a start that was under way) is stopped in turn, and what the runtime has lost sight of is killed.
+    What is not ours is not touched. Dead containers and sandboxes stay for remove_pod.
 
     Cancelled, the step ends at once with outcome STOPPING, while the stops that it sent go on; the next kill_pod, with
     a shorter grace, sends its own beside them.
@@ -39,6 +40,7 @@ async def kill_pod(attempt: Attempt, request: KillPod) -> StepResult:
 
     while True:
         view = await end_containers(attempt, alive)
+        await end_what_was_lost(attempt, [each.id for each in view.containers])
         await stop_sandboxes(attempt, view)
         view = await attempt.read()
         if not alive(view):
@@ -51,15 +53,16 @@ async def stop_sandboxes(attempt: Attempt, view: ObservedPod) -> None:
     Those not ready too: one may have kept its network or its name. A sandbox that is gone is stopped. When some fail
     the others are still stopped, and the first CriError is raised.
     """
-
-    async def stop(sandbox_id: str) -> None:
-        try:
-            await attempt.node.cri.stop_pod_sandbox(sandbox_id)
-        except NotFound:
-            return
-
     attempt.doing = f"stops {len(view.sandboxes)} sandbox(es)"
-    outcomes = await asyncio.gather(*(stop(sandbox.id) for sandbox in view.sandboxes), return_exceptions=True)
-    for outcome in outcomes:
+    stops = (stop_sandbox(attempt, sandbox) for sandbox in view.sandboxes)
+    for outcome in await asyncio.gather(*stops, return_exceptions=True):
         if outcome is not None:
             raise outcome
+
+
+async def stop_sandbox(attempt: Attempt, sandbox: ObservedSandbox) -> None:
+    """Stop one sandbox of which nothing runs. Gone already is success. Raises CriError."""
+    try:
+        await attempt.node.cri.stop_pod_sandbox(sandbox.id)
+    except NotFound:
+        return

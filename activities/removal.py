@@ -1,4 +1,8 @@
-"""Taking containers that do not run away: the dead with their logs, and those that never ran."""
+"""Taking away what does not run: dead containers with their logs, those that never ran, stopped sandboxes.
+
+The one place from which a removal is asked for, since a runtime may have lost sight of what it is to remove (see
+`leftovers`).
+"""
 
 from __future__ import annotations
 
@@ -7,8 +11,9 @@ import time
 from pathlib import Path
 
 from activities.attempt import Attempt
-from syncpod.cri.errors import NotFound, RuntimeFailure
-from syncpod.messages import ObservedContainer
+from activities.leftovers import discard, end_what_was_lost
+from syncpod.cri.errors import NotFound, RuntimeFailure, TaskLeft
+from syncpod.messages import ObservedContainer, ObservedSandbox
 
 START_SECONDS = 30.0
 """How long a start that was found under way is believed to go on."""
@@ -48,11 +53,30 @@ async def remove_unstarted(attempt: Attempt, container_id: str, *, exited: bool 
     return True
 
 
+async def remove_sandbox(attempt: Attempt, sandbox: ObservedSandbox) -> None:
+    """Remove a stopped sandbox, with what the runtime has left in it. Gone already is success. Raises CriError.
+
+    containerd 2 says that it has stopped and removed one whose RunPodSandbox was cut off, and leaves its pause process
+    behind, not yet started and listed nowhere; the pod's cgroup could then never be removed. So it is ended before its
+    id is forgotten.
+    """
+    await end_what_was_lost(attempt, [sandbox.id])
+    try:
+        await attempt.node.cri.remove_pod_sandbox(sandbox.id)
+    except NotFound:
+        return
+
+
 async def _remove(attempt: Attempt, container_id: str) -> None:
+    """Remove a container, and first what keeps it from going. Gone already is success. Raises CriError."""
     try:
         await attempt.node.cri.remove_container(container_id)
     except NotFound:
         return
+    except TaskLeft:
+        if not await discard(attempt, container_id):
+            raise
+        await _remove(attempt, container_id)
 
 
 def remove_logs(log_dir: Path, log: Path) -> None:

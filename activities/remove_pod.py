@@ -6,10 +6,9 @@ import asyncio
 
 from activities.attempt import Attempt, NotYet
 from activities.kill_pod import stop_sandboxes
-from activities.removal import remove_dead, remove_unstarted
+from activities.removal import remove_dead, remove_sandbox, remove_unstarted
 from syncpod.cri.cgroups import remove_pod_cgroup
 from syncpod.cri.directories import remove_pod_directories
-from syncpod.cri.errors import NotFound
 from syncpod.messages import Outcome, RemovePod, StepResult
 
 
@@ -37,10 +36,7 @@ async def remove_pod(attempt: Attempt, request: RemovePod) -> StepResult:
     await stop_sandboxes(attempt, view)
     for sandbox in view.sandboxes:
         attempt.doing = f"removes sandbox {sandbox.attempt}"
-        try:
-            await attempt.node.cri.remove_pod_sandbox(sandbox.id)
-        except NotFound:
-            continue
+        await remove_sandbox(attempt, sandbox)
     attempt.doing = "removes the pod's cgroup, directories and logs"
     await asyncio.to_thread(_remove_from_disk, attempt, request)
     return StepResult()

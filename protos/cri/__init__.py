@@ -1,1 +1,1 @@
-"""Container Runtime Interface, by version."""
+"""Container Runtime Interface, by version, and what one runtime serves beside it."""

@@ -1,4 +1,4 @@
-"""The cgroup above a pod's containers: its name for the runtime, and its removal, which runtimes leave to us.
+"""The cgroup above a pod's containers: its name for the runtime, who is in it, and its removal, which is left to us.
 
 After RemovePodSandbox the pod's cgroup stays behind in every controller's hierarchy, empty.
 """
@@ -7,6 +7,7 @@ import errno
 import os
 import re
 import time
+from collections.abc import Collection
 from pathlib import Path, PurePosixPath
 
 from syncpod.cri.node import NodeContext
@@ -35,6 +36,22 @@ def pod_cgroup(node: NodeContext, uid: str) -> PurePosixPath:
         return PurePosixPath("/", *parts)
     names = [part.replace("-", "_") for part in parts]
     return PurePosixPath("/", *(f"{'-'.join(names[:depth])}.slice" for depth in range(1, len(names) + 1)))
+
+
+def populated(
+    node: NodeContext, uid: str, ids: Collection[str], *, mountinfo: Path = Path("/proc/self/mountinfo")
+) -> tuple[str, ...]:
+    """Return those of the pod's containers and sandboxes, by id, in whose cgroup there are processes. Blocks.
+
+    Runtimes put each beneath the pod's, named after the id: ``<id>``, or with systemd ``<runtime>-<id>.scope``.
+    Raises :class:`~syncpod.cri.paths.UnsafeName`, OSError.
+    """
+    below = pod_cgroup(node, uid).relative_to("/")
+    found: set[str] = set()
+    for hierarchy in cgroup_hierarchies(mountinfo.read_text()):
+        for cgroup in hierarchy.joinpath(below).glob("*/"):
+            found.update(id for id in ids if id in cgroup.name and _is_populated(cgroup))
+    return tuple(sorted(found))
 
 
 def remove_pod_cgroup(node: NodeContext, uid: str, *, mountinfo: Path = Path("/proc/self/mountinfo")) -> None:
@@ -92,3 +109,15 @@ def _users(cgroup: Path) -> str:
     except OSError as error:
         return f"processes that cannot be read ({error.strerror})"
     return f"processes {', '.join(processes)}" if processes else "a cgroup below it"
+
+
+def _is_populated(cgroup: Path) -> bool:
+    """Say whether there are processes in a cgroup or below it: none in one that has just gone, or in a threaded one."""
+    for directory, _, _ in os.walk(cgroup):
+        try:
+            if Path(directory, "cgroup.procs").read_text().strip():
+                return True
+        except OSError as error:
+            if error.errno not in (errno.ENOENT, errno.ENODEV, errno.EOPNOTSUPP):
+                raise
+    return False

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import signal
 from collections.abc import Mapping
 from typing import Final, Self, TypeVar
 
@@ -10,10 +12,11 @@ import grpc.aio
 from google.protobuf.message import Message
 from typing_extensions import override
 
+from protos.cri.containerd import tasks_pb2, tasks_pb2_grpc
 from protos.cri.v1 import api_pb2, api_pb2_grpc
 from syncpod.cri import records, telemetry
 from syncpod.cri.endpoint import socket_path
-from syncpod.cri.errors import Unimplemented, classify
+from syncpod.cri.errors import NotFound, Unimplemented, classify
 from syncpod.cri.port import (
     CgroupDriver,
     ContainerConfig,
@@ -53,10 +56,15 @@ _NOTHING: Final[Mapping[str, str]] = {}
 
 _RPC: Final = {
     method.input_type.name: f"{service.full_name}/{method.name}"
-    for service in api_pb2.DESCRIPTOR.services_by_name.values()
+    for file in (api_pb2.DESCRIPTOR, tasks_pb2.DESCRIPTOR)
+    for service in file.services_by_name.values()
     for method in service.methods
 }
-"""Full names of methods by the names of their requests: in CRI no two share one."""
+"""Full names of methods by the names of their requests: no two share one."""
+
+_Headers = tuple[tuple[str, str], ...]
+_CONTAINERD: Final[_Headers] = (("containerd-namespace", "k8s.io"),)
+"""What containerd's own API wants to be told: the namespace in which its CRI makes everything."""
 
 _Request = TypeVar("_Request", bound=Message)
 _Answer = TypeVar("_Answer", bound=Message)
@@ -77,6 +85,7 @@ class CriClient(CriRuntime):
         self._channel = grpc.aio.insecure_channel(f"unix://{socket_path(endpoint)}", options=_CHANNEL_OPTIONS)
         self._runtime = api_pb2_grpc.RuntimeServiceStub(self._channel)
         self._images = api_pb2_grpc.ImageServiceStub(self._channel)
+        self._tasks = tasks_pb2_grpc.TasksStub(self._channel)
 
     async def close(self) -> None:
         """Close the connection, cancelling what is still under way."""
@@ -191,6 +200,17 @@ class CriClient(CriRuntime):
         await self._call("remove_container", self._runtime.RemoveContainer, request, about=_container(container_id))
 
     @override
+    async def discard_task(self, container_id: str) -> None:
+        about = _container(container_id)
+        kill = tasks_pb2.KillRequest(container_id=container_id, signal=signal.SIGKILL, all=True)
+        with contextlib.suppress(NotFound):  # it has ended; or there is none, which the next call says
+            await self._call("kill_task", self._tasks.Kill, kill, about=about, headers=_CONTAINERD)
+        wait = tasks_pb2.WaitRequest(container_id=container_id)
+        await self._call("wait_task", self._tasks.Wait, wait, about=about, headers=_CONTAINERD)
+        delete = tasks_pb2.DeleteTaskRequest(container_id=container_id)
+        await self._call("delete_task", self._tasks.Delete, delete, about=about, headers=_CONTAINERD)
+
+    @override
     async def list_containers(
         self, *, labels: Mapping[str, str] = _NOTHING, id: str = "", sandbox_id: str = ""
     ) -> tuple[ContainerSummary, ...]:
@@ -285,8 +305,9 @@ class CriClient(CriRuntime):
         request: _Request,
         *,
         about: _About = _NOTHING,
+        headers: _Headers = (),
     ) -> _Answer:
-        return await self._call_within(self._timeout, operation, method, request, about=about)
+        return await self._call_within(self._timeout, operation, method, request, about=about, headers=headers)
 
     async def _call_within(
         self,
@@ -296,11 +317,12 @@ class CriClient(CriRuntime):
         request: _Request,
         *,
         about: _About = _NOTHING,
+        headers: _Headers = (),
     ) -> _Answer:
         """Make one call; `timeout` in seconds, None for none. `about` is what the span shows of it."""
         with telemetry.operation(operation, rpc=_RPC[request.DESCRIPTOR.name], attributes=about):
             try:
-                return await method(request, timeout=timeout)
+                return await method(request, timeout=timeout, metadata=headers)
             except grpc.aio.AioRpcError as error:
                 raise classify(operation, error.code(), error.details() or "") from None
 

@@ -15,7 +15,8 @@ in different versions. So an error is classified by the call it came from, its c
     ├── CommandTimedOut         ExecSync: the command took longer than it was given
     ├── Unimplemented           this runtime, or this version of it, does not know the call
     └── RuntimeFailure          the runtime tried and failed: a fault of the pod, as a rule
-        ├── InvalidImageName, RegistryUnavailable, SignatureValidationFailed    PullImage
+        ├── TaskLeft            RemoveContainer, RemovePodSandbox: containerd has a task that its CRI has lost sight of
+        └── InvalidImageName, RegistryUnavailable, SignatureValidationFailed    PullImage
 """
 
 from __future__ import annotations
@@ -107,6 +108,21 @@ class RuntimeFailure(CriError):
     """The runtime could not do what was asked; all that is none of the other kinds."""
 
 
+class TaskLeft(RuntimeFailure):
+    """RemoveContainer or RemovePodSandbox: there is still a task of what CRI holds for ended, or never started.
+
+    containerd loses sight of one when a start is given up between making the task and noting its process (the caller
+    has died, its time is over), or cannot be cleaned up after. What is left is a process that waits to be started, or
+    runs, or has ended unnoticed; no CRI call touches it, and none removes the container while it is there.
+    """
+
+    @property
+    def container_id(self) -> str:
+        """Id of the container or sandbox whose task it is."""
+        named = _TASK.search(self.message)
+        return named.group(1) if named else ""
+
+
 class InvalidImageName(RuntimeFailure):
     """PullImage: the name cannot be parsed. No retry will help."""
 
@@ -123,6 +139,7 @@ _HOLDER = re.compile(r'(?:is reserved for|already reserved for (?:pod|container)
 _RESERVED = re.compile(r'name "[^"]*" is reserved for |name is reserved$|name "[^"]*" already reserved')
 # "in removing state" is none of these: it is not started and never will be, so it stays a RuntimeFailure.
 _STARTED = re.compile(r"is already in starting state|is in CONTAINER_\w+ state|is not in created state")
+_TASK = re.compile(r"cannot delete running task ([^\s:]+)")
 _BAD_REFERENCE = re.compile(r"failed to parse image reference|invalid reference format|invalid image name")
 
 # What gRPC itself says when the client's clock ran out; a runtime's own deadline comes with other words.
@@ -153,6 +170,8 @@ def _kind(operation: str, code: grpc.StatusCode, message: str) -> type[CriError]
         return NameReserved
     if operation == "start_container" and _STARTED.search(message):
         return AlreadyStarted
+    if operation in ("remove_container", "remove_podsandbox") and _TASK.search(message):
+        return TaskLeft
     if operation == "pull_image":
         return _pull_failure(message)
     return RuntimeFailure

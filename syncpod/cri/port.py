@@ -229,7 +229,10 @@ class CriRuntime(Protocol):
         ...
 
     async def remove_pod_sandbox(self, sandbox_id: str) -> None:
-        """Remove the sandbox and its containers, ending by force what still runs. Gone already is success."""
+        """Remove the sandbox and its containers, ending by force what still runs. Gone already is success.
+
+        Raises TaskLeft where containerd cannot; or says nothing, and leaves a pause process that was never started.
+        """
         ...
 
     async def pod_sandbox_status(self, sandbox_id: str, *, verbose: bool = False) -> SandboxStatus:
@@ -256,7 +259,18 @@ class CriRuntime(Protocol):
         ...
 
     async def remove_container(self, container_id: str) -> None:
-        """Remove a container, killing it without grace if it runs. Gone already is success. Its log file stays."""
+        """Remove a container, killing it without grace if it runs. Gone already is success. Its log file stays.
+
+        Raises TaskLeft where something of it is left that has first to be discarded.
+        """
+        ...
+
+    async def discard_task(self, container_id: str) -> None:
+        """Kill at once, and take away, what runs in a container or sandbox that the runtime itself holds for ended.
+
+        For what `TaskLeft` tells of. No call of CRI: containerd's own, on the same socket. Returns when nothing of it
+        runs. Raises NotFound where there is no such task, Unimplemented from any other runtime.
+        """
         ...
 
     async def list_containers(

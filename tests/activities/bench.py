@@ -22,6 +22,7 @@ from activities.registry import Steps
 from syncpod.cri.client import CriClient
 from syncpod.cri.errors import Unavailable
 from syncpod.cri.host import read_host
+from syncpod.cri.names import POD_UID_LABEL
 from syncpod.cri.node import NodeContext
 from syncpod.cri.reader import PodReader
 from syncpod.messages import (
@@ -45,6 +46,7 @@ from syncpod.messages import (
 from syncpod.pod import Pod, admit_pod
 from tests.runtimes.containerd import Containerd
 from tests.runtimes.images import BUSYBOX
+from tests.runtimes.sweep import sweep
 
 SLEEP = ("sleep", "1000")
 DEAF = ("sh", "-c", "trap '' TERM; echo ready; while :; do sleep 1; done")
@@ -302,6 +304,4 @@ async def bench_of(runtime: Containerd, directory: Path) -> AsyncIterator[Bench]
         finally:
             await node.stops.drain()
             for pod in bench.pods:
-                for sandbox in await cri.list_pod_sandboxes(labels={"io.kubernetes.pod.uid": pod.uid}):
-                    await cri.stop_pod_sandbox(sandbox.id)
-                    await cri.remove_pod_sandbox(sandbox.id)
+                await sweep(cri, {POD_UID_LABEL: pod.uid})

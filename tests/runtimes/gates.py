@@ -19,7 +19,7 @@ _WRAPPER = """#!{busybox} sh
 gate={gates}/$point
 if [ -e "$gate" ]; then
   : > "$gate.$$.reached"
-  while [ -e "$gate" ]; do
+  while [ -e "$gate" ] && [ ! -e "$gate.$$.passes" ]; do
     if {busybox} grep -q refuse "$gate" 2>/dev/null; then
       {refuse}
     fi
@@ -62,6 +62,11 @@ class Gate:
                 raise TimeoutError(f"{self.point}: {self.arrivals} of {calls} calls came in {patience} s")
             await asyncio.sleep(0.01)
 
+    def let_through(self) -> None:
+        """Let the calls through that have come so far; the gate stays shut for those to come."""
+        for reached in self._directory.glob(f"{self.point}.*.reached"):
+            reached.with_suffix(".passes").touch()
+
     def open(self) -> None:
         """Let everything through again, what waits as well; an open gate may be opened."""
         (self._directory / self.point).unlink(missing_ok=True)
@@ -97,7 +102,7 @@ class Gates:
     @contextlib.contextmanager
     def _shut(self, point: str, manner: str) -> Iterator[Gate]:
         gate = Gate(self._directory, point)
-        for old in self._directory.glob(f"{point}.*.reached"):
+        for old in self._directory.glob(f"{point}.*.*"):
             old.unlink()
         temporary = self._directory / f".{point}"
         temporary.write_text(manner)

@@ -1,0 +1,232 @@
+"""What a runtime has lost sight of is ended: nothing stands in its successor's way, nothing runs beside it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+from collections.abc import Awaitable
+from typing import Literal
+
+import pytest
+from temporalio.exceptions import ApplicationError
+
+from syncpod.cri.cgroups import populated
+from syncpod.cri.errors import CriError, Unimplemented
+from syncpod.messages import Outcome, StepName, StepResult
+from tests.activities.bench import SLEEP, Bench, PodOnBench, container, until
+from tests.activities.test_start_container import configs, created_by_another
+
+TaskState = Literal["CREATED", "RUNNING", "STOPPED"]
+
+
+def task(bench: Bench, container_id: str) -> tuple[int, str] | None:
+    """Process and state of a task as containerd itself has it; None without one."""
+    lines = (line.split() for line in bench.runtime.ctr("tasks", "list").splitlines()[1:] if line)
+    return next(((int(pid), state) for id, pid, state in lines if id == container_id), None)
+
+
+async def lose(bench: Bench, container_id: str, state: TaskState) -> None:
+    """Put a task in that state where the runtime takes the container or sandbox for ended, so that it knows none."""
+    with contextlib.ExitStack() as gates:
+        if state == "CREATED":
+            gates.enter_context(bench.runtime.gates.refuse("runc-start"))
+            gates.enter_context(pytest.raises(subprocess.CalledProcessError))
+        await asyncio.to_thread(bench.runtime.ctr, "tasks", "start", "--detach", container_id)
+    if state == "STOPPED":
+        made = task(bench, container_id)
+        assert made is not None
+        os.kill(made[0], signal.SIGKILL)
+
+    async def lost() -> bool:
+        made = await asyncio.to_thread(task, bench, container_id)
+        return made is not None and made[1] == state
+
+    await until(lost)
+
+
+async def never_started(pod: PodOnBench) -> str:
+    """A container whose start the runtime has given up: EXITED with a StartError; its id."""
+    if not pod.sandbox_id:
+        await pod.create_sandbox()
+    created = await created_by_another(pod)
+    with pod.bench.runtime.gates.refuse("runc-create"), contextlib.suppress(CriError):
+        await pod.bench.cri.start_container(created)
+    await pod.until_state(created, "exited")
+    return created
+
+
+async def assert_gone(pod: PodOnBench, container_id: str) -> None:
+    """Assert that nothing of a container or sandbox is left in the runtime or runs, listed or not."""
+    assert await asyncio.to_thread(task, pod.bench, container_id) is None
+    assert container_id not in await asyncio.to_thread(pod.bench.runtime.ctr, "containers", "list", "--quiet")
+    assert populated(pod.bench.node.context, pod.uid, [container_id]) == ()
+
+
+def killed(result: StepResult) -> list[str]:
+    """The events of what was found and killed."""
+    return [event.message for event in result.events if event.reason == "LeftoverKilled"]
+
+
+# --- the start that comes after ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("state", ["CREATED", "RUNNING", "STOPPED"])
+async def test_a_start_ends_what_was_left_of_the_one_before_it_and_keeps_its_number(
+    bench: Bench, state: TaskState
+) -> None:
+    pod = bench.pod()
+    left = await never_started(pod)
+    await lose(bench, left, state)
+    result = await pod.start()
+    assert [(each.id, each.state, each.restart_count) for each in result.status.containers] == [
+        (result.id, "running", 0)
+    ]
+    assert result.id != left
+    assert [left in message for message in killed(result)] == [True]
+    await assert_gone(pod, left)
+
+
+async def test_a_start_cut_off_before_its_process_was_asked_for_is_made_again(bench: Bench) -> None:
+    """containerd 1.6: a shim that makes one container answers nothing about the others of its pod."""
+    pod = bench.pod(container(), container("other", SLEEP))
+    await pod.create_sandbox()
+    main = await created_by_another(pod)
+    other = await bench.cri.create_container(pod.sandbox_id, *await configs(pod, "other"))
+    with bench.runtime.gates.hold("runc-create") as gate:
+        dying = asyncio.create_task(bench.cri.start_container(main))
+        await gate.reached()
+        beside = asyncio.create_task(bench.cri.start_container(other))
+        await asyncio.sleep(0.2)  # its request is at the shim, which takes it when the first has passed
+        gate.let_through()
+        await gate.reached(2)
+        await cut_off(dying)
+        if bench.runtime.series == "1.6":
+            lost = await pod.until_state(main, "exited")
+            assert "failed to get task pid: context canceled" in lost.message
+    await beside
+    result = await pod.start()
+    alive = {each.name: each.restart_count for each in result.status.containers if each.state == "running"}
+    assert alive == {"main": 0, "other": 0}
+    assert len(result.status.containers) == 2
+    assert len(killed(result)) == (1 if bench.runtime.series == "1.6" else 0)
+
+
+async def test_what_runs_after_its_start_was_given_up_is_killed_before_it_is_started_again(bench: Bench) -> None:
+    """The runtime's own attempt to end it has failed: 1.6 lists it as exited then, 2.4 as unknown."""
+    pod = bench.pod()
+    await pod.create_sandbox()
+    left = await created_by_another(pod)
+    await start_that_cannot_be_taken_back(bench, bench.cri.start_container(left))
+    state = "exited" if bench.runtime.series == "1.6" else "unknown"
+    assert (await pod.until_state(left, state)).reason == "StartError"
+    assert populated(bench.node.context, pod.uid, [left]) == (left,)
+    result = await pod.start()
+    assert [(each.id, each.state, each.restart_count) for each in result.status.containers] == [
+        (result.id, "running", 0)
+    ]
+    await assert_gone(pod, left)
+
+
+async def start_that_cannot_be_taken_back(bench: Bench, start: Awaitable[object]) -> None:
+    """Make a start whose caller dies while runc starts, and which then runs, since it cannot be killed."""
+    with bench.runtime.gates.refuse("runc-kill") as kill:
+        with bench.runtime.gates.hold("runc-start") as gate:
+            dying = asyncio.ensure_future(start)
+            await gate.reached()
+            await cut_off(dying)
+            await asyncio.sleep(0.2)  # the runtime has heard of it
+        await kill.reached()
+
+
+async def cut_off(call: asyncio.Future[object] | asyncio.Task[None]) -> None:
+    """End a call as the death of its caller would."""
+    call.cancel()
+    await asyncio.wait({call})
+
+
+# --- the other steps --------------------------------------------------------------------------------------------------
+
+
+async def test_a_pod_is_killed_only_when_nothing_of_it_runs_that_is_listed_as_exited(bench: Bench) -> None:
+    pod = bench.pod()
+    left = await never_started(pod)
+    await lose(bench, left, "RUNNING")
+    result = await pod.kill()
+    assert [left in message for message in killed(result)] == [True]
+    assert populated(bench.node.context, pod.uid, [left]) == ()
+    assert [each.id for each in result.status.containers] == [left]
+
+
+@pytest.mark.parametrize("state", ["CREATED", "RUNNING", "STOPPED"])
+async def test_a_removed_container_leaves_nothing_behind(bench: Bench, state: TaskState) -> None:
+    pod = bench.pod()
+    left = await never_started(pod)
+    await lose(bench, left, state)
+    result = await pod.remove_containers(left)
+    assert result.status.containers == ()
+    await assert_gone(pod, left)
+
+
+async def test_a_removed_pod_leaves_nothing_behind(bench: Bench) -> None:
+    pod = bench.pod()
+    left = await never_started(pod)
+    await lose(bench, left, "CREATED")
+    await bench.cri.stop_pod_sandbox(pod.sandbox_id)
+    await lose(bench, pod.sandbox_id, "CREATED")
+    result = await pod.remove()
+    assert (result.outcome, result.status.sandboxes, result.status.containers) == (Outcome.DONE, (), ())
+    for each in (left, pod.sandbox_id):
+        await assert_gone(pod, each)
+    assert pod.cgroups() == []
+
+
+async def test_a_dead_sandbox_is_cleared_away_with_all_that_is_left_in_it(bench: Bench) -> None:
+    pod = bench.pod()
+    left = await never_started(pod)
+    await lose(bench, left, "RUNNING")
+    dead = pod.sandbox_id
+    await bench.cri.stop_pod_sandbox(dead)
+    await lose(bench, dead, "RUNNING")
+    result = await pod.create_sandbox()
+    assert (result.outcome, result.status.sandboxes) == (Outcome.SPENT, ())
+    assert len(killed(result)) == 2
+    for each in (left, dead):
+        await assert_gone(pod, each)
+    assert (await pod.create_sandbox(attempt=1)).outcome == Outcome.DONE
+
+
+async def test_a_sandbox_whose_start_could_not_be_taken_back_is_cleared_away(bench: Bench) -> None:
+    pod = bench.pod(container(command=SLEEP))
+    await pod.create_sandbox(attempt=1)
+    _, config = await configs(pod)
+    await start_that_cannot_be_taken_back(bench, bench.cri.run_pod_sandbox(config))
+
+    async def listed() -> bool:
+        return [each.state for each in (await pod.view()).sandboxes if each.attempt == 0] == ["SANDBOX_NOTREADY"]
+
+    await until(listed)
+    [dead] = [each.id for each in (await pod.view()).sandboxes if each.attempt == 0]
+    assert (await pod.create_sandbox()).outcome == Outcome.SPENT
+    await assert_gone(pod, dead)
+
+
+async def test_where_the_runtime_knows_no_such_call_the_step_says_what_it_refused(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pod = bench.pod()
+    left = await never_started(pod)
+    await lose(bench, left, "CREATED")
+    with monkeypatch.context() as patched:
+
+        async def unknown(container_id: str) -> None:
+            raise Unimplemented("kill_task", "UNIMPLEMENTED", "unknown service")
+
+        patched.setattr(bench.cri, "discard_task", unknown)
+        with pytest.raises(ApplicationError) as refused:
+            await pod.step(StepName.START_CONTAINER, pod.start_request()).result()
+    assert (refused.value.type, refused.value.non_retryable) == ("TaskLeft", False)
+    assert f"cannot delete running task {left}" in refused.value.message
+    assert (await pod.start()).outcome == Outcome.DONE

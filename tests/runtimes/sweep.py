@@ -1,0 +1,39 @@
+"""Taking away what a failed test has left in a runtime that other tests share."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Mapping
+
+from syncpod.cri.errors import NotFound
+from syncpod.cri.port import CriRuntime
+
+
+async def sweep(cri: CriRuntime, labels: Mapping[str, str]) -> None:
+    """Remove every sandbox with these labels and all in it, whatever state it is in.
+
+    One that resists holds up no other; the first error is raised when all have been tried.
+    """
+    sandboxes = await cri.list_pod_sandboxes(labels=labels)
+    outcomes = await asyncio.gather(*(_remove(cri, sandbox.id) for sandbox in sandboxes), return_exceptions=True)
+    for outcome in outcomes:
+        if outcome is not None:
+            raise outcome
+
+
+async def _remove(cri: CriRuntime, sandbox_id: str) -> None:
+    with contextlib.suppress(NotFound):
+        await cri.stop_pod_sandbox(sandbox_id)
+    for container in await cri.list_containers(sandbox_id=sandbox_id):
+        with contextlib.suppress(NotFound):
+            await cri.stop_container(container.id, timeout_seconds=0)
+        # What the runtime has lost sight of would keep the container from going.
+        with contextlib.suppress(NotFound):
+            await cri.discard_task(container.id)
+        with contextlib.suppress(NotFound):
+            await cri.remove_container(container.id)
+    with contextlib.suppress(NotFound):
+        await cri.discard_task(sandbox_id)
+    with contextlib.suppress(NotFound):
+        await cri.remove_pod_sandbox(sandbox_id)
