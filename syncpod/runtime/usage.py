@@ -1,0 +1,192 @@
+"""What processes use by /proc, where no cgroup counts it, and what a container has written to its own layer."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from syncpod.runtime.port import Usage
+
+_TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+_BLOCK_BYTES = 512
+_NANOSECONDS = 1_000_000_000
+_ZOMBIE_STATES = "ZX"
+
+
+@dataclass(frozen=True)
+class ProcessStat:
+    """One process, as /proc/<pid>/stat had it at one moment. Times are in clock ticks."""
+
+    pid: int
+    parent: int
+    state: str
+    own_ticks: int
+    """User and system time of its threads."""
+    waited_ticks: int
+    """That of the children that it waited for, and of those that they waited for."""
+    start_ticks: int
+    """When it started, after the machine did."""
+    resident_bytes: int
+
+
+class ProcessTable:
+    """All processes of the machine, read one after the other. Ask one table for many containers.
+
+    A process that starts or ends meanwhile is in it or not; each one that is was read as a whole. A link to a parent is
+    believed only if the parent is the older: else its id had passed on to another process.
+    """
+
+    def __init__(self, processes: Iterable[ProcessStat]) -> None:
+        self._by_pid = {each.pid: each for each in processes}
+        self._children: dict[int, list[ProcessStat]] = {}
+        for each in self._by_pid.values():
+            parent = self._by_pid.get(each.parent)
+            if parent is not None and parent.start_ticks <= each.start_ticks:
+                self._children.setdefault(parent.pid, []).append(each)
+
+    @classmethod
+    def read(cls, proc: Path = Path("/proc")) -> ProcessTable:
+        """Read /proc."""
+        found = (_read(directory / "stat") for directory in proc.iterdir() if directory.name.isdecimal())
+        return cls(stat for stat in found if stat is not None)
+
+    def usage(self, pid: int) -> Usage | None:
+        """Return what a process and all its descendants use; None if it is gone, or a zombie.
+
+        Its time includes that of children waited for, so a short-lived child is not lost. Resident memory counts a page
+        that several share once for each.
+        """
+        process = self._by_pid.get(pid)
+        if process is None or process.state in _ZOMBIE_STATES:
+            return None
+        return _sum(0, (process, *self._below(process)))
+
+    def usage_below(self, pid: int) -> Usage | None:
+        """Return what the descendants of a process use without itself; None if it is gone, or a zombie.
+
+        For a supervisor that its container's orphans are handed to: what those used that it waited for still counts,
+        so that CPU time only grows, while its own memory and time are none of the container's.
+        """
+        process = self._by_pid.get(pid)
+        if process is None or process.state in _ZOMBIE_STATES:
+            return None
+        return _sum(process.waited_ticks, self._below(process))
+
+    def _below(self, process: ProcessStat) -> Iterator[ProcessStat]:
+        waiting = list(self._children.get(process.pid, ()))
+        while waiting:
+            each = waiting.pop()
+            yield each
+            waiting += self._children.get(each.pid, ())
+
+
+@dataclass(frozen=True)
+class DirectoryUsage:
+    """What lies below a directory, itself included."""
+
+    bytes: int
+    """As allocated on disk: blocks, not lengths."""
+    inodes: int
+
+
+@dataclass(frozen=True)
+class CpuReading:
+    """How much CPU time had been used at a moment, both in nanoseconds."""
+
+    timestamp: int
+    cpu_nanoseconds: int
+
+
+def usage_of(pid: int) -> Usage | None:
+    """Return what a process and all its descendants use now; None if it is gone. Reads all of /proc, once."""
+    return ProcessTable.read().usage(pid)
+
+
+def usage_below(pid: int) -> Usage | None:
+    """Return what the descendants of a supervisor use now; None if it is gone. Reads all of /proc, once."""
+    return ProcessTable.read().usage_below(pid)
+
+
+def nano_cores(earlier: CpuReading, later: CpuReading) -> int | None:
+    """Return the nanoseconds of CPU per second between two readings: 10⁹ is a core. None where that says nothing.
+
+    That is: no time between them, or less used later, since the container was started anew.
+    """
+    elapsed = later.timestamp - earlier.timestamp
+    used = later.cpu_nanoseconds - earlier.cpu_nanoseconds
+    return used * _NANOSECONDS // elapsed if elapsed > 0 and used >= 0 else None
+
+
+def directory_usage(directory: Path, *, at_most: int = 100_000) -> DirectoryUsage | None:
+    """Measure what a container has written: its overlay's upper directory. None if it is gone or holds too much.
+
+    Each inode counts once however many names it has, links are not followed, other file systems not entered. Above
+    `at_most` entries no figure is better than half a one. What vanishes meanwhile or cannot be read is left out.
+    """
+    try:
+        first = directory.lstat()
+    except OSError:
+        return None
+    inodes = {first.st_ino}
+    blocks = first.st_blocks
+    entries = 0
+    waiting = [os.fspath(directory)]
+    while waiting:
+        for entry in _entries(waiting.pop()):
+            entries += 1
+            if entries > at_most:
+                return None
+            try:
+                stat = entry.stat(follow_symlinks=False)
+            except OSError:
+                continue
+            if stat.st_dev != first.st_dev or stat.st_ino in inodes:
+                continue
+            inodes.add(stat.st_ino)
+            blocks += stat.st_blocks
+            if entry.is_dir(follow_symlinks=False):
+                waiting.append(entry.path)
+    return DirectoryUsage(blocks * _BLOCK_BYTES, len(inodes))
+
+
+def parse_stat(text: str) -> ProcessStat:
+    """Read a line of /proc/<pid>/stat, whose second field, the name in parentheses, may hold anything."""
+    pid, _, rest = text.partition(" (")
+    # The last parenthesis ends the name: no later field has one. Field 3 of proc_pid_stat(5) is then the first.
+    fields = rest[rest.rindex(")") + 2 :].split()
+    return ProcessStat(
+        pid=int(pid),
+        state=fields[0],
+        parent=int(fields[1]),
+        own_ticks=int(fields[11]) + int(fields[12]),
+        waited_ticks=int(fields[13]) + int(fields[14]),
+        start_ticks=int(fields[19]),
+        resident_bytes=int(fields[21]) * _PAGE_BYTES,
+    )
+
+
+def _read(file: Path) -> ProcessStat | None:
+    try:
+        return parse_stat(file.read_text(errors="replace"))
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+
+
+def _sum(ticks: int, processes: Iterable[ProcessStat]) -> Usage:
+    memory = count = 0
+    for each in processes:
+        ticks += each.own_ticks + each.waited_ticks
+        memory += each.resident_bytes
+        count += each.state not in _ZOMBIE_STATES
+    return Usage(cpu_nanoseconds=ticks * _NANOSECONDS // _TICKS_PER_SECOND, memory_bytes=memory, processes=count)
+
+
+def _entries(directory: str) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(directory) as entries:
+            return list(entries)
+    except OSError:
+        return []
