@@ -1,0 +1,72 @@
+"""One timer of the event loop for any number of moments."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from syncpod.runtime.timers import Timers
+
+MILLISECOND = 10**6
+
+
+@pytest.fixture
+def timers() -> Iterator[Timers]:
+    made = Timers()
+    yield made
+    made.close()
+
+
+async def test_moments_come_in_their_order_and_equal_ones_in_the_order_in_which_they_were_asked_for(
+    timers: Timers,
+) -> None:
+    came: list[str] = []
+    done = asyncio.Event()
+    now = time.time_ns()
+    timers.at(now + 30 * MILLISECOND, done.set)
+    timers.at(now + 20 * MILLISECOND, lambda: came.append("late"))
+    timers.at(now + 10 * MILLISECOND, lambda: came.append("first"))
+    timers.at(now + 10 * MILLISECOND, lambda: came.append("second"))
+    timers.at(now - MILLISECOND, lambda: came.append("past"))
+    assert came == []
+    await done.wait()
+    assert came == ["past", "first", "second", "late"]
+    assert len(timers) == 0
+
+
+async def test_what_is_cancelled_never_comes(timers: Timers) -> None:
+    came: list[int] = []
+    done = asyncio.Event()
+    now = time.time_ns()
+    waiting = [timers.at(now + MILLISECOND, lambda number=number: came.append(number)) for number in range(3)]  # type: ignore[misc]
+    timers.cancel(waiting[1])
+    timers.cancel(waiting[1])
+    timers.at(now + 2 * MILLISECOND, done.set)
+    assert len(timers) == 3
+    await done.wait()
+    timers.cancel(waiting[0])
+    assert (came, len(timers)) == ([0, 2], 0)
+
+
+async def test_cancelled_moments_far_away_take_no_room(timers: Timers) -> None:
+    far = time.time_ns() + 10**18
+    kept = timers.at(far, lambda: None)
+    for _ in range(10_000):
+        timers.cancel(timers.at(far, lambda: None))
+    assert len(timers) == 1
+    assert len(timers._heap) < 200
+    timers.cancel(kept)
+    assert len(timers) == 0
+
+
+async def test_a_moment_that_asks_for_another_gets_it(timers: Timers) -> None:
+    done = asyncio.Event()
+
+    def ask_for_another() -> None:
+        timers.at(0, done.set)
+
+    timers.at(0, ask_for_another)
+    await done.wait()
