@@ -102,9 +102,5 @@ def _launched(version: str, *, part: str) -> Containerd:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip on the embedded runtime what is listed as different there, with the sentence that says how."""
-    for item in items:
-        if isinstance(item, pytest.Function) and differences.on_embedded(item):
-            difference = differences.difference_of(item.nodeid)
-            if difference is not None:
-                item.add_marker(pytest.mark.skip(reason=f"on the embedded runtime, {difference.sentence}"))
+    """Leave out on the embedded runtime what is listed as different there."""
+    differences.apply(items)

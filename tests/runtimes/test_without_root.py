@@ -1,0 +1,58 @@
+"""The embedded runtime, and the engine on it, as an ordinary user has them: these tests again, run as nobody."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.runtimes.embedded import ROOT
+
+NOBODY = 65534
+TESTS = (
+    "tests/runtimes/test_same_answers.py",
+    "tests/e2e/test_start.py",
+    "tests/e2e/test_containers.py",
+    "tests/e2e/test_changes.py",
+)
+
+
+@pytest.fixture
+def home() -> Iterator[Path]:
+    """A directory of nobody's, below which nothing is root's."""
+    home = Path(tempfile.mkdtemp(prefix="nobody-"))
+    os.chown(home, NOBODY, NOBODY)
+    yield home
+    shutil.rmtree(home)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="the whole suite runs without root already")
+async def test_the_suite_of_the_embedded_runtime_passes_without_root(home: Path) -> None:
+    environment = {name: os.environ[name] for name in ("PATH", "LANG", "TZ") if name in os.environ}
+    process = await asyncio.create_subprocess_exec(
+        *("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", "--inh-caps=-all"),
+        *(sys.executable, "-m", "pytest", "-q", "-rfE", "-k", "embedded", "-p", "no:cacheprovider"),
+        *(f"--basetemp={home}/tests", *TESTS),
+        cwd=ROOT,
+        env={**environment, "HOME": str(home), "PYTHONDONTWRITEBYTECODE": "1", "SYNCPOD_REQUIRE": "embedded,temporal"},
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    try:
+        output, _ = await process.communicate()
+    except BaseException:
+        process.terminate()
+        await process.wait()
+        raise
+    told = output.decode(errors="replace")
+    assert process.returncode == 0, told[-12_000:]
+    passed = re.search(r"(\d+) passed", told)
+    assert passed is not None and int(passed[1]) >= 40, told
