@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import shutil
 import subprocess
-from collections.abc import Mapping, Sequence
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.runtimes.images import architecture
 from tests.runtimes.require import Missing
 
 HERE = Path(__file__).resolve().parent
@@ -19,6 +22,9 @@ PASS = HERE / "pass.txt"
 """The specs that the embedded runtime passes, by their full names, one on each line."""
 FAIL = HERE / "not.txt"
 """Those that it does not, under lines that begin with `#` and say why."""
+
+SERVERS = {"nginx": 80, "httpd": 80, f"hostnet-nginx-{architecture()}": 12003}
+"""The web servers among critest's images, by the last part of their names, and where they listen."""
 
 
 @dataclass(frozen=True)
@@ -84,16 +90,29 @@ async def run(
     }
 
 
-def applets(directory: Path) -> Path:
-    """A new directory of links to busybox under the names of its programs: what critest's image has on its PATH."""
+@contextlib.contextmanager
+def programs() -> Iterator[Path]:
+    """A directory of programs for the names of critest's images: on this runtime an image stands for what is on PATH.
+
+    Busybox under the names of all its applets, as in `busybox:1.29`, and web servers of one page. It is below /var/tmp:
+    containers have a /tmp of their own.
+    """
     busybox = shutil.which("busybox")
     if busybox is None:
         raise Missing("busybox is not installed")
-    programs = directory / "applets"
-    programs.mkdir()
-    for applet in subprocess.run([busybox, "--list"], capture_output=True, text=True, check=True).stdout.split():
-        (programs / applet).symlink_to(busybox)
-    return programs
+    with tempfile.TemporaryDirectory(prefix="critest-", dir="/var/tmp") as directory:
+        home = Path(directory)
+        home.chmod(0o755)
+        (home / "index.html").write_text("It works\n")
+        for applet in subprocess.run([busybox, "--list"], capture_output=True, text=True, check=True).stdout.split():
+            (home / applet).symlink_to(busybox)
+        for name, port in SERVERS.items():
+            program = home / name
+            program.unlink(missing_ok=True)
+            serve = f"exec {busybox} httpd -f -p {port} -h {home}"
+            program.write_text(f"#!{busybox} sh\necho {name} serves port {port}\n{serve}\n")
+            program.chmod(0o755)
+        yield home
 
 
 def _outcome(spec: dict[str, Any]) -> Outcome:

@@ -26,14 +26,13 @@ def program() -> Path:
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Embedded]:
-    """A server of its own: critest counts what it finds, and its image is a busybox."""
+def server() -> Iterator[Embedded]:
+    """A server of its own, on whose PATH are programs for critest's images."""
     try:
-        programs = critest.applets(tmp_path_factory.mktemp("busybox"))
+        with critest.programs() as programs, Embedded.launch(programs=programs) as server:
+            yield server
     except Missing as missing:
         do_without("critest", str(missing))
-    with Embedded.launch(programs=programs) as server:
-        yield server
 
 
 async def test_every_spec_is_in_one_of_the_two_lists(program: Path, tmp_path: Path) -> None:

@@ -78,7 +78,6 @@ def images() -> tuple[Image, ...]:
 
 def write_archive(path: Path, contents: Iterable[Image]) -> None:
     """Write the images to `path` as a tar of one OCI image layout, each under its full name."""
-    architecture = _architecture()
     blobs: dict[str, bytes] = {}
 
     def blob(content: bytes, media_type: str) -> dict[str, Any]:
@@ -89,7 +88,7 @@ def write_archive(path: Path, contents: Iterable[Image]) -> None:
     manifests = []
     for image in contents:
         diff_id = f"sha256:{hashlib.sha256(image.layer).hexdigest()}"
-        platform = {"os": "linux", "architecture": architecture}
+        platform = {"os": "linux", "architecture": architecture()}
         config = platform | {"config": dict(image.config), "rootfs": {"type": "layers", "diff_ids": [diff_id]}}
         manifest = {
             "schemaVersion": 2,
@@ -151,7 +150,7 @@ def _static_busybox() -> Path:
     return binary
 
 
-def _architecture() -> str:
+def architecture() -> str:
     """This machine's architecture as OCI names it."""
     names = {"x86_64": "amd64", "aarch64": "arm64"}
     machine = subprocess.run(["uname", "-m"], capture_output=True, text=True, check=True).stdout.strip()
