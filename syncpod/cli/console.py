@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import shutil
 import sys
 from collections.abc import Sequence
 from itertools import zip_longest
+from pathlib import Path
 from typing import Final, Literal, TextIO
 
 Colour = Literal["red", "green", "yellow", "cyan", "dim", "bold"]
@@ -51,6 +54,17 @@ def paint(text: str, colour: Colour | None, stream: TextIO | None = None) -> str
 def wants_colour(stream: TextIO) -> bool:
     """Say whether the stream is a terminal, and neither NO_COLOR nor a dumb terminal speaks against colours."""
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def program() -> str:
+    """Return how this program is called from where the person is: by its name where PATH leads to it, else by path."""
+    ours = Path(sys.argv[0]) if Path(sys.argv[0]).name == "syncpod" else Path(sys.executable).with_name("syncpod")
+    found = shutil.which("syncpod")
+    if not ours.exists() or (found and Path(found).samefile(ours)):
+        return "syncpod"
+    with contextlib.suppress(ValueError):
+        return str(ours.absolute().relative_to(Path.cwd()))
+    return str(ours.absolute())
 
 
 class Columns:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -110,8 +109,8 @@ def _raw(container_id: str) -> str:
 
 def runtime_of(pod: Pod) -> CriClient:
     """Return a client of the runtime in which the pod runs. Raises Failure where that is another node's."""
+    from syncpod.cli.runtime_choice import endpoint_of
     from syncpod.cri.client import CriClient
-    from syncpod.cri.endpoint import NoRuntime, find_endpoint
 
     here = settings()
     worker = node_process.serving(here.state_dir)
@@ -120,7 +119,4 @@ def runtime_of(pod: Pod) -> CriClient:
         raise Failure(
             f'pod "{pod.metadata.name}" runs on node {pod.spec.node_name}, this is {here.node}: run this command there'
         )
-    try:
-        return CriClient(worker.endpoint if worker and worker.endpoint else find_endpoint(os.environ))
-    except (NoRuntime, ValueError) as error:
-        raise BadInput(str(error)) from None
+    return CriClient(endpoint_of(here.state_dir))

@@ -96,7 +96,7 @@ async def delete_pods(
     if not pods:
         remark("No resources found")
         return
-    begun = await asyncio.gather(*(_begin(client, namespace, name, grace) for namespace, name in pods))
+    begun = await asyncio.gather(*(begin(client, namespace, name, grace) for namespace, name in pods))
     missing = [pod for pod, reading in zip(pods, begun, strict=True) if reading is None]
     ending = [reading for reading in begun if reading is not None]
     for reading in ending:
@@ -127,7 +127,7 @@ async def _selected(client: Client, namespace: str | None, conditions: Condition
     return [reading.key for reading in await list_pods(client, namespace, conditions)]
 
 
-async def _begin(client: Client, namespace: str, name: str, grace: int | None) -> Reading | None:
+async def begin(client: Client, namespace: str, name: str, grace: int | None) -> Reading | None:
     """Ask for the pod's end; return the pod as it was before, None where there is none."""
     from temporalio.service import RPCError, RPCStatusCode
 

@@ -1,4 +1,4 @@
-"""``syncpod down``: end what ``up`` has started."""
+"""``syncpod down``: end what ``up`` has started, and the pods."""
 
 from __future__ import annotations
 
@@ -7,85 +7,177 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from syncpod.cli.console import remark, say
+from syncpod.cli.console import program, remark, say
+from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.options import Node, StateDir
 
 if TYPE_CHECKING:
-    from temporalio.client import Client
+    from datetime import timedelta
 
-_WORKER_SECONDS = 15.0
+    from syncpod.node_settings import NodeSettings
+
+_WORKER_SECONDS = 25.0
+"""Longer than a worker waits for calls that its runtime does not answer."""
 _SERVER_SECONDS = 15.0
 
 
 def down(
     state_dir: StateDir = "",
     node: Node = "",
-    pods: Annotated[
-        bool, typer.Option("--pods", help="Delete this node's pods first, and wait for their end.")
+    keep_pods: Annotated[bool, typer.Option("--keep-pods", help="Let the pods run on, for the next `up`.")] = False,
+    purge: Annotated[
+        bool, typer.Option("--purge", help="Remove the state directory too: database, logs, all of it.")
     ] = False,
+    timeout: Annotated[
+        str,
+        typer.Option(
+            "--timeout",
+            metavar="DURATION",
+            help="How long the pods may take to end.",
+            show_default="their longest grace, and half a minute",
+        ),
+    ] = "0",
 ) -> None:
-    """End the server and worker that `up` started.
+    """Delete this node's pods, and end all that `up` started.
 
-    Pods run on, unless --pods deletes them first.
+    The pods are stopped with their own grace. What `up` has not started is left alone.
     """
-    from syncpod.cli import node_process
+    from syncpod.cli import purging
+    from syncpod.cli.apply import parse_timeout
     from syncpod.cli.settings import settings
-    from syncpod.cli.state_directory import running_server
 
+    patience = parse_timeout(timeout)
     here = settings(node=node, state_dir=state_dir)
     directory = here.state_dir
-    worker = node_process.serving(directory)
-    if pods:
-        _delete_pods(worker.node if worker else here.node, str(directory))
+    if keep_pods and purge:
+        raise BadInput("either --keep-pods or --purge: pods do not run on without their state")
     if not directory.is_dir():
         remark(f"Nothing to end: {directory} is not there")
         return
-    ended = _end_worker(directory) + _end_server(directory)
+    if purge:
+        purging.require_ours(directory)
+    if not keep_pods:
+        _delete_pods(here, patience, everything=purge)
+    ended = _end_worker(directory) + _end_runtime(directory) + _end_server(directory)
+    if not keep_pods:
+        _forget(directory)
     if not ended:
-        remark(f"Nothing to end: no worker or server that `syncpod up` has started runs in {directory}")
-    if worker and node_process.serving(directory):
-        remark(f"Note: the worker of {directory} (pid {worker.pid}) was not started by `syncpod up`; it runs on")
-    if (server := running_server(directory)) is not None:
-        remark(f"Note: the server at {server.address} (pid {server.process.pid}) was not started by `syncpod up`")
-    if ended and not pods:
-        say("pods run on; `syncpod up` serves them again")
+        remark(f"Nothing to end: nothing that `syncpod up` has started runs in {directory}")
+    running_on = _note_what_is_not_ours(directory)
+    if ended and keep_pods:
+        say(f"pods run on; `{program()} up` serves them again")
+    if purge:
+        if running_on:
+            raise Failure(f"{directory} is in use: it is not removed")
+        purging.purge(directory)
+        say(f"{directory} removed")
+
+
+# --- pods -------------------------------------------------------------------------------------------------------------
+
+
+def _delete_pods(here: NodeSettings, patience: timedelta | None, *, everything: bool) -> None:
+    """Delete the pods that the worker of `up` serves or served, and wait for their end.
+
+    What is needed for that and does not run any more is started: else the pods would come up again with the next `up`.
+    """
+    from syncpod.cli import node_process, parts, runtime_process
+    from syncpod.cli.emptying import clear_runtime, delete_all, pods_of
+    from syncpod.cli.runtime_choice import choose
+    from syncpod.cli.state_directory import recorded_worker
+
+    directory = here.state_dir
+    before = recorded_worker(directory)
+    try:
+        if before is not None:
+            here = parts.as_before(here, before)
+            server = parts.start_server_of(here, before)
+            if pods_of(server.config, here.node):
+                parts.start_node(here, choose(here), server)
+                delete_all(server.config, here.node, patience)
+        elif (worker := node_process.serving(directory)) is not None:
+            remark(f"Note: the pods of node {worker.node}, whose worker `syncpod up` has not started, are not deleted")
+        if runtime_process.is_kept(directory) and runtime_process.has_pods(directory):
+            clear_runtime(here, choose(here), everything=everything)
+    except Failure as failure:
+        raise Failure(f"{failure}\n{_how_to_keep()}", failure.code) from None
+
+
+def _how_to_keep() -> str:
+    return f"nothing has been ended; `{program()} down --keep-pods` ends what serves the pods, and leaves them"
+
+
+# --- processes --------------------------------------------------------------------------------------------------------
 
 
 def _end_worker(directory: Path) -> int:
     from syncpod.cli.processes import end
-    from syncpod.cli.state_directory import exclusive, forget_worker, running_worker
+    from syncpod.cli.state_directory import exclusive, running_worker
 
     with exclusive(directory):
         process = running_worker(directory)
         if process is None or not end(process, patience_seconds=_WORKER_SECONDS):
             return 0
-        forget_worker(directory)
     say(f"worker ended (pid {process.pid})")
+    return 1
+
+
+def _end_runtime(directory: Path) -> int:
+    from syncpod.cli.runtime_process import end_process, serving
+    from syncpod.cli.state_directory import exclusive
+
+    with exclusive(directory):
+        record = serving(directory)
+        if record is None or not record.detached or not end_process(record.process):
+            return 0
+    say(f"embedded runtime ended (pid {record.process.pid})")
     return 1
 
 
 def _end_server(directory: Path) -> int:
     from syncpod.cli.processes import end
-    from syncpod.cli.state_directory import exclusive, forget_server, running_server
+    from syncpod.cli.state_directory import exclusive, running_server
 
     with exclusive(directory):
         record = running_server(directory)
         if record is None or not record.detached or not end(record.process, patience_seconds=_SERVER_SECONDS):
             return 0
-        forget_server(directory)
     say(f"Temporal server ended (pid {record.process.pid})")
     return 1
 
 
-def _delete_pods(node: str, state_dir: str) -> None:
-    from syncpod.cli import session
-    from syncpod.cli.delete import delete_pods
+def _forget(directory: Path) -> None:
+    """Take back the records of what has ended."""
+    from syncpod.cli.runtime_process import forget, serving
+    from syncpod.cli.state_directory import (
+        exclusive,
+        forget_server,
+        forget_worker,
+        running_server,
+        running_worker,
+    )
 
-    async def work(client: Client) -> None:
-        from syncpod.cli.pods import list_pods
-        from syncpod.cli.selector import Selector
+    with exclusive(directory):
+        if running_server(directory) is None:
+            forget_server(directory)
+        if running_worker(directory) is None:
+            forget_worker(directory)
+        if serving(directory) is None:
+            forget(directory)
 
-        readings = await list_pods(client, None, Selector())
-        await delete_pods(client, [one.key for one in readings if one.pod.spec.node_name == node], grace=None)
 
-    session.run(work, state_dir=state_dir)
+def _note_what_is_not_ours(directory: Path) -> bool:
+    """Say what runs on since `up` has not started it, and whether anything does."""
+    from syncpod.cli import node_process, runtime_process
+    from syncpod.cli.state_directory import running_server
+
+    left = []
+    if (worker := node_process.serving(directory)) is not None:
+        left.append(f"the worker of {directory} (pid {worker.pid})")
+    if (runtime := runtime_process.serving(directory)) is not None:
+        left.append(f"the embedded runtime at {runtime.endpoint} (pid {runtime.process.pid})")
+    if (server := running_server(directory)) is not None:
+        left.append(f"the server at {server.address} (pid {server.process.pid})")
+    for what in left:
+        remark(f"Note: {what} was not started by `syncpod up`; it runs on")
+    return bool(left)

@@ -14,7 +14,7 @@ from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.options import Container, Namespace
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import Sequence
 
     from temporalio.client import Client
 
@@ -27,7 +27,7 @@ def exec_(
     command: Annotated[list[str] | None, typer.Argument(metavar="-- COMMAND", hidden=True, show_default=False)] = None,
     namespace: Namespace = "default",
     container: Container = "",
-    stdin: Annotated[bool, typer.Option("--stdin", "-i", help="Pass what is typed to the command.")] = False,
+    stdin: Annotated[bool, typer.Option("--stdin", "-i", help="Pass our input to the command.")] = False,
     tty: Annotated[bool, typer.Option("--tty", "-t", help="Give the command a terminal.")] = False,
 ) -> None:
     """Run a command in a container; its exit code is passed on."""
@@ -36,11 +36,7 @@ def exec_(
     name = pod_name([pod])
     if not command:
         raise BadInput(f"say what to run: syncpod exec {name} -- COMMAND")
-    if stdin and not sys.stdin.isatty():
-        raise BadInput(
-            "--stdin takes input from a terminal only: the end of piped input cannot be passed on by this version"
-        )
-    if tty and not (stdin and sys.stdout.isatty()):
+    if tty and not (stdin and sys.stdin.isatty() and sys.stdout.isatty()):
         remark("Note: no terminal to lend to the command (--tty needs --stdin and a terminal); going on without")
         tty = False
 
@@ -57,7 +53,7 @@ def exec_(
 async def _run(pod: Pod, container: str, command: Sequence[str], *, stdin: bool, tty: bool) -> int:
     from syncpod.cli import terminal
     from syncpod.cli.containers import running_instance, runtime_of
-    from syncpod.cli.streaming import StreamBroken, stream
+    from syncpod.cli.streaming import NoEndOfInput, StreamBroken, stream
     from syncpod.cri.errors import CriError
 
     instance = running_instance(pod, container)
@@ -66,26 +62,20 @@ async def _run(pod: Pod, container: str, command: Sequence[str], *, stdin: bool,
             url = await runtime.exec(instance.id, tuple(command), tty=tty, stdin=stdin, stdout=True, stderr=not tty)
         except CriError as error:
             raise Failure(f'the runtime refuses to run a command in container "{container}": {error.message}') from None
-    typed = sys.stdin.fileno() if stdin else -1
+    source = sys.stdin.fileno() if stdin else -1
     try:
-        with terminal.raw(typed) if tty else contextlib.nullcontext():
+        with terminal.raw(source) if tty else contextlib.nullcontext():
             return await stream(
                 url,
-                stdin=_typed(typed, tty=tty) if stdin else None,
-                sizes=terminal.sizes(typed) if tty else None,
+                stdin=terminal.read(source) if stdin else None,
+                sizes=terminal.sizes(source) if tty else None,
                 write=_write,
+                input_ends=stdin and not sys.stdin.isatty(),
             )
+    except NoEndOfInput as error:
+        raise BadInput(f"{error}: with it `exec --stdin` takes input from a terminal only") from None
     except StreamBroken as error:
         raise Failure(str(error)) from None
-
-
-async def _typed(source: int, *, tty: bool) -> AsyncIterator[bytes]:
-    from syncpod.cli import terminal
-
-    async for data in terminal.keys(source):
-        yield data
-    if not tty:
-        remark("Note: the end of input cannot be passed on to the command; Ctrl-C leaves it")
 
 
 def _write(channel: Channel, data: bytes) -> None:

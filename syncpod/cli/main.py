@@ -15,7 +15,22 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from syncpod.cli import apply, delete, describe, down, exec, get, history, logs, plan, server, up, version, worker
+from syncpod.cli import (
+    apply,
+    delete,
+    describe,
+    down,
+    exec,
+    get,
+    history,
+    logs,
+    plan,
+    runtime,
+    server,
+    up,
+    version,
+    worker,
+)
 from syncpod.cli.console import paint, remark
 from syncpod.cli.failure import BAD_INPUT, INTERRUPTED, Failure
 
@@ -60,6 +75,7 @@ _PANELS: dict[str, dict[str, Callable[..., Any]]] = {
         "up": up.up,
         "down": down.down,
         "server": server.server,
+        "runtime": runtime.runtime,
         "worker": worker.worker,
     },
     "Other": {"version": version.version},

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from syncpod.cli.failure import BAD_INPUT, Failure
 from syncpod.cli.processes import identify, last_lines, start_detached
 from syncpod.cli.settings import settings
-from syncpod.cli.state_directory import exclusive, prepare, worker_log, write_worker
+from syncpod.cli.state_directory import StartedWorker, exclusive, prepare, worker_log, write_worker
 from syncpod.cli.worker import worker_program
 from syncpod.node_settings import NodeSettings, WorkerRecord, read_worker_record
+
+if TYPE_CHECKING:
+    from temporalio.envconfig import ClientConnectConfig
 
 _READY_SECONDS: Final = 60.0
 
@@ -31,10 +34,12 @@ def local_node(asked: str) -> str:
     return worker.node if worker is not None else here.node
 
 
-def start(node: NodeSettings, endpoint: str, environment: Mapping[str, str]) -> tuple[WorkerRecord, bool]:
+def start(
+    node: NodeSettings, endpoint: str, config: ClientConnectConfig, *, own_server: bool
+) -> tuple[WorkerRecord, bool]:
     """Return the worker of the node, and whether it was started here; returns once it serves.
 
-    Raises Failure with the sentence that it ended with.
+    `own_server` says that the server is the state directory's. Raises Failure with the sentence that it ended with.
     """
     prepare(node.state_dir)
     log = worker_log(node.state_dir)
@@ -44,9 +49,13 @@ def start(node: NodeSettings, endpoint: str, environment: Mapping[str, str]) -> 
             return running, False
         command = [sys.executable, str(worker_program()), "--node", node.node, "--state-dir", str(node.state_dir)]
         command += ["--log-dir", str(node.log_dir), "--runtime-endpoint", endpoint]
-        child = start_detached(command, log=log, environment=environment)
+        address, namespace = config["target_host"], config["namespace"]
+        child = start_detached(command, log=log, environment={**os.environ, "TEMPORAL_ADDRESS": address})
         if (process := identify(child.pid)) is not None:
-            write_worker(node.state_dir, process)
+            write_worker(
+                node.state_dir,
+                StartedWorker(process, node.node, str(node.log_dir), endpoint, address, namespace, own_server),
+            )
         deadline = time.monotonic() + _READY_SECONDS
         while child.poll() is None and time.monotonic() < deadline:
             record = read_worker_record(node.state_dir)

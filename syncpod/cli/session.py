@@ -43,10 +43,15 @@ async def connect(config: ClientConnectConfig) -> Client:
 
 def run(work: Callable[[Client], Awaitable[_Result]], *, state_dir: str = "") -> _Result:
     """Connect, do the work and return its result; what the server refuses becomes a Failure."""
+    return run_on(connection(state_dir), work)
+
+
+def run_on(config: ClientConnectConfig, work: Callable[[Client], Awaitable[_Result]]) -> _Result:
+    """Do the same on a server that is known."""
     from temporalio.service import RPCError
 
     async def connected() -> _Result:
-        return await work(await connect(connection(state_dir)))
+        return await work(await connect(config))
 
     try:
         return asyncio.run(connected())

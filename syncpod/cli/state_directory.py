@@ -1,4 +1,4 @@
-"""What ``up`` and ``server`` leave in the state directory: which processes they started, and where those log."""
+"""What ``up`` leaves in the state directory: which processes it started, where those log, and that it is ours."""
 
 from __future__ import annotations
 
@@ -6,16 +6,22 @@ import contextlib
 import fcntl
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, TypeVar
 
 from syncpod.cli.failure import BadInput
 from syncpod.cli.processes import ProcessIdentity, is_running
 from syncpod.node_settings import replace_private
 
-_SERVER, _WORKER, _LOCK = "server.json", "up-worker.json", "up.lock"
+MARK: Final = "syncpod-state"
+"""The file by which a directory is known to have been made for syncpod alone."""
+_SERVER, _WORKER, _RUNTIME, _LOCK = "server.json", "up-worker.json", "runtime.json", "up.lock"
+_OF_WORKER: Final = frozenset({"lock", "node.json", "worker.json", "pods"})
+"""What a worker that runs by itself leaves."""
+OURS: Final = _OF_WORKER | {MARK, _SERVER, _WORKER, _RUNTIME, _LOCK, "log", "temporal", "runtime"}
+"""Everything that syncpod makes in a state directory."""
 
 
 @dataclass(frozen=True)
@@ -29,23 +35,65 @@ class ServerRecord:
     """Whether ``up`` started it, and so ``down`` ends it."""
 
 
+@dataclass(frozen=True)
+class RuntimeRecord:
+    """The embedded runtime of a state directory. It may have died since; its pods run on."""
+
+    process: ProcessIdentity
+    endpoint: str
+    """Its socket, as ``unix:///path``."""
+    simulated: bool
+    detached: bool
+    """Whether ``up`` started it, and so ``down`` ends it."""
+
+
+@dataclass(frozen=True)
+class StartedWorker:
+    """The worker that ``up`` has started. Its record stays until ``down`` has deleted the pods that it served."""
+
+    process: ProcessIdentity
+    node: str
+    log_dir: str
+    endpoint: str
+    """The runtime's socket."""
+    address: str
+    """The Temporal server's."""
+    namespace: str
+    own_server: bool
+    """Whether that server is the state directory's."""
+
+
 def server_log(state_dir: Path) -> Path:
     """Return the log of the Temporal server."""
-    return state_dir / "log" / "temporal.log"
+    return log_directory(state_dir) / "temporal.log"
+
+
+def runtime_log(state_dir: Path) -> Path:
+    """Return the log of the embedded runtime."""
+    return log_directory(state_dir) / "runtime.log"
 
 
 def worker_log(state_dir: Path) -> Path:
     """Return the log of the worker that ``up`` starts."""
-    return state_dir / "log" / "worker.log"
+    return log_directory(state_dir) / "worker.log"
+
+
+def log_directory(state_dir: Path) -> Path:
+    """Return the directory of those logs."""
+    return state_dir / "log"
 
 
 def prepare(state_dir: Path) -> None:
-    """Make the directory, and the one for logs in it, for this user alone. Raises BadInput where that cannot be."""
+    """Make the directory, and the one for logs in it, for this user alone. Raises BadInput where that cannot be.
+
+    One that is new, empty or a worker's gets the mark by which ``down --purge`` knows it.
+    """
     try:
-        for directory in (state_dir, state_dir / "log"):
-            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not os.access(state_dir, os.W_OK | os.X_OK):
             raise PermissionError
+        _mark(state_dir)
+        log_directory(state_dir).mkdir(mode=0o700, exist_ok=True)
     except PermissionError:
         raise BadInput(
             f"the state directory {state_dir} may not be written: "
@@ -53,6 +101,17 @@ def prepare(state_dir: Path) -> None:
         ) from None
     except OSError as error:
         raise BadInput(f"the state directory {state_dir} cannot be made: {error.strerror}") from None
+
+
+def _mark(state_dir: Path) -> None:
+    names = {path.name for path in state_dir.iterdir()}
+    if not names or ("node.json" in names and names <= _OF_WORKER):
+        replace_private(state_dir / MARK, "This directory is syncpod's; `syncpod down --purge` removes it.\n")
+
+
+def is_marked(state_dir: Path) -> bool:
+    """Say whether the directory was made for syncpod alone."""
+    return (state_dir / MARK).is_file()
 
 
 @contextlib.contextmanager
@@ -68,17 +127,18 @@ def exclusive(state_dir: Path) -> Iterator[None]:
 
 def write_server(state_dir: Path, record: ServerRecord) -> None:
     """Record the server that serves now."""
-    replace_private(state_dir / _SERVER, json.dumps(asdict(record), indent=2) + "\n")
+    _write(state_dir / _SERVER, asdict(record))
 
 
 def running_server(state_dir: Path) -> ServerRecord | None:
     """Return the server that was recorded, if that very process still runs and we may read of it."""
-    try:
-        said = _read(state_dir / _SERVER)
-        record = ServerRecord(**{**said, "process": ProcessIdentity(**said["process"])})
-    except (KeyError, TypeError):
-        return None
-    return record if is_running(record.process) else None
+    record = recorded_server(state_dir)
+    return record if record is not None and is_running(record.process) else None
+
+
+def recorded_server(state_dir: Path) -> ServerRecord | None:
+    """Return the server that was recorded last, and not forgotten since."""
+    return _record(ServerRecord, state_dir / _SERVER)
 
 
 def forget_server(state_dir: Path) -> None:
@@ -86,18 +146,35 @@ def forget_server(state_dir: Path) -> None:
     (state_dir / _SERVER).unlink(missing_ok=True)
 
 
-def write_worker(state_dir: Path, process: ProcessIdentity) -> None:
+def write_runtime(state_dir: Path, record: RuntimeRecord) -> None:
+    """Record the embedded runtime that serves now."""
+    _write(state_dir / _RUNTIME, asdict(record))
+
+
+def recorded_runtime(state_dir: Path) -> RuntimeRecord | None:
+    """Return the embedded runtime that was recorded last, and not forgotten since."""
+    return _record(RuntimeRecord, state_dir / _RUNTIME)
+
+
+def forget_runtime(state_dir: Path) -> None:
+    """Take the record back."""
+    (state_dir / _RUNTIME).unlink(missing_ok=True)
+
+
+def write_worker(state_dir: Path, record: StartedWorker) -> None:
     """Record the worker that ``up`` has started."""
-    replace_private(state_dir / _WORKER, json.dumps(asdict(process), indent=2) + "\n")
+    _write(state_dir / _WORKER, asdict(record))
+
+
+def recorded_worker(state_dir: Path) -> StartedWorker | None:
+    """Return the worker that ``up`` started last, if its pods have not been deleted since."""
+    return _record(StartedWorker, state_dir / _WORKER)
 
 
 def running_worker(state_dir: Path) -> ProcessIdentity | None:
     """Return the worker that ``up`` started, if that very process still runs."""
-    try:
-        process = ProcessIdentity(**_read(state_dir / _WORKER))
-    except TypeError:
-        return None
-    return process if is_running(process) else None
+    record = recorded_worker(state_dir)
+    return record.process if record is not None and is_running(record.process) else None
 
 
 def forget_worker(state_dir: Path) -> None:
@@ -105,9 +182,17 @@ def forget_worker(state_dir: Path) -> None:
     (state_dir / _WORKER).unlink(missing_ok=True)
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _write(path: Path, record: Mapping[str, Any]) -> None:
+    replace_private(path, json.dumps(record, indent=2) + "\n")
+
+
+_Record = TypeVar("_Record", ServerRecord, RuntimeRecord, StartedWorker)
+
+
+def _record(kind: type[_Record], path: Path) -> _Record | None:
+    """Read a record; None where there is none, or what is there is no such record."""
     try:
         said = json.loads(path.read_text())
-    except (OSError, json.JSONDecodeError):
-        return {}
-    return said if isinstance(said, dict) else {}
+        return kind(**{**said, "process": ProcessIdentity(**said["process"])})
+    except (OSError, ValueError, KeyError, TypeError):
+        return None

@@ -1,7 +1,7 @@
-"""Running a command in a container through the runtime's streaming endpoint: WebSocket, ``v4.channel.k8s.io``.
+"""Running a command in a container through the runtime's streaming endpoint, over WebSocket.
 
-Each message begins with a byte that names its channel. Version 4 cannot say that standard input has ended, and
-containerd refuses version 5, which can; so input comes from a terminal, or not at all.
+Each message begins with a byte that names its channel. Version 4 cannot say that standard input has ended; version 5
+can, and the embedded runtime speaks it, but containerd refuses it.
 """
 
 from __future__ import annotations
@@ -10,13 +10,17 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
 from enum import IntEnum
+from http import HTTPStatus
 from typing import Any, Final
 
 from websockets.asyncio.client import ClientConnection, connect
-from websockets.exceptions import ConnectionClosed, InvalidHandshake
+from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus, NegotiationError
 from websockets.typing import Subprotocol
 
-PROTOCOL: Final = Subprotocol("v4.channel.k8s.io")
+from syncpod.cli.console import remark
+
+V4: Final = Subprotocol("v4.channel.k8s.io")
+V5: Final = Subprotocol("v5.channel.k8s.io")
 
 
 class Channel(IntEnum):
@@ -27,10 +31,16 @@ class Channel(IntEnum):
     STDERR = 2
     STATUS = 3
     RESIZE = 4
+    CLOSE = 255
+    """Version 5: the channel that the second byte names has ended."""
 
 
 class StreamBroken(Exception):
     """The command's outcome is not known, or it could not be run; the text says why."""
+
+
+class NoEndOfInput(StreamBroken):
+    """The runtime cannot be told that input has ended; the command has not been run."""
 
 
 async def stream(
@@ -39,16 +49,19 @@ async def stream(
     stdin: AsyncIterator[bytes] | None,
     sizes: AsyncIterator[tuple[int, int]] | None,
     write: Callable[[Channel, bytes], None],
+    input_ends: bool = False,
 ) -> int:
     """Run the command that `url` was made for, pass its streams, and return its exit code.
 
-    `sizes` yields the terminal's columns and rows, now and whenever they change. `write` is given what comes on stdout
-    and stderr. Raises StreamBroken.
+    With `input_ends` the command waits for the end of its input: then only version 5 will do, and a runtime without it
+    refuses before anything is run (NoEndOfInput). `sizes` yields the terminal's columns and rows, now and whenever they
+    change. `write` is given what comes on stdout and stderr. Raises StreamBroken.
     """
     address = url.replace("http", "ws", 1)
+    protocols = [V5] if input_ends else [V5, V4]
     try:
         async with connect(
-            address, subprotocols=[PROTOCOL], compression=None, max_size=None, proxy=None, ping_interval=None
+            address, subprotocols=protocols, compression=None, max_size=None, proxy=None, ping_interval=None
         ) as connection:
             senders = [
                 asyncio.create_task(sender)
@@ -67,7 +80,16 @@ async def stream(
     except BrokenPipeError:
         raise  # ours: whoever read our output has seen enough
     except (OSError, InvalidHandshake) as error:
+        if input_ends and _is_refusal(error):
+            raise NoEndOfInput("this runtime cannot be told that input has ended") from error
         raise StreamBroken(f"the runtime does not stream from {url.partition('/exec')[0]}: {error}") from error
+
+
+def _is_refusal(error: Exception) -> bool:
+    """Say whether the runtime answered that it does not speak what it was offered; kubelet's streaming server: 403."""
+    return isinstance(error, NegotiationError) or (
+        isinstance(error, InvalidStatus) and error.response.status_code == HTTPStatus.FORBIDDEN
+    )
 
 
 async def _receive(connection: ClientConnection, write: Callable[[Channel, bytes], None]) -> int:
@@ -92,6 +114,10 @@ async def _receive(connection: ClientConnection, write: Callable[[Channel, bytes
 async def _send_input(connection: ClientConnection, stdin: AsyncIterator[bytes]) -> None:
     async for data in stdin:
         await connection.send(bytes((Channel.STDIN,)) + data)
+    if connection.subprotocol == V5:
+        await connection.send(bytes((Channel.CLOSE, Channel.STDIN)))
+    else:
+        remark("Note: this runtime cannot be told that input has ended; Ctrl-C leaves the command")
 
 
 async def _send_sizes(connection: ClientConnection, sizes: AsyncIterator[tuple[int, int]]) -> None:

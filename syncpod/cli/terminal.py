@@ -1,4 +1,4 @@
-"""The terminal that ``exec -t`` lends to a command: raw, its size passed on, given back as it was."""
+"""What ``exec`` lends to a command: its input, and a terminal, raw, its size passed on, given back as it was."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ import signal
 import termios
 import tty
 from collections.abc import AsyncIterator, Iterator
+from typing import Final
+
+_BLOCK: Final = 32 * 1024
 
 
 @contextlib.contextmanager
@@ -37,13 +40,21 @@ async def sizes(terminal: int) -> AsyncIterator[tuple[int, int]]:
         loop.remove_signal_handler(signal.SIGWINCH)
 
 
-async def keys(terminal: int) -> AsyncIterator[bytes]:
-    """Yield what is typed, until the end of input."""
+async def read(source: int) -> AsyncIterator[bytes]:
+    """Yield what comes from a terminal, a pipe or a file, until its end; no faster than it is taken."""
+    while data := await _next(source):
+        yield data
+
+
+async def _next(source: int) -> bytes:
     loop = asyncio.get_running_loop()
-    typed: asyncio.Queue[bytes] = asyncio.Queue()
-    loop.add_reader(terminal, lambda: typed.put_nowait(os.read(terminal, 4096)))
+    ready = asyncio.Event()
     try:
-        while data := await typed.get():
-            yield data
+        loop.add_reader(source, ready.set)
+    except PermissionError:
+        return os.read(source, _BLOCK)  # a file, which never lets us wait
+    try:
+        await ready.wait()
     finally:
-        loop.remove_reader(terminal)
+        loop.remove_reader(source)
+    return os.read(source, _BLOCK)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,28 @@ CONTEXT: dict[str, Any] = {"allow_extra_args": True, "ignore_unknown_options": T
 def worker(context: typer.Context) -> None:
     """Serve this machine as a node until Ctrl-C."""
     program = worker_program()
-    os.execv(sys.executable, [sys.executable, str(program), *context.args])
+    os.execve(sys.executable, [sys.executable, str(program), *context.args], _environment(context.args))
+
+
+def _environment(arguments: Sequence[str]) -> dict[str, str]:
+    """Return our environment, in which the state directory's embedded runtime is named where it serves and none is."""
+    import argparse
+
+    from syncpod.cli.runtime_process import serving
+    from syncpod.cli.settings import settings
+    from syncpod.node_settings import RUNTIME_ENDPOINT
+
+    flags = argparse.ArgumentParser(add_help=False, exit_on_error=False)
+    flags.add_argument("--state-dir", default="")
+    try:
+        asked, _ = flags.parse_known_args(arguments)
+    except argparse.ArgumentError:
+        return dict(os.environ)  # the worker says what is wrong with them
+    here = settings(state_dir=asked.state_dir)
+    own = serving(here.state_dir)
+    if own is None or here.runtime_endpoint:
+        return dict(os.environ)
+    return {**os.environ, RUNTIME_ENDPOINT: own.endpoint}
 
 
 def worker_program() -> Path:

@@ -1,0 +1,119 @@
+"""The parts that pods need on this machine, each started where it does not run: Temporal server, runtime, worker."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from syncpod.cli import node_process, runtime_process
+from syncpod.cli.console import paint, remark
+from syncpod.cli.failure import BadInput, Failure
+from syncpod.cli.state_directory import RuntimeRecord, ServerRecord, StartedWorker
+from syncpod.node_settings import NodeSettings, WorkerRecord
+
+if TYPE_CHECKING:
+    from temporalio.envconfig import ClientConnectConfig
+
+    from syncpod.cli.runtime_choice import Choice
+
+
+@dataclass(frozen=True)
+class Server:
+    """The Temporal server."""
+
+    config: ClientConnectConfig
+    own: ServerRecord | None
+    """None where another one is configured."""
+    started: bool = False
+
+
+@dataclass(frozen=True)
+class Node:
+    """Runtime and worker of this machine."""
+
+    worker: WorkerRecord
+    own: RuntimeRecord | None
+    """The embedded runtime, where that is the one."""
+    started: bool
+
+
+def start_server(here: NodeSettings) -> Server:
+    """Return how to connect, to our own server where no other is configured. Raises Failure."""
+    from syncpod.plugin import NoServer, connection_settings
+
+    try:
+        config = connection_settings(default_address="")
+    except NoServer as error:
+        raise BadInput(str(error)) from None
+    return Server(config, None) if config["target_host"] else _start_own_server(here)
+
+
+def start_server_of(here: NodeSettings, before: StartedWorker) -> Server:
+    """Return how to reach the server that a worker was started with, whatever else is configured. Raises Failure."""
+    from syncpod.plugin import NoServer, connection_settings
+
+    if before.own_server:
+        return _start_own_server(here)
+    try:
+        config = connection_settings(default_address=before.address)
+    except NoServer as error:
+        raise BadInput(str(error)) from None
+    config["target_host"], config["namespace"] = before.address, before.namespace
+    return Server(config, None)
+
+
+def _start_own_server(here: NodeSettings) -> Server:
+    from syncpod.cli import dev_server
+    from syncpod.plugin import NoServer, connection_settings
+
+    try:
+        server, child = dev_server.start(here.state_dir)
+        if child is not None:
+            remark(paint(f"Temporal server started (pid {child.pid})", "dim"))
+        config = connection_settings(default_address=server.address)
+        config["target_host"] = server.address
+        return Server(config, server, child is not None)
+    except NoServer as error:
+        raise BadInput(str(error)) from None
+
+
+def start_node(here: NodeSettings, choice: Choice, server: Server) -> Node:
+    """Return the worker on the chosen runtime. Raises Failure, also where it serves another runtime or server."""
+    from syncpod.cli import session
+
+    config = server.config
+    asyncio.run(session.connect(config))  # so that a server that is not there is not the worker's to find out
+    own, runtime_started = _start_runtime(here, choice)
+    endpoint = own.endpoint if own is not None else choice.endpoint
+    worker, started = node_process.start(here, endpoint, config, own_server=server.own is not None)
+    if started:
+        remark(paint(f"worker started (pid {worker.pid})", "dim"))
+        return Node(worker, own, started)
+    whose = f"the worker of {here.state_dir} (pid {worker.pid})"
+    if (worker.address, worker.namespace) != (config["target_host"], config["namespace"]):
+        raise Failure(
+            f"{whose} serves Temporal {worker.address} namespace {worker.namespace}, "
+            f"not {config['target_host']} namespace {config['namespace']}: end it first"
+        )
+    if worker.endpoint != endpoint:
+        raise Failure(f"{whose} uses the runtime at {worker.endpoint}, not {endpoint}: end it first")
+    return Node(worker, own, runtime_started)
+
+
+def _start_runtime(here: NodeSettings, choice: Choice) -> tuple[RuntimeRecord | None, bool]:
+    if not choice.embedded:
+        return None, False
+    if runtime_process.serving(here.state_dir) is None:
+        remark(choice.why)
+    record, started = runtime_process.start(here.state_dir, simulated=choice.simulated, environ=os.environ)
+    if started:
+        remark(paint(f"embedded runtime started (pid {record.process.pid})", "dim"))
+    return record, started
+
+
+def as_before(here: NodeSettings, before: StartedWorker) -> NodeSettings:
+    """Return the settings with which `up` started the worker last: node, runtime and log directory are its own."""
+    return replace(here, node=before.node, log_dir=Path(before.log_dir), runtime_endpoint=before.endpoint)

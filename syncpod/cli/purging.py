@@ -1,0 +1,70 @@
+"""``down --purge``: removing a state directory, and nothing that is not ours."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+from syncpod.cli.failure import BadInput, Failure
+from syncpod.cli.state_directory import MARK, OURS, exclusive, is_marked
+
+
+def require_ours(directory: Path) -> None:
+    """Raise BadInput for a directory that was not made for syncpod alone."""
+    if not is_marked(directory):
+        raise BadInput(
+            f"{directory} lacks the file {MARK}, by which syncpod knows a directory of its own: "
+            "nothing is ended or removed; remove what you do not need there yourself"
+        )
+
+
+def purge(directory: Path) -> None:
+    """Remove a state directory that nobody uses any more; raises Failure, naming what is in the way.
+
+    What others have put there stays. So does everything where something is still mounted.
+    """
+    from syncpod.cri.tree_removal import remove_tree
+
+    mounts = _mounts_below(directory)
+    if mounts:
+        raise Failure(f"{mounts[0]} is a mount point: unmount it, and call `syncpod down --purge` again")
+    with exclusive(directory):
+        names = [*sorted(OURS - {MARK}), MARK]  # the mark goes last: what was interrupted may be repeated
+        drafts = sorted(path.name for path in directory.glob(".*.json.new"))
+        try:
+            for name in (*drafts, *names):
+                path = directory / name
+                if path.is_dir() and not path.is_symlink():
+                    _open_up(path)
+                remove_tree(path)
+        except OSError as error:
+            raise Failure(f"{directory} cannot be removed altogether: {error}") from None
+    left = sorted(path.name for path in directory.iterdir())
+    if left:
+        raise Failure(f"{directory} is kept, since others have put something there: {', '.join(left)}")
+    directory.rmdir()
+
+
+def _open_up(tree: Path) -> None:
+    """Let us into every directory of a tree, as whose owner we may: what containers make may be closed to all.
+
+    The kernel's own directory in an overlay has no permissions at all. Symlinks are not followed.
+    """
+    _let_us_in(tree)
+    for place, directories, _ in os.walk(tree):
+        for name in directories:
+            _let_us_in(Path(place) / name)
+
+
+def _let_us_in(directory: Path) -> None:
+    found = directory.lstat()
+    if stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and found.st_mode & 0o700 != 0o700:
+        directory.chmod(stat.S_IMODE(found.st_mode) | 0o700)
+
+
+def _mounts_below(directory: Path) -> list[str]:
+    inside = f"{directory.resolve()}/"
+    lines = Path("/proc/self/mountinfo").read_text().splitlines()
+    places = [line.split()[4].encode().decode("unicode_escape") for line in lines]
+    return [place for place in places if place.startswith(inside)]
