@@ -1,0 +1,259 @@
+"""Connections to a sandbox's ports, for clients elsewhere."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import struct
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Final, Protocol
+
+from syncpod.runtime.streaming.channels import Channels, Dialect
+from syncpod.runtime.streaming.pipe import Pipe
+from syncpod.runtime.streaming.spdy import Session, SpdyStream
+from syncpod.runtime.streaming.websocket import WebSocket
+from syncpod.runtime.streaming.wire import CHUNK, CLOSING_SECONDS, Wire, deliver
+
+logger = logging.getLogger(__name__)
+
+Connect = Callable[[int], Awaitable[tuple[asyncio.StreamReader, asyncio.StreamWriter]]]
+"""Opens a connection to a port; raises OSError."""
+
+SPDY_PROTOCOLS: Final = ("portforward.k8s.io",)
+TUNNEL_PREFIX: Final = "SPDY/3.1+"
+"""Before a protocol's name where SPDY runs within a WebSocket."""
+CHANNEL_DIALECTS: Final = {
+    "v4.channel.k8s.io": Dialect(),
+    "v4.base64.channel.k8s.io": Dialect(base64=True),
+}
+PAIR_SECONDS: Final = 30.0
+"""How long a client may take between the two streams of one connection."""
+
+
+class ForwardedStream(Protocol):
+    """The client's side of one forwarded connection."""
+
+    @property
+    def input(self) -> Pipe:
+        """What the client sends."""
+
+    @property
+    def reset(self) -> asyncio.Event:
+        """Set once the client wants no more of it."""
+
+    async def write(self, data: bytes) -> None:
+        """Send, waiting while the client does not read. Raises ConnectionError once it is gone."""
+
+    async def finish(self) -> None:
+        """Say that nothing more is sent. Raises ConnectionError once the client is gone."""
+
+    async def abort(self) -> None:
+        """Say that the connection broke. Raises ConnectionError once the client is gone."""
+
+
+async def forward(connect: Connect, port: int, stream: ForwardedStream) -> str:
+    """Connect to a port and pass bytes both ways until both sides have ended; return why it could not be reached.
+
+    Each side may end before the other, and is told so alone. A connection that breaks is aborted, and that is no
+    failure of the forwarding: the client would give up all its connections.
+    """
+    try:
+        reader, writer = await connect(port)
+    except OSError as error:
+        return f"cannot connect to port {port}: {error.strerror or error}"
+    passing = [
+        asyncio.create_task(_from_port(reader, stream)),
+        asyncio.create_task(_to_port(stream.input, writer)),
+    ]
+    resetting = asyncio.create_task(stream.reset.wait())
+    both = asyncio.gather(*passing)
+    try:
+        ends: set[asyncio.Future[Any]] = {both, resetting}
+        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        if both.done():
+            both.result()
+    except OSError:
+        with contextlib.suppress(ConnectionError):
+            await stream.abort()
+    finally:
+        for task in (both, resetting):
+            task.cancel()
+        await asyncio.gather(both, resetting, *passing, return_exceptions=True)
+        if stream.reset.is_set():
+            writer.transport.abort()
+        else:
+            writer.close()
+    return ""
+
+
+async def _from_port(reader: asyncio.StreamReader, stream: ForwardedStream) -> None:
+    while data := await reader.read(CHUNK):
+        await stream.write(data)
+    await stream.finish()
+
+
+async def _to_port(source: Pipe, writer: asyncio.StreamWriter) -> None:
+    while data := await source.get():
+        writer.write(data)
+        await writer.drain()
+    if writer.can_write_eof():
+        writer.write_eof()
+
+
+class _Pair:
+    """The two streams of one forwarded connection."""
+
+    def __init__(self) -> None:
+        self.streams: dict[str, SpdyStream] = {}
+        self.complete = asyncio.Event()
+
+
+class _Pairs:
+    """Puts together the streams that a client opens: data and error, with one request id and one port."""
+
+    def __init__(self, connect: Connect) -> None:
+        self._connect = connect
+        self._incomplete: dict[str, _Pair] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def accept(self, stream: SpdyStream) -> bool:
+        """Take a stream that the client opens, if it is half of a connection; the first half starts its work."""
+        kind, port = stream.headers.get("streamtype", ""), _port(stream.headers.get("port", ""))
+        if kind not in ("data", "error") or port is None:
+            return False
+        # Clients that send no id open the error stream, then at once the data stream.
+        request = stream.headers.get("requestid") or str(stream.id if kind == "error" else stream.id - 2)
+        pair = self._incomplete.get(request)
+        if pair is None:
+            pair = self._incomplete[request] = _Pair()
+            task = asyncio.create_task(self._serve(request, pair, port))
+            self._tasks.add(task)
+            task.add_done_callback(self._done)
+        elif kind in pair.streams:
+            return False
+        pair.streams[kind] = stream
+        if len(pair.streams) == 2:
+            del self._incomplete[request]
+            pair.complete.set()
+        return True
+
+    async def _serve(self, request: str, pair: _Pair, port: int) -> None:
+        try:
+            try:
+                async with asyncio.timeout(PAIR_SECONDS):
+                    await pair.complete.wait()
+            except TimeoutError:
+                del self._incomplete[request]
+                for stream in pair.streams.values():
+                    await stream.abort()
+                return
+            data, error = pair.streams["data"], pair.streams["error"]
+            problem = await forward(self._connect, port, data)
+            if problem:
+                await error.write(problem.encode())
+            await error.finish()
+            if problem:
+                await data.abort()
+        except ConnectionError:
+            return  # the client is gone, or wants no more of these streams
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            logger.error("a forwarded connection failed", exc_info=error)
+
+    async def close(self) -> None:
+        """End all that is under way."""
+        tasks = tuple(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _port(text: str) -> int | None:
+    if not (text.isascii() and text.isdigit() and len(text) <= 5 and 0 < int(text) < 65536):
+        return None
+    return int(text)
+
+
+async def forward_over_spdy(connect: Connect, wire: Wire) -> None:
+    """Forward connections for a client that speaks SPDY until it is gone. Raises ConnectionError."""
+    pairs = _Pairs(connect)
+    session = Session(wire, pairs.accept)
+    try:
+        await session.run()
+    finally:
+        await pairs.close()
+        await session.go_away()
+
+
+class _ChannelStream:
+    """One forwarded connection on two channels of a WebSocket (a `ForwardedStream`).
+
+    The protocol has no way to say that either side has ended.
+    """
+
+    def __init__(self, channels: Channels, channel: int) -> None:
+        self.input = Pipe()
+        self.reset = asyncio.Event()
+        self._channels = channels
+        self._channel = channel
+
+    async def write(self, data: bytes) -> None:
+        """Send, waiting while the client does not read. Raises ConnectionError once it is gone."""
+        await self._channels.send(self._channel, data)
+
+    async def finish(self) -> None:
+        """Take the end of what comes from the port for the end of all: the client has no way to tell its own."""
+        self.end()
+
+    async def abort(self) -> None:
+        """End without a word, which the protocol has not."""
+        self.end()
+
+    def end(self) -> None:
+        """Take note that nothing can come or go any more."""
+        self.reset.set()
+        self.input.discard()
+
+
+async def forward_over_channels(connect: Connect, ports: Sequence[int], websocket: WebSocket, dialect: Dialect) -> None:
+    """Forward one connection for each port: data on channel 2 n, errors on 2 n + 1, each beginning with the port.
+
+    Ends once all connections have, or the client is gone. Raises ConnectionError if it is gone at once.
+    """
+    channels = Channels(websocket, dialect)
+    streams = [_ChannelStream(channels, 2 * number) for number in range(len(ports))]
+
+    async def received(channel: int, data: bytes) -> None:
+        if channel % 2 == 0 and channel // 2 < len(streams):
+            await deliver(websocket, streams[channel // 2].input, data)
+
+    async def read() -> None:
+        try:
+            await channels.read(received, lambda _channel: None)
+        finally:
+            for stream in streams:
+                stream.end()
+
+    async def serve(number: int) -> None:
+        problem = await forward(connect, ports[number], streams[number])
+        if problem:
+            await channels.send(2 * number + 1, problem.encode())
+
+    for number, port in enumerate(ports):
+        await channels.send(2 * number, struct.pack("<H", port))
+        await channels.send(2 * number + 1, struct.pack("<H", port))
+    reading = asyncio.create_task(read())
+    serving = [asyncio.create_task(serve(number)) for number in range(len(ports))]
+    try:
+        for ended in await asyncio.gather(*serving, return_exceptions=True):
+            if isinstance(ended, Exception) and not isinstance(ended, ConnectionError):
+                raise ended
+        await websocket.say_goodbye()
+        await asyncio.wait({reading}, timeout=CLOSING_SECONDS)
+    finally:
+        for task in (reading, *serving):
+            task.cancel()
+        await asyncio.gather(reading, *serving, return_exceptions=True)

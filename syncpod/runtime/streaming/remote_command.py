@@ -1,0 +1,157 @@
+"""Exec and attach, whatever protocol the client speaks."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+from syncpod.runtime.port import StartFailed, Stream, Streams
+from syncpod.runtime.streaming.pipe import Pipe
+from syncpod.runtime.streaming.terminal_sizes import TerminalSizes
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class RemoteCommand:
+    """What an exec or attach URL stands for."""
+
+    open: Callable[[], Awaitable[Streams]]
+    """Starts the command, or attaches; raises StartFailed."""
+    tty: bool
+    stdin: bool
+    stdout: bool
+    stderr: bool
+    attach: bool
+    """A container's own process: its end is no failure of the attaching, whatever its exit code."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a command ended, or why there was none."""
+
+    exit_code: int = 0
+    failure: str = ""
+    """Why nothing ran; empty if something did."""
+
+    def status(self) -> bytes:
+        """Return it as a v1.Status in JSON, which protocols since version 4 end with."""
+        status: dict[str, Any] = {"metadata": {}, "status": "Success"}
+        if self.failure:
+            status |= {
+                "status": "Failure",
+                "message": self.failure,
+                "reason": "InternalError",
+                "code": 500,
+            }
+        elif self.exit_code:
+            status |= {
+                "status": "Failure",
+                "message": self._nonzero(),
+                "reason": "NonZeroExitCode",
+                "details": {"causes": [{"reason": "ExitCode", "message": str(self.exit_code)}]},
+            }
+        return json.dumps(status, separators=(",", ":")).encode()
+
+    def text(self) -> bytes:
+        """Return it as the older protocols end: a sentence, or nothing on success."""
+        return (self.failure or (self._nonzero() if self.exit_code else "")).encode()
+
+    def _nonzero(self) -> str:
+        return f"command terminated with exit code {self.exit_code}"
+
+
+class Client(Protocol):
+    """Who asked for a command, by whatever protocol."""
+
+    @property
+    def stdin(self) -> Pipe:
+        """What it sends as input."""
+
+    @property
+    def sizes(self) -> TerminalSizes:
+        """Its terminal."""
+
+    @property
+    def gone(self) -> asyncio.Event:
+        """Set once it will neither send nor hear anything more."""
+
+    async def send(self, stream: Stream, data: bytes) -> None:
+        """Pass output on, waiting while the client does not read. Raises ConnectionError once it is gone."""
+
+    async def finish(self, outcome: Outcome) -> None:
+        """Say how the command ended. Raises ConnectionError once the client is gone."""
+
+
+async def serve(command: RemoteCommand, client: Client) -> None:
+    """Run the command for the client, or attach, until either is gone.
+
+    When the client goes first, an executed command is killed and a container is left alone: `Streams.close` knows.
+    """
+    try:
+        streams = await command.open()
+    except (StartFailed, OSError) as error:
+        client.stdin.discard()
+        await _while_there(client, client.finish(Outcome(failure=str(error))))
+        return
+    outcome = None
+    try:
+        outcome = await _while_there(client, _run(command, streams, client))
+    finally:
+        client.stdin.discard()
+        await streams.close()
+    if outcome is not None:
+        await _while_there(client, client.finish(outcome))
+
+
+async def _run(command: RemoteCommand, streams: Streams, client: Client) -> Outcome:
+    """Pass everything both ways until the output has ended."""
+    wanted = {Stream.STDOUT: command.stdout, Stream.STDERR: command.stderr and not command.tty}
+    passing = [asyncio.create_task(_pass_sizes(streams, client.sizes))]
+    if command.stdin:
+        passing.append(asyncio.create_task(_pass_input(streams, client.stdin)))
+    try:
+        async for stream, data in streams.output():
+            if wanted[stream]:
+                await client.send(stream, data)
+        return Outcome() if command.attach else Outcome(exit_code=await streams.wait())
+    finally:
+        for task in passing:
+            task.cancel()
+        for ended in await asyncio.gather(*passing, return_exceptions=True):
+            if isinstance(ended, Exception):
+                logger.error("input to a command was lost", exc_info=ended)
+
+
+async def _pass_input(streams: Streams, stdin: Pipe) -> None:
+    while data := await stdin.get():
+        await streams.write(data)
+    streams.end_input()
+
+
+async def _pass_sizes(streams: Streams, sizes: TerminalSizes) -> None:
+    while True:
+        streams.resize(*await sizes.changed())
+
+
+async def _while_there(client: Client, work: Coroutine[Any, Any, T]) -> T | None:
+    """Do something for the client; None if it goes before that is done."""
+    doing = asyncio.create_task(work)
+    going = asyncio.create_task(client.gone.wait())
+    try:
+        await asyncio.wait({doing, going}, return_when=asyncio.FIRST_COMPLETED)
+        if not doing.done():
+            return None
+        return await doing
+    except ConnectionError:
+        return None
+    finally:
+        for task in (doing, going):
+            task.cancel()
+        await asyncio.gather(doing, going, return_exceptions=True)

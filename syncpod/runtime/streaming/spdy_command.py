@@ -1,0 +1,142 @@
+"""Exec and attach over SPDY: a stream for each of error, stdin, stdout, stderr and resize."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Final
+
+from syncpod.runtime.port import Stream
+from syncpod.runtime.streaming.pipe import Pipe
+from syncpod.runtime.streaming.remote_command import Outcome, RemoteCommand, serve
+from syncpod.runtime.streaming.spdy import Session, SpdyStream, StreamReset
+from syncpod.runtime.streaming.terminal_sizes import TerminalSizes
+from syncpod.runtime.streaming.wire import CLOSING_SECONDS, Wire
+
+STREAM_CREATION_SECONDS: Final = 30.0
+
+
+@dataclass(frozen=True)
+class Version:
+    """How a version of the protocol differs from the others."""
+
+    structured_status: bool = False
+    """The status is JSON, and there is one on success too."""
+    resizes: bool = False
+    """A client with a terminal opens a stream for its sizes."""
+
+
+VERSIONS: Final = {
+    "v4.channel.k8s.io": Version(structured_status=True, resizes=True),
+    "v3.channel.k8s.io": Version(resizes=True),
+    "v2.channel.k8s.io": Version(),
+    "channel.k8s.io": Version(),
+}
+
+
+class SpdyClient:
+    """Who asked for a command over SPDY (a `Client`)."""
+
+    def __init__(self, command: RemoteCommand, version: Version) -> None:
+        self.sizes = TerminalSizes()
+        self.gone = asyncio.Event()
+        self._version = version
+        self._streams: dict[str, SpdyStream] = {}
+        self._missing = {"error"}
+        for name, expected in (
+            ("stdin", command.stdin),
+            ("stdout", command.stdout),
+            ("stderr", command.stderr and not command.tty),
+            ("resize", command.tty and version.resizes),
+        ):
+            if expected:
+                self._missing.add(name)
+        self._complete = asyncio.Event()
+        self._no_stdin = Pipe()
+
+    def accept(self, stream: SpdyStream) -> bool:
+        """Take a stream that the client opens, if it is one that the command has."""
+        name = stream.headers.get("streamtype", "")
+        if name not in self._missing:
+            return False
+        self._missing.remove(name)
+        self._streams[name] = stream
+        if not self._missing:
+            self._complete.set()
+        return True
+
+    async def opened(self) -> str:
+        """Wait until the client has opened all its streams, or is gone; return what is wrong, or nothing."""
+        complete, gone = asyncio.create_task(self._complete.wait()), asyncio.create_task(self.gone.wait())
+        try:
+            await asyncio.wait({complete, gone}, timeout=STREAM_CREATION_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            complete.cancel()
+            gone.cancel()
+        if self._complete.is_set() or self.gone.is_set():
+            return ""
+        missing = ", ".join(sorted(self._missing))
+        return f"the client did not open its streams within {STREAM_CREATION_SECONDS:g} seconds: {missing}"
+
+    async def read_sizes(self) -> None:
+        """Take the sizes of the client's terminal."""
+        while (stream := self._streams.get("resize")) is not None and (data := await stream.input.get()):
+            self.sizes.feed(data)
+
+    @property
+    def stdin(self) -> Pipe:
+        """What it sends as input."""
+        stream = self._streams.get("stdin")
+        return self._no_stdin if stream is None else stream.input
+
+    async def send(self, stream: Stream, data: bytes) -> None:
+        """Pass output on, waiting while the client does not read. Raises ConnectionError once it is gone."""
+        open_stream = self._streams.get(stream.value)
+        if open_stream is None:
+            return
+        try:
+            await open_stream.write(data)
+        except StreamReset:
+            return  # the client wants no more of this one
+
+    async def finish(self, outcome: Outcome) -> None:
+        """Say how the command ended, and that all streams have. Raises ConnectionError once the client is gone.
+
+        The status goes before the ends, and all of it before the connection does, which the client ends itself: its
+        library may drop what it has not yet handed on when the connection ends first.
+        """
+        said = outcome.status() if self._version.structured_status else outcome.text()
+        error = self._streams.get("error")
+        if said and error is not None:
+            await error.write(said)
+        for stream in self._streams.values():
+            await stream.finish()
+
+
+async def serve_over_spdy(command: RemoteCommand, wire: Wire, version: Version) -> None:
+    """Run a command for a client that speaks SPDY. Raises ConnectionError if it goes away early."""
+    client = SpdyClient(command, version)
+    session = Session(wire, client.accept)
+
+    async def read() -> None:
+        try:
+            await session.run()
+        finally:
+            client.gone.set()
+
+    reading = asyncio.create_task(read())
+    sizing = None
+    try:
+        problem = await client.opened()
+        if problem:
+            await client.finish(Outcome(failure=problem))
+        elif not client.gone.is_set():
+            sizing = asyncio.create_task(client.read_sizes())
+            await serve(command, client)
+        await asyncio.wait({reading}, timeout=CLOSING_SECONDS)
+        await session.go_away()
+    finally:
+        tasks = [task for task in (reading, sizing) if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,94 @@
+"""A client's connection, as bytes both ways."""
+
+from __future__ import annotations
+
+import asyncio
+import select
+from typing import Final, Protocol
+
+from syncpod.runtime.streaming.pipe import Pipe
+
+CHUNK: Final = 64 * 1024
+CLOSING_SECONDS: Final = 2.0
+"""How long a client may take to read what was written before the end."""
+
+
+class Waiting(Protocol):
+    """A connection on which one can wait for a pipe, and not for ever."""
+
+    async def space(self, pipe: Pipe, seconds: float) -> bool:
+        """Return whether a pipe has space within so many seconds. Raises ConnectionError if the client is gone.
+
+        While a pipe is full nothing is read from the client, so its end would not be noticed otherwise.
+        """
+
+
+class Wire(Waiting, Protocol):
+    """What a session of frames runs on: a TCP connection, or a WebSocket that carries bytes."""
+
+    async def read(self) -> bytes:
+        """Return what has come; empty once the client is gone, however it went."""
+
+    async def write(self, data: bytes) -> None:
+        """Send, waiting while the client does not read. Raises ConnectionError once it is gone."""
+
+
+async def deliver(connection: Waiting, pipe: Pipe, data: bytes) -> None:
+    """Put bytes into a pipe and wait until it has space again. Raises ConnectionError if the client is gone."""
+    pipe.put(data)
+    while not await connection.space(pipe, 1.0):
+        pass
+
+
+class Socket:
+    """A TCP connection (a `Wire`)."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+
+    async def read(self) -> bytes:
+        """Return what has come; empty once the client is gone, however it went."""
+        try:
+            return await self._reader.read(CHUNK)
+        except OSError:
+            return b""
+
+    async def write(self, data: bytes) -> None:
+        """Send, waiting while the client does not read. Raises ConnectionError once it is gone."""
+        self.write_at_once(data)
+        await self._writer.drain()
+
+    def write_at_once(self, data: bytes) -> None:
+        """Send without waiting: for a few bytes now and then. Raises ConnectionError once the client is gone."""
+        if self._writer.is_closing():
+            raise ConnectionResetError("the client is gone")
+        self._writer.write(data)
+
+    async def space(self, pipe: Pipe, seconds: float) -> bool:
+        """Return whether a pipe has space within so many seconds. Raises ConnectionError if the client is gone."""
+        try:
+            async with asyncio.timeout(seconds):
+                await pipe.space()
+        except TimeoutError:
+            if self._hung_up():
+                raise ConnectionResetError("the client is gone") from None
+            return False
+        return True
+
+    def _hung_up(self) -> bool:
+        """Look behind what is still unread, which asyncio does not: it sees the end only after all the data."""
+        if self._writer.is_closing():
+            return True
+        poll = select.poll()
+        poll.register(self._writer.get_extra_info("socket").fileno(), select.POLLRDHUP)
+        return bool(poll.poll(0))
+
+    async def close(self) -> None:
+        """End the connection, giving the client a little time to read the rest."""
+        self._writer.close()
+        try:
+            async with asyncio.timeout(CLOSING_SECONDS):
+                await self._writer.wait_closed()
+        except (TimeoutError, OSError):
+            self._writer.transport.abort()
