@@ -130,6 +130,8 @@ def become(state_dir: Path, socket: Path | None, *, simulated: bool, environ: Ma
 
     Raises Failure where it runs already, or its socket's path is too long.
     """
+    if socket is not None and not _fits(socket):
+        raise BadInput(f"--socket: {socket} has more than the {SOCKET_LIMIT} bytes that a socket's path may have")
     prepare(state_dir)
     with exclusive(state_dir):
         running = serving(state_dir)
@@ -137,8 +139,6 @@ def become(state_dir: Path, socket: Path | None, *, simulated: bool, environ: Ma
             raise Failure(
                 f"the embedded runtime of {state_dir} runs already, at {running.endpoint} (pid {running.process.pid})"
             )
-        if socket is not None and not _fits(socket):
-            raise BadInput(f"--socket: {socket} has more than the {SOCKET_LIMIT} bytes that a socket's path may have")
         where = socket or choose_socket(state_dir)
         me = identify(os.getpid())
         if me is None:

@@ -1,4 +1,4 @@
-"""A machine that `up` brings up: a real containerd, a Temporal server and worker of its own, and two pods."""
+"""A machine that `up` brings up: a real runtime, a Temporal server and worker of its own, and two pods."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+import pytest
 
 from tests.cli.conftest import Result, program
 
@@ -48,8 +50,8 @@ PODS = {
                     {
                         "name": "app",
                         "image": "busybox:1",
-                        "command": ["sh", "-c", "echo try; test -e /data/x || { touch /data/x; exit 3; }"],
-                        "volumeMounts": [{"name": "data", "mountPath": "/data"}],
+                        "command": ["sh", "-c", "echo try; test -e /tmp/data/x || { touch /tmp/data/x; exit 3; }"],
+                        "volumeMounts": [{"name": "data", "mountPath": "/tmp/data"}],
                     }
                 ],
                 "volumes": [{"name": "data", "emptyDir": {}}],
@@ -63,22 +65,41 @@ Run = Callable[..., Result]
 """Runs a command on the machine."""
 
 
+EMBEDDED = "embedded"
+RUNTIMES = (EMBEDDED, "containerd16", "containerd24")
+
+
 @contextmanager
-def machine(endpoint: str, directory: Path) -> Iterator[dict[str, str]]:
+def machine(runtime: str, request: pytest.FixtureRequest, directory: Path) -> Iterator[dict[str, str]]:
     """Yield an environment with a runtime and a state directory; what runs there is brought down in the end."""
     environ = {
         "SYNCPOD_STATE_DIR": str(directory / "state"),
         "SYNCPOD_LOG_DIR": str(directory / "pods"),
         "SYNCPOD_NODE": f"vm-{directory.name}",
-        "CONTAINER_RUNTIME_ENDPOINT": endpoint,
+        "CONTAINER_RUNTIME_ENDPOINT": "" if runtime == EMBEDDED else request.getfixturevalue(runtime).endpoint,
     }
     try:
         yield environ
     finally:
-        program("down", "--pods", environ=environ)
+        program("down", environ=environ)
         assert program("down", environ=environ).out == "", "everything has been ended"
+        assert remains(environ) == [], "nothing runs on"
 
 
 def bring_up(environ: dict[str, str]) -> Result:
     """Bring both pods up."""
-    return program("up", "-f", "-", "--timeout", "60s", environ=environ, stdin=json.dumps(PODS))
+    flags = () if environ["CONTAINER_RUNTIME_ENDPOINT"] else ("--embedded",)
+    return program("up", *flags, "-f", "-", "--timeout", "60s", environ=environ, stdin=json.dumps(PODS))
+
+
+def remains(environ: dict[str, str]) -> list[str]:
+    """The command lines that name the machine's state directory, of whatever runs."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            line = path.read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:
+            continue
+        if environ["SYNCPOD_STATE_DIR"] in line:
+            found.append(line)
+    return found

@@ -10,9 +10,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from syncpod.cli import processes
-from syncpod.cli.processes import end, identify, is_running, start_detached
+from syncpod.cli.processes import ProcessIdentity, end, identify, is_running, start_detached
 from syncpod.cli.state_directory import (
     ServerRecord,
+    StartedWorker,
     forget_server,
     running_server,
     running_worker,
@@ -21,6 +22,10 @@ from syncpod.cli.state_directory import (
 )
 
 SLEEP = [sys.executable, "-c", "import time; print('up', flush=True); time.sleep(60)"]
+
+
+def started_worker(process: ProcessIdentity) -> StartedWorker:
+    return StartedWorker(process, "vm", "/var/log/pods", "unix:///run/cri.sock", "127.0.0.1:1", "default", True)
 
 
 def start(log: Path, command: list[str] = SLEEP) -> subprocess.Popen[bytes]:
@@ -56,7 +61,7 @@ def test_another_process_with_the_same_id_is_never_touched(tmp_path: Path) -> No
         assert not is_running(other)
         assert not end(other, patience_seconds=0.1)
         write_server(tmp_path, ServerRecord(other, "127.0.0.1:1", "http://127.0.0.1:2", detached=True))
-        write_worker(tmp_path, other)
+        write_worker(tmp_path, started_worker(other))
         assert running_server(tmp_path) is None and running_worker(tmp_path) is None
     assert child.poll() is None
     assert end(process, patience_seconds=10)

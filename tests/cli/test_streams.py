@@ -1,4 +1,4 @@
-"""`logs` and `exec`: what containers write, and commands run in them, on real containerds."""
+"""`logs` and `exec`: what containers write, and commands run in them, on real runtimes."""
 
 from __future__ import annotations
 
@@ -12,14 +12,21 @@ from collections.abc import Iterator
 import pytest
 
 from tests.cli.conftest import Result, program
-from tests.cli.machine import Run, bring_up, machine
-from tests.runtimes.containerd import Containerd
+from tests.cli.machine import EMBEDDED, RUNTIMES, Run, bring_up, machine
+
+
+@pytest.fixture(scope="module", params=RUNTIMES)
+def runtime(request: pytest.FixtureRequest) -> str:
+    """Each runtime in turn."""
+    return str(request.param)
 
 
 @pytest.fixture(scope="module")
-def environ(runtime: Containerd, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    """The environment of a machine with each runtime, its pods up."""
-    with machine(runtime.endpoint, tmp_path_factory.mktemp("streams")) as environ:
+def environ(
+    runtime: str, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[dict[str, str]]:
+    """The environment of a machine with the runtime, its pods up."""
+    with machine(runtime, request, tmp_path_factory.mktemp("streams")) as environ:
         upped = bring_up(environ)
         assert upped.code == 0, upped.err
         _until_written(environ, "tick 10")
@@ -38,8 +45,8 @@ def _until_written(environ: dict[str, str], line: str, patience: float = 60.0) -
 def syncpod(environ: dict[str, str]) -> Run:
     """Run commands on the machine."""
 
-    def command(*arguments: str) -> Result:
-        return program(*arguments, environ=environ)
+    def command(*arguments: str, stdin: str = "") -> Result:
+        return program(*arguments, environ=environ, stdin=stdin)
 
     return command
 
@@ -83,6 +90,17 @@ def test_a_command_runs_in_a_container_and_its_code_is_passed_on(syncpod: Run) -
     assert wrong.code == 2 and 'container "none" is not in pod "writer", which has setup, app, side' in wrong.err
 
 
+def test_input_from_a_pipe_ends_where_the_runtime_can_be_told(syncpod: Run, runtime: str) -> None:
+    counted = syncpod("exec", "-i", "writer", "-c", "side", "--", "wc", "-c", stdin="x" * 1_000_000)
+    if runtime == EMBEDDED:
+        assert (counted.code, counted.out.strip(), counted.err) == (0, "1000000", "")
+        early = syncpod("exec", "-i", "writer", "-c", "side", "--", "head", "-n", "1", stdin="first\nsecond\n")
+        assert (early.code, early.out) == (0, "first\n")
+    else:
+        assert (counted.code, counted.out) == (2, "")
+        assert "takes input from a terminal only" in counted.err and counted.err.count("\n") == 1
+
+
 def test_a_terminal_is_lent_to_a_command(syncpod: Run, environ: dict[str, str]) -> None:
     command = [sys.executable, "-m", "syncpod.cli.main", "exec", "-it", "writer", "-c", "side", "--", "sh"]
     pid, terminal = pty.fork()
@@ -97,7 +115,8 @@ def test_a_terminal_is_lent_to_a_command(syncpod: Run, environ: dict[str, str]) 
             assert select.select([terminal], [], [], max(0, deadline - time.monotonic()))[0], seen
             seen += os.read(terminal, 4096)
 
-    until(b"# ")
+    os.write(terminal, b"PS1='rea''dy> '\r")
+    until(b"ready> ")
     os.write(terminal, b"trap 'echo interr''upted' INT\r")
     os.write(terminal, b"\x03")
     until(b"interrupted")

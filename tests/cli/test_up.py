@@ -1,9 +1,10 @@
-"""`up` and `down`: everything that pods need on a machine, begun and ended, on a real containerd."""
+"""`up` and `down`: everything that pods need on a machine, begun and ended, on real runtimes."""
 
 from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -12,15 +13,15 @@ from pathlib import Path
 
 import pytest
 
+from syncpod.cli.processes import identify
 from tests.cli.conftest import Result, program
-from tests.cli.machine import PODS, Run, bring_up, machine
-from tests.runtimes.containerd import Containerd
+from tests.cli.machine import EMBEDDED, PODS, Run, bring_up, machine, remains
 
 
-@pytest.fixture(scope="module")
-def environ(containerd16: Containerd, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+@pytest.fixture(scope="module", params=[EMBEDDED, "containerd16"])
+def environ(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     """The environment of a machine."""
-    with machine(containerd16.endpoint, tmp_path_factory.mktemp("up")) as environ:
+    with machine(request.param, request, tmp_path_factory.mktemp("up")) as environ:
         yield environ
 
 
@@ -47,22 +48,43 @@ def state_of(environ: dict[str, str]) -> Path:
 
 def test_up_says_where_everything_is_and_what_to_do_next(upped: Result, environ: dict[str, str]) -> None:
     assert upped.code == 0, upped.err
-    for part in ("UI ", "http://127.0.0.1:", environ["CONTAINER_RUNTIME_ENDPOINT"], "worker.log", "temporal.log"):
+    socket = environ["CONTAINER_RUNTIME_ENDPOINT"] or f"unix://{state_of(environ)}/runtime/cri.sock"
+    for part in ("UI ", "http://127.0.0.1:", socket, environ["SYNCPOD_STATE_DIR"], "worker.log", "temporal.log"):
         assert part in upped.out
+    if not environ["CONTAINER_RUNTIME_ENDPOINT"]:
+        assert "runs pods as plain processes of this machine, without isolation" in upped.err
+        assert "runtime.log" in upped.out and "(embedded: no isolation)" in upped.out
     assert "pod/writer created\npod/once created\n" in upped.out
     assert "writer   2/2     Running" in upped.out and "Completed" in upped.out
-    assert upped.out.count("\n  syncpod ") == 3
-    assert "`syncpod down` ends worker and server" in upped.out
+    assert len(commands_of(upped)) == 3 and all(Path(command[0]).name == "syncpod" for command in commands_of(upped))
+    assert " down` everything" in upped.out
     state = state_of(environ)
     private = [state, state / "log", state / "temporal", *state.glob("log/*"), *state.glob("temporal/*")]
     assert len(private) > 5 and all(path.stat().st_mode & 0o077 == 0 for path in private)
+
+
+def commands_of(upped: Result) -> list[list[str]]:
+    """The commands to try next."""
+    return [shlex.split(line) for line in upped.out.partition("Try next:")[2].splitlines() if line.startswith("  ")]
+
+
+def test_the_commands_to_try_next_work_as_they_are(upped: Result, environ: dict[str, str]) -> None:
+    for command in commands_of(upped):
+        line = [word for word in command if word != "-f"]  # which would go on
+        line[line.index("-it") if "-it" in line else 0] = "-i" if "-it" in line else line[0]
+        if "-i" in line and environ["CONTAINER_RUNTIME_ENDPOINT"]:
+            continue  # there, input comes from a terminal only
+        done = subprocess.run(
+            line, input="echo ran; exit\n", env={**os.environ, **environ}, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0 and done.stdout, (line, done.stderr)
 
 
 def test_a_second_up_uses_what_runs(syncpod: Run, environ: dict[str, str]) -> None:
     before = {name: (state_of(environ) / name).read_text() for name in ("server.json", "up-worker.json")}
     again = syncpod("up", "-f", "-", stdin=json.dumps(PODS))
     assert again.code == 0 and "pod/writer unchanged" in again.out
-    assert "started" not in again.err
+    assert "started" not in again.err and "Everything runs already" in again.err
     assert before == {name: (state_of(environ) / name).read_text() for name in before}
 
 
@@ -104,7 +126,7 @@ def test_ctrl_c_leaves_everything_running_and_says_how_to_stop(syncpod: Run, env
         said += line
     process.send_signal(signal.SIGINT)
     assert process.wait(timeout=30) == 130
-    assert "`syncpod delete pod absent` ends a pod" in process.stderr.read()
+    assert "delete pod absent` ends a pod" in process.stderr.read()
     assert syncpod("get", "pod", "absent", "--no-headers").out.split()[2] == "ErrImageNeverPull"
     waited = syncpod("apply", "-f", "-", "--wait", "--timeout", "1s", stdin=json.dumps(absent))
     assert waited.code == 1
@@ -112,15 +134,52 @@ def test_ctrl_c_leaves_everything_running_and_says_how_to_stop(syncpod: Run, env
     assert syncpod("delete", "absent").code == 0
 
 
-def test_down_leaves_pods_running_and_up_finds_them_again(syncpod: Run, environ: dict[str, str]) -> None:
-    def ids() -> list[str]:
-        pod = json.loads(syncpod("get", "pod", "writer", "-o", "json").out)
-        return [status["containerID"] for status in pod["status"]["containerStatuses"]]
+def ids(syncpod: Run) -> list[str]:
+    """The writer's containers."""
+    pod = json.loads(syncpod("get", "pod", "writer", "-o", "json").out)
+    return [status["containerID"] for status in pod["status"]["containerStatuses"]]
 
-    before = ids()
-    ended = syncpod("down")
+
+def test_pods_that_are_kept_are_found_again(syncpod: Run, environ: dict[str, str]) -> None:
+    before = ids(syncpod)
+    ended = syncpod("down", "--keep-pods")
     assert ended.code == 0 and "worker ended" in ended.out and "Temporal server ended" in ended.out
-    assert not (state_of(environ) / "server.json").exists()
+    assert "pods run on" in ended.out
     again = syncpod("up", "-f", "-", stdin=json.dumps(PODS))
     assert again.code == 0 and "pod/writer unchanged" in again.out, again.err
-    assert ids() == before
+    assert ids(syncpod) == before
+
+
+def test_what_was_killed_is_started_again_and_finds_its_pods(syncpod: Run, environ: dict[str, str]) -> None:
+    before = ids(syncpod)
+    killed = 0
+    for name in ("runtime.json", "server.json", "up-worker.json"):
+        if (state_of(environ) / name).exists():
+            process = identify(json.loads((state_of(environ) / name).read_text())["process"]["pid"])
+            assert process is not None
+            os.kill(process.pid, signal.SIGKILL)
+            killed += 1
+    again = syncpod("up", "-f", "-", stdin=json.dumps(PODS))
+    assert again.code == 0 and "pod/writer unchanged" in again.out, again.err
+    assert again.err.count("started (pid ") == killed
+    assert ids(syncpod) == before
+
+
+def test_down_without_a_worker_deletes_the_pods_all_the_same(syncpod: Run, environ: dict[str, str]) -> None:
+    process = identify(json.loads((state_of(environ) / "up-worker.json").read_text())["process"]["pid"])
+    assert process is not None
+    os.kill(process.pid, signal.SIGKILL)
+    ended = syncpod("down")
+    assert ended.code == 0, ended.err
+    assert 'pod "writer" deleted' in ended.out and 'pod "once" deleted' in ended.out
+    assert remains(environ) == []
+    again = syncpod("up", "-f", "-", stdin=json.dumps(PODS))
+    assert "pod/writer created" in again.out, "nothing of it was left to be found"
+
+
+def test_purged_nothing_is_left(syncpod: Run, environ: dict[str, str]) -> None:
+    down = syncpod("down", "--purge")
+    assert down.code == 0, down.err
+    assert down.out.endswith(f"{environ['SYNCPOD_STATE_DIR']} removed\n")
+    assert not state_of(environ).exists() and remains(environ) == []
+    assert list(Path(environ["SYNCPOD_LOG_DIR"]).glob("*")) == []

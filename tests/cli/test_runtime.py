@@ -1,0 +1,169 @@
+"""Which runtime is chosen, where its socket lies, and what may be purged."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from syncpod.cli import purging, runtime_process
+from syncpod.cli.failure import BadInput, Failure
+from syncpod.cli.processes import identify
+from syncpod.cli.runtime_choice import choose
+from syncpod.cli.settings import settings
+from syncpod.cli.state_directory import MARK, RuntimeRecord, prepare, recorded_runtime, write_runtime
+from syncpod.cri import endpoint
+from syncpod.node_settings import NodeSettings, WorkerRecord, write_worker_record
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> NodeSettings:
+    """A node on a machine with no runtime."""
+    monkeypatch.delenv("CONTAINER_RUNTIME_ENDPOINT", raising=False)
+    monkeypatch.setattr(endpoint, "WELL_KNOWN", (str(tmp_path / "containerd.sock"), str(tmp_path / "crio.sock")))
+    return settings(state_dir=str(tmp_path / "state"))
+
+
+@contextmanager
+def listening(path: Path) -> Iterator[str]:
+    """Somebody who accepts connections, and says nothing."""
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.listen()
+        yield f"unix://{path}"
+
+
+def record_runtime(here: NodeSettings, *, alive: bool, detached: bool = True, simulated: bool = False) -> RuntimeRecord:
+    """An embedded runtime that the state directory tells of."""
+    me = identify(os.getpid())
+    assert me is not None
+    prepare(here.state_dir)
+    record = RuntimeRecord(
+        me if alive else replace(me, started=1), f"unix://{here.state_dir}/runtime/cri.sock", simulated, detached
+    )
+    write_runtime(here.state_dir, record)
+    return record
+
+
+def test_with_no_runtime_the_embedded_one_is_chosen_and_what_was_tried_is_said(here: NodeSettings) -> None:
+    choice = choose(here)
+    assert choice.embedded and not choice.simulated
+    assert choice.why.startswith("no containerd or CRI-O: ")
+    assert "containerd.sock (missing)" in choice.why and "crio.sock (missing)" in choice.why
+    assert choice.why.endswith("without isolation") and "\n" not in choice.why
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may use every socket")
+def test_a_socket_that_is_not_for_this_user_does_not_answer(here: NodeSettings, tmp_path: Path) -> None:
+    with listening(tmp_path / "containerd.sock"):
+        (tmp_path / "containerd.sock").chmod(0)
+        assert "containerd.sock (permission denied)" in choose(here).why
+
+
+def test_what_listens_and_speaks_no_cri_does_not_answer(
+    here: NodeSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("syncpod.cli.runtime_choice._PATIENCE_SECONDS", 0.2)
+    with listening(tmp_path / "containerd.sock"):
+        choice = choose(here)
+    assert choice.embedded and "containerd.sock (does not answer: " in choice.why
+
+
+def test_one_that_is_named_and_not_there_is_refused(here: NodeSettings) -> None:
+    with pytest.raises(BadInput, match=r"no container runtime at /none/cri\.sock"):
+        choose(replace(here, runtime_endpoint="/none/cri.sock"))
+
+
+def test_the_embedded_runtime_that_has_the_pods_goes_on(here: NodeSettings) -> None:
+    for alive in (True, False):
+        record_runtime(here, alive=alive, simulated=True)
+        choice = choose(here)
+        assert choice.embedded and choice.simulated and "simulates" in choice.why
+    with pytest.raises(BadInput, match="runs real processes"):
+        record_runtime(here, alive=True)
+        choose(here, simulate=True)
+
+
+def test_one_that_somebody_ran_and_that_has_no_pods_is_forgotten(here: NodeSettings) -> None:
+    record_runtime(here, alive=False, detached=False)
+    assert choose(here).why.startswith("no containerd")
+    (here.state_dir / "runtime" / "sandboxes" / "a").mkdir(parents=True)
+    assert choose(here).why.startswith("the embedded runtime has ended")
+
+
+def test_a_worker_keeps_its_runtime(here: NodeSettings, monkeypatch: pytest.MonkeyPatch) -> None:
+    prepare(here.state_dir)
+    worker = WorkerRecord(os.getpid(), "vm/1/1", "vm", "unix:///run/a.sock", "a 1", "127.0.0.1:1", "default", "q", 1)
+    write_worker_record(here.state_dir, worker)
+    monkeypatch.setattr("syncpod.cli.node_process._is_worker", lambda pid: True)
+    assert choose(here).endpoint == "unix:///run/a.sock"
+    with pytest.raises(BadInput, match=r"runs pods on unix:///run/a\.sock"):
+        choose(here, embedded=True)
+
+
+def test_a_socket_whose_path_would_be_too_long_lies_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "run"))
+    (tmp_path / "run").mkdir()
+    near, far = tmp_path / "state", tmp_path / ("long" * 30)
+    prepare(near)
+    prepare(far)
+    assert runtime_process.choose_socket(near) == near / "runtime" / "cri.sock"
+    elsewhere = runtime_process.choose_socket(far)
+    assert elsewhere.is_relative_to(tmp_path / "run") and elsewhere.parent.stat().st_mode & 0o777 == 0o700
+    me = identify(os.getpid())
+    assert me is not None
+    write_runtime(far, RuntimeRecord(me, f"unix://{elsewhere}", simulated=False, detached=True))
+    assert runtime_process.choose_socket(far) == elsewhere, "the worker goes on using it"
+    elsewhere.parent.chmod(0o777)
+    assert runtime_process.choose_socket(far) != elsewhere, "anybody may listen there by now"
+    elsewhere.parent.chmod(0o700)
+    runtime_process.forget(far)
+    assert not elsewhere.parent.exists() and recorded_runtime(far) is None
+
+
+def test_the_machines_programs_come_before_our_own() -> None:
+    environment = runtime_process.environment({"PATH": "/usr/bin", "TEMPORAL_API_KEY": "secret", "HOME": "/root"})
+    assert environment["PATH"].startswith("/usr/bin:") and environment["HOME"] == "/root"
+    assert "secret" not in environment.values()
+
+
+# --- purging ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_directory_of_somebody_elses_is_never_purged(tmp_path: Path) -> None:
+    (tmp_path / "log").mkdir()
+    (tmp_path / "log" / "precious").write_text("")
+    prepare(tmp_path)
+    with pytest.raises(BadInput, match=f"lacks the file {MARK}"):
+        purging.require_ours(tmp_path)
+
+
+def test_all_that_is_ours_is_purged_and_what_others_put_there_stays(tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    prepare(state)
+    closed = state / "runtime" / "containers" / "c" / "work" / "work"
+    closed.mkdir(parents=True)
+    (closed / "file").write_text("")
+    (state / "runtime" / "link").symlink_to(tmp_path)
+    closed.chmod(0)
+    (state / "notes").write_text("of somebody")
+    purging.require_ours(state)
+    with pytest.raises(Failure, match="others have put something there: notes"):
+        purging.purge(state)
+    assert [path.name for path in state.iterdir()] == ["notes"]
+    (state / "notes").unlink()
+    prepare(state)
+    purging.purge(state)
+    assert not state.exists() and tmp_path.exists()
+
+
+def test_a_workers_directory_is_ours(tmp_path: Path) -> None:
+    for name in ("lock", "node.json"):
+        (tmp_path / name).write_text("{}")
+    prepare(tmp_path)
+    purging.require_ours(tmp_path)
