@@ -15,6 +15,7 @@ from typing import Self
 import grpc
 
 from tests.runtimes import claim, embedded_leftovers, images, leftovers
+from tests.runtimes.embedded_gates import SpawnerGates
 from tests.runtimes.processes import Process
 from tests.runtimes.require import Missing
 
@@ -88,6 +89,11 @@ class Embedded:
         if self._server is None:
             raise RuntimeError("the embedded runtime is not running")
         return self._server.pid
+
+    @property
+    def gates(self) -> SpawnerGates:
+        """What holds the start of a process; raises RuntimeError while the server is down."""
+        return SpawnerGates(self.state_dir, self.pid)
 
     @property
     def shims(self) -> tuple[Process, ...]:

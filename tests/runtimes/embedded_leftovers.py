@@ -1,11 +1,14 @@
 """Clearing away what one embedded runtime left on the machine, alive or dead: from its directory alone.
 
-Its server and its supervisors have the directory among their arguments. What a container started is found below its
-supervisor, or, where that was killed, by the mounts that it sees or by its cgroup.
+Its server has the directory among its arguments, a supervisor holds a file in it open, and whatever a container started
+is below its supervisor. Where that was killed, it is found by what the directory tells of the main process, by the
+mounts that it sees, or by its cgroup.
 """
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import shutil
 from collections.abc import Iterator
@@ -20,8 +23,13 @@ def clear(directory: Path) -> None:
     parent = Names.of(directory).cgroup_parent
     while True:
         everything = processes()
-        found = {*_by_arguments(directory, everything), *_by_mounts(directory, everything), *_by_cgroup(parent)}
-        found.discard(os.getpid())
+        found = {
+            *_servers(directory, everything),
+            *(supervisor.pid for supervisor in supervisors(directory)),
+            *_main_processes(directory),
+            *_by_mounts(directory, everything),
+            *_by_cgroup(parent),
+        } & {process.pid for process in everything}
         if not found:
             break
         kill(with_descendants(found, everything))
@@ -35,20 +43,33 @@ def clear(directory: Path) -> None:
 
 
 def supervisors(directory: Path) -> tuple[Process, ...]:
-    """The live supervisors of the runtime in `directory`."""
-    return tuple(
-        process for process in processes() if _has_part_of(directory, process) and "syncpod.runtime" not in process.argv
-    )
+    """The live supervisors of the runtime in `directory`: each holds the specification that it obeys."""
+    return tuple(process for process in processes() if any(_opened(process.pid, f"{directory}/state", "/spec.json")))
 
 
-def _by_arguments(directory: Path, everything: tuple[Process, ...]) -> Iterator[int]:
-    return (process.pid for process in everything if _has_part_of(directory, process))
+def _opened(pid: int, beginning: str, end: str) -> Iterator[bool]:
+    """Say of each file that a process has open whether its path is such; nothing of a process that is not ours."""
+    with contextlib.suppress(OSError):
+        for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+            with contextlib.suppress(OSError):
+                path = str(descriptor.readlink())
+                yield path.startswith(beginning) and path.removesuffix(" (deleted)").endswith(end)
 
 
-def _has_part_of(directory: Path, process: Process) -> bool:
-    """Say whether it is one of the runtime's own: a Python, with something below the directory as an argument."""
-    ours = any(argument.startswith(f"{directory}/state") for argument in process.argv)
-    return ours and process.program.startswith("python")
+def _servers(directory: Path, everything: tuple[Process, ...]) -> Iterator[int]:
+    for process in everything:
+        if "syncpod.runtime" in process.argv and f"{directory}/state" in process.argv:
+            yield process.pid
+
+
+def _main_processes(directory: Path) -> Iterator[int]:
+    """Those that run: a process is known by its id and its start, in clock ticks since the boot."""
+    for record in directory.glob("state/*/*/*/started.json"):
+        with contextlib.suppress(OSError, ValueError, KeyError):
+            main = json.loads(record.read_text())["main"]
+            # The second field, the program's name in brackets, may hold anything.
+            if int(Path(f"/proc/{main['pid']}/stat").read_text().rpartition(")")[2].split()[19]) == main["ticks"]:
+                yield main["pid"]
 
 
 def _by_mounts(directory: Path, everything: tuple[Process, ...]) -> Iterator[int]:

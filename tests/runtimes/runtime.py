@@ -2,11 +2,35 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import Protocol
 
-from tests.runtimes.gates import Gates
 from tests.runtimes.processes import Process
+
+
+class HeldPoint(Protocol):
+    """A point on the way of a call at which it waits, as long as the test's `with` block lasts."""
+
+    @property
+    def arrivals(self) -> int:
+        """How many calls have come to this point since it was shut."""
+
+    async def reached(self, calls: int = 1, *, patience: float = 30.0) -> None:
+        """Wait until so many have come; raises TimeoutError after `patience` seconds."""
+
+    def open(self) -> None:
+        """Let everything through again."""
+
+
+class GateKeeper(Protocol):
+    """The points that a runtime can be held at; each raises ValueError for one that it does not have."""
+
+    def hold(self, point: str) -> contextlib.AbstractContextManager[HeldPoint]:
+        """Make calls at `point` wait until the block ends or its gate is opened."""
+
+    def refuse(self, point: str) -> contextlib.AbstractContextManager[HeldPoint]:
+        """Make calls at `point` fail."""
 
 
 class Runtime(Protocol):
@@ -53,7 +77,7 @@ class Runtime(Protocol):
         """The server's process id; raises RuntimeError while it is down."""
 
     @property
-    def gates(self) -> Gates:
+    def gates(self) -> GateKeeper:
         """What holds or refuses the programs that it calls."""
 
     @property

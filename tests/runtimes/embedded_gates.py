@@ -1,0 +1,84 @@
+"""The gate of the embedded runtime: what makes a container's process is stopped, as containerd's gates hold runc up.
+
+There is nothing in between that could be replaced: no CNI, no runc. But supervisors are forked by one process, the
+spawner, and while that is stopped a request to start something has been written down and sent, and is not yet obeyed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.runtimes.processes import processes
+
+POINT = "runc-create"
+"""What containerd's gates call the same moment."""
+
+
+class SpawnerGate:
+    """The spawner, stopped as long as the test's `with` block lasts."""
+
+    def __init__(self, state_dir: Path, spawner: int) -> None:
+        self._state_dir = state_dir
+        self._spawner = spawner
+        self._earlier = self._begun()
+
+    @property
+    def arrivals(self) -> int:
+        """How many starts wait here: written down since it was shut, with nobody who has taken them up."""
+        return len(self._begun() - self._earlier)
+
+    async def reached(self, calls: int = 1, *, patience: float = 30.0) -> None:
+        """Wait until `calls` calls have come to this point; raises TimeoutError after `patience` seconds."""
+        deadline = time.monotonic() + patience
+        while self.arrivals < calls:
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{POINT}: {self.arrivals} of {calls} calls came in {patience} s")
+            await asyncio.sleep(0.01)
+
+    def open(self) -> None:
+        """Let everything through again, what waits as well; an open gate may be opened."""
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self._spawner, signal.SIGCONT)
+
+    def shut(self) -> None:
+        """Stop the spawner."""
+        os.kill(self._spawner, signal.SIGSTOP)
+
+    def _begun(self) -> set[Path]:
+        specs = self._state_dir.glob("*/*/p*/spec.json")
+        return {spec for spec in specs if not (spec.with_name("started.json")).exists()}
+
+
+class SpawnerGates:
+    """All the gates that an embedded runtime has: one, which can be held and cannot refuse."""
+
+    def __init__(self, state_dir: Path, server: int) -> None:
+        self._state_dir = state_dir
+        self._server = server
+
+    @contextlib.contextmanager
+    def hold(self, point: str) -> Iterator[SpawnerGate]:
+        """Make starts wait until the block ends or the gate is opened. Raises ValueError for any other point."""
+        if point != POINT:
+            raise ValueError(f"the embedded runtime has no gate {point!r}: there is {POINT}")
+        (spawner,) = [
+            process.pid
+            for process in processes()
+            if process.parent == self._server and any(argument.endswith("/spawner.py") for argument in process.argv)
+        ]
+        gate = SpawnerGate(self._state_dir, spawner)
+        gate.shut()
+        try:
+            yield gate
+        finally:
+            gate.open()
+
+    def refuse(self, point: str) -> contextlib.AbstractContextManager[SpawnerGate]:
+        """Raise ValueError: nobody is called who could refuse."""
+        raise ValueError(f"the embedded runtime has nobody at {point!r} who could refuse")
