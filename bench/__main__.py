@@ -13,6 +13,7 @@ from bench.idle import idle
 from bench.lives import histories
 from bench.local import command_line, decisions
 from bench.races import RACES, run
+from bench.simulated import simulated
 from bench.stage import Stage, stage
 from bench.table import render
 from tests.runtimes.containerd import VERSIONS
@@ -21,19 +22,35 @@ from tests.runtimes.require import Missing
 STAGED: Mapping[str, Callable[[Stage], Awaitable[tuple[Row, ...]]]] = {"history": histories, "idle": idle}
 LOCAL: Mapping[str, Callable[[int], tuple[Row, ...]]] = {"decisions": decisions, "cli": command_line}
 NAMES = (*RACES, *STAGED, *LOCAL)
+SIMULATED = "simulated"
+"""Measured only when asked for, alone: it takes the whole machine for minutes, and its tables are its own."""
 
 
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
-    """Return the options: `runtime`, `only` (names in the table's order), `runs`."""
+    """Return the options: `runtime`, `only` (names in the table's order), `runs`, `pods`."""
     parser = argparse.ArgumentParser(
         prog="python -m bench", description="Measure the engine against the same CRI calls made bare, in turn."
     )
     parser.add_argument("--runtime", choices=VERSIONS, default=VERSIONS[0], help="which containerd (default: 1.6)")
-    parser.add_argument("--only", nargs="+", choices=NAMES, metavar="NAME", help=f"some of: {', '.join(NAMES)}")
+    parser.add_argument(
+        "--only",
+        nargs="+",
+        choices=(*NAMES, SIMULATED),
+        metavar="NAME",
+        help=f"some of: {', '.join(NAMES)}; or {SIMULATED}, alone: many pods that are timers",
+    )
     parser.add_argument(
         "--runs", type=_positive, default=9, help="pairs of alternating runs; slow ones fewer (default: 9)"
     )
+    parser.add_argument(
+        "--pods", type=_positive, default=2000, help=f"how many pods {SIMULATED} brings up (default: 2000)"
+    )
     options = parser.parse_args(arguments)
+    if SIMULATED in (options.only or ()):
+        if options.only != [SIMULATED]:
+            parser.error(f"--only: {SIMULATED} is measured alone")
+        options.only = (SIMULATED,)
+        return options
     options.only = tuple(name for name in NAMES if name in (options.only or NAMES))
     return options
 
@@ -42,6 +59,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the measurements that are asked for; return the exit code: 2 where the machine lacks a part."""
     options, load_before = parse(arguments), machine.load()
     try:
+        if options.only == (SIMULATED,):
+            scale = asyncio.run(simulated(options.pods))
+            print(machine.environment("simulated pods", load_before), scale, sep="\n\n")
+            return 0
         rows, runtime = asyncio.run(_measure(options))
     except Missing as missing:
         sys.stderr.write(f"bench: {missing}\n")

@@ -32,10 +32,10 @@ async def idle(at: Stage) -> tuple[Row, ...]:
         "containerd": [at.runtime.pid],
         "its shims": [shim.pid for shim in at.runtime.shims],
     }
-    began, before = time.monotonic(), {part: _cpu_seconds(pids) for part, pids in parts.items()}
+    began, before = time.monotonic(), {part: cpu_seconds(pids) for part, pids in parts.items()}
     await asyncio.sleep(_WATCHED_SECONDS)
-    passed, after = time.monotonic() - began, {part: _cpu_seconds(pids) for part, pids in parts.items()}
-    memory = _resident_bytes(at.worker.pid)
+    passed, after = time.monotonic() - began, {part: cpu_seconds(pids) for part, pids in parts.items()}
+    memory = resident_bytes(at.worker.pid)
     await at.engine.clear(*names)
     shares = (
         Row(
@@ -48,7 +48,7 @@ async def idle(at: Stage) -> tuple[Row, ...]:
     return (*shares, Row(f"memory of the worker with {PODS} pods", Figure((memory / 2**20,), "MiB")))
 
 
-def _cpu_seconds(pids: Iterable[int]) -> float:
+def cpu_seconds(pids: Iterable[int]) -> float:
     """User and system time so far of these processes, all threads."""
     ticks = 0
     for pid in pids:
@@ -57,5 +57,6 @@ def _cpu_seconds(pids: Iterable[int]) -> float:
     return ticks / _TICKS
 
 
-def _resident_bytes(pid: int) -> int:
+def resident_bytes(pid: int) -> int:
+    """Memory that this process holds now."""
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * _PAGE

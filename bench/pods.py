@@ -28,3 +28,19 @@ def pod(name: str, *, host_network: bool = True, init_containers: int = 0) -> Po
             },
         }
     )
+
+
+def simulated_pod(name: str) -> Pod:
+    """Return a pod of one container `main`, on a network of its own, that runs until it is stopped."""
+    return admit_pod(
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {
+                "name": name,
+                "namespace": "default",
+                "annotations": {"simulate.syncpod.dev/main": '{"memory": "64Mi", "cpu": "10m", "stopExitCode": 0}'},
+            },
+            "spec": {"containers": [{"name": "main", "image": BUSYBOX}]},
+        }
+    )
