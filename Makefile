@@ -1,12 +1,12 @@
 # What a developer types. Only make and Python 3.11 or later are needed: the environment is .venv, made by pip from the
-# hashes in requirements-dev.txt.
+# hashes in requirements.txt, to which requirements-dev.txt adds what tests and checks need.
 
-SHELL := /bin/bash
-.SHELLFLAGS := -euo pipefail -c
+.SHELLFLAGS := -euc
 MAKEFLAGS += --no-print-directory
 
 VENV := .venv
 BIN := $(VENV)/bin
+RUNNABLE := $(VENV)/.runnable
 INSTALLED := $(VENV)/.installed
 # The first that runs and is new enough; a name on PATH may be a shim with nothing behind it.
 PYTHONS := python3 python3.14 python3.13 python3.12 python3.11
@@ -14,6 +14,7 @@ FIND_PYTHON = for python in $(PYTHONS); do \
 	"$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo "$$python"; exit; }; done; \
 	echo "make: Python 3.11 or later is needed; tried $(PYTHONS)" >&2; exit 1
 
+PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check
 EXPORT = uv export --quiet --frozen --format requirements-txt --no-header --no-annotate --no-emit-project
 
 .PHONY: help up test lint bench protos requirements check-requirements venv
@@ -21,7 +22,7 @@ EXPORT = uv export --quiet --frozen --format requirements-txt --no-header --no-a
 help: ## list the targets
 	@sed -nE "s/^([a-z-]+):.*## (.*)/  \1|\2/p" Makefile | awk -F"|" '{ printf "%-16s%s\n", $$1, $$2 }'
 
-up: $(INSTALLED) ## a Temporal dev server, a worker and the example pod
+up: $(RUNNABLE) ## a Temporal dev server, a runtime, a worker and the example pod
 	@$(BIN)/syncpod up -f examples/pod.yaml
 
 test: $(INSTALLED) ## the tests; TESTS=tests/cri for some of them
@@ -47,17 +48,22 @@ requirements: ## export uv.lock for pip
 check-requirements: # what pip installs is what uv.lock says; only where uv is at hand
 	@if command -v uv >/dev/null; then \
 		uv lock --quiet --check --offline && \
-		cmp <($(EXPORT) --no-dev) requirements.txt && \
-		cmp <($(EXPORT) --all-groups) requirements-dev.txt || \
+		$(EXPORT) --no-dev | cmp - requirements.txt && \
+		$(EXPORT) --all-groups | cmp - requirements-dev.txt || \
 		{ echo "make: uv.lock or its export is out of date: uv lock && make requirements" >&2; exit 1; }; \
 	fi
 
 venv: $(INSTALLED) ## the environment in .venv
 
-$(INSTALLED): requirements-dev.txt pyproject.toml
+$(RUNNABLE): requirements.txt pyproject.toml
 	@echo "make: making the environment in $(VENV) (once; a minute or two)" >&2
 	@[ -x $(BIN)/python ] || "$$($(FIND_PYTHON))" -m venv $(VENV)
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(BIN)/python -m ensurepip
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.txt
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -e .
+	@$(PIP) --require-hashes -r requirements.txt
+	@$(PIP) --no-deps -e .
+	@touch $@
+
+$(INSTALLED): requirements-dev.txt $(RUNNABLE)
+	@echo "make: adding to $(VENV) what tests and checks need (once)" >&2
+	@$(PIP) --require-hashes -r requirements-dev.txt
 	@touch $@
