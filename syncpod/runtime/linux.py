@@ -1,0 +1,155 @@
+"""The Linux system calls that Python lacks, each raising OSError with the path it was about."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+
+CLONE_NEWNS = 0x00020000
+CLONE_NEWUTS = 0x04000000
+CLONE_NEWUSER = 0x10000000
+
+MS_RDONLY = 0x1
+MS_REMOUNT = 0x20
+MS_BIND = 0x1000
+MS_REC = 0x4000
+MS_PRIVATE = 0x40000
+MNT_DETACH = 0x2
+
+PR_SET_PDEATHSIG = 1
+PR_SET_NAME = 15
+PR_CAPBSET_READ = 23
+PR_CAPBSET_DROP = 24
+PR_SET_CHILD_SUBREAPER = 36
+PR_SET_NO_NEW_PRIVS = 38
+PR_CAP_AMBIENT = 47
+PR_CAP_AMBIENT_CLEAR_ALL = 4
+
+_AT_FDCWD = -100
+_AT_RECURSIVE = 0x8000
+_MOUNT_ATTR_RDONLY = 0x1
+_SYS_MOUNT_SETATTR = 442
+"""The same number on every architecture: it is younger than their common table."""
+_LINUX_CAPABILITY_VERSION_3 = 0x20080522
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class _CapabilityHeader(ctypes.Structure):
+    _fields_ = (("version", ctypes.c_uint32), ("pid", ctypes.c_int))
+
+
+class _CapabilityData(ctypes.Structure):
+    _fields_ = (("effective", ctypes.c_uint32), ("permitted", ctypes.c_uint32), ("inheritable", ctypes.c_uint32))
+
+
+class _MountAttr(ctypes.Structure):
+    _fields_ = (
+        ("attr_set", ctypes.c_uint64),
+        ("attr_clr", ctypes.c_uint64),
+        ("propagation", ctypes.c_uint64),
+        ("userns_fd", ctypes.c_uint64),
+    )
+
+
+def _checked(result: int, path: str | None = None) -> int:
+    if result < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number), path)
+    return result
+
+
+def prctl(option: int, argument: int = 0, second: int = 0) -> int:
+    """Ask something of this process itself; the call's last two arguments are 0."""
+    long = ctypes.c_ulong
+    return _checked(_libc.prctl(ctypes.c_int(option), long(argument), long(second), long(0), long(0)))
+
+
+def name_process(name: str) -> None:
+    """Give this process the name that `ps -o comm` shows; its first 15 bytes count."""
+    text = ctypes.create_string_buffer(name.encode()[:15])
+    _checked(_libc.prctl(ctypes.c_int(PR_SET_NAME), text, *(ctypes.c_ulong(0),) * 3))
+
+
+def unshare(flags: int) -> None:
+    """Leave namespaces for new ones (`CLONE_NEW…`)."""
+    _checked(_libc.unshare(ctypes.c_int(flags)))
+
+
+def setns(descriptor: int, kind: int) -> None:
+    """Enter the namespace that is open as `descriptor`."""
+    _checked(_libc.setns(ctypes.c_int(descriptor), ctypes.c_int(kind)))
+
+
+def sethostname(name: str) -> None:
+    """Name this uts namespace's machine."""
+    encoded = name.encode()
+    _checked(_libc.sethostname(encoded, ctypes.c_size_t(len(encoded))))
+
+
+def mount(source: str, target: str, kind: str, flags: int, options: str = "") -> None:
+    """Mount `source` at `target`; `options` are the file system's own."""
+    _checked(
+        _libc.mount(
+            os.fsencode(source), os.fsencode(target), kind.encode(), ctypes.c_ulong(flags), os.fsencode(options)
+        ),
+        target,
+    )
+
+
+def bind(source: str, target: str) -> None:
+    """Show `source`, with all that is mounted beneath it, at `target` too."""
+    mount(source, target, "", MS_BIND | MS_REC)
+
+
+def make_read_only(path: str, *, recursive: bool) -> None:
+    """Forbid writing through the mount at `path`, and, recursively, through all beneath it.
+
+    Raises OSError (ENOSYS) for a recursive one where the kernel is older than 5.12. A single mount is remounted there,
+    with the flags that it has: in a user namespace none of them may be lost.
+    """
+    attributes = _MountAttr(attr_set=_MOUNT_ATTR_RDONLY)
+    result = _libc.syscall(
+        ctypes.c_long(_SYS_MOUNT_SETATTR),
+        ctypes.c_int(_AT_FDCWD),
+        os.fsencode(path),
+        ctypes.c_uint(_AT_RECURSIVE if recursive else 0),
+        ctypes.byref(attributes),
+        ctypes.c_size_t(ctypes.sizeof(attributes)),
+    )
+    if result == 0:
+        return
+    if recursive:
+        _checked(result, path)
+    kept = os.statvfs(path).f_flag & (os.ST_NOSUID | os.ST_NODEV | os.ST_NOEXEC | os.ST_NOATIME | os.ST_RELATIME)
+    # ST_RELATIME is the one flag whose number differs between statvfs (4096) and mount (2 to the 21st).
+    flags = (kept & ~os.ST_RELATIME) | (0x200000 if kept & os.ST_RELATIME else 0)
+    mount("", path, "", MS_REMOUNT | MS_BIND | MS_RDONLY | flags)
+
+
+def pivot_root() -> None:
+    """Make the working directory, a mount, the root; the old root then lies on top of it, to be detached."""
+    _checked(_libc.pivot_root(b".", b"."))
+
+
+def detach(path: str) -> None:
+    """Take the mount at `path`, and all beneath it, out of this mount namespace."""
+    _checked(_libc.umount2(os.fsencode(path), ctypes.c_int(MNT_DETACH)), path)
+
+
+def permitted_capabilities() -> int:
+    """Return this process's permitted capabilities, a bit each."""
+    header = _CapabilityHeader(_LINUX_CAPABILITY_VERSION_3, 0)
+    data = (_CapabilityData * 2)()
+    _checked(_libc.capget(ctypes.byref(header), ctypes.byref(data)))
+    return int(data[0].permitted) | int(data[1].permitted) << 32
+
+
+def set_capabilities(bits: int) -> None:
+    """Make `bits` this process's effective and permitted capabilities, and its inheritable ones none."""
+    header = _CapabilityHeader(_LINUX_CAPABILITY_VERSION_3, 0)
+    data = (_CapabilityData * 2)()
+    for half in range(2):
+        word = bits >> (32 * half) & 0xFFFFFFFF
+        data[half] = _CapabilityData(word, word, 0)
+    _checked(_libc.capset(ctypes.byref(header), ctypes.byref(data)))

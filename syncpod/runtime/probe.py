@@ -1,0 +1,52 @@
+"""Finding out, by trying, how much of its own a container's process can be given here.
+
+Run as `python -I -S probe.py DIRECTORY`, with a directory where containers will be kept; prints the level.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+if __name__ == "__main__":
+    sys.path.append(str(Path(__file__).parents[2]))
+
+from syncpod.runtime import rootfs
+from syncpod.runtime.discard import remove_tree
+from syncpod.runtime.records import Level
+
+
+def level(directory: Path) -> Level:
+    """Return the best level that works, trying each in a child process."""
+    trials = (Level.NAMESPACES, Level.USER_NAMESPACES) if os.geteuid() == 0 else (Level.USER_NAMESPACES,)
+    return next((trial for trial in trials if _works(trial, directory)), Level.PLAIN)
+
+
+def _works(trial: Level, directory: Path) -> bool:
+    place = Path(tempfile.mkdtemp(prefix="probe-", dir=directory))
+    try:
+        pid = os.fork()
+        if pid == 0:
+            try:
+                rootfs.enter(
+                    place,
+                    (),
+                    read_only=False,
+                    hostname="probe",
+                    user_namespace=trial is Level.USER_NAMESPACES,
+                    cwd="/",
+                )
+                # Only exec shows whether the new root is one in which programs run.
+                os.execv(sys.executable, [sys.executable, "-I", "-S", "-c", "pass"])
+            finally:
+                os._exit(1)
+        return os.waitpid(pid, 0)[1] == 0
+    finally:
+        remove_tree(place)
+
+
+if __name__ == "__main__":
+    sys.stderr = open(os.devnull, "w")  # noqa: PTH123, SIM115 - a trial that fails is an answer, not an error
+    print(level(Path(sys.argv[1])).value)  # noqa: T201

@@ -1,0 +1,268 @@
+"""A root directory of one's own, made of the host's: what a container writes outside its mounts is private.
+
+Each entry of the host's `/` appears in the new root. A symbolic link is made again; `/tmp` and `/run` are fresh and
+empty; a directory gets an overlay whose writes stay in the container's own directory; one with mounts beneath it, or
+that cannot be an overlay's lower layer, is shared with the host. Then the container's mounts are laid over it. All of
+this happens in a mount namespace that ends with the container's last process, so there is nothing to unmount.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import stat
+from pathlib import Path
+
+from syncpod.runtime import linux
+from syncpod.runtime.port import Mount, StartFailed
+
+LAYERS = "layers"
+"""The overlays' upper and work directories, under the container's directory."""
+ROOT = "rootfs"
+_FRESH = {"tmp": 0o1777, "run": 0o755}
+_KERNEL = ("proc", "sys")
+
+
+def enter(
+    directory: Path, mounts: tuple[Mount, ...], *, read_only: bool, hostname: str, user_namespace: bool, cwd: str
+) -> None:
+    """Move this process, which has one thread, into namespaces and a root of its own, made under `directory`.
+
+    The working directory `cwd` is made there if it is missing, as runc does. Raises StartFailed for a mount that
+    cannot be made, OSError where the kernel refuses the rest.
+    """
+    uid, gid = os.geteuid(), os.getegid()
+    linux.unshare(
+        linux.CLONE_NEWNS | (linux.CLONE_NEWUTS if hostname else 0) | (linux.CLONE_NEWUSER if user_namespace else 0)
+    )
+    if user_namespace:
+        _map_own_user(uid, gid)
+    if hostname:
+        linux.sethostname(hostname)
+    linux.mount("", "/", "", linux.MS_REC | linux.MS_PRIVATE)
+    sources = [_source(mount) for mount in mounts]
+    root = _Root(directory, user_namespace=user_namespace)
+    root.compose()
+    old = os.open("/", os.O_RDONLY | os.O_DIRECTORY)
+    os.chdir(root.path)
+    linux.pivot_root()
+    # The old root now lies over the new one, unseen by absolute paths; the sources still belong to this namespace.
+    if read_only:
+        root.freeze_shared()
+    for mount, source in zip(mounts, sources, strict=True):
+        root.add(mount, source)
+    if cwd:
+        root.make_directory(cwd)
+    if read_only:
+        root.freeze_private()
+    os.fchdir(old)
+    linux.detach(".")
+    os.close(old)
+    os.chdir("/")
+
+
+class _Root:
+    """The root directory while it is put together."""
+
+    def __init__(self, directory: Path, *, user_namespace: bool) -> None:
+        self.path = directory / ROOT
+        self._directory = directory
+        self._layers = directory / LAYERS
+        self._user_namespace = user_namespace
+        self._mount_points = _mount_points()
+        self._shared: list[str] = []
+        """Top-level entries that are the host's own: nothing is made in them."""
+        self._overlays: list[str] = []
+        self._volumes: list[str] = []
+        """Where the container's mounts lie."""
+
+    def compose(self) -> None:
+        """Show the host's top-level entries in the new root, a mount of its own."""
+        self.path.mkdir(mode=0o755)
+        self.path.chmod(0o755)
+        self._layers.mkdir(mode=0o700)
+        linux.bind(str(self.path), str(self.path))
+        with os.scandir("/") as entries:
+            for entry in entries:
+                self._show(entry)
+        for name, mode in _FRESH.items():
+            made = self.path / name
+            made.mkdir(exist_ok=True)
+            made.chmod(mode)
+        self._keep_resolver()
+
+    def _show(self, entry: os.DirEntry[str]) -> None:
+        if entry.name in _FRESH:
+            return
+        target = self.path / entry.name
+        if entry.is_symlink():
+            target.symlink_to(Path(entry.path).readlink())
+        elif not entry.is_dir():
+            with contextlib.suppress(OSError):  # What cannot be shown (a socket, say) is not there.
+                target.touch()
+                linux.bind(entry.path, str(target))
+                self._shared.append(entry.path)
+        elif entry.name == "dev":
+            self._show_devices(target)
+        elif entry.name in _KERNEL or not self._overlay(entry, target):
+            target.mkdir(exist_ok=True)
+            linux.bind(entry.path, str(target))
+            self._shared.append(entry.path)
+
+    def _overlay(self, entry: os.DirEntry[str], target: Path) -> bool:
+        """Lay a private layer over a directory of the host; False where that cannot be."""
+        beneath = entry.path + "/"
+        if any(point.startswith(beneath) for point in self._mount_points):
+            return False
+        if str(self._directory).startswith(beneath):
+            return False  # An upper layer inside its own lower one is a loop.
+        like = entry.stat()
+        target.mkdir(mode=0o755)
+        return self._lay(entry.path, target, like)
+
+    def _lay(self, lower: str, target: Path, like: os.stat_result) -> bool:
+        upper, work = self._layers / target.name / "upper", self._layers / target.name / "work"
+        upper.mkdir(parents=True)
+        work.mkdir()
+        upper.chmod(stat.S_IMODE(like.st_mode))
+        with contextlib.suppress(OSError):  # Without root the layer is ours; so is everybody that sees it.
+            os.chown(upper, like.st_uid, like.st_gid)
+        options = ",".join(f"{key}={_escaped(path)}" for key, path in (("upperdir", upper), ("workdir", work)))
+        options += f",lowerdir={_escaped(lower)}" + (",userxattr" if self._user_namespace else "")
+        # Volatile: nothing of it need survive a crash of the machine, and nothing waits for a disk.
+        for more in (",volatile", ""):
+            with contextlib.suppress(OSError):
+                linux.mount("overlay", str(target), "overlay", 0, options + more)
+                self._overlays.append("/" + target.name)
+                return True
+        return False
+
+    def _show_devices(self, target: Path) -> None:
+        """Show the host's devices in a directory of our own: a mount point made in `/dev` would be made on the host.
+
+        In a user namespace a device works only through a mount that came from outside, so there each is bound.
+        """
+        target.mkdir(mode=0o755)
+        bound = self._user_namespace or not self._lay("/dev", target, Path("/dev").stat())
+        with os.scandir("/dev") as entries:
+            for entry in entries:
+                place = target / entry.name
+                mounted = entry.path in self._mount_points
+                if entry.is_symlink():
+                    if bound:
+                        place.symlink_to(Path(entry.path).readlink())
+                elif entry.is_dir() and (mounted or bound):
+                    place.mkdir(exist_ok=True)
+                    linux.bind(entry.path, str(place))
+                elif mounted or (bound and _usable_device(entry.path)):
+                    place.touch()
+                    linux.bind(entry.path, str(place))
+
+    def _keep_resolver(self) -> None:
+        """Keep the host's name resolution where `/etc/resolv.conf` leads into `/run`, which is fresh."""
+        real = os.path.realpath("/etc/resolv.conf")
+        if real.startswith("/run/") and Path(real).is_file():
+            place = self.path / real[1:]
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.touch()
+            linux.bind(real, str(place))
+
+    def add(self, mount: Mount, source: int) -> None:
+        """Mount what is open as `source`; the place is made in the private layer, or inside another volume."""
+        target = os.path.normpath(mount.container_path)
+        if not target.startswith("/") or target.lstrip("/") == "":
+            raise StartFailed(f'mount {mount.container_path}: must be an absolute path other than "/"')
+        origin = f"/proc/self/fd/{source}"
+        if stat.S_ISDIR(os.stat(source).st_mode):
+            self.make_directory(target)
+        else:
+            self._make_file(target)
+        target = os.path.realpath(target)
+        try:
+            linux.bind(origin, target)
+            if mount.recursive_read_only:
+                linux.make_read_only(target, recursive=True)
+            elif mount.read_only:
+                linux.make_read_only(target, recursive=False)
+        except OSError as error:
+            if error.errno == errno.ENOSYS:
+                why = "recursive read-only mounts need Linux 5.12"
+                raise StartFailed(f"mount {mount.container_path}: {why}") from error
+            raise StartFailed(f"mount {mount.host_path} at {mount.container_path}: {error.strerror}") from error
+        os.close(source)
+        self._volumes.append(target)
+
+    def make_directory(self, path: str) -> None:
+        """Make a directory where nothing is."""
+        real = os.path.realpath(path)
+        if not os.path.isdir(real):  # noqa: PTH112
+            self._may_make(real)
+            try:
+                os.makedirs(real, exist_ok=True)  # noqa: PTH103
+            except OSError as error:
+                raise StartFailed(f"mkdir {path}: {error.strerror}") from error
+
+    def _make_file(self, path: str) -> None:
+        real = os.path.realpath(path)
+        if os.path.isdir(real):  # noqa: PTH112
+            raise StartFailed(f"mount {path}: is a directory, and what is mounted is a file")
+        if not os.path.exists(real):  # noqa: PTH110
+            self.make_directory(os.path.dirname(real))  # noqa: PTH120
+            self._may_make(real)
+            try:
+                Path(real).touch()
+            except OSError as error:
+                raise StartFailed(f"create {path}: {error.strerror}") from error
+
+    def _may_make(self, path: str) -> None:
+        """Refuse to make anything in what is the host's own, unless it is inside a volume."""
+        if any(path.startswith(volume + "/") for volume in self._volumes):
+            return
+        for shared in self._shared:
+            if path.startswith(shared + "/"):
+                raise StartFailed(f"{path}: would have to be made on the host, whose {shared} the container shares")
+
+    def freeze_shared(self) -> None:
+        """Forbid writing to what is the host's, before a volume may lie in it."""
+        for path in self._shared:
+            if path[1:] not in _KERNEL:
+                linux.make_read_only(path, recursive=True)
+
+    def freeze_private(self) -> None:
+        """Forbid writing to the private layers, but not to the volumes in them."""
+        for path in ("/", *self._overlays):
+            if path not in self._volumes and path != "/dev":
+                linux.make_read_only(path, recursive=False)
+
+
+def _source(mount: Mount) -> int:
+    try:
+        return os.open(mount.host_path, os.O_PATH)
+    except OSError as error:
+        raise StartFailed(f"mount {mount.host_path}: {error.strerror}") from error
+
+
+def _map_own_user(uid: int, gid: int) -> None:
+    """Map our user and group to themselves, the only ones an unprivileged process may map."""
+    Path("/proc/self/setgroups").write_text("deny")
+    Path("/proc/self/uid_map").write_text(f"{uid} {uid} 1")
+    Path("/proc/self/gid_map").write_text(f"{gid} {gid} 1")
+
+
+def _mount_points() -> tuple[str, ...]:
+    with open("/proc/self/mountinfo", "rb") as file:  # noqa: PTH123
+        fields = [line.split(b" ")[4] for line in file]
+    # Space, tab, newline and backslash are written as octal numbers.
+    return tuple(os.fsdecode(field.decode("unicode_escape").encode("latin-1")) for field in fields)
+
+
+def _escaped(path: str | os.PathLike[str]) -> str:
+    text = os.fspath(path)
+    for special in "\\,:":
+        text = text.replace(special, "\\" + special)
+    return text
+
+
+def _usable_device(path: str) -> bool:
+    return os.access(path, os.R_OK) or os.access(path, os.W_OK)

@@ -1,0 +1,416 @@
+"""Containers as real processes: each under a small supervisor that outlives this server.
+
+    this server ── spawner (one) ── forks ──▶ supervisor (one a container) ── forks ──▶ main process
+         │                                       ▲  writes log, started.json, exit.json
+         └── a socket, pidfds ───────────────────┘
+
+Nothing here is needed for a container to run on, or for its end to be recorded. A later server finds everything by the
+container's directory (`records.py` says what is in it).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from syncpod.runtime import control, records
+from syncpod.runtime.control_words import Word
+from syncpod.runtime.discard import remove_tree
+from syncpod.runtime.port import Exited, ProcessSpec, StartFailed, Streams, Usage
+from syncpod.runtime.records import Ended, Level, Started
+from syncpod.runtime.remains import end_remains
+from syncpod.runtime.usage import usage_of
+
+_KILL_PATIENCE_SECONDS = 5.0
+"""How long a supervisor may take to kill its container before it is killed itself."""
+_SPAWNER = Path(__file__).with_name("spawner.py")
+_PROBE = Path(__file__).with_name("probe.py")
+
+OomKilled = Callable[[tuple[str, ...]], bool]
+"""Whether the kernel killed a process of the cgroups with these cgroup.procs files for want of memory."""
+
+
+class Supervised:
+    """The containers' processes of one server. Use it from one event loop.
+
+    `level` is what `probe` found; it holds for what is started, while what is found keeps its own.
+    """
+
+    def __init__(self, *, level: Level, oom_killed: OomKilled | None = None) -> None:
+        """Begin nothing yet."""
+        self._level = level
+        self._oom_killed = oom_killed or (lambda _: False)
+        self._spawner: subprocess.Popen[bytes] | None = None
+        self._requests: socket.socket | None = None
+        self._running: dict[Path, Contained] = {}
+
+    async def start(self, spec: ProcessSpec, directory: Path) -> Contained:
+        """Start what the spec says; see `port.Processes.start`."""
+        records.write_spec(directory, spec, self._level)
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        ours.setblocking(False)
+        with theirs:
+            self._request(directory, theirs)
+        try:
+            packet, descriptors = await _receive(ours)
+        except BaseException:
+            ours.close()
+            raise
+        if packet[:1] == Word.STARTED:
+            started = records.read_started(directory)
+            assert started is not None
+            return self._hold(directory, spec, started, ours, supervisor=descriptors[0], main=descriptors[1])
+        ours.close()
+        if packet[:1] == Word.REFUSED:
+            raise StartFailed(packet[1:].decode(errors="surrogateescape"))
+        ended = records.read_ended(directory)
+        raise StartFailed(ended.error if ended and ended.error else "its supervisor ended before it could start it")
+
+    async def find(self, directory: Path) -> Contained | Exited | None:
+        """Return what became of what was started there; see `port.Processes.find`.
+
+        A start that was cut off either goes on (its supervisor has the lock: this waits until it says how it went) or
+        is withdrawn, so that it never will. One that failed is Exited 128 StartError, with started_at 0.
+        """
+        running = self._running.get(directory)
+        if running is not None:
+            return running
+        while True:
+            ended = records.read_ended(directory)
+            if ended is not None:
+                return self._exited(directory, ended)
+            lock = _lock(directory)
+            if lock is None:
+                return None
+            if lock >= 0:
+                with contextlib.closing(_Descriptor(lock)):
+                    if (directory / records.EXIT).exists():
+                        continue
+                    started = records.read_started(directory)
+                    if started is None:
+                        (directory / records.SPEC).unlink()
+                        return None
+                    return await self._lost(directory, started)
+            found = self._reconnect(directory)
+            if found is not None:
+                return found
+            await asyncio.sleep(0.01)
+
+    @staticmethod
+    async def probe(directory: Path) -> Level:
+        """Find out, by trying in a child process, which level works for containers kept under `directory`."""
+        trial = await asyncio.create_subprocess_exec(
+            sys.executable, "-I", "-S", str(_PROBE), os.path.abspath(directory), stdout=subprocess.PIPE
+        )
+        output, _ = await trial.communicate()
+        return Level(output.decode().strip()) if output else Level.PLAIN
+
+    async def discard(self, directory: Path) -> None:
+        """Remove the directory of a container that has ended, with all that it wrote. Raises OSError."""
+        await asyncio.to_thread(remove_tree, directory)
+
+    async def close(self) -> None:
+        """Let go of all processes; they run on."""
+        for process in tuple(self._running.values()):
+            process.let_go()
+        self._running.clear()
+        if self._requests is not None and self._spawner is not None:
+            self._requests.close()
+            await asyncio.to_thread(self._spawner.wait)
+            self._requests = self._spawner = None
+
+    def _request(self, directory: Path, line: socket.socket) -> None:
+        """Ask the spawner for a supervisor, starting one where there is none, or none any more."""
+        for attempt in range(2):
+            if self._requests is None:
+                self._start_spawner()
+            assert self._requests is not None
+            try:
+                socket.send_fds(self._requests, [os.fsencode(directory.absolute())], [line.fileno()])
+                return
+            except OSError as error:
+                if attempt:
+                    raise StartFailed(f"no supervisor can be started: {error.strerror}") from error
+                self._requests.close()
+                self._requests = None
+
+    def _start_spawner(self) -> None:
+        if self._spawner is not None:
+            self._spawner.wait()
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            self._spawner = subprocess.Popen(
+                [sys.executable, "-I", "-S", str(_SPAWNER)],
+                stdin=theirs.fileno(),
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                env={"PATH": os.defpath},
+                start_new_session=True,
+            )
+        self._requests = ours
+
+    def _reconnect(self, directory: Path) -> Contained | None:
+        """Return the process, whose supervisor lives; None while it starts, or if it has just ended."""
+        started = records.read_started(directory)
+        known = records.read_spec(directory)
+        if started is None or known is None:
+            return None
+        supervisor = records.open_process(started.supervisor)
+        if supervisor is None:
+            return None
+        main = records.open_process(started.main)
+        line: socket.socket | None = None
+        try:
+            if known[0].arguments:
+                line = control.connect(directory)
+        except OSError:
+            line = None
+        if main is None or (known[0].arguments and line is None):
+            os.close(supervisor)
+            if main is not None:
+                os.close(main)
+            return None
+        return self._hold(directory, known[0], started, line, supervisor=supervisor, main=main)
+
+    def _hold(
+        self,
+        directory: Path,
+        spec: ProcessSpec,
+        started: Started,
+        line: socket.socket | None,
+        *,
+        supervisor: int,
+        main: int,
+    ) -> Contained:
+        process = Contained(directory, spec, started, line, supervisor=supervisor, main=main)
+        self._running[directory] = process
+
+        def settle(ended: Ended | None) -> None:
+            self._running.pop(directory, None)
+            if ended is not None:
+                process.settle(self._exited(directory, ended))
+                return
+            task = asyncio.ensure_future(self._lost(directory, started))
+            task.add_done_callback(lambda done: process.settle(done.result()))
+
+        process.watch(settle)
+        return process
+
+    def _exited(self, directory: Path, ended: Ended) -> Exited:
+        if ended.error:
+            return Exited(128, "StartError", ended.error, 0, ended.finished_at)
+        started = records.read_started(directory)
+        started_at = started.started_at if started else 0
+        if ended.unknown:
+            return Exited(255, "Unknown", "", started_at, ended.finished_at)
+        known = records.read_spec(directory)
+        if known is not None and known[0].cgroup_procs and self._oom_killed(known[0].cgroup_procs):
+            reason = "OOMKilled"
+        else:
+            reason = "Completed" if ended.exit_code == 0 else "Error"
+        return Exited(ended.exit_code, reason, "", started_at, ended.finished_at)
+
+    async def _lost(self, directory: Path, started: Started) -> Exited:
+        """Record the end of what lost its supervisor, after killing what is left of it."""
+        ended = records.read_ended(directory)
+        if ended is None:
+            known = records.read_spec(directory)
+            if started.boot_id == records.boot_id():
+                await asyncio.to_thread(end_remains, started.main, known[0].cgroup_procs if known else ())
+            ended = Ended(255, time.time_ns(), unknown=True)
+            records.write_record(directory, records.EXIT, ended)
+        return self._exited(directory, ended)
+
+
+class Contained:
+    """One running container, or what is known of it after its end."""
+
+    def __init__(
+        self,
+        directory: Path,
+        spec: ProcessSpec,
+        started: Started,
+        line: socket.socket | None,
+        *,
+        supervisor: int,
+        main: int,
+    ) -> None:
+        """Hold a process: its supervisor's socket (a pause has none) and pidfds."""
+        self._directory = directory
+        self._spec = spec
+        self._started = started
+        self._line = line
+        self._supervisor = supervisor
+        self._main = main
+        self._exited: asyncio.Future[Exited] = asyncio.get_running_loop().create_future()
+        self._impatience: asyncio.TimerHandle | None = None
+
+    @property
+    def pid(self) -> int:
+        """The main process's id; a pause's own."""
+        return self._started.main.pid
+
+    @property
+    def started_at(self) -> int:
+        """When it was started, in nanoseconds since the epoch."""
+        return self._started.started_at
+
+    async def wait(self) -> Exited:
+        """Return how it ended, once it has."""
+        return await asyncio.shield(self._exited)
+
+    def signal(self, number: int) -> None:
+        """Send a signal to the main process alone."""
+        _signal(self._main, number)
+
+    def kill(self) -> None:
+        """Kill the main process and everything that it started.
+
+        The supervisor does it, even one that was stopped. One that has not within five seconds is killed, and what is
+        left is found and killed here.
+        """
+        if self._supervisor < 0:
+            return
+        if not self._spec.arguments:
+            _signal(self._supervisor, signal.SIGKILL)
+            return
+        _signal(self._supervisor, signal.SIGTERM)
+        _signal(self._supervisor, signal.SIGCONT)
+        _signal(self._main, signal.SIGKILL)
+        if self._impatience is None:
+            loop = asyncio.get_running_loop()
+            self._impatience = loop.call_later(_KILL_PATIENCE_SECONDS, self._kill_supervisor)
+
+    async def reopen_log(self) -> None:
+        """Go on in a new file at the log's path. Raises OSError."""
+        answer = await control.ask(self._directory, Word.REOPEN)
+        if answer[:1] == Word.REFUSED:
+            number = int(answer[1:])
+            raise OSError(number, os.strerror(number), self._spec.log_path)
+
+    async def execute(
+        self, arguments: tuple[str, ...], *, terminal: bool = False, stdin: bool = False, merge_stderr: bool = False
+    ) -> Streams:
+        """Run a command as the main process was. Raises StartFailed."""
+        return await control.execute(
+            self._directory, arguments, terminal=terminal, stdin=stdin, merge_stderr=merge_stderr
+        )
+
+    async def attach(self) -> Streams:
+        """Return the main process's own streams, from now on. Raises StartFailed where it has ended."""
+        code: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+        def pass_on(ended: asyncio.Future[Exited]) -> None:
+            if not code.done() and not ended.cancelled():
+                code.set_result(ended.result().exit_code)
+
+        attached = await control.attach(self._directory, code)
+        self._exited.add_done_callback(pass_on)
+        return attached
+
+    def usage(self) -> Usage | None:
+        """Return what it uses; None when it has ended."""
+        return None if self._supervisor < 0 else usage_of(self.pid)
+
+    def watch(self, ended: Callable[[Ended | None], None]) -> None:
+        """Call `ended` when the end is on record, or with None when the supervisor is gone and left none."""
+
+        def gone() -> None:
+            self.let_go()
+            ended(records.read_ended(self._directory))
+
+        def spoken() -> None:
+            assert self._line is not None
+            try:
+                packet = self._line.recv(control.PACKET)
+            except BlockingIOError:
+                return
+            except OSError:
+                packet = b""
+            if packet[:1] == Word.ENDED:
+                gone()
+            elif not packet:
+                asyncio.get_running_loop().remove_reader(self._line)
+
+        loop = asyncio.get_running_loop()
+        loop.add_reader(self._supervisor, gone)
+        if self._line is not None:
+            loop.add_reader(self._line, spoken)
+
+    def settle(self, exited: Exited) -> None:
+        """Make known how it ended."""
+        if not self._exited.done():
+            self._exited.set_result(exited)
+
+    def let_go(self) -> None:
+        """Stop watching; the process runs on if it does."""
+        loop = asyncio.get_running_loop()
+        if self._impatience is not None:
+            self._impatience.cancel()
+        if self._line is not None:
+            loop.remove_reader(self._line)
+            self._line.close()
+            self._line = None
+        if self._supervisor >= 0:
+            loop.remove_reader(self._supervisor)
+            os.close(self._supervisor)
+            os.close(self._main)
+            self._supervisor = self._main = -1
+
+    def _kill_supervisor(self) -> None:
+        _signal(self._supervisor, signal.SIGKILL)
+
+
+class _Descriptor:
+    """A descriptor that a with statement closes."""
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+
+    def close(self) -> None:
+        os.close(self._number)
+
+
+def _lock(directory: Path) -> int | None:
+    """Take the lock of a specification: None where there is none, -1 where its supervisor lives."""
+    try:
+        descriptor = os.open(directory / records.SPEC, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        return -1
+    return descriptor
+
+
+def _signal(pidfd: int, number: int) -> None:
+    if pidfd >= 0:
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(pidfd, number)
+
+
+async def _receive(sock: socket.socket) -> tuple[bytes, list[int]]:
+    """Return the next packet, empty at the end, and the descriptors that came with it."""
+    loop = asyncio.get_running_loop()
+    ready: asyncio.Future[None] = loop.create_future()
+    loop.add_reader(sock, control.set_ready, ready)
+    try:
+        await ready
+    finally:
+        loop.remove_reader(sock)
+    try:
+        packet, descriptors, _, _ = socket.recv_fds(sock, control.PACKET, 2, socket.MSG_CMSG_CLOEXEC)
+    except ConnectionError:
+        return b"", []
+    return packet, descriptors

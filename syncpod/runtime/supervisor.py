@@ -1,0 +1,582 @@
+"""One container's supervisor: a small process that starts the main process, keeps its log, and records its end.
+
+It outlives the server. Its one thread waits on everything at once, so that nobody who does not read or answer can stop
+the container. All that the main process starts is its descendant (it is their subreaper), also a command that is
+executed in the container, and what such a command leaves running: as under a container's first process.
+
+Packets on its sockets begin with one byte of `Word`. Everything else about them is in `control.py`, the server's side.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import json
+import os
+import select
+import signal
+import socket
+import struct
+import termios
+import time
+import traceback
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+from typing import NoReturn
+
+from syncpod.runtime import launch, linux
+from syncpod.runtime.control_words import Word
+from syncpod.runtime.cri_log import CriLog
+from syncpod.runtime.port import ProcessSpec, StartFailed
+from syncpod.runtime.records import (
+    CONTROL,
+    EXIT,
+    SPEC,
+    STARTED,
+    Ended,
+    Level,
+    Started,
+    boot_id,
+    identity_of,
+    parse_spec,
+    write_record,
+)
+
+_CHUNK = 64 * 1024
+_BACKLOG = 1024 * 1024
+"""Bytes that one attached client may leave unread before it is dropped."""
+_FAREWELL_SECONDS = 1.0
+"""How long attached clients may take to read the last output, after the end is on record."""
+
+
+def supervise(directory: Path, line: socket.socket) -> NoReturn:
+    """Run the container whose specification is in `directory`, and end with it. Never returns.
+
+    Begins nothing unless it gets the lock on the specification and that still stands: a server that looks for what an
+    earlier one left takes the same lock to withdraw a specification of which nothing became.
+    """
+    try:
+        os.setsid()
+        for number in (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
+            signal.signal(number, signal.SIG_IGN)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        document = _claim(directory)
+        if document is not None:
+            spec, level = parse_spec(document)
+            if spec.arguments:
+                Supervisor(directory, spec, level, line).run()
+            else:
+                _pause(directory, spec, line)
+    except BaseException:  # noqa: BLE001 - a forked process: nobody above could report it
+        (directory / "supervisor.log").write_text(traceback.format_exc())
+    finally:
+        os._exit(1)
+
+
+def _claim(directory: Path) -> dict[str, object] | None:
+    """Lock the specification for as long as this process lives, and return it; None if it is not ours to run."""
+    try:
+        descriptor = os.open(directory / SPEC, os.O_RDONLY | os.O_CLOEXEC)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if (directory / SPEC).stat().st_ino != os.fstat(descriptor).st_ino:
+            return None
+    except (FileNotFoundError, BlockingIOError):
+        return None
+    if (directory / STARTED).exists() or (directory / EXIT).exists():
+        return None
+    with open(os.dup(descriptor), encoding="utf-8") as file:  # noqa: PTH123
+        document: dict[str, object] = json.load(file)
+    return document
+
+
+def _pause(directory: Path, spec: ProcessSpec, line: socket.socket) -> NoReturn:
+    """Be a sandbox's pause: enter its cgroups, say so, and wait for a signal to end."""
+    linux.name_process("syncpod-pause")
+    ending = {signal.SIGTERM, signal.SIGINT}
+    signal.pthread_sigmask(signal.SIG_BLOCK, ending)
+    launch.place(spec)
+    me = identity_of(os.getpid())
+    started = Started(boot_id(), me, me, time.time_ns())
+    write_record(directory, STARTED, started)
+    descriptor = os.pidfd_open(me.pid)
+    with contextlib.suppress(OSError):
+        socket.send_fds(line, [Word.STARTED], [descriptor, descriptor])
+    line.close()
+    os.close(descriptor)
+    number = signal.sigwait(ending)
+    write_record(directory, EXIT, Ended(128 + number, time.time_ns()))
+    os._exit(0)
+
+
+class _Connection:
+    """A server, or one that it speaks for, at the other end of a socket."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        sock.setblocking(False)
+        self.sock = sock
+        self.attached = False
+        self.command = 0
+        """The pid of the command that it had executed and that still runs."""
+        self.unsent: deque[bytes] = deque()
+        self.unsent_bytes = 0
+
+
+class Supervisor:
+    """The supervisor of one container, from its claim to its end."""
+
+    def __init__(self, directory: Path, spec: ProcessSpec, level: Level, line: socket.socket) -> None:
+        """Prepare; `line` leads to the server that asked for it."""
+        self._directory = directory
+        self._spec = spec
+        self._level = level
+        self._line = line
+        self._poll = select.poll()
+        self._handlers: dict[int, Callable[[int], None]] = {}
+        self._connections: list[_Connection] = []
+        self._outputs: dict[int, bytes] = {}
+        """Where the container's output is read, and the name of each stream."""
+        self._input = -1
+        self._input_queue: deque[bytes] = deque()
+        self._input_ending = False
+        self._commands: dict[int, tuple[_Connection, int]] = {}
+        """Executed commands by pid: who asked, and the pipe on which the child reports."""
+        self._doomed: set[int] = set()
+        """Sessions of commands that were let go while they ran."""
+        self._namespaces: list[tuple[int, int]] = []
+        self._main = 0
+        self._status: int | None = None
+
+    def run(self) -> NoReturn:
+        """Start the main process, serve until it has ended, and record that."""
+        linux.name_process("syncpod-super")
+        linux.prctl(linux.PR_SET_CHILD_SUBREAPER, 1)
+        try:
+            self._start()
+        except StartFailed as failure:
+            write_record(self._directory, EXIT, Ended(128, time.time_ns(), error=str(failure)))
+            with contextlib.suppress(OSError):
+                self._line.send(Word.REFUSED + str(failure).encode(errors="surrogateescape")[:_CHUNK])
+            os._exit(0)
+        while self._status is None:
+            for descriptor, events in self._poll.poll():
+                handler = self._handlers.get(descriptor)
+                if handler is not None:
+                    handler(events)
+        self._finish(self._status)
+
+    # The start.
+
+    def _start(self) -> None:
+        wake_reading, wake_writing = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        signal.set_wakeup_fd(wake_writing, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.signal(signal.SIGTERM, lambda *_: self._kill_all())
+        try:
+            self._log = CriLog(self._spec.log_path)
+        except OSError as error:
+            raise StartFailed(f"open log {self._spec.log_path}: {error.strerror}") from error
+        stdio = self._make_stdio()
+        go_reading, go_writing = os.pipe()
+        self._main, report = launch.fork(
+            lambda gate: launch.run_main(gate, self._spec, self._level, self._directory, stdio), go=go_reading
+        )
+        for descriptor in {*stdio, go_reading}:
+            os.close(descriptor)
+        said = os.read(report, select.PIPE_BUF)
+        if said != launch.READY:
+            raise StartFailed(said.decode(errors="surrogateescape") or "the process was killed before it could start")
+        main = identity_of(self._main)
+        if self._level is not Level.PLAIN:
+            own = {
+                "user": (linux.CLONE_NEWUSER, self._level is Level.USER_NAMESPACES),
+                "mnt": (linux.CLONE_NEWNS, True),
+                "uts": (linux.CLONE_NEWUTS, bool(self._spec.hostname)),
+            }
+            self._namespaces = [
+                (os.open(f"/proc/{self._main}/ns/{name}", os.O_RDONLY), kind)
+                for name, (kind, has_own) in own.items()
+                if has_own
+            ]
+        started = Started(boot_id(), identity_of(os.getpid()), main, time.time_ns())
+        write_record(self._directory, STARTED, started)
+        os.write(go_writing, b".")
+        os.close(go_writing)
+        said = os.read(report, select.PIPE_BUF)
+        os.close(report)
+        if said:
+            raise StartFailed(said.decode(errors="surrogateescape"))
+        self._watch(wake_reading, lambda _: self._reap(wake_reading))
+        self._listen()
+        descriptors = [os.pidfd_open(os.getpid()), os.pidfd_open(self._main)]
+        with contextlib.suppress(OSError):  # The server may have ended; the next one finds us.
+            socket.send_fds(self._line, [Word.STARTED], descriptors)
+        for descriptor in descriptors:
+            os.close(descriptor)
+        self._accept(self._line)
+
+    def _make_stdio(self) -> launch.Stdio:
+        """Make the main process's streams; what stays here is watched."""
+        if self._spec.terminal:
+            master, slave = os.openpty()
+            self._watch_output(master, b"stdout")
+            self._input = master if self._spec.stdin else -1
+            return slave, slave, slave
+        output, error = os.pipe(), os.pipe()
+        self._watch_output(output[0], b"stdout")
+        self._watch_output(error[0], b"stderr")
+        if not self._spec.stdin:
+            return os.open(os.devnull, os.O_RDONLY), output[1], error[1]
+        reading, self._input = os.pipe()
+        os.set_blocking(self._input, False)
+        return reading, output[1], error[1]
+
+    def _listen(self) -> None:
+        """Open the socket by way of its directory's descriptor: a path may be longer than an address."""
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        listener.setblocking(False)
+        directory = os.open(self._directory, os.O_PATH | os.O_DIRECTORY)
+        mask = os.umask(0o177)
+        listener.bind(f"/proc/self/fd/{directory}/{CONTROL}")
+        os.umask(mask)
+        os.close(directory)
+        listener.listen(16)
+
+        def accept(_: int) -> None:
+            with contextlib.suppress(OSError):
+                self._accept(listener.accept()[0])
+
+        self._watch(listener.fileno(), accept)
+
+    def _accept(self, sock: socket.socket) -> None:
+        connection = _Connection(sock)
+        self._connections.append(connection)
+        self._watch(sock.fileno(), lambda events: self._serve(connection, events))
+
+    def _watch(self, descriptor: int, handler: Callable[[int], None], events: int = select.POLLIN) -> None:
+        self._handlers[descriptor] = handler
+        self._poll.register(descriptor, events)
+
+    def _unwatch(self, descriptor: int) -> None:
+        if self._handlers.pop(descriptor, None) is not None:
+            self._poll.unregister(descriptor)
+
+    # The container's own streams.
+
+    def _watch_output(self, descriptor: int, stream: bytes) -> None:
+        os.set_blocking(descriptor, False)
+        self._outputs[descriptor] = stream
+        self._watch(descriptor, lambda events: self._read_output(descriptor, events))
+
+    def _read_output(self, descriptor: int, events: int) -> None:
+        """Pass on what is there to read. A terminal's other side is also where input goes."""
+        if events & select.POLLOUT:
+            self._write_input()
+        if events & ~select.POLLOUT:
+            self._pump(descriptor)
+
+    def _pump(self, descriptor: int) -> bool:
+        """Read once; False when there is nothing now, or never will be."""
+        stream = self._outputs[descriptor]
+        try:
+            data = os.read(descriptor, _CHUNK)
+        except BlockingIOError:
+            return False
+        except OSError as error:
+            if error.errno != errno.EIO:  # EIO: nobody has the terminal open any more.
+                raise
+            data = b""
+        if not data:
+            del self._outputs[descriptor]
+            self._unwatch(descriptor)
+            self._log.end(stream)
+            if descriptor == self._input:
+                self._input = -1
+            os.close(descriptor)
+            return False
+        self._log.write(stream, data)
+        word = Word.STDOUT if stream == b"stdout" else Word.STDERR
+        for connection in [each for each in self._connections if each.attached]:
+            self._send(connection, word + data)
+        return True
+
+    def _write_input(self) -> None:
+        """Write what input is waiting; while some is, attached clients are not read."""
+        while self._input >= 0 and self._input_queue:
+            data = self._input_queue.popleft()
+            try:
+                rest = data[os.write(self._input, data) :]
+            except BlockingIOError:
+                rest = data
+            except OSError:
+                self._input_queue.clear()  # Nobody reads it any more.
+                self._end_input()
+                break
+            if rest:
+                self._input_queue.appendleft(rest)
+                break
+        if self._input_ending and not self._input_queue:
+            self._end_input()
+        waiting = bool(self._input_queue)
+        if self._input >= 0:
+            if self._input in self._outputs:
+                self._poll.modify(self._input, select.POLLIN | (select.POLLOUT if waiting else 0))
+            elif waiting:
+                self._watch(self._input, lambda _: self._write_input(), select.POLLOUT)
+            else:
+                self._unwatch(self._input)
+        for connection in self._connections:
+            self._set_interest(connection)
+
+    def _end_input(self) -> None:
+        if self._input >= 0 and self._input not in self._outputs:
+            self._unwatch(self._input)
+            os.close(self._input)
+            self._input = -1
+
+    # Whoever is connected.
+
+    def _set_interest(self, connection: _Connection) -> None:
+        reading = 0 if connection.attached and self._input_queue else select.POLLIN
+        writing = select.POLLOUT if connection.unsent else 0
+        self._poll.modify(connection.sock.fileno(), reading | writing)
+
+    def _send(self, connection: _Connection, packet: bytes) -> None:
+        """Send now or later; one who leaves too much unread is dropped."""
+        if connection.unsent_bytes > _BACKLOG:
+            self._drop(connection)
+            return
+        connection.unsent.append(packet)
+        connection.unsent_bytes += len(packet)
+        self._flush(connection)
+
+    def _flush(self, connection: _Connection) -> None:
+        while connection.unsent:
+            try:
+                connection.sock.send(connection.unsent[0])
+            except BlockingIOError:
+                break
+            except OSError:
+                self._drop(connection)
+                return
+            connection.unsent_bytes -= len(connection.unsent.popleft())
+        self._set_interest(connection)
+
+    def _drop(self, connection: _Connection) -> None:
+        """Forget who has gone: its command is killed, and input that was to end with it ends."""
+        self._connections.remove(connection)
+        self._unwatch(connection.sock.fileno())
+        connection.sock.close()
+        if connection.attached and self._spec.stdin_once:
+            self._input_ending = True
+            self._write_input()
+        if connection.command:
+            self._kill_tree(connection.command)
+
+    def _serve(self, connection: _Connection, events: int) -> None:
+        if events & select.POLLOUT:
+            self._flush(connection)
+        if not events & ~select.POLLOUT or connection not in self._connections:
+            return
+        try:
+            packet, descriptors, _, _ = socket.recv_fds(
+                connection.sock, _CHUNK + 1, 4, socket.MSG_CMSG_CLOEXEC | socket.MSG_DONTWAIT
+            )
+        except BlockingIOError:
+            return
+        except OSError:
+            packet, descriptors = b"", []
+        if not packet:
+            self._drop(connection)
+            return
+        self._obey(connection, packet[:1], packet[1:], descriptors)
+
+    def _obey(self, connection: _Connection, word: bytes, body: bytes, descriptors: list[int]) -> None:
+        if word == Word.ATTACH:
+            connection.attached = True
+            self._send(connection, Word.STARTED)
+        elif word == Word.STDIN and connection.attached:
+            if body and self._input >= 0:
+                self._input_queue.append(body)
+            self._input_ending |= not body and self._spec.stdin_once
+            self._write_input()
+        elif word == Word.RESIZE:
+            for descriptor in self._outputs:
+                if self._spec.terminal:
+                    resize(descriptor, *struct.unpack("!HH", body))
+        elif word == Word.REOPEN:
+            try:
+                self._log.reopen()
+                self._send(connection, Word.DONE)
+            except OSError as error:
+                self._send(connection, Word.REFUSED + str(error.errno).encode())
+        elif word == Word.EXECUTE:
+            self._execute(connection, descriptors)
+            return
+        for descriptor in descriptors:
+            os.close(descriptor)
+
+    # Executed commands.
+
+    def _execute(self, connection: _Connection, descriptors: list[int]) -> None:
+        """Run a command; the first descriptor holds what to run, the others are its streams."""
+        request, *stdio = descriptors
+        with open(request, encoding="utf-8", errors="surrogateescape") as file:  # noqa: PTH123
+            document = json.load(file)
+        streams = (stdio[0], stdio[0], stdio[0]) if document["terminal"] else (stdio[0], stdio[1], stdio[2])
+        pid, report = launch.fork(
+            lambda _: launch.run_command(
+                self._spec, self._namespaces, tuple(document["arguments"]), streams, terminal=document["terminal"]
+            )
+        )
+        for descriptor in stdio:
+            os.close(descriptor)
+        connection.command = pid
+        self._commands[pid] = (connection, report)
+        self._watch(report, lambda _: self._read_report(pid, report))
+
+    def _read_report(self, pid: int, report: int) -> None:
+        """Tell who asked whether the program runs."""
+        connection, _ = self._commands[pid]
+        said = os.read(report, select.PIPE_BUF)
+        self._unwatch(report)
+        os.close(report)
+        self._commands[pid] = (connection, -1)
+        if connection in self._connections:
+            self._send(connection, Word.REFUSED + said if said else Word.STARTED)
+
+    def _kill_tree(self, pid: int) -> None:
+        """Kill a command that still runs, with all that it started.
+
+        Its descendants become our children as their parents die, and are killed then, by their session; one that has
+        left the session is found in the tree now, or lives on as the container's own until that ends.
+        """
+        tree = [pid]
+        for each in tree:
+            tree.extend(children_of(each))
+        self._doomed.add(pid)
+        for each in reversed(tree[1:]):
+            with contextlib.suppress(OSError):
+                descriptor = os.pidfd_open(each)
+                if each in {child for parent in tree for child in children_of(parent)}:
+                    signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+                os.close(descriptor)
+        os.kill(pid, signal.SIGKILL)  # Not yet waited for, so this is still it.
+
+    # The end.
+
+    def _kill_all(self) -> None:
+        """Kill the main process; its end brings that of all others."""
+        if self._main and self._status is None:
+            os.kill(self._main, signal.SIGKILL)
+
+    def _reap(self, wake: int) -> None:
+        with contextlib.suppress(BlockingIOError):
+            while os.read(wake, 512):
+                pass
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                break
+            if not pid:
+                break
+            self._note_end(pid, os.waitstatus_to_exitcode(status))
+        if self._doomed and self._status is None:
+            self._kill_doomed()
+
+    def _note_end(self, pid: int, code: int) -> None:
+        code = 128 - code if code < 0 else code
+        if pid == self._main:
+            self._status = code
+        elif pid in self._commands:
+            if self._commands[pid][1] >= 0:
+                self._read_report(pid, self._commands[pid][1])
+            connection, _ = self._commands.pop(pid)
+            connection.command = 0
+            if connection in self._connections:
+                self._send(connection, Word.EXITED + str(code).encode())
+
+    def _kill_doomed(self) -> None:
+        children = [(pid, session_of(pid)) for pid in children_of(os.getpid())]
+        for pid, session in children:
+            if session in self._doomed:
+                with contextlib.suppress(OSError):
+                    os.kill(pid, signal.SIGKILL)
+        self._doomed &= {session for _, session in children}
+
+    def _finish(self, code: int) -> NoReturn:
+        """Kill what is left, keep its last words, record the end, and go."""
+        finished_at = time.time_ns()
+        self._end_descendants()
+        for descriptor in list(self._outputs):
+            while self._pump(descriptor):
+                pass
+        for stream in self._outputs.values():
+            self._log.end(stream)
+        write_record(self._directory, EXIT, Ended(code, finished_at))
+        for connection in list(self._connections):
+            self._send(connection, Word.ENDED)
+        self._say_farewell()
+        os._exit(0)
+
+    def _end_descendants(self) -> None:
+        """Kill until there are no children: whoever loses its parent becomes our child.
+
+        What we may not kill (a program that has become another user's) is left alone.
+        """
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+                if not pid:
+                    if not self._kill_children():
+                        return
+                    pid, status = os.waitpid(-1, 0)
+            except ChildProcessError:
+                return
+            self._note_end(pid, os.waitstatus_to_exitcode(status))
+
+    def _kill_children(self) -> bool:
+        killed = False
+        for pid in children_of(os.getpid()):
+            try:
+                os.kill(pid, signal.SIGKILL)
+                killed = True
+            except OSError:
+                continue
+        return killed
+
+    def _say_farewell(self) -> None:
+        """Give attached clients a moment to read the last of it; the end is on record already."""
+        deadline = time.monotonic() + _FAREWELL_SECONDS
+        while any(each.unsent for each in self._connections) and time.monotonic() < deadline:
+            for descriptor, events in self._poll.poll(50):
+                handler = self._handlers.get(descriptor)
+                if handler is not None and events & (select.POLLOUT | select.POLLHUP):
+                    handler(events)
+
+
+def children_of(pid: int) -> list[int]:
+    """Return the children of a process, those of all its threads; none when it is gone."""
+    found: list[int] = []
+    try:
+        for thread in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208
+            with open(f"/proc/{pid}/task/{thread}/children", "rb") as file:  # noqa: PTH123
+                found += map(int, file.read().split())
+    except (FileNotFoundError, ProcessLookupError):
+        return found
+    return found
+
+
+def session_of(pid: int) -> int:
+    """Return the session of a process; 0 when it is gone."""
+    try:
+        return os.getsid(pid)
+    except ProcessLookupError:
+        return 0
+
+
+def resize(terminal: int, columns: int, rows: int) -> None:
+    """Tell a terminal its size."""
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
