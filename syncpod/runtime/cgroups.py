@@ -313,7 +313,7 @@ def _gone_is_fine() -> Iterator[None]:
 def _ours(path: str) -> tuple[str, ...]:
     """Return the parts of a container's cgroup, which its id names: no other is ever changed."""
     parts = _parts("cgroup", path)
-    if not _ID.fullmatch(parts[-1]):
+    if not parts or not _ID.fullmatch(parts[-1]):
         raise CgroupRefused(f'cgroup "{path}": must end in the id of a container')
     return parts
 
@@ -321,13 +321,13 @@ def _ours(path: str) -> tuple[str, ...]:
 def _parts(what: str, path: str) -> tuple[str, ...]:
     """Return the parts of a cgroup's path. Raises :class:`CgroupRefused` for one that may lead elsewhere."""
     parts = tuple(part for part in path.split("/") if part)
-    if not path.startswith("/") or any(part in (".", "..") or not part.isprintable() for part in parts):
-        raise CgroupRefused(f'{what} "{path}": must be an absolute path without "." and ".."')
-    if any(len(part.encode()) > 255 for part in parts) or len(path.encode()) > 2048:
-        raise CgroupRefused(f'{what} "{path[:80]}…": is too long')
     if any(part.endswith(".slice") for part in parts):
         raise CgroupRefused(
             f'{what} "{path}": names a slice of systemd, while the cgroup driver here is cgroupfs: '
             "give a path such as /syncpod/pod1"
         )
+    if not path.startswith("/") or any(part in (".", "..") or not part.isprintable() for part in parts):
+        raise CgroupRefused(f'{what} "{path}": must be an absolute path without "." and ".."')
+    if any(len(part.encode()) > 255 for part in parts) or len(path.encode()) > 2048:
+        raise CgroupRefused(f'{what} "{path[:80]}…": is too long')
     return parts

@@ -76,11 +76,15 @@ class ProcessTable:
         return _sum(process.waited_ticks, self._below(process))
 
     def _below(self, process: ProcessStat) -> Iterator[ProcessStat]:
-        waiting = list(self._children.get(process.pid, ()))
+        # Ids that passed on within one tick can close a circle.
+        seen = {process.pid}
+        waiting = [process]
         while waiting:
-            each = waiting.pop()
-            yield each
-            waiting += self._children.get(each.pid, ())
+            for child in self._children.get(waiting.pop().pid, ()):
+                if child.pid not in seen:
+                    seen.add(child.pid)
+                    waiting.append(child)
+                    yield child
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,166 @@
+"""Which cgroups a process has, by what the kernel tells it, and which limits can then be enforced."""
+
+from dataclasses import replace
+from pathlib import Path, PurePosixPath
+
+import pytest
+
+from protos.cri.v1.api_pb2 import HugepageLimit, LinuxContainerResources
+from syncpod.runtime.cgroup_mounts import Mounted, find, hierarchies
+from syncpod.runtime.cgroup_v1 import Version1
+from syncpod.runtime.cgroup_v2 import Version2
+from syncpod.runtime.cgroups import CgroupRefused, Cgroups
+
+HYBRID = r"""
+24 1 0:22 / /proc rw,nosuid shared:5 - proc proc rw
+30 24 0:26 / /sys/fs/cgroup rw shared:9 - tmpfs tmpfs ro,mode=755
+31 30 0:27 / /sys/fs/cgroup/cpu,cpuacct rw shared:10 - cgroup cgroup rw,cpu,cpuacct
+32 30 0:28 / /sys/fs/cgroup/systemd rw - cgroup cgroup rw,xattr,name=systemd
+33 30 0:29 / /sys/fs/cgroup/with\040space rw shared:11 master:2 - cgroup cgroup rw,memory
+34 30 0:30 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw,nsdelegate
+35 30 0:31 / /sys/fs/cgroup/net_cls rw - cgroup cgroup rw,net_cls
+36 30 0:29 / /mnt/memory-again rw - cgroup cgroup rw,memory
+37 30 0:32 /another/container /sys/fs/cgroup/pids rw - cgroup cgroup rw,pids
+""".strip()
+HYBRID_OWN = """9:pids:/mine
+4:memory:/process/1
+1:cpu,cpuacct:/
+2:name=systemd:/init.scope
+0::/init.scope
+"""
+UNIFIED = "29 23 0:26 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw,nsdelegate,memory_recursiveprot"
+
+
+def test_each_hierarchy_of_use_is_found_once_and_only_where_we_can_see_ourselves_in_it() -> None:
+    found = hierarchies(HYBRID, HYBRID_OWN)
+    assert [(mount.version, str(mount.own_directory), sorted(mount.controllers)) for mount in found] == [
+        (1, "/sys/fs/cgroup/cpu,cpuacct", ["cpu", "cpuacct"]),
+        (1, "/sys/fs/cgroup/systemd/init.scope", ["name=systemd"]),
+        (1, "/sys/fs/cgroup/with space/process/1", ["memory"]),
+        (2, "/sys/fs/cgroup/unified/init.scope", []),
+    ]
+
+
+def test_a_mount_that_shows_a_part_of_a_hierarchy_is_of_use_if_we_are_in_that_part() -> None:
+    mount = UNIFIED.replace(" / ", " /machine/1 ")
+    own = PurePosixPath("/machine/1/web")
+    assert hierarchies(mount, f"0::{own}\n") == (
+        Mounted(2, Path("/sys/fs/cgroup"), PurePosixPath("/machine/1"), own, frozenset()),
+    )
+    assert hierarchies(mount, "0::/machine/10\n") == ()
+
+
+def test_without_any_mounted_cgroups_the_reason_is_that() -> None:
+    assert find("24 1 0:22 / /proc rw - proc proc rw", "", root=True).why_not == "no cgroups are mounted here"
+
+
+CLOSED = Cgroups(why_not="cgroups are closed to this user", remedy="run as root")
+BARE_V2 = Cgroups((Version2(Path("/nowhere"), frozenset()),))
+V1 = Cgroups((Version1(Path("/nowhere"), frozenset({"cpu", "memory", "hugetlb"})),))
+V2 = Cgroups((Version2(Path("/nowhere"), frozenset({"memory", "pids"})),))
+
+MEMORY = LinuxContainerResources(memory_limit_in_bytes=1 << 30)
+QUOTA = LinuxContainerResources(cpu_quota=50_000, cpu_period=100_000)
+NO_LIMIT = LinuxContainerResources(
+    cpu_shares=512,
+    cpu_period=100_000,
+    oom_score_adj=900,
+    hugepage_limits=[HugepageLimit(page_size="2MB", limit=0)],
+    unified={"memory.oom.group": "1", "memory.swap.max": "0", "cpu.weight": "10"},
+)
+
+REFUSED = {
+    "memory, closed": (
+        CLOSED,
+        MEMORY,
+        "memory limit: cannot be enforced, since cgroups are closed to this user: "
+        "remove spec.containers[].resources.limits, or run as root",
+    ),
+    "cpu, closed": (
+        CLOSED,
+        QUOTA,
+        "cpu limit: cannot be enforced, since cgroups are closed to this user: "
+        "remove spec.containers[].resources.limits, or run as root",
+    ),
+    "huge pages, without their controller": (
+        V2,
+        LinuxContainerResources(hugepage_limits=[HugepageLimit(page_size="2MB", limit=1 << 21)]),
+        "hugepages-2MB limit: cannot be enforced, since there is no hugetlb controller to be had here: "
+        "remove spec.containers[].resources.limits",
+    ),
+    "a page size that is none": (
+        V1,
+        LinuxContainerResources(hugepage_limits=[HugepageLimit(page_size="../x", limit=0)]),
+        'linux.resources.hugepage_limits: page size "../x": must be like 2MB',
+    ),
+    "processors, without their controller": (
+        V1,
+        LinuxContainerResources(cpuset_cpus="0"),
+        "cpuset: cannot be enforced, since there is no cpuset controller to be had here: "
+        "remove linux.resources.cpuset_cpus and cpuset_mems",
+    ),
+    "a file of version 2, with version 1": (
+        V1,
+        LinuxContainerResources(unified={"memory.high": "1"}),
+        'linux.resources.unified["memory.high"]: cannot be enforced, since cgroups are of version 1 here: remove it',
+    ),
+    "a file of a controller that is not there": (
+        V2,
+        LinuxContainerResources(unified={"io.max": "8:0 rbps=1"}),
+        'linux.resources.unified["io.max"]: cannot be enforced, since there is no io controller to be had here: '
+        "remove it",
+    ),
+    "a file that belongs to no controller": (
+        V2,
+        LinuxContainerResources(unified={"cgroup.procs": "1"}),
+        'linux.resources.unified["cgroup.procs"]: must name a controller\'s file, such as memory.high',
+    ),
+    "a file elsewhere": (
+        V2,
+        LinuxContainerResources(unified={"memory.x/../../memory.max": "1"}),
+        'linux.resources.unified["memory.x/../../memory.max"]: must name a controller\'s file, such as memory.high',
+    ),
+    "less memory with swap than without": (
+        V1,
+        LinuxContainerResources(memory_limit_in_bytes=2000, memory_swap_limit_in_bytes=1000),
+        "memory swap limit 1000: must not be below the memory limit 2000",
+    ),
+}
+
+
+@pytest.mark.parametrize(("cgroups", "resources", "sentence"), REFUSED.values(), ids=REFUSED.keys())
+def test_what_cannot_be_enforced_is_refused(
+    cgroups: Cgroups, resources: LinuxContainerResources, sentence: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    assert cgroups.refusal(resources) == sentence
+    with pytest.raises(CgroupRefused):
+        cgroups.make("/syncpod/pod1/" + "a" * 64, resources)
+
+
+def test_who_is_not_root_hears_that_root_could(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    assert BARE_V2.refusal(MEMORY) == (
+        "memory limit: cannot be enforced, since the memory controller is not delegated to this user: "
+        "remove spec.containers[].resources.limits, or run as root"
+    )
+
+
+@pytest.mark.parametrize("cgroups", [CLOSED, BARE_V2, V1, V2])
+def test_a_container_that_asks_for_no_limit_is_never_refused(cgroups: Cgroups) -> None:
+    assert cgroups.refusal(NO_LIMIT) is None
+
+
+def test_with_both_versions_each_limit_is_enforced_by_the_one_that_has_its_controller() -> None:
+    both = replace(V1, hierarchies=(*V1.hierarchies, Version2(Path("/nowhere"), frozenset({"pids"}))))
+    assert both.controllers == ("cpu", "hugetlb", "memory", "pids")
+    assert both.refusal(LinuxContainerResources(memory_limit_in_bytes=1, unified={"pids.max": "9"})) is None
+
+
+def test_where_cgroups_are_closed_a_container_has_none_and_that_is_no_error() -> None:
+    path = "/syncpod/pod1/" + "a" * 64
+    CLOSED.make(path, NO_LIMIT)
+    CLOSED.update(path, NO_LIMIT)
+    CLOSED.kill(path)
+    CLOSED.remove(path)
+    assert (CLOSED.procs(path), CLOSED.usage(path), CLOSED.oom_killed(path)) == ((), None, False)
