@@ -1,0 +1,45 @@
+"""`python -m syncpod.runtime --state-dir DIR [--socket PATH] [--simulate]`: serve the embedded runtime."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NoReturn
+
+from syncpod.runtime.server import CannotServe, Settings, serve
+
+
+class _Arguments(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        """Say what is wrong in one sentence, and end with 2."""
+        self.exit(2, f"{message}\n")
+
+
+def settings(arguments: Sequence[str]) -> Settings:
+    """Read the command line; ends the process, with 2, where it is wrong."""
+    parser = _Arguments(prog="python -m syncpod.runtime", description=__doc__, allow_abbrev=False)
+    parser.add_argument("--state-dir", type=Path, required=True, metavar="DIR", help="made, 0700, if it is not there")
+    parser.add_argument("--socket", type=Path, metavar="PATH", help="default: DIR/cri.sock")
+    parser.add_argument("--simulate", action="store_true", help="containers are timers that obey scripts")
+    given = parser.parse_args(arguments)
+    directory = Path(os.path.abspath(given.state_dir))  # noqa: PTH100 - symbolic links stay as they are written
+    socket = given.socket or directory / "cri.sock"
+    return Settings(directory, Path(os.path.abspath(socket)), given.simulate)  # noqa: PTH100
+
+
+def main() -> int:
+    """Serve, and return the exit code: 2 for a wrong command line, 1 where another serves the same directory."""
+    try:
+        asyncio.run(serve(settings(sys.argv[1:]), os.environ))
+    except CannotServe as problem:
+        print(problem, file=sys.stderr)  # noqa: T201
+        return problem.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,358 @@
+"""The life of containers: created, started, stopped, removed; and found again by the next server.
+
+    CREATED ──start──► RUNNING ──ends──► EXITED          a start that fails: CREATED ──► EXITED 128 StartError
+
+On disk a container is its `record`, from creation to removal; `process/` says that a start began; `ended` is final (see
+`store`). So a server killed anywhere leaves one of: nothing that counts, a created container, one whose start began
+(what became of it is asked of `Processes.find`), or one that has ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from protos.cri.v1 import api_pb2
+from syncpod.runtime import listing, store
+from syncpod.runtime.cgroups import CgroupRefused, container_cgroup
+from syncpod.runtime.images import Image
+from syncpod.runtime.port import Exited, Process, StartFailed
+from syncpod.runtime.process_spec import arguments, check_container, process_spec, stop_signal, user
+from syncpod.runtime.refusals import Refusal, failed, invalid, not_found, precondition
+from syncpod.runtime.state import Container, Runtime, Sandbox, interned, log, remove_directory
+from syncpod.runtime.statuses import container_record, event, sandbox_record
+
+_START_ERROR = 128
+
+
+class Containers:
+    """What can be done to containers. Each is looked up by the caller."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+
+    # --- creation -----------------------------------------------------------------------------------------------------
+
+    def create(self, sandbox: Sandbox, config: api_pb2.ContainerConfig) -> Container:
+        """Make a container, from a config that is valid. Waits for nothing, so no cancellation leaves it half made.
+
+        Raises Refusal.
+        """
+        runtime = self._runtime
+        if not sandbox.ready or sandbox.stopping:
+            raise precondition(f'sandbox "{sandbox.id}" is not ready: a container needs one that is')
+        image = runtime.images.find(config.image.image)
+        if image is None:
+            raise not_found(f'failed to get image "{config.image.image}": not found')
+        check_container(config, runtime.host, privileged_sandbox=sandbox.privileged, path="config")
+        user(config.linux.security_context, runtime.host, "config.linux.security_context")
+        command = arguments(config, image, runtime.host, "config")
+        id = secrets.token_hex(32)
+        _, sandbox_config = sandbox_record(runtime, sandbox)
+        cgroup = self._checked_cgroup(sandbox_config, config, id)
+        name = container_name(config.metadata, sandbox.metadata)
+        runtime.containers.reserve(name, id)
+        facts = {
+            "created_at": time.time_ns(),
+            "arguments": command,
+            "cgroup": cgroup,
+            "log_path": _log_path(sandbox_config, config),
+            **_image_facts(image),
+        }
+        directory = runtime.container_directory(id)
+        request = api_pb2.CreateContainerRequest(pod_sandbox_id=sandbox.id, config=config)
+        try:
+            directory.mkdir(mode=0o700)
+            store.write_record(directory, facts, request.SerializeToString())
+        except BaseException:
+            runtime.containers.release(name)
+            raise
+        container = self._add(sandbox, id, facts, config)
+        self._tell(container, api_pb2.CONTAINER_CREATED_EVENT)
+        return container
+
+    def _checked_cgroup(
+        self, sandbox_config: api_pb2.PodSandboxConfig, config: api_pb2.ContainerConfig, id: str
+    ) -> str:
+        if self._runtime.host.isolation == "simulated":
+            return ""
+        try:
+            cgroup = container_cgroup(sandbox_config.linux.cgroup_parent, id)
+        except CgroupRefused as refused:
+            raise invalid("sandbox_config.linux.cgroup_parent", str(refused)) from refused
+        problem = self._runtime.cgroups.refusal(config.linux.resources)
+        if problem:
+            raise precondition(problem)
+        return cgroup
+
+    def _add(self, sandbox: Sandbox, id: str, facts: Mapping[str, Any], config: api_pb2.ContainerConfig) -> Container:
+        container = Container(
+            id=id,
+            name=container_name(config.metadata, sandbox.metadata),
+            sandbox=sandbox,
+            short_name=config.metadata.name,
+            labels=interned(config.labels),
+            entry=listing.container_entry(
+                api_pb2.Container(
+                    id=id,
+                    pod_sandbox_id=sandbox.id,
+                    metadata=config.metadata,
+                    image=config.image,
+                    image_ref=facts["image_id"],
+                    image_id=facts["image_id"],
+                    created_at=facts["created_at"],
+                    labels=config.labels,
+                    annotations=config.annotations,
+                )
+            ),
+            created_at=facts["created_at"],
+            stop_signal=stop_signal(config.stop_signal),
+            cgroup=facts["cgroup"],
+        )
+        sandbox.containers[id] = container
+        self._runtime.containers.add(container)
+        return container
+
+    # --- start --------------------------------------------------------------------------------------------------------
+
+    async def start(self, container: Container) -> None:
+        """Run a created container; goes on to its end if the caller is cancelled. Raises Refusal."""
+        if container.starting:
+            raise precondition(f'failed to start container "{container.id}": container is already in starting state')
+        if container.removing:
+            raise precondition(f'failed to start container "{container.id}": container is in removing state')
+        if container.state != api_pb2.CONTAINER_CREATED:
+            raise precondition(
+                f'failed to start container "{container.id}": container is in {container.state_name} state'
+            )
+        if not container.sandbox.ready or container.sandbox.stopping:
+            raise precondition(
+                f'failed to start container "{container.id}": sandbox "{container.sandbox.id}" is not running'
+            )
+        container.starting = True
+        await asyncio.shield(self._runtime.begin(self._start(container)))
+
+    async def _start(self, container: Container) -> None:
+        async with container.lock:
+            try:
+                process = await self._start_process(container)
+                if container.sandbox.stopping:
+                    process.kill()
+                    await process.wait()
+                    raise StartFailed(f'sandbox "{container.sandbox.id}" was stopped meanwhile')
+            except (StartFailed, CgroupRefused, OSError, Refusal) as error:
+                sentence = f"failed to start container process: {error}"
+                self._record_end(container, _start_error(sentence))
+                raise failed(f'failed to start container "{container.id}": {sentence}') from error
+            except Exception as error:
+                self._record_end(container, _start_error(f"failed to start container process: {error!r}"))
+                raise
+            finally:
+                container.starting = False
+            self._runs(container, process)
+        self._tell(container, api_pb2.CONTAINER_STARTED_EVENT)
+
+    async def _start_process(self, container: Container) -> Process:
+        runtime = self._runtime
+        facts, config = container_record(runtime, container)
+        _, sandbox_config = sandbox_record(runtime, container.sandbox)
+        directory = runtime.container_directory(container.id) / "process"
+        spec = process_spec(
+            config,
+            runtime.host,
+            id=container.id,
+            arguments=tuple(facts["arguments"]),
+            log_path=facts["log_path"],
+            hostname=sandbox_config.hostname,
+            cgroup_procs=runtime.cgroups.procs(container.cgroup) if container.cgroup else (),
+            sandbox=listing.read_sandbox(container.sandbox.entry),
+        )
+        # From here on the start has begun: a server that finds this directory never starts the container again.
+        directory.mkdir(mode=0o700)
+        if spec.log_path:
+            Path(spec.log_path).parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+        if container.cgroup:
+            runtime.cgroups.make(container.cgroup, config.linux.resources)
+        return await runtime.processes.start(spec, directory)
+
+    def _runs(self, container: Container, process: Process) -> None:
+        container.process = process
+        container.listed_anew()
+        container.watch = self._runtime.begin(self._watch(container, process))
+
+    async def _watch(self, container: Container, process: Process) -> None:
+        exited = await process.wait()
+        self._record_end(container, self._judged(container, exited))
+
+    def _judged(self, container: Container, exited: Exited) -> Exited:
+        """Return how it ended, with what only its cgroup knows."""
+        if container.cgroup and self._runtime.cgroups.oom_killed(container.cgroup):
+            return replace(exited, reason="OOMKilled")
+        return exited
+
+    def _record_end(self, container: Container, exited: Exited) -> None:
+        try:
+            store.write_ended(self._runtime.container_directory(container.id), exited)
+        except OSError as error:
+            # The next server asks the process again.
+            log(f"container {container.id}: its end cannot be written down: {error}")
+        container.ended = exited
+        container.process = None
+        container.listed_anew()
+        self._tell(container, api_pb2.CONTAINER_STOPPED_EVENT)
+        if container.cgroup and self._runtime.cgroups.hierarchies:
+            self._runtime.begin(self._close_cgroup(container))
+
+    async def _close_cgroup(self, container: Container) -> None:
+        """End whatever the container left behind in its cgroup, and remove that."""
+        cgroups, path = self._runtime.cgroups, container.cgroup
+        try:
+            await asyncio.to_thread(cgroups.kill, path)
+            await asyncio.to_thread(cgroups.remove, path)
+        except CgroupRefused as refused:
+            log(f"container {container.id}: its cgroup stays: {refused}")
+
+    # --- stop and remove ----------------------------------------------------------------------------------------------
+
+    async def stop(self, container: Container, grace: int) -> None:
+        """Send the stop signal, wait `grace` seconds, kill everything; returns when the end is on record.
+
+        Nothing happens to what does not run. Cancelled, it kills nothing; it can be repeated, and of several at once
+        the shortest grace counts.
+        """
+        process, watch = container.process, container.watch
+        if process is None or watch is None:
+            return
+        if grace > 0:
+            if not container.stop_signalled:
+                container.stop_signalled = True
+                process.signal(container.stop_signal)
+            await asyncio.wait({watch}, timeout=grace)
+        process.kill()
+        await asyncio.wait({watch})
+
+    async def kill(self, container: Container) -> None:
+        """End a container at once, also one that is just being started."""
+        if container.starting:
+            async with container.lock:
+                pass
+        await self.stop(container, 0)
+
+    async def remove(self, container: Container) -> None:
+        """Kill a container if it runs, and forget it; goes on to its end if the caller is cancelled."""
+        await asyncio.shield(self._runtime.begin(self._remove(container)))
+
+    async def _remove(self, container: Container) -> None:
+        async with container.lock:
+            if container.id not in container.sandbox.containers:
+                return
+            container.removing = True
+            await self.stop(container, 0)
+            directory = self._runtime.container_directory(container.id)
+            store.forget(directory)
+            self._runtime.containers.discard(container)
+            del container.sandbox.containers[container.id]
+            self._tell(container, api_pb2.CONTAINER_DELETED_EVENT)
+            if container.cgroup and self._runtime.cgroups.hierarchies:
+                await self._close_cgroup(container)
+            await remove_directory(directory)
+
+    # --- resources ----------------------------------------------------------------------------------------------------
+
+    async def update(self, container: Container, resources: api_pb2.LinuxContainerResources) -> None:
+        """Change the limits that are given, of a container that has not ended. Raises Refusal and CgroupRefused."""
+        runtime = self._runtime
+        async with container.lock:
+            if container.removing or container.ended is not None:
+                raise precondition(f'container "{container.id}" is in {container.state_name} state')
+            facts, config = container_record(runtime, container)
+            if container.cgroup:
+                problem = runtime.cgroups.refusal(resources)
+                if problem:
+                    raise CgroupRefused(problem)
+                if container.process is not None:
+                    await asyncio.to_thread(runtime.cgroups.update, container.cgroup, resources)
+            _merge_resources(config.linux.resources, resources)
+            request = api_pb2.CreateContainerRequest(pod_sandbox_id=container.sandbox.id, config=config)
+            store.write_record(runtime.container_directory(container.id), facts, request.SerializeToString())
+
+    # --- boot ---------------------------------------------------------------------------------------------------------
+
+    async def load(self, id: str) -> None:
+        """Take over what an earlier server left under that id."""
+        runtime = self._runtime
+        directory = runtime.container_directory(id)
+        record = store.read_record(directory)
+        sandbox = None
+        if record is not None:
+            facts, serialised = record
+            request = api_pb2.CreateContainerRequest.FromString(serialised)
+            matching = runtime.sandboxes.matching(request.pod_sandbox_id)
+            sandbox = matching[0] if matching else None
+        if record is None or sandbox is None:
+            await self._discard(directory)
+            return
+        container = self._add(sandbox, id, facts, request.config)
+        container.ended = store.read_ended(directory)
+        if container.ended is None and (directory / "process").exists():
+            await self._find(container, directory / "process")
+        container.listed_anew()
+
+    async def _find(self, container: Container, directory: Path) -> None:
+        found = await self._runtime.processes.find(directory)
+        if found is None:
+            self._record_end(container, _start_error("the runtime was restarted while the container was being started"))
+        elif isinstance(found, Exited):
+            self._record_end(container, self._judged(container, found))
+        else:
+            self._runs(container, found)
+
+    async def _discard(self, directory: Path) -> None:
+        """Remove what was half made or half removed, and end what runs there."""
+        if (directory / "process").exists():
+            found = await self._runtime.processes.find(directory / "process")
+            if found is not None and not isinstance(found, Exited):
+                found.kill()
+                await found.wait()
+        store.forget(directory)
+        await remove_directory(directory)
+
+    def _tell(self, container: Container, kind: api_pb2.ContainerEventType) -> None:
+        runtime = self._runtime
+        runtime.events.publish(lambda: event(runtime, container.id, container.sandbox, kind))
+
+
+def container_name(container: api_pb2.ContainerMetadata, pod: api_pb2.PodSandboxMetadata) -> str:
+    """Return the name that only one container may have, as containerd makes it."""
+    return "_".join((container.name, pod.name, pod.namespace, pod.uid, str(container.attempt)))
+
+
+def _merge_resources(current: api_pb2.LinuxContainerResources, changed: api_pb2.LinuxContainerResources) -> None:
+    """Write what is set in `changed` over `current`: unset leaves as it is, and lists are replaced."""
+    if changed.hugepage_limits:
+        del current.hugepage_limits[:]
+    current.MergeFrom(changed)
+
+
+def _image_facts(image: Image) -> dict[str, str]:
+    return {
+        "image": image.repo_tags[0] if image.repo_tags else str(image.reference),
+        "image_ref": image.repo_digest,
+        "image_id": image.id,
+    }
+
+
+def _log_path(sandbox_config: api_pb2.PodSandboxConfig, config: api_pb2.ContainerConfig) -> str:
+    """Return the log's absolute path; empty where either part is, as in containerd: then output is kept nowhere."""
+    if not sandbox_config.log_directory or not config.log_path:
+        return ""
+    return str(Path(sandbox_config.log_directory, config.log_path))
+
+
+def _start_error(sentence: str) -> Exited:
+    return Exited(_START_ERROR, "StartError", sentence, 0, time.time_ns())

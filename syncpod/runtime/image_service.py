@@ -1,0 +1,97 @@
+"""CRI's ImageService."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import AsyncIterator
+
+from protos.cri.v1 import api_pb2
+from syncpod.runtime.faults import Faults
+from syncpod.runtime.images import Image, ReferenceInvalid, parse_reference
+from syncpod.runtime.refusals import failed, invalid
+from syncpod.runtime.state import Runtime
+from syncpod.runtime.validation import image_name
+
+
+class ImageService:
+    """One method for each call of the service, named as on the wire. All raise Refusal."""
+
+    def __init__(self, runtime: Runtime, faults: Faults) -> None:
+        self._runtime = runtime
+        self._faults = faults
+
+    async def ListImages(self, request: api_pb2.ListImagesRequest) -> api_pb2.ListImagesResponse:  # noqa: N802
+        """List the images that were pulled; with a filter, the one that it names."""
+        return api_pb2.ListImagesResponse(images=self._listed(request.filter))
+
+    async def StreamImages(  # noqa: N802
+        self, request: api_pb2.StreamImagesRequest
+    ) -> AsyncIterator[api_pb2.StreamImagesResponse]:
+        """List the images, each in a part of its own."""
+        for image in self._listed(request.filter):
+            yield api_pb2.StreamImagesResponse(images=[image])
+
+    async def ImageStatus(self, request: api_pb2.ImageStatusRequest) -> api_pb2.ImageStatusResponse:  # noqa: N802
+        """Tell about an image; an answer without one where it was not pulled."""
+        image_name(request.image.image, "image.image")
+        image = self._runtime.images.find(request.image.image)
+        if image is None:
+            return api_pb2.ImageStatusResponse()
+        info = {"info": json.dumps({"name": str(image.reference), "pulledAt": image.pulled_at})}
+        return api_pb2.ImageStatusResponse(image=self._message(image), info=info if request.verbose else None)
+
+    async def PullImage(self, request: api_pb2.PullImageRequest) -> api_pb2.PullImageResponse:  # noqa: N802
+        """Record an image. Nothing is fetched, so credentials are not looked at."""
+        name = request.image.image
+        image_name(name, "image.image")
+        pod = request.sandbox_config
+        await self._faults.before("PullImage", pod.annotations, pod.metadata.uid)
+        try:
+            reference = parse_reference(name)
+        except ReferenceInvalid as problem:
+            raise invalid("image.image", f'failed to parse image reference "{name}": {problem}') from problem
+        try:
+            image = self._runtime.images.pull(reference)
+        except OSError as error:
+            raise failed(f'failed to pull image "{name}": {error}') from error
+        return api_pb2.PullImageResponse(image_ref=image.id)
+
+    async def RemoveImage(self, request: api_pb2.RemoveImageRequest) -> api_pb2.RemoveImageResponse:  # noqa: N802
+        """Forget an image; one that is not there is gone already."""
+        image_name(request.image.image, "image.image")
+        image = self._runtime.images.find(request.image.image)
+        if image is not None:
+            self._runtime.images.remove(image)
+        return api_pb2.RemoveImageResponse()
+
+    async def ImageFsInfo(self, request: api_pb2.ImageFsInfoRequest) -> api_pb2.ImageFsInfoResponse:  # noqa: N802
+        """Tell how full the file system is that the state directory is on; there are no others."""
+        directory = self._runtime.directory
+        found = os.statvfs(directory)
+        usage = api_pb2.FilesystemUsage(
+            timestamp=time.time_ns(),
+            fs_id=api_pb2.FilesystemIdentifier(mountpoint=str(directory)),
+            used_bytes=api_pb2.UInt64Value(value=(found.f_blocks - found.f_bfree) * found.f_frsize),
+            inodes_used=api_pb2.UInt64Value(value=found.f_files - found.f_ffree),
+        )
+        return api_pb2.ImageFsInfoResponse(image_filesystems=[usage], container_filesystems=[usage])
+
+    def _listed(self, wanted: api_pb2.ImageFilter) -> list[api_pb2.Image]:
+        name = wanted.image.image
+        if not name:
+            return [self._message(image) for image in self._runtime.images]
+        image_name(name, "filter.image.image")
+        image = self._runtime.images.find(name)
+        return [] if image is None else [self._message(image)]
+
+    def _message(self, image: Image) -> api_pb2.Image:
+        return api_pb2.Image(
+            id=image.id,
+            repo_tags=image.repo_tags,
+            repo_digests=[image.repo_digest],
+            size=image.size,
+            uid=api_pb2.Int64Value(value=self._runtime.host.uid),
+            spec=api_pb2.ImageSpec(image=str(image.reference)),
+        )

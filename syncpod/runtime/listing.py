@@ -1,0 +1,51 @@
+"""Sandboxes and containers as they stand in a list, kept serialised, so that a list of 20,000 is a concatenation.
+
+All list answers of CRI have their entries in field 1, so an entry can be kept with its tag and length in front. The
+state is the only thing that changes; it is written last, as one byte.
+"""
+
+from __future__ import annotations
+
+from protos.cri.v1 import api_pb2
+
+_ENTRY_TAG = b"\x0a"  # field 1, length-delimited
+_CONTAINER_STATE_TAG = b"\x30"  # Container.state: field 6, varint
+_SANDBOX_STATE_TAG = b"\x18"  # PodSandbox.state: field 3, varint
+
+
+def container_entry(container: api_pb2.Container) -> bytes:
+    """Return the entry of a container whose `state` is unset; it lists as created."""
+    return _entry(container.SerializeToString() + _CONTAINER_STATE_TAG)
+
+
+def sandbox_entry(sandbox: api_pb2.PodSandbox) -> bytes:
+    """Return the entry of a sandbox whose `state` is unset; it lists as ready."""
+    return _entry(sandbox.SerializeToString() + _SANDBOX_STATE_TAG)
+
+
+def with_state(entry: bytes, state: int) -> bytes:
+    """Return the entry in another state, which is below 128."""
+    return entry[:-1] + bytes((state,))
+
+
+def read_container(entry: bytes) -> api_pb2.Container:
+    """Return the container of an entry."""
+    return api_pb2.ListContainersResponse.FromString(entry).containers[0]
+
+
+def read_sandbox(entry: bytes) -> api_pb2.PodSandbox:
+    """Return the sandbox of an entry."""
+    return api_pb2.ListPodSandboxResponse.FromString(entry).items[0]
+
+
+def _entry(message: bytes) -> bytes:
+    return _ENTRY_TAG + _varint(len(message) + 1) + message + b"\x00"
+
+
+def _varint(number: int) -> bytes:
+    encoded = bytearray()
+    while number > 0x7F:
+        encoded.append(number & 0x7F | 0x80)
+        number >>= 7
+    encoded.append(number)
+    return bytes(encoded)

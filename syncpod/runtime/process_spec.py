@@ -1,0 +1,284 @@
+"""From a container's config to what is run, and the refusal of what cannot be had here.
+
+What would be dropped in silence elsewhere is refused here, in a sentence that says what to do. Accepted without effect
+is only what takes nothing away from the pod: masked and read-only paths, the default seccomp and AppArmor profiles,
+SELinux relabelling, and sharing of namespaces, since there is no isolation that these could lift or tighten.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import signal
+from pathlib import Path
+from typing import Final
+
+from protos.cri.v1 import api_pb2
+from syncpod.runtime.capabilities import NAMES
+from syncpod.runtime.host import Host, home_of
+from syncpod.runtime.images import Image
+from syncpod.runtime.port import Mount, ProcessSpec, User
+from syncpod.runtime.refusals import invalid, unsupported
+
+_FIRST_REALTIME: Final = api_pb2.SIGNAL_SIGRTMIN
+_LAST_REALTIME: Final = api_pb2.SIGNAL_SIGRTMAX
+_OLD_NAMES: Final = {"SIGCLD": signal.SIGCHLD, "SIGPOLL": signal.SIGIO, "SIGIOT": signal.SIGABRT}
+
+
+def check_sandbox(config: api_pb2.PodSandboxConfig, host: Host, path: str) -> None:
+    """Refuse a sandbox that this runtime cannot make. Raises Refusal."""
+    if host.isolation == "simulated":
+        return
+    linux = config.linux
+    if linux.security_context.namespace_options.network != api_pb2.NODE:
+        for index, mapping in enumerate(config.port_mappings):
+            if mapping.host_port:
+                raise unsupported(
+                    f"{path}.port_mappings[{index}].host_port",
+                    "host ports need spec.hostNetwork: true, since pods share the machine's network; "
+                    "without a host port the pod is reached at its own address",
+                )
+    if linux.sysctls:
+        raise unsupported(
+            f"{path}.linux.sysctls", "cannot be set for one pod, since pods share the machine's kernel: remove them"
+        )
+    _check_user_namespace(linux.security_context.namespace_options, f"{path}.linux.security_context")
+    _check_profiles(linux.security_context, f"{path}.linux.security_context")
+
+
+def check_container(config: api_pb2.ContainerConfig, host: Host, *, privileged_sandbox: bool, path: str) -> None:
+    """Refuse a container that this runtime cannot make; its limits are another matter (cgroups). Raises Refusal."""
+    security = config.linux.security_context
+    security_path = f"{path}.linux.security_context"
+    if security.privileged and not privileged_sandbox:
+        raise invalid(f"{security_path}.privileged", "no privileged container allowed in a sandbox that is not")
+    for field, names in (
+        ("add_capabilities", security.capabilities.add_capabilities),
+        ("drop_capabilities", security.capabilities.drop_capabilities),
+    ):
+        for index, name in enumerate(names):
+            if name.upper() != "ALL" and name.upper().removeprefix("CAP_") not in NAMES:
+                raise invalid(f"{security_path}.capabilities.{field}[{index}]", f'there is no capability "{name}"')
+    if host.isolation == "simulated":
+        return
+    if config.devices or config.CDI_devices:
+        raise unsupported(f"{path}.devices", "cannot be given: containers see the machine's own; remove them")
+    if security.capabilities.add_ambient_capabilities:
+        raise unsupported(f"{security_path}.capabilities.add_ambient_capabilities", "cannot be kept: remove them")
+    if security.capabilities.add_capabilities and not host.root:
+        raise unsupported(
+            f"{security_path}.capabilities.add_capabilities", "cannot be had without root: remove them, or run as root"
+        )
+    if security.readonly_rootfs and host.isolation == "plain":
+        raise unsupported(
+            f"{security_path}.readonly_rootfs",
+            "needs mount namespaces, which are closed to this user: remove readOnlyRootFilesystem, or run as root",
+        )
+    _check_user_namespace(security.namespace_options, security_path)
+    _check_profiles(security, security_path)
+    for index, mount in enumerate(config.mounts):
+        _check_mount(mount, f"{path}.mounts[{index}]")
+
+
+def _check_user_namespace(options: api_pb2.NamespaceOption, path: str) -> None:
+    if options.HasField("userns_options") and options.userns_options.mode != api_pb2.NODE:
+        raise unsupported(
+            f"{path}.namespace_options.userns_options", "pods share the machine's users: remove spec.hostUsers: false"
+        )
+
+
+def _check_profiles(
+    security: api_pb2.LinuxSandboxSecurityContext | api_pb2.LinuxContainerSecurityContext, path: str
+) -> None:
+    if security.seccomp.profile_type == api_pb2.SecurityProfile.Localhost or security.seccomp_profile_path.startswith(
+        "localhost/"
+    ):
+        raise unsupported(f"{path}.seccomp", "seccomp profiles are not applied here: remove the one of type Localhost")
+    localhost = isinstance(security, api_pb2.LinuxContainerSecurityContext) and security.apparmor_profile.startswith(
+        "localhost/"
+    )
+    if localhost or security.apparmor.profile_type == api_pb2.SecurityProfile.Localhost:
+        raise unsupported(
+            f"{path}.apparmor", "AppArmor profiles are not applied here: remove the one of type Localhost"
+        )
+    selinux = security.selinux_options
+    if selinux.user or selinux.role or selinux.type or selinux.level:
+        raise unsupported(f"{path}.selinux_options", "SELinux labels are not applied here: remove them")
+
+
+def _check_mount(mount: api_pb2.Mount, path: str) -> None:
+    if mount.HasField("image"):
+        raise unsupported(f"{path}.image", "images have no content here that could be mounted: remove it")
+    if mount.propagation != api_pb2.PROPAGATION_PRIVATE:
+        raise unsupported(f"{path}.propagation", "only private mounts can be had: remove mountPropagation")
+    if mount.uidMappings or mount.gidMappings:
+        raise unsupported(f"{path}.uidMappings", "id-mapped mounts cannot be had: remove them")
+    if mount.mount_options:
+        raise unsupported(f"{path}.mount_options", "further options cannot be had: remove them")
+
+
+def arguments(config: api_pb2.ContainerConfig, image: Image, host: Host, path: str) -> tuple[str, ...]:
+    """Return what is run: command and args; else the host's program that is called as the image is.
+
+    An image has no entrypoint, so `args` alone are a command, as with an image that has none. Raises Refusal.
+    """
+    given = (*config.command, *config.args)
+    if given:
+        return given
+    name = image.reference.short_name
+    if name == "busybox":
+        busybox = shutil.which("busybox", path=host.search_path)
+        return (busybox, "sh") if busybox else ("sh",)
+    if shutil.which(name, path=host.search_path) or host.isolation == "simulated":
+        return (name,)
+    raise invalid(
+        f"{path}.command",
+        f'no command specified: an image stands for a program of this machine, and there is none called "{name}"; '
+        "give the container a command",
+    )
+
+
+def user(security: api_pb2.LinuxContainerSecurityContext, host: Host, path: str) -> User | None:
+    """Return who the process is to be; None: whoever the server is. Raises Refusal.
+
+    Names and memberships are the machine's own, where containerd takes the image's.
+    """
+    merge = security.supplemental_groups_policy == api_pb2.Merge
+    groups = tuple(security.supplemental_groups)
+    if security.run_as_username:
+        try:
+            entry = pwd.getpwnam(security.run_as_username)
+        except KeyError:
+            raise invalid(f"{path}.run_as_username", f'no user "{security.run_as_username}" on this machine') from None
+    elif security.HasField("run_as_user"):
+        entry = _entry_of(security.run_as_user.value)
+    else:
+        entry = _entry_of(host.uid)
+    gid = security.run_as_group.value if security.HasField("run_as_group") else entry.pw_gid
+    if host.isolation == "simulated":
+        return None
+    if host.root:
+        if entry.pw_uid == 0 and gid == 0 and merge and not groups:
+            return None
+        memberships = os.getgrouplist(entry.pw_name, gid) if merge and entry.pw_name else ()
+        return User(entry.pw_uid, gid, tuple(dict.fromkeys((*memberships, *groups))))
+    if entry.pw_uid != host.uid:
+        field = "run_as_username" if security.run_as_username else "run_as_user"
+        raise unsupported(
+            f"{path}.{field}", f"only root can run as user {entry.pw_uid}: remove runAsUser, or run the runtime as root"
+        )
+    if gid != host.gid and security.HasField("run_as_group"):
+        raise unsupported(f"{path}.run_as_group", f"only root can run as group {gid}: remove it, or run as root")
+    foreign = [group for group in groups if group not in host.groups]
+    if foreign:
+        raise unsupported(
+            f"{path}.supplemental_groups",
+            f"this user is no member of group {foreign[0]}, which only root could change: remove it, or run as root",
+        )
+    if not merge:
+        raise unsupported(f"{path}.supplemental_groups_policy", "only root can leave groups: remove Strict")
+    return None
+
+
+def _entry_of(uid: int) -> pwd.struct_passwd:
+    """Return a user's entry; one that the machine does not know has no name, and group 0, as runc has it."""
+    try:
+        return pwd.getpwuid(uid)
+    except KeyError:
+        return pwd.struct_passwd(("", "", uid, os.getgid() if uid == os.getuid() else 0, "", "/", ""))
+
+
+def environment(
+    config: api_pb2.ContainerConfig, host: Host, runs_as: User | None, hostname: str
+) -> tuple[tuple[str, str], ...]:
+    """Return the environment: the config's over what every container has (PATH, HOSTNAME, HOME, TERM on a terminal)."""
+    variables = {
+        "PATH": host.search_path,
+        "HOME": home_of(runs_as.uid) if runs_as else host.home,
+    }
+    if hostname:
+        variables["HOSTNAME"] = hostname
+    if config.tty:
+        variables["TERM"] = "xterm"
+    variables |= {each.key: each.value.decode("utf-8", "surrogateescape") for each in config.envs}
+    return tuple(variables.items())
+
+
+def capabilities(names: object) -> tuple[str, ...]:
+    """Return capabilities as the kernel's headers name them: CAP_CHOWN, or ALL."""
+    assert isinstance(names, (list, tuple))
+    plain = (name.upper().removeprefix("CAP_") for name in names)
+    return tuple(name if name == "ALL" else f"CAP_{name}" for name in plain)
+
+
+def mounts(config: api_pb2.ContainerConfig) -> tuple[Mount, ...]:
+    """Return the mounts, their host paths without symbolic links; a missing one becomes a directory, as in containerd.
+
+    Raises OSError where that cannot be made.
+    """
+    made = []
+    for mount in config.mounts:
+        host_path = os.path.realpath(mount.host_path)
+        if not os.path.lexists(host_path):
+            Path(host_path).mkdir(mode=0o755, parents=True)
+        made.append(Mount(mount.container_path, host_path, mount.readonly, mount.recursive_read_only))
+    return tuple(made)
+
+
+def process_spec(
+    config: api_pb2.ContainerConfig,
+    host: Host,
+    *,
+    id: str,
+    arguments: tuple[str, ...],
+    log_path: str,
+    hostname: str,
+    cgroup_procs: tuple[str, ...],
+    sandbox: api_pb2.PodSandbox,
+) -> ProcessSpec:
+    """Return what is run for a container that was checked when it was made. Raises Refusal and OSError."""
+    security = config.linux.security_context
+    runs_as = user(security, host, "config.linux.security_context")
+    simulated = host.isolation == "simulated"
+    return ProcessSpec(
+        id=id,
+        arguments=arguments,
+        environment=environment(config, host, runs_as, hostname),
+        working_directory=config.working_dir,
+        user=runs_as,
+        terminal=config.tty,
+        stdin=config.stdin,
+        stdin_once=config.stdin_once,
+        log_path=log_path,
+        hostname=hostname,
+        mounts=() if simulated else mounts(config),
+        read_only_root=security.readonly_rootfs,
+        no_new_privileges=security.no_new_privs,
+        added_capabilities=capabilities(tuple(security.capabilities.add_capabilities)),
+        dropped_capabilities=capabilities(tuple(security.capabilities.drop_capabilities)),
+        oom_score_adj=_oom_score_adj(config.linux, host),
+        cgroup_procs=cgroup_procs,
+        script=dict(sandbox.annotations) if simulated else {},
+        name=config.metadata.name,
+        attempt=config.metadata.attempt,
+        pod_uid=sandbox.metadata.uid,
+    )
+
+
+def _oom_score_adj(linux: api_pb2.LinuxContainerConfig, host: Host) -> int | None:
+    if not linux.HasField("resources"):
+        return None
+    return max(linux.resources.oom_score_adj, host.lowest_oom_score_adj)
+
+
+def stop_signal(wanted: int) -> int:
+    """Return the number, on this machine, of the signal that CRI names so; SIGTERM where it names none."""
+    if wanted == api_pb2.SIGNAL_RUNTIME_DEFAULT:
+        return signal.SIGTERM
+    if wanted > api_pb2.SIGNAL_SIGRTMIN + 15:
+        return signal.SIGRTMAX - (_LAST_REALTIME - wanted)
+    if wanted >= _FIRST_REALTIME:
+        return signal.SIGRTMIN + (wanted - _FIRST_REALTIME)
+    name = api_pb2.Signal.Name(wanted).removeprefix("SIGNAL_")
+    return _OLD_NAMES[name] if name in _OLD_NAMES else signal.Signals[name]

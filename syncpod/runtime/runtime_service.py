@@ -1,0 +1,466 @@
+"""CRI's RuntimeService: each call is checked, the thing that it is about is found, and the rest done elsewhere."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from importlib.metadata import version
+from typing import Final
+
+from protos.cri.v1 import api_pb2
+from syncpod.runtime import listing, statuses, validation
+from syncpod.runtime.cgroups import CgroupRefused
+from syncpod.runtime.containers import Containers
+from syncpod.runtime.executions import exec_sync
+from syncpod.runtime.faults import Faults
+from syncpod.runtime.filters import has_labels
+from syncpod.runtime.port import Process, StartFailed, Streams
+from syncpod.runtime.refusals import failed, invalid, not_found, precondition
+from syncpod.runtime.sandboxes import Sandboxes
+from syncpod.runtime.state import Container, Runtime, Sandbox
+from syncpod.runtime.statistics import Statistics
+from syncpod.runtime.streaming import StreamingServer
+
+RUNTIME_NAME: Final = "syncpod-embedded"
+_KUBELET_API_VERSION: Final = "0.1.0"
+_PART: Final = 500
+"""How many entries a part of a streamed list has."""
+
+
+class RuntimeService:
+    """One method for each call of the service, named as on the wire. All raise Refusal."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        sandboxes: Sandboxes,
+        containers: Containers,
+        streaming: StreamingServer,
+        faults: Faults,
+        features: api_pb2.RuntimeHandlerFeatures,
+    ) -> None:
+        self._runtime = runtime
+        self._sandboxes = sandboxes
+        self._containers = containers
+        self._streaming = streaming
+        self._faults = faults
+        self._features = features
+        self._statistics = Statistics(runtime)
+
+    # --- the runtime itself -------------------------------------------------------------------------------------------
+
+    async def Version(self, request: api_pb2.VersionRequest) -> api_pb2.VersionResponse:  # noqa: N802
+        """Name the runtime."""
+        return api_pb2.VersionResponse(
+            version=_KUBELET_API_VERSION,
+            runtime_name=RUNTIME_NAME,
+            runtime_version=version("syncpod"),
+            runtime_api_version="v1",
+        )
+
+    async def Status(self, request: api_pb2.StatusRequest) -> api_pb2.StatusResponse:  # noqa: N802
+        """Tell that it is ready, which it is whenever it answers; and what it can do."""
+        host = self._runtime.host
+        conditions = [api_pb2.RuntimeCondition(type=type, status=True) for type in ("RuntimeReady", "NetworkReady")]
+        return api_pb2.StatusResponse(
+            status=api_pb2.RuntimeStatus(conditions=conditions),
+            info={"config": json.dumps(self._configuration())} if request.verbose else None,
+            runtime_handlers=[api_pb2.RuntimeHandler(name="", features=self._features)],
+            features=api_pb2.RuntimeFeatures(supplemental_groups_policy=host.root),
+        )
+
+    def _configuration(self) -> dict[str, object]:
+        runtime = self._runtime
+        return {
+            "stateDir": str(runtime.directory),
+            "isolation": runtime.host.isolation,
+            "cgroupDriver": "cgroupfs",
+            "cgroupControllers": runtime.cgroups.controllers,
+            "cgroupsClosed": runtime.cgroups.why_not,
+            "sandboxes": len(runtime.sandboxes),
+            "containers": len(runtime.containers),
+        }
+
+    async def RuntimeConfig(self, request: api_pb2.RuntimeConfigRequest) -> api_pb2.RuntimeConfigResponse:  # noqa: N802
+        """Tell how a cgroup parent is written."""
+        return api_pb2.RuntimeConfigResponse(linux=api_pb2.LinuxRuntimeConfiguration(cgroup_driver=api_pb2.CGROUPFS))
+
+    async def UpdateRuntimeConfig(  # noqa: N802
+        self, request: api_pb2.UpdateRuntimeConfigRequest
+    ) -> api_pb2.UpdateRuntimeConfigResponse:
+        """Take note of nothing: pods' addresses are the loopback's whatever range the cluster has for the node."""
+        return api_pb2.UpdateRuntimeConfigResponse()
+
+    # --- sandboxes ----------------------------------------------------------------------------------------------------
+
+    async def RunPodSandbox(self, request: api_pb2.RunPodSandboxRequest) -> api_pb2.RunPodSandboxResponse:  # noqa: N802
+        """Make a sandbox."""
+        validation.sandbox_config(request.config, "config")
+        if request.runtime_handler:
+            raise invalid(
+                "runtime_handler",
+                f'no runtime for "{request.runtime_handler}" is configured: there is only the default, ""',
+            )
+        await self._faults.before("RunPodSandbox", request.config.annotations, request.config.metadata.uid)
+        return api_pb2.RunPodSandboxResponse(pod_sandbox_id=await self._sandboxes.run(request.config))
+
+    async def StopPodSandbox(self, request: api_pb2.StopPodSandboxRequest) -> api_pb2.StopPodSandboxResponse:  # noqa: N802
+        """Stop a sandbox; one that is not there has stopped."""
+        sandbox = self._runtime.sandboxes.find(request.pod_sandbox_id, "pod_sandbox_id")
+        if sandbox is not None:
+            await self._before("StopPodSandbox", sandbox)
+            await self._sandboxes.stop(sandbox)
+        return api_pb2.StopPodSandboxResponse()
+
+    async def RemovePodSandbox(  # noqa: N802
+        self, request: api_pb2.RemovePodSandboxRequest
+    ) -> api_pb2.RemovePodSandboxResponse:
+        """Remove a sandbox with its containers; one that is not there is gone."""
+        sandbox = self._runtime.sandboxes.find(request.pod_sandbox_id, "pod_sandbox_id")
+        if sandbox is not None:
+            await self._before("RemovePodSandbox", sandbox)
+            await self._sandboxes.remove(sandbox)
+        return api_pb2.RemovePodSandboxResponse()
+
+    async def PodSandboxStatus(  # noqa: N802
+        self, request: api_pb2.PodSandboxStatusRequest
+    ) -> api_pb2.PodSandboxStatusResponse:
+        """Tell all about a sandbox."""
+        sandbox = self._sandbox(request.pod_sandbox_id)
+        await self._before("PodSandboxStatus", sandbox)
+        try:
+            return api_pb2.PodSandboxStatusResponse(
+                status=statuses.sandbox_status(self._runtime, sandbox),
+                info=statuses.sandbox_info(self._runtime, sandbox) if request.verbose else None,
+            )
+        except FileNotFoundError:
+            raise not_found(f'sandbox "{sandbox.id}": not found') from None
+
+    async def ListPodSandbox(self, request: api_pb2.ListPodSandboxRequest) -> bytes:  # noqa: N802
+        """List sandboxes."""
+        return b"".join(self._sandbox_entries(request.filter))
+
+    async def StreamPodSandboxes(self, request: api_pb2.StreamPodSandboxesRequest) -> AsyncIterator[bytes]:  # noqa: N802
+        """List sandboxes, in parts."""
+        for part in _parts(self._sandbox_entries(request.filter)):
+            yield part
+
+    def _sandbox_entries(self, wanted: api_pb2.PodSandboxFilter) -> Iterator[bytes]:
+        state = wanted.state.state if wanted.HasField("state") else None
+        _known_state(state, api_pb2.PodSandboxState.values(), "filter.state.state")
+        labels = dict(wanted.label_selector)
+        return (
+            each.entry
+            for each in self._runtime.sandboxes.select(wanted.id)
+            if (state is None or each.ready == (state == api_pb2.SANDBOX_READY)) and has_labels(each.labels, labels)
+        )
+
+    # --- containers ---------------------------------------------------------------------------------------------------
+
+    async def CreateContainer(  # noqa: N802
+        self, request: api_pb2.CreateContainerRequest
+    ) -> api_pb2.CreateContainerResponse:
+        """Make a container."""
+        sandbox = self._sandbox(request.pod_sandbox_id)
+        if not request.HasField("config"):
+            raise invalid("config", "required")
+        validation.container_config(request.config, "config")
+        given = request.sandbox_config
+        if given.HasField("metadata") and given.metadata != sandbox.metadata:
+            raise invalid("sandbox_config.metadata", f'is not that of sandbox "{sandbox.id}"')
+        await self._faults.before(
+            "CreateContainer", self._annotations(sandbox), f"{sandbox.metadata.uid}/{request.config.metadata.name}"
+        )
+        container = self._containers.create(sandbox, request.config)
+        return api_pb2.CreateContainerResponse(container_id=container.id)
+
+    async def StartContainer(self, request: api_pb2.StartContainerRequest) -> api_pb2.StartContainerResponse:  # noqa: N802
+        """Run a container."""
+        container = self._container(request.container_id)
+        await self._before_container("StartContainer", container)
+        await self._containers.start(container)
+        return api_pb2.StartContainerResponse()
+
+    async def StopContainer(self, request: api_pb2.StopContainerRequest) -> api_pb2.StopContainerResponse:  # noqa: N802
+        """Stop a container; one that is not there has stopped."""
+        container = self._runtime.containers.find(request.container_id, "container_id")
+        grace = validation.timeout(request.timeout, "timeout")
+        if container is not None:
+            await self._before_container("StopContainer", container)
+            await self._containers.stop(container, grace)
+        return api_pb2.StopContainerResponse()
+
+    async def RemoveContainer(  # noqa: N802
+        self, request: api_pb2.RemoveContainerRequest
+    ) -> api_pb2.RemoveContainerResponse:
+        """Remove a container; one that is not there is gone."""
+        container = self._runtime.containers.find(request.container_id, "container_id")
+        if container is not None:
+            await self._before_container("RemoveContainer", container)
+            await self._containers.remove(container)
+        return api_pb2.RemoveContainerResponse()
+
+    async def ListContainers(self, request: api_pb2.ListContainersRequest) -> bytes:  # noqa: N802
+        """List containers."""
+        return b"".join(self._container_entries(request.filter))
+
+    async def StreamContainers(self, request: api_pb2.StreamContainersRequest) -> AsyncIterator[bytes]:  # noqa: N802
+        """List containers, in parts."""
+        for part in _parts(self._container_entries(request.filter)):
+            yield part
+
+    def _container_entries(self, wanted: api_pb2.ContainerFilter) -> Iterator[bytes]:
+        state = wanted.state.state if wanted.HasField("state") else None
+        _known_state(state, api_pb2.ContainerState.values(), "filter.state.state")
+        labels = dict(wanted.label_selector)
+        return (
+            each.entry
+            for each in self._selected(wanted.id, wanted.pod_sandbox_id)
+            if (state is None or each.state == state) and has_labels(each.labels, labels)
+        )
+
+    def _selected(self, id: str, sandbox_id: str) -> Iterator[Container]:
+        """Yield the containers that an id and a sandbox' id let through; empty ones let all through."""
+        if not sandbox_id:
+            yield from self._runtime.containers.select(id)
+            return
+        chosen = {each.id for each in self._runtime.containers.select(id)} if id else None
+        for sandbox in self._runtime.sandboxes.select(sandbox_id):
+            yield from (each for each in tuple(sandbox.containers.values()) if chosen is None or each.id in chosen)
+
+    async def ContainerStatus(  # noqa: N802
+        self, request: api_pb2.ContainerStatusRequest
+    ) -> api_pb2.ContainerStatusResponse:
+        """Tell all about a container."""
+        container = self._container(request.container_id)
+        await self._before_container("ContainerStatus", container)
+        try:
+            return api_pb2.ContainerStatusResponse(
+                status=statuses.container_status(self._runtime, container),
+                info=statuses.container_info(self._runtime, container) if request.verbose else None,
+            )
+        except FileNotFoundError:
+            raise not_found(f'container "{container.id}": not found') from None
+
+    async def UpdateContainerResources(  # noqa: N802
+        self, request: api_pb2.UpdateContainerResourcesRequest
+    ) -> api_pb2.UpdateContainerResourcesResponse:
+        """Change a container's limits."""
+        container = self._container(request.container_id)
+        if request.HasField("windows"):
+            raise invalid("windows", "this is Linux")
+        validation.resources(request.linux, "linux")
+        await self._before_container("UpdateContainerResources", container)
+        try:
+            await self._containers.update(container, request.linux)
+        except CgroupRefused as refused:
+            raise precondition(f"linux: {refused}") from refused
+        return api_pb2.UpdateContainerResourcesResponse()
+
+    async def ReopenContainerLog(  # noqa: N802
+        self, request: api_pb2.ReopenContainerLogRequest
+    ) -> api_pb2.ReopenContainerLogResponse:
+        """Have a running container write a new log file."""
+        container = self._container(request.container_id)
+        await self._before_container("ReopenContainerLog", container)
+        try:
+            await _running(container).reopen_log()
+        except OSError as error:
+            raise failed(f'failed to reopen the log of container "{container.id}": {error}') from error
+        return api_pb2.ReopenContainerLogResponse()
+
+    # --- streams ------------------------------------------------------------------------------------------------------
+
+    async def ExecSync(self, request: api_pb2.ExecSyncRequest) -> api_pb2.ExecSyncResponse:  # noqa: N802
+        """Run a command in a container, and return what it wrote."""
+        container = self._container(request.container_id)
+        command = _command(request.cmd)
+        timeout = validation.timeout(request.timeout, "timeout")
+        await self._before_container("ExecSync", container)
+        return await exec_sync(_running(container), container.id, command, timeout)
+
+    async def Exec(self, request: api_pb2.ExecRequest) -> api_pb2.ExecResponse:  # noqa: N802
+        """Say where to connect for running a command."""
+        container = self._container(request.container_id)
+        command = _command(request.cmd)
+        _check_streams(request)
+        await self._before_container("Exec", container)
+        _running(container)
+
+        async def open_streams() -> Streams:
+            return await _still_running(container).execute(
+                command,
+                terminal=request.tty,
+                stdin=request.stdin,
+                merge_stderr=False,
+            )
+
+        return api_pb2.ExecResponse(
+            url=self._streaming.exec_url(
+                open_streams, tty=request.tty, stdin=request.stdin, stdout=request.stdout, stderr=request.stderr
+            )
+        )
+
+    async def Attach(self, request: api_pb2.AttachRequest) -> api_pb2.AttachResponse:  # noqa: N802
+        """Say where to connect for attaching to a container's own process."""
+        container = self._container(request.container_id)
+        _check_streams(request)
+        await self._before_container("Attach", container)
+        _running(container)
+        _, config = statuses.container_record(self._runtime, container)
+        if request.tty != config.tty:
+            raise invalid("tty", f"the container was made with{'' if config.tty else 'out'} a terminal")
+        if request.stdin and not config.stdin:
+            raise invalid("stdin", "the container was made without: it reads nothing")
+
+        async def open_streams() -> Streams:
+            return await _still_running(container).attach()
+
+        return api_pb2.AttachResponse(
+            url=self._streaming.attach_url(
+                open_streams, tty=request.tty, stdin=request.stdin, stdout=request.stdout, stderr=request.stderr
+            )
+        )
+
+    async def PortForward(self, request: api_pb2.PortForwardRequest) -> api_pb2.PortForwardResponse:  # noqa: N802
+        """Say where to connect for reaching a sandbox' ports."""
+        sandbox = self._sandbox(request.pod_sandbox_id)
+        for index, port in enumerate(request.port):
+            if not 0 < port < 65536:
+                raise invalid(f"port[{index}]", "must be a port, from 1 to 65535")
+        await self._before("PortForward", sandbox)
+        if not sandbox.ready:
+            raise precondition(f'sandbox "{sandbox.id}" is not ready')
+
+        async def connect(port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+            return await asyncio.open_connection(sandbox.address or "127.0.0.1", port)
+
+        return api_pb2.PortForwardResponse(url=self._streaming.port_forward_url(connect, tuple(request.port)))
+
+    async def GetContainerEvents(  # noqa: N802
+        self, request: api_pb2.GetEventsRequest
+    ) -> AsyncIterator[api_pb2.ContainerEventResponse]:
+        """Push what happens from now on."""
+        async for event in self._runtime.events.read():
+            yield event
+
+    # --- measurements -------------------------------------------------------------------------------------------------
+
+    async def ContainerStats(self, request: api_pb2.ContainerStatsRequest) -> api_pb2.ContainerStatsResponse:  # noqa: N802
+        """Measure a running container."""
+        container = self._container(request.container_id)
+        _running(container)
+        return api_pb2.ContainerStatsResponse(stats=await self._statistics.container(container))
+
+    async def ListContainerStats(  # noqa: N802
+        self, request: api_pb2.ListContainerStatsRequest
+    ) -> api_pb2.ListContainerStatsResponse:
+        """Measure running containers."""
+        return api_pb2.ListContainerStatsResponse(stats=await self._container_stats(request.filter))
+
+    async def StreamContainerStats(  # noqa: N802
+        self, request: api_pb2.StreamContainerStatsRequest
+    ) -> AsyncIterator[api_pb2.StreamContainerStatsResponse]:
+        """Measure running containers, each in a part of its own."""
+        for measured in await self._container_stats(request.filter):
+            yield api_pb2.StreamContainerStatsResponse(container_stats=[measured])
+
+    async def _container_stats(self, wanted: api_pb2.ContainerStatsFilter) -> list[api_pb2.ContainerStats]:
+        labels = dict(wanted.label_selector)
+        chosen = self._selected(wanted.id, wanted.pod_sandbox_id)
+        return await self._statistics.containers(
+            [each for each in chosen if each.process is not None and has_labels(each.labels, labels)]
+        )
+
+    async def PodSandboxStats(self, request: api_pb2.PodSandboxStatsRequest) -> api_pb2.PodSandboxStatsResponse:  # noqa: N802
+        """Measure a sandbox with its containers."""
+        sandbox = self._sandbox(request.pod_sandbox_id)
+        if not sandbox.ready:
+            raise precondition(f'sandbox "{sandbox.id}" is not ready')
+        return api_pb2.PodSandboxStatsResponse(stats=(await self._statistics.sandboxes([sandbox]))[0])
+
+    async def ListPodSandboxStats(  # noqa: N802
+        self, request: api_pb2.ListPodSandboxStatsRequest
+    ) -> api_pb2.ListPodSandboxStatsResponse:
+        """Measure sandboxes."""
+        return api_pb2.ListPodSandboxStatsResponse(stats=await self._sandbox_stats(request.filter))
+
+    async def StreamPodSandboxStats(  # noqa: N802
+        self, request: api_pb2.StreamPodSandboxStatsRequest
+    ) -> AsyncIterator[api_pb2.StreamPodSandboxStatsResponse]:
+        """Measure sandboxes, each in a part of its own."""
+        for measured in await self._sandbox_stats(request.filter):
+            yield api_pb2.StreamPodSandboxStatsResponse(pod_sandbox_stats=[measured])
+
+    async def _sandbox_stats(self, wanted: api_pb2.PodSandboxStatsFilter) -> list[api_pb2.PodSandboxStats]:
+        labels = dict(wanted.label_selector)
+        chosen = self._runtime.sandboxes.select(wanted.id)
+        return await self._statistics.sandboxes(
+            [each for each in chosen if each.ready and has_labels(each.labels, labels)]
+        )
+
+    # --- finding ------------------------------------------------------------------------------------------------------
+
+    def _sandbox(self, id: str) -> Sandbox:
+        return self._runtime.sandboxes.get(id, "pod_sandbox_id")
+
+    def _container(self, id: str) -> Container:
+        return self._runtime.containers.get(id, "container_id")
+
+    def _annotations(self, sandbox: Sandbox) -> Mapping[str, str]:
+        return listing.read_sandbox(sandbox.entry).annotations
+
+    async def _before(self, call: str, sandbox: Sandbox) -> None:
+        if self._runtime.host.isolation == "simulated":
+            await self._faults.before(call, self._annotations(sandbox), sandbox.metadata.uid)
+
+    async def _before_container(self, call: str, container: Container) -> None:
+        sandbox = container.sandbox
+        if self._runtime.host.isolation == "simulated":
+            subject = f"{sandbox.metadata.uid}/{container.short_name}"
+            await self._faults.before(call, self._annotations(sandbox), subject)
+
+
+def _command(words: Iterable[str]) -> tuple[str, ...]:
+    command = tuple(words)
+    if not command:
+        raise invalid("cmd", "required")
+    validation.command(command, "cmd")
+    return command
+
+
+def _check_streams(request: api_pb2.ExecRequest | api_pb2.AttachRequest) -> None:
+    if request.tty and request.stderr:
+        raise invalid("stderr", "must be false with tty: a terminal has only one output")
+    if not (request.stdin or request.stdout or request.stderr):
+        raise invalid("stdin", "one of stdin, stdout and stderr must be true")
+
+
+def _running(container: Container) -> Process:
+    if container.process is None:
+        raise precondition(f'container "{container.id}" is in {container.state_name} state: it has to be running')
+    return container.process
+
+
+def _still_running(container: Container) -> Process:
+    if container.process is None:
+        raise StartFailed(f'container "{container.id}" has ended')
+    return container.process
+
+
+def _known_state(state: int | None, known: Sequence[int], path: str) -> None:
+    if state is not None and state not in known:
+        raise invalid(path, f"there is no state {state}")
+
+
+def _parts(entries: Iterator[bytes]) -> Iterator[bytes]:
+    """Join entries to parts, each a message of its own."""
+    part: list[bytes] = []
+    for entry in entries:
+        part.append(entry)
+        if len(part) == _PART:
+            yield b"".join(part)
+            part = []
+    if part:
+        yield b"".join(part)

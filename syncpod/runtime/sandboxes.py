@@ -1,0 +1,233 @@
+"""The life of sandboxes: run, stopped, removed; and found again by the next server.
+
+    (being made, not listed) ──► READY ──stop, or the pause dies──► NOTREADY
+
+On disk a sandbox is its `record`, which is written once its pause runs. Before that there is a directory that counts
+for nothing: what a server killed halfway leaves is ended and removed by the next one, and the name is free again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from protos.cri.v1 import api_pb2
+from syncpod.runtime import listing, store
+from syncpod.runtime.addresses import free_address
+from syncpod.runtime.containers import Containers
+from syncpod.runtime.port import Exited, Process, ProcessSpec, StartFailed
+from syncpod.runtime.process_spec import check_sandbox
+from syncpod.runtime.refusals import failed
+from syncpod.runtime.state import Runtime, Sandbox, interned, log, remove_directory
+from syncpod.runtime.statuses import event
+
+
+class _Abandoned(Exception):
+    """The client that asked for the sandbox has gone."""
+
+
+class _Caller:
+    """Whether whoever asked for a sandbox still waits for it."""
+
+    gone = False
+
+
+class Sandboxes:
+    """What can be done to sandboxes. Each is looked up by the caller."""
+
+    def __init__(self, runtime: Runtime, containers: Containers) -> None:
+        self._runtime = runtime
+        self._containers = containers
+        self._addresses: set[str] = set()
+
+    # --- run ----------------------------------------------------------------------------------------------------------
+
+    async def run(self, config: api_pb2.PodSandboxConfig) -> str:
+        """Make a sandbox from a config that is valid, and return its id. It is not listed before this returns.
+
+        If the caller is cancelled it is made to its end and then undone, as in containerd: nobody can adopt it. Raises
+        Refusal.
+        """
+        check_sandbox(config, self._runtime.host, "config")
+        id = secrets.token_hex(32)
+        name = sandbox_name(config.metadata)
+        self._runtime.sandboxes.reserve(name, id)
+        caller = _Caller()
+        making = self._runtime.begin(self._run(id, name, config, caller))
+        try:
+            await asyncio.shield(making)
+        except asyncio.CancelledError:
+            caller.gone = True
+            raise
+        return id
+
+    async def _run(self, id: str, name: str, config: api_pb2.PodSandboxConfig, caller: _Caller) -> None:
+        runtime = self._runtime
+        directory = runtime.sandbox_directory(id)
+        address = self._take_address(id, config)
+        pause: Process | None = None
+        try:
+            pause_directory = directory / "pause"
+            directory.mkdir(mode=0o700)
+            pause_directory.mkdir(mode=0o700)
+            pause = await runtime.processes.start(self._pause_spec(id, config), pause_directory)
+            if caller.gone:
+                raise _Abandoned
+            facts = {"created_at": time.time_ns(), "address": address}
+            request = api_pb2.RunPodSandboxRequest(config=config)
+            store.write_record(directory, facts, request.SerializeToString())
+        except BaseException as error:
+            if pause is not None:
+                pause.kill()
+                await pause.wait()
+            store.forget(directory)
+            await remove_directory(directory)
+            self._addresses.discard(address)
+            runtime.sandboxes.release(name)
+            if isinstance(error, _Abandoned):
+                return
+            if isinstance(error, (StartFailed, OSError)):
+                raise failed(f'failed to start sandbox "{id}": {error}') from error
+            raise
+        sandbox = self._add(id, facts, config)
+        self._runs(sandbox, pause)
+        self._tell(sandbox, api_pb2.CONTAINER_CREATED_EVENT)
+        self._tell(sandbox, api_pb2.CONTAINER_STARTED_EVENT)
+
+    def _take_address(self, id: str, config: api_pb2.PodSandboxConfig) -> str:
+        if config.linux.security_context.namespace_options.network == api_pb2.NODE:
+            return ""
+        address = free_address(id, self._addresses)
+        self._addresses.add(address)
+        return address
+
+    def _pause_spec(self, id: str, config: api_pb2.PodSandboxConfig) -> ProcessSpec:
+        simulated = self._runtime.host.isolation == "simulated"
+        return ProcessSpec(
+            id=id,
+            arguments=(),
+            script=dict(config.annotations) if simulated else {},
+            pod_uid=config.metadata.uid,
+        )
+
+    def _add(self, id: str, facts: Mapping[str, Any], config: api_pb2.PodSandboxConfig) -> Sandbox:
+        sandbox = Sandbox(
+            id=id,
+            name=sandbox_name(config.metadata),
+            labels=interned(config.labels),
+            entry=listing.sandbox_entry(
+                api_pb2.PodSandbox(
+                    id=id,
+                    metadata=config.metadata,
+                    created_at=facts["created_at"],
+                    labels=config.labels,
+                    annotations=config.annotations,
+                )
+            ),
+            address=facts["address"],
+            privileged=config.linux.security_context.privileged,
+            pause=None,
+        )
+        self._runtime.sandboxes.add(sandbox)
+        return sandbox
+
+    def _runs(self, sandbox: Sandbox, pause: Process) -> None:
+        sandbox.pause = pause
+        sandbox.watch = self._runtime.begin(self._watch(sandbox, pause))
+
+    async def _watch(self, sandbox: Sandbox, pause: Process) -> None:
+        await pause.wait()
+        sandbox.pause = None
+        sandbox.entry = listing.with_state(sandbox.entry, api_pb2.SANDBOX_NOTREADY)
+        self._tell(sandbox, api_pb2.CONTAINER_STOPPED_EVENT)
+
+    # --- stop and remove ----------------------------------------------------------------------------------------------
+
+    async def stop(self, sandbox: Sandbox) -> None:
+        """Kill the containers and the pause at once; goes on to its end if the caller is cancelled."""
+        await asyncio.shield(self._runtime.begin(self._stop(sandbox)))
+
+    async def _stop(self, sandbox: Sandbox) -> None:
+        async with sandbox.lock:
+            await self._stop_locked(sandbox)
+
+    async def _stop_locked(self, sandbox: Sandbox) -> None:
+        sandbox.stopping = True
+        await asyncio.gather(*(self._containers.kill(each) for each in tuple(sandbox.containers.values())))
+        if sandbox.pause is not None and sandbox.watch is not None:
+            sandbox.pause.kill()
+            await asyncio.wait({sandbox.watch})
+
+    async def remove(self, sandbox: Sandbox) -> None:
+        """Stop a sandbox and forget it with its containers; goes on to its end if the caller is cancelled."""
+        await asyncio.shield(self._runtime.begin(self._remove(sandbox)))
+
+    async def _remove(self, sandbox: Sandbox) -> None:
+        async with sandbox.lock:
+            if sandbox.removing:
+                return
+            await self._stop_locked(sandbox)
+            for container in tuple(sandbox.containers.values()):
+                await self._containers.remove(container)
+            sandbox.removing = True
+            directory = self._runtime.sandbox_directory(sandbox.id)
+            store.forget(directory)
+            self._runtime.sandboxes.discard(sandbox)
+            self._addresses.discard(sandbox.address)
+            self._tell(sandbox, api_pb2.CONTAINER_DELETED_EVENT)
+            await remove_directory(directory)
+
+    # --- boot ---------------------------------------------------------------------------------------------------------
+
+    async def load(self, id: str) -> None:
+        """Take over what an earlier server left under that id."""
+        directory = self._runtime.sandbox_directory(id)
+        record = store.read_record(directory)
+        pause = directory / "pause"
+        found = await self._runtime.processes.find(pause) if pause.exists() else None
+        running = None if isinstance(found, Exited) else found
+        if record is None:
+            if running is not None:
+                running.kill()
+                await running.wait()
+            await remove_directory(directory)
+            return
+        facts, request = record
+        sandbox = self._add(id, facts, api_pb2.RunPodSandboxRequest.FromString(request).config)
+        self._addresses.add(sandbox.address)
+        if running is not None:
+            self._runs(sandbox, running)
+        else:
+            sandbox.entry = listing.with_state(sandbox.entry, api_pb2.SANDBOX_NOTREADY)
+
+    def _tell(self, sandbox: Sandbox, kind: api_pb2.ContainerEventType) -> None:
+        runtime = self._runtime
+        runtime.events.publish(lambda: event(runtime, sandbox.id, sandbox, kind))
+
+
+def sandbox_name(metadata: api_pb2.PodSandboxMetadata) -> str:
+    """Return the name that only one sandbox may have, as containerd makes it."""
+    return "_".join((metadata.name, metadata.namespace, metadata.uid, str(metadata.attempt)))
+
+
+async def load_all(runtime: Runtime, sandboxes: Sandboxes, containers: Containers) -> None:
+    """Take over all that an earlier server left: sandboxes first, since containers are in them."""
+    for parent, load in (
+        (runtime.directory / "sandboxes", sandboxes.load),
+        (runtime.directory / "containers", containers.load),
+    ):
+        parent.mkdir(mode=0o700, exist_ok=True)
+        for directory in sorted(parent.iterdir()):
+            await _loaded(load, directory)
+
+
+async def _loaded(load: Callable[[str], Awaitable[None]], directory: Path) -> None:
+    try:
+        await load(directory.name)
+    except (ValueError, KeyError, TypeError, OSError) as error:
+        # One that cannot be read must not keep the others from being served. It stays as it is, for whoever looks.
+        log(f"{directory} cannot be taken over: {error}")

@@ -1,0 +1,210 @@
+"""The embedded runtime as a whole: takes over what is on disk, then serves CRI v1 on a unix socket until told to end.
+
+Read on in `runtime_service.py` (the calls), `sandboxes.py` and `containers.py` (what they do), `store.py` (what is on
+disk), and `port.py` (what runs the processes).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, NoReturn
+from urllib.parse import quote
+
+import grpc.aio
+
+from protos.cri.v1 import api_pb2
+from syncpod.runtime import host
+from syncpod.runtime.cgroups import Cgroups
+from syncpod.runtime.containers import Containers
+from syncpod.runtime.faults import Faults, NoFaults, ScriptedFaults
+from syncpod.runtime.handlers import handler
+from syncpod.runtime.image_service import ImageService
+from syncpod.runtime.images import ImageStore
+from syncpod.runtime.records import Level
+from syncpod.runtime.runtime_service import RuntimeService
+from syncpod.runtime.sandboxes import Sandboxes, load_all
+from syncpod.runtime.simulated import Simulated
+from syncpod.runtime.state import Runtime, log
+from syncpod.runtime.streaming import StreamingServer
+from syncpod.runtime.supervised import Supervised
+
+MAX_SOCKET_PATH: Final = 107
+"""Bytes, by the kernel's sockaddr_un."""
+_MAX_MESSAGE: Final = 16 * 1024 * 1024
+_GRACE_SECONDS: Final = 1.0
+"""How long calls under way may take when the server ends."""
+
+
+class CannotServe(Exception):
+    """The server cannot start; the text is one sentence."""
+
+    def __init__(self, sentence: str, exit_code: int) -> None:
+        super().__init__(sentence)
+        self.exit_code = exit_code
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the server is started with."""
+
+    directory: Path
+    """Of its state; absolute."""
+    socket: Path
+    """Absolute."""
+    simulated: bool
+
+
+async def serve(settings: Settings, environ: Mapping[str, str]) -> None:
+    """Serve until SIGTERM or SIGINT; containers run on. Raises CannotServe."""
+    if len(os.fsencode(settings.socket)) > MAX_SOCKET_PATH:
+        raise CannotServe(
+            f"--socket: {settings.socket} has {len(os.fsencode(settings.socket))} bytes, "
+            f"and a socket's path at most {MAX_SOCKET_PATH}: name a shorter one",
+            2,
+        )
+    # Only what is made for others, such as a missing directory that is mounted, goes by it; our own files say theirs.
+    os.umask(0o022)
+    with _held(settings.directory):
+        await _serve(settings, environ)
+
+
+async def _serve(settings: Settings, environ: Mapping[str, str]) -> None:
+    ended = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, ended.set)
+    runtime, faults, features = await _parts(settings, environ)
+    containers = Containers(runtime)
+    sandboxes = Sandboxes(runtime, containers)
+    await load_all(runtime, sandboxes, containers)
+    streaming = await StreamingServer.start()
+    server = grpc.aio.server(
+        options=(
+            ("grpc.max_receive_message_length", _MAX_MESSAGE),
+            ("grpc.max_send_message_length", -1),
+            ("grpc.so_reuseport", 0),
+        )
+    )
+    services = api_pb2.DESCRIPTOR.services_by_name
+    runtime_service = RuntimeService(runtime, sandboxes, containers, streaming, faults, features)
+    server.add_generic_rpc_handlers(
+        (
+            handler(services["RuntimeService"], runtime_service),
+            handler(services["ImageService"], ImageService(runtime, faults)),
+        )
+    )
+    with _listening(settings.socket, server):
+        await server.start()
+        print(f"embedded runtime at unix://{settings.socket} (pid {os.getpid()})", flush=True)  # noqa: T201
+        await ended.wait()
+        await server.stop(_GRACE_SECONDS)
+        await streaming.close()
+        await runtime.processes.close()
+
+
+async def _parts(
+    settings: Settings, environ: Mapping[str, str]
+) -> tuple[Runtime, Faults, api_pb2.RuntimeHandlerFeatures]:
+    directory = settings.directory
+    images = ImageStore(directory / "images")
+    features = api_pb2.RuntimeHandlerFeatures()
+    if settings.simulated:
+        log("pods are simulated: nothing runs")
+        restart = _restarter()
+        runtime = Runtime(directory, Simulated(restart), host.look("simulated", environ), Cgroups(), images)
+        return runtime, ScriptedFaults(directory / "faults", restart), features
+    level = await Supervised.probe(directory)
+    isolation = _LEVELS[level]
+    features.recursive_read_only_mounts = isolation == "namespaces"
+    log(_ISOLATION[isolation])
+    cgroups = Cgroups.find()
+    if not cgroups.hierarchies:
+        log(f"limits are refused: {cgroups.why_not}")
+    return (
+        Runtime(directory, Supervised(level=level), host.look(isolation, environ), cgroups, images),
+        NoFaults(),
+        features,
+    )
+
+
+_ISOLATION: Final[Mapping[host.Isolation, str]] = {
+    "namespaces": "no isolation but that of mounts: containers share the machine's processes, network and users",
+    "plain": "no isolation: containers share the machine's files, processes, network and users",
+}
+
+
+_LEVELS: Final[Mapping[Level, host.Isolation]] = {
+    Level.NAMESPACES: "namespaces",
+    Level.USER_NAMESPACES: "namespaces",
+    Level.PLAIN: "plain",
+}
+
+
+def _restarter() -> Callable[[], None]:
+    """Return what has this server die at once, as by kill -9, and start again under the same process id."""
+    command = (sys.executable, *sys.orig_argv[1:])
+
+    def restart() -> NoReturn:
+        os.execv(command[0], command)
+
+    return restart
+
+
+@contextmanager
+def _held(directory: Path) -> Iterator[None]:
+    """Have the state directory, made 0700 if it is not there, for this process alone. Raises CannotServe."""
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        directory.chmod(0o700)
+        lock = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise CannotServe(f"--state-dir: {directory}: {error.strerror}: name one that can be written to", 2) from error
+    try:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.pread(lock, 32, 0).decode(errors="replace").strip()
+            raise CannotServe(
+                f"--state-dir: {directory} is in use by the embedded runtime in process {holder or '(unknown)'}: "
+                "one serves a directory",
+                1,
+            ) from None
+        os.ftruncate(lock, 0)
+        os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
+        yield
+    finally:
+        os.close(lock)
+
+
+@contextmanager
+def _listening(socket: Path, server: grpc.aio.Server) -> Iterator[None]:
+    """Have the server listen on a socket that only this user may use, and remove it afterwards. Raises CannotServe."""
+    if os.path.lexists(socket):
+        if not socket.is_socket():
+            raise CannotServe(f"--socket: {socket} is there and no socket: name another, or remove it", 2)
+        socket.unlink()
+    before = os.umask(0o177)
+    try:
+        server.add_insecure_port(f"unix:{quote(str(socket))}")
+    except RuntimeError as error:
+        raise CannotServe(f"--socket: cannot listen at {socket}: {_reason(socket)}", 2) from error
+    finally:
+        os.umask(before)
+    try:
+        yield
+    finally:
+        with suppress(FileNotFoundError):
+            socket.unlink()
+
+
+def _reason(socket: Path) -> str:
+    if not socket.parent.is_dir():
+        return f"there is no directory {socket.parent}"
+    return f"directory {socket.parent} cannot be written to"

@@ -1,0 +1,171 @@
+"""Sandboxes and containers as the server has them in memory, and what they share.
+
+There may be twenty thousand, so they are small: what only a status needs is read from disk when a status is asked for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import traceback
+from collections.abc import Coroutine, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from protos.cri.v1 import api_pb2
+from syncpod.runtime import listing, store
+from syncpod.runtime.cgroups import Cgroups
+from syncpod.runtime.events import Events
+from syncpod.runtime.filters import Registry
+from syncpod.runtime.host import Host
+from syncpod.runtime.images import ImageStore
+from syncpod.runtime.port import Exited, Process, Processes
+from syncpod.runtime.refusals import Refusal
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True, eq=False)
+class Sandbox:
+    """A sandbox that is listed: one still being made is not."""
+
+    id: str
+    name: str
+    """name_namespace_uid_attempt, which no other sandbox may have."""
+    labels: Mapping[str, str]
+    entry: bytes
+    """As it stands in a list (`listing`)."""
+    address: str
+    """Its own in 127.0.0.0/8; empty on the node's network."""
+    privileged: bool
+    pause: Process | None
+    """None once it has ended."""
+    containers: dict[str, Container] = field(default_factory=dict)
+    stopping: bool = False
+    """It was stopped, or is being: nothing is started in it any more."""
+    removing: bool = False
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held while it is stopped or removed."""
+    watch: asyncio.Task[None] | None = None
+    """Ends once the pause's end is on record."""
+
+    @property
+    def ready(self) -> bool:
+        """Whether its pause runs."""
+        return self.pause is not None
+
+    @property
+    def metadata(self) -> api_pb2.PodSandboxMetadata:
+        """What it was named by."""
+        return listing.read_sandbox(self.entry).metadata
+
+
+@dataclass(slots=True, eq=False)
+class Container:
+    """A container."""
+
+    id: str
+    name: str
+    """name_pod_namespace_uid_attempt, which no other container may have."""
+    sandbox: Sandbox
+    short_name: str
+    """The one in its metadata."""
+    labels: Mapping[str, str]
+    entry: bytes
+    """As it stands in a list (`listing`)."""
+    created_at: int
+    stop_signal: int
+    cgroup: str
+    process: Process | None = None
+    """Set while it runs, and kept until the end is on record."""
+    ended: Exited | None = None
+    """How it ended, or that it could not be started."""
+    starting: bool = False
+    removing: bool = False
+    stop_signalled: bool = False
+    """The stop signal was sent; a second StopContainer does not send it again."""
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held while it is started, changed or removed."""
+    watch: asyncio.Task[None] | None = None
+    """Ends once its end is on record."""
+
+    @property
+    def state(self) -> api_pb2.ContainerState:
+        """CREATED, RUNNING or EXITED."""
+        if self.ended is not None:
+            return api_pb2.CONTAINER_EXITED
+        return api_pb2.CONTAINER_CREATED if self.process is None else api_pb2.CONTAINER_RUNNING
+
+    @property
+    def state_name(self) -> str:
+        """CONTAINER_RUNNING, say."""
+        return api_pb2.ContainerState.Name(self.state)
+
+    def listed_anew(self) -> None:
+        """Have it listed in the state that it has now."""
+        self.entry = listing.with_state(self.entry, self.state)
+
+
+@dataclass(eq=False)
+class Runtime:
+    """What all calls work on."""
+
+    directory: Path
+    processes: Processes
+    host: Host
+    cgroups: Cgroups
+    images: ImageStore
+    events: Events = field(default_factory=Events)
+    sandboxes: Registry[Sandbox] = field(default_factory=lambda: Registry("sandbox"))
+    containers: Registry[Container] = field(default_factory=lambda: Registry("container"))
+    background: set[asyncio.Task[Any]] = field(default_factory=set)
+
+    def sandbox_directory(self, id: str) -> Path:
+        """Where a sandbox is kept."""
+        return self.directory / "sandboxes" / id
+
+    def container_directory(self, id: str) -> Path:
+        """Where a container is kept."""
+        return self.directory / "containers" / id
+
+    def begin(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """Run `work` to its end whether or not anybody still waits for it; await it through `asyncio.shield`.
+
+        What it raises is for whoever waits; if nobody does, a fault that nobody foresaw is logged.
+        """
+        task = asyncio.create_task(work)
+        self.background.add(task)
+        task.add_done_callback(self._done)
+        return task
+
+    def _done(self, task: asyncio.Task[Any]) -> None:
+        self.background.discard(task)
+        if task.cancelled():
+            return
+        error = task.exception()
+        if error is not None and not isinstance(error, Refusal):
+            log_error(error)
+
+
+def log(sentence: str) -> None:
+    """Tell whoever runs the server."""
+    print(sentence, file=sys.stderr, flush=True)  # noqa: T201 - the server's log
+
+
+def log_error(error: BaseException) -> None:
+    """Tell whoever runs the server of what nobody foresaw."""
+    traceback.print_exception(error, file=sys.stderr)
+
+
+async def remove_directory(directory: Path) -> None:
+    """Remove what is left of a thing that has no record any more; what cannot be is for the next server to try."""
+    try:
+        await store.remove_directory(directory)
+    except OSError as error:
+        log(f"{directory} cannot be removed: {error}")
+
+
+def interned(labels: Mapping[str, str]) -> dict[str, str]:
+    """Return labels as a dict that shares its strings with those of other sandboxes and containers."""
+    return {sys.intern(key): sys.intern(value) for key, value in labels.items()}

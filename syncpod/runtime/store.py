@@ -1,0 +1,99 @@
+"""What the server keeps on disk of a sandbox or container, and how it is written so that no crash leaves half of it.
+
+One directory for each thing, named by its id::
+
+    sandboxes/<id>/record        the request that made it, and what the server added
+    sandboxes/<id>/pause/        the pause's; see `port.Processes`
+    containers/<id>/record       the same for a container
+    containers/<id>/process/     made when a start begins, so its presence says that there was one
+    containers/<id>/ended        how it ended; final
+
+A directory without a `record` is something half made or half removed, and belongs to nobody: `record` is the last file
+to be written when a thing is made, and the first to go when it is removed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import stat
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from syncpod.runtime.port import Exited
+
+_RECORD = "record"
+_ENDED = "ended"
+
+
+def replace(path: Path, data: bytes) -> None:
+    """Write a file, 0600, so that a reader at any time sees all of the old or all of the new one.
+
+    There is no fsync: after a crash of the machine nothing of what the record tells runs any more.
+    """
+    made = path.with_name(f"{path.name}.new")
+    with os.fdopen(os.open(made, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "wb") as file:
+        file.write(data)
+    made.rename(path)
+
+
+def write_record(directory: Path, facts: Mapping[str, Any], request: bytes) -> None:
+    """Write a thing's record: `facts` are JSON, `request` is a serialised CRI message. From here on it exists."""
+    replace(directory / _RECORD, json.dumps(facts).encode() + b"\n" + request)
+
+
+def read_record(directory: Path) -> tuple[dict[str, Any], bytes] | None:
+    """Return the facts and the request; None where there is no record. Raises ValueError where it is none of ours."""
+    try:
+        data = (directory / _RECORD).read_bytes()
+    except FileNotFoundError:
+        return None
+    facts, _, request = data.partition(b"\n")
+    decoded = json.loads(facts)
+    if not isinstance(decoded, dict):
+        raise ValueError(f"{directory / _RECORD} does not begin with a JSON object")
+    return decoded, request
+
+
+def write_ended(directory: Path, exited: Exited) -> None:
+    """Write how a container ended."""
+    replace(directory / _ENDED, json.dumps(asdict(exited)).encode())
+
+
+def read_ended(directory: Path) -> Exited | None:
+    """Return how a container ended; None if that is not written down."""
+    try:
+        return Exited(**json.loads((directory / _ENDED).read_bytes()))
+    except FileNotFoundError:
+        return None
+
+
+def forget(directory: Path) -> None:
+    """Remove a thing's record: from here on the thing does not exist, and what is left belongs to nobody."""
+    (directory / _RECORD).unlink(missing_ok=True)
+
+
+async def remove_directory(directory: Path) -> None:
+    """Remove what is left of a thing without a record. Raises OSError where something cannot be removed."""
+    await asyncio.to_thread(_remove_tree, directory)
+
+
+def _remove_tree(directory: Path) -> None:
+    """Remove all of it, also what its owner may not enter: overlayfs leaves a directory of mode 0 behind."""
+
+    def open_up(function: Callable[..., Any], path: str, _: object) -> None:
+        parent = Path(path).parent
+        for closed in (parent, Path(path)):
+            if closed.is_relative_to(directory) and not closed.is_symlink() and closed.is_dir():
+                closed.chmod(stat.S_IRWXU)
+        if function in (os.open, os.scandir, os.lstat):
+            shutil.rmtree(path)
+        else:
+            function(path)
+
+    if directory.exists():
+        shutil.rmtree(directory, onerror=open_up)
