@@ -235,7 +235,16 @@ async def test_the_runtime_dies_of_a_call_once_and_serves_again(runtime: Embedde
     start = cri.StartContainerRequest(container_id=container)
     code, _ = await fails(calls.runtime.StartContainer(start))
     assert code is grpc.StatusCode.UNAVAILABLE
-    await calls.runtime.StartContainer(start, wait_for_ready=True)
+
+    async def starts() -> bool:
+        try:
+            await calls.runtime.StartContainer(start, wait_for_ready=True)
+        except grpc.aio.AioRpcError as error:
+            assert error.code() is grpc.StatusCode.UNAVAILABLE  # the connection of the server that died
+            return False
+        return True
+
+    await until_asked(starts)
     assert (await pod.status(container)).state == cri.CONTAINER_RUNNING
 
 
