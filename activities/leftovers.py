@@ -5,6 +5,9 @@ the first two (its caller was killed, its time was over), or what was begun cann
 and CRI no longer knows of it: the container is EXITED with a StartError, the sandbox NOTREADY. StopContainer and
 StopPodSandbox then do nothing, RemoveContainer is refused for as long as the task is there, and killing its process
 leaves the task. Only a restart of containerd, or its own API, ends that; the kubelet asks for the removal for ever.
+
+Where it is cut off before that, containerd 2 forgets what its shim goes on to make: a process that waits to be started,
+in the pod's cgroup alone.
 """
 
 from __future__ import annotations
@@ -38,7 +41,17 @@ async def discard(attempt: Attempt, container_id: str) -> bool:
         await attempt.node.cri.discard_task(container_id)
     except (NotFound, Unimplemented):
         return False
-    message = f"Killed what a start that was cut off had left in {container_id}, and the runtime had lost sight of"
+    _say(attempt, f"Killed what a start that was cut off had left in {container_id}, and the runtime had lost sight of")
+    return True
+
+
+def say_killed(attempt: Attempt, pids: Collection[int]) -> None:
+    """Say which processes of the pod were found where nothing of it was to be any more, and killed."""
+    if pids:
+        named = ", ".join(map(str, pids))
+        _say(attempt, f"Killed what starts that were cut off had left in the pod's cgroup: processes {named}")
+
+
+def _say(attempt: Attempt, message: str) -> None:
     activity.logger.warning("%s", message)
     attempt.events.append(warning("LeftoverKilled", message))
-    return True

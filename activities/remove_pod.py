@@ -6,9 +6,11 @@ import asyncio
 
 from activities.attempt import Attempt, NotYet
 from activities.kill_pod import stop_sandboxes
+from activities.leftovers import say_killed
 from activities.removal import remove_dead, remove_sandbox, remove_unstarted
-from syncpod.cri.cgroups import remove_pod_cgroup
+from syncpod.cri.cgroups import CgroupBusy, kill_pod_cgroup, remove_pod_cgroup
 from syncpod.cri.directories import remove_pod_directories
+from syncpod.cri.names import POD_UID_LABEL
 from syncpod.messages import Outcome, RemovePod, StepResult
 
 
@@ -18,6 +20,9 @@ async def remove_pod(attempt: Attempt, request: RemovePod) -> StepResult:
     Removes nothing while a container of it is alive: that is kill_pod's to end, so the outcome is then STOPPING, with
     the status that shows it. Every part may be gone already, and the step may be repeated from any point. What is not
     ours is neither listed nor touched.
+
+    What is in the cgroup when the runtime lists nothing of the pod any more is killed: it was begun for one who died
+    meanwhile, and forgotten.
 
     Mirrors kubelet.go, v1.36, SyncTerminatedPod (volumes, cgroup), and what the kubelet leaves to garbage collection
     (kuberuntime_gc.go: containers, sandboxes, log directories). Raises CriError, CgroupBusy, StillMounted, NotYet.
@@ -38,11 +43,26 @@ async def remove_pod(attempt: Attempt, request: RemovePod) -> StepResult:
         attempt.doing = f"removes sandbox {sandbox.attempt}"
         await remove_sandbox(attempt, sandbox)
     attempt.doing = "removes the pod's cgroup, directories and logs"
-    await asyncio.to_thread(_remove_from_disk, attempt, request)
+    await _remove_cgroup(attempt, request.ref.uid)
+    context, ref = attempt.node.context, request.ref
+    await asyncio.to_thread(remove_pod_directories, context, namespace=ref.namespace, name=ref.name, uid=ref.uid)
     return StepResult()
 
 
-def _remove_from_disk(attempt: Attempt, request: RemovePod) -> None:
-    context, ref = attempt.node.context, request.ref
-    remove_pod_cgroup(context, ref.uid)
-    remove_pod_directories(context, namespace=ref.namespace, name=ref.name, uid=ref.uid)
+async def _remove_cgroup(attempt: Attempt, uid: str) -> None:
+    """Remove the pod's cgroup, killing what has been forgotten in it; nobody, if the runtime has another's of that UID.
+
+    Raises CgroupBusy, CriError, OSError.
+    """
+    node = attempt.node
+    try:
+        await asyncio.to_thread(remove_pod_cgroup, node.context, uid)
+    except CgroupBusy:
+        of_this_uid = {POD_UID_LABEL: uid}
+        others = await asyncio.gather(
+            node.cri.list_pod_sandboxes(labels=of_this_uid), node.cri.list_containers(labels=of_this_uid)
+        )
+        if any(others):
+            raise
+        say_killed(attempt, await asyncio.to_thread(kill_pod_cgroup, node.context, uid))
+        await asyncio.to_thread(remove_pod_cgroup, node.context, uid)

@@ -1,11 +1,12 @@
 """The cgroup above a pod's containers: its name for the runtime, who is in it, and its removal, which is left to us.
 
-After RemovePodSandbox the pod's cgroup stays behind in every controller's hierarchy, empty.
+After RemovePodSandbox the pod's cgroup stays behind in every controller's hierarchy; empty, as a rule.
 """
 
 import errno
 import os
 import re
+import signal
 import time
 from collections.abc import Collection
 from pathlib import Path, PurePosixPath
@@ -52,6 +53,23 @@ def populated(
         for cgroup in hierarchy.joinpath(below).glob("*/"):
             found.update(id for id in ids if id in cgroup.name and _is_populated(cgroup))
     return tuple(sorted(found))
+
+
+def kill_pod_cgroup(node: NodeContext, uid: str, *, mountinfo: Path = Path("/proc/self/mountinfo")) -> tuple[int, ...]:
+    """SIGKILL whatever is in the pod's cgroup, and return which processes those were. Safe to repeat; blocks.
+
+    Only for a pod without containers and sandboxes: what is there is what a runtime has begun and forgotten. Mirrors
+    cm/pod_container_manager_linux.go, v1.36, tryKillingCgroupProcesses. Difference: each is held by a pidfd while it is
+    looked for in the cgroup again, so that none is hit that got the number of one that has ended.
+    Raises :class:`~syncpod.cri.paths.UnsafeName`, OSError.
+    """
+    below = pod_cgroup(node, uid).relative_to("/")
+    killed: set[int] = set()
+    for hierarchy in cgroup_hierarchies(mountinfo.read_text()):
+        for directory, _, _ in os.walk(hierarchy / below):
+            cgroup = Path(directory)
+            killed.update(pid for pid in _processes(cgroup) - killed if _kill(pid, cgroup))
+    return tuple(sorted(killed))
 
 
 def remove_pod_cgroup(node: NodeContext, uid: str, *, mountinfo: Path = Path("/proc/self/mountinfo")) -> None:
@@ -112,12 +130,34 @@ def _users(cgroup: Path) -> str:
 
 
 def _is_populated(cgroup: Path) -> bool:
-    """Say whether there are processes in a cgroup or below it: none in one that has just gone, or in a threaded one."""
-    for directory, _, _ in os.walk(cgroup):
-        try:
-            if Path(directory, "cgroup.procs").read_text().strip():
-                return True
-        except OSError as error:
-            if error.errno not in (errno.ENOENT, errno.ENODEV, errno.EOPNOTSUPP):
-                raise
-    return False
+    """Say whether there are processes in a cgroup or below it."""
+    return any(_processes(Path(directory)) for directory, _, _ in os.walk(cgroup))
+
+
+def _processes(cgroup: Path) -> frozenset[int]:
+    """Return who is in a cgroup itself: nobody where it has gone, or is threaded; 0 is one not seen from here."""
+    try:
+        return frozenset(map(int, cgroup.joinpath("cgroup.procs").read_text().split()))
+    except OSError as error:
+        if error.errno not in (errno.ENOENT, errno.ENODEV, errno.EOPNOTSUPP):
+            raise
+        return frozenset()
+
+
+def _kill(pid: int, cgroup: Path) -> bool:
+    """SIGKILL a process if it is in that cgroup; say whether it was. Raises OSError."""
+    if pid == 0:
+        return False
+    try:
+        process = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return False
+    try:
+        if pid not in _processes(cgroup):
+            return False
+        signal.pidfd_send_signal(process, signal.SIGKILL)
+    except ProcessLookupError:
+        return False
+    finally:
+        os.close(process)
+    return True

@@ -7,7 +7,7 @@ import contextlib
 import os
 import signal
 import subprocess
-from collections.abc import Awaitable
+from collections.abc import AsyncIterator, Awaitable, Iterator
 from typing import Literal
 
 import pytest
@@ -15,9 +15,11 @@ from temporalio.exceptions import ApplicationError
 
 from syncpod.cri.cgroups import populated
 from syncpod.cri.errors import CriError, Unimplemented
+from syncpod.cri.names import NODE_LABEL
 from syncpod.messages import Outcome, StepName, StepResult
 from tests.activities.bench import SLEEP, Bench, PodOnBench, container, until
 from tests.activities.test_start_container import configs, created_by_another
+from tests.agent.waiting import until as until_true
 
 TaskState = Literal["CREATED", "RUNNING", "STOPPED"]
 
@@ -99,7 +101,9 @@ async def test_a_start_cut_off_before_its_process_was_asked_for_is_made_again(be
         dying = asyncio.create_task(bench.cri.start_container(main))
         await gate.reached()
         beside = asyncio.create_task(bench.cri.start_container(other))
-        await asyncio.sleep(0.2)  # its request is at the shim, which takes it when the first has passed
+        bundle = bench.runtime.directory / "state/io.containerd.runtime.v2.task/k8s.io" / other
+        await until_true(lambda: any((bundle / name).exists() for name in ("address", "bootstrap.json")))
+        await asyncio.sleep(0.2)  # its request is at the shim by now, which takes it when the first has passed
         gate.let_through()
         await gate.reached(2)
         await cut_off(dying)
@@ -119,9 +123,9 @@ async def test_what_runs_after_its_start_was_given_up_is_killed_before_it_is_sta
     pod = bench.pod()
     await pod.create_sandbox()
     left = await created_by_another(pod)
-    await start_that_cannot_be_taken_back(bench, bench.cri.start_container(left))
-    state = "exited" if bench.runtime.series == "1.6" else "unknown"
-    assert (await pod.until_state(left, state)).reason == "StartError"
+    async with start_that_cannot_be_taken_back(bench, bench.cri.start_container(left)):
+        given_up = await pod.until_state(left, "exited" if bench.runtime.series == "1.6" else "unknown")
+    assert given_up.reason == "StartError"
     assert populated(bench.node.context, pod.uid, [left]) == (left,)
     result = await pod.start()
     assert [(each.id, each.state, each.restart_count) for each in result.status.containers] == [
@@ -130,15 +134,16 @@ async def test_what_runs_after_its_start_was_given_up_is_killed_before_it_is_sta
     await assert_gone(pod, left)
 
 
-async def start_that_cannot_be_taken_back(bench: Bench, start: Awaitable[object]) -> None:
-    """Make a start whose caller dies while runc starts, and which then runs, since it cannot be killed."""
-    with bench.runtime.gates.refuse("runc-kill") as kill:
+@contextlib.asynccontextmanager
+async def start_that_cannot_be_taken_back(bench: Bench, start: Awaitable[object]) -> AsyncIterator[None]:
+    """Make a start whose caller dies while runc starts, and which then runs, since it cannot be killed in the block."""
+    with bench.runtime.gates.refuse("runc-kill"):
         with bench.runtime.gates.hold("runc-start") as gate:
             dying = asyncio.ensure_future(start)
             await gate.reached()
             await cut_off(dying)
             await asyncio.sleep(0.2)  # the runtime has heard of it
-        await kill.reached()
+        yield
 
 
 async def cut_off(call: asyncio.Future[object] | asyncio.Task[None]) -> None:
@@ -202,12 +207,12 @@ async def test_a_sandbox_whose_start_could_not_be_taken_back_is_cleared_away(ben
     pod = bench.pod(container(command=SLEEP))
     await pod.create_sandbox(attempt=1)
     _, config = await configs(pod)
-    await start_that_cannot_be_taken_back(bench, bench.cri.run_pod_sandbox(config))
 
     async def listed() -> bool:
         return [each.state for each in (await pod.view()).sandboxes if each.attempt == 0] == ["SANDBOX_NOTREADY"]
 
-    await until(listed)
+    async with start_that_cannot_be_taken_back(bench, bench.cri.run_pod_sandbox(config)):
+        await until(listed)
     [dead] = [each.id for each in (await pod.view()).sandboxes if each.attempt == 0]
     assert (await pod.create_sandbox()).outcome == Outcome.SPENT
     await assert_gone(pod, dead)
@@ -230,3 +235,51 @@ async def test_where_the_runtime_knows_no_such_call_the_step_says_what_it_refuse
     assert (refused.value.type, refused.value.non_retryable) == ("TaskLeft", False)
     assert f"cannot delete running task {left}" in refused.value.message
     assert (await pod.start()).outcome == Outcome.DONE
+
+
+# --- what no list has -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def forgotten() -> Iterator[subprocess.Popen[bytes]]:
+    """A process, to be put where a runtime has forgotten one; killed at the end."""
+    with subprocess.Popen(["sleep", "60"]) as process:
+        yield process
+        process.kill()
+
+
+async def test_a_removed_pod_takes_with_it_what_was_forgotten_in_its_cgroup(
+    bench: Bench, forgotten: subprocess.Popen[bytes]
+) -> None:
+    """containerd 2.4 forgets a container's process that is made after it has given up the start."""
+    pod = bench.pod()
+    await pod.create_sandbox()
+    await pod.kill()
+    put_into(pod, forgotten)
+    result = await pod.remove()
+    assert result.outcome == Outcome.DONE
+    assert [str(forgotten.pid) in message for message in killed(result)] == [True]
+    assert forgotten.wait() == -signal.SIGKILL
+    assert pod.cgroups() == []
+
+
+async def test_nobody_is_killed_in_the_cgroup_of_a_pod_while_another_node_has_one_of_that_uid(
+    bench: Bench, forgotten: subprocess.Popen[bytes]
+) -> None:
+    pod = bench.pod()
+    _, config = await configs(pod)
+    config.labels[NODE_LABEL] = "node-b"
+    theirs = await bench.cri.run_pod_sandbox(config)
+    put_into(pod, forgotten)
+    with pytest.raises(ApplicationError) as refused:
+        await pod.remove()
+    assert (refused.value.type, refused.value.non_retryable) == ("CgroupBusy", False)
+    assert forgotten.poll() is None
+    assert (await bench.cri.pod_sandbox_status(theirs)).state == "SANDBOX_READY"
+
+
+def put_into(pod: PodOnBench, process: subprocess.Popen[bytes]) -> None:
+    """Put a process into a cgroup beneath the pod's that is no listed container's."""
+    cgroup = pod.cgroups()[-1] / ("f" * 64)
+    cgroup.mkdir()
+    (cgroup / "cgroup.procs").write_text(str(process.pid))

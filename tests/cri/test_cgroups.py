@@ -1,6 +1,7 @@
 """A pod's cgroup: what it is called, and that it goes when the pod has gone."""
 
 import os
+import signal
 import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
@@ -8,7 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from syncpod.cri.cgroups import CgroupBusy, cgroup_hierarchies, pod_cgroup, remove_pod_cgroup
+from syncpod.cri.cgroups import (
+    CgroupBusy,
+    cgroup_hierarchies,
+    kill_pod_cgroup,
+    pod_cgroup,
+    populated,
+    remove_pod_cgroup,
+)
 from syncpod.cri.node import NodeContext
 from syncpod.cri.paths import UnsafeName
 from tests.cri.translation import NODE
@@ -114,3 +122,36 @@ def test_a_cgroup_with_a_process_in_it_stays_and_says_which(node: NodeContext) -
             process.kill()
     remove_pod_cgroup(node, "busy")
     assert not cgroup.exists()
+
+
+@pytest.fixture
+def sleeper() -> Iterator[subprocess.Popen[bytes]]:
+    """A process that does nothing, until it is killed."""
+    with subprocess.Popen(["sleep", "60"]) as process:
+        yield process
+        process.kill()
+
+
+def test_what_is_forgotten_in_a_pods_cgroup_is_killed_and_named_and_nobody_else(
+    node: NodeContext, sleeper: subprocess.Popen[bytes]
+) -> None:
+    (made(node, "forgotten", "one")[-1] / "one" / "cgroup.procs").write_text(str(sleeper.pid))
+    with subprocess.Popen(["sleep", "60"]) as neighbour:
+        (made(node, "kept", "one")[-1] / "one" / "cgroup.procs").write_text(str(neighbour.pid))
+        assert kill_pod_cgroup(node, "forgotten") == (sleeper.pid,)
+        assert sleeper.wait() == -signal.SIGKILL
+        assert kill_pod_cgroup(node, "forgotten") == kill_pod_cgroup(node, "never") == ()
+        assert neighbour.poll() is None
+        neighbour.kill()
+    remove_pod_cgroup(node, "forgotten")
+
+
+@pytest.mark.parametrize("name", ["{}", "cri-containerd-{}.scope"])
+def test_a_container_with_a_process_in_its_cgroup_is_told_from_one_without(
+    node: NodeContext, sleeper: subprocess.Popen[bytes], name: str
+) -> None:
+    full, empty, absent = ("f" * 64, "e" * 64, "a" * 64)
+    cgroup = made(node, "pod", f"{name.format(full)}/below", name.format(empty))[-1]
+    (cgroup / name.format(full) / "below" / "cgroup.procs").write_text(str(sleeper.pid))
+    assert populated(node, "pod", [empty, full, absent]) == (full,)
+    assert populated(node, "never", [full]) == ()
