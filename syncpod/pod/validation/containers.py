@@ -23,6 +23,8 @@ _FIELD_PATHS = (
 _RESOURCE_PATHS = tuple(
     f"{kind}.{name}" for kind in ("limits", "requests") for name in ("cpu", "memory", "ephemeral-storage")
 )
+_CPU_DIVISORS = ("1m", "1")
+_BYTE_DIVISORS = ("1", "1k", "1M", "1G", "1T", "1P", "1E", "1Ki", "1Mi", "1Gi", "1Ti", "1Pi", "1Ei")
 _EPHEMERAL_REFUSED = (
     "ports", "resources", "resize_policy", "restart_policy", "restart_policy_rules", "liveness_probe",
     "readiness_probe", "startup_probe", "lifecycle",
@@ -170,6 +172,10 @@ def _check_env_source(source: EnvVarSource, around: Surroundings, path: str) -> 
         resource = source.resource_field_ref.resource
         if resource not in _RESOURCE_PATHS and not resource.startswith(("limits.hugepages-", "requests.hugepages-")):
             yield Problem(f"{path}.resourceFieldRef.resource", f"must be one of {', '.join(_RESOURCE_PATHS)}")
+        divisors = _CPU_DIVISORS if resource.endswith(".cpu") else _BYTE_DIVISORS
+        divisor = source.resource_field_ref.divisor
+        if divisor and divisor not in ("0", *divisors):
+            yield Problem(f"{path}.resourceFieldRef.divisor", f"must be one of {', '.join(divisors)}")
     for name, selector in (("configMapKeyRef", source.config_map_key_ref), ("secretKeyRef", source.secret_key_ref)):
         if selector is not None:
             if not selector.name:

@@ -1,0 +1,132 @@
+"""The names that a pod goes by, those it can look up, and what it is told of its own resources."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.engine import Pods, shell
+
+
+async def test_the_hosts_file_has_the_pods_names_and_its_aliases(pods: Pods) -> None:
+    pod = await pods.apply(
+        "named",
+        shell("main"),
+        subdomain="db",
+        hostname="first",
+        hostAliases=[
+            {"ip": "10.1.2.3", "hostnames": ["foo.remote", "bar.remote"]},
+            {"ip": "10.1.2.4", "hostnames": ["other.remote"]},
+        ],
+    )
+    seen = await pod.running()
+    lines = (await pod.exec("main", "cat /etc/hosts")).splitlines()
+    address = seen["status"]["podIP"]
+    assert lines[0] == "# Kubernetes-managed hosts file."
+    assert f"{address}\tfirst.db.default.svc\tfirst" in lines
+    assert lines[-3:] == [
+        "# Entries added by HostAliases.",
+        "10.1.2.3\tfoo.remote\tbar.remote",
+        "10.1.2.4\tother.remote",
+    ]
+    assert await pod.exec("main", "hostname") == "first"
+    await pod.delete()
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        ({"subdomain": "db", "hostname": "first", "setHostnameAsFQDN": True}, "first.db.default.svc"),
+        ({"hostnameOverride": "somebody.else"}, "somebody.else"),
+        ({"hostname": "first", "subdomain": "db"}, "first"),
+    ],
+    ids=["setHostnameAsFQDN", "hostnameOverride", "subdomain alone"],
+)
+async def test_the_kernel_knows_the_pods_name(pods: Pods, spec: dict[str, Any], expected: str) -> None:
+    pod = await pods.apply("kernel", shell("main"), **spec)
+    await pod.running()
+    assert await pod.exec("main", "cat /proc/sys/kernel/hostname") == expected
+    await pod.delete()
+
+
+async def test_the_resolver_is_what_the_pod_says(pods: Pods) -> None:
+    own = {
+        "nameservers": ["192.0.2.1"],
+        "searches": ["ns1.svc.example", "my.dns.search"],
+        "options": [{"name": "ndots", "value": "2"}, {"name": "edns0"}],
+    }
+    pod = await pods.apply("resolver", shell("main"), dnsPolicy="None", dnsConfig=own)
+    await pod.running()
+    lines = (await pod.exec("main", "cat /etc/resolv.conf")).splitlines()
+    assert lines == ["search ns1.svc.example my.dns.search", "nameserver 192.0.2.1", "options ndots:2 edns0"]
+    await pod.delete()
+
+
+async def test_a_pods_dns_config_adds_to_the_hosts(pods: Pods) -> None:
+    own = {"searches": ["added.example"], "options": [{"name": "timeout", "value": "7"}]}
+    pod = await pods.apply("resolver", shell("main"), dnsPolicy="Default", dnsConfig=own)
+    await pod.running()
+    lines = (await pod.exec("main", "cat /etc/resolv.conf")).splitlines()
+    host = await asyncio.to_thread(Path("/etc/resolv.conf").read_text)
+    servers = [line.split()[1] for line in host.splitlines() if line.startswith("nameserver")]
+    assert [line.split()[1] for line in lines if line.startswith("nameserver")] == servers[:3]
+    assert any(line.startswith("search") and line.endswith("added.example") for line in lines)
+    assert any(line.startswith("options") and "timeout:7" in line for line in lines)
+    await pod.delete()
+
+
+async def test_a_container_is_told_its_resources(pods: Pods) -> None:
+    def told(resource: str, divisor: str = "", **more: str) -> dict[str, Any]:
+        given = {"resource": resource, **({"divisor": divisor} if divisor else {}), **more}
+        return {"valueFrom": {"resourceFieldRef": given}}
+
+    env = [
+        {"name": "CPU", **told("requests.cpu", "1m")},
+        {"name": "WHOLE_CPUS", **told("requests.cpu")},
+        {"name": "BYTES", **told("requests.memory")},
+        {"name": "MEBIBYTES", **told("requests.memory", "1Mi")},
+        {"name": "OF_ANOTHER", **told("requests.cpu", "1m", containerName="other")},
+        {"name": "OF_THE_NODE", **told("limits.cpu")},
+    ]
+    pod = await pods.apply(
+        "resources",
+        shell("main", env=env, resources={"requests": {"cpu": "130m", "memory": "20Mi"}}),
+        shell("other", resources={"requests": {"cpu": "10m"}}),
+    )
+    await pod.running()
+    values = await pod.exec(
+        "main", "echo $CPU $WHOLE_CPUS $BYTES $MEBIBYTES $OF_ANOTHER; [ $OF_THE_NODE -ge 1 ] && echo some"
+    )
+    assert values.splitlines() == ["130 1 20971520 20 10", "some"]
+    await pod.delete()
+
+
+async def test_a_mount_made_later_on_the_node_reaches_a_container_that_asked_for_it(pods: Pods, tmp_path: Path) -> None:
+    shared = tmp_path / "shared"
+    (shared / "later").mkdir(parents=True)
+    await _run("mount", "--bind", str(shared), str(shared))
+    await _run("mount", "--make-shared", str(shared))
+    try:
+        mount = {"name": "host", "mountPath": "/host"}
+        pod = await pods.apply(
+            "propagation",
+            shell("follows", volumeMounts=[{**mount, "mountPropagation": "HostToContainer"}]),
+            shell("private", volumeMounts=[mount]),
+            volumes=[{"name": "host", "hostPath": {"path": str(shared)}}],
+        )
+        await pod.running()
+        await _run("mount", "-t", "tmpfs", "later", str(shared / "later"))
+        (shared / "later" / "word").write_text("mounted since\n")
+        assert await pod.exec("follows", "cat /host/later/word") == "mounted since"
+        assert "No such file" in await pod.exec("private", "cat /host/later/word")
+        await pod.delete()
+    finally:
+        await _run("umount", "-R", "-l", str(shared))
+
+
+async def _run(*command: str) -> None:
+    process = await asyncio.create_subprocess_exec(*command)
+    assert await process.wait() == 0
