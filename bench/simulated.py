@@ -22,14 +22,15 @@ from bench.engine import Engine
 from bench.idle import cpu_seconds, resident_bytes
 from bench.pods import simulated_pod
 from bench.stage import NODE, compiled
+from syncpod.cli.applying import PATIENCE_SECONDS, apply_pod
 from syncpod.cri.client import CriClient
 from syncpod.plugin import DATA_CONVERTER
 from tests.runtimes.embedded import Embedded
 from tests.runtimes.temporal import DevServer
 from tests.worker.node_process import NodeProcess
 
-AT_ONCE = 32
-"""Pods that are applied at the same time, and deleted."""
+AT_ONCE = 8
+"""Pods that are applied at the same time, and deleted. More make each wait longer, and none sooner."""
 CRASHING_EVERY = 5
 """Every fifth pod's container is killed behind the engine's back."""
 _IDLE_SECONDS = 15.0
@@ -56,6 +57,8 @@ class Scale:
     phases: list[Phase] = field(default_factory=list)
     memory: dict[str, tuple[int, int]] = field(default_factory=dict)
     """By part: resident bytes without any pod, and with all of them running."""
+    late: int = 0
+    """How many applies the worker did not answer in time; their pods start all the same."""
 
     def __str__(self) -> str:
         """Give the two tables."""
@@ -67,7 +70,10 @@ class Scale:
         memory = [("", "empty", f"with {self.pods} pods", "per pod")]
         for part, (empty, full) in self.memory.items():
             memory.append((part, _mib(empty), _mib(full), f"{(full - empty) / self.pods / 1024:.1f} KiB"))
-        return "\n\n".join((_markdown(rows), _markdown(memory)))
+        tables = [_markdown(rows), _markdown(memory)]
+        if self.late:
+            tables.append(f"{self.late} applies were answered only after {PATIENCE_SECONDS:g} s")
+        return "\n\n".join(tables)
 
 
 async def simulated(pods: int) -> Scale:
@@ -96,7 +102,7 @@ class _Crowd:
         crashing = everybody[::CRASHING_EVERY]
         empty = self._memory()
         async with self._phase(f"{count} applied", count):
-            await _each(everybody, lambda name: self._engine.apply(simulated_pod(name)))
+            await _each(everybody, self._apply)
         async with self._phase("… until all run", count):
             await self._until_visible("PodReady = true", count)
         full = self._memory()
@@ -113,6 +119,10 @@ class _Crowd:
         left = len(await self._cri.list_pod_sandboxes())
         if left:
             raise RuntimeError(f"{left} sandboxes are left")
+
+    async def _apply(self, name: str) -> None:
+        applied = await apply_pod(self._client, simulated_pod(name), node=NODE, has_attributes=True)
+        self.scale.late += applied.node_is_away
 
     async def _crash(self, names: Sequence[str]) -> None:
         """Kill the containers of these pods, as somebody does who is not the engine."""
