@@ -24,6 +24,7 @@ from syncpod.runtime.images import Image
 from syncpod.runtime.port import Exited, Process, StartFailed
 from syncpod.runtime.process_spec import arguments, check_container, process_spec, stop_signal, user
 from syncpod.runtime.refusals import Refusal, failed, invalid, not_found, precondition
+from syncpod.runtime.resolver import RESOLV_CONF
 from syncpod.runtime.state import Container, Runtime, Sandbox, interned, log, remove_directory
 from syncpod.runtime.statuses import container_record, event, sandbox_record
 
@@ -170,6 +171,7 @@ class Containers:
             log_path=facts["log_path"],
             hostname=sandbox_config.hostname,
             cgroup_procs=runtime.cgroups.procs(container.cgroup) if container.cgroup else (),
+            resolv_conf=runtime.sandbox_directory(container.sandbox.id) / RESOLV_CONF,
             sandbox=listing.read_sandbox(container.sandbox.entry),
         )
         # From here on the start has begun: a server that finds this directory never starts the container again.

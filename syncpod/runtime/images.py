@@ -143,13 +143,10 @@ class ImageStore:
         return image
 
     def find(self, name: str) -> Image | None:
-        """Return the image of that id, beginning of an id, name with tag (`latest` if none), or name with digest."""
-        digits = name.removeprefix("sha256:")
-        if re.fullmatch(r"[a-f0-9]+", digits):
-            beginning = f"sha256:{digits}"
-            by_id = [image for id, image in self._images.items() if id.startswith(beginning)]
-            if len(by_id) == 1:
-                return by_id[0]
+        """Return the image of that id, name with tag (`latest` if none), name with digest, or beginning of an id."""
+        return self._images.get(name) or self._named(name) or self._begins(name.removeprefix("sha256:"))
+
+    def _named(self, name: str) -> Image | None:
         try:
             reference = parse_reference(name)
         except ReferenceInvalid:
@@ -158,6 +155,13 @@ class ImageStore:
         if known is not None or not reference.digest:
             return known
         return next((image for image in self if image.repo_digest == str(reference)), None)
+
+    def _begins(self, digits: str) -> Image | None:
+        """Return the only image whose id begins with the digits."""
+        if not re.fullmatch(r"[a-f0-9]+", digits):
+            return None
+        found = [image for id, image in self._images.items() if id.startswith(f"sha256:{digits}")]
+        return found[0] if len(found) == 1 else None
 
     def remove(self, image: Image) -> None:
         """Forget the image; containers made of it stay as they are."""

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from protos.cri.v1 import api_pb2
+from syncpod.runtime import resolver
 from syncpod.runtime.capabilities import NAMES
 from syncpod.runtime.host import Host, home_of
 from syncpod.runtime.images import Image
@@ -39,12 +40,29 @@ def check_sandbox(config: api_pb2.PodSandboxConfig, host: Host, path: str) -> No
                     "host ports need spec.hostNetwork: true, since pods share the machine's network; "
                     "without a host port the pod is reached at its own address",
                 )
+    if (
+        host.isolation == "plain"
+        and config.HasField("dns_config")
+        and not resolver.is_machines_own(config.dns_config, _resolver())
+    ):
+        raise unsupported(
+            f"{path}.dns_config",
+            "pods have the machine's resolver, since mount namespaces are closed to this user: "
+            "remove spec.dnsConfig and dnsPolicy, or run as root",
+        )
     if linux.sysctls:
         raise unsupported(
             f"{path}.linux.sysctls", "cannot be set for one pod, since pods share the machine's kernel: remove them"
         )
     _check_user_namespace(linux.security_context.namespace_options, f"{path}.linux.security_context")
     _check_profiles(linux.security_context, f"{path}.linux.security_context")
+
+
+def _resolver() -> str:
+    try:
+        return Path(resolver.PATH).read_text(errors="replace")
+    except OSError:
+        return ""  # as resolvers take it
 
 
 def check_container(config: api_pb2.ContainerConfig, host: Host, *, privileged_sandbox: bool, path: str) -> None:
@@ -212,12 +230,12 @@ def capabilities(names: object) -> tuple[str, ...]:
     return tuple(name if name == "ALL" else f"CAP_{name}" for name in plain)
 
 
-def mounts(config: api_pb2.ContainerConfig) -> tuple[Mount, ...]:
+def mounts(config: api_pb2.ContainerConfig, resolv_conf: Path) -> tuple[Mount, ...]:
     """Return the mounts, their host paths without symbolic links; a missing one becomes a directory, as in containerd.
 
-    Raises OSError where that cannot be made.
+    `resolv_conf` comes before them where the sandbox has one. Raises OSError where a directory cannot be made.
     """
-    made = []
+    made = [Mount(resolver.PATH, str(resolv_conf))] if resolv_conf.exists() else []
     for mount in config.mounts:
         host_path = os.path.realpath(mount.host_path)
         if not os.path.lexists(host_path):
@@ -235,6 +253,7 @@ def process_spec(
     log_path: str,
     hostname: str,
     cgroup_procs: tuple[str, ...],
+    resolv_conf: Path,
     sandbox: api_pb2.PodSandbox,
 ) -> ProcessSpec:
     """Return what is run for a container that was checked when it was made. Raises Refusal and OSError."""
@@ -252,7 +271,7 @@ def process_spec(
         stdin_once=config.stdin_once,
         log_path=log_path,
         hostname=hostname,
-        mounts=() if simulated else mounts(config),
+        mounts=() if simulated else mounts(config, resolv_conf),
         read_only_root=security.readonly_rootfs,
         no_new_privileges=security.no_new_privs,
         added_capabilities=capabilities(tuple(security.capabilities.add_capabilities)),

@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from importlib.metadata import version
 from typing import Final
+
+import grpc
 
 from protos.cri.v1 import api_pb2
 from syncpod.runtime import listing, statuses, validation
@@ -16,11 +19,11 @@ from syncpod.runtime.executions import exec_sync
 from syncpod.runtime.faults import Faults
 from syncpod.runtime.filters import has_labels
 from syncpod.runtime.port import Process, StartFailed, Streams
-from syncpod.runtime.refusals import failed, invalid, not_found, precondition
+from syncpod.runtime.refusals import Refusal, failed, invalid, not_found, precondition
 from syncpod.runtime.sandboxes import Sandboxes
 from syncpod.runtime.state import Container, Runtime, Sandbox
 from syncpod.runtime.statistics import Statistics
-from syncpod.runtime.streaming import StreamingServer
+from syncpod.runtime.streaming import StreamingServer, TooManyTickets
 
 RUNTIME_NAME: Final = "syncpod-embedded"
 _KUBELET_API_VERSION: Final = "0.1.0"
@@ -289,18 +292,13 @@ class RuntimeService:
         _running(container)
 
         async def open_streams() -> Streams:
-            return await _still_running(container).execute(
-                command,
-                terminal=request.tty,
-                stdin=request.stdin,
-                merge_stderr=False,
-            )
+            return await _still_running(container).execute(command, terminal=request.tty, stdin=request.stdin)
 
-        return api_pb2.ExecResponse(
-            url=self._streaming.exec_url(
+        with _tickets():
+            url = self._streaming.exec_url(
                 open_streams, tty=request.tty, stdin=request.stdin, stdout=request.stdout, stderr=request.stderr
             )
-        )
+        return api_pb2.ExecResponse(url=url)
 
     async def Attach(self, request: api_pb2.AttachRequest) -> api_pb2.AttachResponse:  # noqa: N802
         """Say where to connect for attaching to a container's own process."""
@@ -317,11 +315,11 @@ class RuntimeService:
         async def open_streams() -> Streams:
             return await _still_running(container).attach()
 
-        return api_pb2.AttachResponse(
-            url=self._streaming.attach_url(
+        with _tickets():
+            url = self._streaming.attach_url(
                 open_streams, tty=request.tty, stdin=request.stdin, stdout=request.stdout, stderr=request.stderr
             )
-        )
+        return api_pb2.AttachResponse(url=url)
 
     async def PortForward(self, request: api_pb2.PortForwardRequest) -> api_pb2.PortForwardResponse:  # noqa: N802
         """Say where to connect for reaching a sandbox' ports."""
@@ -336,7 +334,9 @@ class RuntimeService:
         async def connect(port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
             return await asyncio.open_connection(sandbox.address or "127.0.0.1", port)
 
-        return api_pb2.PortForwardResponse(url=self._streaming.port_forward_url(connect, tuple(request.port)))
+        with _tickets():
+            url = self._streaming.port_forward_url(connect, tuple(request.port))
+        return api_pb2.PortForwardResponse(url=url)
 
     async def GetContainerEvents(  # noqa: N802
         self, request: api_pb2.GetEventsRequest
@@ -420,6 +420,14 @@ class RuntimeService:
         if self._runtime.host.isolation == "simulated":
             subject = f"{sandbox.metadata.uid}/{container.short_name}"
             await self._faults.before(call, self._annotations(sandbox), subject)
+
+
+@contextmanager
+def _tickets() -> Iterator[None]:
+    try:
+        yield
+    except TooManyTickets as error:
+        raise Refusal(grpc.StatusCode.RESOURCE_EXHAUSTED, str(error)) from error
 
 
 def _command(words: Iterable[str]) -> tuple[str, ...]:

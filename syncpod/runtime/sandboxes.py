@@ -18,10 +18,12 @@ from typing import Any
 from protos.cri.v1 import api_pb2
 from syncpod.runtime import listing, store
 from syncpod.runtime.addresses import free_address
+from syncpod.runtime.cgroups import CgroupRefused, container_cgroup
 from syncpod.runtime.containers import Containers
 from syncpod.runtime.port import Exited, Process, ProcessSpec, StartFailed
 from syncpod.runtime.process_spec import check_sandbox
-from syncpod.runtime.refusals import failed
+from syncpod.runtime.refusals import failed, invalid
+from syncpod.runtime.resolver import RESOLV_CONF, resolv_conf
 from syncpod.runtime.state import Runtime, Sandbox, interned, log, remove_directory
 from syncpod.runtime.statuses import event
 
@@ -54,6 +56,7 @@ class Sandboxes:
         """
         check_sandbox(config, self._runtime.host, "config")
         id = secrets.token_hex(32)
+        self._check_cgroup(config.linux.cgroup_parent, id)
         name = sandbox_name(config.metadata)
         self._runtime.sandboxes.reserve(name, id)
         caller = _Caller()
@@ -74,6 +77,10 @@ class Sandboxes:
             pause_directory = directory / "pause"
             directory.mkdir(mode=0o700)
             pause_directory.mkdir(mode=0o700)
+            if runtime.host.isolation == "namespaces" and config.HasField("dns_config"):
+                resolver = directory / RESOLV_CONF
+                resolver.write_text(resolv_conf(config.dns_config))
+                resolver.chmod(0o644)  # Containers of any user read it, and find it by their mount alone.
             pause = await runtime.processes.start(self._pause_spec(id, config), pause_directory)
             if caller.gone:
                 raise _Abandoned
@@ -97,6 +104,14 @@ class Sandboxes:
         self._runs(sandbox, pause)
         self._tell(sandbox, api_pb2.CONTAINER_CREATED_EVENT)
         self._tell(sandbox, api_pb2.CONTAINER_STARTED_EVENT)
+
+    def _check_cgroup(self, parent: str, id: str) -> None:
+        """Refuse a parent that no container could have its cgroup in; it is made with the first container's."""
+        if self._runtime.host.isolation != "simulated":
+            try:
+                container_cgroup(parent, id)
+            except CgroupRefused as refused:
+                raise invalid("config.linux.cgroup_parent", str(refused)) from refused
 
     def _take_address(self, id: str, config: api_pb2.PodSandboxConfig) -> str:
         if config.linux.security_context.namespace_options.network == api_pb2.NODE:

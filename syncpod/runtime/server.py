@@ -128,7 +128,13 @@ async def _parts(
     if not cgroups.hierarchies:
         log(f"limits are refused: {cgroups.why_not}")
     return (
-        Runtime(directory, Supervised(level=level), host.look(isolation, environ), cgroups, images),
+        Runtime(
+            directory,
+            Supervised(level=level, links=directory / "links"),
+            host.look(isolation, environ),
+            cgroups,
+            images,
+        ),
         NoFaults(),
         features,
     )

@@ -17,13 +17,12 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import shutil
-import stat
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from syncpod.runtime.discard import remove_tree
 from syncpod.runtime.port import Exited
 
 _RECORD = "record"
@@ -79,21 +78,4 @@ def forget(directory: Path) -> None:
 
 async def remove_directory(directory: Path) -> None:
     """Remove what is left of a thing without a record. Raises OSError where something cannot be removed."""
-    await asyncio.to_thread(_remove_tree, directory)
-
-
-def _remove_tree(directory: Path) -> None:
-    """Remove all of it, also what its owner may not enter: overlayfs leaves a directory of mode 0 behind."""
-
-    def open_up(function: Callable[..., Any], path: str, _: object) -> None:
-        parent = Path(path).parent
-        for closed in (parent, Path(path)):
-            if closed.is_relative_to(directory) and not closed.is_symlink() and closed.is_dir():
-                closed.chmod(stat.S_IRWXU)
-        if function in (os.open, os.scandir, os.lstat):
-            shutil.rmtree(path)
-        else:
-            function(path)
-
-    if directory.exists():
-        shutil.rmtree(directory, onerror=open_up)
+    await asyncio.to_thread(remove_tree, directory)
