@@ -116,12 +116,6 @@ class TaskLeft(RuntimeFailure):
     runs, or has ended unnoticed; no CRI call touches it, and none removes the container while it is there.
     """
 
-    @property
-    def container_id(self) -> str:
-        """Id of the container or sandbox whose task it is."""
-        named = _TASK.search(self.message)
-        return named.group(1) if named else ""
-
 
 class InvalidImageName(RuntimeFailure):
     """PullImage: the name cannot be parsed. No retry will help."""
@@ -139,7 +133,7 @@ _HOLDER = re.compile(r'(?:is reserved for|already reserved for (?:pod|container)
 _RESERVED = re.compile(r'name "[^"]*" is reserved for |name is reserved$|name "[^"]*" already reserved')
 # "in removing state" is none of these: it is not started and never will be, so it stays a RuntimeFailure.
 _STARTED = re.compile(r"is already in starting state|is in CONTAINER_\w+ state|is not in created state")
-_TASK = re.compile(r"cannot delete running task ([^\s:]+)")
+_TASK_LEFT = re.compile(r"cannot delete running task ")
 _BAD_REFERENCE = re.compile(r"failed to parse image reference|invalid reference format|invalid image name")
 
 # What gRPC itself says when the client's clock ran out; a runtime's own deadline comes with other words.
@@ -170,7 +164,7 @@ def _kind(operation: str, code: grpc.StatusCode, message: str) -> type[CriError]
         return NameReserved
     if operation == "start_container" and _STARTED.search(message):
         return AlreadyStarted
-    if operation in ("remove_container", "remove_podsandbox") and _TASK.search(message):
+    if operation in ("remove_container", "remove_podsandbox") and _TASK_LEFT.search(message):
         return TaskLeft
     if operation == "pull_image":
         return _pull_failure(message)

@@ -212,6 +212,8 @@ async def test_what_is_not_there_is_not_found(client: CriClient, runtime: Contai
         await client.container_status("nope")
     with pytest.raises(NotFound):
         await client.start_container("nope")
+    with pytest.raises(NotFound):
+        await client.discard_task("nope")
     if runtime.version.startswith("1."):
         with pytest.raises(NotFound):
             await client.stop_container("nope", timeout_seconds=1)

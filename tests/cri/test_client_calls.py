@@ -18,15 +18,17 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 
+from protos.cri.containerd import tasks_pb2 as tasks
 from protos.cri.v1 import api_pb2 as cri
 from syncpod.cri import telemetry
 from syncpod.cri.client import CriClient
-from syncpod.cri.errors import CriError, DeadlineExceeded, TransportFault, Unavailable
+from syncpod.cri.errors import CriError, DeadlineExceeded, NotFound, TransportFault, Unavailable, Unimplemented
 from tests.cri.owned_pods import OwnedPod
 
 HANDLERS = {
     f"/{service.full_name}/{method.name}": method
-    for service in cri.DESCRIPTOR.services_by_name.values()
+    for file in (cri.DESCRIPTOR, tasks.DESCRIPTOR)
+    for service in file.services_by_name.values()
     for method in service.methods
 }
 
@@ -38,6 +40,8 @@ class AnyCri(grpc.GenericRpcHandler):
         self.deadlines: dict[str, float | None] = {}
         self.answers: dict[str, bytes] = {}
         self.requests: dict[str, bytes] = {}
+        self.headers: dict[str, dict[str, str | bytes]] = {}
+        self.refusals: dict[str, grpc.StatusCode] = {}
 
     def service(self, call_details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[bytes, bytes]:
         name = HANDLERS[call_details.method].name
@@ -45,6 +49,9 @@ class AnyCri(grpc.GenericRpcHandler):
         async def answer(request: bytes, context: grpc.aio.ServicerContext[bytes, bytes]) -> bytes:
             self.deadlines[name] = context.time_remaining()
             self.requests[name] = request
+            self.headers[name] = dict(context.invocation_metadata() or ())
+            if name in self.refusals:
+                await context.abort(self.refusals[name], "refused")
             if name == "StartContainer" and name not in self.answers:
                 await context.abort(grpc.StatusCode.UNKNOWN, "cannot start")
             return self.answers.get(name, b"")
@@ -88,6 +95,7 @@ CALLS: list[tuple[str, float | None, Callable[[CriClient], Awaitable[object]]]] 
     ),
     ("StopContainer", 420, lambda client: client.stop_container("c", timeout_seconds=300)),
     ("RemoveContainer", 120, lambda client: client.remove_container("c")),
+    ("Kill", 120, lambda client: client.discard_task("c")),
     ("ListContainers", 120, lambda client: client.list_containers()),
     ("ContainerStatus", 120, lambda client: client.container_status("c")),
     (
@@ -135,6 +143,34 @@ async def test_grace_goes_to_the_runtime_in_seconds(server: tuple[AnyCri, CriCli
     handler, client = server
     await client.stop_container("c", timeout_seconds=7)
     assert cri.StopContainerRequest.FromString(handler.requests["StopContainer"]).timeout == 7
+
+
+async def test_a_task_is_killed_waited_for_and_deleted_in_the_namespace_of_cri(
+    server: tuple[AnyCri, CriClient],
+) -> None:
+    handler, client = server
+    await client.discard_task("c")
+    assert list(handler.requests) == ["Kill", "Wait", "Delete"]
+    killed = tasks.KillRequest.FromString(handler.requests["Kill"])
+    assert (killed.container_id, killed.signal, killed.all) == ("c", 9, True)
+    assert tasks.WaitRequest.FromString(handler.requests["Wait"]).container_id == "c"
+    assert tasks.DeleteTaskRequest.FromString(handler.requests["Delete"]).container_id == "c"
+    assert {handler.headers[name]["containerd-namespace"] for name in handler.requests} == {"k8s.io"}
+
+
+async def test_a_task_that_has_ended_is_deleted_and_a_runtime_that_knows_of_none_says_so(
+    server: tuple[AnyCri, CriClient],
+) -> None:
+    handler, client = server
+    handler.refusals["Kill"] = grpc.StatusCode.NOT_FOUND
+    await client.discard_task("c")
+    assert list(handler.requests) == ["Kill", "Wait", "Delete"]
+    handler.refusals["Wait"] = grpc.StatusCode.NOT_FOUND
+    with pytest.raises(NotFound):
+        await client.discard_task("c")
+    handler.refusals["Kill"] = grpc.StatusCode.UNIMPLEMENTED
+    with pytest.raises(Unimplemented):
+        await client.discard_task("c")
 
 
 async def test_list_longer_than_grpcs_own_limit_is_received(server: tuple[AnyCri, CriClient]) -> None:

@@ -17,6 +17,7 @@ from syncpod.cri.errors import (
     RegistryUnavailable,
     RuntimeFailure,
     SignatureValidationFailed,
+    TaskLeft,
     TransportFault,
     Unavailable,
     Unimplemented,
@@ -25,6 +26,7 @@ from syncpod.cri.errors import (
 
 HOLDER = "0879829db632e645fba88e1b331b8ab91cf379b520fbe8afcfd21e7095cc0c55"
 RESERVED = f'failed to reserve sandbox name "a_d_u1_0": name "a_d_u1_0" is reserved for "{HOLDER}"'
+LOST = f'failed to delete containerd container "{HOLDER}": cannot delete running task {HOLDER}: failed precondition'
 NOT_CREATED = 'failed to set starting state for container "dc13": container is in CONTAINER_{} state'
 
 
@@ -116,6 +118,21 @@ NOT_CREATED = 'failed to set starting state for container "dc13": container is i
             'failed to create containerd task: exec: "nope": executable file not found in $PATH',
             RuntimeFailure,
         ),
+        (
+            "what containerd has lost, in a container",
+            "remove_container",
+            StatusCode.FAILED_PRECONDITION,
+            LOST,
+            TaskLeft,
+        ),
+        (
+            "what containerd has lost, in a container of a sandbox",
+            "remove_podsandbox",
+            StatusCode.FAILED_PRECONDITION,
+            f'failed to remove container "{HOLDER}": {LOST}',
+            TaskLeft,
+        ),
+        ("words of a lost task from another call", "stop_container", StatusCode.UNKNOWN, LOST, RuntimeFailure),
         (
             "a name that is none",
             "pull_image",

@@ -104,7 +104,7 @@ class CriProxy(grpc.GenericRpcHandler):
             try:
                 await self._pass(method, "before")
                 call: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = self._channel.unary_unary(path)
-                answer: bytes = await call(request, timeout=context.time_remaining())
+                answer: bytes = await call(request, timeout=context.time_remaining(), metadata=_passed_on(context))
                 await self._pass(method, "after")
             except grpc.aio.AioRpcError as error:
                 await context.abort(error.code(), error.details() or "")
@@ -118,3 +118,8 @@ class CriProxy(grpc.GenericRpcHandler):
         stopped = self._stops.get((method, when))
         if stopped is not None:
             await stopped.passing()
+
+
+def _passed_on(context: grpc.aio.ServicerContext[bytes, bytes]) -> tuple[tuple[str, str | bytes], ...]:
+    """The headers that mean something to the runtime: containerd's own API asks for a namespace."""
+    return tuple((name, value) for name, value in context.invocation_metadata() or () if name.startswith("containerd-"))
