@@ -99,6 +99,9 @@ def read_ended(directory: Path) -> Ended | None:
     return None if document is None else Ended(**document)
 
 
+_FIELDS = frozenset(field.name for field in dataclasses.fields(ProcessSpec))
+
+
 def read_spec(directory: Path) -> tuple[ProcessSpec, Level] | None:
     """Return what the process was to be."""
     document = _read(directory / SPEC)
@@ -108,7 +111,7 @@ def read_spec(directory: Path) -> tuple[ProcessSpec, Level] | None:
 def parse_spec(document: dict[str, Any]) -> tuple[ProcessSpec, Level]:
     """Return the specification that `write_spec` wrote."""
     fields: dict[str, Any] = {
-        key: tuple(value) if isinstance(value, list) else value for key, value in document.items() if key != "level"
+        key: tuple(value) if isinstance(value, list) else value for key, value in document.items() if key in _FIELDS
     }
     fields["environment"] = tuple((name, value) for name, value in fields["environment"])
     fields["mounts"] = tuple(Mount(**mount) for mount in fields["mounts"])

@@ -21,17 +21,20 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import IO
 
 from syncpod.runtime import control, records
 from syncpod.runtime.control_words import Word
-from syncpod.runtime.discard import remove_tree
-from syncpod.runtime.port import Exited, ProcessSpec, StartFailed, Streams, Usage
+from syncpod.runtime.links import Links
+from syncpod.runtime.port import Exited, Mount, ProcessSpec, StartFailed, Streams, Usage
 from syncpod.runtime.records import Ended, Level, Started
 from syncpod.runtime.remains import end_remains
-from syncpod.runtime.usage import usage_of
+from syncpod.runtime.usage import usage_below, usage_of
 
 _KILL_PATIENCE_SECONDS = 5.0
 """How long a supervisor may take to kill its container before it is killed itself."""
+_STARTING_SECONDS = 0.01
+"""How often to look how a start goes that an earlier server began."""
 _SPAWNER = Path(__file__).with_name("spawner.py")
 _PROBE = Path(__file__).with_name("probe.py")
 
@@ -40,21 +43,51 @@ OomKilled = Callable[[tuple[str, ...]], bool]
 
 
 class Supervised:
-    """The containers' processes of one server. Use it from one event loop.
+    """The containers' processes of one server. Use it from one event loop."""
 
-    `level` is what `probe` found; it holds for what is started, while what is found keeps its own.
-    """
+    def __init__(self, *, level: Level, links: Path, oom_killed: OomKilled | None = None) -> None:
+        """Begin nothing yet.
 
-    def __init__(self, *, level: Level, oom_killed: OomKilled | None = None) -> None:
-        """Begin nothing yet."""
+        `level` is what `probe` found; it holds for what is started, while what is found keeps its own. `links` is a
+        directory, made when it is needed, for the claims to the symbolic links that stand for mounts in `plain`.
+        """
         self._level = level
+        self._links = Links(links)
         self._oom_killed = oom_killed or (lambda _: False)
         self._spawner: subprocess.Popen[bytes] | None = None
         self._requests: socket.socket | None = None
         self._running: dict[Path, Contained] = {}
 
+    @staticmethod
+    async def probe(directory: Path) -> Level:
+        """Find out, by trying in a child process, which level works for containers kept under `directory`."""
+        trial = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-I",
+            "-S",
+            str(_PROBE),
+            str(directory),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+        )
+        output, _ = await trial.communicate()
+        return Level(output.decode().strip()) if trial.returncode == 0 else Level.PLAIN
+
+    def refusal(self, mounts: tuple[Mount, ...]) -> str | None:
+        """Return, in a sentence, why a container with these mounts could not be started; None if it could."""
+        return self._links.refusal(mounts) if self._level is Level.PLAIN else None
+
     async def start(self, spec: ProcessSpec, directory: Path) -> Contained:
         """Start what the spec says; see `port.Processes.start`."""
+        if self._level is Level.PLAIN and spec.mounts:
+            self._link(spec)
+        try:
+            return await self._start(spec, directory)
+        except StartFailed:
+            self._release(spec)
+            raise
+
+    async def _start(self, spec: ProcessSpec, directory: Path) -> Contained:
         records.write_spec(directory, spec, self._level)
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         ours.setblocking(False)
@@ -72,8 +105,10 @@ class Supervised:
         ours.close()
         if packet[:1] == Word.REFUSED:
             raise StartFailed(packet[1:].decode(errors="surrogateescape"))
-        ended = records.read_ended(directory)
-        raise StartFailed(ended.error if ended and ended.error else "its supervisor ended before it could start it")
+        started = records.read_started(directory)
+        if started is not None:
+            await self._lost(directory, started)
+        raise StartFailed("its supervisor ended before it could start it")
 
     async def find(self, directory: Path) -> Contained | Exited | None:
         """Return what became of what was started there; see `port.Processes.find`.
@@ -88,35 +123,24 @@ class Supervised:
             ended = records.read_ended(directory)
             if ended is not None:
                 return self._exited(directory, ended)
-            lock = _lock(directory)
-            if lock is None:
+            try:
+                lock = _lock(directory)
+            except FileNotFoundError:
                 return None
-            if lock >= 0:
-                with contextlib.closing(_Descriptor(lock)):
-                    if (directory / records.EXIT).exists():
-                        continue
-                    started = records.read_started(directory)
-                    if started is None:
-                        (directory / records.SPEC).unlink()
-                        return None
+            except BlockingIOError:
+                found = self._reconnect(directory)
+                if found is not None:
+                    return found
+                await asyncio.sleep(_STARTING_SECONDS)
+                continue
+            with lock:
+                if (directory / records.EXIT).exists():
+                    continue
+                started = records.read_started(directory)
+                if started is not None:
                     return await self._lost(directory, started)
-            found = self._reconnect(directory)
-            if found is not None:
-                return found
-            await asyncio.sleep(0.01)
-
-    @staticmethod
-    async def probe(directory: Path) -> Level:
-        """Find out, by trying in a child process, which level works for containers kept under `directory`."""
-        trial = await asyncio.create_subprocess_exec(
-            sys.executable, "-I", "-S", str(_PROBE), os.path.abspath(directory), stdout=subprocess.PIPE
-        )
-        output, _ = await trial.communicate()
-        return Level(output.decode().strip()) if output else Level.PLAIN
-
-    async def discard(self, directory: Path) -> None:
-        """Remove the directory of a container that has ended, with all that it wrote. Raises OSError."""
-        await asyncio.to_thread(remove_tree, directory)
+                self._withdraw(directory)
+                return None
 
     async def close(self) -> None:
         """Let go of all processes; they run on."""
@@ -127,6 +151,27 @@ class Supervised:
             self._requests.close()
             await asyncio.to_thread(self._spawner.wait)
             self._requests = self._spawner = None
+
+    def _link(self, spec: ProcessSpec) -> None:
+        problem = self.refusal(spec.mounts)
+        if problem:
+            raise StartFailed(problem)
+        try:
+            self._links.make(spec.id, spec.mounts)
+        except OSError as error:
+            self._release(spec)
+            raise StartFailed(f"mount {error.filename2 or error.filename}: {error.strerror}") from error
+
+    def _release(self, spec: ProcessSpec) -> None:
+        if spec.mounts:
+            self._links.release(spec.id)
+
+    def _withdraw(self, directory: Path) -> None:
+        """Take back a specification that nobody runs, so that a supervisor that comes late finds none."""
+        known = records.read_spec(directory)
+        (directory / records.SPEC).unlink()
+        if known is not None:
+            self._release(known[0])
 
     def _request(self, directory: Path, line: socket.socket) -> None:
         """Ask the spawner for a supervisor, starting one where there is none, or none any more."""
@@ -206,13 +251,15 @@ class Supervised:
         return process
 
     def _exited(self, directory: Path, ended: Ended) -> Exited:
+        known = records.read_spec(directory)
+        if known is not None:
+            self._release(known[0])
         if ended.error:
             return Exited(128, "StartError", ended.error, 0, ended.finished_at)
         started = records.read_started(directory)
         started_at = started.started_at if started else 0
         if ended.unknown:
             return Exited(255, "Unknown", "", started_at, ended.finished_at)
-        known = records.read_spec(directory)
         if known is not None and known[0].cgroup_procs and self._oom_killed(known[0].cgroup_procs):
             reason = "OOMKilled"
         else:
@@ -319,7 +366,9 @@ class Contained:
 
     def usage(self) -> Usage | None:
         """Return what it uses; None when it has ended."""
-        return None if self._supervisor < 0 else usage_of(self.pid)
+        if self._supervisor < 0:
+            return None
+        return usage_below(self._started.supervisor.pid) if self._spec.arguments else usage_of(self.pid)
 
     def watch(self, ended: Callable[[Ended | None], None]) -> None:
         """Call `ended` when the end is on record, or with None when the supervisor is gone and left none."""
@@ -370,28 +419,18 @@ class Contained:
         _signal(self._supervisor, signal.SIGKILL)
 
 
-class _Descriptor:
-    """A descriptor that a with statement closes."""
+def _lock(directory: Path) -> IO[bytes]:
+    """Take the lock of a specification, until it is closed.
 
-    def __init__(self, number: int) -> None:
-        self._number = number
-
-    def close(self) -> None:
-        os.close(self._number)
-
-
-def _lock(directory: Path) -> int | None:
-    """Take the lock of a specification: None where there is none, -1 where its supervisor lives."""
+    Raises FileNotFoundError where there is none, BlockingIOError where its supervisor lives.
+    """
+    file = open(directory / records.SPEC, "rb")  # noqa: PTH123, SIM115 - what is returned is the lock
     try:
-        descriptor = os.open(directory / records.SPEC, os.O_RDONLY | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return None
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(descriptor)
-        return -1
-    return descriptor
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BaseException:
+        file.close()
+        raise
+    return file
 
 
 def _signal(pidfd: int, number: int) -> None:
