@@ -28,6 +28,12 @@ _SERVERS = (
 _CLUSTERS = ("owner_references", "finalizers")
 """Metadata that other parts of a cluster act on."""
 
+DROPPED = {
+    **{f"metadata.{wire_name(name)}": "an API server writes it" for name in _SERVERS if name != "uid"},
+    **{f"metadata.{wire_name(name)}": "controllers of a cluster act on it" for name in _CLUSTERS},
+}
+"""By path: what admission drops, with a warning, and why."""
+
 _TOKEN_VOLUME = "kube-api-access-"  # the name of a volume, no secret
 
 _Container = TypeVar("_Container", bound=Container)

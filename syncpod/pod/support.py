@@ -18,7 +18,11 @@ _SUPPORTED_VOLUMES = ("emptyDir", "hostPath")
 _SUPPORTED_RESOURCES = ("cpu", "memory")
 
 
-class _Rule(NamedTuple):
+IN_EVERY_CONTAINER = "spec.<containers>[]"
+"""How a path says: in each of the three lists of containers."""
+
+
+class Rule(NamedTuple):
     """A field of the spec, what is said about it, and the values about which nothing is said.
 
     In a path, `[]` stands for every element of a list and `<>` for each of the three lists of containers.
@@ -29,36 +33,36 @@ class _Rule(NamedTuple):
     accepted: tuple[Any, ...] = ()
 
 
-_REFUSED = (
-    _Rule("<>.livenessProbe", "probes"),
-    _Rule("<>.readinessProbe", "probes"),
-    _Rule("<>.startupProbe", "probes"),
-    _Rule("<>.lifecycle", "lifecycle hooks and stop signals"),
-    _Rule("<>.terminationMessagePath", "termination messages", (DEFAULT_TERMINATION_MESSAGE_PATH,)),
-    _Rule("<>.terminationMessagePolicy", "termination messages", ("File",)),
-    _Rule("<>.envFrom", "environment from ConfigMaps and Secrets"),
-    _Rule("<>.env[].valueFrom.configMapKeyRef", "environment from ConfigMaps"),
-    _Rule("<>.env[].valueFrom.secretKeyRef", "environment from Secrets"),
-    _Rule("<>.env[].valueFrom.fileKeyRef", "environment from files"),
-    _Rule("<>.volumeMounts[].subPath", "mounting a part of a volume"),
-    _Rule("<>.volumeMounts[].subPathExpr", "mounting a part of a volume"),
-    _Rule("<>.volumeDevices", "block volumes"),
-    _Rule("<>.resources.claims", "resource claims"),
-    _Rule("<>.securityContext.windowsOptions", "Windows"),
+REFUSED = (
+    Rule("<>.livenessProbe", "probes"),
+    Rule("<>.readinessProbe", "probes"),
+    Rule("<>.startupProbe", "probes"),
+    Rule("<>.lifecycle", "lifecycle hooks and stop signals"),
+    Rule("<>.terminationMessagePath", "termination messages", (DEFAULT_TERMINATION_MESSAGE_PATH,)),
+    Rule("<>.terminationMessagePolicy", "termination messages", ("File",)),
+    Rule("<>.envFrom", "environment from ConfigMaps and Secrets"),
+    Rule("<>.env[].valueFrom.configMapKeyRef", "environment from ConfigMaps"),
+    Rule("<>.env[].valueFrom.secretKeyRef", "environment from Secrets"),
+    Rule("<>.env[].valueFrom.fileKeyRef", "environment from files"),
+    Rule("<>.volumeMounts[].subPath", "mounting a part of a volume"),
+    Rule("<>.volumeMounts[].subPathExpr", "mounting a part of a volume"),
+    Rule("<>.volumeDevices", "block volumes"),
+    Rule("<>.resources.claims", "resource claims"),
+    Rule("<>.securityContext.windowsOptions", "Windows"),
     *(
-        _Rule(f"volumes[].{field.alias}", f"{field.alias} volumes")
+        Rule(f"volumes[].{field.alias}", f"{field.alias} volumes")
         for name, field in Volume.model_fields.items()
         if name != "name" and field.alias not in _SUPPORTED_VOLUMES
     ),
-    _Rule("volumes[].emptyDir.medium", "emptyDir in memory or huge pages"),
-    _Rule("volumes[].emptyDir.sizeLimit", "limits on the size of an emptyDir"),
-    _Rule("resources", "resources of the pod as a whole"),
-    _Rule("resourceClaims", "resource claims"),
-    _Rule("activeDeadlineSeconds", "deadlines"),
-    _Rule("imagePullSecrets", "pull secrets"),
-    _Rule("readinessGates", "readiness gates, since nothing here sets their conditions"),
-    _Rule("os.name", "operating systems other than linux", ("linux",)),
-    _Rule("securityContext.windowsOptions", "Windows"),
+    Rule("volumes[].emptyDir.medium", "emptyDir in memory or huge pages"),
+    Rule("volumes[].emptyDir.sizeLimit", "limits on the size of an emptyDir"),
+    Rule("resources", "resources of the pod as a whole"),
+    Rule("resourceClaims", "resource claims"),
+    Rule("activeDeadlineSeconds", "deadlines"),
+    Rule("imagePullSecrets", "pull secrets"),
+    Rule("readinessGates", "readiness gates, since nothing here sets their conditions"),
+    Rule("os.name", "operating systems other than linux", ("linux",)),
+    Rule("securityContext.windowsOptions", "Windows"),
 )
 
 _NO_SCHEDULER = "has no effect here: only a scheduler reads it"
@@ -66,19 +70,19 @@ _NO_API_SERVER = "has no effect here: no API server issues tokens"
 
 _SECCOMP_ANNOTATIONS = ("seccomp.security.alpha.kubernetes.io/", "container.seccomp.security.alpha.kubernetes.io/")
 
-_WITHOUT_EFFECT = (
-    _Rule("nodeSelector", _NO_SCHEDULER),
-    _Rule("affinity", _NO_SCHEDULER),
-    _Rule("topologySpreadConstraints", _NO_SCHEDULER),
-    _Rule("priorityClassName", _NO_SCHEDULER),
-    _Rule("priority", _NO_SCHEDULER, (0,)),
-    _Rule("preemptionPolicy", _NO_SCHEDULER, ("PreemptLowerPriority",)),
-    _Rule("schedulerName", _NO_SCHEDULER, (DEFAULT_SCHEDULER_NAME,)),
-    _Rule("schedulingGates", _NO_SCHEDULER),
-    _Rule("schedulingGroup", _NO_SCHEDULER),
-    _Rule("<>.resources.requests.ephemeral-storage", _NO_SCHEDULER),
-    _Rule("serviceAccountName", _NO_API_SERVER, ("default",)),
-    _Rule("automountServiceAccountToken", _NO_API_SERVER, (False,)),
+WITHOUT_EFFECT = (
+    Rule("nodeSelector", _NO_SCHEDULER),
+    Rule("affinity", _NO_SCHEDULER),
+    Rule("topologySpreadConstraints", _NO_SCHEDULER),
+    Rule("priorityClassName", _NO_SCHEDULER),
+    Rule("priority", _NO_SCHEDULER, (0,)),
+    Rule("preemptionPolicy", _NO_SCHEDULER, ("PreemptLowerPriority",)),
+    Rule("schedulerName", _NO_SCHEDULER, (DEFAULT_SCHEDULER_NAME,)),
+    Rule("schedulingGates", _NO_SCHEDULER),
+    Rule("schedulingGroup", _NO_SCHEDULER),
+    Rule("<>.resources.requests.ephemeral-storage", _NO_SCHEDULER),
+    Rule("serviceAccountName", _NO_API_SERVER, ("default",)),
+    Rule("automountServiceAccountToken", _NO_API_SERVER, (False,)),
 )
 
 
@@ -89,7 +93,7 @@ def check_supported(pod: Pod) -> tuple[Problem, ...]:
         (
             *(
                 Problem(path, f"not supported yet: {rule.sentence}")
-                for rule in _REFUSED
+                for rule in REFUSED
                 for path in _matches(spec, rule)
             ),
             *_refused_resources(spec),
@@ -100,7 +104,7 @@ def check_supported(pod: Pod) -> tuple[Problem, ...]:
 def check_without_effect(pod: Pod) -> tuple[Problem, ...]:
     """Return a warning for each field that is accepted and has no effect on a node by itself."""
     spec = to_wire(pod).get("spec", {})
-    warnings = [Problem(path, rule.sentence) for rule in _WITHOUT_EFFECT for path in _matches(spec, rule)]
+    warnings = [Problem(path, rule.sentence) for rule in WITHOUT_EFFECT for path in _matches(spec, rule)]
     if any(not is_default_toleration(toleration) for toleration in pod.spec.tolerations):
         warnings.append(Problem("spec.tolerations", _NO_SCHEDULER))
     warnings += [
@@ -113,7 +117,7 @@ def check_without_effect(pod: Pod) -> tuple[Problem, ...]:
     return tuple(warnings)
 
 
-def _matches(spec: dict[str, Any], rule: _Rule) -> Iterator[str]:
+def _matches(spec: dict[str, Any], rule: Rule) -> Iterator[str]:
     """Yield the path of each value that the rule speaks about."""
     groups = ("containers[]", "initContainers[]", "ephemeralContainers[]") if rule.path.startswith("<>") else ("",)
     for group in groups:

@@ -1,0 +1,161 @@
+"""What becomes of each field of a Pod, as a table: taken, taken with a warning, or refused by name.
+
+Read off the models and off the rules of :mod:`syncpod.pod.support`, so that it cannot say anything else than what
+admission does.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Iterator
+from enum import Enum
+from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin
+
+from pydantic import BaseModel
+
+from syncpod.pod.admission import DROPPED
+from syncpod.pod.containers import Container, EphemeralContainer
+from syncpod.pod.meta import ObjectMeta
+from syncpod.pod.spec import PodSpec
+from syncpod.pod.support import IN_EVERY_CONTAINER, REFUSED, WITHOUT_EFFECT, Rule
+from syncpod.pod.wire import wire_name
+
+SINCE = "0.1.0"
+"""The version that took the first fields; one that takes more names its fields in `_TAKEN_SINCE`."""
+
+_TAKEN_SINCE: dict[str, str] = {}
+"""By path, where it is not :data:`SINCE`."""
+
+_LISTS_OF_CONTAINERS = ("containers", "initContainers", "ephemeralContainers")
+
+
+class Support(Enum):
+    """What becomes of a field."""
+
+    TAKEN = "supported"
+    PARTLY = "some values"
+    WARNED = "ignored with a warning"
+    REFUSED = "refused"
+
+
+class Row(NamedTuple):
+    """One field: its path, what becomes of it, what is said about it, and the version that first took it."""
+
+    path: str
+    support: Support
+    note: str
+    since: str
+
+
+def rows() -> Iterator[Row]:
+    """Yield every field of a Pod's metadata and spec, in the order of the models.
+
+    The three lists of containers are one: a path in them begins with ``spec.<containers>[]``. A field that is refused
+    or ignored as a whole stands for all that is in it.
+    """
+    yield from _rows(ObjectMeta, "metadata")
+    yield from _rows(PodSpec, "spec")
+    yield from _rows(Container, IN_EVERY_CONTAINER)
+    for name, field in EphemeralContainer.model_fields.items():
+        if name not in Container.model_fields:
+            yield Row(f"spec.ephemeralContainers[].{field.alias}", Support.TAKEN, "", SINCE)
+
+
+def rendered() -> str:
+    """Return the table as Markdown."""
+    lines = ["| field | | since | |", "|---|---|---|---|"]
+    for row in rows():
+        path = row.path.replace(IN_EVERY_CONTAINER, "spec.containers[]", 1)
+        lines.append(f"| `{path}` | {row.support.value} | {row.since} | {row.note} |")
+    return "\n".join(lines) + "\n"
+
+
+def _rows(model: type[BaseModel], path: str) -> Iterator[Row]:
+    for name, field in model.model_fields.items():
+        here = f"{path}.{field.alias or wire_name(name)}"
+        nested, is_list = _nested(field.annotation)
+        if is_list:
+            here += "[]"
+        if path == "spec" and field.alias in _LISTS_OF_CONTAINERS:
+            yield Row(here, Support.TAKEN, _of_the_list(str(field.alias)), _since(here))
+            continue
+        row = _row(here.removesuffix("[]"), here)
+        if row.support in (Support.REFUSED, Support.WARNED) or nested is None:
+            yield row
+        else:
+            yield from _rows(nested, here)
+
+
+def _row(path: str, shown: str) -> Row:
+    """Return what the rules say of a field; those of the spec have no `spec.` before them."""
+    if path in DROPPED:
+        return Row(shown, Support.WARNED, DROPPED[path], "")
+    for rule in REFUSED:
+        if _path_of(rule) == path and rule.accepted:
+            values = ", ".join(f"`{_written(value)}`" for value in rule.accepted)
+            return Row(shown, Support.PARTLY, f"{values}; others are refused", _since(path))
+        if _path_of(rule) == path:
+            return Row(shown, Support.REFUSED, rule.sentence, "")
+    for rule in WITHOUT_EFFECT:
+        if _path_of(rule) == path:
+            return Row(shown, Support.WARNED, rule.sentence, "")
+    return Row(shown, Support.TAKEN, _NOTES.get(path, ""), _since(path))
+
+
+def _path_of(rule: Rule) -> str:
+    return rule.path.replace("<>", IN_EVERY_CONTAINER) if rule.path.startswith("<>") else f"spec.{rule.path}"
+
+
+def _since(path: str) -> str:
+    return _TAKEN_SINCE.get(path, SINCE)
+
+
+def _of_the_list(name: str) -> str:
+    return {
+        "containers": "each as below",
+        "initContainers": "as `spec.containers`; `restartPolicy: Always` makes a sidecar",
+        "ephemeralContainers": "not in a manifest: added to a running pod, then as `spec.containers`",
+    }[name]
+
+
+_NOTES = {
+    f"{IN_EVERY_CONTAINER}.resources.limits": "cpu and memory; other names are refused",
+    f"{IN_EVERY_CONTAINER}.resources.requests": "cpu and memory; `ephemeral-storage` is ignored with a warning, "
+    "other names are refused",
+    "metadata.generateName": "checked; a pod is applied under its `metadata.name`, which is required",
+    "spec.serviceAccount": "the old name of `serviceAccountName`",
+    "spec.enableServiceLinks": "there are no services here, so neither are there variables of theirs",
+    "spec.securityContext.fsGroupChangePolicy": "of effect for persistent volumes alone, as under a kubelet",
+    "spec.securityContext.seLinuxChangePolicy": "of effect for persistent volumes alone, as under a kubelet",
+    f"{IN_EVERY_CONTAINER}.resizePolicy[].resourceName": "kept for a resize, which is not supported yet",
+    f"{IN_EVERY_CONTAINER}.resizePolicy[].restartPolicy": "kept for a resize, which is not supported yet",
+    f"{IN_EVERY_CONTAINER}.volumeMounts[].recursiveReadOnly": "`Enabled` where the runtime announces it",
+    "spec.hostUsers": "`false` where the runtime announces user namespaces",
+    "spec.securityContext.supplementalGroupsPolicy": "`Strict` where the runtime announces it",
+    "spec.tolerations[].key": "of effect to a scheduler alone: taken with a warning",
+    "spec.runtimeClassName": "the handler's own name: there is no API server to look a RuntimeClass up at",
+}
+
+
+def _written(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def unused_notes() -> tuple[str, ...]:
+    """Return the paths of notes about no field, or about one that is not taken: none, unless a model has changed."""
+    taken = {row.path.removesuffix("[]") for row in rows() if row.support is Support.TAKEN}
+    return tuple(path for path in (*_NOTES, *_TAKEN_SINCE) if path not in taken)
+
+
+def _nested(annotation: Any) -> tuple[type[BaseModel] | None, bool]:
+    """Return the model that a field holds, if it does, and whether it holds a list."""
+    if get_origin(annotation) is Annotated:
+        return _nested(get_args(annotation)[0])
+    if get_origin(annotation) in (Union, types.UnionType):
+        found = [_nested(part) for part in get_args(annotation) if part is not type(None)]
+        return next((each for each in found if each[0] is not None or each[1]), (None, False))
+    if get_origin(annotation) is tuple:
+        return _nested(get_args(annotation)[0])[0], True
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation, False
+    return None, False

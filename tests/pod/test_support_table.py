@@ -1,0 +1,57 @@
+"""docs/pod-support.md says what admission does with each field. `python -m tests.pod.test_support_table` writes it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+from syncpod.pod import admit, check_supported, check_without_effect, parse_pod, with_defaults
+from syncpod.pod.support_table import Support, rendered, rows, unused_notes
+
+DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "pod-support.md"
+BEGIN, END = "<!-- fields: begin -->\n", "<!-- fields: end -->\n"
+
+
+def written(document: str) -> str:
+    """The document with its table as the models have it now."""
+    return re.sub(f"{BEGIN}.*{END}", lambda _: f"{BEGIN}\n{rendered()}\n{END}", document, flags=re.DOTALL)
+
+
+def test_the_document_is_what_the_models_say() -> None:
+    text = DOCUMENT.read_text()
+    assert text == written(text), "run `python -m tests.pod.test_support_table`"
+
+
+def test_every_note_is_about_a_field_that_is_taken() -> None:
+    assert unused_notes() == ()
+
+
+def test_what_the_table_calls_refused_or_ignored_is() -> None:
+    by_path = {row.path: row.support for row in rows()}
+    document: dict[str, Any] = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "a", "finalizers": ["example.com/x"]},
+        "spec": {
+            "containers": [{"name": "a", "image": "b", "livenessProbe": {"exec": {"command": ["true"]}}}],
+            "nodeSelector": {"a": "b"},
+            "os": {"name": "windows"},
+            "hostAliases": [{"ip": "10.0.0.1", "hostnames": ["a"]}],
+        },
+    }
+    pod = with_defaults(parse_pod(document))
+    refused = {problem.path for problem in check_supported(pod)}
+    assert refused == {"spec.containers[0].livenessProbe", "spec.os.name"}
+    assert by_path["spec.<containers>[].livenessProbe"] is Support.REFUSED
+    assert by_path["spec.os.name"] is Support.PARTLY
+    assert [problem.path for problem in check_without_effect(pod)] == ["spec.nodeSelector"]
+    assert by_path["spec.nodeSelector"] is Support.WARNED
+    assert by_path["spec.hostAliases[].ip"] is Support.TAKEN
+    taken = {**document, "spec": {"containers": [{"name": "a", "image": "b"}]}}
+    assert [problem.path for problem in admit(taken).warnings] == ["metadata.finalizers"]
+    assert by_path["metadata.finalizers[]"] is Support.WARNED
+
+
+if __name__ == "__main__":
+    DOCUMENT.write_text(written(DOCUMENT.read_text()))
