@@ -10,6 +10,7 @@ On disk a container is its `record`, from creation to removal; `process/` says t
 from __future__ import annotations
 
 import asyncio
+import os
 import secrets
 import time
 from collections.abc import Mapping
@@ -169,7 +170,7 @@ class Containers:
             id=container.id,
             arguments=tuple(facts["arguments"]),
             log_path=facts["log_path"],
-            hostname=sandbox_config.hostname,
+            hostname=_hostname(sandbox_config),
             cgroup_procs=runtime.cgroups.procs(container.cgroup) if container.cgroup else (),
             resolv_conf=runtime.sandbox_directory(container.sandbox.id) / RESOLV_CONF,
             sandbox=listing.read_sandbox(container.sandbox.entry),
@@ -354,6 +355,17 @@ def _log_path(sandbox_config: api_pb2.PodSandboxConfig, config: api_pb2.Containe
     if not sandbox_config.log_directory or not config.log_path:
         return ""
     return str(Path(sandbox_config.log_directory, config.log_path))
+
+
+def _hostname(sandbox_config: api_pb2.PodSandboxConfig) -> str:
+    """Return the name that containers have for the machine; empty: the machine's own, and what sets it sets that.
+
+    A pod with a network of its own has a name of its own, if only a copy, as in containerd: what a container does to it
+    stays there.
+    """
+    if sandbox_config.hostname or sandbox_config.linux.security_context.namespace_options.network == api_pb2.NODE:
+        return sandbox_config.hostname
+    return os.uname().nodename
 
 
 def _start_error(sentence: str) -> Exited:
