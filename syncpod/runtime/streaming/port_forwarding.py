@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import struct
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, Protocol
@@ -61,7 +62,7 @@ async def forward(connect: Connect, port: int, stream: ForwardedStream) -> str:
     try:
         reader, writer = await connect(port)
     except OSError as error:
-        return f"cannot connect to port {port}: {error.strerror or error}"
+        return f"cannot connect to port {port}: {os.strerror(error.errno) if error.errno else error}"
     passing = [
         asyncio.create_task(_from_port(reader, stream)),
         asyncio.create_task(_to_port(stream.input, writer)),

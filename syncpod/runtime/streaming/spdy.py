@@ -122,7 +122,7 @@ class Session:
                 stream = self._streams.get(stream_id)
                 if stream is None:
                     return  # was closed, and this was under way
-                await deliver(self._wire, stream.input, data)
+                await deliver(self, stream.input, data)
                 if fin:
                     stream.input.end()
                     self.forget_closed(stream)
@@ -146,6 +146,13 @@ class Session:
         if frame.fin:
             stream.input.end()
         await self._wire.write(self._encoder.syn_reply(stream.id))
+
+    async def space(self, pipe: Pipe, seconds: float) -> bool:
+        """Return whether a pipe has space within so many seconds. Raises ConnectionError if the client is gone."""
+        if await self._wire.space(pipe, seconds):
+            return True
+        self._wire.write_at_once(self._encoder.no_settings())
+        return False
 
     async def send_data(self, stream_id: int, data: bytes, *, fin: bool = False) -> None:
         """Send a piece of a stream. Raises ConnectionError once the client is gone."""

@@ -65,6 +65,7 @@ class FrameType(IntEnum):
     SYN_STREAM = 1
     SYN_REPLY = 2
     RST_STREAM = 3
+    SETTINGS = 4
     PING = 6
     GOAWAY = 7
     HEADERS = 8
@@ -243,6 +244,10 @@ class Encoder:
     def ping(self, ping_id: int) -> bytes:
         """Answer a ping."""
         return _control_frame(FrameType.PING, struct.pack(">I", ping_id))
+
+    def no_settings(self) -> bytes:
+        """Say nothing, which wants no answer, as a ping would."""
+        return _control_frame(FrameType.SETTINGS, struct.pack(">I", 0))
 
     def go_away(self, last_stream_id: int, status: GoAwayStatus) -> bytes:
         """Say that the connection ends, and which stream of the client's was the last to be heard."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import AsyncIterator
 from http import HTTPStatus
 from typing import Final
@@ -11,7 +12,6 @@ from websockets.frames import Frame, Opcode
 from websockets.http11 import Request as Handshake
 from websockets.protocol import State
 from websockets.server import ServerProtocol
-from websockets.typing import Subprotocol
 
 from syncpod.runtime.streaming.pipe import Pipe
 from syncpod.runtime.streaming.request import Refused
@@ -34,14 +34,20 @@ class WebSocket:
 
         Raises Refused, and ConnectionError if the client is gone.
         """
-        chosen = None if subprotocol is None else Subprotocol(subprotocol)
-        protocol = ServerProtocol(select_subprotocol=lambda _protocol, _offered: chosen, max_size=MAX_MESSAGE)
+        protocol = ServerProtocol(max_size=MAX_MESSAGE)
         protocol.receive_data(head)
         match protocol.events_received():
             case [Handshake() as request]:
-                protocol.send_response(protocol.accept(request))
+                pass
             case _:
                 raise Refused(HTTPStatus.BAD_REQUEST, "the request is no WebSocket handshake")
+        # Chosen already, and not by the library: one of the names that clients send has a slash, which it refuses.
+        with contextlib.suppress(KeyError):
+            del request.headers["Sec-WebSocket-Protocol"]
+        response = protocol.accept(request)
+        if response.status_code == HTTPStatus.SWITCHING_PROTOCOLS and subprotocol is not None:
+            response.headers["Sec-WebSocket-Protocol"] = subprotocol
+        protocol.send_response(response)
         websocket = cls(socket, protocol)
         await websocket._flush()
         return websocket if protocol.state is State.OPEN else None
@@ -65,13 +71,7 @@ class WebSocket:
 
     async def send(self, data: bytes, *, text: bool = False) -> None:
         """Send one message, waiting while the client does not read. Raises ConnectionError once it is gone."""
-        try:
-            if text:
-                self._protocol.send_text(data)
-            else:
-                self._protocol.send_binary(data)
-        except InvalidState as closed:
-            raise ConnectionResetError("the client has closed the WebSocket") from closed
+        self._queue(data, text=text)
         await self._flush()
 
     async def space(self, pipe: Pipe, seconds: float) -> bool:
@@ -84,14 +84,29 @@ class WebSocket:
             return True
         if self._protocol.state is State.OPEN:
             self._protocol.send_pong(b"")
-            for data in self._protocol.data_to_send():
-                self._socket.write_at_once(data)
+            self._flush_at_once()
         return False
 
+    def send_at_once(self, data: bytes) -> None:
+        """Send one message without waiting. Raises ConnectionError once the client is gone."""
+        self._queue(data, text=False)
+        self._flush_at_once()
+
+    def _queue(self, data: bytes, *, text: bool) -> None:
+        try:
+            if text:
+                self._protocol.send_text(data)
+            else:
+                self._protocol.send_binary(data)
+        except InvalidState as closed:
+            raise ConnectionResetError("the client has closed the WebSocket") from closed
+
+    def _flush_at_once(self) -> None:
+        self._socket.write_at_once(b"".join(self._protocol.data_to_send()))
+
     async def _flush(self) -> None:
-        for data in self._protocol.data_to_send():
-            if data:
-                await self._socket.write(data)
+        if data := b"".join(self._protocol.data_to_send()):
+            await self._socket.write(data)
 
     async def say_goodbye(self) -> None:
         """Send a close frame, unless one was; the client's answer ends `messages`."""
@@ -123,6 +138,10 @@ class Tunnel:
     async def write(self, data: bytes) -> None:
         """Send, waiting while the client does not read. Raises ConnectionError once it is gone."""
         await self._websocket.send(data)
+
+    def write_at_once(self, data: bytes) -> None:
+        """Send without waiting: for a few bytes now and then. Raises ConnectionError once the client is gone."""
+        self._websocket.send_at_once(data)
 
     async def space(self, pipe: Pipe, seconds: float) -> bool:
         """Return whether a pipe has space within so many seconds. Raises ConnectionError if the client is gone."""

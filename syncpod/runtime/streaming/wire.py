@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import select
 from typing import Final, Protocol
 
 from syncpod.runtime.streaming.pipe import Pipe
@@ -19,7 +18,8 @@ class Waiting(Protocol):
     async def space(self, pipe: Pipe, seconds: float) -> bool:
         """Return whether a pipe has space within so many seconds. Raises ConnectionError if the client is gone.
 
-        While a pipe is full nothing is read from the client, so its end would not be noticed otherwise.
+        While a pipe is full nothing is read, so a client's end would never be seen: its last words wait behind what it
+        could not send. A few bytes sent to it show it, so whoever speaks a protocol sends some that mean nothing.
         """
 
 
@@ -31,6 +31,9 @@ class Wire(Waiting, Protocol):
 
     async def write(self, data: bytes) -> None:
         """Send, waiting while the client does not read. Raises ConnectionError once it is gone."""
+
+    def write_at_once(self, data: bytes) -> None:
+        """Send without waiting: for a few bytes now and then. Raises ConnectionError once the client is gone."""
 
 
 async def deliver(connection: Waiting, pipe: Pipe, data: bytes) -> None:
@@ -71,18 +74,10 @@ class Socket:
             async with asyncio.timeout(seconds):
                 await pipe.space()
         except TimeoutError:
-            if self._hung_up():
+            if self._writer.is_closing():
                 raise ConnectionResetError("the client is gone") from None
             return False
         return True
-
-    def _hung_up(self) -> bool:
-        """Look behind what is still unread, which asyncio does not: it sees the end only after all the data."""
-        if self._writer.is_closing():
-            return True
-        poll = select.poll()
-        poll.register(self._writer.get_extra_info("socket").fileno(), select.POLLRDHUP)
-        return bool(poll.poll(0))
 
     async def close(self) -> None:
         """End the connection, giving the client a little time to read the rest."""
