@@ -78,7 +78,7 @@ async def _delete(client: Client, readings: list[Reading], patience: timedelta |
             while pending and asyncio.get_running_loop().time() < deadline:
                 _, pending = await asyncio.wait(pending, timeout=_LOOK_SECONDS, return_when=asyncio.FIRST_COMPLETED)
                 left = await asyncio.gather(*(read_pod(client, *waits[task].key) for task in pending))
-                progress.show([reading for reading in left if reading is not None])
+                progress.show([reading for reading in left if reading is not None and _is_under_way(reading)])
     finally:
         for task in pending:
             task.cancel()
@@ -93,6 +93,11 @@ async def _delete(client: Client, readings: list[Reading], patience: timedelta |
             f"{names} did not end within {short_duration(allowed)}: `syncpod describe pod` says why; "
             "the deletion goes on"
         )
+
+
+def _is_under_way(reading: Reading) -> bool:
+    """Say whether the pod has not ended yet; one that has is called by how it ended, by kubectl too, until it is gone."""
+    return reading.pod.status.phase not in ("Succeeded", "Failed")
 
 
 def _longest_grace(readings: list[Reading]) -> timedelta:
