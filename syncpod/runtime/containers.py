@@ -26,7 +26,7 @@ from syncpod.runtime.port import Exited, Process, StartFailed
 from syncpod.runtime.process_spec import arguments, check_container, process_spec, stop_signal, user
 from syncpod.runtime.refusals import Refusal, failed, invalid, not_found, precondition
 from syncpod.runtime.resolver import RESOLV_CONF
-from syncpod.runtime.state import Container, Runtime, Sandbox, interned, log, remove_directory
+from syncpod.runtime.state import Caller, Container, Runtime, Sandbox, interned, log, remove_directory
 from syncpod.runtime.statuses import container_record, event, sandbox_record
 
 _START_ERROR = 128
@@ -47,7 +47,7 @@ class Containers:
         """
         runtime = self._runtime
         if not sandbox.ready or sandbox.stopping:
-            raise precondition(f'sandbox "{sandbox.id}" is not ready: a container needs one that is')
+            raise failed(f'sandbox "{sandbox.id}" is not ready: a container needs one that is')
         image = runtime.images.find(config.image.image)
         if image is None:
             raise not_found(f'failed to get image "{config.image.image}": not found')
@@ -123,30 +123,36 @@ class Containers:
     # --- start --------------------------------------------------------------------------------------------------------
 
     async def start(self, container: Container) -> None:
-        """Run a created container; goes on to its end if the caller is cancelled. Raises Refusal."""
-        if container.starting:
-            raise precondition(f'failed to start container "{container.id}": container is already in starting state')
-        if container.removing:
-            raise precondition(f'failed to start container "{container.id}": container is in removing state')
-        if container.state != api_pb2.CONTAINER_CREATED:
-            raise precondition(
-                f'failed to start container "{container.id}": container is in {container.state_name} state'
-            )
-        if not container.sandbox.ready or container.sandbox.stopping:
-            raise precondition(
-                f'failed to start container "{container.id}": sandbox "{container.sandbox.id}" is not running'
-            )
-        container.starting = True
-        await asyncio.shield(self._runtime.begin(self._start(container)))
+        """Run a created container. Raises Refusal.
 
-    async def _start(self, container: Container) -> None:
+        If the caller is cancelled before it runs, it ends as one that could not be started, as in containerd.
+        """
+        if container.starting:
+            raise failed(f'failed to start container "{container.id}": container is already in starting state')
+        if container.removing:
+            raise failed(f'failed to start container "{container.id}": container is in removing state')
+        if container.state != api_pb2.CONTAINER_CREATED:
+            raise failed(f'failed to start container "{container.id}": container is in {container.state_name} state')
+        if not container.sandbox.ready or container.sandbox.stopping:
+            raise failed(f'failed to start container "{container.id}": sandbox "{container.sandbox.id}" is not running')
+        container.starting = True
+        caller = Caller()
+        starting = self._runtime.begin(self._start(container, caller))
+        try:
+            await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            caller.gone = True
+            raise
+
+    async def _start(self, container: Container, caller: Caller) -> None:
         async with container.lock:
             try:
                 process = await self._start_process(container)
-                if container.sandbox.stopping:
+                if caller.gone or container.sandbox.stopping:
                     process.kill()
                     await process.wait()
-                    raise StartFailed(f'sandbox "{container.sandbox.id}" was stopped meanwhile')
+                    why = "context canceled" if caller.gone else f'sandbox "{container.sandbox.id}" was stopped'
+                    raise StartFailed(f"{why} meanwhile")
             except (StartFailed, CgroupRefused, OSError, Refusal) as error:
                 sentence = f"failed to start container process: {error}"
                 self._record_end(container, _start_error(sentence))
@@ -272,7 +278,7 @@ class Containers:
         runtime = self._runtime
         async with container.lock:
             if container.removing or container.ended is not None:
-                raise precondition(f'container "{container.id}" is in {container.state_name} state')
+                raise failed(f'container "{container.id}" is in {container.state_name} state')
             facts, config = container_record(runtime, container)
             if container.cgroup:
                 problem = runtime.cgroups.refusal(resources)

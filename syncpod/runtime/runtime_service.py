@@ -329,7 +329,7 @@ class RuntimeService:
                 raise invalid(f"port[{index}]", "must be a port, from 1 to 65535")
         await self._before("PortForward", sandbox)
         if not sandbox.ready:
-            raise precondition(f'sandbox "{sandbox.id}" is not ready')
+            raise failed(f'sandbox "{sandbox.id}" is not ready')
 
         async def connect(port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
             return await asyncio.open_connection(sandbox.address or "127.0.0.1", port)
@@ -377,7 +377,7 @@ class RuntimeService:
         """Measure a sandbox with its containers."""
         sandbox = self._sandbox(request.pod_sandbox_id)
         if not sandbox.ready:
-            raise precondition(f'sandbox "{sandbox.id}" is not ready')
+            raise failed(f'sandbox "{sandbox.id}" is not ready')
         return api_pb2.PodSandboxStatsResponse(stats=(await self._statistics.sandboxes([sandbox]))[0])
 
     async def ListPodSandboxStats(  # noqa: N802
@@ -447,7 +447,7 @@ def _check_streams(request: api_pb2.ExecRequest | api_pb2.AttachRequest) -> None
 
 def _running(container: Container) -> Process:
     if container.process is None:
-        raise precondition(f'container "{container.id}" is in {container.state_name} state: it has to be running')
+        raise failed(f'container "{container.id}": container is in {container.state_name} state')
     return container.process
 
 

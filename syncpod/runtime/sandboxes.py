@@ -24,18 +24,12 @@ from syncpod.runtime.port import Exited, Process, ProcessSpec, StartFailed
 from syncpod.runtime.process_spec import check_sandbox
 from syncpod.runtime.refusals import failed, invalid
 from syncpod.runtime.resolver import RESOLV_CONF, resolv_conf
-from syncpod.runtime.state import Runtime, Sandbox, interned, log, remove_directory
+from syncpod.runtime.state import Caller, Runtime, Sandbox, interned, log, remove_directory
 from syncpod.runtime.statuses import event
 
 
 class _Abandoned(Exception):
     """The client that asked for the sandbox has gone."""
-
-
-class _Caller:
-    """Whether whoever asked for a sandbox still waits for it."""
-
-    gone = False
 
 
 class Sandboxes:
@@ -59,7 +53,7 @@ class Sandboxes:
         self._check_cgroup(config.linux.cgroup_parent, id)
         name = sandbox_name(config.metadata)
         self._runtime.sandboxes.reserve(name, id)
-        caller = _Caller()
+        caller = Caller()
         making = self._runtime.begin(self._run(id, name, config, caller))
         try:
             await asyncio.shield(making)
@@ -68,7 +62,7 @@ class Sandboxes:
             raise
         return id
 
-    async def _run(self, id: str, name: str, config: api_pb2.PodSandboxConfig, caller: _Caller) -> None:
+    async def _run(self, id: str, name: str, config: api_pb2.PodSandboxConfig, caller: Caller) -> None:
         runtime = self._runtime
         directory = runtime.sandbox_directory(id)
         address = self._take_address(id, config)

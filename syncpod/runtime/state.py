@@ -26,6 +26,13 @@ from syncpod.runtime.refusals import Refusal
 T = TypeVar("T")
 
 
+class Caller:
+    """Whoever asked for something that goes on without them."""
+
+    gone = False
+    """Whether they gave up."""
+
+
 @dataclass(slots=True, eq=False)
 class Sandbox:
     """A sandbox that is listed: one still being made is not."""
