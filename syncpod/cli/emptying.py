@@ -96,7 +96,7 @@ async def _delete(client: Client, readings: list[Reading], patience: timedelta |
 
 
 def _is_under_way(reading: Reading) -> bool:
-    """Say whether the pod has not ended yet; one that has is called by how it ended, by kubectl too, until it is gone."""
+    """Say whether the pod has not ended yet; of one that has, kubectl says how it ended until it is gone."""
     return reading.pod.status.phase not in ("Succeeded", "Failed")
 
 
