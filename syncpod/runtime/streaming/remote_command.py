@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
@@ -12,6 +13,7 @@ from typing import Any, Protocol, TypeVar
 from syncpod.runtime.port import StartFailed, Stream, Streams
 from syncpod.runtime.streaming.pipe import Pipe
 from syncpod.runtime.streaming.terminal_sizes import TerminalSizes
+from syncpod.runtime.streaming.wire import CLOSING_SECONDS
 
 logger = logging.getLogger(__name__)
 
@@ -92,22 +94,35 @@ class Client(Protocol):
 async def serve(command: RemoteCommand, client: Client) -> None:
     """Run the command for the client, or attach, until either is gone.
 
-    When the client goes first, an executed command is killed and a container is left alone: `Streams.close` knows.
+    When the client goes first, an executed command is killed and a container is left alone: `Streams.close` knows. A
+    client that stays is always told an outcome: over SPDY it would take an end without one for success.
     """
     try:
-        streams = await command.open()
-    except (StartFailed, OSError) as error:
-        client.stdin.discard()
-        await _while_there(client, client.finish(Outcome(failure=str(error))))
-        return
-    outcome = None
-    try:
-        outcome = await _while_there(client, _run(command, streams, client))
-    finally:
-        client.stdin.discard()
-        await streams.close()
+        outcome = await _outcome(command, client)
+    except asyncio.CancelledError:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(CLOSING_SECONDS):
+                await _while_there(client, client.finish(Outcome(failure="the runtime's server ends")))
+        raise
+    except Exception:
+        logger.exception("a command was lost")
+        outcome = Outcome(failure="the runtime failed, and its log says how")
     if outcome is not None:
         await _while_there(client, client.finish(outcome))
+
+
+async def _outcome(command: RemoteCommand, client: Client) -> Outcome | None:
+    """Run the command to its end; None if the client goes first."""
+    try:
+        streams = await command.open()
+        try:
+            return await _while_there(client, _run(command, streams, client))
+        finally:
+            await streams.close()
+    except (StartFailed, OSError) as error:
+        return Outcome(failure=str(error))
+    finally:
+        client.stdin.discard()
 
 
 async def _run(command: RemoteCommand, streams: Streams, client: Client) -> Outcome:
