@@ -39,6 +39,7 @@ from syncpod.runtime.supervised import Supervised
 MAX_SOCKET_PATH: Final = 107
 """Bytes, by the kernel's sockaddr_un."""
 _MAX_MESSAGE: Final = 16 * 1024 * 1024
+_MAX_PENDING: Final = 1_000_000
 _GRACE_SECONDS: Final = 1.0
 """How long calls under way may take when the server ends."""
 
@@ -90,6 +91,9 @@ async def _serve(settings: Settings, environ: Mapping[str, str]) -> None:
             ("grpc.max_receive_message_length", _MAX_MESSAGE),
             ("grpc.max_send_message_length", -1),
             ("grpc.so_reuseport", 0),
+            # Beyond 1000 calls that nobody has taken up yet, gRPC answers some with CANCELLED, as nothing else does.
+            ("grpc.server.max_pending_requests", _MAX_PENDING),
+            ("grpc.server.max_pending_requests_hard_limit", _MAX_PENDING),
         )
     )
     services = api_pb2.DESCRIPTOR.services_by_name
