@@ -8,20 +8,30 @@ import os
 import signal
 import subprocess
 from collections.abc import AsyncIterator, Awaitable, Iterator
+from pathlib import Path
 from typing import Literal
 
 import pytest
+import pytest_asyncio
 from temporalio.exceptions import ApplicationError
 
 from syncpod.cri.cgroups import populated
 from syncpod.cri.errors import CriError, Unimplemented
 from syncpod.cri.names import NODE_LABEL
 from syncpod.messages import Outcome, StepName, StepResult
-from tests.activities.bench import SLEEP, Bench, PodOnBench, container, until
+from tests.activities.bench import SLEEP, Bench, PodOnBench, bench_of, container, until
 from tests.activities.test_start_container import configs, created_by_another
 from tests.agent.waiting import until as until_true
+from tests.runtimes.containerd import Containerd
 
 TaskState = Literal["CREATED", "RUNNING", "STOPPED"]
+
+
+@pytest_asyncio.fixture
+async def bench(containerd: Containerd, tmp_path: Path) -> AsyncIterator[Bench]:
+    """A node on each containerd, of which this tells."""
+    async with bench_of(containerd, tmp_path) as bench:
+        yield bench
 
 
 def task(bench: Bench, container_id: str) -> tuple[int, str] | None:

@@ -1,4 +1,4 @@
-"""A node for each runtime, served by one worker process for the whole session."""
+"""A node for each runtime, served by one worker process for the whole session; and one that tests break."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import pytest
 import pytest_asyncio
 
 from tests.e2e.engine import EngineNode, Pods, engine_node
+from tests.e2e.faults_support import FaultyNode, faulty_node
+from tests.runtimes.containerd import Containerd
 from tests.runtimes.runtime import Runtime
 from tests.runtimes.temporal import DevServer
 
@@ -26,3 +28,19 @@ async def pods(engine: EngineNode) -> AsyncIterator[Pods]:
     """The test's pods, gone without a trace at its end."""
     async with engine.pods() as pods:
         yield pods
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def faulty(
+    runtime: Containerd, temporal_server: DevServer, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[FaultyNode]:
+    """A node to be broken, on each runtime in turn; one for all tests of a module."""
+    async with faulty_node(runtime, temporal_server, tmp_path_factory.mktemp("node")) as node:
+        yield node
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def node(faulty: FaultyNode) -> AsyncIterator[FaultyNode]:
+    """That node for one test: whole again after it, and without its pods."""
+    yield faulty
+    await faulty.recover()

@@ -11,17 +11,17 @@ import logging
 import time
 import uuid
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from temporalio.client import Client, WorkflowHandle
+from temporalio.client import Client, WorkflowExecutionStatus, WorkflowHandle
 from temporalio.service import RPCError
 
 from syncpod.cri.client import CriClient
-from syncpod.cri.errors import CriError, NotFound
+from syncpod.cri.errors import CriError
 from syncpod.cri.names import NODE_LABEL, POD_NAME_LABEL
 from syncpod.cri.port import ContainerSummary, SandboxSummary
 from syncpod.messages import POD_WORKFLOW, node_task_queue, pod_workflow_id
@@ -33,7 +33,8 @@ from tests.runtimes.containerd import Containerd
 from tests.runtimes.gates import Gate
 from tests.runtimes.images import BUSYBOX
 from tests.runtimes.leftovers import CGROUPS
-from tests.runtimes.processes import Process
+from tests.runtimes.processes import Process, processes
+from tests.runtimes.sweep import sweep
 from tests.runtimes.temporal import DevServer
 from tests.worker.node_process import NodeProcess
 
@@ -153,6 +154,10 @@ class Pod:
         assert (await self.sandboxes(), await self.containers()) == ([], [])
         assert self.node.left_on_disk(final["metadata"]["uid"]) == []
         return final
+
+    async def closed(self) -> bool:
+        """Say whether its workflow has ended."""
+        return (await self.handle.describe()).status != WorkflowExecutionStatus.RUNNING
 
     async def _told(self, query: str) -> Any:
         with contextlib.suppress(RPCError):
@@ -308,16 +313,27 @@ class FaultyNode:
         cgroups = [hierarchy / self.runtime.cgroup_parent.strip("/") / f"pod{uid}" for hierarchy in hierarchies]
         return [*directories, *(cgroup for cgroup in cgroups if cgroup.exists())]
 
+    # --- after a test -------------------------------------------------------------------------------------------------
+
+    async def recover(self) -> None:
+        """Have server, runtime and worker serve again, and nothing left of the test's pods: it may have failed."""
+        for part in (self.server, self.runtime):
+            if _is_down(part):
+                await asyncio.to_thread(part.start)
+        if [pod for pod in self.pods if not await pod.closed()]:
+            # Nothing is to be made while it is taken away.
+            self.worker.kill()
+            await self.clear()
+        self.pods.clear()
+        if self.worker.pid not in {process.pid for process in processes()}:
+            await self.serve()
+
     async def clear(self) -> None:
         """End every pod that the tests have left, by whatever works."""
         for pod in self.pods:
             with contextlib.suppress(RPCError):
                 await pod.handle.terminate()
-        mine: Mapping[str, str] = {NODE_LABEL: self.name}
-        for sandbox in await self.cri.list_pod_sandboxes(labels=mine):
-            with contextlib.suppress(NotFound):
-                await self.cri.stop_pod_sandbox(sandbox.id)
-                await self.cri.remove_pod_sandbox(sandbox.id)
+        await sweep(self.cri, {NODE_LABEL: self.name})
 
 
 @contextlib.asynccontextmanager
@@ -336,6 +352,14 @@ async def faulty_node(runtime: Containerd, server: DevServer, directory: Path) -
         finally:
             node.worker.kill()
             await node.clear()
+
+
+def _is_down(part: DevServer | Containerd) -> bool:
+    """Say whether a test has killed a server and not started it again."""
+    try:
+        return not part.pid
+    except RuntimeError:
+        return True
 
 
 async def until(question: Callable[[], Any], *, patience: float = PATIENCE) -> Any:

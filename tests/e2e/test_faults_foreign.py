@@ -8,22 +8,11 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-import pytest_asyncio
 
 from syncpod.cri.names import NODE_LABEL, POD_UID_LABEL
 from tests.cri.owned_pods import OwnedPod, owned_pod
-from tests.e2e.faults_support import FaultyNode, faulty_node
-from tests.runtimes.containerd import Containerd
-from tests.runtimes.temporal import DevServer
+from tests.e2e.faults_support import FaultyNode
 from tests.worker.node_process import NodeProcess
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def node(
-    runtime: Containerd, temporal_server: DevServer, tmp_path_factory: pytest.TempPathFactory
-) -> AsyncIterator[FaultyNode]:
-    async with faulty_node(runtime, temporal_server, tmp_path_factory.mktemp("node")) as node:
-        yield node
 
 
 @contextlib.asynccontextmanager

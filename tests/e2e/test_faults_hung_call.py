@@ -7,25 +7,14 @@ import contextlib
 import logging
 import os
 import signal
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 
 import pytest
-import pytest_asyncio
 
 from activities.node import sandboxes_at_once
-from tests.e2e.faults_support import FaultyNode, Pod, faulty_node, shell, until
-from tests.runtimes.containerd import Containerd
-from tests.runtimes.temporal import DevServer
+from tests.e2e.faults_support import FaultyNode, Pod, shell, until
 
 log = logging.getLogger("faults")
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def node(
-    runtime: Containerd, temporal_server: DevServer, tmp_path_factory: pytest.TempPathFactory
-) -> AsyncIterator[FaultyNode]:
-    async with faulty_node(runtime, temporal_server, tmp_path_factory.mktemp("node")) as node:
-        yield node
 
 
 @contextlib.contextmanager

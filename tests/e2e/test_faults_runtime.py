@@ -5,28 +5,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import pytest_asyncio
 
 from tests.agent.waiting import until as until_true
-from tests.e2e.faults_support import DEAF, FaultyNode, Pod, ended, faulty_node, held, shell, until
-from tests.runtimes.containerd import Containerd
-from tests.runtimes.temporal import DevServer
+from tests.e2e.faults_support import DEAF, FaultyNode, Pod, ended, held, shell, until
 from tests.workflows.scripted import container
 
 log = logging.getLogger("faults")
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def node(
-    runtime: Containerd, temporal_server: DevServer, tmp_path_factory: pytest.TempPathFactory
-) -> AsyncIterator[FaultyNode]:
-    async with faulty_node(runtime, temporal_server, tmp_path_factory.mktemp("node")) as node:
-        yield node
 
 
 async def told(pod: Pod) -> None:

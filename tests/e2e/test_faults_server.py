@@ -17,7 +17,7 @@ from tests.workflows.scripted import container
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def node(runtime: Containerd, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[FaultyNode]:
+async def faulty(runtime: Containerd, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[FaultyNode]:
     with await asyncio.to_thread(DevServer.launch) as server:
         async with faulty_node(runtime, server, tmp_path_factory.mktemp("node")) as node:
             yield node

@@ -5,29 +5,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
-import pytest_asyncio
 
 from syncpod.cri.names import NODE_LABEL
-from tests.e2e.faults_support import DEAF, FaultyNode, ended, faulty_node, held, shell, until
-from tests.runtimes.containerd import Containerd
-from tests.runtimes.temporal import DevServer
+from tests.e2e.faults_support import DEAF, FaultyNode, ended, held, shell, until
 from tests.workflows.scripted import container
 
 log = logging.getLogger("faults")
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def node(
-    runtime: Containerd, temporal_server: DevServer, tmp_path_factory: pytest.TempPathFactory
-) -> AsyncIterator[FaultyNode]:
-    async with faulty_node(runtime, temporal_server, tmp_path_factory.mktemp("node")) as node:
-        yield node
 
 
 # --- where a start can be interrupted ---------------------------------------------------------------------------------
@@ -226,3 +214,14 @@ async def test_killed_while_twenty_pods_start(node: FaultyNode) -> None:
 async def some_are_there(node: FaultyNode, count: int) -> bool:
     """Say whether the runtime has so many containers of the node."""
     return len(await node.cri.list_containers(labels={NODE_LABEL: node.name})) >= count
+
+
+async def test_what_a_failed_test_leaves_is_taken_away_and_the_node_serves_again(node: FaultyNode) -> None:
+    left = await node.apply()
+    await left.running()
+    await node.kill()
+    await node.recover()
+    assert (await left.sandboxes(), await left.containers()) == ([], [])
+    pod = await node.apply()
+    await pod.running()
+    await pod.delete()

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import Mapping
 
-from syncpod.cri.errors import NotFound
+from syncpod.cri.errors import NotFound, Unimplemented
 from syncpod.cri.port import CriRuntime
 
 
@@ -29,11 +29,11 @@ async def _remove(cri: CriRuntime, sandbox_id: str) -> None:
         with contextlib.suppress(NotFound):
             await cri.stop_container(container.id, timeout_seconds=0)
         # What the runtime has lost sight of would keep the container from going.
-        with contextlib.suppress(NotFound):
+        with contextlib.suppress(NotFound, Unimplemented):
             await cri.discard_task(container.id)
         with contextlib.suppress(NotFound):
             await cri.remove_container(container.id)
-    with contextlib.suppress(NotFound):
+    with contextlib.suppress(NotFound, Unimplemented):
         await cri.discard_task(sandbox_id)
     with contextlib.suppress(NotFound):
         await cri.remove_pod_sandbox(sandbox_id)

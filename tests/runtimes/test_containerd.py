@@ -22,8 +22,8 @@ from tests.runtimes.processes import processes
 
 
 @pytest.fixture
-async def bare(runtime: Containerd) -> AsyncIterator[BareCri]:
-    async with BareCri(runtime.endpoint, cgroup_parent=runtime.cgroup_parent) as bare:
+async def bare(containerd: Containerd) -> AsyncIterator[BareCri]:
+    async with BareCri(containerd.endpoint, cgroup_parent=containerd.cgroup_parent) as bare:
         yield bare
 
 
@@ -33,33 +33,34 @@ async def _state(bare: BareCri, container_id: str) -> cri.ContainerState:
 
 
 async def test_a_pod_on_the_bridge_serves_its_page_at_its_own_address_and_at_a_port_of_the_host(
-    runtime: Containerd, bare: BareCri
+    containerd: Containerd, bare: BareCri
 ) -> None:
     port = _free_port()
     pod = await bare.start_pod(bare.sandbox_config("web", host_port=port), command=(), image=HTTPD)
     answer = await bare.runtime.PodSandboxStatus(cri.PodSandboxStatusRequest(pod_sandbox_id=pod.sandbox_id))
     address = answer.status.network.ip
-    assert address.startswith(str(runtime.subnet)[:-4])
+    assert address.startswith(str(containerd.subnet)[:-4])
     assert "It works" in await _page(address, 80)
     assert "It works" in await _page("127.0.0.1", port)
     await bare.remove_pod(pod)
 
 
-async def test_a_pod_outlives_a_kill_of_containerd(runtime: Containerd, bare: BareCri) -> None:
+async def test_a_pod_outlives_a_kill_of_containerd(containerd: Containerd, bare: BareCri) -> None:
     pod = await bare.start_pod(bare.sandbox_config("survivor", host_network=True))
-    before = runtime.pid
-    await asyncio.to_thread(runtime.restart)
-    assert runtime.pid != before
+    before = containerd.pid
+    await asyncio.to_thread(containerd.restart)
+    assert containerd.pid != before
     assert await _state(bare, pod.container_id) == cri.CONTAINER_RUNNING
     await bare.remove_pod(pod)
 
 
-async def test_a_held_call_waits_until_its_gate_opens(runtime: Containerd, bare: BareCri) -> None:
-    with runtime.gates.hold("cni-add") as gate:
-        starting = asyncio.ensure_future(bare.start_pod(bare.sandbox_config("slow")))
+async def test_a_held_call_waits_until_its_gate_opens(containerd: Containerd, bare: BareCri) -> None:
+    with containerd.gates.hold("cni-add") as gate:
+        config = bare.sandbox_config("slow")
+        starting = asyncio.ensure_future(bare.start_pod(config))
         await gate.reached()
         listed = await bare.runtime.ListPodSandbox(cri.ListPodSandboxRequest())
-        assert [sandbox.metadata.name for sandbox in listed.items] == []
+        assert config.metadata.uid not in {sandbox.metadata.uid for sandbox in listed.items}
         assert not starting.done()
         gate.open()
         pod = await starting
@@ -67,21 +68,35 @@ async def test_a_held_call_waits_until_its_gate_opens(runtime: Containerd, bare:
     await bare.remove_pod(pod)
 
 
+async def test_calls_that_have_come_are_let_through_and_later_ones_are_held(
+    containerd: Containerd, bare: BareCri
+) -> None:
+    with containerd.gates.hold("cni-add") as gate:
+        first = asyncio.ensure_future(bare.start_pod(bare.sandbox_config("first")))
+        await gate.reached()
+        gate.let_through()
+        await bare.remove_pod(await first)
+        second = asyncio.ensure_future(bare.start_pod(bare.sandbox_config("second")))
+        await gate.reached(2)
+        assert not second.done()
+    await bare.remove_pod(await second)
+
+
 @pytest.mark.parametrize("point", ["cni-add", "runc-create"])
-async def test_a_refused_call_fails_as_cni_or_runc_would(runtime: Containerd, bare: BareCri, point: str) -> None:
-    with runtime.gates.refuse(point) as gate, pytest.raises(grpc.aio.AioRpcError) as raised:
+async def test_a_refused_call_fails_as_cni_or_runc_would(containerd: Containerd, bare: BareCri, point: str) -> None:
+    with containerd.gates.refuse(point) as gate, pytest.raises(grpc.aio.AioRpcError) as raised:
         await bare.start_pod(bare.sandbox_config("refused"))
     assert gate.arrivals >= 1
     assert "refused by the gate" in str(raised.value.details())
 
 
-def test_an_unknown_gate_is_named(runtime: Containerd) -> None:
-    with pytest.raises(ValueError, match=r"no gate 'cni': there are cni-add,"), runtime.gates.hold("cni"):
+def test_an_unknown_gate_is_named(containerd: Containerd) -> None:
+    with pytest.raises(ValueError, match=r"no gate 'cni': there are cni-add,"), containerd.gates.hold("cni"):
         pass
 
 
-async def test_closing_removes_pods_mounts_bridge_firewall_rules_and_cgroups(runtime: Containerd) -> None:
-    other = await asyncio.to_thread(Containerd.launch, runtime.series)
+async def test_closing_removes_pods_mounts_bridge_firewall_rules_and_cgroups(containerd: Containerd) -> None:
+    other = await asyncio.to_thread(Containerd.launch, containerd.series)
     async with BareCri(other.endpoint, cgroup_parent=other.cgroup_parent) as bare:
         await bare.start_pod(bare.sandbox_config("left", host_port=_free_port()))
     assert _traces(other.directory) == {"processes", "mounts", "bridge", "firewall", "cgroups", "directory"}
@@ -89,24 +104,24 @@ async def test_closing_removes_pods_mounts_bridge_firewall_rules_and_cgroups(run
     assert _traces(other.directory) == set()
 
 
-async def test_what_a_killed_run_left_is_cleared_by_the_next(runtime: Containerd) -> None:
-    async with _command("--version", runtime.series) as (run, endpoint):
+async def test_what_a_killed_run_left_is_cleared_by_the_next(containerd: Containerd) -> None:
+    async with _command("--version", containerd.series) as (run, endpoint):
         directory = Path(endpoint.removeprefix("unix://")).parent
         async with BareCri(endpoint, cgroup_parent=leftovers.Names.of(directory).cgroup_parent) as bare:
             await bare.start_pod(bare.sandbox_config("orphan"))
         run.kill()
     assert "processes" in _traces(directory)
-    with contextlib.closing(await asyncio.to_thread(Containerd.launch, runtime.series)):
+    with contextlib.closing(await asyncio.to_thread(Containerd.launch, containerd.series)):
         assert _traces(directory) == set()
 
 
-async def test_the_command_keeps_a_runtime_until_it_is_interrupted(runtime: Containerd, tmp_path: Path) -> None:
+async def test_the_command_keeps_a_runtime_until_it_is_interrupted(containerd: Containerd, tmp_path: Path) -> None:
     directory = tmp_path / "c"
-    async with _command("--version", runtime.series, "--dir", str(directory)) as (run, endpoint):
+    async with _command("--version", containerd.series, "--dir", str(directory)) as (run, endpoint):
         assert endpoint == f"unix://{directory}/containerd.sock"
         async with BareCri(endpoint) as bare:
             version = await bare.runtime.Version(cri.VersionRequest())
-            assert runtime.version in version.runtime_version
+            assert containerd.version in version.runtime_version
         with pytest.raises(claim.Claimed):
             claim.Claim(directory)
         run.terminate()
