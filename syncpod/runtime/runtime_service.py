@@ -126,6 +126,16 @@ class RuntimeService:
             await self._sandboxes.remove(sandbox)
         return api_pb2.RemovePodSandboxResponse()
 
+    async def UpdatePodSandboxResources(  # noqa: N802
+        self, request: api_pb2.UpdatePodSandboxResourcesRequest
+    ) -> api_pb2.UpdatePodSandboxResourcesResponse:
+        """Take note of a pod's new size, which verbose status tells: its cgroup is the caller's, who has changed it."""
+        sandbox = self._sandbox(request.pod_sandbox_id)
+        validation.resources(request.overhead, "overhead")
+        validation.resources(request.resources, "resources")
+        await self._sandboxes.update(sandbox, request)
+        return api_pb2.UpdatePodSandboxResourcesResponse()
+
     async def PodSandboxStatus(  # noqa: N802
         self, request: api_pb2.PodSandboxStatusRequest
     ) -> api_pb2.PodSandboxStatusResponse:

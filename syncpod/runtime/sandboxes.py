@@ -22,10 +22,10 @@ from syncpod.runtime.cgroups import CgroupRefused, container_cgroup
 from syncpod.runtime.containers import Containers
 from syncpod.runtime.port import Exited, Process, ProcessSpec, StartFailed
 from syncpod.runtime.process_spec import check_sandbox
-from syncpod.runtime.refusals import failed, invalid
+from syncpod.runtime.refusals import failed, invalid, not_found
 from syncpod.runtime.resolver import RESOLV_CONF, resolv_conf
 from syncpod.runtime.state import Caller, Runtime, Sandbox, interned, log, remove_directory
-from syncpod.runtime.statuses import event
+from syncpod.runtime.statuses import event, sandbox_record
 
 
 class _Abandoned(Exception):
@@ -189,6 +189,21 @@ class Sandboxes:
             self._addresses.discard(sandbox.address)
             self._tell(sandbox, api_pb2.CONTAINER_DELETED_EVENT)
             await remove_directory(directory)
+
+    # --- resources ----------------------------------------------------------------------------------------------------
+
+    async def update(self, sandbox: Sandbox, sizes: api_pb2.UpdatePodSandboxResourcesRequest) -> None:
+        """Write down the sizes that are given, as part of the sandbox' config. Raises Refusal if it is gone."""
+        async with sandbox.lock:
+            if sandbox.removing:
+                raise not_found(f'sandbox "{sandbox.id}": not found')
+            facts, config = sandbox_record(self._runtime, sandbox)
+            if sizes.HasField("overhead"):
+                config.linux.overhead.CopyFrom(sizes.overhead)
+            if sizes.HasField("resources"):
+                config.linux.resources.CopyFrom(sizes.resources)
+            request = api_pb2.RunPodSandboxRequest(config=config)
+            store.write_record(self._runtime.sandbox_directory(sandbox.id), facts, request.SerializeToString())
 
     # --- boot ---------------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,113 @@
+"""Names of images, and the store that remembers which were pulled."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from syncpod.runtime.images import ImageStore, Reference, ReferenceInvalid, parse_reference
+
+DIGEST = "sha256:" + "a" * 64
+
+
+@pytest.mark.parametrize(
+    ("name", "full"),
+    [
+        ("busybox", "docker.io/library/busybox:latest"),
+        ("busybox:1.29", "docker.io/library/busybox:1.29"),
+        ("team/app", "docker.io/team/app:latest"),
+        ("docker.io/busybox", "docker.io/library/busybox:latest"),
+        ("index.docker.io/team/app", "docker.io/team/app:latest"),
+        ("registry.example/app", "registry.example/app:latest"),
+        ("localhost/app", "localhost/app:latest"),
+        ("localhost:5000/app:2", "localhost:5000/app:2"),
+        ("[::1]:5000/app", "[::1]:5000/app:latest"),
+        (f"app@{DIGEST}", f"docker.io/library/app@{DIGEST}"),
+        (f"app:1.0@{DIGEST}", f"docker.io/library/app@{DIGEST}"),
+        ("Registry/app", "Registry/app:latest"),
+        ("a/b__c/d-e.f", "docker.io/a/b__c/d-e.f:latest"),
+    ],
+)
+def test_a_name_in_full(name: str, full: str) -> None:
+    assert str(parse_reference(name)) == full
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "",
+        "App",
+        "a//b",
+        "/app",
+        "app/",
+        "app:",
+        "app:-",
+        "app:a b",
+        "app@sha256:short",
+        "app@" + "b" * 64,
+        "a..b",
+        "-app",
+        "../app",
+        "app\n",
+        "app\0",
+        "http://registry.example/app",
+        "c" * 64,
+        "d" * 256,
+        "app:" + "t" * 129,
+        "ünicode",
+    ],
+)
+def test_what_is_no_name(name: str) -> None:
+    with pytest.raises(ReferenceInvalid):
+        parse_reference(name)
+
+
+@given(st.text(max_size=80))
+def test_any_text_is_a_name_or_is_refused_and_a_full_name_is_its_own(text: str) -> None:
+    try:
+        full = parse_reference(text)
+    except ReferenceInvalid:
+        return
+    assert parse_reference(str(full)) == full
+
+
+def test_an_image_is_there_from_its_pull_to_its_removal(tmp_path: Path) -> None:
+    store = ImageStore(tmp_path / "images")
+    assert store.find("busybox") is None
+    image = store.pull(parse_reference("busybox"))
+    assert store.pull(parse_reference("docker.io/library/busybox:latest")) is image
+    assert ImageStore(tmp_path / "images").find("busybox") == image
+    store.remove(image)
+    assert store.find("busybox") is None
+    assert list(ImageStore(tmp_path / "images")) == []
+
+
+def test_an_image_is_found_by_each_of_its_names(tmp_path: Path) -> None:
+    store = ImageStore(tmp_path / "images")
+    image = store.pull(parse_reference("busybox:1"))
+    other = store.pull(parse_reference(f"app@{DIGEST}"))
+    hexadecimal = image.id.removeprefix("sha256:")
+    for name in (
+        "busybox:1",
+        "docker.io/library/busybox:1",
+        image.id,
+        hexadecimal,
+        hexadecimal[:12],
+        image.repo_digest,
+    ):
+        assert store.find(name) == image
+    assert store.find(f"docker.io/library/app@{DIGEST}") == other
+    assert other.repo_tags == () and other.repo_digest == f"docker.io/library/app@{DIGEST}"
+    assert store.find("busybox:2") is None
+    assert store.find("") is None
+
+
+def test_a_name_of_hexadecimal_digits_is_a_name_first(tmp_path: Path) -> None:
+    store = ImageStore(tmp_path / "images")
+    by_name = store.pull(parse_reference("cafe"))
+    assert store.find("cafe") == by_name
+    assert by_name.reference == Reference("docker.io/library/cafe", tag="latest")
+    assert by_name.reference.short_name == "cafe"

@@ -1,0 +1,102 @@
+"""`python -m syncpod.runtime`: its command line, its files, its beginning and its end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from syncpod.runtime.server import MAX_SOCKET_PATH
+from tests.runtimes.embedded import Embedded
+
+ROOT = Path(__file__).parents[2]
+
+
+def ended(*arguments: str) -> tuple[int, str]:
+    """Run it to its end; return its exit code and what it said, on standard error."""
+    done = subprocess.run(
+        [sys.executable, "-m", "syncpod.runtime", *arguments], cwd=ROOT, capture_output=True, text=True, timeout=60
+    )
+    assert done.stdout == ""
+    return done.returncode, done.stderr
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Embedded]:
+    with Embedded.launch("--simulate") as running:
+        yield running
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((), "the following arguments are required: --state-dir\n"),
+        (("--state-dir", "/tmp/x", "--what"), "unrecognized arguments: --what\n"),
+        (
+            ("--state-dir", "/dev/null/x"),
+            "--state-dir: /dev/null/x: Not a directory: name one that can be written to\n",
+        ),
+    ],
+)
+def test_a_wrong_command_line_is_one_sentence_and_2(arguments: tuple[str, ...], said: str) -> None:
+    assert ended(*arguments) == (2, said)
+
+
+def test_a_socket_whose_path_the_kernel_would_not_take(tmp_path: Path) -> None:
+    socket = tmp_path / ("s" * MAX_SOCKET_PATH)
+    code, said = ended("--state-dir", str(tmp_path), "--socket", str(socket))
+    assert (code, said) == (
+        2,
+        f"--socket: {socket} has {len(str(socket))} bytes, and a socket's path at most 107: name a shorter one\n",
+    )
+
+
+def test_a_socket_where_something_else_is_leaves_that_alone(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("precious")
+    code, said = ended("--state-dir", str(tmp_path / "s"), "--socket", str(tmp_path / "file"), "--simulate")
+    assert code == 2
+    assert f"--socket: {tmp_path / 'file'} is there and no socket: name another, or remove it" in said
+    assert (tmp_path / "file").read_text() == "precious"
+
+
+def test_a_socket_in_a_directory_that_is_not_there(tmp_path: Path) -> None:
+    code, said = ended("--state-dir", str(tmp_path / "s"), "--socket", str(tmp_path / "no/s"), "--simulate")
+    assert code == 2
+    assert f"--socket: cannot listen at {tmp_path / 'no/s'}: there is no directory {tmp_path / 'no'}" in said
+
+
+def test_a_second_server_of_a_directory_says_who_has_it(server: Embedded) -> None:
+    assert ended("--state-dir", str(server.state_dir), "--simulate") == (
+        1,
+        f"--state-dir: {server.state_dir} is in use by the embedded runtime in process {server.pid}: "
+        "one serves a directory\n",
+    )
+
+
+def test_nobody_else_gets_at_its_socket_or_its_state(server: Embedded) -> None:
+    assert stat.S_IMODE(server.state_dir.stat().st_mode) == 0o700
+    assert stat.S_IMODE(server.socket.stat().st_mode) == 0o600
+    for made in server.state_dir.rglob("*"):
+        assert stat.S_IMODE(made.stat().st_mode) & 0o077 == 0 or made.parent != server.state_dir, made
+
+
+def test_it_says_where_it_serves_and_ends_in_order(server: Embedded) -> None:
+    assert f"embedded runtime at unix://{server.socket} (pid {server.pid})\n" in server.log.read_text()
+    assert server.stop() == 0
+    assert not server.socket.exists()
+    server.start()
+    os.kill(server.pid, signal.SIGINT)
+    assert server.stop() == 0
+    server.start()
+
+
+def test_a_socket_that_a_killed_server_left_is_in_nobodys_way(server: Embedded) -> None:
+    server.kill()
+    assert server.socket.exists()
+    server.start()

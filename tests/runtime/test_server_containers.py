@@ -1,0 +1,344 @@
+"""Real containers through a real server: what is said of them, and what a server killed between calls takes over."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import uuid
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import grpc
+import grpc.aio
+import pytest
+
+from protos.cri.v1 import api_pb2 as cri
+from tests.agent.waiting import until, until_asked
+from tests.runtimes.bare import BareCri
+from tests.runtimes.embedded import Embedded
+from tests.runtimes.images import BUSYBOX
+
+RUNS = ("sh", "-c", "while :; do sleep 0.05; done")
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Embedded]:
+    """A server of this module's own: it is killed here."""
+    with Embedded.launch() as running:
+        yield running
+
+
+@pytest.fixture
+async def calls(server: Embedded) -> AsyncIterator[BareCri]:
+    async with BareCri(server.endpoint, cgroup_parent=server.cgroup_parent) as bare:
+        yield bare
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process runs; one that nobody has waited for yet does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except FileNotFoundError:
+        return False
+
+
+class Pod:
+    """One pod, by CRI calls that wait for the server to be there."""
+
+    def __init__(self, calls: BareCri, *, logs: Path | None = None) -> None:
+        self.calls = calls.runtime
+        self.config = calls.sandbox_config(f"p-{uuid.uuid4().hex[:8]}")
+        self.config.log_directory = str(logs) if logs else ""
+        self.sandbox = ""
+
+    async def run(self) -> str:
+        request = cri.RunPodSandboxRequest(config=self.config)
+        self.sandbox = (await self.calls.RunPodSandbox(request, wait_for_ready=True)).pod_sandbox_id
+        return self.sandbox
+
+    def container(self, *command: str, name: str = "main") -> cri.ContainerConfig:
+        return cri.ContainerConfig(
+            metadata=cri.ContainerMetadata(name=name), image=cri.ImageSpec(image=BUSYBOX), command=command
+        )
+
+    async def create(self, config: cri.ContainerConfig) -> str:
+        request = cri.CreateContainerRequest(pod_sandbox_id=self.sandbox, config=config, sandbox_config=self.config)
+        return (await self.calls.CreateContainer(request, wait_for_ready=True)).container_id
+
+    async def start(self, container: str) -> None:
+        await self.calls.StartContainer(cri.StartContainerRequest(container_id=container), wait_for_ready=True)
+
+    async def started(self, *command: str, name: str = "main") -> str:
+        container = await self.create(self.container(*command, name=name))
+        await self.start(container)
+        return container
+
+    async def stop(self, container: str, grace: int) -> None:
+        request = cri.StopContainerRequest(container_id=container, timeout=grace)
+        await self.calls.StopContainer(request, wait_for_ready=True)
+
+    async def status(self, container: str) -> cri.ContainerStatus:
+        request = cri.ContainerStatusRequest(container_id=container)
+        return (await self.calls.ContainerStatus(request, wait_for_ready=True)).status
+
+    async def pid(self, container: str) -> int:
+        request = cri.ContainerStatusRequest(container_id=container, verbose=True)
+        pid: int = json.loads((await self.calls.ContainerStatus(request, wait_for_ready=True)).info["info"])["pid"]
+        return pid
+
+    async def ended(self, container: str) -> cri.ContainerStatus:
+        async def has() -> bool:
+            return (await self.status(container)).state == cri.CONTAINER_EXITED
+
+        await until_asked(has)
+        return await self.status(container)
+
+    async def remove(self) -> None:
+        request = cri.RemovePodSandboxRequest(pod_sandbox_id=self.sandbox)
+        await self.calls.RemovePodSandbox(request, wait_for_ready=True)
+
+
+@pytest.fixture
+async def pod(calls: BareCri, tmp_path: Path) -> AsyncIterator[Pod]:
+    made = Pod(calls, logs=tmp_path / "logs")
+    await made.run()
+    yield made
+    await made.remove()
+
+
+async def test_a_container_survives_servers_that_are_killed_between_any_two_calls(
+    server: Embedded, calls: BareCri, tmp_path: Path
+) -> None:
+    pod = Pod(calls, logs=tmp_path)
+    await pod.run()
+    server.restart()
+    status = await calls.runtime.PodSandboxStatus(
+        cri.PodSandboxStatusRequest(pod_sandbox_id=pod.sandbox), wait_for_ready=True
+    )
+    assert status.status.state == cri.SANDBOX_READY
+    address = status.status.network.ip
+    container = await pod.create(pod.container(*RUNS))
+    server.restart()
+    assert (await pod.status(container)).state == cri.CONTAINER_CREATED
+    await pod.start(container)
+    before, pid = await pod.status(container), await pod.pid(container)
+    server.restart()
+    assert await pod.status(container) == before
+    assert await pod.pid(container) == pid and is_alive(pid)
+    status = await calls.runtime.PodSandboxStatus(cri.PodSandboxStatusRequest(pod_sandbox_id=pod.sandbox))
+    assert status.status.network.ip == address
+    await pod.stop(container, 5)
+    after = await pod.status(container)
+    server.restart()
+    assert await pod.status(container) == after
+    assert (after.state, after.exit_code, after.reason) == (cri.CONTAINER_EXITED, 143, "Error")
+    await calls.runtime.StopPodSandbox(cri.StopPodSandboxRequest(pod_sandbox_id=pod.sandbox), wait_for_ready=True)
+    server.restart()
+    status = await calls.runtime.PodSandboxStatus(
+        cri.PodSandboxStatusRequest(pod_sandbox_id=pod.sandbox), wait_for_ready=True
+    )
+    assert status.status.state == cri.SANDBOX_NOTREADY
+    await pod.remove()
+    server.restart()
+    listed = await calls.runtime.ListPodSandbox(cri.ListPodSandboxRequest(), wait_for_ready=True)
+    assert pod.sandbox not in {each.id for each in listed.items}
+    assert list((server.state_dir / "containers").iterdir()) == []
+
+
+async def test_an_end_while_no_server_is_there_has_its_code_and_its_time(server: Embedded, pod: Pod) -> None:
+    container = await pod.started("sh", "-c", "sleep 0.3; exit 7")
+    pid = await pod.pid(container)
+    server.kill()
+    await until(lambda: not is_alive(pid))
+    server.start()
+    booted = server.log.stat().st_mtime_ns
+    status = await pod.status(container)
+    assert (status.state, status.exit_code, status.reason) == (cri.CONTAINER_EXITED, 7, "Error")
+    assert status.started_at < status.finished_at < booted
+
+
+async def test_a_sandbox_whose_pause_is_killed_is_not_ready_and_its_containers_run_on(calls: BareCri, pod: Pod) -> None:
+    container = await pod.started(*RUNS)
+    request = cri.PodSandboxStatusRequest(pod_sandbox_id=pod.sandbox, verbose=True)
+    os.kill(json.loads((await calls.runtime.PodSandboxStatus(request)).info["info"])["pid"], signal.SIGKILL)
+
+    async def is_down() -> bool:
+        return (await calls.runtime.PodSandboxStatus(request)).status.state == cri.SANDBOX_NOTREADY
+
+    await until_asked(is_down)
+    assert (await pod.status(container)).state == cri.CONTAINER_RUNNING
+
+
+async def test_a_name_is_taken_after_a_restart_too(server: Embedded, calls: BareCri, pod: Pod) -> None:
+    await pod.create(pod.container(*RUNS))
+    server.restart()
+    with pytest.raises(grpc.aio.AioRpcError, match="is reserved for"):
+        await pod.create(pod.container(*RUNS))
+    with pytest.raises(grpc.aio.AioRpcError, match="is reserved for"):
+        await calls.runtime.RunPodSandbox(cri.RunPodSandboxRequest(config=pod.config))
+
+
+async def test_a_creation_given_up_is_made_or_not_but_never_half(calls: BareCri, pod: Pod) -> None:
+    for number in range(20):
+        creation = asyncio.ensure_future(pod.create(pod.container(*RUNS, name=f"c{number}")))
+        await asyncio.sleep(0.0002 * number)
+        creation.cancel()
+    for number in range(20):
+        config = pod.container(*RUNS, name=f"c{number}")
+        with contextlib.suppress(grpc.aio.AioRpcError):
+            await pod.create(config)
+    listed = await calls.runtime.ListContainers(
+        cri.ListContainersRequest(filter=cri.ContainerFilter(pod_sandbox_id=pod.sandbox))
+    )
+    assert sorted(each.metadata.name for each in listed.containers) == sorted(f"c{number}" for number in range(20))
+
+
+async def test_a_sandbox_given_up_is_nowhere_and_its_name_free(server: Embedded, calls: BareCri) -> None:
+    pod = Pod(calls)
+    with server.gates.hold("runc-create") as gate:
+        running = asyncio.ensure_future(pod.run())
+        await gate.reached()
+        listed = await calls.runtime.ListPodSandbox(cri.ListPodSandboxRequest())
+        assert pod.config.metadata.uid not in {each.metadata.uid for each in listed.items}
+        with pytest.raises(grpc.aio.AioRpcError, match="is reserved for"):
+            await Pod.run(pod)
+        running.cancel()
+
+    async def made() -> bool:
+        with contextlib.suppress(grpc.aio.AioRpcError):
+            await pod.run()
+        return bool(pod.sandbox)
+
+    await until_asked(made)
+    listed = await calls.runtime.ListPodSandbox(cri.ListPodSandboxRequest())
+    assert [each.id for each in listed.items if each.metadata.uid == pod.config.metadata.uid] == [pod.sandbox]
+    await pod.remove()
+
+
+async def test_a_removal_of_a_pod_removes_everything_that_ran_and_all_that_was_written(
+    server: Embedded, calls: BareCri, tmp_path: Path
+) -> None:
+    pod = Pod(calls, logs=tmp_path)
+    await pod.run()
+    containers = [await pod.started("sh", "-c", "sleep 1000 & wait", name=f"c{number}") for number in range(3)]
+    pids = [await pod.pid(container) for container in containers]
+    await pod.remove()
+    assert not any(is_alive(pid) for pid in pids)
+    for container in containers:
+        assert not (server.state_dir / "containers" / container).exists()
+        assert (
+            await calls.runtime.ListContainers(cri.ListContainersRequest(filter=cri.ContainerFilter(id=container)))
+        ).containers == []
+    assert not (server.state_dir / "sandboxes" / pod.sandbox).exists()
+
+
+async def test_output_goes_to_the_log_whose_directories_are_made_at_the_start(pod: Pod, tmp_path: Path) -> None:
+    config = pod.container("sh", "-c", "echo out; echo err >&2")
+    config.log_path = "sub/0.log"
+    container = await pod.create(config)
+    assert not (tmp_path / "logs").exists()
+    await pod.start(container)
+    status = await pod.ended(container)
+    assert status.log_path == str(tmp_path / "logs/sub/0.log")
+    lines = sorted(line.split(" ", 1)[1] for line in (tmp_path / "logs/sub/0.log").read_text().splitlines())
+    assert lines == ["stderr F err", "stdout F out"]
+
+
+async def test_what_a_status_says_of_a_container(pod: Pod) -> None:
+    config = pod.container("sleep", "1000")
+    config.labels["l"] = "v"
+    config.annotations["a"] = "w"
+    config.mounts.add(container_path="/data", host_path="/usr/share", readonly=True)
+    config.stop_signal = cri.SIGNAL_SIGUSR1
+    container = await pod.create(config)
+    await pod.start(container)
+    status = await pod.status(container)
+    assert status.image.image == f"docker.io/library/{BUSYBOX}" or status.image.image.endswith(BUSYBOX)
+    assert status.image_id.startswith("sha256:") and "@sha256:" in status.image_ref
+    assert (dict(status.labels), dict(status.annotations)) == ({"l": "v"}, {"a": "w"})
+    assert list(status.mounts) == list(config.mounts)
+    assert status.stop_signal == cri.SIGNAL_SIGUSR1
+    assert status.user.linux.uid == os.getuid()
+    await pod.stop(container, 10)
+    assert (await pod.status(container)).exit_code == 128 + signal.SIGUSR1
+
+
+async def test_the_environment_is_what_the_config_says_over_what_every_container_has(pod: Pod, calls: BareCri) -> None:
+    config = pod.container("sleep", "1000")
+    config.envs.add(key="MINE", value="söme".encode())
+    config.envs.add(key="HOME", value=b"/elsewhere")
+    container = await pod.create(config)
+    await pod.start(container)
+    answer = await calls.runtime.ExecSync(cri.ExecSyncRequest(container_id=container, cmd=["env"]))
+    variables = dict(line.split("=", 1) for line in answer.stdout.decode().splitlines())
+    assert variables["MINE"] == "söme" and variables["HOME"] == "/elsewhere" and variables["PATH"]
+    assert "PYTHONPATH" not in variables and "VIRTUAL_ENV" not in variables
+
+
+async def test_a_command_that_says_too_much_is_cut_and_its_answer_still_fits(pod: Pod, calls: BareCri) -> None:
+    container = await pod.started(*RUNS)
+    request = cri.ExecSyncRequest(container_id=container, cmd=["sh", "-c", "head -c 40000000 /dev/zero; exit 4"])
+    answer = await calls.runtime.ExecSync(request)
+    assert answer.exit_code == 4
+    assert 16_000_000 < len(answer.stdout) <= 16 << 20
+
+
+async def test_events_tell_a_pods_whole_story_with_its_state_each_time(server: Embedded, calls: BareCri) -> None:
+    reader = calls.runtime.GetContainerEvents(cri.GetEventsRequest())
+    told: list[cri.ContainerEventResponse] = []
+
+    async def read() -> None:
+        async for event in reader:
+            told.append(event)
+
+    reading = asyncio.ensure_future(read())
+    await asyncio.sleep(0.1)  # the stream begins with the next event after it was opened
+    pod = Pod(calls)
+    await pod.run()
+    container = await pod.started("true")
+    await pod.ended(container)
+    await pod.remove()
+    await until(lambda: len(told) >= 8)
+    reading.cancel()
+    created, started, stopped, deleted = cri.ContainerEventType.values()
+    assert [(each.container_id == container, each.container_event_type) for each in told] == [
+        (False, created),
+        (False, started),
+        (True, created),
+        (True, started),
+        (True, stopped),
+        (False, stopped),
+        (True, deleted),
+        (False, deleted),
+    ]
+    assert all(each.pod_sandbox_status.metadata.uid == pod.config.metadata.uid for each in told[:7])
+    assert told[4].containers_statuses[0].state == cri.CONTAINER_EXITED
+    assert told[5].pod_sandbox_status.state == cri.SANDBOX_NOTREADY
+    assert not told[7].HasField("pod_sandbox_status")
+
+
+async def test_each_sandbox_has_an_address_on_which_its_containers_are_reached(calls: BareCri, pod: Pod) -> None:
+    other = Pod(calls)
+    await other.run()
+    statuses = [
+        await calls.runtime.PodSandboxStatus(cri.PodSandboxStatusRequest(pod_sandbox_id=each.sandbox))
+        for each in (pod, other)
+    ]
+    addresses = {each.status.network.ip for each in statuses}
+    assert len(addresses) == 2 and all(address.startswith("127.") for address in addresses)
+    await other.remove()
+
+
+async def test_a_pods_own_resolver_is_that_of_its_containers(calls: BareCri) -> None:
+    pod = Pod(calls)
+    pod.config.dns_config.MergeFrom(
+        cri.DNSConfig(servers=["192.0.2.1"], searches=["a.example", "b.example"], options=["ndots:5"])
+    )
+    await pod.run()
+    container = await pod.started(*RUNS)
+    answer = await calls.runtime.ExecSync(cri.ExecSyncRequest(container_id=container, cmd=["cat", "/etc/resolv.conf"]))
+    assert answer.stdout.decode() == "search a.example b.example\nnameserver 192.0.2.1\noptions ndots:5\n"
+    await pod.remove()

@@ -1,0 +1,120 @@
+"""Lists that are kept serialised, and the addresses, names and ids that things are found by."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import cast
+
+import grpc
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from protos.cri.v1 import api_pb2 as cri
+from syncpod.runtime import listing
+from syncpod.runtime.addresses import free_address
+from syncpod.runtime.events import Events
+from syncpod.runtime.filters import Registry, has_labels
+from syncpod.runtime.refusals import MAX_SENTENCE, Refusal, invalid
+
+labels = st.dictionaries(st.text(min_size=1, max_size=20), st.text(max_size=300), max_size=5)
+
+
+@dataclass(frozen=True)
+class Thing:
+    id: str
+    name: str = ""
+
+
+@given(id=st.text(max_size=200), labels=labels, state=st.sampled_from(cri.ContainerState.values()))
+def test_a_list_of_entries_is_the_list_of_their_containers(id: str, labels: dict[str, str], state: int) -> None:
+    container = cri.Container(id=id, labels=labels, created_at=1)
+    entry = listing.with_state(listing.container_entry(container), state)
+    container.state = cast(cri.ContainerState, state)
+    answer = cri.ListContainersResponse.FromString(entry + listing.container_entry(cri.Container(id="other")))
+    assert answer.containers[0] == container
+    assert answer.containers[1] == cri.Container(id="other")
+    assert listing.read_container(entry) == container
+
+
+@given(id=st.text(max_size=200), labels=labels)
+def test_a_list_of_entries_is_the_list_of_their_sandboxes(id: str, labels: dict[str, str]) -> None:
+    sandbox = cri.PodSandbox(id=id, labels=labels)
+    entry = listing.with_state(listing.sandbox_entry(sandbox), cri.SANDBOX_NOTREADY)
+    sandbox.state = cri.SANDBOX_NOTREADY
+    assert cri.ListPodSandboxResponse.FromString(entry).items[0] == sandbox == listing.read_sandbox(entry)
+
+
+def test_every_sandbox_gets_an_address_of_its_own_that_nothing_else_has() -> None:
+    taken: set[str] = set()
+    for number in range(2000):
+        address = free_address(str(number), taken)
+        taken.add(address)
+        first, second, _, last = (int(part) for part in address.split("."))
+        assert first == 127 and second > 0 and last not in (0, 255)
+    assert len(taken) == 2000
+    assert free_address("a", ()) == free_address("a", ())
+    assert free_address("a", {free_address("a", ())}) != free_address("a", ())
+
+
+def registry(*ids: str) -> Registry[Thing]:
+    made: Registry[Thing] = Registry("container")
+    for id in ids:
+        made.add(Thing(id, f"name of {id}"))
+    return made
+
+
+def test_a_beginning_of_an_id_finds_what_it_is_the_only_one_of() -> None:
+    found = registry("abc1", "abd2")
+    assert found.get("abc", "container_id") == Thing("abc1", "name of abc1")
+    assert found.find("x", "container_id") is None
+    assert [each.id for each in found.select("abc")] == ["abc1"]
+    assert found.select("ab") == ()
+    with pytest.raises(Refusal, match='container_id: 2 container ids begin with "ab": give more of it'):
+        found.get("ab", "container_id")
+    with pytest.raises(Refusal, match="container_id: required"):
+        found.find("", "container_id")
+    with pytest.raises(Refusal, match="not found"):
+        found.get("x", "container_id")
+
+
+def test_a_whole_id_is_itself_though_others_begin_so() -> None:
+    assert registry("ab", "abc").get("ab", "id").id == "ab"
+
+
+def test_a_name_is_taken_until_what_has_it_is_gone() -> None:
+    things = registry()
+    things.reserve("n", "1")
+    with pytest.raises(Refusal, match='name "n" is reserved for "1"') as refusal:
+        things.reserve("n", "2")
+    assert refusal.value.code is grpc.StatusCode.FAILED_PRECONDITION
+    things.add(Thing("1", "n"))
+    things.discard(Thing("1", "n"))
+    things.reserve("n", "2")
+
+
+@given(labels, labels)
+def test_a_selector_wants_all_of_its_labels(mine: dict[str, str], wanted: dict[str, str]) -> None:
+    assert has_labels(mine, wanted) == (wanted.items() <= mine.items())
+
+
+def test_a_sentence_is_never_too_long_for_a_trailer() -> None:
+    assert len(invalid("config.labels", "x" * 10_000_000).sentence) == MAX_SENTENCE
+
+
+async def test_a_reader_that_falls_behind_is_told_so() -> None:
+    events = Events()
+    reader = events.read()
+    first = asyncio.ensure_future(anext(reader))
+    await asyncio.sleep(0)
+    for number in range(2000):
+        events.publish(lambda number=number: cri.ContainerEventResponse(created_at=number))  # type: ignore[misc]
+    assert (await first).created_at < 1000
+    with pytest.raises(Refusal, match="list, then read anew"):
+        async for _ in reader:
+            pass
+
+
+async def test_no_event_is_made_when_nobody_reads() -> None:
+    Events().publish(lambda: pytest.fail("nobody asked for it"))
