@@ -63,7 +63,7 @@ class StreamingServer:
     async def start(cls, host: str = "127.0.0.1", port: int = 0) -> StreamingServer:
         """Listen, by default on a port that the system chooses. Raises OSError."""
         server = cls()
-        server._listener = await asyncio.start_server(server._connected, host, port, limit=CHUNK)
+        server._listener = await asyncio.start_server(server._accept, host, port, limit=CHUNK)
         server._hosts = LOOPBACK_HOSTS | {host.lower()}
         name = f"[{host}]" if ":" in host else host
         server._base = f"http://{name}:{server._listener.sockets[0].getsockname()[1]}"
@@ -107,10 +107,12 @@ class StreamingServer:
             connection.cancel()
         await asyncio.gather(*connections, return_exceptions=True)
 
-    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        connection = asyncio.current_task()
-        assert connection is not None
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connection = asyncio.create_task(self._connected(reader, writer))
         self._connections.add(connection)
+        connection.add_done_callback(self._connections.discard)
+
+    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         socket = Socket(reader, writer)
         try:
             try:
@@ -119,12 +121,12 @@ class StreamingServer:
                     await self._serve(request, socket)
             except Refused as refused:
                 await socket.write(refused.response())
+                await socket.hear_out()
         except ConnectionError:
             return  # whoever it was for is gone
         except Exception:
             logger.exception("a streaming connection failed")
         finally:
-            self._connections.discard(connection)
             await socket.close()
 
     async def _serve(self, request: Request, socket: Socket) -> None:

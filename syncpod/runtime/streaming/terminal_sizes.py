@@ -6,7 +6,7 @@ import asyncio
 import json
 from typing import Final
 
-_LONGEST: Final = 1024
+_LONGEST: Final = 256
 """Bytes of one size; an honest one has 30."""
 
 
@@ -27,19 +27,15 @@ class TerminalSizes:
         if self._broken:
             return
         self._text += data.decode("ascii", errors="replace")
-        while text := self._text.lstrip():
-            try:
-                said, end = json.JSONDecoder().raw_decode(text)
-            except json.JSONDecodeError as error:
-                self._broken = error.pos < len(text) or len(text) > _LONGEST
-                return
-            size = _size(said)
+        while "}" in self._text:
+            said, brace, self._text = self._text.partition("}")
+            size = _size(said + brace)
             if size is None:
                 self._broken = True
                 return
-            self._text = text[end:]
             self._newest = size
             self._changed.set()
+        self._broken = len(self._text) > _LONGEST
 
     async def changed(self) -> tuple[int, int]:
         """Return columns and rows, once they are not those that were returned before."""
@@ -49,7 +45,11 @@ class TerminalSizes:
         return self._newest
 
 
-def _size(said: object) -> tuple[int, int] | None:
+def _size(text: str) -> tuple[int, int] | None:
+    try:
+        said = json.loads(text) if len(text) <= _LONGEST else None
+    except ValueError:
+        return None
     if not isinstance(said, dict):
         return None
     columns, rows = said.get("Width", 0), said.get("Height", 0)

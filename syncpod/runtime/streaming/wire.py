@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import Final, Protocol
 
 from syncpod.runtime.streaming.pipe import Pipe
@@ -78,6 +79,14 @@ class Socket:
                 raise ConnectionResetError("the client is gone") from None
             return False
         return True
+
+    async def hear_out(self) -> None:
+        """Say that nothing more is sent, and pass over what still comes: who is cut short loses what it was told."""
+        with contextlib.suppress(TimeoutError, OSError):
+            self._writer.write_eof()
+            async with asyncio.timeout(CLOSING_SECONDS):
+                while await self.read():
+                    pass
 
     async def close(self) -> None:
         """End the connection, giving the client a little time to read the rest."""

@@ -1,0 +1,113 @@
+"""Streams of commands of this machine, as a runtime's containers would give them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import os
+import signal
+import struct
+import termios
+from collections.abc import AsyncIterator
+from typing import Self
+
+from syncpod.runtime.port import StartFailed, Stream
+
+
+class LocalStreams:
+    """One command, without a shell around it. `ran` keeps all that a test started."""
+
+    ran: list[LocalStreams]
+
+    def __init__(self, process: asyncio.subprocess.Process, *, kills: bool, terminal: int = -1) -> None:
+        self.process = process
+        self.closed = asyncio.Event()
+        self._kills = kills
+        self._terminal = terminal
+
+    @classmethod
+    async def start(cls, *arguments: str, terminal: bool = False, kills: bool = True) -> Self:
+        """Start it; `kills` says whether closing kills it, as it does with exec and not with attach."""
+        master, slave = os.openpty() if terminal else (-1, -1)
+        stream = slave if terminal else asyncio.subprocess.PIPE
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *(("setsid", "-c", *arguments) if terminal else arguments),
+                stdin=stream,
+                stdout=stream,
+                stderr=stream,
+                start_new_session=not terminal,
+            )
+        except FileNotFoundError:
+            raise StartFailed(f'exec: "{arguments[0]}": executable file not found in $PATH') from None
+        finally:
+            if terminal:
+                os.close(slave)
+        return cls(process, kills=kills, terminal=master)
+
+    async def write(self, data: bytes) -> None:
+        if self._terminal >= 0:
+            await asyncio.to_thread(os.write, self._terminal, data)
+            return
+        assert self.process.stdin is not None
+        with contextlib.suppress(ConnectionError):
+            self.process.stdin.write(data)
+            await self.process.stdin.drain()
+
+    def end_input(self) -> None:
+        if self._terminal >= 0:
+            os.write(self._terminal, b"\x04")
+            return
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+
+    async def output(self) -> AsyncIterator[tuple[Stream, bytes]]:
+        if self._terminal >= 0:
+            with contextlib.suppress(OSError):  # EIO: nobody has the terminal open any more
+                while data := await asyncio.to_thread(os.read, self._terminal, 65536):
+                    yield Stream.STDOUT, data
+            return
+        chunks: asyncio.Queue[tuple[Stream, bytes]] = asyncio.Queue(4)
+
+        async def read(stream: Stream, reader: asyncio.StreamReader | None) -> None:
+            assert reader is not None
+            data = b"-"
+            while data:
+                data = await reader.read(65536)
+                await chunks.put((stream, data))
+
+        readers = [
+            asyncio.create_task(read(Stream.STDOUT, self.process.stdout)),
+            asyncio.create_task(read(Stream.STDERR, self.process.stderr)),
+        ]
+        try:
+            ended = 0
+            while ended < len(readers):
+                stream, data = await chunks.get()
+                if data:
+                    yield stream, data
+                else:
+                    ended += 1
+        finally:
+            for reader in readers:
+                reader.cancel()
+
+    def resize(self, columns: int, rows: int) -> None:
+        fcntl.ioctl(self._terminal, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+    async def wait(self) -> int:
+        code = await self.process.wait()
+        return code if code >= 0 else 128 - code
+
+    async def close(self) -> None:
+        if self._kills:
+            self.kill()
+            await self.process.wait()
+        self.closed.set()
+
+    def kill(self) -> None:
+        """Kill it and all that it started."""
+        if self.process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.process.pid, signal.SIGKILL)
