@@ -27,6 +27,9 @@ from syncpod.lifecycle.observed import ObservedContainer, ObservedPod, ObservedS
 PID_NOT_SAID = -1
 """In place of the pid of what runs, where the runtime does not say it."""
 
+_ATTEMPTS_AT_ONCE = 64
+"""Pods of which `read_all` asks for statuses at the same time: thousands would all be late for each other."""
+
 _Item = TypeVar("_Item")
 _Record = TypeVar("_Record")
 
@@ -78,6 +81,7 @@ class PodReader:
         self._sandboxes: dict[str, ObservedSandbox] = {}
         self._containers: dict[str, ObservedContainer] = {}
         self._late: dict[str, asyncio.Task[ObservedPod]] = {}
+        self._attempts = asyncio.Semaphore(_ATTEMPTS_AT_ONCE)
 
     async def read(self, uid: str) -> ObservedPod:
         """Read one pod. Without sandboxes and containers if the runtime has none. Raises CriError.
@@ -99,8 +103,17 @@ class PodReader:
         seq, observed_at = self._begin()
         pods = await self._list({})
         self._forget_all_but(pods.values())
-        outcomes = await asyncio.gather(*(self._attempt(seq, observed_at, uid, listed) for uid, listed in pods.items()))
-        by_uid = dict(zip(pods, outcomes, strict=True))
+        by_uid: dict[str, ObservedPod | CriError] = {}
+        for uid, listed in pods.items():
+            # Mostly all of it is known: then no task and no timer is made for it, which thousands of pods would feel.
+            known = self._known(listed)
+            if known is not None and uid not in self._late:
+                by_uid[uid] = _observed_pod(seq, observed_at, uid, listed, *known)
+        unknown = {uid: listed for uid, listed in pods.items() if uid not in by_uid}
+        outcomes = await asyncio.gather(
+            *(self._attempt(seq, observed_at, uid, listed) for uid, listed in unknown.items())
+        )
+        by_uid.update(zip(unknown, outcomes, strict=True))
         return Relist(
             seq=seq,
             pods={uid: outcome for uid, outcome in by_uid.items() if isinstance(outcome, ObservedPod)},
@@ -130,12 +143,13 @@ class PodReader:
     async def _attempt(self, seq: Seq, observed_at: datetime, uid: str, listed: _Listed) -> ObservedPod | CriError:
         """Complete one pod's listing in its time, or say why not. A late one goes on, to fill what is known."""
         if uid not in self._late:
-            reading = asyncio.create_task(self._complete(seq, observed_at, uid, listed))
-            try:
-                await asyncio.wait((reading,), timeout=self._pod_timeout)
-            except asyncio.CancelledError:
-                reading.cancel()
-                raise
+            async with self._attempts:
+                reading = asyncio.create_task(self._complete(seq, observed_at, uid, listed))
+                try:
+                    await asyncio.wait((reading,), timeout=self._pod_timeout)
+                except asyncio.CancelledError:
+                    reading.cancel()
+                    raise
             if reading.done():
                 error = reading.exception()
                 if error is None or isinstance(error, CriError):
@@ -170,6 +184,9 @@ class PodReader:
 
     async def _complete(self, seq: Seq, observed_at: datetime, uid: str, listed: _Listed) -> ObservedPod:
         """Add to the lists what only a status says."""
+        known = self._known(listed)
+        if known is not None:
+            return _observed_pod(seq, observed_at, uid, listed, *known)
         slots = asyncio.Semaphore(self._calls_per_pod)
         asking_sandboxes = asyncio.create_task(_each(slots, listed.sandboxes, self._known_sandbox, self._ask_sandbox))
         asking_containers = asyncio.create_task(
@@ -180,16 +197,13 @@ class PodReader:
         finally:
             asking_sandboxes.cancel()
             asking_containers.cancel()
-        name, namespace = _identity(listed)
-        return ObservedPod(
-            seq=seq,
-            uid=uid,
-            name=name,
-            namespace=namespace,
-            observed_at=observed_at,
-            sandboxes=sandboxes,
-            containers=containers,
-        ).ordered()
+        return _observed_pod(seq, observed_at, uid, listed, sandboxes, containers)
+
+    def _known(self, listed: _Listed) -> tuple[tuple[ObservedSandbox, ...], tuple[ObservedContainer, ...]] | None:
+        """Return what is known of all of a pod; None if anything has to be asked for."""
+        sandboxes = _all_of(map(self._known_sandbox, listed.sandboxes))
+        containers = _all_of(map(self._known_container, listed.containers))
+        return None if sandboxes is None or containers is None else (sandboxes, containers)
 
     def _known_sandbox(self, listed: SandboxSummary) -> ObservedSandbox | None:
         """Return what is known, if it holds still: a ready one keeps its address, a dead one without gets none."""
@@ -234,6 +248,16 @@ class PodReader:
         self._containers = {id: known for id, known in self._containers.items() if id in containers}
 
 
+def _all_of(records: Iterable[_Record | None]) -> tuple[_Record, ...] | None:
+    """Return the records if none is missing."""
+    found = []
+    for record in records:
+        if record is None:
+            return None
+        found.append(record)
+    return tuple(found)
+
+
 async def _each(
     slots: asyncio.Semaphore,
     items: Sequence[_Item],
@@ -265,6 +289,26 @@ async def _together(coroutines: Iterable[Coroutine[None, None, _Record]]) -> lis
     finally:
         for task in tasks:
             task.cancel()
+
+
+def _observed_pod(
+    seq: Seq,
+    observed_at: datetime,
+    uid: str,
+    listed: _Listed,
+    sandboxes: tuple[ObservedSandbox, ...],
+    containers: tuple[ObservedContainer, ...],
+) -> ObservedPod:
+    name, namespace = _identity(listed)
+    return ObservedPod(
+        seq=seq,
+        uid=uid,
+        name=name,
+        namespace=namespace,
+        observed_at=observed_at,
+        sandboxes=sandboxes,
+        containers=containers,
+    ).ordered()
 
 
 def _identity(listed: _Listed) -> tuple[str, str]:
