@@ -13,13 +13,10 @@ import termios
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-from syncpod.runtime.control_words import Word
+from syncpod.runtime.packets import CHUNK, LONGEST, Word
 from syncpod.runtime.port import StartFailed, Stream
 from syncpod.runtime.records import CONTROL
 
-PACKET = 64 * 1024 + 1
-"""The longest packet: a word and a chunk."""
-_CHUNK = 64 * 1024
 _END_OF_TRANSMISSION = b"\x04"
 _STREAMS = {Word.STDOUT: Stream.STDOUT, Word.STDERR: Stream.STDERR}
 
@@ -46,7 +43,7 @@ async def ask(directory: Path, packet: bytes) -> bytes:
         loop = asyncio.get_running_loop()
         await loop.sock_sendall(sock, packet)
         try:
-            return await loop.sock_recv(sock, PACKET)
+            return await loop.sock_recv(sock, LONGEST)
         except ConnectionError:
             return b""
 
@@ -89,7 +86,7 @@ class Executed:
         while self._outputs:
             for descriptor in await _readable(tuple(self._outputs)):
                 try:
-                    data = os.read(descriptor, _CHUNK)
+                    data = os.read(descriptor, CHUNK)
                 except BlockingIOError:
                     continue
                 except OSError:  # EIO: nobody has the terminal open any more.
@@ -127,7 +124,7 @@ class Executed:
         loop = asyncio.get_running_loop()
         while True:
             try:
-                packet = await loop.sock_recv(self._sock, PACKET)
+                packet = await loop.sock_recv(self._sock, LONGEST)
             except ConnectionError:
                 packet = b""
             if packet[:1] == Word.EXITED:
@@ -169,7 +166,7 @@ async def execute(
         streams = theirs[:-1] if not merge_stderr or terminal else [*theirs[:-1], theirs[-2]]
         sock = connect(directory)
         socket.send_fds(sock, [Word.EXECUTE], [request, *streams])
-        answer = await asyncio.get_running_loop().sock_recv(sock, PACKET)
+        answer = await asyncio.get_running_loop().sock_recv(sock, LONGEST)
         if answer[:1] != Word.STARTED:
             raise StartFailed(answer[1:].decode(errors="surrogateescape") or "the container has ended")
         return Executed(sock, input_end=input_end, outputs=outputs, terminal=terminal)
@@ -193,25 +190,23 @@ class Attached:
         """Hold an attached connection; `exit_code` is the container's."""
         self._sock = sock
         self._exit_code = exit_code
+        self._sending: asyncio.Task[None] | None = None
 
     async def write(self, data: bytes) -> None:
         """Pass input on; waits while the container does not read."""
-        loop = asyncio.get_running_loop()
-        with contextlib.suppress(OSError):
-            for start in range(0, len(data), _CHUNK):
-                await loop.sock_sendall(self._sock, Word.STDIN + data[start : start + _CHUNK])
+        for start in range(0, len(data), CHUNK):
+            await self._send(Word.STDIN + data[start : start + CHUNK])
 
     def end_input(self) -> None:
         """Say that there is no more input: the container's ends if it was to be for the first one attached."""
-        with contextlib.suppress(OSError):
-            self._sock.send(Word.STDIN)
+        self._send(Word.STDIN)
 
     async def output(self) -> AsyncIterator[tuple[Stream, bytes]]:
         """Yield the container's output until it has ended, or has dropped us for not reading."""
         loop = asyncio.get_running_loop()
         while True:
             try:
-                packet = await loop.sock_recv(self._sock, PACKET)
+                packet = await loop.sock_recv(self._sock, LONGEST)
             except OSError:
                 return
             if not packet or packet[:1] == Word.ENDED:
@@ -221,8 +216,7 @@ class Attached:
 
     def resize(self, columns: int, rows: int) -> None:
         """Tell the container's terminal its size."""
-        with contextlib.suppress(OSError):
-            self._sock.send(Word.RESIZE + struct.pack("!HH", columns, rows))
+        self._send(Word.RESIZE + struct.pack("!HH", columns, rows))
 
     async def wait(self) -> int:
         """Return the container's exit code."""
@@ -230,7 +224,24 @@ class Attached:
 
     async def close(self) -> None:
         """Detach."""
+        if self._sending is not None:
+            self._sending.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._sending
         self._sock.close()
+
+    def _send(self, packet: bytes) -> asyncio.Task[None]:
+        """Send after all that was to be sent before."""
+        earlier = self._sending
+
+        async def send() -> None:
+            if earlier is not None:
+                await earlier
+            with contextlib.suppress(OSError):  # It has ended.
+                await asyncio.get_running_loop().sock_sendall(self._sock, packet)
+
+        self._sending = asyncio.create_task(send())
+        return self._sending
 
 
 async def attach(directory: Path, exit_code: asyncio.Future[int]) -> Attached:
@@ -242,7 +253,7 @@ async def attach(directory: Path, exit_code: asyncio.Future[int]) -> Attached:
     loop = asyncio.get_running_loop()
     try:
         await loop.sock_sendall(sock, Word.ATTACH)
-        answer = await loop.sock_recv(sock, PACKET)
+        answer = await loop.sock_recv(sock, LONGEST)
     except ConnectionError as error:
         sock.close()
         raise StartFailed("the container has ended") from error

@@ -102,8 +102,9 @@ def run_command(
 def _as_new_process() -> None:
     """Shed what the supervisor has made of itself: its handlers, and the signals that Python ignores."""
     signal.set_wakeup_fd(-1)
-    for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE, signal.SIGXFSZ):
+    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
         signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
     os.setsid()
     os.umask(0o022)
 
@@ -118,13 +119,14 @@ def _die_with(parent: int) -> None:
 def _take_stdio(spec: ProcessSpec, stdio: Stdio, *, terminal: bool) -> None:
     if terminal:
         fcntl.ioctl(stdio[0], termios.TIOCSCTTY, 0)
+    others = spec.user is not None and spec.user.uid != os.geteuid()
     # All three may be low numbers themselves, so they first go where none is overwritten.
     moved = [fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 10) for descriptor in stdio]
     for number, descriptor in enumerate(moved):
-        if spec.user is not None and spec.user.uid != os.geteuid() and not stat.S_ISCHR(os.fstat(descriptor).st_mode):
-            os.fchown(descriptor, spec.user.uid, -1)  # Else it could not open /dev/stdout.
-        elif terminal and spec.user is not None and spec.user.uid != os.geteuid():
-            os.fchown(descriptor, spec.user.uid, -1)
+        is_device = stat.S_ISCHR(os.fstat(descriptor).st_mode)
+        if others and spec.user is not None and (terminal or not is_device):
+            with contextlib.suppress(PermissionError):  # Not root: becoming the user will fail with a better word.
+                os.fchown(descriptor, spec.user.uid, -1)  # Else it could not open /dev/stdout.
         os.dup2(descriptor, number)
         os.close(descriptor)
 

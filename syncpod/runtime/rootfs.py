@@ -22,6 +22,9 @@ LAYERS = "layers"
 ROOT = "rootfs"
 _FRESH = {"tmp": 0o1777, "run": 0o755}
 _KERNEL = ("proc", "sys")
+_HOST_DEVICES = ".machine"
+_USUAL_DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
+"""Those that runc makes (OCI's default devices)."""
 
 
 def enter(
@@ -141,23 +144,29 @@ class _Root:
     def _show_devices(self, target: Path) -> None:
         """Show the host's devices in a directory of our own: a mount point made in `/dev` would be made on the host.
 
-        In a user namespace a device works only through a mount that came from outside, so there each is bound.
+        In a user namespace a device works only through a mount from outside. There the usual ones are bound, and others
+        are links into the host's `/dev`, which lies read-only beneath; so is ptmx, which looks for `pts` beside it.
         """
         target.mkdir(mode=0o755)
-        bound = self._user_namespace or not self._lay("/dev", target, Path("/dev").stat())
+        linked = self._user_namespace or not self._lay("/dev", target, Path("/dev").stat())
+        if linked:
+            beneath = target / _HOST_DEVICES
+            beneath.mkdir()
+            linux.bind("/dev", str(beneath))
+            with contextlib.suppress(OSError):  # Before Linux 5.12 only the modes of what is there protect it.
+                linux.make_read_only(str(beneath), recursive=True)
         with os.scandir("/dev") as entries:
             for entry in entries:
                 place = target / entry.name
-                mounted = entry.path in self._mount_points
-                if entry.is_symlink():
-                    if bound:
-                        place.symlink_to(Path(entry.path).readlink())
-                elif entry.is_dir() and (mounted or bound):
-                    place.mkdir(exist_ok=True)
+                if entry.path in self._mount_points or (linked and entry.name in _USUAL_DEVICES):
+                    if entry.is_dir():
+                        place.mkdir(exist_ok=True)
+                    else:
+                        place.touch()
                     linux.bind(entry.path, str(place))
-                elif mounted or (bound and _usable_device(entry.path)):
-                    place.touch()
-                    linux.bind(entry.path, str(place))
+                elif linked:
+                    link = entry.is_symlink()
+                    place.symlink_to(Path(entry.path).readlink() if link else f"{_HOST_DEVICES}/{entry.name}")
 
     def _keep_resolver(self) -> None:
         """Keep the host's name resolution where `/etc/resolv.conf` leads into `/run`, which is fresh."""
@@ -262,7 +271,3 @@ def _escaped(path: str | os.PathLike[str]) -> str:
     for special in "\\,:":
         text = text.replace(special, "\\" + special)
     return text
-
-
-def _usable_device(path: str) -> bool:
-    return os.access(path, os.R_OK) or os.access(path, os.W_OK)

@@ -18,6 +18,7 @@ from typing import NoReturn
 
 def main() -> NoReturn:
     """Fork a supervisor for every request, until the server is gone."""
+    from syncpod.runtime.packets import receive
     from syncpod.runtime.supervisor import supervise
 
     requests = socket.socket(fileno=os.dup(0))
@@ -30,7 +31,7 @@ def main() -> NoReturn:
     gc.disable()
     gc.freeze()  # What is shared stays shared.
     while True:
-        directory, descriptors, _, _ = socket.recv_fds(requests, 4096, 1, socket.MSG_CMSG_CLOEXEC)
+        directory, descriptors = receive(requests)
         if not directory:
             os._exit(0)
         line = socket.socket(fileno=descriptors[0])

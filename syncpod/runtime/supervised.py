@@ -24,8 +24,8 @@ from pathlib import Path
 from typing import IO
 
 from syncpod.runtime import control, records
-from syncpod.runtime.control_words import Word
 from syncpod.runtime.links import Links
+from syncpod.runtime.packets import LONGEST, Word, receive
 from syncpod.runtime.port import Exited, Mount, ProcessSpec, StartFailed, Streams, Usage
 from syncpod.runtime.records import Ended, Level, Started
 from syncpod.runtime.remains import end_remains
@@ -380,7 +380,7 @@ class Contained:
         def spoken() -> None:
             assert self._line is not None
             try:
-                packet = self._line.recv(control.PACKET)
+                packet = self._line.recv(LONGEST)
             except BlockingIOError:
                 return
             except OSError:
@@ -449,7 +449,6 @@ async def _receive(sock: socket.socket) -> tuple[bytes, list[int]]:
     finally:
         loop.remove_reader(sock)
     try:
-        packet, descriptors, _, _ = socket.recv_fds(sock, control.PACKET, 2, socket.MSG_CMSG_CLOEXEC)
+        return receive(sock)
     except ConnectionError:
         return b"", []
-    return packet, descriptors

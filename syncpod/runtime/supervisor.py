@@ -27,8 +27,8 @@ from pathlib import Path
 from typing import NoReturn
 
 from syncpod.runtime import launch, linux
-from syncpod.runtime.control_words import Word
 from syncpod.runtime.cri_log import CriLog
+from syncpod.runtime.packets import CHUNK, Word, receive
 from syncpod.runtime.port import ProcessSpec, StartFailed
 from syncpod.runtime.records import (
     CONTROL,
@@ -44,7 +44,6 @@ from syncpod.runtime.records import (
     write_record,
 )
 
-_CHUNK = 64 * 1024
 _BACKLOG = 1024 * 1024
 """Bytes that one attached client may leave unread before it is dropped."""
 _FAREWELL_SECONDS = 1.0
@@ -157,7 +156,7 @@ class Supervisor:
         except StartFailed as failure:
             write_record(self._directory, EXIT, Ended(128, time.time_ns(), error=str(failure)))
             with contextlib.suppress(OSError):
-                self._line.send(Word.REFUSED + str(failure).encode(errors="surrogateescape")[:_CHUNK])
+                self._line.send(Word.REFUSED + str(failure).encode(errors="surrogateescape")[:CHUNK])
             os._exit(0)
         while self._status is None:
             for descriptor, events in self._poll.poll():
@@ -280,7 +279,7 @@ class Supervisor:
         """Read once; False when there is nothing now, or never will be."""
         stream = self._outputs[descriptor]
         try:
-            data = os.read(descriptor, _CHUNK)
+            data = os.read(descriptor, CHUNK)
         except BlockingIOError:
             return False
         except OSError as error:
@@ -380,9 +379,7 @@ class Supervisor:
         if not events & ~select.POLLOUT or connection not in self._connections:
             return
         try:
-            packet, descriptors, _, _ = socket.recv_fds(
-                connection.sock, _CHUNK + 1, 4, socket.MSG_CMSG_CLOEXEC | socket.MSG_DONTWAIT
-            )
+            packet, descriptors = receive(connection.sock)
         except BlockingIOError:
             return
         except OSError:
@@ -404,7 +401,7 @@ class Supervisor:
         elif word == Word.RESIZE:
             for descriptor in self._outputs:
                 if self._spec.terminal:
-                    resize(descriptor, *struct.unpack("!HH", body))
+                    _resize(descriptor, *struct.unpack("!HH", body))
         elif word == Word.REOPEN:
             try:
                 self._log.reopen()
@@ -577,6 +574,6 @@ def session_of(pid: int) -> int:
         return 0
 
 
-def resize(terminal: int, columns: int, rows: int) -> None:
+def _resize(terminal: int, columns: int, rows: int) -> None:
     """Tell a terminal its size."""
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))

@@ -1,6 +1,13 @@
-"""The first byte of each packet between server and supervisor; their sockets keep packets apart."""
+"""Packets between server and supervisor: a word of one byte, then what it is about; their sockets keep them apart."""
 
 from __future__ import annotations
+
+import array
+import socket
+
+CHUNK = 64 * 1024
+LONGEST = 1 + CHUNK
+_MOST_DESCRIPTORS = 8
 
 
 class Word:
@@ -29,3 +36,17 @@ class Word:
     """The executed command's exit code, as decimal digits."""
     ENDED = b"x"
     """The container has ended, and that is on record."""
+
+
+def receive(sock: socket.socket) -> tuple[bytes, list[int]]:
+    """Return the next packet, empty at the end, and the descriptors that came with it, which no exec will pass on.
+
+    Raises OSError. (socket.recv_fds drops its flags, so that descriptors would leak into containers.)
+    """
+    descriptors = array.array("i")
+    room = socket.CMSG_SPACE(_MOST_DESCRIPTORS * descriptors.itemsize)
+    packet, ancillary, _, _ = sock.recvmsg(LONGEST, room, socket.MSG_CMSG_CLOEXEC)
+    for level, kind, data in ancillary:
+        if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+            descriptors.frombytes(data[: len(data) - len(data) % descriptors.itemsize])
+    return packet, list(descriptors)

@@ -1,0 +1,97 @@
+"""What the tests of real processes share: levels, specifications, and a look at the machine's processes."""
+
+import asyncio
+import os
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from syncpod.runtime.port import Exited, ProcessSpec
+from syncpod.runtime.records import Level, stat_of
+from syncpod.runtime.supervised import Contained, Supervised
+
+PATH = os.environ["PATH"]
+
+
+def levels() -> list[Level]:
+    """Every level that works for this user."""
+    with tempfile.TemporaryDirectory() as directory:
+        best = asyncio.run(Supervised.probe(Path(directory)))
+    if best is Level.NAMESPACES:
+        return [Level.NAMESPACES, Level.USER_NAMESPACES, Level.PLAIN]
+    return [best, Level.PLAIN] if best is not Level.PLAIN else [best]
+
+
+LEVELS = levels()
+WITH_OWN_ROOT = [each for each in LEVELS if each is not Level.PLAIN]
+
+
+class Machine:
+    """A server's processes in a directory of their own, and later servers over the same directory."""
+
+    def __init__(self, level: Level, directory: Path) -> None:
+        self.level = level
+        self.directory = directory
+        self.processes = Supervised(level=level, links=directory / "links")
+
+    async def start(self, *arguments: str, name: str = "c", **more: Any) -> Contained:
+        environment = more.pop("environment", (("PATH", PATH),))
+        spec = ProcessSpec(id=name, arguments=arguments, environment=environment, **more)
+        return await self.processes.start(spec, self.place(name))
+
+    async def run(self, *arguments: str, name: str = "c", **more: Any) -> tuple[Exited, list[str]]:
+        """Run to the end; also return what it wrote, as `<stream> <tag> <text>`."""
+        log = self.directory / "logs" / f"{name}.log"
+        process = await self.start(*arguments, name=name, log_path=str(log), **more)
+        return await process.wait(), lines(log)
+
+    def place(self, name: str = "c") -> Path:
+        place = self.directory / name
+        place.mkdir(exist_ok=True)
+        return place
+
+    async def restart(self) -> None:
+        """Have another server come after this one."""
+        await self.processes.close()
+        self.processes = Supervised(level=self.level, links=self.directory / "links")
+
+    async def found(self, name: str = "c") -> Contained:
+        found = await self.processes.find(self.place(name))
+        assert isinstance(found, Contained)
+        return found
+
+    async def end(self) -> None:
+        """End all that was started here."""
+        for place in [each for each in self.directory.iterdir() if (each / "spec.json").exists()]:
+            found = await self.processes.find(place)
+            if isinstance(found, Contained):
+                found.kill()
+                await found.wait()
+        await self.processes.close()
+
+
+@asynccontextmanager
+async def machine_at(level: Level, directory: Path) -> AsyncIterator[Machine]:
+    machine = Machine(level, directory)
+    try:
+        yield machine
+    finally:
+        await machine.end()
+
+
+def lines(log: Path) -> list[str]:
+    """The log's lines without their times."""
+    return [line.split(" ", 1)[1] for line in log.read_text().splitlines()] if log.exists() else []
+
+
+def runs(pid: int) -> bool:
+    stat = stat_of(pid)
+    return stat is not None and stat.state not in "ZX"
+
+
+async def until(condition: Any) -> None:
+    """Wait until something has come about; the test's own time limit is the only one."""
+    while not condition():  # noqa: ASYNC110 - what is waited for is outside this process
+        await asyncio.sleep(0.005)

@@ -1,0 +1,372 @@
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from syncpod.runtime import records
+from syncpod.runtime.port import Exited, Processes, ProcessSpec, StartFailed
+from syncpod.runtime.supervised import Contained, Supervised
+from syncpod.runtime.supervisor import children_of
+from tests.runtime.supervised_processes import LEVELS, PATH, Machine, machine_at, runs, until
+
+
+@pytest.fixture(params=LEVELS, ids=lambda level: level.value)
+async def machine(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Machine]:
+    async with machine_at(request.param, tmp_path) as made:
+        yield made
+
+
+def test_it_is_what_the_state_machine_asks_for(tmp_path: Path) -> None:
+    processes: Processes = Supervised(level=LEVELS[0], links=tmp_path)
+    assert processes
+
+
+@pytest.mark.parametrize(
+    ("script", "code", "reason"),
+    [
+        ("exit 0", 0, "Completed"),
+        ("exit 7", 7, "Error"),
+        ("kill -TERM $$", 143, "Error"),
+        ("kill -KILL $$", 137, "Error"),
+    ],
+)
+async def test_its_end_has_containerds_code_and_reason(machine: Machine, script: str, code: int, reason: str) -> None:
+    before = time.time_ns()
+    process = await machine.start("sh", "-c", script)
+    exited = await process.wait()
+    assert (exited.exit_code, exited.reason) == (code, reason)
+    assert before < process.started_at == exited.started_at < exited.finished_at < time.time_ns()
+    assert await process.wait() == exited
+    assert await machine.processes.find(machine.place()) == exited
+    assert process.usage() is None
+    process.kill()
+    process.signal(signal.SIGTERM)
+
+
+async def test_the_kernels_killing_for_memory_is_the_reason_where_the_cgroup_tells(tmp_path: Path) -> None:
+    cgroup = tmp_path / "cgroup.procs"
+    cgroup.touch()
+    processes = Supervised(level=LEVELS[-1], links=tmp_path, oom_killed=lambda procs: procs == (str(cgroup),))
+    spec = ProcessSpec("c", ("sh", "-c", "kill -9 $$"), (("PATH", PATH),), cgroup_procs=(str(cgroup),))
+    exited = await (await processes.start(spec, tmp_path)).wait()
+    assert (exited.exit_code, exited.reason) == (137, "OOMKilled")
+    assert cgroup.read_text() == "0", "it entered the cgroup itself"
+    await processes.close()
+
+
+async def test_it_has_its_own_environment_directory_and_session(machine: Machine) -> None:
+    script = "env; pwd; echo $(ps -o sid= -p $$) $$; umask; cat; ls -l /proc/$$/fd; grep Sig /proc/self/status"
+    environment = (("PATH", PATH), ("WHO", "a b\nc"), ("EMPTY", ""))
+    _, log = await machine.run("sh", "-c", script, environment=environment, working_directory="/usr")
+    text = "\n".join(line.removeprefix("stdout F ") for line in log)
+    assert "WHO=a b\nc" in text
+    assert "EMPTY=\n" in text
+    assert "\n/usr\n" in text
+    assert not [line for line in log if "PYTHON" in line or "LC_CTYPE" in line]
+    session, pid = next(line for line in text.splitlines() if line.count(" ") == 1 and line[0].isdecimal()).split()
+    assert session == pid
+    assert "\n0022\n" in text
+    assert text.count(" -> ") == 3, "nothing is open but the standard streams"
+    assert "SigIgn:\t0000000000000000" in text
+    assert "SigBlk:\t0000000000000000" in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("no-such-program",), 'exec: "no-such-program": executable file not found in $PATH'),
+        (("",), 'exec: "": executable file not found in $PATH'),
+        (("/no/such",), 'exec: "/no/such": stat /no/such: no such file or directory'),
+        (("/etc",), 'exec: "/etc": is a directory'),
+        (("/etc/passwd",), 'exec: "/etc/passwd": permission denied'),
+    ],
+)
+async def test_what_cannot_be_executed_is_refused_in_runcs_words(
+    machine: Machine, arguments: tuple[str, ...], sentence: str
+) -> None:
+    with pytest.raises(StartFailed) as failed:
+        await machine.start(*arguments)
+    assert str(failed.value) == sentence
+    found = await machine.processes.find(machine.place())
+    assert isinstance(found, Exited)
+    assert (found.exit_code, found.reason, found.message, found.started_at) == (128, "StartError", sentence, 0)
+
+
+async def test_a_file_in_no_format_that_runs_is_refused(machine: Machine) -> None:
+    with pytest.raises(StartFailed, match=r"^exec: .*permission denied|exec /proc/self/oom_score: "):
+        await machine.start("/proc/self/oom_score")
+
+
+async def test_a_directory_that_is_none_is_refused(machine: Machine) -> None:
+    with pytest.raises(StartFailed) as failed:
+        await machine.start("true", working_directory="/etc/passwd")
+    assert str(failed.value) in {
+        'chdir to cwd ("/etc/passwd") set in config.json failed: not a directory',
+        "mkdir /etc/passwd: File exists",
+    }
+
+
+async def test_a_nul_in_an_argument_is_refused(machine: Machine) -> None:
+    with pytest.raises(StartFailed, match="cannot be passed on: embedded null byte"):
+        await machine.start("echo", "a\0b")
+
+
+async def test_a_log_that_cannot_be_made_is_refused(machine: Machine) -> None:
+    with pytest.raises(StartFailed, match=r"^open log /proc/nothing/log: "):
+        await machine.start("true", log_path="/proc/nothing/log")
+
+
+async def test_a_signal_reaches_the_main_process_alone(machine: Machine, tmp_path: Path) -> None:
+    script = 'trap "exit 5" USR1; sh -c "trap \'echo child\' USR1; echo ready; sleep 60" & while :; do sleep 0.05; done'
+    log = tmp_path / "log"
+    process = await machine.start("sh", "-c", script, log_path=str(log))
+    await until(lambda: log.exists() and "ready" in log.read_text())
+    process.signal(signal.SIGUSR1)
+    assert (await process.wait()).exit_code == 5
+    assert "child" not in log.read_text()
+
+
+ESCAPES = (
+    "import os, time\n"
+    "for depth in range(3):\n"
+    "    if os.fork():\n"
+    "        break\n"
+    "    os.setsid()\n"
+    "print(os.getpid(), flush=True)\n"
+    "time.sleep(600)\n"
+)
+
+
+@pytest.mark.parametrize("ending", ["kill", "main ends"])
+async def test_nothing_that_it_started_outlives_it(machine: Machine, tmp_path: Path, ending: str) -> None:
+    log = tmp_path / "log"
+    process = await machine.start(sys.executable, "-c", ESCAPES, log_path=str(log))
+    await until(lambda: log.exists() and len(log.read_text().splitlines()) == 4)
+    pids = [int(line.split()[-1]) for line in log.read_text().splitlines()]
+    assert all(runs(pid) for pid in pids)
+    if ending == "kill":
+        process.kill()
+    else:
+        process.signal(signal.SIGKILL)
+    assert (await process.wait()).exit_code == 137
+    assert not any(runs(pid) for pid in pids)
+
+
+async def test_it_runs_on_without_its_server_and_is_found_with_its_end(machine: Machine, tmp_path: Path) -> None:
+    first = await machine.start(
+        "sh", "-c", "while ! [ -e go ]; do sleep 0.01; done; exit 6", working_directory="/dev/shm"
+    )
+    await machine.restart()
+    found = await machine.found()
+    assert (found.pid, found.started_at) == (first.pid, first.started_at)
+    assert await machine.found() is found
+    assert found.usage() is not None
+    found.signal(signal.SIGTERM)
+    assert (await found.wait()).exit_code == 143
+
+
+async def test_it_may_end_while_there_is_no_server(machine: Machine) -> None:
+    first = await machine.start("sh", "-c", "sleep 0.05; exit 6")
+    await machine.restart()
+    await until(lambda: (machine.place() / records.EXIT).exists())
+    exited = await machine.processes.find(machine.place())
+    assert isinstance(exited, Exited)
+    assert (exited.exit_code, exited.reason, exited.started_at) == (6, "Error", first.started_at)
+
+
+async def test_a_supervisor_that_was_killed_takes_all_with_it_and_the_end_is_unknown(
+    machine: Machine, tmp_path: Path
+) -> None:
+    log = tmp_path / "log"
+    process = await machine.start("sh", "-c", "sleep 600 & echo $!; wait", log_path=str(log))
+    await until(lambda: log.exists() and log.read_text())
+    child = int(log.read_text().split()[-1])
+    os.kill(supervisor_of(machine), signal.SIGKILL)
+    exited = await process.wait()
+    assert (exited.exit_code, exited.reason, exited.started_at) == (255, "Unknown", process.started_at)
+    assert not runs(child)
+    assert not runs(process.pid)
+    assert await machine.processes.find(machine.place()) == exited
+
+
+async def test_so_it_is_when_there_was_no_server_at_that_moment(machine: Machine, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    process = await machine.start("sh", "-c", "sleep 600 & echo $!; wait", log_path=str(log))
+    await until(lambda: log.exists() and log.read_text())
+    child = int(log.read_text().split()[-1])
+    await machine.restart()
+    os.kill(supervisor_of(machine), signal.SIGKILL)
+    await until(lambda: not runs(process.pid))
+    exited = await machine.processes.find(machine.place())
+    assert isinstance(exited, Exited)
+    assert (exited.exit_code, exited.reason) == (255, "Unknown")
+    assert not runs(child)
+
+
+@pytest.fixture
+def bystander() -> Iterator[records.Identity]:
+    """A process that is nobody's container, and leads a session."""
+    with subprocess.Popen(["sleep", "600"], start_new_session=True) as process:
+        yield records.identity_of(process.pid)
+        assert process.poll() is None, "it was not killed"
+        process.kill()
+
+
+def left_behind(machine: Machine, boot_id: str, main: records.Identity) -> Path:
+    """The directory of a container whose supervisor has left no record of its end."""
+    place = machine.place()
+    records.write_spec(place, ProcessSpec("c", ("sleep",)), machine.level)
+    records.write_record(place, records.STARTED, records.Started(boot_id, main, main, 5))
+    return place
+
+
+async def test_after_a_boot_nothing_is_killed_and_the_end_is_unknown(
+    machine: Machine, bystander: records.Identity
+) -> None:
+    exited = await machine.processes.find(left_behind(machine, "another", bystander))
+    assert isinstance(exited, Exited)
+    assert (exited.exit_code, exited.reason, exited.started_at) == (255, "Unknown", 5)
+
+
+async def test_an_id_that_is_anothers_by_now_is_left_alone(machine: Machine, bystander: records.Identity) -> None:
+    earlier = records.Identity(bystander.pid, bystander.ticks - 1)
+    exited = await machine.processes.find(left_behind(machine, records.boot_id(), earlier))
+    assert isinstance(exited, Exited)
+    assert exited.reason == "Unknown"
+
+
+async def test_a_stopped_supervisor_does_not_save_its_container(machine: Machine) -> None:
+    process = await machine.start("sleep", "600")
+    os.kill(supervisor_of(machine), signal.SIGSTOP)
+    process.kill()
+    assert (await process.wait()).exit_code == 137
+
+
+async def test_a_specification_that_nobody_runs_is_withdrawn_for_good(machine: Machine) -> None:
+    assert await machine.processes.find(machine.place()) is None
+    await (await machine.start("true", name="first")).wait()
+    [spawner] = [pid for pid in children_of(os.getpid()) if b"spawner.py" in seen_of(pid, "cmdline")]
+    os.kill(spawner, signal.SIGSTOP)
+    starting = asyncio.ensure_future(machine.start("sleep", "600"))
+    await asyncio.sleep(0)
+    assert (machine.place() / records.SPEC).exists()
+    assert await machine.processes.find(machine.place()) is None
+    os.kill(spawner, signal.SIGCONT)
+    with pytest.raises(StartFailed, match="its supervisor ended before it could start it"):
+        await starting
+    assert not list(machine.place().iterdir())
+
+
+STARTS_AND_DIES = """
+import asyncio, os, sys
+from pathlib import Path
+from syncpod.runtime.port import ProcessSpec
+from syncpod.runtime.records import Level
+from syncpod.runtime.supervised import Supervised
+
+async def main():
+    processes = Supervised(level=Level(sys.argv[1]), links=Path(sys.argv[2]) / "links")
+    spec = ProcessSpec("c", ("sleep", "600"), (("PATH", os.environ["PATH"]),))
+    delay = float(sys.argv[3])
+    await processes.start(spec, Path(sys.argv[2]) / "w")  # A spawner is there.
+    asyncio.get_running_loop().call_later(delay, os.kill, os.getpid(), 9)
+    await processes.start(spec, Path(sys.argv[2]) / "c")
+    await asyncio.sleep(9)
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("delay", [0, 0.002, 0.006, 0.02])
+async def test_a_start_cut_off_by_the_servers_end_either_runs_and_is_found_or_never_will(
+    machine: Machine, tmp_path: Path, delay: float
+) -> None:
+    machine.place("w")
+    place = machine.place()
+    command = [sys.executable, "-c", STARTS_AND_DIES, machine.level.value, str(tmp_path), str(delay)]
+    server = await asyncio.create_subprocess_exec(*command, cwd=Path(__file__).parents[2])
+    assert await server.wait() == -signal.SIGKILL
+    found = await machine.processes.find(place)
+    if found is None:
+        assert not (place / records.SPEC).exists()
+        assert not (place / records.STARTED).exists()
+    else:
+        assert isinstance(found, Contained)
+        assert runs(found.pid)
+
+
+async def test_a_cancelled_start_is_found(machine: Machine) -> None:
+    starting = asyncio.ensure_future(machine.start("sleep", "600"))
+    await asyncio.sleep(0)
+    starting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await starting
+    found = await machine.processes.find(machine.place())
+    if found is None:
+        assert not (machine.place() / records.STARTED).exists()
+    else:
+        assert isinstance(found, Contained)
+
+
+async def test_the_spawner_is_replaced_when_it_was_killed(machine: Machine) -> None:
+    first = await machine.start("sleep", "600", name="first")
+    spawner = records.stat_of(supervisor_of(machine, "first"))
+    assert spawner is not None
+    os.kill(spawner.parent, signal.SIGKILL)
+    await until(lambda: not runs(spawner.parent))
+    second = await machine.start("sleep", "600", name="second")
+    assert runs(first.pid)
+    assert runs(second.pid)
+
+
+async def test_a_pause_is_one_process_and_lives_until_it_is_killed(machine: Machine) -> None:
+    pause = await machine.start(name="pause")
+    assert pause.pid == supervisor_of(machine, "pause")
+    await machine.restart()
+    found = await machine.found("pause")
+    assert found.pid == pause.pid
+    assert found.usage() is not None
+    found.kill()
+    await found.wait()
+    assert not runs(pause.pid)
+
+
+async def test_a_pause_ends_at_sigterm_too(machine: Machine) -> None:
+    pause = await machine.start(name="pause")
+    pause.signal(signal.SIGTERM)
+    assert (await pause.wait()).exit_code == 143
+
+
+async def test_nothing_secret_is_on_a_command_line_or_open_to_others(machine: Machine) -> None:
+    process = await machine.start("sleep", "600", environment=(("PATH", PATH), ("PASSWORD", "hunter2")))
+    for what in ("cmdline", "environ"):
+        assert b"hunter2" not in seen_of(supervisor_of(machine), what)
+    modes = {path.name: path.stat().st_mode & 0o777 for path in machine.place().iterdir() if not path.is_dir()}
+    assert modes == {"spec.json": 0o600, "started.json": 0o600, "control.sock": 0o600}
+    assert process.pid
+
+
+async def test_usage_counts_all_that_runs_in_it(machine: Machine, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    process = await machine.start("sh", "-c", "sleep 600 & sleep 600 & echo; wait", log_path=str(log))
+    await until(lambda: log.exists() and log.read_text())
+    usage = process.usage()
+    assert usage is not None
+    assert usage.processes == 3
+    assert usage.memory_bytes > 0
+
+
+def supervisor_of(machine: Machine, name: str = "c") -> int:
+    started = records.read_started(machine.place(name))
+    assert started is not None
+    return started.supervisor.pid
+
+
+def seen_of(pid: int, what: str) -> bytes:
+    return Path(f"/proc/{pid}/{what}").read_bytes()

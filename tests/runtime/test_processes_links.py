@@ -1,0 +1,116 @@
+# ruff: noqa: ASYNC240 - a look at a file is what these tests are about
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from syncpod.runtime.links import Links
+from syncpod.runtime.port import Mount, StartFailed
+from syncpod.runtime.records import Level
+from tests.runtime.supervised_processes import Machine, machine_at
+
+
+@pytest.fixture
+async def machine(tmp_path: Path) -> AsyncIterator[Machine]:
+    async with machine_at(Level.PLAIN, tmp_path) as made:
+        yield made
+
+
+@pytest.fixture
+def volume(tmp_path: Path) -> Path:
+    made = tmp_path / "volume"
+    made.mkdir()
+    (made / "file").write_text("hello\n")
+    return made
+
+
+@pytest.fixture
+def wanted(tmp_path: Path) -> Path:
+    """Where the pod wants its volume."""
+    return tmp_path / "data"
+
+
+async def test_a_mount_is_a_link_for_as_long_as_the_container_runs(
+    machine: Machine, volume: Path, wanted: Path
+) -> None:
+    exited, log = await machine.run("cat", f"{wanted}/file", mounts=(Mount(str(wanted), str(volume)),))
+    assert (exited.exit_code, log) == (0, ["stdout F hello"])
+    assert not wanted.is_symlink()
+    assert not any((machine.directory / "links").iterdir())
+
+
+async def test_containers_share_a_link_and_the_last_takes_it_away(machine: Machine, volume: Path, wanted: Path) -> None:
+    mounts = (Mount(str(wanted), str(volume)),)
+    first = await machine.start("sleep", "600", name="first", mounts=mounts)
+    second = await machine.start("sleep", "600", name="second", mounts=mounts)
+    first.kill()
+    await first.wait()
+    assert wanted.readlink() == volume
+    await machine.restart()
+    assert await machine.processes.find(machine.place("first"))
+    assert wanted.readlink() == volume
+    found = await machine.found("second")
+    assert found.pid == second.pid
+    found.kill()
+    await found.wait()
+    assert not wanted.is_symlink()
+
+
+async def test_the_same_path_inside_and_out_needs_nothing(machine: Machine, volume: Path) -> None:
+    mount = Mount(str(volume), str(volume))
+    exited, _ = await machine.run("cat", f"{volume}/file", mounts=(mount,))
+    assert exited.exit_code == 0
+    assert (volume / "file").exists()
+    assert not volume.is_symlink()
+
+
+async def test_what_is_there_already_is_not_touched(machine: Machine, volume: Path, wanted: Path) -> None:
+    wanted.mkdir()
+    mounts = (Mount(str(wanted), str(volume)),)
+    sentence = f"mount {wanted}: without mount namespaces a mount is a symbolic link, and something else is there"
+    assert (machine.processes.refusal(mounts) or "").startswith(sentence)
+    with pytest.raises(StartFailed, match=sentence):
+        await machine.start("true", mounts=mounts)
+    assert wanted.is_dir()
+
+
+async def test_a_link_by_somebody_else_is_not_taken_away(machine: Machine, volume: Path, wanted: Path) -> None:
+    process = await machine.start("sleep", "600", mounts=(Mount(str(wanted), str(volume)),))
+    wanted.unlink()
+    wanted.symlink_to("/elsewhere")
+    process.kill()
+    await process.wait()
+    assert wanted.is_symlink()
+
+
+async def test_a_start_that_fails_leaves_no_link(machine: Machine, volume: Path, wanted: Path) -> None:
+    with pytest.raises(StartFailed, match="not found"):
+        await machine.start("nosuch", mounts=(Mount(str(wanted), str(volume)),))
+    assert not wanted.is_symlink()
+
+
+def test_files_that_every_container_gets_are_the_machines(tmp_path: Path, volume: Path) -> None:
+    links = Links(tmp_path / "links")
+    mounts = tuple(Mount(path, str(volume / "file")) for path in ("/etc/hosts", "/dev/termination-log"))
+    assert links.refusal(mounts) is None
+    links.make("c", mounts)
+    assert not os.path.islink("/etc/hosts")  # noqa: PTH114
+    assert not (tmp_path / "links").exists()
+
+
+def test_what_a_link_cannot_be_is_refused(tmp_path: Path, volume: Path) -> None:
+    links = Links(tmp_path / "links")
+    recursive = Mount(str(tmp_path / "data"), str(volume), recursive_read_only=True)
+    assert "cannot be recursively read-only" in (links.refusal((recursive,)) or "")
+    nowhere = Mount(str(tmp_path / "no" / "parent"), str(volume))
+    assert "is not a directory that this user may write to" in (links.refusal((nowhere,)) or "")
+
+
+def test_claims_are_given_up_once_and_for_all(tmp_path: Path, volume: Path, wanted: Path) -> None:
+    links = Links(tmp_path / "links")
+    links.make("c", (Mount(str(wanted), str(volume)),))
+    links.make("c", (Mount(str(wanted), str(volume)),))
+    links.release("c")
+    links.release("c")
+    assert not wanted.is_symlink()

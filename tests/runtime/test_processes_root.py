@@ -1,0 +1,249 @@
+# ruff: noqa: ASYNC240 - a look at a file is what these tests are about
+import os
+import stat
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from syncpod.runtime import rootfs
+from syncpod.runtime.discard import remove_tree
+from syncpod.runtime.port import Mount, StartFailed, User
+from syncpod.runtime.records import Level
+from tests.runtime.supervised_processes import WITH_OWN_ROOT, Machine, machine_at
+
+pytestmark = pytest.mark.skipif(not WITH_OWN_ROOT, reason="mount namespaces are closed to this user")
+as_root = pytest.mark.skipif(
+    Level.NAMESPACES not in WITH_OWN_ROOT, reason="only root may run a process as another user"
+)
+
+
+@pytest.fixture(params=WITH_OWN_ROOT, ids=lambda level: level.value)
+async def machine(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Machine]:
+    async with machine_at(request.param, tmp_path) as made:
+        yield made
+
+
+@pytest.fixture
+async def root(tmp_path: Path) -> AsyncIterator[Machine]:
+    async with machine_at(Level.NAMESPACES, tmp_path) as made:
+        yield made
+
+
+@pytest.fixture
+def volume(tmp_path: Path) -> Path:
+    made = tmp_path / "volume"
+    made.mkdir()
+    (made / "file").write_text("from outside\n")
+    return made
+
+
+async def output(machine: Machine, script: str, **more: Any) -> list[str]:
+    _, log = await machine.run("sh", "-c", script, **more)
+    return [line.split(" ", 2)[2] for line in log]
+
+
+async def test_its_programs_are_the_hosts_and_tmp_and_run_are_its_own(machine: Machine) -> None:
+    (machine.directory / "seen").touch()
+    listed = await output(
+        machine, f"ls -A /tmp; ls -A /run; stat -c %a /tmp /run; ls {machine.directory}/seen; sh -c pwd"
+    )
+    assert listed[:2] == ["1777", "755"]
+    assert listed[-1] == "/"
+
+
+async def test_what_it_writes_is_private(machine: Machine) -> None:
+    mark = "written-by-a-test-of-private-layers"
+    places = [f"/usr/{mark}", f"/tmp/{mark}", f"/{mark}"]
+    script = "; ".join(f"echo x > {place} && cat {place}" for place in places)
+    assert (await output(machine, script))[-len(places) :] == ["x"] * len(places)
+    assert not any(os.path.lexists(place) for place in places)
+
+
+async def test_devices_work_and_new_ones_are_not_made_on_the_host(machine: Machine, volume: Path) -> None:
+    mounts = (Mount("/dev/termination-log", str(volume / "file")),)
+    script = (
+        "echo bye > /dev/termination-log; echo x > /dev/null; head -c 3 /dev/zero | wc -c; "
+        "head -c 2 /dev/urandom | wc -c;"
+        " echo > /dev/made-by-a-test; test -d /dev/pts && test -d /dev/shm && echo mounts; readlink /dev/fd"
+    )
+    assert await output(machine, script, mounts=mounts) == ["3", "2", "mounts", "/proc/self/fd"]
+    assert (volume / "file").read_text() == "bye\n"
+    assert not os.path.lexists("/dev/termination-log")
+    assert not os.path.lexists("/dev/made-by-a-test")
+
+
+async def test_a_terminal_can_be_opened_inside(machine: Machine) -> None:
+    script = 'python3 -c "import os, pty; m, s = pty.openpty(); print(os.ttyname(s))" || echo no'
+    [line] = [line for line in await output(machine, script) if line.startswith("/dev/") and "pts/" in line]
+    assert line
+
+
+async def test_files_and_directories_are_mounted_where_the_pod_wants_them(machine: Machine, volume: Path) -> None:
+    (volume / "hosts").write_text("127.9.9.9 pod\n")
+    mounts = (
+        Mount("/etc/hosts", str(volume / "hosts")),
+        Mount("/etc/resolv.conf", str(volume / "hosts")),
+        Mount("/data", str(volume)),
+        Mount("/data/deeper/still", str(volume)),
+        Mount("/var/run/secrets/token", str(volume / "file"), read_only=True),
+    )
+    script = (
+        "cat /etc/hosts /etc/resolv.conf; cat /data/file /data/deeper/still/file /var/run/secrets/token; "
+        "echo more >> /data/file; echo no > /var/run/secrets/token; echo new > /etc/made-here"
+    )
+    lines = await output(machine, script, mounts=mounts)
+    assert lines[:5] == ["127.9.9.9 pod"] * 2 + ["from outside"] * 3
+    assert "Read-only file system" in lines[-1]
+    assert (volume / "file").read_text() == "from outside\nmore\n"
+    assert "127.9.9.9" not in Path("/etc/hosts").read_text()
+    assert not Path("/etc/made-here").exists()
+    assert not Path("/data").exists()
+
+
+async def test_a_read_only_mount_and_root_cannot_be_written_but_a_volume_can(machine: Machine, volume: Path) -> None:
+    mounts = (
+        Mount("/once", str(volume), read_only=True),
+        Mount("/all", str(volume), recursive_read_only=True),
+        Mount("/usr/volume", str(volume)),
+    )
+    places = ("/once/x", "/all/x", "/x", "/usr/x", "/etc/x", "/tmp/x", "/var/x", "/usr/volume/x")
+    script = "; ".join(f"touch {place} 2>/dev/null && echo {place}" for place in places)
+    assert await output(machine, script, mounts=mounts, read_only_root=True) == ["/usr/volume/x"]
+
+
+async def test_a_mount_through_a_link_stays_inside(machine: Machine, volume: Path) -> None:
+    mounts = (Mount("/var/run/here", str(volume)), Mount("/bin/volume", str(volume)))
+    assert await output(machine, "cat /run/here/file /usr/bin/volume/file", mounts=mounts) == ["from outside"] * 2
+
+
+@pytest.mark.parametrize("path", ["/", "relative", "/..", ""])
+async def test_a_mount_over_the_root_or_nowhere_is_refused(machine: Machine, volume: Path, path: str) -> None:
+    with pytest.raises(StartFailed, match=r'must be an absolute path other than "/"'):
+        await machine.start("true", mounts=(Mount(path, str(volume)),))
+
+
+async def test_nothing_is_made_on_the_host_for_a_mount(machine: Machine, volume: Path) -> None:
+    with pytest.raises(StartFailed, match=r"/proc/new: would have to be made on the host, whose /proc"):
+        await machine.start("true", mounts=(Mount("/proc/new", str(volume)),))
+
+
+async def test_what_is_to_be_mounted_must_be_there(machine: Machine, tmp_path: Path) -> None:
+    with pytest.raises(StartFailed, match=r"mount .*/gone: No such file or directory"):
+        await machine.start("true", mounts=(Mount("/data", str(tmp_path / "gone")),))
+
+
+async def test_a_file_is_not_mounted_over_a_directory(machine: Machine, volume: Path) -> None:
+    with pytest.raises(StartFailed, match=r"mount /usr: is a directory, and what is mounted is a file"):
+        await machine.start("true", mounts=(Mount("/usr", str(volume / "file")),))
+
+
+async def test_it_has_the_pods_host_name_and_the_machine_keeps_its_own(machine: Machine) -> None:
+    before = os.uname().nodename
+    assert await output(machine, "hostname || cat /proc/sys/kernel/hostname", hostname="web-0") == ["web-0"]
+    assert os.uname().nodename == before
+
+
+async def test_a_missing_working_directory_is_made(machine: Machine) -> None:
+    assert await output(machine, "pwd", working_directory="/srv/not/there") == ["/srv/not/there"]
+    assert not Path("/srv/not").exists()
+
+
+async def test_nothing_of_it_is_mounted_on_the_machine(machine: Machine, volume: Path) -> None:
+    process = await machine.start("sleep", "600", mounts=(Mount("/data", str(volume)),))
+    assert str(machine.directory) in Path(f"/proc/{process.pid}/mountinfo").read_text()
+    assert str(machine.directory) not in Path("/proc/self/mountinfo").read_text()
+
+
+async def test_all_that_it_leaves_behind_can_be_removed(machine: Machine, tmp_path: Path) -> None:
+    script = (
+        "rm -rf /usr/share/doc/[a-c]* 2>/dev/null; mkdir -p /usr/a/b; touch /usr/a/b/c; chmod 0 /usr/a/b; "
+        "mkdir /tmp/z; chmod 0 /tmp/z"
+    )
+    await machine.run("sh", "-c", script)
+    assert (machine.place() / rootfs.LAYERS).is_dir()
+    remove_tree(machine.place())
+    assert not (tmp_path / "c").exists()
+    remove_tree(tmp_path / "c")
+
+
+def test_removing_follows_no_link(tmp_path: Path) -> None:
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "kept" / "file").touch()
+    (tmp_path / "gone").mkdir()
+    (tmp_path / "gone" / "link").symlink_to(tmp_path / "kept")
+    remove_tree(tmp_path / "gone")
+    assert (tmp_path / "kept" / "file").exists()
+
+
+@as_root
+async def test_it_runs_as_another_user(root: Machine) -> None:
+    lines = await output(
+        root, "id -u; id -g; id -G; echo via > /dev/stdout; touch /usr/no", user=User(1234, 1235, (7, 8))
+    )
+    assert lines[:4] == ["1234", "1235", "1235 7 8", "via"]
+    assert "Permission denied" in lines[4]
+
+
+@as_root
+async def test_another_user_on_a_terminal_owns_it(root: Machine) -> None:
+    lines = await output(root, "echo hello > $(tty) && tty", user=User(1234, 1235), terminal=True)
+    assert lines[0].startswith("hello")
+
+
+@as_root
+async def test_a_command_runs_as_the_same_user(root: Machine) -> None:
+    process = await root.start("sleep", "600", user=User(1234, 1235, (7,)), no_new_privileges=True)
+    command = await process.execute(("sh", "-c", "id -u; id -G; grep NoNewPrivs /proc/self/status"))
+    read = b"".join([data async for _, data in command.output()])
+    await command.close()
+    assert read == b"1234\n1235 7\nNoNewPrivs:\t1\n"
+
+
+def capabilities_in(status: list[str]) -> dict[str, int]:
+    return {line.split(":")[0]: int(line.split()[1], 16) for line in status if line.startswith("Cap")}
+
+
+@as_root
+@pytest.mark.parametrize(
+    ("added", "dropped", "expected"),
+    [
+        ((), ("ALL",), 0),
+        (("CHOWN",), ("ALL",), 1),
+        (("CAP_KILL", "NET_BIND_SERVICE"), ("ALL", "CAP_KILL"), 1 << 10),
+    ],
+)
+async def test_it_keeps_the_capabilities_that_it_is_given(
+    root: Machine, added: tuple[str, ...], dropped: tuple[str, ...], expected: int
+) -> None:
+    status = await output(root, "cat /proc/self/status", added_capabilities=added, dropped_capabilities=dropped)
+    held = capabilities_in(status)
+    assert (held["CapEff"], held["CapPrm"], held["CapBnd"], held["CapAmb"]) == (expected, expected, expected, 0)
+
+
+@as_root
+async def test_one_capability_can_be_taken_away(root: Machine) -> None:
+    held = capabilities_in(await output(root, "cat /proc/self/status", dropped_capabilities=("CAP_CHOWN",)))
+    assert held["CapEff"] & 1 == 0
+    assert held["CapEff"] >> 1 & 0b11 == 0b11
+
+
+async def test_no_new_privileges_and_the_oom_score_are_set(machine: Machine) -> None:
+    lines = await output(
+        machine,
+        "cat /proc/self/oom_score_adj; grep NoNewPrivs /proc/self/status",
+        no_new_privileges=True,
+        oom_score_adj=700,
+    )
+    assert lines == ["700", "NoNewPrivs:\t1"]
+
+
+async def test_a_score_that_may_not_be_lowered_stays(machine: Machine) -> None:
+    [line] = await output(machine, "cat /proc/self/oom_score_adj", oom_score_adj=-900)
+    assert int(line) in {-900, int(Path("/proc/self/oom_score_adj").read_text())}
+
+
+async def test_layers_are_nobody_elses_to_read(machine: Machine) -> None:
+    await machine.run("true")
+    assert stat.S_IMODE((machine.place() / rootfs.LAYERS).stat().st_mode) == 0o700

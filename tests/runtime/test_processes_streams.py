@@ -1,0 +1,238 @@
+import asyncio
+import os
+import signal
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from syncpod.runtime import records
+from syncpod.runtime.port import Process, StartFailed, Stream, Streams
+from tests.runtime.supervised_processes import LEVELS, Machine, lines, machine_at, runs, until
+
+
+@pytest.fixture(params=LEVELS, ids=lambda level: level.value)
+async def machine(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Machine]:
+    async with machine_at(request.param, tmp_path) as made:
+        yield made
+
+
+@pytest.fixture
+async def process(machine: Machine) -> Process:
+    return await machine.start("sleep", "600")
+
+
+async def everything(streams: Streams) -> tuple[bytes, bytes, int]:
+    """Read to the end: stdout, stderr, exit code."""
+    read = {Stream.STDOUT: b"", Stream.STDERR: b""}
+    async for stream, data in streams.output():
+        read[stream] += data
+    code = await streams.wait()
+    await streams.close()
+    return read[Stream.STDOUT], read[Stream.STDERR], code
+
+
+async def test_a_command_has_its_output_its_input_and_its_code(process: Process) -> None:
+    command = await process.execute(("sh", "-c", "cat; echo no >&2; exit 9"), stdin=True)
+    await command.write(b"some ")
+    await command.write(b"input")
+    command.end_input()
+    assert await everything(command) == (b"some input", b"no\n", 9)
+    await command.write(b"too late")
+    command.end_input()
+
+
+async def test_a_commands_streams_can_be_one(process: Process) -> None:
+    command = await process.execute(("sh", "-c", "echo a; echo b >&2; kill -9 $$"), merge_stderr=True)
+    assert await everything(command) == (b"a\nb\n", b"", 137)
+
+
+async def test_a_command_gets_what_the_main_process_got(machine: Machine) -> None:
+    environment = (("PATH", os.environ["PATH"]), ("WHO", "me"))
+    process = await machine.start("sleep", "600", environment=environment, working_directory="/usr", hostname="pod")
+    command = await process.execute(("sh", "-c", "echo $WHO; pwd; readlink /proc/self/ns/mnt /proc/self/ns/user; env"))
+    output, _, _ = await everything(command)
+    assert output.startswith(b"me\n/usr\n")
+    for namespace in ("mnt", "user"):
+        assert os.readlink(f"/proc/{process.pid}/ns/{namespace}").encode() in output  # noqa: PTH115
+    assert b"TERM" not in output
+
+
+async def test_much_input_waits_for_a_slow_reader(process: Process) -> None:
+    command = await process.execute(("sh", "-c", "sleep 0.1; wc -c"), stdin=True)
+    await command.write(b"x" * 1_000_000)
+    command.end_input()
+    assert await everything(command) == (b"1000000\n", b"", 0)
+
+
+async def test_much_output_waits_for_a_slow_reader(process: Process) -> None:
+    command = await process.execute(("head", "-c", "3000000", "/dev/zero"))
+    await asyncio.sleep(0.1)
+    output, _, code = await everything(command)
+    assert (len(output), code) == (3_000_000, 0)
+
+
+async def test_a_command_too_long_for_one_packet_runs(process: Process) -> None:
+    command = await process.execute(("sh", "-c", "echo ${#1} ${#2}", "sh", "x" * 100_000, "y" * 100_000))
+    assert await everything(command) == (b"100000 100000\n", b"", 0)
+
+
+async def test_a_command_on_a_terminal_has_its_size_and_its_keys(process: Process) -> None:
+    command = await process.execute(
+        ("sh", "-c", "tty; read line; stty size; echo $TERM; cat"), terminal=True, stdin=True
+    )
+    command.resize(132, 43)
+    await command.write(b"go\n")
+    read = b""
+    async for stream, data in command.output():
+        assert stream is Stream.STDOUT
+        read += data
+        if b"xterm" in read:
+            break
+    command.end_input()
+    assert await command.wait() == 0
+    await command.close()
+    assert b"/dev/pts/" in read
+    assert b"43 132\r\nxterm" in read
+
+
+async def test_what_cannot_be_executed_is_said(machine: Machine, process: Process) -> None:
+    with pytest.raises(StartFailed, match=r'^exec: "nosuch": executable file not found in \$PATH$'):
+        await process.execute(("nosuch",))
+    process.kill()
+    await process.wait()
+    with pytest.raises(StartFailed, match="the container has ended"):
+        await process.execute(("true",))
+    with pytest.raises(StartFailed, match="the container has ended"):
+        await process.attach()
+
+
+async def started(command: Streams, count: int) -> list[int]:
+    """Read that many lines, each a process id."""
+    read = b""
+    async for _, data in command.output():
+        read += data
+        if read.count(b"\n") >= count:
+            break
+    return [int(line) for line in read.split()]
+
+
+async def test_a_command_that_is_let_go_is_killed_with_all_that_it_started(process: Process) -> None:
+    command = await process.execute(
+        ("sh", "-c", "setsid sh -c 'echo $$; sleep 600 & wait' & sleep 600 & echo $!; wait")
+    )
+    pids = await started(command, 2)
+    assert all(runs(pid) for pid in pids)
+    await command.close()
+    await until(lambda: not any(runs(pid) for pid in pids))
+    assert runs(process.pid)
+
+
+async def test_what_an_ended_command_left_running_lives_until_the_container_ends(process: Process) -> None:
+    command = await process.execute(("sh", "-c", "sleep 600 >/dev/null 2>&1 & echo $!"))
+    [pid] = await started(command, 1)
+    assert await command.wait() == 0
+    await command.close()
+    other = await process.execute(("true",))
+    assert await other.wait() == 0
+    await other.close()
+    assert runs(pid)
+    process.kill()
+    await process.wait()
+    assert not runs(pid)
+
+
+async def test_a_command_ends_with_its_container(process: Process) -> None:
+    command = await process.execute(("sleep", "600"))
+    process.kill()
+    assert await command.wait() == 137
+    await command.close()
+
+
+async def test_a_command_goes_on_while_another_server_comes(machine: Machine) -> None:
+    await machine.start("sleep", "600")
+    await machine.restart()
+    process = await machine.found()
+    command = await process.execute(("echo", "again"))
+    assert await everything(command) == (b"again\n", b"", 0)
+
+
+async def test_attached_one_sees_output_from_now_on_and_gives_input(machine: Machine) -> None:
+    process = await machine.start(
+        "sh", "-c", "while read line; do echo got $line; echo err >&2; done; exit 4", stdin=True
+    )
+    first, second = await process.attach(), await process.attach()
+    await first.write(b"one\n")
+    async for stream, data in second.output():
+        assert (stream, data) in {(Stream.STDOUT, b"got one\n"), (Stream.STDERR, b"err\n")}
+        break
+    await second.close()
+    first.end_input()
+    await first.close()
+    await asyncio.sleep(0.05)
+    assert runs(process.pid), "its input is not for one attached alone"
+    process.kill()
+    await process.wait()
+
+
+async def test_input_for_the_first_attached_ends_when_it_says_so(machine: Machine) -> None:
+    process = await machine.start("sh", "-c", "cat; exit 4", stdin=True, stdin_once=True)
+    attached = await process.attach()
+    await attached.write(b"all ")
+    await attached.write(b"of it")
+    attached.end_input()
+    assert await everything(attached) == (b"all of it", b"", 4)
+
+
+async def test_input_for_the_first_attached_ends_when_it_is_gone(machine: Machine) -> None:
+    process = await machine.start("sh", "-c", "cat >/dev/null; exit 4", stdin=True, stdin_once=True)
+    attached = await process.attach()
+    await attached.close()
+    assert (await process.wait()).exit_code == 4
+
+
+async def test_much_input_to_a_slow_container_arrives(machine: Machine, tmp_path: Path) -> None:
+    process = await machine.start("sh", "-c", "sleep 0.1; wc -c", stdin=True, stdin_once=True)
+    attached = await process.attach()
+    await attached.write(b"x" * 1_000_000)
+    attached.end_input()
+    assert await everything(attached) == (b"1000000\n", b"", 0)
+
+
+async def test_a_containers_terminal_is_logged_and_attached_to(machine: Machine, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    process = await machine.start(
+        "sh", "-c", "tty; read line; stty size; exit 3", terminal=True, stdin=True, log_path=str(log)
+    )
+    attached = await process.attach()
+    attached.resize(100, 30)
+    await attached.write(b"go\n")
+    output, error, code = await everything(attached)
+    assert (error, code) == (b"", 3)
+    assert b"30 100\r\n" in output
+    assert any(line.startswith("stdout F /dev/pts/") for line in lines(log))
+
+
+async def test_one_attached_that_does_not_read_stops_nobody(machine: Machine, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    script = "read go; head -c 8000000 /dev/zero | tr '\\0' '\\n'"
+    process = await machine.start("sh", "-c", script, log_path=str(log), stdin=True)
+    attached = await process.attach()
+    await attached.write(b"go\n")
+    assert (await process.wait()).exit_code == 0
+    assert log.stat().st_size > 8_000_000
+    assert await attached.wait() == 0
+    await attached.close()
+
+
+async def test_a_stopped_supervisor_delays_no_kill_of_what_is_executed(machine: Machine, process: Process) -> None:
+    command = await process.execute(("sleep", "600"))
+    supervisor = records.read_started(machine.place())
+    assert supervisor is not None
+    os.kill(supervisor.supervisor.pid, signal.SIGSTOP)
+    process.kill()
+    await process.wait()
+    assert await command.wait() == 137
+    await command.close()
+    assert time.time_ns() > process.started_at

@@ -1,0 +1,69 @@
+"""A container's life as a user without root, run by a test as that user, on the standard library alone."""
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+
+from syncpod.runtime.discard import remove_tree
+from syncpod.runtime.port import Exited, Mount, ProcessSpec, StartFailed, User
+from syncpod.runtime.records import Level
+from syncpod.runtime.supervised import Contained, Supervised
+
+ENVIRONMENT = (("PATH", os.environ["PATH"]),)
+
+
+async def main(level: Level, directory: Path) -> None:
+    if level is Level.USER_NAMESPACES and await Supervised.probe(directory) is not level:
+        sys.stdout.write("user namespaces are closed to users here")
+        sys.exit(77)
+    processes = Supervised(level=level, links=directory / "links")
+    place, volume, log = directory / "c", directory / "volume", directory / "log"
+    place.mkdir()
+    volume.mkdir()
+    (volume / "file").write_text("volume\n")
+    inside = "/data" if level is Level.USER_NAMESPACES else str(directory / "data")
+    script = f"id -u; cat {inside}/file; echo more > {inside}/new; echo > /dev/null; touch /usr/private; sleep 600"
+    spec = ProcessSpec(
+        "c",
+        ("sh", "-c", script),
+        ENVIRONMENT,
+        log_path=str(log),
+        mounts=(Mount(inside, str(volume)),),
+        user=User(os.getuid(), os.getgid()),
+        oom_score_adj=-5,
+    )
+    process = await processes.start(spec, place)
+    while not (volume / "new").exists():  # noqa: ASYNC110 - it is for the container to make it
+        await asyncio.sleep(0.01)
+    assert [line.split(" ", 3)[3] for line in log.read_text().splitlines()][:2] == [str(os.getuid()), "volume"]
+    await processes.close()
+
+    processes = Supervised(level=level, links=directory / "links")
+    found = await processes.find(place)
+    assert isinstance(found, Contained) and found.pid == process.pid
+    command = await found.execute(("sh", "-c", f"cat {inside}/new; id -u; tty"), terminal=True)
+    output = b"".join([data async for _, data in command.output()])
+    assert output.startswith(b"more\r\n%d\r\n/dev/pts/" % os.getuid()), output
+    assert await command.wait() == 0
+    await command.close()
+    assert found.usage() is not None
+    found.kill()
+    exited = await found.wait()
+    assert (exited.exit_code, exited.reason) == (137, "Error"), exited
+    assert isinstance(await processes.find(place), Exited)
+    remove_tree(place)
+    assert not any(os.path.lexists(path) for path in (place, inside))  # noqa: ASYNC240
+
+    place.mkdir()
+    try:
+        await processes.start(ProcessSpec("c", ("true",), ENVIRONMENT, user=User(0, 0)), place)
+    except StartFailed as failure:
+        assert str(failure).startswith("cannot run as user 0, group 0: "), failure
+    else:
+        raise AssertionError("it ran as root")
+    await processes.close()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(Level(sys.argv[1]), Path(sys.argv[2])))
