@@ -23,8 +23,14 @@ PASS = HERE / "pass.txt"
 FAIL = HERE / "not.txt"
 """Those that it does not, under lines that begin with `#` and say why."""
 
-SERVERS = {"nginx": 80, "httpd": 80, f"hostnet-nginx-{architecture()}": 12003}
-"""The web servers among critest's images, by the last part of their names, and where they listen."""
+SERVE = "echo {name} serves; exec {busybox} httpd -f -p {port} -h {home}"
+PROGRAMS = {
+    "nginx": (SERVE, 80),
+    "httpd": (SERVE, 80),
+    f"hostnet-nginx-{architecture()}": (SERVE, 12003),
+    "test-image-tag": ("exec {busybox} sleep 1000", 0),
+}
+"""What some of critest's images run, by the last part of their names: a shell script, and the port where it listens."""
 
 
 @dataclass(frozen=True)
@@ -106,11 +112,10 @@ def programs() -> Iterator[Path]:
         (home / "index.html").write_text("It works\n")
         for applet in subprocess.run([busybox, "--list"], capture_output=True, text=True, check=True).stdout.split():
             (home / applet).symlink_to(busybox)
-        for name, port in SERVERS.items():
+        for name, (script, port) in PROGRAMS.items():
             program = home / name
             program.unlink(missing_ok=True)
-            serve = f"exec {busybox} httpd -f -p {port} -h {home}"
-            program.write_text(f"#!{busybox} sh\necho {name} serves port {port}\n{serve}\n")
+            program.write_text(f"#!{busybox} sh\n{script.format(name=name, busybox=busybox, port=port, home=home)}\n")
             program.chmod(0o755)
         yield home
 

@@ -9,7 +9,6 @@ import pytest_asyncio
 
 from tests.e2e.engine import EngineNode, Pods, engine_node
 from tests.e2e.faults_support import FaultyNode, faulty_node
-from tests.runtimes.containerd import Containerd
 from tests.runtimes.runtime import Runtime
 from tests.runtimes.temporal import DevServer
 
@@ -32,7 +31,7 @@ async def pods(engine: EngineNode) -> AsyncIterator[Pods]:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def faulty(
-    runtime: Containerd, temporal_server: DevServer, tmp_path_factory: pytest.TempPathFactory
+    runtime: Runtime, temporal_server: DevServer, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[FaultyNode]:
     """A node to be broken, on each runtime in turn; one for all tests of a module."""
     async with faulty_node(runtime, temporal_server, tmp_path_factory.mktemp("node")) as node:

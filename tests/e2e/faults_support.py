@@ -29,11 +29,10 @@ from syncpod.node_settings import read_worker_record
 from syncpod.plugin import DATA_CONVERTER
 from tests.agent.waiting import until as until_true
 from tests.e2e.faults_proxy import CriProxy, Stopped
-from tests.runtimes.containerd import Containerd
-from tests.runtimes.gates import Gate
 from tests.runtimes.images import BUSYBOX
 from tests.runtimes.leftovers import CGROUPS
 from tests.runtimes.processes import Process, processes
+from tests.runtimes.runtime import HeldPoint, Runtime
 from tests.runtimes.sweep import sweep
 from tests.runtimes.temporal import DevServer
 from tests.worker.node_process import NodeProcess
@@ -212,7 +211,7 @@ class FaultyNode:
     name: str
     directory: Path
     server: DevServer
-    runtime: Containerd
+    runtime: Runtime
     client: Client
     cri: CriClient
     """The runtime itself, past the proxy."""
@@ -250,8 +249,7 @@ class FaultyNode:
         """A worker of this node, with its state in `directory`."""
         return NodeProcess(
             directory,
-            "--cgroup-parent",
-            self.runtime.cgroup_parent,
+            *(("--cgroup-parent", self.runtime.cgroup_parent) if self.runtime.cgroup_parent else ()),
             *arguments,
             runtime=self.proxy.endpoint,
             temporal=self.server.address,
@@ -337,7 +335,7 @@ class FaultyNode:
 
 
 @contextlib.asynccontextmanager
-async def faulty_node(runtime: Containerd, server: DevServer, directory: Path) -> AsyncIterator[FaultyNode]:
+async def faulty_node(runtime: Runtime, server: DevServer, directory: Path) -> AsyncIterator[FaultyNode]:
     """A node with a worker that serves; nothing of it is left at the end."""
     name = f"n-{uuid.uuid4().hex[:8]}"
     client = await Client.connect(server.address, data_converter=DATA_CONVERTER)
@@ -354,7 +352,7 @@ async def faulty_node(runtime: Containerd, server: DevServer, directory: Path) -
             await node.clear()
 
 
-def _is_down(part: DevServer | Containerd) -> bool:
+def _is_down(part: DevServer | Runtime) -> bool:
     """Say whether a test has killed a server and not started it again."""
     try:
         return not part.pid
@@ -377,7 +375,7 @@ async def until(question: Callable[[], Any], *, patience: float = PATIENCE) -> A
 
 
 @contextlib.contextmanager
-def held(node: FaultyNode, point: Any) -> Iterator[Gate | Stopped]:
+def held(node: FaultyNode, point: Any) -> Iterator[HeldPoint | Stopped]:
     """Hold whatever comes to a point: one of the runtime's gates, or a CRI call before or after it."""
     with node.runtime.gates.hold(point) if isinstance(point, str) else node.proxy.stop(*point) as stop:
         yield stop

@@ -85,7 +85,6 @@ async def test_the_environment_and_the_identity_are_what_the_pod_says(pods: Pods
             "workingDir": "/tmp",
             "securityContext": {"runAsUser": 1234, "runAsGroup": 2345},
         },
-        {"name": "by-image", "image": USER_1000, "command": ["sleep", "1000"]},
         securityContext={"fsGroup": 3456, "supplementalGroups": [4567], "runAsNonRoot": True},
         volumes=[{"name": "scratch", "emptyDir": {}}],
     )
@@ -112,11 +111,17 @@ async def test_the_environment_and_the_identity_are_what_the_pod_says(pods: Pods
     assert await pod.log("main") == [f"{pod.name} hello"]
     assert await pod.exec("main", "pwd; hostname") == f"/tmp\n{pod.name}"
     assert await pod.exec("main", "id -u; id -g; id -G") == "1234\n2345\n2345 3456 4567"
-    # The image says which user, and so which groups besides.
-    assert await pod.exec("by-image", "id -u; id -G") == "1000\n1000 2000 3456 4567"
     await pod.exec("main", "echo mine > /scratch/file")
     written = next(iter(engine.worker.state_dir.glob(f"pods/{meta['uid']}/volumes/*/scratch/file"))).stat()
     assert (written.st_uid, written.st_gid, stat.S_ISREG(written.st_mode)) == (1234, 3456, True)
+
+
+async def test_an_image_says_who_runs_it_and_so_in_which_groups_besides(pods: Pods) -> None:
+    security = {"fsGroup": 3456, "supplementalGroups": [4567], "runAsNonRoot": True}
+    main = {"name": "main", "image": USER_1000, "command": ["sleep", "1000"]}
+    pod = await pods.apply("by-image", main, securityContext=security)
+    await pod.running()
+    assert await pod.exec("main", "id -u; id -G") == "1000\n1000 2000 3456 4567"
 
 
 async def test_a_container_that_must_not_run_as_root_does_not(pods: Pods) -> None:
@@ -167,11 +172,12 @@ async def test_a_missing_image_is_asked_for_again_after_a_back_off(pods: Pods) -
 
 
 async def test_an_image_that_must_not_be_pulled_is_not(pods: Pods) -> None:
-    pod = await pods.apply("never", {"name": "main", "image": ABSENT, "imagePullPolicy": "Never"})
+    absent = "syncpod.invalid/nor/this:1"  # nobody has asked for it before
+    pod = await pods.apply("never", {"name": "main", "image": absent, "imagePullPolicy": "Never"})
     seen = await pod.until(lambda pod: "ErrImageNeverPull" in str(status_of(pod, "main").get("state")))
     assert status_of(seen, "main")["state"]["waiting"] == {
         "reason": "ErrImageNeverPull",
-        "message": f'Container image "{ABSENT}" is not present with pull policy of Never',
+        "message": f'Container image "{absent}" is not present with pull policy of Never',
     }
     assert seen["status"]["phase"] == "Pending"
     reasons = [event["reason"] for event in await pod.events() if event["container"] == "main"]

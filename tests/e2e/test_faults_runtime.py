@@ -1,4 +1,4 @@
-"""`kill -9` of containerd anywhere in a pod's life, and what others do to the pod: it converges all the same."""
+"""`kill -9` of the runtime anywhere in a pod's life, and what others do to the pod: it converges all the same."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ async def told(pod: Pod) -> None:
     log.info("%s: %s", pod.node.runtime.name, "; ".join(steps))
 
 
-# --- containerd dies in a start ---------------------------------------------------------------------------------------
+# --- the runtime dies in a start --------------------------------------------------------------------------------------
 
 POINTS: dict[str, Any] = {
     "while CNI makes the sandbox's network": "cni-add",
@@ -37,7 +37,7 @@ POINTS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("point", POINTS.values(), ids=POINTS.keys())
-async def test_containerd_dies_in_a_start(node: FaultyNode, point: Any) -> None:
+async def test_the_runtime_dies_in_a_start(node: FaultyNode, point: Any) -> None:
     with held(node, point) as stop:
         pod = await node.apply(hostNetwork=False)
         await stop.reached()
@@ -51,7 +51,7 @@ async def test_containerd_dies_in_a_start(node: FaultyNode, point: Any) -> None:
 
 
 @pytest.mark.parametrize("point", ["runc-create", "runc-start"])
-async def test_containerd_dies_while_runc_makes_the_first_container(node: FaultyNode, point: str) -> None:
+async def test_the_runtime_dies_while_runc_makes_the_first_container(node: FaultyNode, point: str) -> None:
     with node.proxy.stop("CreateContainer", "after") as created:
         pod = await node.apply()
         await created.reached()
@@ -67,7 +67,7 @@ async def test_containerd_dies_while_runc_makes_the_first_container(node: Faulty
     await pod.delete()
 
 
-async def test_containerd_and_worker_die_together_in_a_start(node: FaultyNode) -> None:
+async def test_runtime_and_worker_die_together_in_a_start(node: FaultyNode) -> None:
     with node.runtime.gates.hold("cni-add") as gate:
         pod = await node.apply(hostNetwork=False)
         await gate.reached()
@@ -81,10 +81,10 @@ async def test_containerd_and_worker_die_together_in_a_start(node: FaultyNode) -
     await pod.delete()
 
 
-# --- containerd dies later --------------------------------------------------------------------------------------------
+# --- the runtime dies later -------------------------------------------------------------------------------------------
 
 
-async def test_a_restart_of_containerd_restarts_nothing(node: FaultyNode) -> None:
+async def test_a_restart_of_the_runtime_restarts_nothing(node: FaultyNode) -> None:
     pod = await node.apply(hostNetwork=False)
     await pod.running()
     before = await pod.containers()
@@ -97,7 +97,7 @@ async def test_a_restart_of_containerd_restarts_nothing(node: FaultyNode) -> Non
     await other.delete()
 
 
-async def test_an_exit_while_containerd_is_down_is_seen_once(node: FaultyNode, tmp_path: Path) -> None:
+async def test_an_exit_while_the_runtime_is_down_is_seen_once(node: FaultyNode, tmp_path: Path) -> None:
     exits = f"trap 'exit 0' TERM; while [ ! -e {tmp_path}/now ]; do sleep 0.05; done; rm {tmp_path}/now; exit 7"
     shared = [{"name": "shared", "hostPath": {"path": str(tmp_path), "type": "Directory"}}]
     mount = [{"name": "shared", "mountPath": str(tmp_path)}]
@@ -110,7 +110,7 @@ async def test_an_exit_while_containerd_is_down_is_seen_once(node: FaultyNode, t
     await asyncio.to_thread(node.runtime.start)
     seen = await pod.running(exits=1)
     # containerd 2 forgets how; what it says is passed on as it is.
-    code = 7 if node.runtime.series == "1.6" else 255
+    code = 7 if node.runtime.name != "containerd24" else 255
     assert container(seen, "exits")["lastState"]["terminated"]["exitCode"] == code
     assert len(await pod.history("exit")) == 1
     await pod.assert_whole(exits=1)
@@ -122,7 +122,7 @@ async def test_an_exit_while_containerd_is_down_is_seen_once(node: FaultyNode, t
     ["runc-kill", ("StopContainer", "before"), "cni-del", ("StopPodSandbox", "after"), ("RemovePodSandbox", "before")],
     ids=str,
 )
-async def test_containerd_dies_in_a_deletion(node: FaultyNode, point: Any) -> None:
+async def test_the_runtime_dies_in_a_deletion(node: FaultyNode, point: Any) -> None:
     pod = await node.apply(hostNetwork=False)
     await pod.up()
     with held(node, point) as stop:
@@ -133,7 +133,7 @@ async def test_containerd_dies_in_a_deletion(node: FaultyNode, point: Any) -> No
     await pod.gone()
 
 
-async def test_containerd_dies_in_a_grace_period(node: FaultyNode) -> None:
+async def test_the_runtime_dies_in_a_grace_period(node: FaultyNode) -> None:
     pod = await node.apply(shell("a"), shell("deaf", DEAF))
     await pod.up()
     await pod.handle.signal("delete_pod", {"gracePeriodSeconds": 5})

@@ -11,13 +11,13 @@ import pytest_asyncio
 
 from tests.agent.waiting import until as until_true
 from tests.e2e.faults_support import FaultyNode, ended, faulty_node, held, shell, until
-from tests.runtimes.containerd import Containerd
+from tests.runtimes.runtime import Runtime
 from tests.runtimes.temporal import DevServer
 from tests.workflows.scripted import container
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def faulty(runtime: Containerd, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[FaultyNode]:
+async def faulty(runtime: Runtime, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[FaultyNode]:
     with await asyncio.to_thread(DevServer.launch) as server:
         async with faulty_node(runtime, server, tmp_path_factory.mktemp("node")) as node:
             yield node

@@ -138,9 +138,7 @@ async def add_ephemeral_containers(pod: LivePod) -> None:
     debug = shell("debug", "echo hello from debug; sleep 1000", targetContainerName="a")
     answer = await pod.handle.execute_update("add_ephemeral_container", debug)
     assert answer["generation"] == 2
-    seen = await pod.until(lambda pod: "running" in status_of(pod, "debug").get("state", {}))
-    # What it targets is what it sees.
-    assert "while :" in await pod.exec("debug", "cat /proc/1/cmdline | tr '\\0' ' '")
+    await pod.until(lambda pod: "running" in status_of(pod, "debug").get("state", {}))
 
     typed = json.dumps({"name": "typed", "image": BUSYBOX, "command": ["sh", "-c", "exit 7"]})
     await temporal(
@@ -156,3 +154,11 @@ async def add_ephemeral_containers(pod: LivePod) -> None:
 
     after = {each.name: each.id for each in await pod.containers()}
     assert {name: after[name] for name in before} == before
+
+
+async def test_an_ephemeral_container_sees_the_processes_of_its_target_as_its_own(pods: Pods) -> None:
+    pod = await pods.apply("target", shell("a"))
+    await pod.running()
+    await pod.handle.execute_update("add_ephemeral_container", shell("debug", "sleep 1000", targetContainerName="a"))
+    await pod.until(lambda pod: "running" in status_of(pod, "debug").get("state", {}))
+    assert "while :" in await pod.exec("debug", "cat /proc/1/cmdline | tr '\\0' ' '")

@@ -32,7 +32,54 @@ class Difference:
     """Only where the runtime is not root's."""
 
 
-DIFFERENCES: tuple[Difference, ...] = ()
+DIFFERENCES: tuple[Difference, ...] = (
+    Difference(
+        "processes",
+        "There are no PID namespaces: a container sees the machine's processes, and its own is not number 1.",
+        ("test_start.py::test_an_ephemeral_container_sees_the_processes_of_its_target_as_its_own",),
+    ),
+    Difference(
+        "images",
+        "There is no registry: any well-formed name can be pulled at once, and stands for the machine's own programs.",
+        ("test_containers.py::test_a_missing_image_is_asked_for_again_after_a_back_off",),
+    ),
+    Difference(
+        "an image's user",
+        "There is nobody in an image: its user is whoever runs the runtime.",
+        ("test_containers.py::test_an_image_says_who_runs_it_and_so_in_which_groups_besides",),
+    ),
+    Difference(
+        "CNI",
+        "No network is made for a pod: it gets an address of its own in 127.0.0.0/8, and nothing can hold that up.",
+        (
+            "test_faults_runtime.py::test_the_runtime_dies_in_a_start[*CNI*]",
+            "test_faults_runtime.py::test_runtime_and_worker_die_together_in_a_start",
+            "test_faults_runtime.py::test_the_runtime_dies_in_a_deletion[*cni-del*]",
+            "test_faults_runtime.py::test_a_sandbox_that_cannot_be_made_is_made_when_it_can[*cni-add*]",
+            "test_faults_runtime.py::test_a_pod_deleted_in_the_middle_of_its_start_leaves_nothing[*CNI*]",
+            "test_faults_worker.py::test_killed_in_a_start[*CNI*]",
+            "test_faults_worker.py::test_killed_while_what_holds_up_the_start_outlasts_the_next_workers_boot",
+            "test_faults_worker.py::test_killed_in_a_deletion[*cni-del*]",
+        ),
+    ),
+    Difference(
+        "runc",
+        "A process is made, started and killed by its supervisor. No other program can be held up or refuse: "
+        "what corresponds to `runc create` is held, what corresponds to the other calls is one step with it.",
+        (
+            "test_faults_runtime.py::test_the_runtime_dies_in_a_start[*runc starts*]",
+            "test_faults_runtime.py::test_the_runtime_dies_while_runc_makes_the_first_container[*runc-start*]",
+            "test_faults_runtime.py::test_the_runtime_dies_in_a_deletion[*runc-kill*]",
+            "test_faults_runtime.py::test_a_sandbox_that_cannot_be_made_is_made_when_it_can[*runc-create*]",
+            "test_faults_runtime.py::test_a_container_that_cannot_be_started_is_started_when_it_can",
+            "test_faults_runtime.py::test_a_pod_deleted_in_the_middle_of_its_start_leaves_nothing[*runc starts*]",
+            "test_faults_worker.py::test_killed_in_a_start[*runc starts*]",
+            "test_faults_worker.py::test_killed_while_runc_makes_the_first_container[*runc-start*]",
+            "test_faults_worker.py::test_killed_in_a_deletion[*runc-kill*]",
+            "test_faults_worker.py::test_killed_in_a_deletion[*runc-delete*]",
+        ),
+    ),
+)
 
 
 def apply(items: Iterable[pytest.Item]) -> None:
