@@ -214,8 +214,11 @@ class Containers:
         container.process = None
         container.listed_anew()
         self._tell(container, api_pb2.CONTAINER_STOPPED_EVENT)
-        if container.cgroup and self._runtime.cgroups.hierarchies:
-            self._runtime.begin(self._close_cgroup(container))
+        self._begin_closing(container)
+
+    def _begin_closing(self, container: Container) -> None:
+        if container.cgroup and self._runtime.cgroups.hierarchies and container.closing is None:
+            container.closing = self._runtime.begin(self._close_cgroup(container))
 
     async def _close_cgroup(self, container: Container) -> None:
         """End whatever the container left behind in its cgroup, and remove that."""
@@ -262,13 +265,13 @@ class Containers:
                 return
             container.removing = True
             await self.stop(container, 0)
+            if container.closing is not None:
+                await container.closing  # Without its record nobody would know of its cgroup any more.
             directory = self._runtime.container_directory(container.id)
             store.forget(directory)
             self._runtime.containers.discard(container)
             del container.sandbox.containers[container.id]
             self._tell(container, api_pb2.CONTAINER_DELETED_EVENT)
-            if container.cgroup and self._runtime.cgroups.hierarchies:
-                await self._close_cgroup(container)
             await remove_directory(directory)
 
     # --- resources ----------------------------------------------------------------------------------------------------
@@ -308,7 +311,9 @@ class Containers:
             return
         container = self._add(sandbox, id, facts, request.config)
         container.ended = store.read_ended(directory)
-        if container.ended is None and (directory / "process").exists():
+        if container.ended is not None:
+            self._begin_closing(container)  # The server may have been killed before it had done so.
+        elif (directory / "process").exists():
             await self._find(container, directory / "process")
         container.listed_anew()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import Any, Final
 
 import grpc
@@ -21,15 +21,19 @@ Answer = Message | bytes
 """A message, or one that is serialised already."""
 
 
-def handler(service: ServiceDescriptor, methods: object) -> grpc.GenericRpcHandler:
-    """Return gRPC's handler of a service: `methods` has a method for each call that it serves, by the call's name.
+def handler(service: ServiceDescriptor, *calls: object) -> grpc.GenericRpcHandler:
+    """Return gRPC's handler of a service: each of `calls` has methods for some of its calls, by their names.
 
-    A method takes the request; where the answer is a stream it is an asynchronous generator. It raises Refusal. What it
-    does not have is answered with UNIMPLEMENTED.
+    A method takes the request; where the answer is a stream it is an asynchronous generator. It raises Refusal. What
+    none has is answered with UNIMPLEMENTED.
     """
     return grpc.method_handlers_generic_handler(
-        service.full_name, {each.name: _method(each, getattr(methods, each.name, None)) for each in service.methods}
+        service.full_name, {each.name: _method(each, _find(calls, each.name)) for each in service.methods}
     )
+
+
+def _find(calls: Iterable[object], name: str) -> Callable[[Any], Any] | None:
+    return next((getattr(each, name) for each in calls if hasattr(each, name)), None)
 
 
 def _method(method: MethodDescriptor, serve: Callable[[Any], Any] | None) -> grpc.RpcMethodHandler[Any, Any]:

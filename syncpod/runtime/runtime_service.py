@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator, Sequence
 from importlib.metadata import version
 from typing import Final
 
-import grpc
-
 from protos.cri.v1 import api_pb2
-from syncpod.runtime import listing, statuses, validation
+from syncpod.runtime import statuses, validation
 from syncpod.runtime.cgroups import CgroupRefused
 from syncpod.runtime.containers import Containers
-from syncpod.runtime.executions import exec_sync
 from syncpod.runtime.faults import Faults
 from syncpod.runtime.filters import has_labels
-from syncpod.runtime.port import Process, StartFailed, Streams
-from syncpod.runtime.refusals import Refusal, failed, invalid, not_found, precondition
+from syncpod.runtime.lookup import Lookup, running
+from syncpod.runtime.refusals import failed, invalid, not_found, precondition
 from syncpod.runtime.sandboxes import Sandboxes
-from syncpod.runtime.state import Container, Runtime, Sandbox
-from syncpod.runtime.statistics import Statistics
-from syncpod.runtime.streaming import StreamingServer, TooManyTickets
+from syncpod.runtime.state import Runtime
 
 RUNTIME_NAME: Final = "syncpod-embedded"
 _KUBELET_API_VERSION: Final = "0.1.0"
@@ -32,24 +25,23 @@ _PART: Final = 500
 
 
 class RuntimeService:
-    """One method for each call of the service, named as on the wire. All raise Refusal."""
+    """One method for each call but those for streams and measurements, named as on the wire. All raise Refusal."""
 
     def __init__(
         self,
         runtime: Runtime,
         sandboxes: Sandboxes,
         containers: Containers,
-        streaming: StreamingServer,
+        lookup: Lookup,
         faults: Faults,
         features: api_pb2.RuntimeHandlerFeatures,
     ) -> None:
         self._runtime = runtime
         self._sandboxes = sandboxes
         self._containers = containers
-        self._streaming = streaming
+        self._lookup = lookup
         self._faults = faults
         self._features = features
-        self._statistics = Statistics(runtime)
 
     # --- the runtime itself -------------------------------------------------------------------------------------------
 
@@ -112,7 +104,7 @@ class RuntimeService:
         """Stop a sandbox; one that is not there has stopped."""
         sandbox = self._runtime.sandboxes.find(request.pod_sandbox_id, "pod_sandbox_id")
         if sandbox is not None:
-            await self._before("StopPodSandbox", sandbox)
+            await self._lookup.before("StopPodSandbox", sandbox)
             await self._sandboxes.stop(sandbox)
         return api_pb2.StopPodSandboxResponse()
 
@@ -122,7 +114,7 @@ class RuntimeService:
         """Remove a sandbox with its containers; one that is not there is gone."""
         sandbox = self._runtime.sandboxes.find(request.pod_sandbox_id, "pod_sandbox_id")
         if sandbox is not None:
-            await self._before("RemovePodSandbox", sandbox)
+            await self._lookup.before("RemovePodSandbox", sandbox)
             await self._sandboxes.remove(sandbox)
         return api_pb2.RemovePodSandboxResponse()
 
@@ -130,7 +122,7 @@ class RuntimeService:
         self, request: api_pb2.UpdatePodSandboxResourcesRequest
     ) -> api_pb2.UpdatePodSandboxResourcesResponse:
         """Take note of a pod's new size, which verbose status tells: its cgroup is the caller's, who has changed it."""
-        sandbox = self._sandbox(request.pod_sandbox_id)
+        sandbox = self._lookup.sandbox(request.pod_sandbox_id)
         validation.resources(request.overhead, "overhead")
         validation.resources(request.resources, "resources")
         await self._sandboxes.update(sandbox, request)
@@ -140,8 +132,8 @@ class RuntimeService:
         self, request: api_pb2.PodSandboxStatusRequest
     ) -> api_pb2.PodSandboxStatusResponse:
         """Tell all about a sandbox."""
-        sandbox = self._sandbox(request.pod_sandbox_id)
-        await self._before("PodSandboxStatus", sandbox)
+        sandbox = self._lookup.sandbox(request.pod_sandbox_id)
+        await self._lookup.before("PodSandboxStatus", sandbox)
         try:
             return api_pb2.PodSandboxStatusResponse(
                 status=statuses.sandbox_status(self._runtime, sandbox),
@@ -175,23 +167,21 @@ class RuntimeService:
         self, request: api_pb2.CreateContainerRequest
     ) -> api_pb2.CreateContainerResponse:
         """Make a container."""
-        sandbox = self._sandbox(request.pod_sandbox_id)
+        sandbox = self._lookup.sandbox(request.pod_sandbox_id)
         if not request.HasField("config"):
             raise invalid("config", "required")
         validation.container_config(request.config, "config")
         given = request.sandbox_config
         if given.HasField("metadata") and given.metadata != sandbox.metadata:
             raise invalid("sandbox_config.metadata", f'is not that of sandbox "{sandbox.id}"')
-        await self._faults.before(
-            "CreateContainer", self._annotations(sandbox), f"{sandbox.metadata.uid}/{request.config.metadata.name}"
-        )
+        await self._lookup.before("CreateContainer", sandbox, request.config.metadata.name)
         container = self._containers.create(sandbox, request.config)
         return api_pb2.CreateContainerResponse(container_id=container.id)
 
     async def StartContainer(self, request: api_pb2.StartContainerRequest) -> api_pb2.StartContainerResponse:  # noqa: N802
         """Run a container."""
-        container = self._container(request.container_id)
-        await self._before_container("StartContainer", container)
+        container = self._lookup.container(request.container_id)
+        await self._lookup.before("StartContainer", container.sandbox, container.short_name)
         await self._containers.start(container)
         return api_pb2.StartContainerResponse()
 
@@ -200,7 +190,7 @@ class RuntimeService:
         container = self._runtime.containers.find(request.container_id, "container_id")
         grace = validation.timeout(request.timeout, "timeout")
         if container is not None:
-            await self._before_container("StopContainer", container)
+            await self._lookup.before("StopContainer", container.sandbox, container.short_name)
             await self._containers.stop(container, grace)
         return api_pb2.StopContainerResponse()
 
@@ -210,7 +200,7 @@ class RuntimeService:
         """Remove a container; one that is not there is gone."""
         container = self._runtime.containers.find(request.container_id, "container_id")
         if container is not None:
-            await self._before_container("RemoveContainer", container)
+            await self._lookup.before("RemoveContainer", container.sandbox, container.short_name)
             await self._containers.remove(container)
         return api_pb2.RemoveContainerResponse()
 
@@ -229,25 +219,16 @@ class RuntimeService:
         labels = dict(wanted.label_selector)
         return (
             each.entry
-            for each in self._selected(wanted.id, wanted.pod_sandbox_id)
+            for each in self._lookup.containers(wanted.id, wanted.pod_sandbox_id)
             if (state is None or each.state == state) and has_labels(each.labels, labels)
         )
-
-    def _selected(self, id: str, sandbox_id: str) -> Iterator[Container]:
-        """Yield the containers that an id and a sandbox' id let through; empty ones let all through."""
-        if not sandbox_id:
-            yield from self._runtime.containers.select(id)
-            return
-        chosen = {each.id for each in self._runtime.containers.select(id)} if id else None
-        for sandbox in self._runtime.sandboxes.select(sandbox_id):
-            yield from (each for each in tuple(sandbox.containers.values()) if chosen is None or each.id in chosen)
 
     async def ContainerStatus(  # noqa: N802
         self, request: api_pb2.ContainerStatusRequest
     ) -> api_pb2.ContainerStatusResponse:
         """Tell all about a container."""
-        container = self._container(request.container_id)
-        await self._before_container("ContainerStatus", container)
+        container = self._lookup.container(request.container_id)
+        await self._lookup.before("ContainerStatus", container.sandbox, container.short_name)
         try:
             return api_pb2.ContainerStatusResponse(
                 status=statuses.container_status(self._runtime, container),
@@ -260,11 +241,11 @@ class RuntimeService:
         self, request: api_pb2.UpdateContainerResourcesRequest
     ) -> api_pb2.UpdateContainerResourcesResponse:
         """Change a container's limits."""
-        container = self._container(request.container_id)
+        container = self._lookup.container(request.container_id)
         if request.HasField("windows"):
             raise invalid("windows", "this is Linux")
         validation.resources(request.linux, "linux")
-        await self._before_container("UpdateContainerResources", container)
+        await self._lookup.before("UpdateContainerResources", container.sandbox, container.short_name)
         try:
             await self._containers.update(container, request.linux)
         except CgroupRefused as refused:
@@ -275,78 +256,13 @@ class RuntimeService:
         self, request: api_pb2.ReopenContainerLogRequest
     ) -> api_pb2.ReopenContainerLogResponse:
         """Have a running container write a new log file."""
-        container = self._container(request.container_id)
-        await self._before_container("ReopenContainerLog", container)
+        container = self._lookup.container(request.container_id)
+        await self._lookup.before("ReopenContainerLog", container.sandbox, container.short_name)
         try:
-            await _running(container).reopen_log()
+            await running(container).reopen_log()
         except OSError as error:
             raise failed(f'failed to reopen the log of container "{container.id}": {error}') from error
         return api_pb2.ReopenContainerLogResponse()
-
-    # --- streams ------------------------------------------------------------------------------------------------------
-
-    async def ExecSync(self, request: api_pb2.ExecSyncRequest) -> api_pb2.ExecSyncResponse:  # noqa: N802
-        """Run a command in a container, and return what it wrote."""
-        container = self._container(request.container_id)
-        command = _command(request.cmd)
-        timeout = validation.timeout(request.timeout, "timeout")
-        await self._before_container("ExecSync", container)
-        return await exec_sync(_running(container), container.id, command, timeout)
-
-    async def Exec(self, request: api_pb2.ExecRequest) -> api_pb2.ExecResponse:  # noqa: N802
-        """Say where to connect for running a command."""
-        container = self._container(request.container_id)
-        command = _command(request.cmd)
-        _check_streams(request)
-        await self._before_container("Exec", container)
-        _running(container)
-
-        async def open_streams() -> Streams:
-            return await _still_running(container).execute(command, terminal=request.tty, stdin=request.stdin)
-
-        with _tickets():
-            url = self._streaming.exec_url(
-                open_streams, tty=request.tty, stdin=request.stdin, stdout=request.stdout, stderr=request.stderr
-            )
-        return api_pb2.ExecResponse(url=url)
-
-    async def Attach(self, request: api_pb2.AttachRequest) -> api_pb2.AttachResponse:  # noqa: N802
-        """Say where to connect for attaching to a container's own process."""
-        container = self._container(request.container_id)
-        _check_streams(request)
-        await self._before_container("Attach", container)
-        _running(container)
-        _, config = statuses.container_record(self._runtime, container)
-        if request.tty != config.tty:
-            raise invalid("tty", f"the container was made with{'' if config.tty else 'out'} a terminal")
-        if request.stdin and not config.stdin:
-            raise invalid("stdin", "the container was made without: it reads nothing")
-
-        async def open_streams() -> Streams:
-            return await _still_running(container).attach()
-
-        with _tickets():
-            url = self._streaming.attach_url(
-                open_streams, tty=request.tty, stdin=request.stdin, stdout=request.stdout, stderr=request.stderr
-            )
-        return api_pb2.AttachResponse(url=url)
-
-    async def PortForward(self, request: api_pb2.PortForwardRequest) -> api_pb2.PortForwardResponse:  # noqa: N802
-        """Say where to connect for reaching a sandbox' ports."""
-        sandbox = self._sandbox(request.pod_sandbox_id)
-        for index, port in enumerate(request.port):
-            if not 0 < port < 65536:
-                raise invalid(f"port[{index}]", "must be a port, from 1 to 65535")
-        await self._before("PortForward", sandbox)
-        if not sandbox.ready:
-            raise failed(f'sandbox "{sandbox.id}" is not ready')
-
-        async def connect(port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-            return await asyncio.open_connection(sandbox.address or "127.0.0.1", port)
-
-        with _tickets():
-            url = self._streaming.port_forward_url(connect, tuple(request.port))
-        return api_pb2.PortForwardResponse(url=url)
 
     async def GetContainerEvents(  # noqa: N802
         self, request: api_pb2.GetEventsRequest
@@ -354,117 +270,6 @@ class RuntimeService:
         """Push what happens from now on."""
         async for event in self._runtime.events.read():
             yield event
-
-    # --- measurements -------------------------------------------------------------------------------------------------
-
-    async def ContainerStats(self, request: api_pb2.ContainerStatsRequest) -> api_pb2.ContainerStatsResponse:  # noqa: N802
-        """Measure a running container."""
-        container = self._container(request.container_id)
-        _running(container)
-        return api_pb2.ContainerStatsResponse(stats=await self._statistics.container(container))
-
-    async def ListContainerStats(  # noqa: N802
-        self, request: api_pb2.ListContainerStatsRequest
-    ) -> api_pb2.ListContainerStatsResponse:
-        """Measure running containers."""
-        return api_pb2.ListContainerStatsResponse(stats=await self._container_stats(request.filter))
-
-    async def StreamContainerStats(  # noqa: N802
-        self, request: api_pb2.StreamContainerStatsRequest
-    ) -> AsyncIterator[api_pb2.StreamContainerStatsResponse]:
-        """Measure running containers, each in a part of its own."""
-        for measured in await self._container_stats(request.filter):
-            yield api_pb2.StreamContainerStatsResponse(container_stats=[measured])
-
-    async def _container_stats(self, wanted: api_pb2.ContainerStatsFilter) -> list[api_pb2.ContainerStats]:
-        labels = dict(wanted.label_selector)
-        chosen = self._selected(wanted.id, wanted.pod_sandbox_id)
-        return await self._statistics.containers(
-            [each for each in chosen if each.process is not None and has_labels(each.labels, labels)]
-        )
-
-    async def PodSandboxStats(self, request: api_pb2.PodSandboxStatsRequest) -> api_pb2.PodSandboxStatsResponse:  # noqa: N802
-        """Measure a sandbox with its containers."""
-        sandbox = self._sandbox(request.pod_sandbox_id)
-        if not sandbox.ready:
-            raise failed(f'sandbox "{sandbox.id}" is not ready')
-        return api_pb2.PodSandboxStatsResponse(stats=(await self._statistics.sandboxes([sandbox]))[0])
-
-    async def ListPodSandboxStats(  # noqa: N802
-        self, request: api_pb2.ListPodSandboxStatsRequest
-    ) -> api_pb2.ListPodSandboxStatsResponse:
-        """Measure sandboxes."""
-        return api_pb2.ListPodSandboxStatsResponse(stats=await self._sandbox_stats(request.filter))
-
-    async def StreamPodSandboxStats(  # noqa: N802
-        self, request: api_pb2.StreamPodSandboxStatsRequest
-    ) -> AsyncIterator[api_pb2.StreamPodSandboxStatsResponse]:
-        """Measure sandboxes, each in a part of its own."""
-        for measured in await self._sandbox_stats(request.filter):
-            yield api_pb2.StreamPodSandboxStatsResponse(pod_sandbox_stats=[measured])
-
-    async def _sandbox_stats(self, wanted: api_pb2.PodSandboxStatsFilter) -> list[api_pb2.PodSandboxStats]:
-        labels = dict(wanted.label_selector)
-        chosen = self._runtime.sandboxes.select(wanted.id)
-        return await self._statistics.sandboxes(
-            [each for each in chosen if each.ready and has_labels(each.labels, labels)]
-        )
-
-    # --- finding ------------------------------------------------------------------------------------------------------
-
-    def _sandbox(self, id: str) -> Sandbox:
-        return self._runtime.sandboxes.get(id, "pod_sandbox_id")
-
-    def _container(self, id: str) -> Container:
-        return self._runtime.containers.get(id, "container_id")
-
-    def _annotations(self, sandbox: Sandbox) -> Mapping[str, str]:
-        return listing.read_sandbox(sandbox.entry).annotations
-
-    async def _before(self, call: str, sandbox: Sandbox) -> None:
-        if self._runtime.host.isolation == "simulated":
-            await self._faults.before(call, self._annotations(sandbox), sandbox.metadata.uid)
-
-    async def _before_container(self, call: str, container: Container) -> None:
-        sandbox = container.sandbox
-        if self._runtime.host.isolation == "simulated":
-            subject = f"{sandbox.metadata.uid}/{container.short_name}"
-            await self._faults.before(call, self._annotations(sandbox), subject)
-
-
-@contextmanager
-def _tickets() -> Iterator[None]:
-    try:
-        yield
-    except TooManyTickets as error:
-        raise Refusal(grpc.StatusCode.RESOURCE_EXHAUSTED, str(error)) from error
-
-
-def _command(words: Iterable[str]) -> tuple[str, ...]:
-    command = tuple(words)
-    if not command:
-        raise invalid("cmd", "required")
-    validation.command(command, "cmd")
-    return command
-
-
-def _check_streams(request: api_pb2.ExecRequest | api_pb2.AttachRequest) -> None:
-    if request.tty and request.stderr:
-        raise invalid("stderr", "must be false with tty: a terminal has only one output")
-    if not (request.stdin or request.stdout or request.stderr):
-        raise invalid("stdin", "one of stdin, stdout and stderr must be true")
-
-
-def _running(container: Container) -> Process:
-    if container.process is None:
-        raise failed(f'container "{container.id}": container is in {container.state_name} state')
-    return container.process
-
-
-def _still_running(container: Container) -> Process:
-    if container.process is None:
-        raise StartFailed(f'container "{container.id}" has ended')
-    return container.process
 
 
 def _known_state(state: int | None, known: Sequence[int], path: str) -> None:

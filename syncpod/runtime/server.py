@@ -1,7 +1,7 @@
 """The embedded runtime as a whole: takes over what is on disk, then serves CRI v1 on a unix socket until told to end.
 
-Read on in `runtime_service.py` (the calls), `sandboxes.py` and `containers.py` (what they do), `store.py` (what is on
-disk), and `port.py` (what runs the processes).
+Read on in `runtime_service.py` (the calls; those for streams and measurements are beside it), `sandboxes.py` and
+`containers.py` (what they do), `store.py` (what is on disk), and `port.py` (what runs the processes).
 """
 
 from __future__ import annotations
@@ -28,11 +28,14 @@ from syncpod.runtime.faults import Faults, NoFaults, ScriptedFaults
 from syncpod.runtime.handlers import handler
 from syncpod.runtime.image_service import ImageService
 from syncpod.runtime.images import ImageStore
+from syncpod.runtime.lookup import Lookup
 from syncpod.runtime.records import Level
 from syncpod.runtime.runtime_service import RuntimeService
 from syncpod.runtime.sandboxes import Sandboxes, load_all
 from syncpod.runtime.simulated import Simulated
 from syncpod.runtime.state import Runtime, log
+from syncpod.runtime.statistics_calls import StatisticsCalls
+from syncpod.runtime.stream_calls import StreamCalls
 from syncpod.runtime.streaming import StreamingServer
 from syncpod.runtime.supervised import Supervised
 
@@ -97,10 +100,15 @@ async def _serve(settings: Settings, environ: Mapping[str, str]) -> None:
         )
     )
     services = api_pb2.DESCRIPTOR.services_by_name
-    runtime_service = RuntimeService(runtime, sandboxes, containers, streaming, faults, features)
+    lookup = Lookup(runtime, faults)
     server.add_generic_rpc_handlers(
         (
-            handler(services["RuntimeService"], runtime_service),
+            handler(
+                services["RuntimeService"],
+                RuntimeService(runtime, sandboxes, containers, lookup, faults, features),
+                StreamCalls(runtime, lookup, streaming),
+                StatisticsCalls(runtime, lookup),
+            ),
             handler(services["ImageService"], ImageService(runtime, faults)),
         )
     )
