@@ -47,7 +47,7 @@ def containerd(request: pytest.FixtureRequest) -> Containerd:
     return containerd
 
 
-@pytest.fixture(scope="session", params=["containerd16", "containerd24"])
+@pytest.fixture(scope="session", params=["embedded", "containerd16", "containerd24"])
 def runtime(request: pytest.FixtureRequest) -> Runtime:
     """Each runtime of this machine in turn."""
     runtime: Runtime = request.getfixturevalue(request.param)

@@ -3,10 +3,17 @@
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import pytest
 import pytest_asyncio
 
 from tests.activities.bench import Bench, bench_of
 from tests.runtimes.containerd import Containerd
+
+
+@pytest.fixture(scope="session")
+def runtime(containerd: Containerd) -> Containerd:
+    """Each containerd in turn: steps are held up by what it calls, and pull from a registry."""
+    return containerd
 
 
 @pytest_asyncio.fixture

@@ -197,11 +197,13 @@ class Pod:
         assert set(doubles.values()) == {1}, containers
         assert {each.sandbox_id for each in containers if each.state == "running"} == {ready[0].id}, containers
 
-    async def shim(self) -> Process:
-        """The process that stands between the runtime and this pod."""
+    async def shims(self) -> tuple[Process, ...]:
+        """The processes that stand between the runtime and this pod's containers."""
         (sandbox,) = [each for each in await self.sandboxes() if each.state == "SANDBOX_READY"]
-        (shim,) = [each for each in self.node.runtime.shims if sandbox.id in each.argv]
-        return shim
+        containers = [each.id for each in await self.containers() if each.state == "running"]
+        shims = self.node.runtime.shims_of(sandbox.id, *containers)
+        assert shims
+        return shims
 
 
 @dataclass

@@ -7,24 +7,29 @@ import contextlib
 import logging
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import pytest
 
 from activities.node import sandboxes_at_once
 from tests.e2e.faults_support import FaultyNode, Pod, shell, until
+from tests.runtimes.processes import Process
 
 log = logging.getLogger("faults")
 
 
 @contextlib.contextmanager
-def frozen(pid: int) -> Iterator[None]:
-    """Stop a process for the block."""
-    os.kill(pid, signal.SIGSTOP)
+def frozen(processes: Iterable[Process]) -> Iterator[None]:
+    """Stop these processes for the block."""
+    pids = [process.pid for process in processes]
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
     try:
         yield
     finally:
-        os.kill(pid, signal.SIGCONT)
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
 
 
 async def doing(pod: Pod) -> str:
@@ -43,10 +48,9 @@ async def others_live(node: FaultyNode) -> None:
 async def test_a_stopped_shim_holds_up_no_other_pod(node: FaultyNode) -> None:
     hung = await node.apply()
     await hung.up()
-    shim = await hung.shim()
     victim = await hung.live("a")
     pid = (await node.cri.container_status(victim.id, verbose=True)).pid
-    with frozen(shim.pid):
+    with frozen(await hung.shims()):
         # Its exit is heard of by nobody whom the runtime asks.
         os.kill(pid, signal.SIGKILL)
         await others_live(node)
@@ -60,7 +64,7 @@ async def test_a_stopped_shim_holds_up_no_other_pod(node: FaultyNode) -> None:
 async def test_a_deletion_that_hangs_says_what_it_waits_for(node: FaultyNode) -> None:
     hung = await node.apply()
     await hung.up()
-    with frozen((await hung.shim()).pid):
+    with frozen(await hung.shims()):
         await hung.handle.signal("delete_pod", {})
         said: str = await until(lambda: doing(hung))
         assert said.startswith('"waits for ')
@@ -73,7 +77,7 @@ async def test_a_deletion_that_hangs_says_what_it_waits_for(node: FaultyNode) ->
 async def test_a_stopped_shim_does_not_keep_a_new_worker_from_serving(node: FaultyNode) -> None:
     hung, other = await node.apply(), await node.apply()
     await asyncio.gather(hung.up(), other.up())
-    with frozen((await hung.shim()).pid):
+    with frozen(await hung.shims()):
         await node.kill()
         await node.serve()
         log.info("%s: ready after %.2f s beside a stopped shim", node.runtime.name, node.ready_after)

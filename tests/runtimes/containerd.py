@@ -198,6 +198,10 @@ class Containerd:
         """The shims that live now, one for each pod."""
         return leftovers.shims(self.directory)
 
+    def shims_of(self, *ids: str) -> tuple[Process, ...]:
+        """The shims of these sandboxes, each of which has all of its pod's containers."""
+        return tuple(shim for shim in self.shims if any(id in shim.argv for id in ids))
+
     def start(self, *, patience: float = 30.0) -> None:
         """Start the daemon and wait until its CRI service says that runtime and network are ready."""
         environment = os.environ | {"PATH": f"{self._release.programs}:{os.environ['PATH']}"}

@@ -100,6 +100,10 @@ class Embedded:
         """The supervisors that live now, one for each container and each sandbox."""
         return embedded_leftovers.supervisors(self.directory)
 
+    def shims_of(self, *ids: str) -> tuple[Process, ...]:
+        """The supervisors of these containers and sandboxes."""
+        return tuple(found for id in ids for found in embedded_leftovers.supervisors(self.directory, f"*/{id}"))
+
     def start(self, *, patience: float = 30.0) -> None:
         """Start the server and wait until it says that it is ready."""
         command = [sys.executable, "-m", "syncpod.runtime", "--state-dir", str(self.state_dir)]

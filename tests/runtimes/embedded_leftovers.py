@@ -8,6 +8,7 @@ mounts that it sees, or by its cgroup.
 from __future__ import annotations
 
 import contextlib
+import fnmatch
 import json
 import os
 import shutil
@@ -42,18 +43,23 @@ def clear(directory: Path) -> None:
             entry.unlink()
 
 
-def supervisors(directory: Path) -> tuple[Process, ...]:
-    """The live supervisors of the runtime in `directory`: each holds the specification that it obeys."""
-    return tuple(process for process in processes() if any(_opened(process.pid, f"{directory}/state", "/spec.json")))
+def supervisors(directory: Path, which: str = "*/*") -> tuple[Process, ...]:
+    """The live supervisors of the runtime in `directory`: each holds the specification that it obeys.
+
+    `which` is a pattern of their places in its state directory: `containers/<id>`.
+    """
+    return tuple(
+        process for process in processes() if any(_opened(process.pid, f"{directory}/state/{which}/*/spec.json"))
+    )
 
 
-def _opened(pid: int, beginning: str, end: str) -> Iterator[bool]:
+def _opened(pid: int, pattern: str) -> Iterator[bool]:
     """Say of each file that a process has open whether its path is such; nothing of a process that is not ours."""
     with contextlib.suppress(OSError):
         for descriptor in Path(f"/proc/{pid}/fd").iterdir():
             with contextlib.suppress(OSError):
-                path = str(descriptor.readlink())
-                yield path.startswith(beginning) and path.removesuffix(" (deleted)").endswith(end)
+                path = str(descriptor.readlink()).removesuffix(" (deleted)")
+                yield fnmatch.fnmatchcase(path, pattern)
 
 
 def _servers(directory: Path, everything: tuple[Process, ...]) -> Iterator[int]:

@@ -84,6 +84,9 @@ class Runtime(Protocol):
     def shims(self) -> tuple[Process, ...]:
         """The processes that stand between it and its containers, those that live now."""
 
+    def shims_of(self, *ids: str) -> tuple[Process, ...]:
+        """Those of them that stand before these sandboxes and containers."""
+
     def start(self, *, patience: float = 30.0) -> None:
         """Start the server and wait until it is ready."""
 

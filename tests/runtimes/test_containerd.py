@@ -22,6 +22,11 @@ from tests.runtimes.processes import processes
 
 
 @pytest.fixture
+def runtime(containerd: Containerd) -> Containerd:
+    return containerd
+
+
+@pytest.fixture
 async def bare(containerd: Containerd) -> AsyncIterator[BareCri]:
     async with BareCri(containerd.endpoint, cgroup_parent=containerd.cgroup_parent) as bare:
         yield bare
