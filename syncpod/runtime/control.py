@@ -177,6 +177,8 @@ async def execute(
             sock.close()
         if isinstance(error, FileNotFoundError | ConnectionError):
             raise StartFailed("the container has ended") from error
+        if isinstance(error, BlockingIOError):
+            raise StartFailed("the container's supervisor does not answer") from error
         raise
     finally:
         for descriptor in theirs:

@@ -71,6 +71,19 @@ def name_process(name: str) -> None:
     _checked(_libc.prctl(ctypes.c_int(PR_SET_NAME), text, *(ctypes.c_ulong(0),) * 3))
 
 
+def title_process(title: str) -> None:
+    """Show `title`, as far as there is room, in place of this process's command line (`ps -o args`).
+
+    The room is what the command line took; nothing in Python looks there again.
+    """
+    with open("/proc/self/stat", "rb") as file:  # noqa: PTH123
+        fields = file.read().rpartition(b")")[2].split()
+    start, end = int(fields[45]), int(fields[46])
+    if 0 < start < end:  # 0 where the kernel keeps it to itself.
+        room = end - start
+        ctypes.memmove(start, title.encode()[: room - 1].ljust(room, b"\0"), room)
+
+
 def unshare(flags: int) -> None:
     """Leave namespaces for new ones (`CLONE_NEW…`)."""
     _checked(_libc.unshare(ctypes.c_int(flags)))

@@ -80,7 +80,8 @@ class Exited:
     exit_code: int
     """128 + n after signal n. 255 where nobody saw the end."""
     reason: str
-    """Completed, Error, OOMKilled or Unknown, as containerd words them."""
+    """Completed, Error, OOMKilled or Unknown, as containerd words them. `find` tells a start that failed without its
+    server as StartError: code 128, the sentence as message, started_at 0."""
     message: str
     started_at: int
     finished_at: int

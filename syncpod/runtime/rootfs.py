@@ -122,15 +122,17 @@ class _Root:
             return False  # An upper layer inside its own lower one is a loop.
         like = entry.stat()
         target.mkdir(mode=0o755)
+        with contextlib.suppress(PermissionError):
+            if not any(Path(entry.path).iterdir()):  # Of nothing a directory of our own is as good a copy.
+                _liken(target, like)
+                return True
         return self._lay(entry.path, target, like)
 
     def _lay(self, lower: str, target: Path, like: os.stat_result) -> bool:
         upper, work = self._layers / target.name / "upper", self._layers / target.name / "work"
         upper.mkdir(parents=True)
         work.mkdir()
-        upper.chmod(stat.S_IMODE(like.st_mode))
-        with contextlib.suppress(OSError):  # Without root the layer is ours; so is everybody that sees it.
-            os.chown(upper, like.st_uid, like.st_gid)
+        _liken(upper, like)
         options = ",".join(f"{key}={_escaped(path)}" for key, path in (("upperdir", upper), ("workdir", work)))
         options += f",lowerdir={_escaped(lower)}" + (",userxattr" if self._user_namespace else "")
         # Volatile: nothing of it need survive a crash of the machine, and nothing waits for a disk.
@@ -243,6 +245,13 @@ class _Root:
         for path in ("/", *self._overlays):
             if path not in self._volumes and path != "/dev":
                 linux.make_read_only(path, recursive=False)
+
+
+def _liken(path: Path, like: os.stat_result) -> None:
+    """Give a directory the owner and mode of another."""
+    with contextlib.suppress(OSError):  # Without root it is ours, as is everybody who sees it.
+        os.chown(path, like.st_uid, like.st_gid)
+    path.chmod(stat.S_IMODE(like.st_mode))
 
 
 def _source(mount: Mount) -> int:

@@ -41,6 +41,7 @@ from syncpod.runtime.records import (
     boot_id,
     identity_of,
     parse_spec,
+    stat_of,
     write_record,
 )
 
@@ -48,6 +49,8 @@ _BACKLOG = 1024 * 1024
 """Bytes that one attached client may leave unread before it is dropped."""
 _FAREWELL_SECONDS = 1.0
 """How long attached clients may take to read the last output, after the end is on record."""
+
+_KERNEL_LISTS_CHILDREN = Path("/proc/thread-self/children").exists()
 
 
 def supervise(directory: Path, line: socket.socket) -> NoReturn:
@@ -90,9 +93,15 @@ def _claim(directory: Path) -> dict[str, object] | None:
     return document
 
 
+def _show(role: str, spec: ProcessSpec) -> None:
+    """Have `ps` tell what this process is for."""
+    linux.name_process(f"syncpod-{role}")
+    linux.title_process(f"syncpod-{role} {spec.id[:13]}")
+
+
 def _pause(directory: Path, spec: ProcessSpec, line: socket.socket) -> NoReturn:
     """Be a sandbox's pause: enter its cgroups, say so, and wait for a signal to end."""
-    linux.name_process("syncpod-pause")
+    _show("pause", spec)
     ending = {signal.SIGTERM, signal.SIGINT}
     signal.pthread_sigmask(signal.SIG_BLOCK, ending)
     launch.place(spec)
@@ -149,7 +158,7 @@ class Supervisor:
 
     def run(self) -> NoReturn:
         """Start the main process, serve until it has ended, and record that."""
-        linux.name_process("syncpod-super")
+        _show("supervisor", self._spec)
         linux.prctl(linux.PR_SET_CHILD_SUBREAPER, 1)
         try:
             self._start()
@@ -240,7 +249,7 @@ class Supervisor:
         listener.bind(f"/proc/self/fd/{directory}/{CONTROL}")
         os.umask(mask)
         os.close(directory)
-        listener.listen(16)
+        listener.listen(128)
 
         def accept(_: int) -> None:
             with contextlib.suppress(OSError):
@@ -556,18 +565,19 @@ class Supervisor:
 
 def children_of(pid: int) -> list[int]:
     """Return the children of a process, those of all its threads; none when it is gone."""
+    if not _KERNEL_LISTS_CHILDREN:
+        stats = ((int(name), stat_of(int(name))) for name in os.listdir("/proc") if name.isdecimal())  # noqa: PTH208
+        return [child for child, stat in stats if stat is not None and stat.parent == pid]
     found: list[int] = []
-    try:
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
         for thread in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208
             with open(f"/proc/{pid}/task/{thread}/children", "rb") as file:  # noqa: PTH123
                 found += map(int, file.read().split())
-    except (FileNotFoundError, ProcessLookupError):
-        return found
     return found
 
 
 def session_of(pid: int) -> int:
-    """Return the session of a process; 0 when it is gone."""
+    """Return the session of a process; 0, which none has, when it is gone."""
     try:
         return os.getsid(pid)
     except ProcessLookupError:

@@ -370,3 +370,19 @@ def supervisor_of(machine: Machine, name: str = "c") -> int:
 
 def seen_of(pid: int, what: str) -> bytes:
     return Path(f"/proc/{pid}/{what}").read_bytes()
+
+
+async def test_ps_tells_what_a_supervisor_is_for(machine: Machine) -> None:
+    await machine.start("sleep", "600", name="0123456789abcdef")
+    assert (
+        seen_of(supervisor_of(machine, "0123456789abcdef"), "cmdline").rstrip(b"\0")
+        == b"syncpod-supervisor 0123456789abc"
+    )
+
+
+def test_children_are_found_also_where_the_kernel_does_not_list_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    with subprocess.Popen(["sleep", "600"]) as child:
+        assert child.pid in children_of(os.getpid())
+        monkeypatch.setattr("syncpod.runtime.supervisor._KERNEL_LISTS_CHILDREN", False)
+        assert child.pid in children_of(os.getpid())
+        child.kill()
