@@ -84,9 +84,8 @@ class Cgroups:
     @classmethod
     def find(cls) -> Cgroups:
         """Find what is open to us: as root every hierarchy, else a subtree of version 2 that was delegated to us."""
-        found = cgroup_mounts.find(
-            Path("/proc/self/mountinfo").read_text(), Path("/proc/self/cgroup").read_text(), root=os.geteuid() == 0
-        )
+        mountinfo, own = (files.read(Path("/proc/self", name)) or "" for name in ("mountinfo", "cgroup"))
+        found = cgroup_mounts.find(mountinfo, own, root=os.geteuid() == 0)
         return cls(found.hierarchies, found.why_not, found.remedy)
 
     @property

