@@ -19,7 +19,7 @@ from typing import NoReturn
 def main() -> NoReturn:
     """Fork a supervisor for every request, until the server is gone."""
     from syncpod.runtime.packets import receive
-    from syncpod.runtime.supervisor import supervise
+    from syncpod.runtime.supervise import supervise
 
     requests = socket.socket(fileno=os.dup(0))
     null = os.open(os.devnull, os.O_RDWR)

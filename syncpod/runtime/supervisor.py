@@ -20,7 +20,6 @@ import socket
 import struct
 import termios
 import time
-import traceback
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
@@ -28,20 +27,18 @@ from typing import NoReturn
 
 from syncpod.runtime import launch, linux
 from syncpod.runtime.cri_log import CriLog
+from syncpod.runtime.descendants import children_of, session_of
 from syncpod.runtime.packets import CHUNK, Word, receive
 from syncpod.runtime.port import ProcessSpec, StartFailed
 from syncpod.runtime.records import (
     CONTROL,
     EXIT,
-    SPEC,
     STARTED,
     Ended,
     Level,
     Started,
     boot_id,
     identity_of,
-    parse_spec,
-    stat_of,
     write_record,
 )
 
@@ -49,73 +46,6 @@ _BACKLOG = 1024 * 1024
 """Bytes that one attached client may leave unread before it is dropped."""
 _FAREWELL_SECONDS = 1.0
 """How long attached clients may take to read the last output, after the end is on record."""
-
-_KERNEL_LISTS_CHILDREN = Path("/proc/thread-self/children").exists()
-
-
-def supervise(directory: Path, line: socket.socket) -> NoReturn:
-    """Run the container whose specification is in `directory`, and end with it. Never returns.
-
-    Begins nothing unless it gets the lock on the specification and that still stands: a server that looks for what an
-    earlier one left takes the same lock to withdraw a specification of which nothing became.
-    """
-    try:
-        os.setsid()
-        for number in (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
-            signal.signal(number, signal.SIG_IGN)
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        document = _claim(directory)
-        if document is not None:
-            spec, level = parse_spec(document)
-            if spec.arguments:
-                Supervisor(directory, spec, level, line).run()
-            else:
-                _pause(directory, spec, line)
-    except BaseException:  # noqa: BLE001 - a forked process: nobody above could report it
-        (directory / "supervisor.log").write_text(traceback.format_exc())
-    finally:
-        os._exit(1)
-
-
-def _claim(directory: Path) -> dict[str, object] | None:
-    """Lock the specification for as long as this process lives, and return it; None if it is not ours to run."""
-    try:
-        descriptor = os.open(directory / SPEC, os.O_RDONLY | os.O_CLOEXEC)
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if (directory / SPEC).stat().st_ino != os.fstat(descriptor).st_ino:
-            return None
-    except (FileNotFoundError, BlockingIOError):
-        return None
-    if (directory / STARTED).exists() or (directory / EXIT).exists():
-        return None
-    with open(os.dup(descriptor), encoding="utf-8") as file:  # noqa: PTH123
-        document: dict[str, object] = json.load(file)
-    return document
-
-
-def _show(role: str, spec: ProcessSpec) -> None:
-    """Have `ps` tell what this process is for."""
-    linux.name_process(f"syncpod-{role}")
-    linux.title_process(f"syncpod-{role} {spec.id[:13]}")
-
-
-def _pause(directory: Path, spec: ProcessSpec, line: socket.socket) -> NoReturn:
-    """Be a sandbox's pause: enter its cgroups, say so, and wait for a signal to end."""
-    _show("pause", spec)
-    ending = {signal.SIGTERM, signal.SIGINT}
-    signal.pthread_sigmask(signal.SIG_BLOCK, ending)
-    launch.place(spec)
-    me = identity_of(os.getpid())
-    started = Started(boot_id(), me, me, time.time_ns())
-    write_record(directory, STARTED, started)
-    descriptor = os.pidfd_open(me.pid)
-    with contextlib.suppress(OSError):
-        socket.send_fds(line, [Word.STARTED], [descriptor, descriptor])
-    line.close()
-    os.close(descriptor)
-    number = signal.sigwait(ending)
-    write_record(directory, EXIT, Ended(128 + number, time.time_ns()))
-    os._exit(0)
 
 
 class _Connection:
@@ -158,7 +88,7 @@ class Supervisor:
 
     def run(self) -> NoReturn:
         """Start the main process, serve until it has ended, and record that."""
-        _show("supervisor", self._spec)
+        show_role("supervisor", self._spec)
         linux.prctl(linux.PR_SET_CHILD_SUBREAPER, 1)
         try:
             self._start()
@@ -563,27 +493,12 @@ class Supervisor:
                     handler(events)
 
 
-def children_of(pid: int) -> list[int]:
-    """Return the children of a process, those of all its threads; none when it is gone."""
-    if not _KERNEL_LISTS_CHILDREN:
-        stats = ((int(name), stat_of(int(name))) for name in os.listdir("/proc") if name.isdecimal())  # noqa: PTH208
-        return [child for child, stat in stats if stat is not None and stat.parent == pid]
-    found: list[int] = []
-    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-        for thread in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208
-            with open(f"/proc/{pid}/task/{thread}/children", "rb") as file:  # noqa: PTH123
-                found += map(int, file.read().split())
-    return found
-
-
-def session_of(pid: int) -> int:
-    """Return the session of a process; 0, which none has, when it is gone."""
-    try:
-        return os.getsid(pid)
-    except ProcessLookupError:
-        return 0
-
-
 def _resize(terminal: int, columns: int, rows: int) -> None:
     """Tell a terminal its size."""
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+
+def show_role(role: str, spec: ProcessSpec) -> None:
+    """Have `ps` tell what this process is for."""
+    linux.name_process(f"syncpod-{role}")
+    linux.title_process(f"syncpod-{role} {spec.id[:13]}")

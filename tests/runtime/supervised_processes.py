@@ -8,9 +8,10 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from syncpod.runtime.contained import Contained
 from syncpod.runtime.port import Exited, ProcessSpec
 from syncpod.runtime.records import Level, stat_of
-from syncpod.runtime.supervised import Contained, Supervised
+from syncpod.runtime.supervised import Supervised
 
 PATH = os.environ["PATH"]
 

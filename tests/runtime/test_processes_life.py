@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from syncpod.runtime import records
+from syncpod.runtime.contained import Contained
+from syncpod.runtime.descendants import children_of
 from syncpod.runtime.port import Exited, Processes, ProcessSpec, StartFailed
-from syncpod.runtime.supervised import Contained, Supervised
-from syncpod.runtime.supervisor import children_of
+from syncpod.runtime.supervised import Supervised
 from tests.runtime.supervised_processes import LEVELS, PATH, Machine, machine_at, runs, until
 
 
@@ -383,6 +384,6 @@ async def test_ps_tells_what_a_supervisor_is_for(machine: Machine) -> None:
 def test_children_are_found_also_where_the_kernel_does_not_list_them(monkeypatch: pytest.MonkeyPatch) -> None:
     with subprocess.Popen(["sleep", "600"]) as child:
         assert child.pid in children_of(os.getpid())
-        monkeypatch.setattr("syncpod.runtime.supervisor._KERNEL_LISTS_CHILDREN", False)
+        monkeypatch.setattr("syncpod.runtime.descendants._KERNEL_LISTS_CHILDREN", False)
         assert child.pid in children_of(os.getpid())
         child.kill()

@@ -5,10 +5,11 @@ import os
 import sys
 from pathlib import Path
 
+from syncpod.runtime.contained import Contained
 from syncpod.runtime.discard import remove_tree
 from syncpod.runtime.port import Exited, Mount, ProcessSpec, StartFailed, User
 from syncpod.runtime.records import Level
-from syncpod.runtime.supervised import Contained, Supervised
+from syncpod.runtime.supervised import Supervised
 
 ENVIRONMENT = (("PATH", os.environ["PATH"]),)
 
