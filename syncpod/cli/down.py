@@ -54,8 +54,11 @@ def down(
     if not directory.is_dir():
         remark(f"Nothing to end: {directory} is not there")
         return
+    others = _what_others_run(directory)
     if purge:
         purging.require_ours(directory)
+        if others:
+            raise Failure(f"{directory} is in use by what `syncpod up` has not started: {'; '.join(others)}")
     if not keep_pods:
         _delete_pods(here, patience, everything=purge)
     ended = _end_worker(directory) + _end_runtime(directory) + _end_server(directory)
@@ -63,12 +66,11 @@ def down(
         _forget(directory)
     if not ended:
         remark(f"Nothing to end: nothing that `syncpod up` has started runs in {directory}")
-    running_on = _note_what_is_not_ours(directory)
+    for what in others:
+        remark(f"Note: {what} was not started by `syncpod up`; it runs on")
     if ended and keep_pods:
         say(f"pods run on; `{program()} up` serves them again")
     if purge:
-        if running_on:
-            raise Failure(f"{directory} is in use: it is not removed")
         purging.purge(directory)
         say(f"{directory} removed")
 
@@ -84,7 +86,7 @@ def _delete_pods(here: NodeSettings, patience: timedelta | None, *, everything: 
     from syncpod.cli import node_process, parts, runtime_process
     from syncpod.cli.emptying import clear_runtime, delete_all, pods_of
     from syncpod.cli.runtime_choice import choose
-    from syncpod.cli.state_directory import recorded_worker
+    from syncpod.cli.state_directory import recorded_runtime, recorded_worker
 
     directory = here.state_dir
     before = recorded_worker(directory)
@@ -93,12 +95,16 @@ def _delete_pods(here: NodeSettings, patience: timedelta | None, *, everything: 
             here = parts.as_before(here, before)
             server = parts.start_server_of(here, before)
             if pods_of(server.config, here.node):
+                if node_process.serving(directory) is None:
+                    remark("The worker has ended: one is started to delete its pods")
                 parts.start_node(here, choose(here), server)
                 delete_all(server.config, here.node, patience)
         elif (worker := node_process.serving(directory)) is not None:
             remark(f"Note: the pods of node {worker.node}, whose worker `syncpod up` has not started, are not deleted")
-        if runtime_process.is_kept(directory) and runtime_process.has_pods(directory):
-            clear_runtime(here, choose(here), everything=everything)
+            return
+        own = recorded_runtime(directory)
+        if runtime_process.has_pods(directory) and (everything or (own is not None and own.detached)):
+            clear_runtime(here, simulated=own is not None and own.simulated, everything=everything)
     except Failure as failure:
         raise Failure(f"{failure}\n{_how_to_keep()}", failure.code) from None
 
@@ -166,18 +172,17 @@ def _forget(directory: Path) -> None:
             forget(directory)
 
 
-def _note_what_is_not_ours(directory: Path) -> bool:
-    """Say what runs on since `up` has not started it, and whether anything does."""
+def _what_others_run(directory: Path) -> list[str]:
+    """Return what runs in the state directory and was not started by `up`."""
     from syncpod.cli import node_process, runtime_process
-    from syncpod.cli.state_directory import running_server
+    from syncpod.cli.state_directory import running_server, running_worker
 
-    left = []
-    if (worker := node_process.serving(directory)) is not None:
-        left.append(f"the worker of {directory} (pid {worker.pid})")
-    if (runtime := runtime_process.serving(directory)) is not None:
-        left.append(f"the embedded runtime at {runtime.endpoint} (pid {runtime.process.pid})")
-    if (server := running_server(directory)) is not None:
-        left.append(f"the server at {server.address} (pid {server.process.pid})")
-    for what in left:
-        remark(f"Note: {what} was not started by `syncpod up`; it runs on")
-    return bool(left)
+    found = []
+    ours = running_worker(directory)
+    if (worker := node_process.serving(directory)) is not None and (ours is None or ours.pid != worker.pid):
+        found.append(f"the worker (pid {worker.pid})")
+    if (runtime := runtime_process.serving(directory)) is not None and not runtime.detached:
+        found.append(f"the embedded runtime at {runtime.endpoint} (pid {runtime.process.pid})")
+    if (server := running_server(directory)) is not None and not server.detached:
+        found.append(f"the Temporal server at {server.address} (pid {server.process.pid})")
+    return found

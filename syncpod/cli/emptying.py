@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from temporalio.envconfig import ClientConnectConfig
 
     from syncpod.cli.pods import Reading
-    from syncpod.cli.runtime_choice import Choice
     from syncpod.node_settings import NodeSettings
 
 _MARGIN = timedelta(seconds=30)
@@ -105,14 +104,14 @@ def _longest_grace(readings: list[Reading]) -> timedelta:
     return timedelta(seconds=max(_USUAL_GRACE_SECONDS if grace is None else grace for grace in graces))
 
 
-def clear_runtime(here: NodeSettings, choice: Choice, *, everything: bool) -> None:
+def clear_runtime(here: NodeSettings, *, simulated: bool, everything: bool) -> None:
     """End what the embedded runtime still has of this node and no workflow knows; `everything`: of anybody.
 
     Starts the runtime for that where it has ended. Raises Failure.
     """
     from syncpod.cri.errors import CriError
 
-    record, _ = runtime_process.start(here.state_dir, simulated=choice.simulated, environ=os.environ)
+    record, _ = runtime_process.start(here.state_dir, simulated=simulated, environ=os.environ)
     try:
         asyncio.run(_clear(record.endpoint, here.node, everything=everything))
     except CriError as error:

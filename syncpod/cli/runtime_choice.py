@@ -71,7 +71,7 @@ def _used(here: NodeSettings, workers: str) -> Choice | None:
     if record is None or not (workers or runtime_process.is_kept(here.state_dir)):
         return None
     what = SIMULATED if record.simulated else WITHOUT_ISOLATION
-    return Choice("", record.simulated, f"the embedded runtime has ended, its pods have not; {what}")
+    return Choice("", record.simulated, f"the embedded runtime has ended: it is started again with its pods; {what}")
 
 
 def _is_own(here: NodeSettings) -> bool:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -19,6 +21,7 @@ from syncpod.cli.settings import settings
 from syncpod.cli.state_directory import MARK, RuntimeRecord, prepare, recorded_runtime, write_runtime
 from syncpod.cri import endpoint
 from syncpod.node_settings import NodeSettings, WorkerRecord, write_worker_record
+from tests.cli.conftest import program
 
 
 @pytest.fixture
@@ -93,7 +96,7 @@ def test_one_that_somebody_ran_and_that_has_no_pods_is_forgotten(here: NodeSetti
     record_runtime(here, alive=False, detached=False)
     assert choose(here).why.startswith("no containerd")
     (here.state_dir / "runtime" / "sandboxes" / "a").mkdir(parents=True)
-    assert choose(here).why.startswith("the embedded runtime has ended")
+    assert choose(here).why.startswith("the embedded runtime has ended: it is started again")
 
 
 def test_a_worker_keeps_its_runtime(here: NodeSettings, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,6 +133,30 @@ def test_the_machines_programs_come_before_our_own() -> None:
     environment = runtime_process.environment({"PATH": "/usr/bin", "TEMPORAL_API_KEY": "secret", "HOME": "/root"})
     assert environment["PATH"].startswith("/usr/bin:") and environment["HOME"] == "/root"
     assert "secret" not in environment.values()
+
+
+# --- down -------------------------------------------------------------------------------------------------------------
+
+
+def test_what_up_has_not_started_is_left_alone(tmp_path: Path) -> None:
+    state, script = tmp_path / "state", tmp_path / "worker.py"
+    prepare(state)
+    script.write_text("import time; print('up', flush=True); time.sleep(600)")
+    with subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE) as worker:
+        try:
+            assert worker.stdout is not None and worker.stdout.readline()
+            record = WorkerRecord(worker.pid, "vm/1/1", "vm", "unix:///a", "a 1", "127.0.0.1:1", "default", "q", 1)
+            write_worker_record(state, record)
+            (state / "runtime" / "sandboxes" / "a").mkdir(parents=True)
+            down = program("down", "--state-dir", str(state))
+            assert (down.code, down.out) == (0, ""), down.err
+            assert f"the worker (pid {worker.pid}) was not started by `syncpod up`; it runs on" in down.err
+            assert "the pods of node vm, whose worker `syncpod up` has not started, are not deleted" in down.err
+            purge = program("down", "--purge", "--state-dir", str(state))
+            assert purge.code == 1 and "is in use by what `syncpod up` has not started" in purge.err
+            assert worker.poll() is None and (state / "runtime" / "sandboxes" / "a").is_dir()
+        finally:
+            worker.kill()
 
 
 # --- purging ----------------------------------------------------------------------------------------------------------

@@ -108,15 +108,14 @@ def test_a_terminal_is_lent_to_a_command(syncpod: Run, environ: dict[str, str]) 
         os.execve(command[0], command, {**os.environ, **environ, "TERM": "xterm"})
     seen = b""
 
-    def until(sign: bytes) -> None:
+    def until(*signs: bytes) -> None:
         nonlocal seen
         deadline = time.monotonic() + 30
-        while sign not in seen:
+        while not any(sign in seen for sign in signs):
             assert select.select([terminal], [], [], max(0, deadline - time.monotonic()))[0], seen
             seen += os.read(terminal, 4096)
 
-    os.write(terminal, b"PS1='rea''dy> '\r")
-    until(b"ready> ")
+    until(b"# ", b"$ ")
     os.write(terminal, b"trap 'echo interr''upted' INT\r")
     os.write(terminal, b"\x03")
     until(b"interrupted")
