@@ -2,8 +2,9 @@
 
 Each entry of the host's `/` appears in the new root. A symbolic link is made again; `/tmp` and `/run` are fresh and
 empty; a directory gets an overlay whose writes stay in the container's own directory; one with mounts beneath it, or
-that cannot be an overlay's lower layer, is shared with the host. Then the container's mounts are laid over it. All of
-this happens in a mount namespace that ends with the container's last process, so there is nothing to unmount.
+with the runtime's own state, is made again and its entries are shown in the same way; one that cannot be an overlay's
+lower layer is shared with the host. Then the container's mounts are laid over it. All of this happens in a mount
+namespace that ends with the container's last process, so there is nothing to unmount.
 """
 
 from __future__ import annotations
@@ -74,6 +75,8 @@ class _Root:
         self._layers = directory / LAYERS
         self._user_namespace = user_namespace
         self._mount_points = _mount_points()
+        self._hidden = str(directory.parents[1])
+        """Where the containers' own directories are: not shown, since this root is in one of them."""
         self._shared: list[str] = []
         """Top-level entries that are the host's own: nothing is made in them."""
         self._overlays: list[str] = []
@@ -95,10 +98,12 @@ class _Root:
             made.chmod(mode)
         self._keep_resolver()
 
-    def _show(self, entry: os.DirEntry[str]) -> None:
-        if entry.name in _FRESH:
+    def _show(self, entry: os.DirEntry[str], parent: Path | None = None) -> None:
+        """Show one entry of the host's, in the new root or in a directory that is made again there."""
+        target = (parent or self.path) / entry.name
+        top = parent is None
+        if (top and entry.name in _FRESH) or entry.path == self._hidden:
             return
-        target = self.path / entry.name
         if entry.is_symlink():
             target.symlink_to(Path(entry.path).readlink())
         elif not entry.is_dir():
@@ -106,32 +111,53 @@ class _Root:
                 target.touch()
                 linux.bind(entry.path, str(target))
                 self._shared.append(entry.path)
-        elif entry.name == "dev":
+        elif top and entry.name == "dev":
             self._show_devices(target)
-        elif entry.name in _KERNEL or not self._overlay(entry, target):
-            target.mkdir(exist_ok=True)
-            linux.bind(entry.path, str(target))
-            self._shared.append(entry.path)
+        elif top and entry.name in _KERNEL:
+            self._share(entry.path, target)
+        elif self._must_be_made_again(entry.path):
+            self._make_again(entry, target)
+        elif not self._overlay(entry, target):
+            self._share(entry.path, target)
+
+    def _must_be_made_again(self, path: str) -> bool:
+        """Say whether a directory can be no lower layer: with mounts beneath it, or with our own upper layer inside."""
+        beneath = path + "/"
+        return f"{self._directory}/".startswith(beneath) or any(
+            point.startswith(beneath) for point in self._mount_points
+        )
+
+    def _make_again(self, entry: os.DirEntry[str], target: Path) -> None:
+        """Make a directory like the host's, and show in it what is in that; shared where we may not look."""
+        try:
+            children = list(os.scandir(entry.path))
+        except PermissionError:
+            self._share(entry.path, target)
+            return
+        like = entry.stat()
+        target.mkdir()
+        for child in children:
+            self._show(child, target)
+        with contextlib.suppress(OSError):  # Without root it is ours; so is everybody that sees it.
+            os.chown(target, like.st_uid, like.st_gid)
+        target.chmod(stat.S_IMODE(like.st_mode))
+
+    def _share(self, path: str, target: Path) -> None:
+        target.mkdir(exist_ok=True)
+        linux.bind(path, str(target))
+        self._shared.append(path)
 
     def _overlay(self, entry: os.DirEntry[str], target: Path) -> bool:
         """Lay a private layer over a directory of the host; False where that cannot be."""
-        beneath = entry.path + "/"
-        if any(point.startswith(beneath) for point in self._mount_points):
-            return False
-        if str(self._directory).startswith(beneath):
-            return False  # An upper layer inside its own lower one is a loop.
         like = entry.stat()
         target.mkdir(mode=0o755)
-        with contextlib.suppress(PermissionError):
-            if not any(Path(entry.path).iterdir()):  # Of nothing a directory of our own is as good a copy.
-                _liken(target, like)
-                return True
         return self._lay(entry.path, target, like)
 
     def _lay(self, lower: str, target: Path, like: os.stat_result) -> bool:
-        upper, work = self._layers / target.name / "upper", self._layers / target.name / "work"
-        upper.mkdir(parents=True)
-        work.mkdir()
+        layer = self._layers / f"{len(self._overlays)}-{target.name}"
+        upper, work = layer / "upper", layer / "work"
+        upper.mkdir(parents=True, exist_ok=True)
+        work.mkdir(exist_ok=True)
         _liken(upper, like)
         options = ",".join(f"{key}={_escaped(path)}" for key, path in (("upperdir", upper), ("workdir", work)))
         options += f",lowerdir={_escaped(lower)}" + (",userxattr" if self._user_namespace else "")
@@ -139,7 +165,7 @@ class _Root:
         for more in (",volatile", ""):
             with contextlib.suppress(OSError):
                 linux.mount("overlay", str(target), "overlay", 0, options + more)
-                self._overlays.append("/" + target.name)
+                self._overlays.append(f"/{target.relative_to(self.path)}")
                 return True
         return False
 

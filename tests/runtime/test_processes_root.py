@@ -1,6 +1,7 @@
 # ruff: noqa: ASYNC240 - a look at a file is what these tests are about
 import os
 import stat
+import tempfile
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -47,7 +48,7 @@ async def output(machine: Machine, script: str, **more: Any) -> list[str]:
 async def test_its_programs_are_the_hosts_and_tmp_and_run_are_its_own(machine: Machine) -> None:
     (machine.directory / "seen").touch()
     listed = await output(
-        machine, f"ls -A /tmp; ls -A /run; stat -c %a /tmp /run; ls {machine.directory}/seen; sh -c pwd"
+        machine, f"ls -A /tmp; ls -A /run; stat -c %a /tmp /run; ls {machine.directory}/seen 2>&1; sh -c pwd"
     )
     assert listed[:2] == ["1777", "755"]
     assert listed[-1] == "/"
@@ -59,6 +60,24 @@ async def test_what_it_writes_is_private(machine: Machine) -> None:
     script = "; ".join(f"echo x > {place} && cat {place}" for place in places)
     assert (await output(machine, script))[-len(places) :] == ["x"] * len(places)
     assert not any(os.path.lexists(place) for place in places)
+
+
+@pytest.mark.parametrize("level", WITH_OWN_ROOT, ids=lambda level: level.value)
+async def test_what_lies_beside_the_runtimes_own_state_is_private_too(level: Level, volume: Path) -> None:
+    """`/var` and `/home` are where the state is, and where pods mount their volumes."""
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as state:
+        containers = Path(state, "containers")
+        (containers / "one").mkdir(parents=True)
+        Path(state, "seen").touch()
+        async with machine_at(level, containers / "one") as machine:
+            places = ["/var/written-by-a-test", f"{state}/written-by-a-test", "/var/lib/written-by-a-test"]
+            script = (
+                f"cat /var/www/of-a-test/file; ls {state}; stat -c %a /var/tmp; "
+                f"touch {' '.join(places)} && ls {' '.join(places)} | wc -l"
+            )
+            seen = await output(machine, script, mounts=(Mount("/var/www/of-a-test", str(volume)),))
+        assert seen == ["from outside", "seen", "1777", "3"]
+        assert not any(os.path.lexists(place) for place in [*places, "/var/www/of-a-test"])
 
 
 async def test_devices_work_and_new_ones_are_not_made_on_the_host(machine: Machine, volume: Path) -> None:
