@@ -49,6 +49,28 @@ DIFFERENCES: tuple[Difference, ...] = (
         ("test_containers.py::test_an_image_says_who_runs_it_and_so_in_which_groups_besides",),
     ),
     Difference(
+        "an image's user",
+        "That is not root, so a container that must not run as root may run.",
+        ("test_containers.py::test_a_container_that_must_not_run_as_root_does_not",),
+        without_root=True,
+    ),
+    Difference(
+        "users and groups",
+        "A container runs as whoever runs the runtime; another user or group is refused, and so is an fsGroup.",
+        ("test_containers.py::test_the_environment_and_the_identity_are_what_the_pod_says",),
+        without_root=True,
+    ),
+    Difference(
+        "isolation",
+        "A container has its own files (a private layer over the machine's), /tmp, mounts and host name, and shares all "
+        "else. What would need more is refused: host ports without the host's network, sysctls, profiles of seccomp, "
+        "AppArmor and SELinux, devices, mount propagation, user namespaces.",
+    ),
+    Difference(
+        "restarts of the runtime",
+        "How a container ended while the runtime was down is known afterwards, as with containerd 1.6; 2.4 answers 255.",
+    ),
+    Difference(
         "CNI",
         "No network is made for a pod: it gets an address of its own in 127.0.0.0/8, and nothing can hold that up.",
         (
