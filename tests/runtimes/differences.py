@@ -62,13 +62,13 @@ DIFFERENCES: tuple[Difference, ...] = (
     ),
     Difference(
         "isolation",
-        "A container has its own files (a private layer over the machine's), /tmp, mounts and host name, and shares all "
-        "else. What would need more is refused: host ports without the host's network, sysctls, profiles of seccomp, "
+        "A container has its own files (a private layer over the machine's), /tmp, mounts and host name, and shares "
+        "all else. What would need more is refused: host ports without the host's network, sysctls, seccomp profiles, "
         "AppArmor and SELinux, devices, mount propagation, user namespaces.",
     ),
     Difference(
         "restarts of the runtime",
-        "How a container ended while the runtime was down is known afterwards, as with containerd 1.6; 2.4 answers 255.",
+        "How a container ended while the runtime was down is known afterwards, as with 1.6; containerd 2.4 says 255.",
     ),
     Difference(
         "CNI",
