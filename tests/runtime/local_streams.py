@@ -9,16 +9,15 @@ import os
 import signal
 import struct
 import termios
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Self
 
 from syncpod.runtime.port import StartFailed, Stream
+from syncpod.runtime.streaming import StreamingServer
 
 
 class LocalStreams:
-    """One command, without a shell around it. `ran` keeps all that a test started."""
-
-    ran: list[LocalStreams]
+    """One command, without a shell around it."""
 
     def __init__(self, process: asyncio.subprocess.Process, *, kills: bool, terminal: int = -1) -> None:
         self.process = process
@@ -111,3 +110,57 @@ class LocalStreams:
         if self.process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.process.pid, signal.SIGKILL)
+
+
+class Commands:
+    """Opens streams for a server's URLs, remembers them, and leaves none running."""
+
+    def __init__(self, streaming: StreamingServer) -> None:
+        self.streaming = streaming
+        self.started: list[LocalStreams] = []
+        self._some = asyncio.Event()
+
+    def exec(self, *arguments: str, tty: bool = False, stdin: bool = False) -> str:
+        """Return a URL for running a command."""
+        return self.streaming.exec_url(
+            self._opener(arguments, terminal=tty), tty=tty, stdin=stdin, stdout=True, stderr=not tty
+        )
+
+    def attach(self, *arguments: str) -> str:
+        """Return a URL for the streams of a command that is no client's to end."""
+        return self.streaming.attach_url(
+            self._opener(arguments, kills=False), tty=False, stdin=True, stdout=True, stderr=True
+        )
+
+    def _opener(
+        self, arguments: tuple[str, ...], *, terminal: bool = False, kills: bool = True
+    ) -> Callable[[], Awaitable[LocalStreams]]:
+        async def open_streams() -> LocalStreams:
+            streams = await LocalStreams.start(*arguments, terminal=terminal, kills=kills)
+            self.started.append(streams)
+            self._some.set()
+            return streams
+
+        return open_streams
+
+    async def one(self) -> LocalStreams:
+        """Return the only command that was started, once it is."""
+        await self._some.wait()
+        (streams,) = self.started
+        return streams
+
+    async def close(self) -> None:
+        await self.streaming.close()
+        for streams in self.started:
+            streams.kill()
+            await streams.process.wait()
+
+
+@contextlib.asynccontextmanager
+async def commands_of_a_server() -> AsyncIterator[Commands]:
+    """A streaming server and the commands behind its URLs."""
+    commands = Commands(await StreamingServer.start())
+    try:
+        yield commands
+    finally:
+        await commands.close()

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from syncpod.runtime.streaming.spdy_frames import DICTIONARY
 
-SYN_STREAM, SYN_REPLY, RST_STREAM, SETTINGS, PING, GOAWAY = 1, 2, 3, 4, 6, 7
+SYN_STREAM, RST_STREAM, SETTINGS, PING, GOAWAY = 1, 3, 4, 6, 7
 
 
 def control(kind: int, payload: bytes, *, flags: int = 0, version: int = 3) -> bytes:
@@ -43,7 +43,7 @@ class SpdyClient:
         self.writer = writer
         self.protocol = ""
         self.headers = Headers()
-        self.data: dict[int, bytes] = {}
+        self.data: dict[int, bytearray] = {}
         self.ended: set[int] = set()
         self.accepted: set[int] = set()
         self.reset: dict[int, int] = {}
@@ -65,10 +65,10 @@ class SpdyClient:
         client.protocol = answer.partition("X-Stream-Protocol-Version: ")[2].partition("\r\n")[0]
         return client
 
-    def open(self, *, fin: bool = False, **headers: str) -> int:
+    def open(self, headers: Mapping[str, str] | None = None, *, fin: bool = False, **more: str) -> int:
         """Open a stream and return its id."""
         stream_id, self._next = self._next, self._next + 2
-        self.writer.write(self.headers.syn_stream(stream_id, headers, fin=fin))
+        self.writer.write(self.headers.syn_stream(stream_id, {**(headers or {}), **more}, fin=fin))
         return stream_id
 
     def send(self, stream_id: int, data: bytes, *, fin: bool = False) -> None:
@@ -82,21 +82,21 @@ class SpdyClient:
         except (asyncio.IncompleteReadError, ConnectionError):
             return False
         if first < 0x80000000:
-            self.data[first] = self.data.get(first, b"") + payload
+            self.data.setdefault(first, bytearray()).extend(payload)
             if second >> 24:
                 self.ended.add(first)
             return True
         match first & 0xFFFF:
-            case 2:
+            case 2:  # SYN_REPLY
                 self.accepted.add(struct.unpack(">I", payload[:4])[0])
-            case 3:
+            case 3:  # RST_STREAM
                 stream_id, status = struct.unpack(">II", payload)
                 self.reset[stream_id] = status
-            case 4:
+            case 4:  # SETTINGS
                 self.settings += 1
-            case 6:
+            case 6:  # PING
                 self.pongs += struct.unpack(">I", payload)
-            case 7:
+            case 7:  # GOAWAY
                 self.went_away = struct.unpack(">II", payload)[1]
         return True
 

@@ -150,8 +150,18 @@ async def serve_over_channels(command: RemoteCommand, websocket: WebSocket, dial
     try:
         await client.greet(command)
         await serve(command, client)
-        await websocket.say_goodbye()
-        await asyncio.wait({reading}, timeout=CLOSING_SECONDS)
+        await part(websocket, reading)
     finally:
         reading.cancel()
         await asyncio.gather(reading, return_exceptions=True)
+
+
+async def part(websocket: WebSocket, reading: asyncio.Task[None]) -> None:
+    """Close a WebSocket once its client has read all; `reading` ends when it has closed too, which it has time for."""
+    closing = asyncio.create_task(websocket.say_goodbye())
+    try:
+        await asyncio.wait({closing, reading}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({reading}, timeout=CLOSING_SECONDS)
+    finally:
+        closing.cancel()
+        await asyncio.gather(closing, return_exceptions=True)

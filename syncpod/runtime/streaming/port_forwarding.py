@@ -10,11 +10,11 @@ import struct
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, Protocol
 
-from syncpod.runtime.streaming.channels import Channels, Dialect
+from syncpod.runtime.streaming.channels import Channels, Dialect, part
 from syncpod.runtime.streaming.pipe import Pipe
 from syncpod.runtime.streaming.spdy import Session, SpdyStream
 from syncpod.runtime.streaming.websocket import WebSocket
-from syncpod.runtime.streaming.wire import CHUNK, CLOSING_SECONDS, Wire, deliver
+from syncpod.runtime.streaming.wire import CHUNK, Wire, deliver
 
 logger = logging.getLogger(__name__)
 
@@ -252,8 +252,7 @@ async def forward_over_channels(connect: Connect, ports: Sequence[int], websocke
         for ended in await asyncio.gather(*serving, return_exceptions=True):
             if isinstance(ended, Exception) and not isinstance(ended, ConnectionError):
                 raise ended
-        await websocket.say_goodbye()
-        await asyncio.wait({reading}, timeout=CLOSING_SECONDS)
+        await part(websocket, reading)
     finally:
         for task in (reading, *serving):
             task.cancel()

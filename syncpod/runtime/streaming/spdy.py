@@ -162,6 +162,10 @@ class Session:
         """End a stream both ways. Raises ConnectionError once the client is gone."""
         await self._wire.write(self._encoder.rst_stream(stream_id, status))
 
+    async def flush(self) -> None:
+        """Wait until the system has all that was sent. Raises ConnectionError once the client is gone."""
+        await self._wire.flush()
+
     def forget_closed(self, stream: SpdyStream) -> None:
         """Forget a stream if nothing can come or go on it any more."""
         if stream.closed:

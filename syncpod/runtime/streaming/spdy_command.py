@@ -37,7 +37,8 @@ VERSIONS: Final = {
 class SpdyClient:
     """Who asked for a command over SPDY (a `Client`)."""
 
-    def __init__(self, command: RemoteCommand, version: Version) -> None:
+    def __init__(self, command: RemoteCommand, wire: Wire, version: Version) -> None:
+        self.session = Session(wire, self._accept)
         self.sizes = TerminalSizes()
         self.gone = asyncio.Event()
         self._version = version
@@ -54,7 +55,7 @@ class SpdyClient:
         self._complete = asyncio.Event()
         self._no_stdin = Pipe()
 
-    def accept(self, stream: SpdyStream) -> bool:
+    def _accept(self, stream: SpdyStream) -> bool:
         """Take a stream that the client opens, if it is one that the command has."""
         name = stream.headers.get("streamtype", "")
         if name not in self._missing:
@@ -77,6 +78,13 @@ class SpdyClient:
             return ""
         missing = ", ".join(sorted(self._missing))
         return f"the client did not open its streams within {STREAM_CREATION_SECONDS:g} seconds: {missing}"
+
+    async def read(self) -> None:
+        """Take what the client sends until it is gone."""
+        try:
+            await self.session.run()
+        finally:
+            self.gone.set()
 
     async def read_sizes(self) -> None:
         """Take the sizes of the client's terminal."""
@@ -111,20 +119,13 @@ class SpdyClient:
             await error.write(said)
         for stream in self._streams.values():
             await stream.finish()
+        await self.session.flush()
 
 
 async def serve_over_spdy(command: RemoteCommand, wire: Wire, version: Version) -> None:
     """Run a command for a client that speaks SPDY. Raises ConnectionError if it goes away early."""
-    client = SpdyClient(command, version)
-    session = Session(wire, client.accept)
-
-    async def read() -> None:
-        try:
-            await session.run()
-        finally:
-            client.gone.set()
-
-    reading = asyncio.create_task(read())
+    client = SpdyClient(command, wire, version)
+    reading = asyncio.create_task(client.read())
     sizing = None
     try:
         problem = await client.opened()
@@ -134,7 +135,7 @@ async def serve_over_spdy(command: RemoteCommand, wire: Wire, version: Version) 
             sizing = asyncio.create_task(client.read_sizes())
             await serve(command, client)
         await asyncio.wait({reading}, timeout=CLOSING_SECONDS)
-        await session.go_away()
+        await client.session.go_away()
     finally:
         tasks = [task for task in (reading, sizing) if task is not None]
         for task in tasks:

@@ -49,7 +49,7 @@ class WebSocket:
             response.headers["Sec-WebSocket-Protocol"] = subprotocol
         protocol.send_response(response)
         websocket = cls(socket, protocol)
-        await websocket._flush()
+        await websocket._send()
         return websocket if protocol.state is State.OPEN else None
 
     async def messages(self) -> AsyncIterator[bytes]:
@@ -58,7 +58,7 @@ class WebSocket:
         while data := await self._socket.read():
             self._protocol.receive_data(data)
             events = self._protocol.events_received()
-            await self._flush()
+            await self._send()
             for frame in events:
                 if not isinstance(frame, Frame) or frame.opcode not in (Opcode.TEXT, Opcode.BINARY, Opcode.CONT):
                     continue
@@ -72,7 +72,7 @@ class WebSocket:
     async def send(self, data: bytes, *, text: bool = False) -> None:
         """Send one message, waiting while the client does not read. Raises ConnectionError once it is gone."""
         self._queue(data, text=text)
-        await self._flush()
+        await self._send()
 
     async def space(self, pipe: Pipe, seconds: float) -> bool:
         """Return whether a pipe has space within so many seconds. Raises ConnectionError if the client is gone.
@@ -84,13 +84,13 @@ class WebSocket:
             return True
         if self._protocol.state is State.OPEN:
             self._protocol.send_pong(b"")
-            self._flush_at_once()
+            self._send_at_once()
         return False
 
     def send_at_once(self, data: bytes) -> None:
         """Send one message without waiting. Raises ConnectionError once the client is gone."""
         self._queue(data, text=False)
-        self._flush_at_once()
+        self._send_at_once()
 
     def _queue(self, data: bytes, *, text: bool) -> None:
         try:
@@ -101,21 +101,24 @@ class WebSocket:
         except InvalidState as closed:
             raise ConnectionResetError("the client has closed the WebSocket") from closed
 
-    def _flush_at_once(self) -> None:
+    def _send_at_once(self) -> None:
         self._socket.write_at_once(b"".join(self._protocol.data_to_send()))
 
-    async def _flush(self) -> None:
+    async def _send(self) -> None:
         if data := b"".join(self._protocol.data_to_send()):
             await self._socket.write(data)
 
+    async def flush(self) -> None:
+        """Wait until the system has all that was sent. Raises ConnectionError once the client is gone."""
+        await self._socket.flush()
+
     async def say_goodbye(self) -> None:
-        """Send a close frame, unless one was; the client's answer ends `messages`."""
+        """Send a close frame, unless one was, and wait until it is out; the client's answer ends `messages`."""
         if self._protocol.state is State.OPEN:
             self._protocol.send_close(1000)
-            try:
-                await self._flush()
-            except ConnectionError:
-                return
+            with contextlib.suppress(ConnectionError):
+                await self._send()
+                await self.flush()
 
 
 class Tunnel:
@@ -142,6 +145,10 @@ class Tunnel:
     def write_at_once(self, data: bytes) -> None:
         """Send without waiting: for a few bytes now and then. Raises ConnectionError once the client is gone."""
         self._websocket.send_at_once(data)
+
+    async def flush(self) -> None:
+        """Wait until the system has all that was sent. Raises ConnectionError once the client is gone."""
+        await self._websocket.flush()
 
     async def space(self, pipe: Pipe, seconds: float) -> bool:
         """Return whether a pipe has space within so many seconds. Raises ConnectionError if the client is gone."""

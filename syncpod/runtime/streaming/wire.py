@@ -36,6 +36,12 @@ class Wire(Waiting, Protocol):
     def write_at_once(self, data: bytes) -> None:
         """Send without waiting: for a few bytes now and then. Raises ConnectionError once the client is gone."""
 
+    async def flush(self) -> None:
+        """Wait until the system has all that was sent, however long the client reads nothing.
+
+        From then on a connection may end without anything of it being lost. Raises ConnectionError once it is gone.
+        """
+
 
 async def deliver(connection: Waiting, pipe: Pipe, data: bytes) -> None:
     """Put bytes into a pipe and wait until it has space again. Raises ConnectionError if the client is gone."""
@@ -68,6 +74,11 @@ class Socket:
         if self._writer.is_closing():
             raise ConnectionResetError("the client is gone")
         self._writer.write(data)
+
+    async def flush(self) -> None:
+        """Wait until the system has all that was sent. Raises ConnectionError once the client is gone."""
+        self._writer.transport.set_write_buffer_limits(high=0)
+        await self._writer.drain()
 
     async def space(self, pipe: Pipe, seconds: float) -> bool:
         """Return whether a pipe has space within so many seconds. Raises ConnectionError if the client is gone."""
