@@ -16,9 +16,9 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "pod.yaml"
 
 
 @pytest.fixture(params=RUNTIMES)
-def environ(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[dict[str, str]]:
+def environ(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     """The environment of a machine with each runtime."""
-    with machine(request.param, request, tmp_path) as environ:
+    with machine(request.param, request, tmp_path_factory.mktemp("example")) as environ:
         yield environ
 
 

@@ -116,8 +116,9 @@ def test_a_terminal_is_lent_to_a_command(syncpod: Run, environ: dict[str, str]) 
             seen += os.read(terminal, 4096)
 
     until(b"# ", b"$ ")
-    os.write(terminal, b"trap 'echo interr''upted' INT\r")
-    os.write(terminal, b"\x03")
+    os.write(terminal, b"trap 'echo interr''upted' INT; echo ar''med\r")
+    until(b"armed")
+    os.write(terminal, b"\x03\r")  # some shells look at their traps only after a line
     until(b"interrupted")
     os.write(terminal, b"tty; exit 5\r")
     until(b"/dev/pts/")
