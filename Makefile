@@ -17,13 +17,16 @@ FIND_PYTHON = for python in $(PYTHONS); do \
 PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check
 EXPORT = uv export --quiet --frozen --format requirements-txt --no-header --no-annotate --no-emit-project
 
-.PHONY: help up test lint bench protos requirements check-requirements venv
+.PHONY: help up down test lint bench protos requirements check-requirements venv
 
 help: ## list the targets
 	@sed -nE "s/^([a-z-]+):.*## (.*)/  \1|\2/p" Makefile | awk -F"|" '{ printf "%-16s%s\n", $$1, $$2 }'
 
 up: $(RUNNABLE) ## a Temporal dev server, a runtime, a worker and the example pod
 	@$(BIN)/syncpod up -f examples/pod.yaml
+
+down: $(RUNNABLE) ## delete the pods, and end all that up has started
+	@$(BIN)/syncpod down
 
 test: $(INSTALLED) ## the tests; TESTS=tests/cri for some of them
 	@$(BIN)/python -m pytest $(TESTS)
