@@ -184,12 +184,16 @@ async def _crowd(pods: int) -> AsyncIterator[_Crowd]:
             **compiled(directory / "bytecode"),
         )
         stack.callback(worker.close)
-        stack.callback(lambda: sys.stderr.write("".join(worker.log.read_text().splitlines(keepends=True)[-20:])))
+        stack.push(lambda error, *_: _say_end_of(worker.log) if error else None)
         await worker.ready()
         stack.push_async_callback(worker.stop)
         client = await Client.connect(server.address, data_converter=DATA_CONVERTER)
         cri = await stack.enter_async_context(CriClient(runtime.endpoint))
         yield _Crowd(pods, runtime, server, worker, client, cri)
+
+
+def _say_end_of(log: Path) -> None:
+    sys.stderr.write("".join(log.read_text().splitlines(keepends=True)[-20:]))
 
 
 async def _each(names: Iterable[str], work: Callable[[str], Awaitable[object]]) -> None:
