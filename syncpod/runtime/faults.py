@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-import os
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -28,6 +27,7 @@ from syncpod.runtime.script import (
 )
 
 _REMEMBERED_SECONDS: Final = 24 * 3600
+_FORGETS_EVERY_SECONDS: Final = 3600
 
 
 class CallFailed(Exception):
@@ -69,11 +69,8 @@ class ScriptedFaults:
         """Keep counts in `directory`, made if it is not there; `restart` has the runtime die and start again."""
         self._directory = directory
         self._restart = restart
-        self._counts: dict[str, dict[str, int]] = {}
         directory.mkdir(mode=0o700, exist_ok=True)
-        for file in directory.iterdir():
-            if file.stat().st_mtime < time.time() - _REMEMBERED_SECONDS:
-                file.unlink()
+        self._forget_old()
 
     async def before(self, call: str, annotations: Mapping[str, str], subject: str) -> None:
         """See Faults. RunPodSandbox with a script that cannot be obeyed is refused, INVALID_ARGUMENT."""
@@ -109,20 +106,25 @@ class ScriptedFaults:
             _fail_by_rate(failure, call, subject, number)
 
     def _count(self, uid: str, what: str) -> int:
-        """Return how often it was counted before."""
+        """Return how often it was counted before. On disk before it has any effect; a pod's counts are one file."""
+        if time.monotonic() > self._forgets_at:
+            self._forget_old()
         file = self._directory / f"{hashlib.sha256(uid.encode()).hexdigest()}.json"
-        if uid not in self._counts:
-            try:
-                self._counts[uid] = json.loads(file.read_text())
-            except (FileNotFoundError, json.JSONDecodeError):
-                self._counts[uid] = {}
-        counts = self._counts[uid]
+        try:
+            counts: dict[str, int] = json.loads(file.read_text())
+        except FileNotFoundError:
+            counts = {}
         number = counts.get(what, 0)
-        counts[what] = number + 1
         draft = file.with_suffix(".new")
-        draft.write_text(json.dumps(counts))
-        os.replace(draft, file)  # noqa: PTH105
+        draft.write_text(json.dumps({**counts, what: number + 1}))
+        draft.replace(file)
         return number
+
+    def _forget_old(self) -> None:
+        self._forgets_at = time.monotonic() + _FORGETS_EVERY_SECONDS
+        for file in self._directory.iterdir():
+            if file.stat().st_mtime < time.time() - _REMEMBERED_SECONDS:
+                file.unlink()
 
 
 def _concerns(script: CallScript, call: str) -> bool:
