@@ -23,8 +23,8 @@ from syncpod.runtime import listing, store
 from syncpod.runtime.cgroups import CgroupRefused, container_cgroup
 from syncpod.runtime.images import Image
 from syncpod.runtime.port import Exited, Process, StartFailed
-from syncpod.runtime.process_spec import arguments, check_container, process_spec, stop_signal, user
-from syncpod.runtime.refusals import Refusal, failed, invalid, not_found, precondition
+from syncpod.runtime.process_spec import arguments, check_container, process_spec, stop_signal, user, wanted_mounts
+from syncpod.runtime.refusals import Refusal, failed, invalid, not_found, precondition, unsupported
 from syncpod.runtime.resolver import RESOLV_CONF
 from syncpod.runtime.state import Caller, Container, Runtime, Sandbox, interned, log, remove_directory
 from syncpod.runtime.statuses import container_record, event, sandbox_record
@@ -52,6 +52,10 @@ class Containers:
         if image is None:
             raise not_found(f'failed to get image "{config.image.image}": not found')
         check_container(config, runtime.host, privileged_sandbox=sandbox.privileged, path="config")
+        for index, mount in enumerate(wanted_mounts(config)):
+            problem = runtime.processes.refusal(mount)
+            if problem:
+                raise unsupported(f"config.mounts[{index}]", problem)
         user(config.linux.security_context, runtime.host, "config.linux.security_context")
         command = arguments(config, image, runtime.host, "config")
         id = secrets.token_hex(32)

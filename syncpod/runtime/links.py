@@ -31,9 +31,23 @@ class Links:
         """Keep claims in `registry`, a directory that is made when it is needed."""
         self._registry = registry
 
-    def refusal(self, mounts: tuple[Mount, ...]) -> str | None:
-        """Return why one of the mounts cannot be had as a link; None if all can."""
-        return next(filter(None, map(self._problem, mounts)), None)
+    def refusal(self, mount: Mount) -> str | None:
+        """Return, in a sentence, why the mount cannot be had as a link; None if it can."""
+        path = os.path.normpath(mount.container_path)
+        if path in HOSTS_OWN or _is_same(path, mount.host_path):
+            return None
+        needs = "without mount namespaces a mount is a symbolic link"
+        if mount.recursive_read_only:
+            return f"mount {path}: {needs}, which cannot be recursively read-only"
+        if os.path.lexists(path):
+            ours = (self._entry(path) / "link").exists()
+            if ours and os.path.islink(path) and os.readlink(path) == mount.host_path:  # noqa: PTH114, PTH115
+                return None
+            return f"mount {path}: {needs}, and something else is there on this machine"
+        parent = os.path.dirname(path)  # noqa: PTH120
+        if not os.path.isdir(parent) or not os.access(parent, os.W_OK | os.X_OK):  # noqa: PTH112
+            return f"mount {path}: {needs}, and {parent} is not a directory that this user may write to"
+        return None
 
     def make(self, container: str, mounts: tuple[Mount, ...]) -> None:
         """Make a container's links. Raises OSError; what was made until then is for `release`."""
@@ -61,23 +75,6 @@ class Links:
                     os.unlink(link["path"])  # noqa: PTH108
             (entry / "link").unlink()
             entry.rmdir()
-
-    def _problem(self, mount: Mount) -> str | None:
-        path = os.path.normpath(mount.container_path)
-        if path in HOSTS_OWN or _is_same(path, mount.host_path):
-            return None
-        needs = "without mount namespaces a mount is a symbolic link"
-        if mount.recursive_read_only:
-            return f"mount {path}: {needs}, which cannot be recursively read-only"
-        if os.path.lexists(path):
-            ours = (self._entry(path) / "link").exists()
-            if ours and os.path.islink(path) and os.readlink(path) == mount.host_path:  # noqa: PTH114, PTH115
-                return None
-            return f"mount {path}: {needs}, and something else is there on this machine"
-        parent = os.path.dirname(path)  # noqa: PTH120
-        if not os.path.isdir(parent) or not os.access(parent, os.W_OK | os.X_OK):  # noqa: PTH112
-            return f"mount {path}: {needs}, and {parent} is not a directory that this user may write to"
-        return None
 
     def _entry(self, path: str) -> Path:
         return self._registry / hashlib.sha256(os.fsencode(path)).hexdigest()

@@ -27,7 +27,7 @@ class User:
 
 @dataclass(frozen=True)
 class Mount:
-    """One of a container's mounts; `host_path` exists."""
+    """One of a container's mounts; `host_path` exists when it is started."""
 
     container_path: str
     host_path: str
@@ -166,6 +166,9 @@ class Process(Protocol):
 
 class Processes(Protocol):
     """Starts processes and finds them again."""
+
+    def refusal(self, mount: Mount) -> str | None:
+        """Return, in a sentence, why no container could have this mount; None if one could, as things are."""
 
     async def start(self, spec: ProcessSpec, directory: Path) -> Process:
         """Start what the spec says, keeping all it needs to be found again in `directory`, which exists and is empty.

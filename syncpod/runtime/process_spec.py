@@ -230,18 +230,24 @@ def capabilities(names: object) -> tuple[str, ...]:
     return tuple(name if name == "ALL" else f"CAP_{name}" for name in plain)
 
 
+def wanted_mounts(config: api_pb2.ContainerConfig) -> tuple[Mount, ...]:
+    """Return the mounts of a config, in its order, their host paths without symbolic links."""
+    return tuple(
+        Mount(each.container_path, os.path.realpath(each.host_path), each.readonly, each.recursive_read_only)
+        for each in config.mounts
+    )
+
+
 def mounts(config: api_pb2.ContainerConfig, resolv_conf: Path) -> tuple[Mount, ...]:
-    """Return the mounts, their host paths without symbolic links; a missing one becomes a directory, as in containerd.
+    """Return all mounts for a start; a missing host path becomes a directory, as in containerd.
 
     `resolv_conf` comes before them where the sandbox has one. Raises OSError where a directory cannot be made.
     """
-    made = [Mount(resolver.PATH, str(resolv_conf))] if resolv_conf.exists() else []
-    for mount in config.mounts:
-        host_path = os.path.realpath(mount.host_path)
-        if not os.path.lexists(host_path):
-            Path(host_path).mkdir(mode=0o755, parents=True)
-        made.append(Mount(mount.container_path, host_path, mount.readonly, mount.recursive_read_only))
-    return tuple(made)
+    wanted = wanted_mounts(config)
+    for mount in wanted:
+        if not os.path.lexists(mount.host_path):
+            Path(mount.host_path).mkdir(mode=0o755, parents=True)
+    return (*([Mount(resolver.PATH, str(resolv_conf))] if resolv_conf.exists() else ()), *wanted)
 
 
 def process_spec(

@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from syncpod.runtime.port import Exited, ProcessSpec, StartFailed, Stream, Usage
+from syncpod.runtime.port import Exited, Mount, ProcessSpec, StartFailed, Stream, Usage
 from syncpod.runtime.script import (
     ContainerScript,
     ExecScript,
@@ -90,6 +90,10 @@ class Simulated:
         self._restart = restart
         self._clock = clock
         self._timers = Timers(clock)
+
+    def refusal(self, mount: Mount) -> str | None:
+        """Return None: nothing is mounted, so all can be had. See Processes."""
+        return None
 
     async def start(self, spec: ProcessSpec, directory: Path) -> SimulatedProcess:
         """Start what the script says: after its delay, or not at all. See Processes."""

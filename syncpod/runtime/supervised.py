@@ -73,9 +73,9 @@ class Supervised:
         output, _ = await trial.communicate()
         return Level(output.decode().strip()) if trial.returncode == 0 else Level.PLAIN
 
-    def refusal(self, mounts: tuple[Mount, ...]) -> str | None:
-        """Return, in a sentence, why a container with these mounts could not be started; None if it could."""
-        return self._links.refusal(mounts) if self._level is Level.PLAIN else None
+    def refusal(self, mount: Mount) -> str | None:
+        """Return, in a sentence, why no container could have this mount; None if one could, as things are."""
+        return self._links.refusal(mount) if self._level is Level.PLAIN else None
 
     async def start(self, spec: ProcessSpec, directory: Path) -> Contained:
         """Start what the spec says; see `port.Processes.start`."""
@@ -153,9 +153,10 @@ class Supervised:
             self._requests = self._spawner = None
 
     def _link(self, spec: ProcessSpec) -> None:
-        problem = self.refusal(spec.mounts)
-        if problem:
-            raise StartFailed(problem)
+        for mount in spec.mounts:  # Things may have changed since the container was created.
+            problem = self._links.refusal(mount)
+            if problem:
+                raise StartFailed(problem)
         try:
             self._links.make(spec.id, spec.mounts)
         except OSError as error:

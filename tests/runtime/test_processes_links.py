@@ -67,11 +67,11 @@ async def test_the_same_path_inside_and_out_needs_nothing(machine: Machine, volu
 
 async def test_what_is_there_already_is_not_touched(machine: Machine, volume: Path, wanted: Path) -> None:
     wanted.mkdir()
-    mounts = (Mount(str(wanted), str(volume)),)
+    mount = Mount(str(wanted), str(volume))
     sentence = f"mount {wanted}: without mount namespaces a mount is a symbolic link, and something else is there"
-    assert (machine.processes.refusal(mounts) or "").startswith(sentence)
+    assert (machine.processes.refusal(mount) or "").startswith(sentence)
     with pytest.raises(StartFailed, match=sentence):
-        await machine.start("true", mounts=mounts)
+        await machine.start("true", mounts=(mount,))
     assert wanted.is_dir()
 
 
@@ -93,7 +93,7 @@ async def test_a_start_that_fails_leaves_no_link(machine: Machine, volume: Path,
 def test_files_that_every_container_gets_are_the_machines(tmp_path: Path, volume: Path) -> None:
     links = Links(tmp_path / "links")
     mounts = tuple(Mount(path, str(volume / "file")) for path in ("/etc/hosts", "/dev/termination-log"))
-    assert links.refusal(mounts) is None
+    assert [links.refusal(mount) for mount in mounts] == [None, None]
     links.make("c", mounts)
     assert not os.path.islink("/etc/hosts")  # noqa: PTH114
     assert not (tmp_path / "links").exists()
@@ -102,9 +102,9 @@ def test_files_that_every_container_gets_are_the_machines(tmp_path: Path, volume
 def test_what_a_link_cannot_be_is_refused(tmp_path: Path, volume: Path) -> None:
     links = Links(tmp_path / "links")
     recursive = Mount(str(tmp_path / "data"), str(volume), recursive_read_only=True)
-    assert "cannot be recursively read-only" in (links.refusal((recursive,)) or "")
+    assert "cannot be recursively read-only" in (links.refusal(recursive) or "")
     nowhere = Mount(str(tmp_path / "no" / "parent"), str(volume))
-    assert "is not a directory that this user may write to" in (links.refusal((nowhere,)) or "")
+    assert "is not a directory that this user may write to" in (links.refusal(nowhere) or "")
 
 
 def test_claims_are_given_up_once_and_for_all(tmp_path: Path, volume: Path, wanted: Path) -> None:

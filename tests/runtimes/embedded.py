@@ -28,16 +28,20 @@ class Embedded:
     """One running server of the embedded runtime. `close` removes every trace of it, as does `with`.
 
     It needs neither root nor anything installed. `options` go to `python -m syncpod.runtime` besides; `programs` is a
-    directory that its containers find on their PATH before the machine's.
+    directory that its containers find on their PATH before the machine's; `within` is a command that becomes the
+    one that is appended to it, in circumstances of its making.
     """
 
     name = "embedded"
     kind = "syncpod-embedded"
 
-    def __init__(self, owned: claim.Claim, *options: str, programs: Path | None = None) -> None:
+    def __init__(
+        self, owned: claim.Claim, *options: str, programs: Path | None = None, within: tuple[str, ...] = ()
+    ) -> None:
         self._claim = owned
         self._environment = {**os.environ, "PATH": f"{programs}:{os.environ['PATH']}"} if programs else dict(os.environ)
         self._options = options
+        self._within = within
         self._server: subprocess.Popen[bytes] | None = None
         self.directory = owned.directory
         self.state_dir = self.directory / "state"
@@ -50,7 +54,7 @@ class Embedded:
         embedded_leftovers.clear(self.directory)
 
     @classmethod
-    def launch(cls, *options: str, programs: Path | None = None) -> Self:
+    def launch(cls, *options: str, programs: Path | None = None, within: tuple[str, ...] = ()) -> Self:
         """Start a server with the suite's images in a new directory, once what interrupted runs left is cleared away.
 
         Raises `Missing` where the machine is no Linux.
@@ -61,7 +65,7 @@ class Embedded:
             embedded_leftovers.clear(abandoned.directory)
             shutil.rmtree(abandoned.directory)
             abandoned.release()
-        runtime = cls(claim.fresh("embedded"), *options, programs=programs)
+        runtime = cls(claim.fresh("embedded"), *options, programs=programs, within=within)
         try:
             runtime.start()
             for image in IMAGES:
@@ -106,7 +110,7 @@ class Embedded:
 
     def start(self, *, patience: float = 30.0) -> None:
         """Start the server and wait until it says that it is ready."""
-        command = [sys.executable, "-m", "syncpod.runtime", "--state-dir", str(self.state_dir)]
+        command = [*self._within, sys.executable, "-m", "syncpod.runtime", "--state-dir", str(self.state_dir)]
         with self.log.open("ab") as log:
             self._server = subprocess.Popen(
                 [*command, "--socket", str(self.socket), *self._options],
