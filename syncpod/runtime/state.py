@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from protos.cri.v1 import api_pb2
-from syncpod.runtime import listing, store
+from syncpod.runtime import listing
 from syncpod.runtime.cgroups import Cgroups
+from syncpod.runtime.discard import remove_tree
 from syncpod.runtime.events import Events
 from syncpod.runtime.filters import Registry
 from syncpod.runtime.host import Host
@@ -170,7 +171,7 @@ def log_error(error: BaseException) -> None:
 async def remove_directory(directory: Path) -> None:
     """Remove what is left of a thing that has no record any more; what cannot be is for the next server to try."""
     try:
-        await store.remove_directory(directory)
+        await asyncio.to_thread(remove_tree, directory)
     except OSError as error:
         log(f"{directory} cannot be removed: {error}")
 

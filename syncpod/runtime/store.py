@@ -14,7 +14,6 @@ to be written when a thing is made, and the first to go when it is removed.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 from collections.abc import Mapping
@@ -22,7 +21,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from syncpod.runtime.discard import remove_tree
 from syncpod.runtime.port import Exited
 
 _RECORD = "record"
@@ -74,8 +72,3 @@ def read_ended(directory: Path) -> Exited | None:
 def forget(directory: Path) -> None:
     """Remove a thing's record: from here on the thing does not exist, and what is left belongs to nobody."""
     (directory / _RECORD).unlink(missing_ok=True)
-
-
-async def remove_directory(directory: Path) -> None:
-    """Remove what is left of a thing without a record. Raises OSError where something cannot be removed."""
-    await asyncio.to_thread(remove_tree, directory)
