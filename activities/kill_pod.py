@@ -6,7 +6,7 @@ import asyncio
 
 from temporalio import activity
 
-from activities.attempt import Attempt
+from activities.attempt import Attempt, Polls
 from activities.ending import Selection, end_containers
 from activities.leftovers import end_what_was_lost
 from syncpod.cri.errors import NotFound
@@ -38,13 +38,16 @@ async def kill_pod(attempt: Attempt, request: KillPod) -> StepResult:
             if each.state != "exited"
         ]
 
+    polls = Polls(attempt)
     while True:
         view = await end_containers(attempt, alive)
         await end_what_was_lost(attempt, [each.id for each in view.containers])
         await stop_sandboxes(attempt, view)
         view = await attempt.read()
-        if not alive(view):
+        # containerd 2 may list a sandbox as ready for a moment after it has stopped it; the next decision would use it.
+        if not alive(view) and not any(sandbox.ready for sandbox in view.sandboxes):
             return StepResult(status=view)
+        await polls.pause()
 
 
 async def stop_sandboxes(attempt: Attempt, view: ObservedPod) -> None:

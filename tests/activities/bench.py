@@ -233,6 +233,14 @@ class PodOnBench:
         await until(in_state)
         return await self.listed(container_id)
 
+    async def until_dead(self, sandbox_id: str) -> None:
+        """Wait until the runtime lists a sandbox that was stopped as such: containerd 2 may take a moment for that."""
+
+        async def dead() -> bool:
+            return not any(each.ready for each in (await self.view()).sandboxes if each.id == sandbox_id)
+
+        await until(dead)
+
     async def until_ready(self, name: str = "main", restart: int = 0) -> None:
         """Wait until a container has said that its signal handlers stand."""
         log = self.logs / name / f"{restart}.log"

@@ -102,6 +102,7 @@ async def test_a_sandbox_found_dead_is_removed_and_its_attempt_is_spent(bench: B
     pod = bench.pod()
     dead = await pod.create_sandbox()
     await bench.cri.stop_pod_sandbox(dead.id)
+    await pod.until_dead(dead.id)
     result = await pod.create_sandbox()
     assert (result.outcome, result.status.sandboxes) == (Outcome.SPENT, ())
     next_one = await pod.create_sandbox(attempt=1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import os
 import signal
 from typing import Any
@@ -12,6 +13,7 @@ from temporalio.exceptions import ApplicationError
 
 from syncpod.cri.container_config import container_config
 from syncpod.cri.errors import RuntimeFailure
+from syncpod.cri.port import SandboxSummary
 from syncpod.cri.sandbox_config import sandbox_config
 from syncpod.messages import Fault, KillContainer, KillTarget, Outcome, StepName
 from tests.activities.bench import DEAF, POLITE, Bench, PodOnBench, container, fault_of, until
@@ -288,6 +290,29 @@ async def test_every_sandbox_of_the_pod_is_stopped(bench: Bench, calls: Calls) -
     result = await pod.kill()
     assert [each.ready for each in result.status.sandboxes] == [False, False]
     assert {subject for name, subject in calls.noted if name == "stop_pod_sandbox sent"} == set(ids)
+
+
+async def test_a_sandbox_is_killed_only_when_it_is_listed_as_stopped(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """containerd 2 answers the stop before it has noted the end, now and then."""
+    pod = bench.pod()
+    await pod.create_sandbox()
+    stop, listing = bench.cri.stop_pod_sandbox, bench.cri.list_pod_sandboxes
+    late: list[str] = []
+
+    async def stop_and_be_late(sandbox_id: str) -> None:
+        await stop(sandbox_id)
+        late[:] = [sandbox_id] if not late else []
+
+    async def listed_late(**how: Any) -> tuple[SandboxSummary, ...]:
+        found = await listing(**how)
+        return tuple(dataclasses.replace(each, state="SANDBOX_READY") if each.id in late else each for each in found)
+
+    monkeypatch.setattr(bench.cri, "stop_pod_sandbox", stop_and_be_late)
+    monkeypatch.setattr(bench.cri, "list_pod_sandboxes", listed_late)
+    result = await pod.kill()
+    assert [each.ready for each in result.status.sandboxes] == [False]
 
 
 async def test_a_network_that_cannot_be_unmade_is_tried_again_and_named(bench: Bench) -> None:

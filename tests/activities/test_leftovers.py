@@ -190,6 +190,7 @@ async def test_a_removed_pod_leaves_nothing_behind(bench: Bench) -> None:
     left = await never_started(pod)
     await lose(bench, left, "CREATED")
     await bench.cri.stop_pod_sandbox(pod.sandbox_id)
+    await pod.until_dead(pod.sandbox_id)
     await lose(bench, pod.sandbox_id, "CREATED")
     result = await pod.remove()
     assert (result.outcome, result.status.sandboxes, result.status.containers) == (Outcome.DONE, (), ())
@@ -204,6 +205,7 @@ async def test_a_dead_sandbox_is_cleared_away_with_all_that_is_left_in_it(bench:
     await lose(bench, left, "RUNNING")
     dead = pod.sandbox_id
     await bench.cri.stop_pod_sandbox(dead)
+    await pod.until_dead(dead)
     await lose(bench, dead, "RUNNING")
     result = await pod.create_sandbox()
     assert (result.outcome, result.status.sandboxes) == (Outcome.SPENT, ())

@@ -307,6 +307,7 @@ async def test_a_container_that_the_runtime_will_not_create_is_a_fault(bench: Be
     pod = bench.pod()
     await pod.create_sandbox()
     await bench.cri.stop_pod_sandbox(pod.sandbox_id)
+    await pod.until_dead(pod.sandbox_id)
     fault, error, detail = await fault_of(pod.start())
     assert fault == Fault.CREATE_CONTAINER_ERROR
     assert [each.message for each in detail.events] == [f"Error: {error.message}"]

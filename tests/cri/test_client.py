@@ -20,6 +20,7 @@ from syncpod.cri.errors import (
     RuntimeFailure,
     Unavailable,
 )
+from tests.agent.waiting import until, until_asked
 from tests.cri.owned_pods import OWNER, OwnedPod, owned_pod
 from tests.runtimes.containerd import Containerd
 from tests.runtimes.images import BUSYBOX, NOBODY, USER_1000
@@ -97,16 +98,21 @@ async def test_sandbox_runs_is_listed_and_goes(client: CriClient, pod: OwnedPod)
     assert status.annotations[names.INCARNATION_ANNOTATION] == "life-1"
     assert status.created_at == listed.created_at
     verbose = await client.pod_sandbox_status(sandbox_id, verbose=True)
-    assert b"pause" in command_line(verbose.pid)
+    await until(lambda: b"pause" in command_line(verbose.pid))  # runc becomes it
 
     await client.stop_pod_sandbox(sandbox_id)
     await client.stop_pod_sandbox(sandbox_id)
-    assert (await client.pod_sandbox_status(sandbox_id)).state == "SANDBOX_NOTREADY"
+    await until_asked(lambda: is_stopped(client, sandbox_id))
     await client.remove_pod_sandbox(sandbox_id)
     await client.remove_pod_sandbox(sandbox_id)
     assert await client.list_pod_sandboxes(labels={names.POD_UID_LABEL: pod.uid}) == ()
     with pytest.raises(NotFound):
         await client.pod_sandbox_status(sandbox_id)
+
+
+async def is_stopped(client: CriClient, sandbox_id: str) -> bool:
+    """Say whether a sandbox is listed as stopped, which containerd 2 notes a moment after it has said so."""
+    return (await client.pod_sandbox_status(sandbox_id)).state == "SANDBOX_NOTREADY"
 
 
 async def test_container_runs_exits_and_goes(client: CriClient, pod: OwnedPod) -> None:

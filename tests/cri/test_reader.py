@@ -19,6 +19,7 @@ from syncpod.cri.client import CriClient
 from syncpod.cri.errors import CriError, DeadlineExceeded, Unavailable
 from syncpod.cri.reader import PodReader
 from syncpod.lifecycle.observed import ObservedPod, Seq
+from tests.agent.waiting import until_asked
 from tests.cri.owned_pods import OWNER, OwnedPod, owned_pod
 from tests.runtimes.containerd import Containerd
 from tests.runtimes.images import BUSYBOX
@@ -226,7 +227,11 @@ async def test_relist_finds_what_changed(
         (container,) = relist.pods[pod.uid].containers
         assert (container.state, container.exit_code) == ("exited", 137)
         await client.stop_pod_sandbox(pod.sandbox_id)
-        assert not (await reader.read_all()).pods[pod.uid].sandboxes[0].ready
+
+        async def stopped() -> bool:
+            return not (await reader.read_all()).pods[pod.uid].sandboxes[0].ready
+
+        await until_asked(stopped)  # containerd 2 notes it a moment after it has said so
         await client.remove_pod_sandbox(pod.sandbox_id)
         assert pod.uid not in (await reader.read_all()).pods
 
