@@ -200,11 +200,14 @@ class Attached:
             await self._send(Word.STDIN + data[start : start + CHUNK])
 
     def end_input(self) -> None:
-        """Say that there is no more input: the container's ends if it was to be for the first one attached."""
+        """Say that there is no more input: the container's ends if it was to be for the first one attached.
+
+        Else, and on a terminal, that detaches, once the container's supervisor has taken all that was sent before.
+        """
         self._send(Word.STDIN)
 
     async def output(self) -> AsyncIterator[tuple[Stream, bytes]]:
-        """Yield the container's output until it has ended, or has dropped us for not reading."""
+        """Yield the container's output until it has ended, or we are detached: at our word, or for not reading."""
         loop = asyncio.get_running_loop()
         while True:
             try:

@@ -15,7 +15,9 @@ class Word:
 
     # The server's:
     ATTACH = b"a"
-    """Pass on the container's output from now on, and take its input: STDIN packets, an empty one at its end."""
+    """Pass on the container's output from now on, and take its input: STDIN packets, an empty one at its end.
+
+    ENDED comes when the container has ended, or when the end of input detaches."""
     STDIN = b"0"
     RESIZE = b"z"
     """Columns and rows, two bytes each, in network order."""
@@ -35,7 +37,7 @@ class Word:
     EXITED = b"c"
     """The executed command's exit code, as decimal digits."""
     ENDED = b"x"
-    """The container has ended, and that is on record."""
+    """The container has ended, and that is on record; to one attached also: it is detached."""
 
 
 def receive(sock: socket.socket) -> tuple[bytes, list[int]]:

@@ -111,7 +111,11 @@ class Streams(Protocol):
         """Pass input on; waits while the process does not read. After the process's end, nothing happens."""
 
     def end_input(self) -> None:
-        """Tell the process that its input has ended."""
+        """Tell the process that its input has ended.
+
+        A container that was not to end its input with the first attached one, or has a terminal, goes on unaware; this
+        detaches from it, and its output ends here.
+        """
 
     def output(self) -> AsyncIterator[tuple[Stream, bytes]]:
         """Yield what the process writes until its output has ended; on a terminal all of it is STDOUT."""

@@ -63,6 +63,8 @@ class _Record:
     end: _End | None
     """None: it runs until it is stopped."""
     restarts_runtime_at: int | None = None
+    input_ends: bool = False
+    """Whether the end of input is the process's, and not only that of the attachment it comes from."""
 
     def write(self, directory: str) -> None:
         """Replace what is there, at once or not at all."""
@@ -113,6 +115,7 @@ class Simulated:
             log_path=spec.log_path,
             end=_own_end(script, spec.attempt, now),
             restarts_runtime_at=_runtime_restart(script, now),
+            input_ends=spec.stdin_once and not spec.terminal,
         )
         if isinstance(script, ContainerScript) and spec.log_path:
             try:
@@ -218,7 +221,7 @@ class SimulatedProcess:
         """Return streams on which nothing comes until the process ends. See Process."""
         if self._exited is not None:
             raise StartFailed("cannot attach to a stopped container")
-        return SimulatedAttachment(self)
+        return SimulatedAttachment(self, detaches=not self._record.input_ends)
 
     def usage(self) -> Usage | None:
         """Return what its script says, all of the CPU time since it started. See Process."""
@@ -292,19 +295,28 @@ class SimulatedCommand:
 class SimulatedAttachment:
     """The streams of a simulated container's own process, which are silent; `Streams` of :mod:`.port`."""
 
-    def __init__(self, process: SimulatedProcess) -> None:
-        """Last as long as the process."""
+    def __init__(self, process: SimulatedProcess, *, detaches: bool) -> None:
+        """Last as long as the process, or until input ends where that `detaches`."""
         self._process = process
+        self._detaches = detaches
+        self._detached = asyncio.Event()
 
     async def write(self, data: bytes) -> None:
         """Swallow input."""
 
     def end_input(self) -> None:
-        """Nothing reads it."""
+        """Detach where that is what the end of input does."""
+        if self._detaches:
+            self._detached.set()
 
     async def output(self) -> AsyncIterator[tuple[Stream, bytes]]:
-        """Yield nothing until the process has ended."""
-        await self._process.wait()
+        """Yield nothing until the process has ended, or we are detached."""
+        ends = {asyncio.create_task(self._process.wait()), asyncio.create_task(self._detached.wait())}
+        try:
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for end in ends:
+                end.cancel()
         return
         yield Stream.STDOUT, b""  # what makes this an iterator
 

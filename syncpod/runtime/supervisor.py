@@ -333,10 +333,7 @@ class Supervisor:
             connection.attached = True
             self._send(connection, Word.STARTED)
         elif word == Word.STDIN and connection.attached:
-            if body and self._input >= 0:
-                self._input_queue.append(body)
-            self._input_ending |= not body and self._spec.stdin_once
-            self._write_input()
+            self._take_input(connection, body)
         elif word == Word.RESIZE:
             for descriptor in self._outputs:
                 if self._spec.terminal:
@@ -352,6 +349,21 @@ class Supervisor:
             return
         for descriptor in descriptors:
             os.close(descriptor)
+
+    def _take_input(self, connection: _Connection, data: bytes) -> None:
+        """Pass input on. Its end is the container's where that was to be so; else it only detaches who sent it.
+
+        On a terminal it always detaches: there is no end of what is typed (as containerd, container_io.go, Attach).
+        """
+        if data:
+            if self._input >= 0:
+                self._input_queue.append(data)
+        elif self._spec.stdin_once and not self._spec.terminal:
+            self._input_ending = True
+        else:
+            connection.attached = False
+            self._send(connection, Word.ENDED)
+        self._write_input()
 
     # Executed commands.
 

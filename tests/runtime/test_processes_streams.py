@@ -4,6 +4,7 @@ import signal
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -168,12 +169,26 @@ async def test_attached_one_sees_output_from_now_on_and_gives_input(machine: Mac
         assert (stream, data) in {(Stream.STDOUT, b"got one\n"), (Stream.STDERR, b"err\n")}
         break
     await second.close()
-    first.end_input()
     await first.close()
-    await asyncio.sleep(0.05)
-    assert runs(process.pid), "its input is not for one attached alone"
-    process.kill()
-    await process.wait()
+
+
+@pytest.mark.parametrize("more", [{}, {"terminal": True}, {"terminal": True, "stdin_once": True}])
+async def test_the_end_of_input_only_detaches_where_a_container_is_to_read_on(
+    machine: Machine, tmp_path: Path, more: dict[str, Any]
+) -> None:
+    log = tmp_path / "log"
+    process = await machine.start(
+        "sh", "-c", "while read line; do echo got $line; done", stdin=True, log_path=str(log), **more
+    )
+    for word in ("hi", "again"):
+        attached = await process.attach()
+        await attached.write(f"{word}\n".encode())
+        attached.end_input()
+        async for _ in attached.output():
+            pass
+        await attached.close()
+        await until(lambda word=word: f"stdout F got {word}" in lines(log))
+    assert runs(process.pid)
 
 
 async def test_input_for_the_first_attached_ends_when_it_says_so(machine: Machine) -> None:

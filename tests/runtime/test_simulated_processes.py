@@ -7,6 +7,7 @@ import json
 import signal
 import time
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -335,6 +336,19 @@ async def test_nothing_comes_from_an_attached_container_until_it_ends(simulated:
     process = await simulated.start(web(runTime="20ms", exitCode=4), tmp_path)
     streams = await process.attach()
     assert ([piece async for piece in streams.output()], await streams.wait()) == ([], 4)
+
+
+async def test_the_end_of_input_detaches_unless_it_is_the_containers(simulated: Simulated, tmp_path: Path) -> None:
+    for name, more in {"goes on": {}, "on a terminal": {"stdin_once": True, "terminal": True}}.items():
+        (tmp_path / name).mkdir()
+        streams = await (await simulated.start(replace(web(), stdin=True, **more), tmp_path / name)).attach()
+        streams.end_input()
+        assert [piece async for piece in streams.output()] == []
+    (tmp_path / "once").mkdir()
+    process = await simulated.start(replace(web(runTime="20ms"), stdin=True, stdin_once=True), tmp_path / "once")
+    streams = await process.attach()
+    streams.end_input()
+    assert ([piece async for piece in streams.output()], process.has_ended) == ([], True)
 
 
 async def test_what_has_ended_takes_neither_commands_nor_company(simulated: Simulated, tmp_path: Path) -> None:

@@ -124,6 +124,14 @@ async def test_attach_is_the_containers_input_and_output(crictl: Crictl, transpo
     assert (output, errors, code) == (b"got one\ntwo\n", b"", 0)
 
 
+async def test_attach_ends_with_its_input_and_the_container_reads_on(crictl: Crictl, transport: str) -> None:
+    id = await crictl.container(f"on-{transport.removeprefix('--transport=')}", ["cat"], stdin=True)
+    for _ in range(2):
+        _, errors, code = await crictl.run("attach", "-i", transport, id, stdin=b"hi\n")
+        assert (errors, code) == (b"", 0)
+    assert json.loads(await crictl.said("inspect", id))["status"]["state"] == "CONTAINER_RUNNING"
+
+
 async def test_port_forward_reaches_a_port_again_and_again(crictl: Crictl, transport: str) -> None:
     async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(await reader.read() + b"bye")
