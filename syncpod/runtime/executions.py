@@ -16,6 +16,10 @@ MAX_OUTPUT: Final = 16 * 1024 * 1024 - 4096
 
 containerd cuts each at 16 MiB, and an answer of more than that in all is lost to its caller.
 """
+_DRAIN_LOOKS: Final = 10
+_DRAIN_PAUSE_SECONDS: Final = 0.05
+"""How often, and how far apart, a command's output is looked at after its end: what it wrote itself is there at once,
+and more can only come from what it left running. Several looks, so that a server that is late takes it all the same."""
 
 
 async def exec_sync(process: Process, id: str, command: tuple[str, ...], timeout: int) -> api_pb2.ExecSyncResponse:
@@ -23,6 +27,10 @@ async def exec_sync(process: Process, id: str, command: tuple[str, ...], timeout
 
     Raises Refusal: DEADLINE_EXCEEDED when the time is over, in containerd's words; the command is killed then, as it is
     when the caller is cancelled.
+
+    A command has ended when its own process has, though something that it left running in the background may still have
+    its output open: half a second later that is no longer waited for. containerd waits for as long as it takes, or
+    fails the call after its `drain_exec_sync_io_timeout`, so that a probe that starts a daemon never succeeds.
     """
     try:
         streams = await process.execute(command)
@@ -41,15 +49,28 @@ async def exec_sync(process: Process, id: str, command: tuple[str, ...], timeout
 
 
 async def _collected(streams: Streams) -> api_pb2.ExecSyncResponse:
-    """Read the output to its end, however much there is, so that the command is never held up."""
     streams.end_input()
     kept: dict[Stream, list[bytes]] = {Stream.STDOUT: [], Stream.STDERR: []}
+    reading = asyncio.create_task(_keep(streams, kept))
+    try:
+        code = await streams.wait()
+        for _ in range(_DRAIN_LOOKS):
+            ended, _ = await asyncio.wait({reading}, timeout=_DRAIN_PAUSE_SECONDS)
+            if ended:
+                reading.result()
+                break
+    finally:
+        reading.cancel()
+        await asyncio.wait({reading})
+    return api_pb2.ExecSyncResponse(
+        stdout=b"".join(kept[Stream.STDOUT]), stderr=b"".join(kept[Stream.STDERR]), exit_code=code
+    )
+
+
+async def _keep(streams: Streams, kept: dict[Stream, list[bytes]]) -> None:
+    """Read the output to its end, so that the command is never held up, and keep as much as there is room for."""
     room = MAX_OUTPUT
     async for source, data in streams.output():
         if room > 0:
             kept[source].append(data[:room])
             room -= len(data)
-    code = await streams.wait()
-    return api_pb2.ExecSyncResponse(
-        stdout=b"".join(kept[Stream.STDOUT]), stderr=b"".join(kept[Stream.STDERR]), exit_code=code
-    )

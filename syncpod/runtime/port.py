@@ -127,7 +127,10 @@ class Streams(Protocol):
         """Return the exit code, 128 + n after signal n."""
 
     async def close(self) -> None:
-        """Let go: an executed command and all that it started is killed, a container is only detached from."""
+        """Let go: a container is only detached from, an executed command that still runs is killed with all it started.
+
+        What a command that has ended left running lives on as the container's own, until that ends.
+        """
 
 
 class Process(Protocol):

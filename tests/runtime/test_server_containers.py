@@ -222,6 +222,17 @@ async def test_a_command_that_says_too_much_is_cut_and_its_answer_still_fits(pod
     assert 16_000_000 < len(answer.stdout) <= 16 << 20
 
 
+async def test_a_command_is_not_waited_for_through_what_it_left_running(pod: Pod, calls: BareCri) -> None:
+    container = await pod.started(*RUNS)
+    command = ["sh", "-c", "sleep 1000 & echo $!; head -c 60000 /dev/zero | tr '\\0' .; exit 5"]
+    answer = await calls.runtime.ExecSync(cri.ExecSyncRequest(container_id=container, cmd=command))
+    pid, _, written = answer.stdout.decode().partition("\n")
+    assert (answer.exit_code, written) == (5, "." * 60_000)
+    assert is_alive(int(pid)), "it is the container's own now"
+    await pod.stop(container, 0)
+    assert not is_alive(int(pid))
+
+
 async def test_events_tell_a_pods_whole_story_with_its_state_each_time(server: Embedded, calls: BareCri) -> None:
     reader = calls.runtime.GetContainerEvents(cri.GetEventsRequest())
     told: list[cri.ContainerEventResponse] = []

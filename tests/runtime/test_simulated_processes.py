@@ -339,7 +339,8 @@ async def test_nothing_comes_from_an_attached_container_until_it_ends(simulated:
 
 
 async def test_the_end_of_input_detaches_unless_it_is_the_containers(simulated: Simulated, tmp_path: Path) -> None:
-    for name, more in {"goes on": {}, "on a terminal": {"stdin_once": True, "terminal": True}}.items():
+    cases: dict[str, dict[str, Any]] = {"goes on": {}, "on a terminal": {"stdin_once": True, "terminal": True}}
+    for name, more in cases.items():
         (tmp_path / name).mkdir()
         streams = await (await simulated.start(replace(web(), stdin=True, **more), tmp_path / name)).attach()
         streams.end_input()
