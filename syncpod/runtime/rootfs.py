@@ -66,6 +66,14 @@ def enter(
     os.chdir("/")
 
 
+def written_to(directory: Path) -> tuple[Path, ...]:
+    """Return where what the container writes to its own root lands, given its directory; none if it has no root.
+
+    As seen from outside, where nothing is mounted: the root is what was made in it, such as /tmp.
+    """
+    return tuple(path for path in (directory / ROOT, *(directory / LAYERS).glob("*/upper")) if path.is_dir())
+
+
 class _Root:
     """The root directory while it is put together."""
 

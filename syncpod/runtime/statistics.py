@@ -11,8 +11,12 @@ from syncpod.runtime import listing, statuses
 from syncpod.runtime.cgroup_files import Memory, Pressure, Pressures
 from syncpod.runtime.cgroups import CgroupUsage
 from syncpod.runtime.port import Usage
+from syncpod.runtime.rootfs import written_to
 from syncpod.runtime.state import Container, Runtime, Sandbox
-from syncpod.runtime.usage import CpuReading, nano_cores
+from syncpod.runtime.usage import CpuReading, DirectoryUsage, directory_usage, nano_cores
+
+_LAYER_AGE_NANOSECONDS = 10 * 10**9
+"""How old a figure of a writable layer may be: as in containerd, which measures all of them that often."""
 
 
 class Statistics:
@@ -21,6 +25,8 @@ class Statistics:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self._readings: dict[str, CpuReading] = {}
+        self._layers: dict[str, tuple[int, DirectoryUsage | None]] = {}
+        """When each container's writable layer was last measured, which takes longer than the rest, and the outcome."""
 
     async def container(self, container: Container) -> api_pb2.ContainerStats:
         """Measure one container."""
@@ -41,8 +47,9 @@ class Statistics:
 
     def _forget_the_gone(self) -> None:
         there = {each.id for each in self._runtime.containers} | {each.id for each in self._runtime.sandboxes}
-        for id in self._readings.keys() - there:
-            del self._readings[id]
+        for known in (self._readings, self._layers):
+            for id in known.keys() - there:
+                del known[id]
 
     def _container(self, container: Container) -> api_pb2.ContainerStats:
         listed = listing.read_container(container.entry)
@@ -66,9 +73,32 @@ class Statistics:
                 stats.swap.CopyFrom(_swap(now, counted.memory))
         elif usage is not None:
             stats.memory.CopyFrom(_memory_of(now, usage))
+        layer = self._writable_layer(container)
+        if layer is not None:
+            stats.writable_layer.CopyFrom(layer)
         if counted is not None and counted.io_pressure is not None:
             stats.io.CopyFrom(api_pb2.IoUsage(timestamp=now, psi=_psi(counted.io_pressure)))
         return stats
+
+    def _writable_layer(self, container: Container) -> api_pb2.FilesystemUsage | None:
+        """Return what a container has written to its own root, as of the last ten seconds.
+
+        None where it has none, or there is too much to count. On the file system that ImageFsInfo tells of.
+        """
+        now = time.time_ns()
+        timestamp, used = self._layers.get(container.id, (0, None))
+        if not 0 <= now - timestamp < _LAYER_AGE_NANOSECONDS:
+            used = directory_usage(*written_to(self._runtime.container_directory(container.id) / "process"))
+            timestamp = now
+            self._layers[container.id] = timestamp, used
+        if used is None:
+            return None
+        return api_pb2.FilesystemUsage(
+            timestamp=timestamp,
+            fs_id=api_pb2.FilesystemIdentifier(mountpoint=str(self._runtime.directory)),
+            used_bytes=api_pb2.UInt64Value(value=used.bytes),
+            inodes_used=api_pb2.UInt64Value(value=used.inodes),
+        )
 
     def _sandbox(self, sandbox: Sandbox, containers: Iterable[Container]) -> api_pb2.PodSandboxStats:
         listed = listing.read_sandbox(sandbox.entry)

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from stat import S_ISDIR
 
 from syncpod.runtime.port import Usage
 
@@ -89,7 +90,7 @@ class ProcessTable:
 
 @dataclass(frozen=True)
 class DirectoryUsage:
-    """What lies below a directory, itself included."""
+    """What lies below directories, themselves included."""
 
     bytes: int
     """As allocated on disk: blocks, not lengths."""
@@ -124,20 +125,31 @@ def nano_cores(earlier: CpuReading, later: CpuReading) -> int | None:
     return used * _NANOSECONDS // elapsed if elapsed > 0 and used >= 0 else None
 
 
-def directory_usage(directory: Path, *, at_most: int = 100_000) -> DirectoryUsage | None:
-    """Measure what a container has written: its overlay's upper directory. None if it is gone or holds too much.
+def directory_usage(*directories: Path, at_most: int = 100_000) -> DirectoryUsage | None:
+    """Measure directories of one file system together: those that take what a container writes.
 
-    Each inode counts once however many names it has, links are not followed, other file systems not entered. Above
-    `at_most` entries no figure is better than half a one. What vanishes meanwhile or cannot be read is left out.
+    None if all are gone, or hold too much: above `at_most` entries, about a second's work, no figure is better than
+    half a one. Each inode counts once however many names it has, links are not followed, other file systems not
+    entered. What vanishes meanwhile or cannot be read is left out.
     """
-    try:
-        first = directory.lstat()
-    except OSError:
+    inodes: set[int] = set()
+    blocks = 0
+    device = -1
+    waiting: list[str] = []
+    for directory in directories:
+        try:
+            stat = directory.lstat()
+        except OSError:
+            continue
+        if not S_ISDIR(stat.st_mode):
+            continue
+        device = stat.st_dev
+        inodes.add(stat.st_ino)
+        blocks += stat.st_blocks
+        waiting.append(os.fspath(directory))
+    if not waiting:
         return None
-    inodes = {first.st_ino}
-    blocks = first.st_blocks
     entries = 0
-    waiting = [os.fspath(directory)]
     while waiting:
         for entry in _entries(waiting.pop()):
             entries += 1
@@ -147,7 +159,7 @@ def directory_usage(directory: Path, *, at_most: int = 100_000) -> DirectoryUsag
                 stat = entry.stat(follow_symlinks=False)
             except OSError:
                 continue
-            if stat.st_dev != first.st_dev or stat.st_ino in inodes:
+            if stat.st_dev != device or stat.st_ino in inodes:
                 continue
             inodes.add(stat.st_ino)
             blocks += stat.st_blocks

@@ -233,6 +233,21 @@ async def test_a_command_is_not_waited_for_through_what_it_left_running(pod: Pod
     assert not is_alive(int(pid))
 
 
+async def test_what_a_container_writes_to_its_own_root_is_measured(server: Embedded, pod: Pod, tmp_path: Path) -> None:
+    script = "head -c 300000 /dev/zero > /usr/large; head -c 200000 /dev/zero > /tmp/small; echo written; sleep 1000"
+    config = pod.container("sh", "-c", script)
+    config.log_path = "0.log"
+    container = await pod.create(config)
+    await pod.start(container)
+    await until(lambda: (tmp_path / "logs" / "0.log").exists() and "written" in (tmp_path / "logs/0.log").read_text())
+    layer = (await pod.calls.ContainerStats(cri.ContainerStatsRequest(container_id=container))).stats.writable_layer
+    assert 500_000 <= layer.used_bytes.value < 1_500_000
+    assert layer.inodes_used.value > 2
+    assert layer.fs_id.mountpoint == str(server.state_dir)
+    again = (await pod.calls.ContainerStats(cri.ContainerStatsRequest(container_id=container))).stats.writable_layer
+    assert again.used_bytes == layer.used_bytes
+
+
 async def test_events_tell_a_pods_whole_story_with_its_state_each_time(server: Embedded, calls: BareCri) -> None:
     reader = calls.runtime.GetContainerEvents(cri.GetEventsRequest())
     told: list[cri.ContainerEventResponse] = []

@@ -165,6 +165,11 @@ def test_a_directory_holds_what_du_says(tmp_path: Path) -> None:
 
     assert used == DirectoryUsage(bytes=du("--block-size=1"), inodes=du("--inodes"))
     assert used.inodes == 8
+    assert directory_usage(*tmp_path.iterdir(), tmp_path / "gone") == directory_usage(tmp_path / "below")
+    (tmp_path / "other").mkdir()
+    os.link(tmp_path / "large", tmp_path / "other" / "third-name")
+    both = directory_usage(tmp_path / "below", tmp_path / "other")
+    assert both is not None and both.inodes == 5, "the file that is in both counts once"
     assert 100_000 <= used.bytes < MIB
 
 
