@@ -64,7 +64,12 @@ DIFFERENCES: tuple[Difference, ...] = (
         "isolation",
         "A container has its own files (a private layer over the machine's), /tmp, mounts and host name, and shares "
         "all else. What would need more is refused: host ports without the host's network, sysctls, seccomp profiles, "
-        "AppArmor and SELinux, devices, mount propagation, user namespaces.",
+        "AppArmor and SELinux, devices, user namespaces.",
+    ),
+    Difference(
+        "mount propagation",
+        "Only private mounts can be had; another propagation is refused.",
+        ("test_names.py::test_a_mount_made_later_on_the_node_reaches_a_container_that_asked_for_it",),
     ),
     Difference(
         "restarts of the runtime",
