@@ -38,15 +38,6 @@ class Pressures:
 
 
 @dataclass(frozen=True)
-class Freezer:
-    """The file that stops all processes of a cgroup, and what to write to stop them and to let them go on."""
-
-    file: Path
-    stop: str
-    go_on: str
-
-
-@dataclass(frozen=True)
 class Memory:
     """Memory of a cgroup and of all below it, in bytes."""
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from protos.cri.v1.api_pb2 import LinuxContainerResources
 from syncpod.runtime import cgroup_files as files
-from syncpod.runtime.cgroup_files import CgroupRefused, Freezer, Memory, Pressures
+from syncpod.runtime.cgroup_files import CgroupRefused, Memory, Pressures
 
 USED = ("cpu", "cpuacct", "cpuset", "freezer", "hugetlb", "memory", "pids", "name=systemd")
 """The hierarchies that a container gets a directory in. systemd's own, since a service's stop kills what is left in its
@@ -96,15 +96,6 @@ class Version1:
         if "memory" not in self.controllers:
             return None
         return files.read_table(directory / "memory.oom_control").get("oom_kill")
-
-    def freezer(self, directory: Path) -> Freezer | None:
-        """Return what stops all processes in the cgroup."""
-        file = directory / "freezer.state"
-        return Freezer(file, "FROZEN", "THAWED") if "freezer" in self.controllers and file.exists() else None
-
-    def kill_file(self, directory: Path) -> Path | None:
-        """Return None: version 1 cannot kill a cgroup as a whole."""
-        return None
 
 
 def _apply_cpu(directory: Path, resources: LinuxContainerResources) -> None:

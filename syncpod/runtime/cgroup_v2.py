@@ -9,7 +9,7 @@ from pathlib import Path
 
 from protos.cri.v1.api_pb2 import LinuxContainerResources
 from syncpod.runtime import cgroup_files as files
-from syncpod.runtime.cgroup_files import CgroupRefused, Freezer, Memory, Pressures
+from syncpod.runtime.cgroup_files import CgroupRefused, Memory, Pressures
 
 USED = ("cpu", "cpuset", "hugetlb", "io", "memory", "pids")
 """The controllers that are passed down to containers."""
@@ -90,16 +90,6 @@ class Version2:
     def oom_kills(self, directory: Path) -> int | None:
         """Return how often a process in the cgroup or below it was killed because memory was used up."""
         return files.read_table(directory / "memory.events").get("oom_kill")
-
-    def freezer(self, directory: Path) -> Freezer | None:
-        """Return what stops all processes in the cgroup."""
-        file = directory / "cgroup.freeze"
-        return Freezer(file, "1", "0") if file.exists() else None
-
-    def kill_file(self, directory: Path) -> Path | None:
-        """Return the file that kills all in the cgroup and below it, forks included; Linux has it since 5.14."""
-        file = directory / "cgroup.kill"
-        return file if file.exists() else None
 
 
 def pass_down(directory: Path, controllers: frozenset[str]) -> frozenset[str]:

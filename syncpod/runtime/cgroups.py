@@ -10,10 +10,8 @@ All functions block, most for well under a millisecond; `remove` waits for up to
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import re
-import signal
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -22,8 +20,8 @@ from typing import TypeVar
 
 from protos.cri.v1.api_pb2 import LinuxContainerResources
 from syncpod.runtime import cgroup_files as files
-from syncpod.runtime import cgroup_mounts
-from syncpod.runtime.cgroup_files import CgroupRefused, Freezer, Memory, Pressures
+from syncpod.runtime import cgroup_kill, cgroup_mounts
+from syncpod.runtime.cgroup_files import CgroupRefused, Memory, Pressures
 from syncpod.runtime.cgroup_mounts import Hierarchy
 from syncpod.runtime.cgroup_v2 import swap_max
 
@@ -36,7 +34,6 @@ _UNIFIED_KEY = re.compile(r"[a-z]+(\.[A-Za-z0-9_-]+)+")
 _POLICIES = ("memory.oom.group", "memory.swap.max", "cpu.weight", "cpu.weight.nice", "cpu.idle", "io.weight")
 """Files of version 2 that the kubelet sets for every container, or that are weights: done without where they cannot be
 had. A container that asks for no limit would otherwise be refused one."""
-_KILL_ROUNDS = 100
 _MAKE_TRIES = 3
 
 T = TypeVar("T")
@@ -180,22 +177,9 @@ class Cgroups:
     def kill(self, path: str) -> None:
         """Kill everything in the container's cgroup, and what it forks meanwhile; a missing cgroup is fine.
 
-        Surer than any walk through process trees: a process leaves its parent behind, but not its cgroup. It is only
-        told to die when this returns; a new process can enter afterwards.
+        It is only told to die when this returns; a new process can enter afterwards.
         """
-        places = tuple(self._directories(path))
-        directories = tuple(directory for _, directory in places)
-        whole = next((file for each, directory in places if (file := each.kill_file(directory))), None)
-        freezer = next((found for each, directory in places if (found := each.freezer(directory))), None)
-        if whole is not None:
-            with _gone_is_fine():
-                files.write(whole, "1")
-        elif freezer is not None:
-            _kill_frozen(freezer, directories)
-        # Those that had entered only some of the hierarchies; where nothing stops them from forking, until all know.
-        for _ in range(_KILL_ROUNDS):
-            if not sum(_kill_listed(directory) for directory in directories) or whole or freezer:
-                return
+        cgroup_kill.kill(tuple(directory for _, directory in self._directories(path)))
 
     def remove(self, path: str) -> None:
         """Remove the container's cgroup, those made in it, and parents that we made and that are empty now.
@@ -265,48 +249,6 @@ def _make(hierarchy: Hierarchy, directory: Path) -> None:
             raise CgroupRefused(f"{directory}: cannot be made: {(error.strerror or str(error)).lower()}") from error
         else:
             return
-
-
-def _kill_frozen(freezer: Freezer, directories: tuple[Path, ...]) -> None:
-    """Kill what is listed while none of it can fork; the dead go once they may go on."""
-    try:
-        with _gone_is_fine():
-            files.write(freezer.file, freezer.stop)
-        for directory in directories:
-            _kill_listed(directory)
-    finally:
-        with _gone_is_fine():
-            files.write(freezer.file, freezer.go_on)
-
-
-def _kill_listed(directory: Path) -> int:
-    """Send SIGKILL to each process in the cgroup, and say to how many.
-
-    A process may end at any moment and its id be another's. Held by a pidfd first, then seen in the cgroup still, it is
-    the one that was meant.
-    """
-    held: dict[int, int] = {}
-    try:
-        for pid in files.processes_in(directory):
-            with contextlib.suppress(ProcessLookupError):
-                held[pid] = os.pidfd_open(pid)
-        still = held.keys() & set(files.processes_in(directory))
-        for pid in still:
-            with contextlib.suppress(ProcessLookupError):
-                signal.pidfd_send_signal(held[pid], signal.SIGKILL)
-        return len(still)
-    finally:
-        for descriptor in held.values():
-            os.close(descriptor)
-
-
-@contextlib.contextmanager
-def _gone_is_fine() -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        if error.errno not in (errno.ENOENT, errno.ENODEV):
-            raise
 
 
 def _ours(path: str) -> tuple[str, ...]:

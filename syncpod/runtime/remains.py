@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from syncpod.runtime import cgroup_kill
 from syncpod.runtime.records import Identity, Stat, stat_of
 
 _ROUNDS = 200
@@ -24,6 +25,7 @@ def end_remains(main: Identity, cgroup_procs: tuple[str, ...]) -> None:
     The main process was to die with the supervisor. What it started stays in its session unless it has left that, and
     a session's number is not given to another process while one of its members lives. Blocks: for a thread.
     """
+    cgroups = tuple(Path(path).parent for path in cgroup_procs)
     for _ in range(_ROUNDS):
         leader = stat_of(main.pid)
         if leader is not None and leader.ticks != main.ticks:
@@ -31,9 +33,8 @@ def end_remains(main: Identity, cgroup_procs: tuple[str, ...]) -> None:
         else:
             members = [pid for pid in _all() if _is_member(main, stat_of(pid))]
         remaining = sum(_kill(pid, lambda pid: _is_member(main, stat_of(pid))) for pid in members)
-        for path in cgroup_procs:
-            listed = _listed(path)
-            remaining += sum(_kill(pid, lambda pid, path=path: pid in _listed(path)) for pid in listed)  # type: ignore[misc]
+        with contextlib.suppress(OSError):  # A cgroup that cannot be read is asked again.
+            remaining += cgroup_kill.kill(cgroups)
         if not remaining:
             return
         time.sleep(0.01)
@@ -45,13 +46,6 @@ def _is_member(main: Identity, stat: Stat | None) -> bool:
 
 def _all() -> list[int]:
     return [int(name) for name in os.listdir("/proc") if name.isdecimal()]  # noqa: PTH208
-
-
-def _listed(path: str) -> list[int]:
-    try:
-        return [int(line) for line in Path(path).read_text().split()]
-    except OSError:
-        return []
 
 
 def _kill(pid: int, confirm: Callable[[int], bool]) -> bool:

@@ -25,7 +25,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
-from syncpod.runtime import launch, linux
+from syncpod.runtime import cgroup_kill, launch, linux
 from syncpod.runtime.cri_log import CriLog
 from syncpod.runtime.descendants import children_of, session_of
 from syncpod.runtime.packets import CHUNK, Word, receive
@@ -46,6 +46,8 @@ _BACKLOG = 1024 * 1024
 """Bytes that one attached client may leave unread before it is dropped."""
 _FAREWELL_SECONDS = 1.0
 """How long attached clients may take to read the last output, after the end is on record."""
+_REAPED_AT_ONCE = 256
+"""How many of the dead are taken in before it is seen again who lives."""
 
 
 class _Connection:
@@ -423,7 +425,7 @@ class Supervisor:
         with contextlib.suppress(BlockingIOError):
             while os.read(wake, 512):
                 pass
-        while True:
+        while self._status is None:  # The rest of them, who may never stop to come, is for the end.
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
             except ChildProcessError:
@@ -474,25 +476,32 @@ class Supervisor:
 
         What we may not kill (a program that has become another user's) is left alone.
         """
-        while True:
-            try:
-                pid, status = os.waitpid(-1, os.WNOHANG)
+        while self._kill_children():
+            options = 0
+            for _ in range(_REAPED_AT_ONCE):
+                try:
+                    pid, status = os.waitpid(-1, options)
+                except ChildProcessError:
+                    return
                 if not pid:
-                    if not self._kill_children():
-                        return
-                    pid, status = os.waitpid(-1, 0)
-            except ChildProcessError:
-                return
-            self._note_end(pid, os.waitstatus_to_exitcode(status))
+                    break
+                self._note_end(pid, os.waitstatus_to_exitcode(status))
+                options = os.WNOHANG
 
     def _kill_children(self) -> bool:
+        """Tell our children to die, those included that have and wait to be reaped; False if none may be told.
+
+        First all of the cgroup at once, where there is one: else some might fork faster than others die.
+        """
+        children = children_of(os.getpid())
+        if children and self._spec.cgroup_procs:
+            with contextlib.suppress(OSError):  # It may be gone, or out of our reach by now.
+                cgroup_kill.kill(tuple(Path(path).parent for path in self._spec.cgroup_procs))
         killed = False
-        for pid in children_of(os.getpid()):
-            try:
+        for pid in children:
+            with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
                 killed = True
-            except OSError:
-                continue
         return killed
 
     def _say_farewell(self) -> None:

@@ -1,0 +1,100 @@
+"""Containers that fork faster than their processes can be killed one by one. Needs cgroups, and root for them."""
+
+import os
+import secrets
+import sys
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from protos.cri.v1.api_pb2 import LinuxContainerResources
+from syncpod.runtime import cgroup_files, records
+from syncpod.runtime.cgroups import Cgroups, container_cgroup
+from syncpod.runtime.records import Level
+from tests.runtime.supervised_processes import Machine, lines, machine_at, runs, until
+
+BOMB = """
+import os, time
+while True:
+    try:
+        os.fork()
+    except OSError:
+        if os.getppid() == MAIN or os.getpid() == MAIN:
+            print("full", flush=True)
+            time.sleep(1000)
+        time.sleep(0.001)
+"""
+MOST = 200
+
+FOUND = Cgroups.find()
+pytestmark = pytest.mark.skipif(
+    os.geteuid() != 0 or "pids" not in FOUND.controllers, reason="needs root, and the pids controller"
+)
+
+
+@pytest.fixture
+async def machine(tmp_path: Path) -> AsyncIterator[Machine]:
+    async with machine_at(Level.PLAIN, tmp_path) as made:
+        yield made
+
+
+@pytest.fixture(params=["as the machine has it", "by version 1 alone, frozen meanwhile"])
+def cgroup(request: pytest.FixtureRequest) -> Iterator[tuple[Path, ...]]:
+    """A container's cgroup, in which there can be no more than MOST processes."""
+    cgroups = FOUND
+    if "version 1" in request.param:
+        cgroups = replace(FOUND, hierarchies=tuple(each for each in FOUND.hierarchies if each.version == 1))
+        if "freezer" not in cgroups.controllers:
+            pytest.skip("this machine has no hierarchies of version 1")
+    parent = f"/syncpod-test-{secrets.token_hex(4)}"
+    path = container_cgroup(parent, secrets.token_hex(32))
+    cgroups.make(path, LinuxContainerResources())
+    directories = tuple(each.base / path.lstrip("/") for each in cgroups.hierarchies)
+    for file in (each / "pids.max" for each in directories):
+        if file.exists():
+            cgroup_files.write(file, str(MOST))
+    yield directories
+    cgroups.kill(path)
+    cgroups.remove(path)
+
+
+def inside(cgroup: tuple[Path, ...]) -> set[int]:
+    return {pid for directory in cgroup for pid in cgroup_files.processes_in(directory)}
+
+
+async def bombed(machine: Machine, cgroup: tuple[Path, ...]) -> int:
+    """Start a bomb and wait until it has gone off; return its main process."""
+    log = machine.directory / "log"
+    process = await machine.start(
+        sys.executable,
+        *("-I", "-S", "-c", BOMB.replace("MAIN", "os.getpgrp()")),
+        cgroup_procs=tuple(str(each / "cgroup.procs") for each in cgroup),
+        log_path=str(log),
+    )
+    await until(lambda: "stdout F full" in lines(log))
+    assert len(inside(cgroup)) > MOST // 2
+    return process.pid
+
+
+async def test_when_an_end_is_on_record_nobody_is_left(machine: Machine, cgroup: tuple[Path, ...]) -> None:
+    main = await bombed(machine, cgroup)
+    process = await machine.found()
+    process.kill()
+    exited = await process.wait()
+    assert not any(runs(pid) for pid in inside(cgroup))
+    assert (exited.exit_code, exited.reason) == (137, "Error")
+    assert not runs(main)
+
+
+async def test_nobody_is_left_either_where_the_supervisor_was_killed(
+    machine: Machine, cgroup: tuple[Path, ...]
+) -> None:
+    await bombed(machine, cgroup)
+    process = await machine.found()
+    started = records.read_started(machine.place())
+    assert started is not None
+    os.kill(started.supervisor.pid, 9)
+    assert (await process.wait()).reason == "Unknown"
+    assert not any(runs(pid) for pid in inside(cgroup))
