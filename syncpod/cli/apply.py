@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from datetime import timedelta
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -16,7 +17,10 @@ if TYPE_CHECKING:
     from temporalio.client import Client
 
     from syncpod.cli.applying import Applied
-    from syncpod.pod import Admission
+    from syncpod.pod import Admission, Pod
+
+_AT_ONCE: Final = 8
+"""Pods applied at a time; with many more a node takes longer to answer each than anybody waits for it."""
 
 
 def apply(
@@ -53,18 +57,25 @@ def apply(
 async def apply_all(
     client: Client, admissions: list[Admission], node: str, patience: timedelta | None = None
 ) -> list[Applied]:
-    """Apply each pod in turn and say what came of it; those that fail do not keep the others from being applied.
+    """Apply pods, a few at once, and say in their order what came of each; one that fails keeps back no other.
 
     `patience` bounds how long each may take to be answered, where it is shorter than the usual bound.
     """
     from syncpod.cli.applying import apply_pod, has_search_attributes
 
     has_attributes = await has_search_attributes(client)
+    slots = asyncio.Semaphore(_AT_ONCE)
+
+    async def apply_one(pod: Pod) -> Applied:
+        async with slots:
+            return await apply_pod(client, pod, node=node, has_attributes=has_attributes, patience=patience)
+
     applied: list[Applied] = []
     failures: list[Failure] = []
-    for pod, warnings in admissions:
+    applying = [asyncio.create_task(apply_one(admission.pod)) for admission in admissions]
+    for (pod, warnings), answer in zip(admissions, applying, strict=True):
         try:
-            one = await apply_pod(client, pod, node=node, has_attributes=has_attributes, patience=patience)
+            one = await answer
         except Failure as failure:
             failures.append(failure)
             continue
