@@ -4,14 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import stat
+from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pytest
+import pytest_asyncio
+
 from tests.e2e.engine import EngineNode, Pods, shell, status_of
+from tests.e2e.meanwhile import Told, meanwhile
 from tests.runtimes.images import USER_1000
 
 ABSENT = "syncpod.invalid/no/such:1"
 """An image on a registry whose name resolves nowhere."""
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session", autouse=True)
+async def slow(engine: EngineNode, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Told]:
+    """What waits for ten seconds, while the other tests run."""
+    place = tmp_path_factory.mktemp("host") / "later"
+    async with meanwhile(engine, partial(a_host_path_that_is_not_there, place=place)) as told:
+        yield told
 
 
 async def test_containers_share_an_empty_dir_and_see_the_nodes_directories(pods: Pods, tmp_path: Path) -> None:
@@ -48,8 +62,7 @@ async def test_containers_share_an_empty_dir_and_see_the_nodes_directories(pods:
     assert (tmp_path / "made" / "word").exists()  # what is the node's stays
 
 
-async def test_a_host_path_that_is_not_there_keeps_the_pod_waiting(pods: Pods, tmp_path: Path) -> None:
-    place = tmp_path / "later"
+async def a_host_path_that_is_not_there(pods: Pods, *, place: Path) -> None:
     volumes = [{"name": "host", "hostPath": {"path": str(place), "type": "Directory"}}]
     mounts = [{"name": "host", "mountPath": "/host"}]
     pod = await pods.apply("mount", shell("main", volumeMounts=mounts), volumes=volumes)
@@ -57,7 +70,7 @@ async def test_a_host_path_that_is_not_there_keeps_the_pod_waiting(pods: Pods, t
     event = await pod.event("FailedMount")
     assert str(place) in event["message"]
     assert await pod.sandboxes() == []
-    place.mkdir()
+    await asyncio.to_thread(place.mkdir)
     await pod.running()
 
 
@@ -183,3 +196,7 @@ async def test_an_image_that_must_not_be_pulled_is_not(pods: Pods) -> None:
     reasons = [event["reason"] for event in await pod.events() if event["container"] == "main"]
     assert reasons == ["ErrImageNeverPull", "Failed"]
     assert await pod.events("Pulling") == []
+
+
+async def test_a_host_path_that_is_not_there_keeps_the_pod_waiting(slow: Told) -> None:
+    await slow["a_host_path_that_is_not_there"]

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pytest
+import pytest_asyncio
 from temporalio.client import WorkflowExecutionStatus
 
 from tests.e2e.engine import EngineNode, LivePod, Pods, conditions_of, shell, status_of
+from tests.e2e.meanwhile import Told, meanwhile
 
 SAYS = "echo {name} begins >> /out/said; trap '{on_term}' TERM; while :; do echo {name} >> /out/said; sleep 0.1; done"
 GRACE = 5
@@ -19,13 +24,26 @@ def telling(name: str, on_term: str, **more: Any) -> dict[str, Any]:
     return shell(name, SAYS.format(name=name, on_term=on_term), volumeMounts=mounts, **more)
 
 
-async def test_deletion_keeps_the_grace_and_leaves_nothing(pods: Pods, engine: EngineNode, tmp_path: Path) -> None:
-    said = tmp_path / "said"
+@pytest_asyncio.fixture(scope="module", loop_scope="session", autouse=True)
+async def slow(engine: EngineNode, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Told]:
+    """What waits for containers that take their time, while the other tests run."""
+    stories = (
+        partial(deletion_keeps_the_grace, place=tmp_path_factory.mktemp("grace")),
+        partial(sidecars_stop_last, place=tmp_path_factory.mktemp("sidecars")),
+        a_later_deletion_shortens_the_grace,
+    )
+    async with meanwhile(engine, *stories) as told:
+        yield told
+
+
+async def deletion_keeps_the_grace(pods: Pods, *, place: Path) -> None:
+    engine = pods.node
+    said = place / "said"
     pod = await pods.apply(
         "grace",
         telling("tidy", "echo tidy is told >> /out/said; sleep 1; echo tidy ends >> /out/said; exit 0"),
         telling("stubborn", ""),  # an empty trap: the signal is ignored
-        volumes=[{"name": "out", "hostPath": {"path": str(tmp_path)}}, {"name": "scratch", "emptyDir": {}}],
+        volumes=[{"name": "out", "hostPath": {"path": str(place)}}, {"name": "scratch", "emptyDir": {}}],
         terminationGracePeriodSeconds=GRACE,
     )
     uid = (await pod.running())["metadata"]["uid"]
@@ -51,16 +69,16 @@ async def test_deletion_keeps_the_grace_and_leaves_nothing(pods: Pods, engine: E
     assert told == {name: f"Stopping container {name}" for name in ("tidy", "stubborn")}
 
 
-async def test_sidecars_stop_after_the_main_containers_the_last_first(pods: Pods, tmp_path: Path) -> None:
+async def sidecars_stop_last(pods: Pods, *, place: Path) -> None:
     """Hold to the order of kuberuntime_termination_order.go."""
-    said = tmp_path / "said"
+    said = place / "said"
     then = "echo {0} is told >> /out/said; sleep 1; echo {0} ends >> /out/said; exit 0"
     pod = await pods.apply(
         "sidecars",
         telling("main", then.format("main")),
         telling("other", then.format("other")),
         initContainers=[telling(name, then.format(name), restartPolicy="Always") for name in ("one", "two")],
-        volumes=[{"name": "out", "hostPath": {"path": str(tmp_path)}}],
+        volumes=[{"name": "out", "hostPath": {"path": str(place)}}],
         terminationGracePeriodSeconds=60,
     )
     await pod.running()
@@ -74,7 +92,7 @@ async def test_sidecars_stop_after_the_main_containers_the_last_first(pods: Pods
     assert turns[4:] == ["two is told", "two ends", "one is told", "one ends"]
 
 
-async def test_a_later_deletion_can_shorten_the_grace(pods: Pods) -> None:
+async def a_later_deletion_shortens_the_grace(pods: Pods) -> None:
     pod = await pods.apply("shorter", shell("stubborn", "trap '' TERM; while :; do sleep 0.1; done"))
     await pod.running()
     await pod.handle.execute_update("delete", {"gracePeriodSeconds": 3600})
@@ -139,6 +157,18 @@ async def test_a_pod_applied_during_deletion_follows(pods: Pods, engine: EngineN
     assert [each.id != old.id for each in await pod.sandboxes()] == [True]
     assert "deletionTimestamp" not in following["metadata"]
     engine.assert_nothing_left(first)
+
+
+async def test_deletion_keeps_the_grace_and_leaves_nothing(slow: Told) -> None:
+    await slow["deletion_keeps_the_grace"]
+
+
+async def test_sidecars_stop_after_the_main_containers_the_last_first(slow: Told) -> None:
+    await slow["sidecars_stop_last"]
+
+
+async def test_a_later_deletion_can_shorten_the_grace(slow: Told) -> None:
+    await slow["a_later_deletion_shortens_the_grace"]
 
 
 def ends(final: dict[str, Any]) -> dict[str, tuple[int, str]]:

@@ -245,7 +245,7 @@ async def start_pod(
         {"pod": manifest, **more},
         id=pod_workflow_id(meta.get("namespace", "default"), meta["name"]),
         task_queue=node.queue,
-        task_timeout=timedelta(seconds=10),
+        task_timeout=timedelta(seconds=3),
         id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
     )
 
