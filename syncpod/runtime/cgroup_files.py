@@ -136,13 +136,18 @@ def remove_tree(directory: Path) -> None:
         _remove_patiently(Path(found))
 
 
-def remove_marked_parents(directory: Path, base: Path) -> None:
-    """Remove the cgroups above `directory` that were made with a mark and hold nothing any more, up to `base`."""
-    for parent in directory.parents:
-        if parent == base or not _is_marked(parent):
+def remove_marked(directory: Path, base: Path) -> None:
+    """Remove a cgroup and those above it, up to `base`, that were made with a mark and hold nothing any more.
+
+    One that is gone already is passed over. Raises OSError.
+    """
+    for place in (directory, *directory.parents):
+        if place == base:
             return
         try:
-            parent.rmdir()
+            if not _is_marked(place):
+                return
+            place.rmdir()
         except FileNotFoundError:
             continue
         except OSError as error:
@@ -215,6 +220,8 @@ def _remove_patiently(directory: Path) -> None:
 def _is_marked(directory: Path) -> bool:
     try:
         os.getxattr(directory, _MADE_BY_US)
+    except FileNotFoundError:
+        raise
     except OSError:
         return False
     return True

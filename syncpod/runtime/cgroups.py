@@ -188,7 +188,16 @@ class Cgroups:
         """
         for hierarchy, directory in self._directories(path):
             files.remove_tree(directory)
-            files.remove_marked_parents(directory, hierarchy.base)
+            files.remove_marked(directory.parent, hierarchy.base)
+
+    def remove_parent(self, parent: str) -> None:
+        """Remove a pod's cgroup, given its sandbox's `cgroup_parent`, and those above it: what is ours and empty.
+
+        It went with the pod's last container, unless that could not be removed then. Raises OSError.
+        """
+        parts = _parts("linux.cgroup_parent", parent or _DEFAULT_PARENT)
+        for hierarchy in self.hierarchies:
+            files.remove_marked(hierarchy.base.joinpath(*parts), hierarchy.base)
 
     def _directories(self, path: str) -> Iterator[tuple[Hierarchy, Path]]:
         parts = _ours(path)

@@ -224,14 +224,16 @@ class Containers:
         if container.cgroup and self._runtime.cgroups.hierarchies and container.closing is None:
             container.closing = self._runtime.begin(self._close_cgroup(container))
 
-    async def _close_cgroup(self, container: Container) -> None:
-        """End whatever the container left behind in its cgroup, and remove that."""
+    async def _close_cgroup(self, container: Container) -> bool:
+        """End whatever the container left behind in its cgroup, and remove that; False if it stays."""
         cgroups, path = self._runtime.cgroups, container.cgroup
         try:
             await asyncio.to_thread(cgroups.kill, path)
             await asyncio.to_thread(cgroups.remove, path)
         except CgroupRefused as refused:
             log(f"container {container.id}: its cgroup stays: {refused}")
+            return False
+        return True
 
     # --- stop and remove ----------------------------------------------------------------------------------------------
 
@@ -269,8 +271,9 @@ class Containers:
                 return
             container.removing = True
             await self.stop(container, 0)
-            if container.closing is not None:
-                await container.closing  # Without its record nobody would know of its cgroup any more.
+            # Without its record nobody would know of its cgroup any more: one that was busy is tried again.
+            if container.closing is not None and not await container.closing:
+                await self._close_cgroup(container)
             directory = self._runtime.container_directory(container.id)
             store.forget(directory)
             self._runtime.containers.discard(container)

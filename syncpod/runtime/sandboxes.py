@@ -182,6 +182,7 @@ class Sandboxes:
             await self._stop_locked(sandbox)
             for container in tuple(sandbox.containers.values()):
                 await self._containers.remove(container)
+            await self._remove_cgroup(sandbox)
             sandbox.removing = True
             directory = self._runtime.sandbox_directory(sandbox.id)
             store.forget(directory)
@@ -189,6 +190,17 @@ class Sandboxes:
             self._addresses.discard(sandbox.address)
             self._tell(sandbox, api_pb2.CONTAINER_DELETED_EVENT)
             await remove_directory(directory)
+
+    async def _remove_cgroup(self, sandbox: Sandbox) -> None:
+        """Remove the pod's cgroup if nothing is left in it, and it was made here."""
+        cgroups = self._runtime.cgroups
+        if not cgroups.hierarchies:
+            return
+        _, config = sandbox_record(self._runtime, sandbox)
+        try:
+            await asyncio.to_thread(cgroups.remove_parent, config.linux.cgroup_parent)
+        except OSError as error:
+            log(f"sandbox {sandbox.id}: its cgroup stays: {error}")
 
     # --- resources ----------------------------------------------------------------------------------------------------
 

@@ -97,8 +97,8 @@ class Container:
     """Held while it is started, changed or removed."""
     watch: asyncio.Task[None] | None = None
     """Ends once its end is on record."""
-    closing: asyncio.Task[None] | None = None
-    """Ends once its cgroup is gone."""
+    closing: asyncio.Task[bool] | None = None
+    """Ends once its cgroup is gone, or cannot be removed: False then."""
 
     @property
     def state(self) -> api_pb2.ContainerState:

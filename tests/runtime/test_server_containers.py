@@ -15,6 +15,7 @@ import grpc.aio
 import pytest
 
 from protos.cri.v1 import api_pb2 as cri
+from syncpod.runtime.cgroups import Cgroups
 from tests.agent.waiting import until, until_asked
 from tests.runtime.real_pods import Pod, is_alive
 from tests.runtimes.bare import BareCri
@@ -169,6 +170,35 @@ async def test_a_removal_of_a_pod_removes_everything_that_ran_and_all_that_was_w
             await calls.runtime.ListContainers(cri.ListContainersRequest(filter=cri.ContainerFilter(id=container)))
         ).containers == []
     assert not (server.state_dir / "sandboxes" / pod.sandbox).exists()
+
+
+FOUND = Cgroups.find()
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or not FOUND.hierarchies, reason=FOUND.why_not or "needs root")
+async def test_a_pods_cgroup_goes_with_its_sandbox_though_it_could_not_go_with_its_last_container(pod: Pod) -> None:
+    container = await pod.started(*RUNS)
+    cgroups = [each.base / pod.config.linux.cgroup_parent.lstrip("/") for each in FOUND.hierarchies]
+    assert all((cgroup / container).is_dir() for cgroup in cgroups)
+    for cgroup in cgroups:
+        (cgroup / "in-the-way").mkdir()
+    await pod.calls.RemoveContainer(cri.RemoveContainerRequest(container_id=container))
+    assert not any((cgroup / container).exists() for cgroup in cgroups)
+    for cgroup in cgroups:
+        (cgroup / "in-the-way").rmdir()
+    await pod.remove()
+    assert not any(cgroup.exists() for cgroup in cgroups)
+
+
+async def test_a_harness_that_is_closed_leaves_no_cgroup_of_a_container_that_ran() -> None:
+    with Embedded.launch() as other:
+        async with BareCri(other.endpoint) as calls:
+            pod = Pod(calls)
+            await pod.run()
+            container = await pod.started(*RUNS)
+            parents = [each.base / "syncpod-embedded" for each in FOUND.hierarchies if os.geteuid() == 0]
+            assert all((parent / container).is_dir() for parent in parents)
+    assert not any((parent / container).exists() for parent in parents)
 
 
 async def test_output_goes_to_the_log_whose_directories_are_made_at_the_start(pod: Pod, tmp_path: Path) -> None:

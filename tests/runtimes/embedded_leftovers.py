@@ -22,6 +22,7 @@ from tests.runtimes.processes import Process, kill, processes, with_descendants
 def clear(directory: Path) -> None:
     """End the processes and remove the cgroups of the embedded runtime in `directory`, and empty it."""
     parent = Names.of(directory).cgroup_parent
+    cgroups = {parent, *_cgroups(directory)}
     while True:
         everything = processes()
         found = {
@@ -29,13 +30,16 @@ def clear(directory: Path) -> None:
             *(supervisor.pid for supervisor in supervisors(directory)),
             *_main_processes(directory),
             *_by_mounts(directory, everything),
-            *_by_cgroup(parent),
+            *(pid for cgroup in cgroups for pid in _by_cgroup(cgroup)),
         } & {process.pid for process in everything}
         if not found:
             break
         kill(with_descendants(found, everything))
     if os.geteuid() == 0:
-        remove_cgroup(parent)
+        for cgroup in cgroups:
+            remove_cgroup(cgroup)
+        for cgroup in cgroups:
+            _remove_made_above(cgroup)
     for entry in directory.iterdir():
         if entry.is_dir() and not entry.is_symlink():
             shutil.rmtree(entry)
@@ -60,6 +64,24 @@ def _opened(pid: int, pattern: str) -> Iterator[bool]:
             with contextlib.suppress(OSError):
                 path = str(descriptor.readlink()).removesuffix(" (deleted)")
                 yield fnmatch.fnmatchcase(path, pattern)
+
+
+def _cgroups(directory: Path) -> Iterator[str]:
+    """Those of its containers, wherever their pods asked for them: a record begins with a line of JSON."""
+    for record in directory.glob("state/containers/*/record"):
+        with contextlib.suppress(OSError, ValueError, KeyError):
+            cgroup = json.loads(record.read_bytes().partition(b"\n")[0])["cgroup"]
+            if cgroup.endswith(f"/{record.parent.name}"):
+                yield cgroup
+
+
+def _remove_made_above(cgroup: str) -> None:
+    """Remove what the runtime made and marked for a container's cgroup to be in, where it is empty now."""
+    for place in (CGROUPS, *(entry for entry in CGROUPS.iterdir() if entry.is_dir())):
+        with contextlib.suppress(OSError):  # none there, none of the runtime's, or in use
+            for above in (place / cgroup.strip("/")).parents:
+                os.getxattr(above, "user.syncpod.made")
+                above.rmdir()
 
 
 def _servers(directory: Path, everything: tuple[Process, ...]) -> Iterator[int]:
