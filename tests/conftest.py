@@ -14,6 +14,8 @@ from tests.runtimes.require import Missing, cache_directory, do_without
 from tests.runtimes.runtime import Runtime
 from tests.runtimes.temporal import DevServer
 
+_RUNTIMES = ("embedded", "containerd16", "containerd24")
+
 
 @pytest.fixture(scope="session")
 def containerd16() -> Iterator[Containerd]:
@@ -47,7 +49,7 @@ def containerd(request: pytest.FixtureRequest) -> Containerd:
     return containerd
 
 
-@pytest.fixture(scope="session", params=["embedded", "containerd16", "containerd24"])
+@pytest.fixture(scope="session", params=_RUNTIMES)
 def runtime(request: pytest.FixtureRequest) -> Runtime:
     """Each runtime of this machine in turn."""
     runtime: Runtime = request.getfixturevalue(request.param)
@@ -102,5 +104,20 @@ def _launched(version: str, *, part: str) -> Containerd:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leave out on the embedded runtime what is listed as different there."""
+    """Leave out on the embedded runtime what is listed as different there, and say which tests share a process.
+
+    Those of one runtime do, so that each runtime is started once; of the others those of one file. The runtimes' come
+    first: they are the longest, and mostly wait.
+    """
     differences.apply(items)
+    groups = {item: _runtime_of(item) for item in items}
+    for item in items:
+        item.add_marker(pytest.mark.xdist_group(groups[item] or item.nodeid.partition("::")[0].replace("/", ".")))
+    items.sort(key=lambda item: _RUNTIMES.index(groups[item]) if groups[item] else len(_RUNTIMES))
+
+
+def _runtime_of(item: pytest.Item) -> str:
+    """The runtime that a test is run on, being run on several; "" for others."""
+    if not isinstance(item, pytest.Function) or not hasattr(item, "callspec"):
+        return ""
+    return next((value for value in item.callspec.params.values() if value in _RUNTIMES), "")
