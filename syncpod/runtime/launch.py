@@ -32,11 +32,16 @@ def fork(become: Callable[[Gate], NoReturn], *, go: int | None = None) -> tuple[
     """Fork a child that runs `become`, and return its pid and the pipe on which it reports.
 
     `become` gets a gate to call right before it execs: with `go`, a pipe, it reports READY there and waits to read a
-    byte. Whatever fails in the child is reported as a sentence and ends it.
+    byte. Whatever fails in the child is reported as a sentence and ends it. Raises OSError where it cannot be forked.
     """
     reading, writing = os.pipe()
     parent = os.getpid()
-    pid = os.fork()
+    try:
+        pid = os.fork()
+    except OSError:
+        os.close(reading)
+        os.close(writing)
+        raise
     if pid:
         os.close(writing)
         return pid, reading

@@ -12,7 +12,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
-import json
 import os
 import select
 import signal
@@ -26,8 +25,9 @@ from pathlib import Path
 from typing import NoReturn
 
 from syncpod.runtime import cgroup_kill, launch, linux
+from syncpod.runtime.commands import Command, Commands
 from syncpod.runtime.cri_log import CriLog
-from syncpod.runtime.descendants import children_of, session_of
+from syncpod.runtime.descendants import children_of
 from syncpod.runtime.packets import CHUNK, Word, receive
 from syncpod.runtime.port import ProcessSpec, StartFailed
 from syncpod.runtime.records import (
@@ -57,8 +57,8 @@ class _Connection:
         sock.setblocking(False)
         self.sock = sock
         self.attached = False
-        self.command = 0
-        """The pid of the command that it had executed and that still runs."""
+        self.command: Command | None = None
+        """The one that it had executed."""
         self.unsent: deque[bytes] = deque()
         self.unsent_bytes = 0
 
@@ -80,10 +80,7 @@ class Supervisor:
         self._input = -1
         self._input_queue: deque[bytes] = deque()
         self._input_ending = False
-        self._commands: dict[int, tuple[_Connection, int]] = {}
-        """Executed commands by pid: who asked, and the pipe on which the child reports."""
-        self._doomed: set[int] = set()
-        """Sessions of commands that were let go while they ran."""
+        self._commands = Commands(spec, self._watch, self._unwatch)
         self._namespaces: list[tuple[int, int]] = []
         self._main = 0
         self._status: int | None = None
@@ -311,8 +308,8 @@ class Supervisor:
         if connection.attached and self._spec.stdin_once:
             self._input_ending = True
             self._write_input()
-        if connection.command:
-            self._kill_tree(connection.command)
+        if connection.command is not None:
+            self._commands.let_go(connection.command)
 
     def _serve(self, connection: _Connection, events: int) -> None:
         if events & select.POLLOUT:
@@ -367,52 +364,12 @@ class Supervisor:
             self._send(connection, Word.ENDED)
         self._write_input()
 
-    # Executed commands.
-
     def _execute(self, connection: _Connection, descriptors: list[int]) -> None:
-        """Run a command; the first descriptor holds what to run, the others are its streams."""
-        request, *stdio = descriptors
-        with open(request, encoding="utf-8", errors="surrogateescape") as file:  # noqa: PTH123
-            document = json.load(file)
-        streams = (stdio[0], stdio[0], stdio[0]) if document["terminal"] else (stdio[0], stdio[1], stdio[2])
-        pid, report = launch.fork(
-            lambda _: launch.run_command(
-                self._spec, self._namespaces, tuple(document["arguments"]), streams, terminal=document["terminal"]
-            )
-        )
-        for descriptor in stdio:
-            os.close(descriptor)
-        connection.command = pid
-        self._commands[pid] = (connection, report)
-        self._watch(report, lambda _: self._read_report(pid, report))
+        def answer(packet: bytes) -> None:
+            if connection in self._connections:
+                self._send(connection, packet)
 
-    def _read_report(self, pid: int, report: int) -> None:
-        """Tell who asked whether the program runs."""
-        connection, _ = self._commands[pid]
-        said = os.read(report, select.PIPE_BUF)
-        self._unwatch(report)
-        os.close(report)
-        self._commands[pid] = (connection, -1)
-        if connection in self._connections:
-            self._send(connection, Word.REFUSED + said if said else Word.STARTED)
-
-    def _kill_tree(self, pid: int) -> None:
-        """Kill a command that still runs, with all that it started.
-
-        Its descendants become our children as their parents die, and are killed then, by their session; one that has
-        left the session is found in the tree now, or lives on as the container's own until that ends.
-        """
-        tree = [pid]
-        for each in tree:
-            tree.extend(children_of(each))
-        self._doomed.add(pid)
-        for each in reversed(tree[1:]):
-            with contextlib.suppress(OSError):
-                descriptor = os.pidfd_open(each)
-                if each in {child for parent in tree for child in children_of(parent)}:
-                    signal.pidfd_send_signal(descriptor, signal.SIGKILL)
-                os.close(descriptor)
-        os.kill(pid, signal.SIGKILL)  # Not yet waited for, so this is still it.
+        connection.command = self._commands.execute(descriptors, self._namespaces, answer)
 
     # The end.
 
@@ -433,28 +390,15 @@ class Supervisor:
             if not pid:
                 break
             self._note_end(pid, os.waitstatus_to_exitcode(status))
-        if self._doomed and self._status is None:
-            self._kill_doomed()
+        if self._status is None:
+            self._commands.kill_orphans()
 
     def _note_end(self, pid: int, code: int) -> None:
         code = 128 - code if code < 0 else code
         if pid == self._main:
             self._status = code
-        elif pid in self._commands:
-            if self._commands[pid][1] >= 0:
-                self._read_report(pid, self._commands[pid][1])
-            connection, _ = self._commands.pop(pid)
-            connection.command = 0
-            if connection in self._connections:
-                self._send(connection, Word.EXITED + str(code).encode())
-
-    def _kill_doomed(self) -> None:
-        children = [(pid, session_of(pid)) for pid in children_of(os.getpid())]
-        for pid, session in children:
-            if session in self._doomed:
-                with contextlib.suppress(OSError):
-                    os.kill(pid, signal.SIGKILL)
-        self._doomed &= {session for _, session in children}
+        else:
+            self._commands.note_end(pid, code)
 
     def _finish(self, code: int) -> NoReturn:
         """Kill what is left, keep its last words, record the end, and go."""

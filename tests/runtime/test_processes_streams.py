@@ -1,4 +1,5 @@
 import asyncio
+import errno
 import os
 import signal
 import time
@@ -8,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from syncpod.runtime import records
-from syncpod.runtime.port import Process, StartFailed, Stream, Streams
+from syncpod.runtime import commands, launch, packets, records
+from syncpod.runtime.port import Process, ProcessSpec, StartFailed, Stream, Streams
 from tests.runtime.supervised_processes import LEVELS, Machine, lines, machine_at, runs, until
 
 
@@ -107,6 +108,25 @@ async def test_what_cannot_be_executed_is_said(machine: Machine, process: Proces
         await process.execute(("true",))
     with pytest.raises(StartFailed, match="the container has ended"):
         await process.attach()
+
+
+@pytest.mark.parametrize("given", [4, 1], ids=["no process to be had", "no descriptors to be had"])
+def test_a_command_for_which_the_machine_has_nothing_left_is_refused(
+    monkeypatch: pytest.MonkeyPatch, given: int
+) -> None:
+    def fork(*_: object) -> tuple[int, int]:
+        raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+
+    monkeypatch.setattr(launch, "fork", fork)
+    request = os.memfd_create("command")
+    os.pwrite(request, b'{"arguments": ["true"], "terminal": false}', 0)
+    descriptors = [request, *(os.open(os.devnull, os.O_RDWR) for _ in range(given - 1))]
+    said: list[bytes] = []
+    made = commands.Commands(ProcessSpec("c", ("sleep",)), lambda *_: None, lambda _: None)
+    assert made.execute(descriptors, [], said.append) is None
+    assert [word[:1] for word in said] == [packets.Word.REFUSED]
+    assert b"cannot fork: " in said[0]
+    assert not any(Path(f"/proc/self/fd/{descriptor}").exists() for descriptor in descriptors)
 
 
 async def started(command: Streams, count: int) -> list[int]:
