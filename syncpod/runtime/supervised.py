@@ -9,7 +9,9 @@ container's directory (`records.py` says what is in it).
 
 Supervisors are forked from the spawner, which has everything imported: a start costs a few milliseconds, and the memory
 that they share counts once. They stay in the server's cgroup, so a service manager that ends all of that with the
-server ends the containers too (systemd needs `KillMode=process`).
+server ends the containers too (systemd needs `KillMode=process`). Those that outlive the spawner become children of
+process 1, or of the nearest subreaper, which is to reap them: where a program that does not is process 1, as in many
+images, each leaves a zombie when its container ends.
 """
 
 from __future__ import annotations
