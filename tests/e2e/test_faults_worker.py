@@ -208,7 +208,8 @@ async def test_killed_while_twenty_pods_start(node: FaultyNode) -> None:
     took = (datetime.now(UTC) - since).total_seconds()
     log.info("%s: killed with %d of 20 made; all Running %.1f s after the new start", node.runtime.name, half, took)
     for pod in pods:
-        await pod.assert_whole()
+        # Where the kill falls within RunPodSandbox, what is left may cost an attempt; no restart is counted.
+        await pod.assert_whole(sandbox=None)
     await asyncio.gather(*(pod.delete(0) for pod in pods))
 
 
