@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import stat
 from pathlib import Path
 
 from syncpod.cli.failure import BadInput, Failure
@@ -34,33 +32,13 @@ def purge(directory: Path) -> None:
         drafts = sorted(path.name for path in directory.glob(".*.json.new"))
         try:
             for name in (*drafts, *names):
-                path = directory / name
-                if path.is_dir() and not path.is_symlink():
-                    _open_up(path)
-                remove_tree(path)
+                remove_tree(directory / name)
         except OSError as error:
             raise Failure(f"{directory} cannot be removed altogether: {error}") from None
     left = sorted(path.name for path in directory.iterdir())
     if left:
         raise Failure(f"{directory} is kept, since others have put something there: {', '.join(left)}")
     directory.rmdir()
-
-
-def _open_up(tree: Path) -> None:
-    """Let us into every directory of a tree, as whose owner we may: what containers make may be closed to all.
-
-    The kernel's own directory in an overlay has no permissions at all. Symlinks are not followed.
-    """
-    _let_us_in(tree)
-    for place, directories, _ in os.walk(tree):
-        for name in directories:
-            _let_us_in(Path(place) / name)
-
-
-def _let_us_in(directory: Path) -> None:
-    found = directory.lstat()
-    if stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and found.st_mode & 0o700 != 0o700:
-        directory.chmod(stat.S_IMODE(found.st_mode) | 0o700)
 
 
 def _mounts_below(directory: Path) -> list[str]:

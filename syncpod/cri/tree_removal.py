@@ -16,8 +16,9 @@ def remove_tree(path: Path) -> None:
     """Remove a file, symlink or directory tree. Gone already is success; safe to repeat after dying halfway.
 
     A symlink is removed itself, wherever it stands. A directory is only ever opened, without following symlinks, and
-    compared by mount before anything in it is touched, so that a container cannot lead the removal elsewhere. Depth
-    costs nothing: what lies deeper is moved up and emptied in turn. Raises :class:`StillMounted`, naming the place.
+    compared by mount before anything in it is touched, so that a container cannot lead the removal elsewhere. One that
+    is closed to us is opened up first, where it is ours. Depth costs nothing: what lies deeper is moved up and emptied
+    in turn. Raises :class:`StillMounted`, naming the place.
     """
     try:
         parent = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -50,6 +51,7 @@ def _unlinked(directory: int, name: str) -> bool:
 
 def _empty(parent: int, path: Path) -> None:
     """Remove everything in a directory, moving its grandchildren up until there are none."""
+    _let_us_in(parent, path.name)
     top = os.open(path.name, _DIRECTORY, dir_fd=parent)
     try:
         mount = _mount_of(top)
@@ -65,6 +67,7 @@ def _empty(parent: int, path: Path) -> None:
 
 def _lift(top: int, name: str, mount: str, path: Path, moved: int) -> int:
     """Empty one directory of the tree's top by moving the directories in it up to the top, and remove it."""
+    _let_us_in(top, name)
     child = os.open(name, _DIRECTORY, dir_fd=top)
     try:
         if _mount_of(child) != mount:
@@ -77,11 +80,19 @@ def _lift(top: int, name: str, mount: str, path: Path, moved: int) -> int:
                 moved += 1
                 if not _exists(top, lifted):
                     break
+            _let_us_in(child, entry)  # a directory's own ".." is written when it moves
             os.rename(entry, lifted, src_dir_fd=child, dst_dir_fd=top)
     finally:
         os.close(child)
     os.rmdir(name, dir_fd=top)
     return moved
+
+
+def _let_us_in(directory: int, name: str) -> None:
+    """Give the owner access to a directory; the kernel's own in an overlay has no permissions at all."""
+    found = os.stat(name, dir_fd=directory, follow_symlinks=False)
+    if stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and found.st_mode & 0o700 != 0o700:
+        os.chmod(name, stat.S_IMODE(found.st_mode) | 0o700, dir_fd=directory)
 
 
 def _entries(directory: int) -> list[str]:

@@ -189,6 +189,16 @@ def test_all_that_is_ours_is_purged_and_what_others_put_there_stays(tmp_path: Pa
     assert not state.exists() and tmp_path.exists()
 
 
+def test_a_directory_deeper_than_any_stack_or_path_is_purged(tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    prepare(state)
+    (state / "runtime").mkdir()
+    deep = "import os\nfor _ in range(1500): os.mkdir('deep'); os.chdir('deep')"
+    subprocess.run([sys.executable, "-c", deep], cwd=state / "runtime", check=True)
+    purging.purge(state)
+    assert not state.exists()
+
+
 def test_a_workers_directory_is_ours(tmp_path: Path) -> None:
     for name in ("lock", "node.json"):
         (tmp_path / name).write_text("{}")

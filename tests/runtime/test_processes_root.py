@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from syncpod.runtime import rootfs
+from syncpod.runtime import linux, rootfs
 from syncpod.runtime.discard import remove_tree
 from syncpod.runtime.port import Mount, StartFailed, User
 from syncpod.runtime.records import Level
@@ -185,6 +185,42 @@ async def test_all_that_it_leaves_behind_can_be_removed(machine: Machine, tmp_pa
     remove_tree(machine.place())
     assert not (tmp_path / "c").exists()
     remove_tree(tmp_path / "c")
+
+
+async def test_a_tree_deeper_than_any_stack_can_be_removed(machine: Machine) -> None:
+    script = (
+        'import os; os.chdir("/tmp"); [(os.mkdir("d"), os.chdir("d"), open("f", "w").close()) for _ in range(2500)]'
+    )
+    exited, _ = await machine.run("python3", "-c", script)
+    assert exited.exit_code == 0
+    place = machine.place()
+    remove_tree(place)
+    assert not place.exists()
+
+
+def test_removing_takes_names_that_are_in_its_own_way(tmp_path: Path) -> None:
+    for name in ("full", ".lifted-0", ".lifted-1/.lifted-0", "full/.lifted-0", "full/b/c/.lifted-1", "full/d/e/f"):
+        (tmp_path / "gone" / name).mkdir(parents=True, exist_ok=True)
+        (tmp_path / "gone" / name / "file").touch()
+    remove_tree(tmp_path / "gone")
+    assert list(tmp_path.iterdir()) == []
+
+
+@as_root
+def test_removing_leaves_what_is_mounted_alone(tmp_path: Path) -> None:
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "kept" / "file").touch()
+    mounted = tmp_path / "gone" / "a" / "b"
+    mounted.mkdir(parents=True)
+    linux.bind(str(tmp_path / "kept"), str(mounted))
+    try:
+        with pytest.raises(OSError, match="something is mounted here; it is left alone"):
+            remove_tree(tmp_path / "gone")
+    finally:
+        linux.detach(str(mounted))
+    assert (tmp_path / "kept" / "file").exists()
+    remove_tree(tmp_path / "gone")
+    assert not (tmp_path / "gone").exists()
 
 
 def test_removing_follows_no_link(tmp_path: Path) -> None:
