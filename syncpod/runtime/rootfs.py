@@ -99,7 +99,8 @@ class _Root:
         linux.bind(str(self.path), str(self.path))
         with os.scandir("/") as entries:
             for entry in entries:
-                self._show(entry)
+                with contextlib.suppress(FileNotFoundError):  # Gone meanwhile: others live on this machine too.
+                    self._show(entry)
         for name, mode in _FRESH.items():
             made = self.path / name
             made.mkdir(exist_ok=True)
@@ -145,7 +146,8 @@ class _Root:
         like = entry.stat()
         target.mkdir()
         for child in children:
-            self._show(child, target)
+            with contextlib.suppress(FileNotFoundError):  # Gone meanwhile.
+                self._show(child, target)
         with contextlib.suppress(OSError):  # Without root it is ours; so is everybody that sees it.
             os.chown(target, like.st_uid, like.st_gid)
         target.chmod(stat.S_IMODE(like.st_mode))
