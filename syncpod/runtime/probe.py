@@ -18,10 +18,14 @@ from syncpod.runtime.discard import remove_tree
 from syncpod.runtime.records import Level
 
 
+_TRIES = 3
+"""A level that does not work now may have met a moment: whoever is refused it is refused it again at once."""
+
+
 def level(directory: Path) -> Level:
     """Return the best level that works, trying each in a child process."""
     trials = (Level.NAMESPACES, Level.USER_NAMESPACES) if os.geteuid() == 0 else (Level.USER_NAMESPACES,)
-    return next((trial for trial in trials if _works(trial, directory)), Level.PLAIN)
+    return next((trial for trial in trials if any(_works(trial, directory) for _ in range(_TRIES))), Level.PLAIN)
 
 
 def _works(trial: Level, directory: Path) -> bool:
