@@ -17,7 +17,6 @@ from syncpod.runtime import rootfs
 from syncpod.runtime.discard import remove_tree
 from syncpod.runtime.records import Level
 
-
 _TRIES = 3
 """A level that does not work now may have met a moment: whoever is refused it is refused it again at once."""
 
