@@ -117,15 +117,25 @@ class Image:
 
 
 class ImageStore:
-    """The images that were pulled, each a file in `directory`, which is made if it is not there."""
+    """The images that were pulled, each a file in `directory`, which is made if it is not there.
+
+    A file that cannot be read counts for nothing: its image has to be pulled again, which writes it anew.
+    """
 
     def __init__(self, directory: Path) -> None:
         directory.mkdir(mode=0o700, exist_ok=True)
         self._directory = directory
         self._images: dict[str, Image] = {}
-        for file in directory.glob("*.json"):
-            image = _read(file)
+        unreadable = []
+        for file in sorted(directory.glob("*.json")):
+            try:
+                image = _read(file)
+            except (ValueError, KeyError, TypeError, OSError, RecursionError) as error:
+                unreadable.append(f"{file}: is no record of an image, so that has to be pulled again: {error!r}")
+                continue
             self._images[image.id] = image
+        self.unreadable = tuple(unreadable)
+        """What was left out when the store was read: a sentence each."""
 
     def __iter__(self) -> Iterator[Image]:
         return iter(tuple(self._images.values()))
@@ -178,5 +188,7 @@ def _hexdigest(reference: Reference) -> str:
 
 def _read(file: Path) -> Image:
     record = json.loads(file.read_bytes())
-    reference = Reference(record["repository"], record["tag"], record["digest"])
-    return Image(reference, record["pulled_at"], file.stat().st_size)
+    parts = [record[part] for part in ("repository", "tag", "digest")]
+    if not all(isinstance(part, str) for part in parts) or not isinstance(record["pulled_at"], int):
+        raise TypeError("repository, tag and digest must be strings, and pulled_at a number")
+    return Image(Reference(*parts), record["pulled_at"], file.stat().st_size)

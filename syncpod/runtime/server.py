@@ -126,6 +126,8 @@ async def _parts(
 ) -> tuple[Runtime, Faults, api_pb2.RuntimeHandlerFeatures]:
     directory = settings.directory
     images = ImageStore(directory / "images")
+    for problem in images.unreadable:
+        log(problem)
     features = api_pb2.RuntimeHandlerFeatures()
     if settings.simulated:
         log("pods are simulated: nothing runs")
