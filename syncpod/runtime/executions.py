@@ -33,17 +33,25 @@ async def exec_sync(process: Process, id: str, command: tuple[str, ...], timeout
     fails the call after its `drain_exec_sync_io_timeout`, so that a probe that starts a daemon never succeeds.
     """
     try:
-        streams = await process.execute(command)
-    except (StartFailed, OSError) as error:
-        raise failed(f'failed to exec in container "{id}": {error}') from error
-    try:
-        async with asyncio.timeout(timeout or None):
-            return await _collected(streams)
-    except TimeoutError:
+        # Starting counts too: a container that is frozen, or a machine out of breath, may take as long as it likes.
+        async with asyncio.timeout(timeout or None) as limit:
+            return await _executed(process, id, command)
+    except TimeoutError as error:
+        if not limit.expired():
+            raise failed(f'failed to exec in container "{id}": {error}') from error
         raise Refusal(
             grpc.StatusCode.DEADLINE_EXCEEDED,
             f'failed to exec in container "{id}": timeout {timeout}s exceeded: context deadline exceeded',
         ) from None
+
+
+async def _executed(process: Process, id: str, command: tuple[str, ...]) -> api_pb2.ExecSyncResponse:
+    try:
+        streams = await process.execute(command)
+    except (StartFailed, OSError) as error:
+        raise failed(f'failed to exec in container "{id}": {error}') from error
+    try:
+        return await _collected(streams)
     finally:
         await streams.close()
 
