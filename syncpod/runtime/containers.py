@@ -10,26 +10,32 @@ On disk a container is its `record`, from creation to removal; `process/` says t
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import secrets
 import time
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from protos.cri.v1 import api_pb2
 from syncpod.runtime import listing, store
+from syncpod.runtime.asking import Unanswered, ask, end_of, end_what_runs, unknown
 from syncpod.runtime.cgroups import CgroupRefused, container_cgroup
 from syncpod.runtime.images import Image
 from syncpod.runtime.port import Exited, Process, StartFailed
 from syncpod.runtime.process_spec import arguments, check_container, process_spec, stop_signal, user, wanted_mounts
 from syncpod.runtime.refusals import Refusal, failed, invalid, not_found, precondition, unsupported
 from syncpod.runtime.resolver import RESOLV_CONF
-from syncpod.runtime.state import Caller, Container, Runtime, Sandbox, interned, log, remove_directory
+from syncpod.runtime.state import Caller, Container, Runtime, Sandbox, in_thread, interned, log, remove_directory
 from syncpod.runtime.statuses import container_record, event, sandbox_record
 
 _START_ERROR = 128
+_CLOSING_TRIES: Final = 3
+_CLOSING_PAUSE_SECONDS: Final = 0.1
+_LONGEST_PAUSE_SECONDS: Final = 60.0
+"""Between two tries to write an end down."""
 
 
 class Containers:
@@ -75,10 +81,15 @@ class Containers:
         try:
             directory.mkdir(mode=0o700)
             store.write_record(directory, facts, request.SerializeToString())
+            container = self._add(sandbox, id, facts, config)
         except BaseException:
-            runtime.containers.release(name)
+            try:
+                store.unmake(directory)
+            except OSError as error:
+                log(f"{directory} cannot be removed: {error}")
+            finally:
+                runtime.containers.release(name)
             raise
-        container = self._add(sandbox, id, facts, config)
         self._tell(container, api_pb2.CONTAINER_CREATED_EVENT)
         return container
 
@@ -199,41 +210,73 @@ class Containers:
         container.watch = self._runtime.begin(self._watch(container, process))
 
     async def _watch(self, container: Container, process: Process) -> None:
-        exited = await process.wait()
-        self._record_end(container, self._judged(container, exited))
+        try:
+            exited = self._judged(container, await process.wait())
+        except Exception as error:  # noqa: BLE001 - whatever it is, nobody may wait for ever for an end that is not told
+            log(f"container {container.id}: its end cannot be found out: {error!r}")
+            with contextlib.suppress(OSError):
+                process.kill()
+            exited = unknown(f"its end cannot be found out: {error!r}", process.started_at)
+        self._record_end(container, exited)
 
     def _judged(self, container: Container, exited: Exited) -> Exited:
         """Return how it ended, with what only its cgroup knows."""
-        if container.cgroup and self._runtime.cgroups.oom_killed(container.cgroup):
-            return replace(exited, reason="OOMKilled")
-        return exited
+        try:
+            killed = container.cgroup and self._runtime.cgroups.oom_killed(container.cgroup)
+        except (CgroupRefused, OSError, ValueError) as error:
+            log(f"container {container.id}: whether it ran out of memory cannot be read: {error}")
+            return exited
+        return replace(exited, reason="OOMKilled") if killed else exited
 
     def _record_end(self, container: Container, exited: Exited) -> None:
         try:
             store.write_ended(self._runtime.container_directory(container.id), exited)
         except OSError as error:
-            # The next server asks the process again.
-            log(f"container {container.id}: its end cannot be written down: {error}")
+            log(f"container {container.id}: its end cannot be written down yet: {error}")
+            self._runtime.begin(self._write_end_later(container, exited))
         container.ended = exited
         container.process = None
         container.listed_anew()
-        self._tell(container, api_pb2.CONTAINER_STOPPED_EVENT)
+        if exited.reason != "StartError":  # Of what never ran nothing is told, as in containerd: its caller knows.
+            self._tell(container, api_pb2.CONTAINER_STOPPED_EVENT)
         self._begin_closing(container)
+
+    async def _write_end_later(self, container: Container, exited: Exited) -> None:
+        """Write an end down once that works; a server that is killed before leaves it to the next to ask again."""
+        pause = 1.0
+        while True:
+            await asyncio.sleep(pause)
+            if container.removing:
+                return
+            try:
+                store.write_ended(self._runtime.container_directory(container.id), exited)
+            except FileNotFoundError:
+                return  # Removed.
+            except OSError:
+                pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+            else:
+                return
 
     def _begin_closing(self, container: Container) -> None:
         if container.cgroup and self._runtime.cgroups.hierarchies and container.closing is None:
             container.closing = self._runtime.begin(self._close_cgroup(container))
 
     async def _close_cgroup(self, container: Container) -> bool:
-        """End whatever the container left behind in its cgroup, and remove that; False if it stays."""
+        """End whatever the container left behind in its cgroup, and remove that; False if it stays. Raises nothing."""
         cgroups, path = self._runtime.cgroups, container.cgroup
-        try:
-            await asyncio.to_thread(cgroups.kill, path)
-            await asyncio.to_thread(cgroups.remove, path)
-        except CgroupRefused as refused:
-            log(f"container {container.id}: its cgroup stays: {refused}")
-            return False
-        return True
+        problem: Exception | None = None
+        for attempt in range(_CLOSING_TRIES):
+            if attempt:
+                await asyncio.sleep(attempt * _CLOSING_PAUSE_SECONDS)
+            try:
+                await in_thread(cgroups.kill, path)
+                await in_thread(cgroups.remove, path)
+            except Exception as error:  # noqa: BLE001 - a cgroup that stays keeps no container from being removed
+                problem = error
+            else:
+                return True
+        log(f"container {container.id}: its cgroup stays: {problem}")
+        return False
 
     # --- stop and remove ----------------------------------------------------------------------------------------------
 
@@ -243,6 +286,8 @@ class Containers:
         Nothing happens to what does not run. Cancelled, it kills nothing; it can be repeated, and of several at once
         the shortest grace counts.
         """
+        if container.asking is not None:
+            await asyncio.wait({container.asking})
         process, watch = container.process, container.watch
         if process is None or watch is None:
             return
@@ -252,7 +297,11 @@ class Containers:
                 process.signal(container.stop_signal)
             await asyncio.wait({watch}, timeout=grace)
         process.kill()
-        await asyncio.wait({watch})
+        directory = self._runtime.container_directory(container.id) / "process"
+        exited = await end_of(self._runtime, watch, directory, process.started_at)
+        if exited is not None and container.ended is None:
+            log(f"container {container.id}: its end was not told")
+            self._record_end(container, self._judged(container, exited))
 
     async def kill(self, container: Container) -> None:
         """End a container at once, also one that is just being started."""
@@ -275,6 +324,8 @@ class Containers:
             if container.closing is not None and not await container.closing:
                 await self._close_cgroup(container)
             directory = self._runtime.container_directory(container.id)
+            if container.ended is not None and container.ended.reason == "Unknown":
+                await end_what_runs(self._runtime, directory / "process")
             store.forget(directory)
             self._runtime.containers.discard(container)
             del container.sandbox.containers[container.id]
@@ -287,6 +338,8 @@ class Containers:
         """Change the limits that are given, of a container that has not ended. Raises Refusal and CgroupRefused."""
         runtime = self._runtime
         async with container.lock:
+            if container.asking is not None:
+                await asyncio.wait({container.asking})
             if container.removing or container.ended is not None:
                 raise failed(f'container "{container.id}" is in {container.state_name} state')
             facts, config = container_record(runtime, container)
@@ -295,37 +348,62 @@ class Containers:
                 if problem:
                     raise CgroupRefused(problem)
                 if container.process is not None:
-                    await asyncio.to_thread(runtime.cgroups.update, container.cgroup, resources)
+                    await in_thread(runtime.cgroups.update, container.cgroup, resources)
             _merge_resources(config.linux.resources, resources)
             request = api_pb2.CreateContainerRequest(pod_sandbox_id=container.sandbox.id, config=config)
             store.write_record(runtime.container_directory(container.id), facts, request.SerializeToString())
 
     # --- boot ---------------------------------------------------------------------------------------------------------
 
-    async def load(self, id: str) -> None:
-        """Take over what an earlier server left under that id."""
+    def load(self, id: str) -> asyncio.Task[None] | None:
+        """Take over what an earlier server left under that id.
+
+        Returns what is still to be found out, if anything is: the container is listed already, as UNKNOWN until then.
+        What cannot be read is not listed; it is ended, and left for whoever looks. Raises whatever reading it raises.
+        """
         runtime = self._runtime
         directory = runtime.container_directory(id)
-        record = store.read_record(directory)
-        sandbox = None
-        if record is not None:
+        try:
+            record = store.read_record(directory)
+            if record is None:
+                return runtime.begin(self._discard(directory))
             facts, serialised = record
             request = api_pb2.CreateContainerRequest.FromString(serialised)
             matching = runtime.sandboxes.matching(request.pod_sandbox_id)
-            sandbox = matching[0] if matching else None
-        if record is None or sandbox is None:
-            await self._discard(directory)
-            return
-        container = self._add(sandbox, id, facts, request.config)
-        container.ended = store.read_ended(directory)
+            if not matching:
+                return runtime.begin(self._discard(directory))
+            container = self._add(matching[0], id, facts, request.config)
+        except OSError:
+            raise  # That may pass.
+        except Exception:
+            runtime.begin(end_what_runs(runtime, directory / "process"))
+            raise
+        self._load_end(container, directory)
+        container.listed_anew()
+        return container.asking
+
+    def _load_end(self, container: Container, directory: Path) -> None:
+        """Take over how a container ended, if it did. Never is one whose start began a created one again."""
+        damage = ""
+        try:
+            container.ended = store.read_ended(directory)
+        except (ValueError, OSError, RecursionError) as error:
+            damage = f"the record of its end cannot be read: {error}"
+            log(f"container {container.id}: {damage}")
         if container.ended is not None:
             self._begin_closing(container)  # The server may have been killed before it had done so.
         elif (directory / "process").exists():
-            await self._find(container, directory / "process")
-        container.listed_anew()
+            container.asking = self._runtime.begin(self._ask(container, directory / "process"))
+        elif damage:
+            self._record_end(container, unknown(damage))
 
-    async def _find(self, container: Container, directory: Path) -> None:
-        found = await self._runtime.processes.find(directory)
+    async def _ask(self, container: Container, directory: Path) -> None:
+        try:
+            found = await ask(self._runtime, directory)
+        except Unanswered as problem:
+            found = unknown(f"what became of it cannot be found out: {problem}")
+            log(f"container {container.id}: {found.message}")
+        container.asking = None
         if found is None:
             self._record_end(container, _start_error("the runtime was restarted while the container was being started"))
         elif isinstance(found, Exited):
@@ -336,7 +414,11 @@ class Containers:
     async def _discard(self, directory: Path) -> None:
         """Remove what was half made or half removed, and end what runs there."""
         if (directory / "process").exists():
-            found = await self._runtime.processes.find(directory / "process")
+            try:
+                found = await ask(self._runtime, directory / "process")
+            except Unanswered as problem:
+                log(f"{directory} is left for the next server: who runs there cannot be found out: {problem}")
+                return
             if found is not None and not isinstance(found, Exited):
                 found.kill()
                 await found.wait()

@@ -13,7 +13,7 @@ from google.protobuf.message_factory import GetMessageClass
 
 from syncpod.runtime.faults import CallFailed
 from syncpod.runtime.refusals import Refusal
-from syncpod.runtime.state import log_error
+from syncpod.runtime.state import exhausted, log, log_error
 
 _UNFORESEEN: Final = "the runtime failed in a way that it did not foresee; its log has the details"
 
@@ -105,5 +105,9 @@ def _told(error: Exception) -> tuple[grpc.StatusCode, str]:
             return error.code, error.sentence
         case CallFailed():
             return error.code, str(error)
+    lacking = exhausted(error)
+    if lacking is not None:
+        log(f"a call was refused: {lacking}")
+        return grpc.StatusCode.RESOURCE_EXHAUSTED, lacking
     log_error(error)
     return grpc.StatusCode.INTERNAL, _UNFORESEEN

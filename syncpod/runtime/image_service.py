@@ -11,7 +11,7 @@ from protos.cri.v1 import api_pb2
 from syncpod.runtime.faults import Faults
 from syncpod.runtime.images import Image, ReferenceInvalid, parse_reference
 from syncpod.runtime.refusals import failed, invalid
-from syncpod.runtime.state import Runtime
+from syncpod.runtime.state import Runtime, exhausted
 from syncpod.runtime.validation import image_name
 
 
@@ -55,6 +55,8 @@ class ImageService:
         try:
             image = self._runtime.images.pull(reference)
         except OSError as error:
+            if exhausted(error):
+                raise
             raise failed(f'failed to pull image "{name}": {error}') from error
         return api_pb2.PullImageResponse(image_ref=image.id)
 

@@ -9,23 +9,28 @@ for nothing: what a server killed halfway leaves is ended and removed by the nex
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from protos.cri.v1 import api_pb2
 from syncpod.runtime import listing, store
 from syncpod.runtime.addresses import free_address
+from syncpod.runtime.asking import Unanswered, ask, end_of, end_what_runs
 from syncpod.runtime.cgroups import CgroupRefused, container_cgroup
 from syncpod.runtime.containers import Containers
 from syncpod.runtime.port import Exited, Process, ProcessSpec, StartFailed
 from syncpod.runtime.process_spec import check_sandbox
 from syncpod.runtime.refusals import failed, invalid, not_found
 from syncpod.runtime.resolver import RESOLV_CONF, resolv_conf
-from syncpod.runtime.state import Caller, Runtime, Sandbox, interned, log, remove_directory
+from syncpod.runtime.state import Caller, Runtime, Sandbox, exhausted, in_thread, interned, log, remove_directory
 from syncpod.runtime.statuses import event, sandbox_record
+
+_BOOT_SECONDS: Final = 3.0
+"""How long a server looks for what an earlier one left before it serves: what is not found by then is found later."""
 
 
 class _Abandoned(Exception):
@@ -65,9 +70,10 @@ class Sandboxes:
     async def _run(self, id: str, name: str, config: api_pb2.PodSandboxConfig, caller: Caller) -> None:
         runtime = self._runtime
         directory = runtime.sandbox_directory(id)
-        address = self._take_address(id, config)
+        address = ""
         pause: Process | None = None
         try:
+            address = self._take_address(id, config)
             pause_directory = directory / "pause"
             directory.mkdir(mode=0o700)
             pause_directory.mkdir(mode=0o700)
@@ -82,22 +88,30 @@ class Sandboxes:
             request = api_pb2.RunPodSandboxRequest(config=config)
             store.write_record(directory, facts, request.SerializeToString())
         except BaseException as error:
-            if pause is not None:
-                pause.kill()
-                await pause.wait()
-            store.forget(directory)
-            await remove_directory(directory)
-            self._addresses.discard(address)
-            runtime.sandboxes.release(name)
+            await self._undo(directory, pause, name, address)
             if isinstance(error, _Abandoned):
                 return
-            if isinstance(error, (StartFailed, OSError)):
+            if isinstance(error, (StartFailed, OSError)) and not exhausted(error):
                 raise failed(f'failed to start sandbox "{id}": {error}') from error
             raise
         sandbox = self._add(id, facts, config)
         self._runs(sandbox, pause)
         self._tell(sandbox, api_pb2.CONTAINER_CREATED_EVENT)
         self._tell(sandbox, api_pb2.CONTAINER_STARTED_EVENT)
+
+    async def _undo(self, directory: Path, pause: Process | None, name: str, address: str) -> None:
+        """End and remove what was made of a sandbox. Whatever fails, its name and its address are free afterwards."""
+        try:
+            if pause is not None:
+                pause.kill()
+                await pause.wait()
+            store.forget(directory)
+            await remove_directory(directory)
+        except Exception as error:  # noqa: BLE001 - what made the sandbox fail is what its caller is told
+            log(f"{directory}: what is left of a sandbox that failed is for the next server to remove: {error!r}")
+        finally:
+            self._addresses.discard(address)
+            self._runtime.sandboxes.release(name)
 
     def _check_cgroup(self, parent: str, id: str) -> None:
         """Refuse a parent that no container could have its cgroup in; it is made with the first container's."""
@@ -149,7 +163,15 @@ class Sandboxes:
         sandbox.watch = self._runtime.begin(self._watch(sandbox, pause))
 
     async def _watch(self, sandbox: Sandbox, pause: Process) -> None:
-        await pause.wait()
+        try:
+            await pause.wait()
+        except Exception as error:  # noqa: BLE001 - nobody may wait for ever for an end that is not told
+            log(f"sandbox {sandbox.id}: the end of its pause cannot be found out: {error!r}")
+            with contextlib.suppress(OSError):
+                pause.kill()
+        self._ended(sandbox)
+
+    def _ended(self, sandbox: Sandbox) -> None:
         sandbox.pause = None
         sandbox.entry = listing.with_state(sandbox.entry, api_pb2.SANDBOX_NOTREADY)
         self._tell(sandbox, api_pb2.CONTAINER_STOPPED_EVENT)
@@ -166,10 +188,21 @@ class Sandboxes:
 
     async def _stop_locked(self, sandbox: Sandbox) -> None:
         sandbox.stopping = True
-        await asyncio.gather(*(self._containers.kill(each) for each in tuple(sandbox.containers.values())))
-        if sandbox.pause is not None and sandbox.watch is not None:
-            sandbox.pause.kill()
-            await asyncio.wait({sandbox.watch})
+        if sandbox.asking is not None:
+            await asyncio.wait({sandbox.asking})
+        # One that cannot be killed keeps no other alive.
+        kills = (self._containers.kill(each) for each in tuple(sandbox.containers.values()))
+        failures = [each for each in await asyncio.gather(*kills, return_exceptions=True) if each is not None]
+        directory = self._runtime.sandbox_directory(sandbox.id) / "pause"
+        if sandbox.unanswered:
+            await end_what_runs(self._runtime, directory)
+        pause, watch = sandbox.pause, sandbox.watch
+        if pause is not None and watch is not None:
+            pause.kill()
+            if await end_of(self._runtime, watch, directory, pause.started_at) and sandbox.pause is not None:
+                self._ended(sandbox)
+        if failures:
+            raise failures[0]
 
     async def remove(self, sandbox: Sandbox) -> None:
         """Stop a sandbox and forget it with its containers; goes on to its end if the caller is cancelled."""
@@ -183,9 +216,9 @@ class Sandboxes:
             for container in tuple(sandbox.containers.values()):
                 await self._containers.remove(container)
             await self._remove_cgroup(sandbox)
-            sandbox.removing = True
             directory = self._runtime.sandbox_directory(sandbox.id)
             store.forget(directory)
+            sandbox.removing = True
             self._runtime.sandboxes.discard(sandbox)
             self._addresses.discard(sandbox.address)
             self._tell(sandbox, api_pb2.CONTAINER_DELETED_EVENT)
@@ -196,10 +229,10 @@ class Sandboxes:
         cgroups = self._runtime.cgroups
         if not cgroups.hierarchies:
             return
-        _, config = sandbox_record(self._runtime, sandbox)
         try:
-            await asyncio.to_thread(cgroups.remove_parent, config.linux.cgroup_parent)
-        except OSError as error:
+            _, config = sandbox_record(self._runtime, sandbox)
+            await in_thread(cgroups.remove_parent, config.linux.cgroup_parent)
+        except Exception as error:  # noqa: BLE001 - a cgroup that stays, or a record that is torn, keeps no sandbox
             log(f"sandbox {sandbox.id}: its cgroup stays: {error}")
 
     # --- resources ----------------------------------------------------------------------------------------------------
@@ -219,26 +252,57 @@ class Sandboxes:
 
     # --- boot ---------------------------------------------------------------------------------------------------------
 
-    async def load(self, id: str) -> None:
-        """Take over what an earlier server left under that id."""
-        directory = self._runtime.sandbox_directory(id)
-        record = store.read_record(directory)
+    def load(self, id: str) -> asyncio.Task[None] | None:
+        """Take over what an earlier server left under that id.
+
+        Returns what is still to be found out, if anything is: the sandbox is listed already, as NOTREADY until then.
+        What cannot be read is not listed; it is ended, and left for whoever looks. Raises whatever reading it raises.
+        """
+        runtime = self._runtime
+        directory = runtime.sandbox_directory(id)
         pause = directory / "pause"
-        found = await self._runtime.processes.find(pause) if pause.exists() else None
-        running = None if isinstance(found, Exited) else found
-        if record is None:
-            if running is not None:
-                running.kill()
-                await running.wait()
-            await remove_directory(directory)
-            return
-        facts, request = record
-        sandbox = self._add(id, facts, api_pb2.RunPodSandboxRequest.FromString(request).config)
+        try:
+            record = store.read_record(directory)
+            if record is None:
+                return runtime.begin(self._discard(directory))
+            facts, request = record
+            sandbox = self._add(id, facts, api_pb2.RunPodSandboxRequest.FromString(request).config)
+        except OSError:
+            raise  # That may pass.
+        except Exception:
+            runtime.begin(end_what_runs(runtime, pause))
+            raise
         self._addresses.add(sandbox.address)
-        if running is not None:
-            self._runs(sandbox, running)
-        else:
-            sandbox.entry = listing.with_state(sandbox.entry, api_pb2.SANDBOX_NOTREADY)
+        sandbox.entry = listing.with_state(sandbox.entry, api_pb2.SANDBOX_NOTREADY)
+        if pause.exists():
+            sandbox.asking = runtime.begin(self._ask(sandbox, pause))
+        return sandbox.asking
+
+    async def _ask(self, sandbox: Sandbox, directory: Path) -> None:
+        try:
+            found = await ask(self._runtime, directory)
+        except Unanswered as problem:
+            log(f"sandbox {sandbox.id}: what became of its pause cannot be found out: {problem}")
+            sandbox.unanswered = True
+            found = None
+        sandbox.asking = None
+        if found is not None and not isinstance(found, Exited):
+            sandbox.entry = listing.with_state(sandbox.entry, api_pb2.SANDBOX_READY)
+            self._runs(sandbox, found)
+
+    async def _discard(self, directory: Path) -> None:
+        """Remove what was half made or half removed, and end what runs there."""
+        pause = directory / "pause"
+        if pause.exists():
+            try:
+                found = await ask(self._runtime, pause)
+            except Unanswered as problem:
+                log(f"{directory} is left for the next server: who runs there cannot be found out: {problem}")
+                return
+            if found is not None and not isinstance(found, Exited):
+                found.kill()
+                await found.wait()
+        await remove_directory(directory)
 
     def _tell(self, sandbox: Sandbox, kind: api_pb2.ContainerEventType) -> None:
         runtime = self._runtime
@@ -251,19 +315,27 @@ def sandbox_name(metadata: api_pb2.PodSandboxMetadata) -> str:
 
 
 async def load_all(runtime: Runtime, sandboxes: Sandboxes, containers: Containers) -> None:
-    """Take over all that an earlier server left: sandboxes first, since containers are in them."""
+    """Take over all that an earlier server left: sandboxes first, since containers are in them.
+
+    Everything is listed when this returns, which takes a few seconds at most: what runs is asked about all at once, and
+    whoever does not answer is not waited for.
+    """
+    asked = []
     for parent, load in (
         (runtime.directory / "sandboxes", sandboxes.load),
         (runtime.directory / "containers", containers.load),
     ):
         parent.mkdir(mode=0o700, exist_ok=True)
-        for directory in sorted(parent.iterdir()):
-            await _loaded(load, directory)
+        asked += [task for directory in sorted(parent.iterdir()) if (task := _loaded(load, directory))]
+    if asked:
+        _, late = await asyncio.wait(asked, timeout=_BOOT_SECONDS)
+        if late:
+            log(f"of {len(asked)} sandboxes and containers that are left, {len(late)} are still being looked for")
 
 
-async def _loaded(load: Callable[[str], Awaitable[None]], directory: Path) -> None:
+def _loaded(load: Callable[[str], asyncio.Task[None] | None], directory: Path) -> asyncio.Task[None] | None:
     try:
-        await load(directory.name)
-    except (ValueError, KeyError, TypeError, OSError) as error:
-        # One that cannot be read must not keep the others from being served. It stays as it is, for whoever looks.
-        log(f"{directory} cannot be taken over: {error}")
+        return load(directory.name)
+    except Exception as error:  # noqa: BLE001 - one that cannot be read must not keep the others from being served
+        log(f"{directory} cannot be taken over, and stays as it is: {error!r}")
+        return None

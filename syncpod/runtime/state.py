@@ -6,12 +6,13 @@ There may be twenty thousand, so they are small: what only a status needs is rea
 from __future__ import annotations
 
 import asyncio
+import errno
 import sys
 import traceback
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from protos.cri.v1 import api_pb2
 from syncpod.runtime import listing
@@ -25,6 +26,16 @@ from syncpod.runtime.port import Exited, Process, Processes
 from syncpod.runtime.refusals import Refusal
 
 T = TypeVar("T")
+
+_ASKED_AT_ONCE: Final = 64
+_NO_THREAD: Final = "can't start new thread"
+_LACKING: Final[Mapping[int, str]] = {
+    errno.EMFILE: "file descriptors for the runtime",
+    errno.ENFILE: "file descriptors",
+    errno.ENOSPC: "room on the disk, or inodes",
+    errno.EDQUOT: "room on the disk within the quota",
+    errno.ENOMEM: "memory",
+}
 
 
 class Caller:
@@ -57,6 +68,10 @@ class Sandbox:
     """Held while it is stopped or removed."""
     watch: asyncio.Task[None] | None = None
     """Ends once the pause's end is on record."""
+    asking: asyncio.Task[None] | None = None
+    """Set while it is found out what became of an earlier server's pause."""
+    unanswered: bool = False
+    """What became of its pause could not be found out: it may run, and counts as ended."""
 
     @property
     def ready(self) -> bool:
@@ -99,12 +114,16 @@ class Container:
     """Ends once its end is on record."""
     closing: asyncio.Task[bool] | None = None
     """Ends once its cgroup is gone, or cannot be removed: False then."""
+    asking: asyncio.Task[None] | None = None
+    """Set while it is found out what became of an earlier server's; ends once it is known, or has to count as ended."""
 
     @property
     def state(self) -> api_pb2.ContainerState:
-        """CREATED, RUNNING or EXITED."""
+        """CREATED, RUNNING or EXITED; UNKNOWN while it is being found out which of the last two, as in containerd."""
         if self.ended is not None:
             return api_pb2.CONTAINER_EXITED
+        if self.asking is not None:
+            return api_pb2.CONTAINER_UNKNOWN
         return api_pb2.CONTAINER_CREATED if self.process is None else api_pb2.CONTAINER_RUNNING
 
     @property
@@ -130,6 +149,8 @@ class Runtime:
     sandboxes: Registry[Sandbox] = field(default_factory=lambda: Registry("sandbox"))
     containers: Registry[Container] = field(default_factory=lambda: Registry("container"))
     background: set[asyncio.Task[Any]] = field(default_factory=set)
+    asking: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_ASKED_AT_ONCE))
+    """Held while it is asked what became of a process."""
 
     def sandbox_directory(self, id: str) -> Path:
         """Where a sandbox is kept."""
@@ -154,8 +175,13 @@ class Runtime:
         if task.cancelled():
             return
         error = task.exception()
-        if error is not None and not isinstance(error, Refusal):
+        if error is None or isinstance(error, Refusal):
+            return
+        lacking = exhausted(error)
+        if lacking is None:
             log_error(error)
+        else:
+            log(lacking)
 
 
 def log(sentence: str) -> None:
@@ -171,9 +197,28 @@ def log_error(error: BaseException) -> None:
 async def remove_directory(directory: Path) -> None:
     """Remove what is left of a thing that has no record any more; what cannot be is for the next server to try."""
     try:
-        await asyncio.to_thread(remove_tree, directory)
-    except OSError as error:
+        await in_thread(remove_tree, directory)
+    except (OSError, RecursionError) as error:
         log(f"{directory} cannot be removed: {error}")
+
+
+async def in_thread(work: Callable[..., T], *arguments: Any) -> T:
+    """Do what blocks, and may be done twice, in a thread; where the machine has no thread to give, right here."""
+    try:
+        return await asyncio.to_thread(work, *arguments)
+    except RuntimeError as error:
+        if str(error) != _NO_THREAD:
+            raise
+        return work(*arguments)
+
+
+def exhausted(error: BaseException) -> str | None:
+    """Return in a sentence what the machine has no more of; None where that is not what the error is about."""
+    if isinstance(error, OSError) and error.errno is not None and error.errno in _LACKING:
+        return f"the machine has no more {_LACKING[error.errno]}: {error}"
+    if isinstance(error, MemoryError):
+        return f"the machine has no more {_LACKING[errno.ENOMEM]}"
+    return f"the machine has no more threads: {error}" if str(error) == _NO_THREAD else None
 
 
 def interned(labels: Mapping[str, str]) -> dict[str, str]:

@@ -14,6 +14,7 @@ to be written when a thing is made, and the first to go when it is removed.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from collections.abc import Mapping
@@ -62,11 +63,29 @@ def write_ended(directory: Path, exited: Exited) -> None:
 
 
 def read_ended(directory: Path) -> Exited | None:
-    """Return how a container ended; None if that is not written down."""
+    """Return how a container ended; None if that is not written down.
+
+    Raises ValueError where what is there is none of ours, and OSError.
+    """
     try:
-        return Exited(**json.loads((directory / _ENDED).read_bytes()))
+        found = json.loads((directory / _ENDED).read_bytes())
     except FileNotFoundError:
         return None
+    kinds = {"exit_code": int, "reason": str, "message": str, "started_at": int, "finished_at": int}
+    if not isinstance(found, dict) or {name: type(value) for name, value in found.items()} != kinds:
+        raise ValueError(f"{directory / _ENDED} does not tell how a container ended")
+    return Exited(**found)
+
+
+def unmake(directory: Path) -> None:
+    """Remove a thing's directory in which there is nothing but its record, if that. Raises OSError.
+
+    It opens no file, so it can be done when none can be opened.
+    """
+    for name in (_RECORD, f"{_RECORD}.new"):
+        (directory / name).unlink(missing_ok=True)
+    with contextlib.suppress(FileNotFoundError):
+        directory.rmdir()
 
 
 def forget(directory: Path) -> None:

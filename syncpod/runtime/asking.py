@@ -1,0 +1,81 @@
+"""Asking what became of a process, where the answer may be late, wrong or none: a server at its boot, or after a kill.
+
+Nothing here waits for ever but for a process that is seen to live.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+from typing import Any, Final
+
+from syncpod.runtime.port import Exited, Process
+from syncpod.runtime.state import Runtime, log
+
+_ANSWER_SECONDS: Final = 5.0
+"""How long an answer may take before it is asked again: it is there at once, unless a start is still under way."""
+_PAUSES_SECONDS: Final = (0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 0.0)
+"""How long it is waited after each try: the machine may be in trouble that passes."""
+_END_SECONDS: Final = 10.0
+"""How long the news of an end may take after a kill: twice what a supervisor has before it is killed itself."""
+
+
+class Unanswered(Exception):
+    """What became of a process cannot be found out; the text says why."""
+
+
+async def ask(runtime: Runtime, directory: Path) -> Process | Exited | None:
+    """Return what `Processes.find` does, asking again for up to a minute where the machine is to blame.
+
+    Raises Unanswered.
+    """
+    why = ""
+    for pause in _PAUSES_SECONDS:
+        try:
+            async with runtime.asking, asyncio.timeout(_ANSWER_SECONDS):
+                return await runtime.processes.find(directory)
+        except OSError as error:  # Also a TimeoutError.
+            why = str(error) or "there is no answer"
+            log(f"{directory}: what became of its process cannot be found out yet: {why}")
+        except Exception as error:
+            raise Unanswered(f"{type(error).__name__}: {error}") from error
+        await asyncio.sleep(pause)
+    raise Unanswered(why)
+
+
+async def end_what_runs(runtime: Runtime, directory: Path) -> None:
+    """End the process that was started there, if one runs; what cannot be done is logged."""
+    try:
+        async with asyncio.timeout(_END_SECONDS):
+            found = await runtime.processes.find(directory)
+            if found is not None and not isinstance(found, Exited):
+                found.kill()
+                await found.wait()
+    except Exception as error:  # noqa: BLE001 - records that cannot be read are what this is for
+        log(f"{directory}: what runs there, if anything, cannot be ended: {error!r}")
+
+
+async def end_of(runtime: Runtime, watch: asyncio.Task[Any], directory: Path, started_at: int) -> Exited | None:
+    """Wait for the end of a process that was killed: None once its watch has told it.
+
+    A watch that says nothing is not waited for any longer than the process lives: what else is known of the end is
+    returned then, and the watch is over.
+    """
+    while not (await asyncio.wait({watch}, timeout=_END_SECONDS))[0]:
+        try:
+            async with asyncio.timeout(_END_SECONDS):
+                found = await runtime.processes.find(directory)
+        except Exception as error:  # noqa: BLE001 - it was killed, and nobody can tell more
+            found = unknown(f"its end cannot be found out: {error!r}", started_at)
+        if watch.done():
+            return None
+        if found is None or isinstance(found, Exited):
+            watch.cancel()
+            return found or unknown("there is no trace of it", started_at)
+    return None
+
+
+def unknown(why: str, started_at: int = 0) -> Exited:
+    """Return the end of a process that nobody saw, as containerd words it."""
+    return Exited(255, "Unknown", why, started_at, time.time_ns())
