@@ -15,7 +15,7 @@ from syncpod.lifecycle.phase import TERMINAL_PHASES
 from syncpod.lifecycle.plan import something_to_stop
 from syncpod.messages import NodeFacts, Outcome, PullImage, StepName, StepResult
 from workflows.decide import Step
-from workflows.state import Exit, PodState, age
+from workflows.state import HISTORY_KEPT, Exit, PodState, age
 
 # --- what the runtime has ---------------------------------------------------------------------------------------------
 
@@ -62,10 +62,12 @@ def observe(state: PodState, listing: ObservedPod, now: datetime) -> None:
 
 def finished_step(state: PodState, step: Step, payload: Any, started: datetime, now: datetime) -> None:
     """Fold a step's result into the state. A result that cannot be read counts as a failure of the step."""
+    told, state.history = state.history, ()
     try:
         result = StepResult.model_validate(payload)
         _look(state, result, now)
     except ValueError as wrong:
+        state.history = (*told, *state.history)
         failed_step(state, step, "UnreadableResult", f"the step's result cannot be read: {wrong}", None, started, now)
         return
     state.backoff = backoff.forget(state.backoff, step.key)
@@ -79,10 +81,13 @@ def finished_step(state: PodState, step: Step, payload: Any, started: datetime, 
         case Outcome.CANCELLED | Outcome.STOPPING:
             state.cleared = _without(state.cleared, step.container)
     took = int((now - started) / timedelta(milliseconds=1))
+    seen, state.history = state.history, told
     state.note(
         now, "step", step.name.value, step.why, outcome=result.outcome.value, attempt=result.attempt, took_ms=took,
         container=step.container,
     )  # fmt: skip
+    # What the step has brought about is told after it: a container may end before its start has answered.
+    state.history = (*state.history, *seen)[-HISTORY_KEPT:]
 
 
 def _look(state: PodState, result: StepResult, now: datetime) -> None:
