@@ -41,7 +41,7 @@ def _works(trial: Level, directory: Path) -> bool:
                     user_namespace=trial is Level.USER_NAMESPACES,
                     cwd="/",
                 )
-                # Only exec shows whether the new root is one in which programs run; Python may be in /tmp, which is fresh.
+                # Only exec shows whether programs run in the new root: a shell, since Python may be in /tmp.
                 os.execv("/bin/sh", ["sh", "-c", ":"])
             finally:
                 os._exit(1)
