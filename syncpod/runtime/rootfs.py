@@ -1,10 +1,12 @@
 """A root directory of one's own, made of the host's: what a container writes outside its mounts is private.
 
 Each entry of the host's `/` appears in the new root. A symbolic link is made again; `/tmp` and `/run` are fresh and
-empty; a directory gets an overlay whose writes stay in the container's own directory; one with mounts beneath it, or
-with the runtime's own state, is made again and its entries are shown in the same way; one that cannot be an overlay's
-lower layer is shared with the host. Then the container's mounts are laid over it. All of this happens in a mount
-namespace that ends with the container's last process, so there is nothing to unmount.
+empty; a file is copied; a directory gets an overlay whose writes stay in the container's own directory, and so, in
+their places, do those mounted beneath it. A directory with the runtime's own state is first shown without that: no
+upper layer may lie in its lower one. One with mounts beneath it that cannot be a lower layer, as where a user namespace
+holds the mounts together, is made again, its entries shown in the same way; without them it is shared with the host.
+Then the container's mounts are laid over it. All of this happens in a mount namespace that ends with the container's
+last process, so there is nothing to unmount.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import shutil
 import stat
 from pathlib import Path
 
@@ -22,6 +25,8 @@ LAYERS = "layers"
 """The overlays' upper and work directories, under the container's directory."""
 ROOT = "rootfs"
 _FRESH = {"tmp": 0o1777, "run": 0o755}
+_COPY_BYTES = 1 << 20
+_COPIES = 256
 _KERNEL = ("proc", "sys")
 _HOST_DEVICES = ".machine"
 _USUAL_DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
@@ -82,9 +87,11 @@ class _Root:
         self._directory = directory
         self._layers = directory / LAYERS
         self._user_namespace = user_namespace
+        self._attributes = ",userxattr" if user_namespace else ""
         self._mount_points = _mount_points()
         self._hidden = str(directory.parents[1])
         """Where the containers' own directories are: not shown, since this root is in one of them."""
+        self._copies = 0
         self._shared: list[str] = []
         """Top-level entries that are the host's own: nothing is made in them."""
         self._overlays: list[str] = []
@@ -116,68 +123,112 @@ class _Root:
         if entry.is_symlink():
             target.symlink_to(Path(entry.path).readlink())
         elif not entry.is_dir():
-            with contextlib.suppress(OSError):  # What cannot be shown (a socket, say) is not there.
-                target.touch()
-                linux.bind(entry.path, str(target))
-                self._shared.append(entry.path)
+            self._show_file(entry, target)
         elif top and entry.name == "dev":
             self._show_devices(target)
         elif top and entry.name in _KERNEL:
             self._share(entry.path, target)
-        elif self._must_be_made_again(entry.path):
-            self._make_again(entry, target)
-        elif not self._overlay(entry, target):
-            self._share(entry.path, target)
+        else:
+            self._show_directory(entry.path, target)
 
-    def _must_be_made_again(self, path: str) -> bool:
-        """Say whether a directory can be no lower layer: with mounts beneath it, or with our own upper layer inside."""
-        beneath = path + "/"
-        return f"{self._directory}/".startswith(beneath) or any(
-            point.startswith(beneath) for point in self._mount_points
-        )
+    def _show_file(self, entry: os.DirEntry[str], target: Path) -> None:
+        """Copy a small file; another, or what is none (a socket, say), is the host's own, and not to be written."""
+        if entry.is_file() and entry.stat().st_size <= _COPY_BYTES and self._copies < _COPIES:
+            with contextlib.suppress(OSError):
+                shutil.copyfile(entry.path, target)
+                _liken(target, entry.stat())
+                self._copies += 1
+                return
+        with contextlib.suppress(OSError):  # What cannot be shown is not there.
+            target.touch()
+            linux.bind(entry.path, str(target))
+            self._shared.append(entry.path)
+            linux.make_read_only(str(target), recursive=False)
 
-    def _make_again(self, entry: os.DirEntry[str], target: Path) -> None:
-        """Make a directory like the host's, and show in it what is in that; shared where we may not look."""
-        try:
-            children = list(os.scandir(entry.path))
-        except PermissionError:
-            self._share(entry.path, target)
+    def _show_directory(self, path: str, target: Path) -> None:
+        """Show a directory of the host's, and what is mounted beneath it, under a private layer where that can be."""
+        points = self._mounted_beneath(path)
+        # An upper layer may not lie in its own lower one.
+        holds_state = _is_beneath(self._hidden, path) and not any(_is_beneath(self._hidden, point) for point in points)
+        target.mkdir(mode=0o755, exist_ok=True)
+        if self._lay(path, target, Path(path).stat(), without_state=holds_state):
+            for point in points:
+                self._show_mounted(point, target / os.path.relpath(point, path))
+        elif points or holds_state:
+            self._make_again(path, target)
+        else:
+            self._share(path, target)
+
+    def _mounted_beneath(self, path: str) -> list[str]:
+        """Return the mount points in a directory, without those that are beneath others."""
+        found: list[str] = []
+        for point in sorted(set(self._mount_points)):
+            if _is_beneath(point, path) and not any(_is_beneath(point, above) for above in found):
+                found.append(point)
+        return found
+
+    def _show_mounted(self, point: str, target: Path) -> None:
+        if point == self._hidden or _is_beneath(point, self._hidden):
             return
-        like = entry.stat()
-        target.mkdir()
+        if os.path.isdir(point):  # noqa: PTH112
+            self._show_directory(point, target)
+            return
+        with contextlib.suppress(OSError):
+            linux.bind(point, str(target))
+            self._shared.append(f"/{target.relative_to(self.path)}")
+
+    def _make_again(self, path: str, target: Path) -> None:
+        """Show what is in a directory, entry by entry; shared where we may not look."""
+        try:
+            children = list(os.scandir(path))
+        except PermissionError:
+            self._share(path, target)
+            return
         for child in children:
-            with contextlib.suppress(FileNotFoundError):  # Gone meanwhile.
-                self._show(child, target)
-        with contextlib.suppress(OSError):  # Without root it is ours; so is everybody that sees it.
-            os.chown(target, like.st_uid, like.st_gid)
-        target.chmod(stat.S_IMODE(like.st_mode))
+            self._show(child, target)
+        _liken(target, Path(path).stat())
 
     def _share(self, path: str, target: Path) -> None:
         target.mkdir(exist_ok=True)
         linux.bind(path, str(target))
         self._shared.append(path)
 
-    def _overlay(self, entry: os.DirEntry[str], target: Path) -> bool:
+    def _lay(self, lower: str, target: Path, like: os.stat_result, *, without_state: bool = False) -> bool:
         """Lay a private layer over a directory of the host; False where that cannot be."""
-        like = entry.stat()
-        target.mkdir(mode=0o755)
-        return self._lay(entry.path, target, like)
-
-    def _lay(self, lower: str, target: Path, like: os.stat_result) -> bool:
         layer = self._layers / f"{len(self._overlays)}-{target.name}"
         upper, work = layer / "upper", layer / "work"
         upper.mkdir(parents=True, exist_ok=True)
         work.mkdir(exist_ok=True)
         _liken(upper, like)
         options = ",".join(f"{key}={_escaped(path)}" for key, path in (("upperdir", upper), ("workdir", work)))
-        options += f",lowerdir={_escaped(lower)}" + (",userxattr" if self._user_namespace else "")
-        # Volatile: nothing of it need survive a crash of the machine, and nothing waits for a disk.
-        for more in (",volatile", ""):
-            with contextlib.suppress(OSError):
-                linux.mount("overlay", str(target), "overlay", 0, options + more)
-                self._overlays.append(f"/{target.relative_to(self.path)}")
-                return True
+        with contextlib.suppress(OSError):
+            shown = self._without_state(lower, layer) if without_state else lower
+            options += f",lowerdir={_escaped(shown)}" + self._attributes
+            # Volatile: nothing of it need survive a crash of the machine, and nothing waits for a disk.
+            for more in (",volatile", ""):
+                with contextlib.suppress(OSError):
+                    linux.mount("overlay", str(target), "overlay", 0, options + more)
+                    self._overlays.append(f"/{target.relative_to(self.path)}")
+                    return True
         return False
+
+    def _without_state(self, path: str, layer: Path) -> str:
+        """Return where a directory of the host's is shown without the containers' own; raises OSError.
+
+        It is an overlay of nothing but a whiteout, so the private layer over it has a lower one that it is not in.
+        """
+        mask, shown = layer / "mask", layer / "shown"
+        mask.mkdir(exist_ok=True)
+        shown.mkdir(exist_ok=True)
+        linux.mount("tmpfs", str(mask), "tmpfs", 0, "mode=755")
+        hidden = Path(self._hidden).relative_to(path)
+        (mask / hidden.parent).mkdir(parents=True, exist_ok=True)
+        os.mknod(mask / hidden, stat.S_IFCHR)
+        for above in hidden.parents:  # From the bottom up: we may not be let into what is like the host's.
+            _liken(mask / above, (path / above).stat())
+        options = f"lowerdir={_escaped(mask)}:{_escaped(path)}{self._attributes}"
+        linux.mount("overlay", str(shown), "overlay", linux.MS_RDONLY, options)
+        return str(shown)
 
     def _show_devices(self, target: Path) -> None:
         """Show the host's devices in a directory of our own: a mount point made in `/dev` would be made on the host.
@@ -281,6 +332,10 @@ class _Root:
         for path in ("/", *self._overlays):
             if path not in self._volumes and path != "/dev":
                 linux.make_read_only(path, recursive=False)
+
+
+def _is_beneath(path: str, directory: str) -> bool:
+    return path.startswith(f"{directory}/")
 
 
 def _liken(path: Path, like: os.stat_result) -> None:

@@ -80,6 +80,55 @@ async def test_what_lies_beside_the_runtimes_own_state_is_private_too(level: Lev
         assert not any(os.path.lexists(place) for place in [*places, "/var/www/of-a-test"])
 
 
+@pytest.mark.parametrize("level", WITH_OWN_ROOT, ids=lambda level: level.value)
+async def test_files_on_the_way_to_the_runtimes_state_are_the_hosts_only_to_read(level: Level) -> None:
+    """A home directory, say: what is written to its files, or put in their place, is the container's own."""
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as home:
+        containers = Path(home, ".local", "containers")
+        (containers / "one").mkdir(parents=True)
+        (containers / "one" / "secret").touch()
+        Path(home, ".local").chmod(0o710)
+        for name in ("profile", "removed", "edited"):
+            Path(home, name).write_text("of the host\n")
+        async with machine_at(level, containers / "one") as machine:
+            script = (
+                f"cd {home}; echo more >> profile; rm removed; sed -i s/host/pod/ edited; mv .local moved; ls -A; "
+                "cat profile edited; stat -c %a moved; ls -A moved; cut -d' ' -f5 /proc/self/mountinfo | grep -c ^$PWD"
+            )
+            seen = await output(machine, script)
+        assert seen == ["edited", "moved", "profile", "of the host", "more", "of the pod", "710", "0"]
+        assert {path.read_text() for path in Path(home).iterdir() if path.is_file()} == {"of the host\n"}
+
+
+@pytest.mark.parametrize("level", WITH_OWN_ROOT, ids=lambda level: level.value)
+async def test_files_beside_what_is_mounted_are_the_hosts_only_to_read(level: Level, tmp_path: Path) -> None:
+    """Such a directory is no lower layer in a user namespace; this one has a file too large to be copied, too."""
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as place:
+        mounted = Path(place, "mounted")
+        mounted.mkdir()
+        for name in ("small", "large", "mounted/file"):
+            Path(place, name).write_text("of the host\n")
+        os.truncate(Path(place, "large"), 2 << 20)
+        (tmp_path / "source").mkdir()
+        (tmp_path / "source" / "file").write_text("of the mount\n")
+        try:
+            linux.bind(str(tmp_path / "source"), str(mounted))
+        except PermissionError:
+            pytest.skip("only root may mount")
+        try:
+            async with machine_at(level, tmp_path) as machine:
+                script = (
+                    f"cd {place}; echo more >> small; rm small; ls; (echo more >> large) 2>/dev/null; "
+                    "echo more >> mounted/file; cat mounted/file"
+                )
+                seen = await output(machine, script)
+        finally:
+            linux.detach(str(mounted))
+        assert seen == ["large", "mounted", "of the mount", "more"]
+        assert (Path(place, "small").read_text(), Path(place, "large").stat().st_size) == ("of the host\n", 2 << 20)
+        assert (tmp_path / "source" / "file").read_text() == "of the mount\n"
+
+
 async def test_devices_work_and_new_ones_are_not_made_on_the_host(machine: Machine, volume: Path) -> None:
     mounts = (Mount("/dev/termination-log", str(volume / "file")),)
     script = (
