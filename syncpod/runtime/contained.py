@@ -33,7 +33,7 @@ class Contained:
         supervisor: int,
         main: int,
     ) -> None:
-        """Hold a process: its supervisor's socket (a pause has none) and pidfds."""
+        """Hold a process: its supervisor's socket (a pause has none) and pidfds; `main` is -1 where that has ended."""
         self._directory = directory
         self._spec = spec
         self._started = started
@@ -113,29 +113,43 @@ class Contained:
         return usage_below(self._started.supervisor.pid) if self._spec.arguments else usage_of(self.pid)
 
     def watch(self, ended: Callable[[Ended | None], None]) -> None:
-        """Call `ended` when the end is on record, or with None when the supervisor is gone and left none."""
+        """Call `ended` with the end once the supervisor tells it, on record or not.
+
+        With None when the supervisor is gone and has not told: then the record has to.
+        """
 
         def gone() -> None:
+            said = self._last_word()  # It may have told and gone before we looked.
             self.let_go()
-            ended(records.read_ended(self._directory))
+            ended(said)
 
         def spoken() -> None:
-            assert self._line is not None
-            try:
-                packet = self._line.recv(LONGEST)
-            except BlockingIOError:
-                return
-            except OSError:
-                packet = b""
-            if packet[:1] == Word.ENDED:
-                gone()
-            elif not packet:
-                asyncio.get_running_loop().remove_reader(self._line)
+            said = self._last_word()
+            if said is not None:
+                self.let_go()
+                ended(said)
 
         loop = asyncio.get_running_loop()
         loop.add_reader(self._supervisor, gone)
         if self._line is not None:
             loop.add_reader(self._line, spoken)
+
+    def _last_word(self) -> Ended | None:
+        """Read what the supervisor has said; how it ended, if that was among it."""
+        while self._line is not None:
+            try:
+                packet = self._line.recv(LONGEST)
+            except BlockingIOError:
+                return None
+            except OSError:
+                packet = b""
+            if packet[:1] == Word.ENDED:
+                with contextlib.suppress(ValueError, TypeError):
+                    return records.parse_ended(packet[1:])
+            if not packet:
+                asyncio.get_running_loop().remove_reader(self._line)
+                return None
+        return None
 
     def settle(self, exited: Exited) -> None:
         """Make known how it ended."""
@@ -154,7 +168,8 @@ class Contained:
         if self._supervisor >= 0:
             loop.remove_reader(self._supervisor)
             os.close(self._supervisor)
-            os.close(self._main)
+            if self._main >= 0:
+                os.close(self._main)
             self._supervisor = self._main = -1
 
     def _kill_supervisor(self) -> None:

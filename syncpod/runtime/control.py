@@ -18,6 +18,8 @@ from syncpod.runtime.port import StartFailed, Stream
 from syncpod.runtime.records import CONTROL
 
 _END_OF_TRANSMISSION = b"\x04"
+_ANSWER_SECONDS = 30.0
+"""How long a supervisor may take to answer: one that was stopped never does."""
 _STREAMS = {Word.STDOUT: Stream.STDOUT, Word.STDERR: Stream.STDERR}
 
 
@@ -38,12 +40,16 @@ def connect(directory: Path) -> socket.socket:
 
 
 async def ask(directory: Path, packet: bytes) -> bytes:
-    """Send one packet on a connection of its own and return the answer; empty if the container ended instead."""
+    """Send one packet on a connection of its own and return the answer; empty if the container ended instead.
+
+    Raises TimeoutError, an OSError, where its supervisor does not answer.
+    """
     with connect(directory) as sock:
         loop = asyncio.get_running_loop()
         await loop.sock_sendall(sock, packet)
         try:
-            return await loop.sock_recv(sock, LONGEST)
+            async with asyncio.timeout(_ANSWER_SECONDS):
+                return await loop.sock_recv(sock, LONGEST)
         except ConnectionError:
             return b""
 
@@ -136,7 +142,10 @@ class Executed:
 async def execute(
     directory: Path, arguments: tuple[str, ...], *, terminal: bool, stdin: bool, merge_stderr: bool
 ) -> Executed:
-    """Run a command in the container in `directory`. Raises StartFailed."""
+    """Run a command in the container in `directory`. Raises StartFailed, also where nothing answers in time.
+
+    Cancelled or too late, nothing runs, or it is killed: a supervisor that goes on then sees that nobody waits.
+    """
     theirs: list[int] = []
     ours: list[int] = []
     sock: socket.socket | None = None
@@ -166,9 +175,12 @@ async def execute(
         streams = theirs[:-1] if not merge_stderr or terminal else [*theirs[:-1], theirs[-2]]
         sock = connect(directory)
         socket.send_fds(sock, [Word.EXECUTE], [request, *streams])
-        answer = await asyncio.get_running_loop().sock_recv(sock, LONGEST)
+        async with asyncio.timeout(_ANSWER_SECONDS):
+            answer = await asyncio.get_running_loop().sock_recv(sock, LONGEST)
+        if answer[:1] == Word.REFUSED:
+            raise StartFailed(answer[1:].decode(errors="surrogateescape"))
         if answer[:1] != Word.STARTED:
-            raise StartFailed(answer[1:].decode(errors="surrogateescape") or "the container has ended")
+            raise StartFailed("the container has ended")
         return Executed(sock, input_end=input_end, outputs=outputs, terminal=terminal)
     except BaseException as error:
         for descriptor in ours:
@@ -177,7 +189,7 @@ async def execute(
             sock.close()
         if isinstance(error, FileNotFoundError | ConnectionError):
             raise StartFailed("the container has ended") from error
-        if isinstance(error, BlockingIOError):
+        if isinstance(error, BlockingIOError | TimeoutError):
             raise StartFailed("the container's supervisor does not answer") from error
         raise
     finally:
@@ -257,11 +269,15 @@ async def attach(directory: Path, exit_code: asyncio.Future[int]) -> Attached:
         raise StartFailed("the container has ended") from error
     loop = asyncio.get_running_loop()
     try:
-        await loop.sock_sendall(sock, Word.ATTACH)
-        answer = await loop.sock_recv(sock, LONGEST)
+        async with asyncio.timeout(_ANSWER_SECONDS):
+            await loop.sock_sendall(sock, Word.ATTACH)
+            answer = await loop.sock_recv(sock, LONGEST)
     except ConnectionError as error:
         sock.close()
         raise StartFailed("the container has ended") from error
+    except TimeoutError as error:
+        sock.close()
+        raise StartFailed("the container's supervisor does not answer") from error
     except BaseException:
         sock.close()
         raise

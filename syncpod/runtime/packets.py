@@ -37,7 +37,8 @@ class Word:
     EXITED = b"c"
     """The executed command's exit code, as decimal digits."""
     ENDED = b"x"
-    """The container has ended, and that is on record; to one attached also: it is detached."""
+    """The container has ended: how, as JSON (`records.Ended`), which is on record too unless that cannot be written.
+    Empty to one attached: it is detached."""
 
 
 def receive(sock: socket.socket) -> tuple[bytes, list[int]]:

@@ -2,7 +2,8 @@
 
     spec.json      what to run, written by the server; the supervisor holds a lock on it for as long as it lives
     started.json   who runs: the supervisor and the main process, written before the program runs
-    exit.json      how it ended, or why it could not start
+    ending.json    room for that, taken before the program runs, and how the main process ended as soon as it has
+    exit.json      how it ended, or why it could not start: the same file, renamed when nothing is left of the container
     control.sock   the supervisor's ear, there from the moment that the program runs
 
 A process is known by its id, its start time in clock ticks and the boot's id: ids alone are used again.
@@ -10,7 +11,9 @@ A process is known by its id, its start time in clock ticks and the boot's id: i
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import errno
 import json
 import os
 from dataclasses import dataclass
@@ -22,8 +25,13 @@ from syncpod.runtime.port import Mount, ProcessSpec, User
 
 SPEC = "spec.json"
 STARTED = "started.json"
+ENDING = "ending.json"
 EXIT = "exit.json"
 CONTROL = "control.sock"
+_ENDING_BYTES = 4096
+"""More than an end takes, with the longest sentence on why there was no start that is kept of one."""
+_LONGEST_ERROR = 600
+"""Characters of such a sentence; JSON may make six of each."""
 
 
 class Level(Enum):
@@ -55,6 +63,8 @@ class Started:
     main: Identity
     """Also the leader of its session. A pause's is its supervisor."""
     started_at: int
+    mount_namespace: int = 0
+    """The main process's own, as its inode; 0 where it has none of its own. The number is used again."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +99,11 @@ def read_started(directory: Path) -> Started | None:
     if document is None:
         return None
     return Started(
-        document["boot_id"], Identity(**document["supervisor"]), Identity(**document["main"]), document["started_at"]
+        document["boot_id"],
+        Identity(**document["supervisor"]),
+        Identity(**document["main"]),
+        document["started_at"],
+        document.get("mount_namespace", 0),
     )
 
 
@@ -97,6 +111,45 @@ def read_ended(directory: Path) -> Ended | None:
     """Return how it ended; None while it runs."""
     document = _read(directory / EXIT)
     return None if document is None else Ended(**document)
+
+
+def reserve_ending(directory: Path) -> int:
+    """Take the room that the record of an end needs, and return the open file: a disk may be full by then.
+
+    Raises OSError.
+    """
+    descriptor = os.open(directory / ENDING, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    if os.write(descriptor, b" " * _ENDING_BYTES) < _ENDING_BYTES:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    return descriptor
+
+
+def note_ending(descriptor: int, ended: Ended) -> None:
+    """Write how it ended into the room that was taken for it. Raises OSError."""
+    os.pwrite(descriptor, format_ended(ended).ljust(_ENDING_BYTES), 0)
+
+
+def publish_ending(directory: Path) -> None:
+    """Make what was noted the record of the end. Raises OSError."""
+    (directory / ENDING).rename(directory / EXIT)
+
+
+def read_ending(directory: Path) -> Ended | None:
+    """Return how the main process ended, where its supervisor did not live to see the end of all it started."""
+    with contextlib.suppress(FileNotFoundError):
+        noted = (directory / ENDING).read_bytes()
+        return parse_ended(noted) if noted.strip() else None
+    return None
+
+
+def format_ended(ended: Ended) -> bytes:
+    """Return an end as JSON, for a packet or a file."""
+    return json.dumps(dataclasses.asdict(dataclasses.replace(ended, error=ended.error[:_LONGEST_ERROR]))).encode()
+
+
+def parse_ended(text: bytes) -> Ended:
+    """Return the end that `format_ended` wrote. Raises ValueError."""
+    return Ended(**json.loads(text))
 
 
 _FIELDS = frozenset(field.name for field in dataclasses.fields(ProcessSpec))

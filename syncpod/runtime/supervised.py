@@ -17,8 +17,10 @@ images, each leaves a zombie when its container ends.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import fcntl
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -37,6 +39,13 @@ from syncpod.runtime.remains import end_remains
 
 _STARTING_SECONDS = 0.01
 """How often to look how a start goes that an earlier server began."""
+_PATIENCE_SECONDS = 2.0
+"""How long to wait for a supervisor to say how a start or an end goes."""
+_SPAWNER_SECONDS = 1.0
+"""How long a spawner may take to end by itself."""
+_PIDFDS = 2
+_HOLDING_TAKES = _PIDFDS + 1
+"""Descriptors: what comes with STARTED, and a record that is read."""
 _SPAWNER = Path(__file__).with_name("spawner.py")
 _PROBE = Path(__file__).with_name("probe.py")
 
@@ -59,6 +68,7 @@ class Supervised:
         self._spawner: subprocess.Popen[bytes] | None = None
         self._requests: socket.socket | None = None
         self._running: dict[Path, Contained] = {}
+        self._concluding: set[asyncio.Task[None]] = set()
 
     @staticmethod
     async def probe(directory: Path) -> Level:
@@ -85,25 +95,40 @@ class Supervised:
             self._link(spec)
         try:
             return await self._start(spec, directory)
-        except StartFailed:
+        except (StartFailed, OSError):
             self._release(spec)
             raise
 
     async def _start(self, spec: ProcessSpec, directory: Path) -> Contained:
         records.write_spec(directory, spec, self._level)
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        ours.setblocking(False)
-        with theirs:
-            self._request(directory, theirs)
+        # What takes hold of the process once it runs needs descriptors: where there are none, it is not started.
+        room: list[int] = []
         try:
-            packet, descriptors = await _receive(ours)
-        except BaseException:
-            ours.close()
-            raise
+            while len(room) < _HOLDING_TAKES:
+                room.append(os.open(os.devnull, os.O_RDONLY))
+            ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            ours.setblocking(False)
+            try:
+                with theirs:
+                    self._request(directory, theirs)
+                await _readable(ours)
+            except BaseException:
+                ours.close()
+                raise
+        finally:
+            for descriptor in room:
+                os.close(descriptor)
+        packet, descriptors = _receive(ours)
         if packet[:1] == Word.STARTED:
-            started = records.read_started(directory)
-            assert started is not None
-            return self._hold(directory, spec, started, ours, supervisor=descriptors[0], main=descriptors[1])
+            try:
+                started = records.read_started(directory)
+                if started is None or len(descriptors) != _PIDFDS:
+                    raise StartFailed("what its supervisor says of it is not there")
+                return self._hold(directory, spec, started, ours, supervisor=descriptors[0], main=descriptors[1])
+            except BaseException:
+                ours.close()
+                await self._undo(directory, descriptors)
+                raise
         ours.close()
         if packet[:1] == Word.REFUSED:
             raise StartFailed(packet[1:].decode(errors="surrogateescape"))
@@ -112,16 +137,33 @@ class Supervised:
             await self._lost(directory, started)
         raise StartFailed("its supervisor ended before it could start it")
 
+    async def _undo(self, directory: Path, descriptors: list[int]) -> None:
+        """End what was started and cannot be held, given the pidfds that came of it; closes them."""
+        started = None
+        with contextlib.suppress(OSError, ValueError):
+            started = records.read_started(directory)
+        if not descriptors and started is not None:
+            supervisor = records.open_process(started.supervisor)
+            descriptors = [] if supervisor is None else [supervisor]
+        await _kill_started(descriptors)
+        if started is not None:
+            await self._lost(directory, started)
+
     async def find(self, directory: Path) -> Contained | Exited | None:
         """Return what became of what was started there; see `port.Processes.find`.
 
         A start that was cut off either goes on (its supervisor has the lock: this waits until it says how it went) or
         is withdrawn, so that it never will. One that failed is Exited 128 StartError, with started_at 0.
+
+        Returns within seconds: a supervisor that neither goes on nor ends (it was stopped, or waits for a process that
+        cannot die) is taken for running what it has started, and its end is waited for as any other's.
         """
         running = self._running.get(directory)
         if running is not None:
             return running
+        deadline = time.monotonic() + _PATIENCE_SECONDS
         while True:
+            overdue = time.monotonic() >= deadline
             ended = records.read_ended(directory)
             if ended is not None:
                 return self._exited(directory, ended)
@@ -130,9 +172,15 @@ class Supervised:
             except FileNotFoundError:
                 return None
             except BlockingIOError:
-                found = self._reconnect(directory)
+                found = self._reconnect(directory, ending=overdue)
                 if found is not None:
                     return found
+                if overdue:
+                    started = records.read_started(directory)
+                    if started is not None:
+                        return await self._lost(directory, started)
+                    if self._withdraw_claimed(directory):
+                        return None
                 await asyncio.sleep(_STARTING_SECONDS)
                 continue
             with lock:
@@ -151,7 +199,7 @@ class Supervised:
         self._running.clear()
         if self._requests is not None and self._spawner is not None:
             self._requests.close()
-            await asyncio.to_thread(self._spawner.wait)
+            await asyncio.to_thread(_end_spawner, self._spawner)
             self._requests = self._spawner = None
 
     def _link(self, spec: ProcessSpec) -> None:
@@ -176,6 +224,23 @@ class Supervised:
         if known is not None:
             self._release(known[0])
 
+    def _withdraw_claimed(self, directory: Path) -> bool:
+        """Take back a specification that a supervisor has claimed and made nothing of; False if it has by now.
+
+        Before its program runs a supervisor first writes down what it starts, then sees whether the specification still
+        stands. Here it is moved first, then seen whether anything is written: one of the two notices the other.
+        """
+        known = records.read_spec(directory)
+        aside = directory / (records.SPEC + ".withdrawn")
+        (directory / records.SPEC).rename(aside)
+        if records.read_started(directory) is not None:
+            aside.rename(directory / records.SPEC)
+            return False
+        aside.unlink()
+        if known is not None:
+            self._release(known[0])
+        return True
+
     def _request(self, directory: Path, line: socket.socket) -> None:
         """Ask the spawner for a supervisor, starting one where there is none, or none any more."""
         for attempt in range(2):
@@ -193,6 +258,7 @@ class Supervised:
 
     def _start_spawner(self) -> None:
         if self._spawner is not None:
+            self._spawner.kill()  # It is gone, or takes no requests: it was stopped.
             self._spawner.wait()
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
@@ -204,10 +270,14 @@ class Supervised:
                 env={"PATH": os.defpath},
                 start_new_session=True,
             )
+        ours.setblocking(False)
         self._requests = ours
 
-    def _reconnect(self, directory: Path) -> Contained | None:
-        """Return the process, whose supervisor lives; None while it starts, or if it has just ended."""
+    def _reconnect(self, directory: Path, *, ending: bool) -> Contained | None:
+        """Return the process, whose supervisor lives; None while it starts, or if it has just ended.
+
+        With `ending`, return also one whose main process has ended, or whose supervisor cannot be connected to.
+        """
         started = records.read_started(directory)
         known = records.read_spec(directory)
         if started is None or known is None:
@@ -222,12 +292,14 @@ class Supervised:
                 line = control.connect(directory)
         except OSError:
             line = None
-        if main is None or (known[0].arguments and line is None):
+        if not ending and (main is None or (known[0].arguments and line is None)):
             os.close(supervisor)
             if main is not None:
                 os.close(main)
+            if line is not None:
+                line.close()
             return None
-        return self._hold(directory, known[0], started, line, supervisor=supervisor, main=main)
+        return self._hold(directory, known[0], started, line, supervisor=supervisor, main=-1 if main is None else main)
 
     def _hold(
         self,
@@ -244,41 +316,62 @@ class Supervised:
 
         def settle(ended: Ended | None) -> None:
             self._running.pop(directory, None)
-            if ended is not None:
-                process.settle(self._exited(directory, ended))
-                return
-            task = asyncio.ensure_future(self._lost(directory, started))
-            task.add_done_callback(lambda done: process.settle(done.result()))
+            task = asyncio.ensure_future(conclude(ended))
+            self._concluding.add(task)
+            task.add_done_callback(self._concluding.discard)
+
+        async def conclude(ended: Ended | None) -> None:
+            try:
+                if ended is not None:
+                    exited = self._exited(directory, ended, spec, started)
+                else:
+                    exited = await self._lost(directory, started, spec)
+            except Exception as error:  # noqa: BLE001 - it has ended, whatever cannot be found out about that
+                message = f"how it ended cannot be found out: {error}"
+                exited = Exited(255, "Unknown", message, started.started_at, time.time_ns())
+            process.settle(exited)
 
         process.watch(settle)
         return process
 
-    def _exited(self, directory: Path, ended: Ended) -> Exited:
-        known = records.read_spec(directory)
-        if known is not None:
-            self._release(known[0])
+    def _exited(
+        self, directory: Path, ended: Ended, spec: ProcessSpec | None = None, started: Started | None = None
+    ) -> Exited:
+        """Say how it ended; what is not known of it is read from the directory."""
+        if spec is None:
+            known = records.read_spec(directory)
+            spec = known[0] if known else None
+        if spec is not None:
+            self._release(spec)
         if ended.error:
             return Exited(128, "StartError", ended.error, 0, ended.finished_at)
-        started = records.read_started(directory)
+        started = started or records.read_started(directory)
         started_at = started.started_at if started else 0
         if ended.unknown:
             return Exited(255, "Unknown", "", started_at, ended.finished_at)
-        if known is not None and known[0].cgroup_procs and self._oom_killed(known[0].cgroup_procs):
+        if spec is not None and spec.cgroup_procs and self._oom_killed(spec.cgroup_procs):
             reason = "OOMKilled"
         else:
             reason = "Completed" if ended.exit_code == 0 else "Error"
         return Exited(ended.exit_code, reason, "", started_at, ended.finished_at)
 
-    async def _lost(self, directory: Path, started: Started) -> Exited:
-        """Record the end of what lost its supervisor, after killing what is left of it."""
+    async def _lost(self, directory: Path, started: Started, spec: ProcessSpec | None = None) -> Exited:
+        """Record the end of what lost its supervisor, after killing what is left of it.
+
+        The end is unknown unless the supervisor lived to see that of the main process.
+        """
         ended = records.read_ended(directory)
         if ended is None:
-            known = records.read_spec(directory)
+            if spec is None:
+                known = records.read_spec(directory)
+                spec = known[0] if known else None
             if started.boot_id == records.boot_id():
-                await asyncio.to_thread(end_remains, started.main, known[0].cgroup_procs if known else ())
-            ended = Ended(255, time.time_ns(), unknown=True)
-            records.write_record(directory, records.EXIT, ended)
-        return self._exited(directory, ended)
+                cgroup_procs = spec.cgroup_procs if spec else ()
+                await asyncio.to_thread(end_remains, directory, started, cgroup_procs)
+            ended = records.read_ending(directory) or Ended(255, time.time_ns(), unknown=True)
+            with contextlib.suppress(OSError):  # A full disk: the next server finds the same.
+                records.write_record(directory, records.EXIT, ended)
+        return self._exited(directory, ended, spec, started)
 
 
 def _lock(directory: Path) -> IO[bytes]:
@@ -295,15 +388,43 @@ def _lock(directory: Path) -> IO[bytes]:
     return file
 
 
-async def _receive(sock: socket.socket) -> tuple[bytes, list[int]]:
-    """Return the next packet, empty at the end, and the descriptors that came with it."""
+def _end_spawner(spawner: subprocess.Popen[bytes]) -> None:
+    """Wait for the end of a spawner that is to go, which one that was stopped does not. Blocks: for a thread."""
+    try:
+        spawner.wait(_SPAWNER_SECONDS)
+    except subprocess.TimeoutExpired:
+        spawner.kill()
+        spawner.wait()
+
+
+async def _kill_started(descriptors: list[int]) -> None:
+    """Kill what was just started, given pidfds of its supervisor and main process; closes them."""
+    try:
+        for number in (signal.SIGTERM, signal.SIGKILL) if descriptors else ():
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(descriptors[0], number)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_PATIENCE_SECONDS):
+                    await _readable(descriptors[0])
+                return
+    finally:
+        for descriptor in descriptors:
+            os.close(descriptor)
+
+
+async def _readable(file: socket.socket | int) -> None:
+    """Wait until there is something to read, or the end."""
     loop = asyncio.get_running_loop()
     ready: asyncio.Future[None] = loop.create_future()
-    loop.add_reader(sock, control.set_ready, ready)
+    loop.add_reader(file, control.set_ready, ready)
     try:
         await ready
     finally:
-        loop.remove_reader(sock)
+        loop.remove_reader(file)
+
+
+def _receive(sock: socket.socket) -> tuple[bytes, list[int]]:
+    """Return the packet that is there, empty at the end, and the descriptors that came with it."""
     try:
         return receive(sock)
     except ConnectionError:

@@ -33,12 +33,17 @@ from syncpod.runtime.port import ProcessSpec, StartFailed
 from syncpod.runtime.records import (
     CONTROL,
     EXIT,
+    SPEC,
     STARTED,
     Ended,
     Level,
     Started,
     boot_id,
+    format_ended,
     identity_of,
+    note_ending,
+    publish_ending,
+    reserve_ending,
     write_record,
 )
 
@@ -46,6 +51,10 @@ _BACKLOG = 1024 * 1024
 """Bytes that one attached client may leave unread before it is dropped."""
 _FAREWELL_SECONDS = 1.0
 """How long attached clients may take to read the last output, after the end is on record."""
+_RECORD_AGAIN_SECONDS = 0.5
+"""How often an end that cannot be written is tried again."""
+_HUNG_UP_LOOK_SECONDS = 0.25
+"""How often to see whether somebody has opened the container's terminal again."""
 _REAPED_AT_ONCE = 256
 """How many of the dead are taken in before it is seen again who lives."""
 
@@ -72,6 +81,7 @@ class Supervisor:
         self._spec = spec
         self._level = level
         self._line = line
+        self._specification = (directory / SPEC).stat().st_ino
         self._poll = select.poll()
         self._handlers: dict[int, Callable[[int], None]] = {}
         self._connections: list[_Connection] = []
@@ -84,6 +94,12 @@ class Supervisor:
         self._namespaces: list[tuple[int, int]] = []
         self._main = 0
         self._status: int | None = None
+        self._ending = -1
+        """The file that is to be the record of the end."""
+        self._last_word = b""
+        """What everyone who is or gets connected is told, once the container has ended."""
+        self._hung_up = -1
+        """The terminal while nobody has its other side open: not polled, as it would say so all the time."""
 
     def run(self) -> NoReturn:
         """Start the main process, serve until it has ended, and record that."""
@@ -92,16 +108,30 @@ class Supervisor:
         try:
             self._start()
         except StartFailed as failure:
-            write_record(self._directory, EXIT, Ended(128, time.time_ns(), error=str(failure)))
-            with contextlib.suppress(OSError):
-                self._line.send(Word.REFUSED + str(failure).encode(errors="surrogateescape")[:CHUNK])
-            os._exit(0)
+            self._refuse(str(failure))
+        except OSError as error:
+            self._refuse(f"cannot start the process: {error.filename or 'the kernel'}: {error.strerror}")
         while self._status is None:
-            for descriptor, events in self._poll.poll():
-                handler = self._handlers.get(descriptor)
-                if handler is not None:
-                    handler(events)
+            self._handle_events(_HUNG_UP_LOOK_SECONDS if self._hung_up >= 0 else None)
+            if self._hung_up >= 0:
+                self._look_at_terminal()
         self._finish(self._status)
+
+    def _handle_events(self, seconds: float | None) -> None:
+        for descriptor, events in self._poll.poll(None if seconds is None else seconds * 1000):
+            handler = self._handlers.get(descriptor)
+            if handler is not None:
+                handler(events)
+
+    def _refuse(self, sentence: str) -> NoReturn:
+        """Leave nothing of what could not be started, and say why it could not."""
+        self._end_descendants()
+        with contextlib.suppress(OSError):  # Where that cannot be written the server is told all the same.
+            note_ending(self._ending, Ended(128, time.time_ns(), error=sentence))
+            publish_ending(self._directory)
+        with contextlib.suppress(OSError):
+            self._line.send(Word.REFUSED + sentence.encode(errors="surrogateescape")[:CHUNK])
+        os._exit(0)
 
     # The start.
 
@@ -114,6 +144,7 @@ class Supervisor:
             self._log = CriLog(self._spec.log_path)
         except OSError as error:
             raise StartFailed(f"open log {self._spec.log_path}: {error.strerror}") from error
+        self._ending = reserve_ending(self._directory)
         stdio = self._make_stdio()
         go_reading, go_writing = os.pipe()
         self._main, report = launch.fork(
@@ -136,8 +167,12 @@ class Supervisor:
                 for name, (kind, has_own) in own.items()
                 if has_own
             ]
-        started = Started(boot_id(), identity_of(os.getpid()), main, time.time_ns())
+        own_root = 0 if self._level is Level.PLAIN else Path(f"/proc/{self._main}/ns/mnt").stat().st_ino
+        started = Started(boot_id(), identity_of(os.getpid()), main, time.time_ns(), own_root)
+        listener = self._bind()
         write_record(self._directory, STARTED, started)
+        if self._withdrawn():
+            raise StartFailed("the start was withdrawn")
         os.write(go_writing, b".")
         os.close(go_writing)
         said = os.read(report, select.PIPE_BUF)
@@ -145,7 +180,7 @@ class Supervisor:
         if said:
             raise StartFailed(said.decode(errors="surrogateescape"))
         self._watch(wake_reading, lambda _: self._reap(wake_reading))
-        self._listen()
+        self._listen(listener)
         descriptors = [os.pidfd_open(os.getpid()), os.pidfd_open(self._main)]
         with contextlib.suppress(OSError):  # The server may have ended; the next one finds us.
             socket.send_fds(self._line, [Word.STARTED], descriptors)
@@ -169,8 +204,15 @@ class Supervisor:
         os.set_blocking(self._input, False)
         return reading, output[1], error[1]
 
-    def _listen(self) -> None:
-        """Open the socket by way of its directory's descriptor: a path may be longer than an address."""
+    def _withdrawn(self) -> bool:
+        """Say whether a server has taken the specification back (`Supervised.find`), having waited in vain for us."""
+        try:
+            return (self._directory / SPEC).stat().st_ino != self._specification
+        except FileNotFoundError:
+            return True
+
+    def _bind(self) -> socket.socket:
+        """Make the socket by way of its directory's descriptor: a path may be longer than an address."""
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         listener.setblocking(False)
         directory = os.open(self._directory, os.O_PATH | os.O_DIRECTORY)
@@ -178,6 +220,10 @@ class Supervisor:
         listener.bind(f"/proc/self/fd/{directory}/{CONTROL}")
         os.umask(mask)
         os.close(directory)
+        return listener
+
+    def _listen(self, listener: socket.socket) -> None:
+        """Let servers connect, now that the program runs."""
         listener.listen(128)
 
         def accept(_: int) -> None:
@@ -190,6 +236,8 @@ class Supervisor:
         connection = _Connection(sock)
         self._connections.append(connection)
         self._watch(sock.fileno(), lambda events: self._serve(connection, events))
+        if self._last_word:
+            self._send(connection, self._last_word)
 
     def _watch(self, descriptor: int, handler: Callable[[int], None], events: int = select.POLLIN) -> None:
         self._handlers[descriptor] = handler
@@ -221,15 +269,17 @@ class Supervisor:
         except BlockingIOError:
             return False
         except OSError as error:
-            if error.errno != errno.EIO:  # EIO: nobody has the terminal open any more.
+            if error.errno != errno.EIO:
                 raise
-            data = b""
+            # Nobody has the terminal open. It is kept: to close it would kill the container, who may open it again.
+            if self._hung_up < 0:
+                self._hung_up = descriptor
+                self._unwatch(descriptor)
+            return False
         if not data:
             del self._outputs[descriptor]
             self._unwatch(descriptor)
             self._log.end(stream)
-            if descriptor == self._input:
-                self._input = -1
             os.close(descriptor)
             return False
         self._log.write(stream, data)
@@ -237,6 +287,16 @@ class Supervisor:
         for connection in [each for each in self._connections if each.attached]:
             self._send(connection, word + data)
         return True
+
+    def _look_at_terminal(self) -> None:
+        """Go on with the terminal if somebody has opened it again."""
+        terminal = select.poll()
+        terminal.register(self._hung_up, select.POLLIN)
+        if any(events & select.POLLHUP for _, events in terminal.poll(0)):
+            return
+        descriptor, self._hung_up = self._hung_up, -1
+        self._watch(descriptor, lambda events: self._read_output(descriptor, events))
+        self._write_input()
 
     def _write_input(self) -> None:
         """Write what input is waiting; while some is, attached clients are not read."""
@@ -257,7 +317,9 @@ class Supervisor:
             self._end_input()
         waiting = bool(self._input_queue)
         if self._input >= 0:
-            if self._input in self._outputs:
+            if self._input == self._hung_up:
+                pass
+            elif self._input in self._outputs:
                 self._poll.modify(self._input, select.POLLIN | (select.POLLOUT if waiting else 0))
             elif waiting:
                 self._watch(self._input, lambda _: self._write_input(), select.POLLOUT)
@@ -325,6 +387,11 @@ class Supervisor:
         if not packet:
             self._drop(connection)
             return
+        if events & select.POLLHUP and packet[:1] == Word.EXECUTE:  # Who asked for it has gone before we looked.
+            for descriptor in descriptors:
+                os.close(descriptor)
+            self._drop(connection)
+            return
         self._obey(connection, packet[:1], packet[1:], descriptors)
 
     def _obey(self, connection: _Connection, word: bytes, body: bytes, descriptors: list[int]) -> None:
@@ -343,7 +410,7 @@ class Supervisor:
                 self._send(connection, Word.DONE)
             except OSError as error:
                 self._send(connection, Word.REFUSED + str(error.errno).encode())
-        elif word == Word.EXECUTE:
+        elif word == Word.EXECUTE and not self._last_word:
             self._execute(connection, descriptors)
             return
         for descriptor in descriptors:
@@ -402,18 +469,37 @@ class Supervisor:
 
     def _finish(self, code: int) -> NoReturn:
         """Kill what is left, keep its last words, record the end, and go."""
-        finished_at = time.time_ns()
+        ended = Ended(code, time.time_ns())
+        with contextlib.suppress(OSError):  # Tried again below; until then we know.
+            note_ending(self._ending, ended)
         self._end_descendants()
         for descriptor in list(self._outputs):
             while self._pump(descriptor):
                 pass
         for stream in self._outputs.values():
             self._log.end(stream)
-        write_record(self._directory, EXIT, Ended(code, finished_at))
+        recorded = self._record(ended)
+        self._last_word = Word.ENDED + format_ended(ended)
         for connection in list(self._connections):
-            self._send(connection, Word.ENDED)
+            self._send(connection, self._last_word)
         self._say_farewell()
+        # Who else would tell a later server? Only a container that was removed is nobody's concern any more.
+        while not recorded and self._directory.exists():
+            self._handle_events(_RECORD_AGAIN_SECONDS)
+            recorded = self._record(ended)
         os._exit(0)
+
+    def _record(self, ended: Ended) -> bool:
+        """Write the end into its place; False where that cannot be done now."""
+        try:
+            try:
+                note_ending(self._ending, ended)
+                publish_ending(self._directory)
+            except FileNotFoundError:  # The room that was taken is gone.
+                write_record(self._directory, EXIT, ended)
+        except OSError:
+            return False
+        return True
 
     def _end_descendants(self) -> None:
         """Kill until there are no children: whoever loses its parent becomes our child.

@@ -349,7 +349,7 @@ async def test_nothing_secret_is_on_a_command_line_or_open_to_others(machine: Ma
     for what in ("cmdline", "environ"):
         assert b"hunter2" not in seen_of(supervisor_of(machine), what)
     modes = {path.name: path.stat().st_mode & 0o777 for path in machine.place().iterdir() if not path.is_dir()}
-    assert modes == {"spec.json": 0o600, "started.json": 0o600, "control.sock": 0o600}
+    assert modes == dict.fromkeys(("spec.json", "started.json", "ending.json", "control.sock"), 0o600)
     assert process.pid
 
 
