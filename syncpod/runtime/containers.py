@@ -330,7 +330,7 @@ class Containers:
             self._runtime.containers.discard(container)
             del container.sandbox.containers[container.id]
             self._tell(container, api_pb2.CONTAINER_DELETED_EVENT)
-            await remove_directory(directory)
+            await remove_directory(self._runtime, directory)
 
     # --- resources ----------------------------------------------------------------------------------------------------
 
@@ -423,7 +423,7 @@ class Containers:
                 found.kill()
                 await found.wait()
         store.forget(directory)
-        await remove_directory(directory)
+        await remove_directory(self._runtime, directory)
 
     def _tell(self, container: Container, kind: api_pb2.ContainerEventType) -> None:
         runtime = self._runtime

@@ -106,7 +106,7 @@ class Sandboxes:
                 pause.kill()
                 await pause.wait()
             store.forget(directory)
-            await remove_directory(directory)
+            await remove_directory(self._runtime, directory)
         except Exception as error:  # noqa: BLE001 - what made the sandbox fail is what its caller is told
             log(f"{directory}: what is left of a sandbox that failed is for the next server to remove: {error!r}")
         finally:
@@ -222,7 +222,7 @@ class Sandboxes:
             self._runtime.sandboxes.discard(sandbox)
             self._addresses.discard(sandbox.address)
             self._tell(sandbox, api_pb2.CONTAINER_DELETED_EVENT)
-            await remove_directory(directory)
+            await remove_directory(self._runtime, directory)
 
     async def _remove_cgroup(self, sandbox: Sandbox) -> None:
         """Remove the pod's cgroup if nothing is left in it, and it was made here."""
@@ -302,7 +302,7 @@ class Sandboxes:
             if found is not None and not isinstance(found, Exited):
                 found.kill()
                 await found.wait()
-        await remove_directory(directory)
+        await remove_directory(self._runtime, directory)
 
     def _tell(self, sandbox: Sandbox, kind: api_pb2.ContainerEventType) -> None:
         runtime = self._runtime

@@ -194,12 +194,33 @@ def log_error(error: BaseException) -> None:
     traceback.print_exception(error, file=sys.stderr)
 
 
-async def remove_directory(directory: Path) -> None:
-    """Remove what is left of a thing that has no record any more; what cannot be is for the next server to try."""
+async def remove_directory(runtime: Runtime, directory: Path) -> None:
+    """Remove what is left of a thing that has no record any more.
+
+    What the machine lacks something for is tried again until it is gone; what else cannot be removed is for the next
+    server to try.
+    """
+    if not await _removed(directory):
+        runtime.begin(_remove_later(directory))
+
+
+async def _remove_later(directory: Path) -> None:
+    pause = 1.0
+    while True:
+        await asyncio.sleep(pause)
+        if await _removed(directory):
+            return
+        pause = min(2 * pause, 60.0)
+
+
+async def _removed(directory: Path) -> bool:
+    """Remove a directory; False if it is to be tried again."""
     try:
         await in_thread(remove_tree, directory)
     except (OSError, RecursionError) as error:
         log(f"{directory} cannot be removed: {error}")
+        return exhausted(error) is None
+    return True
 
 
 async def in_thread(work: Callable[..., T], *arguments: Any) -> T:

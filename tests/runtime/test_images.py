@@ -85,6 +85,19 @@ def test_an_image_is_there_from_its_pull_to_its_removal(tmp_path: Path) -> None:
     assert list(ImageStore(tmp_path / "images")) == []
 
 
+@pytest.mark.parametrize("torn", [b"", b"{", b"[]", b"{}", b'{"repository": 1, "tag": 2, "digest": 3, "pulled_at": 4}'])
+def test_a_torn_record_is_an_image_that_has_to_be_pulled_again(tmp_path: Path, torn: bytes) -> None:
+    store = ImageStore(tmp_path / "images")
+    image, other = store.pull(parse_reference("busybox")), store.pull(parse_reference("other"))
+    file = tmp_path / "images" / f"{image.id.removeprefix('sha256:')}.json"
+    file.write_bytes(torn)
+    again = ImageStore(tmp_path / "images")
+    assert list(again) == [other]
+    assert [problem.startswith(f"{file}: ") for problem in again.unreadable] == [True]
+    again.pull(parse_reference("busybox"))
+    assert ImageStore(tmp_path / "images").find("busybox") is not None
+
+
 def test_an_image_is_found_by_each_of_its_names(tmp_path: Path) -> None:
     store = ImageStore(tmp_path / "images")
     image = store.pull(parse_reference("busybox:1"))

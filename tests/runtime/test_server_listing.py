@@ -116,5 +116,18 @@ async def test_a_reader_that_falls_behind_is_told_so() -> None:
             pass
 
 
+async def test_readers_are_told_to_list_when_an_event_cannot_be_made() -> None:
+    events = Events()
+    waiting = asyncio.ensure_future(anext(events.read()))
+    await asyncio.sleep(0)
+
+    def torn() -> cri.ContainerEventResponse:
+        raise ValueError("a torn record")
+
+    events.publish(torn)
+    with pytest.raises(Refusal, match="list, then read anew"):
+        await waiting
+
+
 async def test_no_event_is_made_when_nobody_reads() -> None:
     Events().publish(lambda: pytest.fail("nobody asked for it"))

@@ -1,0 +1,383 @@
+"""A machine in trouble: full disks, torn records, no descriptors, no threads, silence. Nothing hangs or goes back."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import resource
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, cast
+
+import grpc
+import pytest
+
+from protos.cri.v1 import api_pb2 as cri
+from syncpod.runtime import asking, sandboxes, statuses, store
+from syncpod.runtime.executions import exec_sync
+from syncpod.runtime.images import parse_reference
+from syncpod.runtime.port import Exited, Process
+from syncpod.runtime.refusals import Refusal
+from syncpod.runtime.state import Container, Sandbox
+from tests.agent.waiting import until
+from tests.runtime.crashes import RUNS_ON, Life, container_config
+from tests.runtimes.bare import BareCri
+from tests.runtimes.embedded import Embedded
+from tests.runtimes.images import BUSYBOX
+
+FULL = OSError(errno.ENOSPC, "No space left on device")
+
+
+class Machine:
+    """A state directory, and one server after the other on it, in this process: so that trouble can be made."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.life = Life(directory)
+
+    async def boot(self, *, find: Callable[[Path], Any] | None = None) -> Life:
+        """Have a new server take over; `find` is asked before the processes are, and may fail."""
+        await self.end()
+        self.life = Life(self.directory)
+        if find is not None:
+            processes = cast(Any, self.life.runtime.processes)
+            real = processes.find
+
+            async def troubled(directory: Path) -> Any:
+                await find(directory)
+                return await real(directory)
+
+            processes.find = troubled
+        await self.life.boot()
+        return self.life
+
+    async def end(self) -> None:
+        """End the server; containers run on."""
+        background = tuple(self.life.runtime.background)
+        for task in background:
+            task.cancel()
+        await asyncio.gather(*background, return_exceptions=True)
+        await self.life.runtime.processes.close()
+
+    @property
+    def container(self) -> Container:
+        (found,) = self.life.runtime.containers
+        return found
+
+    @property
+    def sandbox(self) -> Sandbox:
+        (found,) = self.life.runtime.sandboxes
+        return found
+
+    @property
+    def kept(self) -> Path:
+        """Where the container is kept."""
+        return self.life.runtime.container_directory(self.container.id)
+
+    def status(self) -> cri.ContainerStatus:
+        return statuses.container_status(self.life.runtime, self.container)
+
+    async def running(self) -> Container:
+        """Run a pod with one container."""
+        life = await self.boot()
+        life.runtime.images.pull(parse_reference("busybox"))
+        sandbox = life.runtime.sandboxes.get(await life.sandboxes.run(life.config), "id")
+        container = life.containers.create(sandbox, container_config(RUNS_ON))
+        await life.containers.start(container)
+        return container
+
+    async def remove(self) -> None:
+        """Remove the pod; nothing of it is left."""
+        await self.life.sandboxes.remove(self.sandbox)
+        assert len(self.life.runtime.containers) == len(self.life.runtime.sandboxes) == 0
+        assert list((self.directory / "containers").iterdir()) == list((self.directory / "sandboxes").iterdir()) == []
+
+
+@pytest.fixture
+async def machine(tmp_path: Path) -> AsyncIterator[Machine]:
+    made = Machine(tmp_path)
+    yield made
+    await made.end()
+
+
+def of_a_container(directory: Path) -> bool:
+    return directory.name == "process"
+
+
+async def test_a_disk_that_is_full_for_a_moment_at_boot_costs_no_state(machine: Machine) -> None:
+    before = await machine.running()
+    full = [FULL]
+
+    async def find(directory: Path) -> None:
+        if of_a_container(directory) and full:
+            raise full.pop()
+
+    await machine.boot(find=find)
+    assert machine.container.id == before.id
+    assert machine.container.state == cri.CONTAINER_RUNNING
+    await machine.remove()
+
+
+async def test_what_became_of_it_cannot_be_found_out_so_it_has_ended_and_can_be_removed(machine: Machine) -> None:
+    await machine.running()
+
+    async def find(directory: Path) -> None:
+        if of_a_container(directory):
+            raise ValueError("torn")
+
+    await machine.boot(find=find)
+    status = machine.status()
+    assert (status.state, status.exit_code, status.reason) == (cri.CONTAINER_EXITED, 255, "Unknown")
+    assert "torn" in status.message
+    assert machine.sandbox.ready
+    await machine.remove()
+
+
+async def test_one_that_does_not_answer_holds_up_nobody_and_is_never_called_created(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sandboxes, "_BOOT_SECONDS", 0.05)
+    await machine.running()
+    answers = asyncio.Event()
+
+    async def find(directory: Path) -> None:
+        if of_a_container(directory):
+            await answers.wait()
+
+    life = await machine.boot(find=find)
+    assert machine.sandbox.ready
+    assert machine.status().state == cri.CONTAINER_UNKNOWN
+    with pytest.raises(Refusal, match="is in CONTAINER_UNKNOWN state"):
+        await life.containers.start(machine.container)
+    stopping = asyncio.ensure_future(life.containers.stop(machine.container, 0))
+    answers.set()
+    await stopping
+    assert machine.status().exit_code == 137
+    await machine.remove()
+
+
+async def test_a_watch_that_fails_is_an_end(machine: Machine) -> None:
+    container = await machine.running()
+    await machine.boot()
+    container, life = machine.container, machine.life
+    process, watch = container.process, container.watch
+    assert process is not None and watch is not None
+    watch.cancel()
+
+    class Untold:
+        started_at = process.started_at
+        kill = process.kill
+
+        async def wait(self) -> Exited:
+            raise FULL
+
+    container.watch = life.runtime.begin(life.containers._watch(container, cast(Process, Untold())))
+    await life.containers.stop(container, 1000)
+    status = machine.status()
+    assert (status.state, status.exit_code, status.reason) == (cri.CONTAINER_EXITED, 255, "Unknown")
+    assert "No space left" in status.message and status.started_at == process.started_at
+    await machine.remove()
+
+
+async def test_a_stop_waits_for_no_news_that_never_comes(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(asking, "_END_SECONDS", 0.05)
+    container, life = await machine.running(), machine.life
+    watch = container.watch
+    assert watch is not None
+    watch.cancel()
+    container.watch = cast(Any, life.runtime.begin(asyncio.Event().wait()))
+    await life.containers.stop(container, 0)
+    assert machine.status().exit_code == 137
+    await machine.remove()
+
+
+async def test_an_end_that_could_not_be_written_down_is_written_later(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    container, life = await machine.running(), machine.life
+    real, full = store.write_ended, [FULL]
+
+    def write(directory: Path, exited: Exited) -> None:
+        if full:
+            raise full.pop()
+        real(directory, exited)
+
+    monkeypatch.setattr(store, "write_ended", write)
+    await life.containers.stop(container, 0)
+    assert container.state == cri.CONTAINER_EXITED
+    assert store.read_ended(machine.kept) is None
+    await until(lambda: store.read_ended(machine.kept) == container.ended)
+    await machine.remove()
+
+
+@pytest.mark.parametrize("torn", [b"", b"{", b"[]", b'{"exit_code": "0"}', b"[" * 100_000])
+async def test_a_torn_record_of_an_end_is_asked_for_again(machine: Machine, torn: bytes) -> None:
+    container = await machine.running()
+    await machine.life.containers.stop(container, 0)
+    (machine.kept / "ended").write_bytes(torn)
+    await machine.boot()
+    assert machine.status().state == cri.CONTAINER_EXITED
+    assert machine.status().exit_code == 137
+    await machine.remove()
+
+
+@pytest.mark.parametrize("torn", [b"", b"\n", b"{}\n", b"[]\n", b'{"created_at": 1}\n\xff', b"[" * 100_000 + b"\n"])
+async def test_a_torn_record_keeps_no_other_pod_from_being_served(machine: Machine, torn: bytes) -> None:
+    container = await machine.running()
+    life = machine.life
+    other = cri.PodSandboxConfig()
+    other.CopyFrom(life.config)
+    other.metadata.name = "other"
+    id = await life.sandboxes.run(other)
+    damaged = life.containers.create(life.runtime.sandboxes.get(id, "id"), container_config(RUNS_ON))
+    await life.containers.start(damaged)
+    (life.runtime.container_directory(damaged.id) / "record").write_bytes(torn)
+    (life.runtime.sandbox_directory(id) / "record").write_bytes(torn)
+    await machine.boot()
+    assert machine.container.id == container.id
+    assert machine.container.state == cri.CONTAINER_RUNNING
+    assert machine.sandbox.ready
+    assert await machine.life.sandboxes.run(other), "its name is free"
+
+
+async def test_a_container_that_cannot_be_written_down_leaves_nothing(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await machine.running()
+    life, config = machine.life, container_config("other")
+
+    def write(directory: Path, *_: object) -> None:
+        (directory / "record.new").write_bytes(b"half")
+        raise FULL
+
+    with monkeypatch.context() as trouble:
+        trouble.setattr(store, "write_record", write)
+        with pytest.raises(OSError, match="No space"):
+            life.containers.create(machine.sandbox, config)
+    assert [each.name for each in (machine.directory / "containers").iterdir()] == [machine.container.id]
+    assert life.containers.create(machine.sandbox, config).state == cri.CONTAINER_CREATED
+
+
+@pytest.mark.parametrize("trouble", [FULL, RuntimeError("can't start new thread"), ValueError("unforeseen")])
+async def test_a_sandbox_that_fails_and_cannot_be_undone_frees_its_name_and_its_address(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, trouble: Exception
+) -> None:
+    life = await machine.boot()
+
+    def fails(*_: object) -> None:
+        raise trouble
+
+    with monkeypatch.context() as broken:
+        broken.setattr(store, "write_record", fails)
+        broken.setattr(store, "forget", fails)
+        with pytest.raises(type(trouble), match=str(trouble.args[-1])):
+            await life.sandboxes.run(life.config)
+    assert life.sandboxes._addresses == set()
+    assert await life.sandboxes.run(life.config)
+
+
+async def test_no_thread_is_needed_to_remove_a_pod(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    await machine.running()
+
+    async def none(*_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(asyncio, "to_thread", none)
+    await machine.remove()
+
+
+async def test_a_removal_that_failed_is_not_taken_for_done(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    await machine.running()
+    sandbox, real = machine.sandbox, store.forget
+
+    def fails(directory: Path) -> None:
+        if directory.parent.name == "sandboxes":
+            raise OSError(errno.EIO, "Input/output error")
+        real(directory)
+
+    with monkeypatch.context() as trouble:
+        trouble.setattr(store, "forget", fails)
+        with pytest.raises(OSError, match="Input"):
+            await machine.life.sandboxes.remove(sandbox)
+    assert machine.sandbox is sandbox
+    await machine.remove()
+
+
+async def test_a_cgroup_that_cannot_be_removed_keeps_no_container(machine: Machine) -> None:
+    container = await machine.running()
+
+    class Broken:
+        hierarchies = ("one",)
+
+        def kill(self, path: str) -> None:
+            raise OSError(errno.EMFILE, "Too many open files")
+
+        def oom_killed(self, path: str) -> bool:
+            raise OSError(errno.EMFILE, "Too many open files")
+
+        def remove_parent(self, path: str) -> None:
+            raise OSError(errno.EMFILE, "Too many open files")
+
+    container.cgroup = "/pod/container"
+    machine.life.runtime.cgroups = cast(Any, Broken())
+    await machine.life.containers.stop(container, 0)
+    assert machine.status().exit_code == 137
+    await machine.remove()
+
+
+async def test_the_start_of_a_command_counts_against_its_timeout() -> None:
+    class Frozen:
+        async def execute(self, command: tuple[str, ...]) -> None:
+            await asyncio.Event().wait()
+
+    with pytest.raises(Refusal, match="timeout 1s exceeded") as refusal:
+        await exec_sync(cast(Process, Frozen()), "c", ("true",), 1)
+    assert refusal.value.code is grpc.StatusCode.DEADLINE_EXCEEDED
+
+
+async def test_of_a_container_that_could_not_be_started_nothing_is_told(machine: Machine) -> None:
+    await machine.running()
+    life, told = machine.life, []
+    life.runtime.events.publish = lambda event: told.append(event())  # type: ignore[method-assign]
+    container = life.containers.create(machine.sandbox, container_config("other"))
+    (machine.directory / "containers" / container.id / "process").touch()
+    with pytest.raises(Refusal, match="failed to start"):
+        await life.containers.start(container)
+    assert container.ended is not None and container.ended.reason == "StartError"
+    await life.containers.remove(container)
+    assert [each.container_event_type for each in told] == [cri.CONTAINER_CREATED_EVENT, cri.CONTAINER_DELETED_EVENT]
+
+
+@asynccontextmanager
+async def without_descriptors(server: Embedded) -> AsyncIterator[None]:
+    """Have a server that can open nothing more."""
+    before = resource.prlimit(server.pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(server.pid, resource.RLIMIT_NOFILE, (3, before[1]))
+    try:
+        yield
+    finally:
+        resource.prlimit(server.pid, resource.RLIMIT_NOFILE, before)
+
+
+async def test_what_the_machine_has_no_more_of_is_said_and_nothing_is_left_of_the_call() -> None:
+    with Embedded.launch("--simulate") as server:
+        async with BareCri(server.endpoint) as calls:
+            config = calls.sandbox_config("pod")
+            sandbox = (await calls.runtime.RunPodSandbox(cri.RunPodSandboxRequest(config=config))).pod_sandbox_id
+            other = calls.sandbox_config("other")
+            container = cri.ContainerConfig(
+                metadata=cri.ContainerMetadata(name="c"), image=cri.ImageSpec(image=BUSYBOX), command=["x"]
+            )
+            create = cri.CreateContainerRequest(pod_sandbox_id=sandbox, config=container, sandbox_config=config)
+            run = cri.RunPodSandboxRequest(config=other)
+            async with without_descriptors(server):
+                for call in (lambda: calls.runtime.CreateContainer(create), lambda: calls.runtime.RunPodSandbox(run)):
+                    with pytest.raises(grpc.aio.AioRpcError) as refused:
+                        await call()
+                    assert refused.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED, refused.value.details()
+                    assert "the machine has no more file descriptors" in (refused.value.details() or "")
+            assert list((server.state_dir / "containers").iterdir()) == []
+            await until(lambda: [each.name for each in (server.state_dir / "sandboxes").iterdir()] == [sandbox])
+            await calls.runtime.CreateContainer(create)
+            await calls.runtime.RunPodSandbox(run)
