@@ -27,8 +27,15 @@ ROOT = "rootfs"
 _FRESH = {"tmp": 0o1777, "run": 0o755}
 _COPY_BYTES = 1 << 20
 _COPIES = 256
+_HOSTNAME = "etc/hostname"
 _KERNEL = ("proc", "sys")
+_REPLACEABLE = frozenset(
+    f"/proc/{name}"
+    for name in ("cpuinfo", "diskstats", "loadavg", "meminfo", "net/dev", "slabinfo", "stat", "swaps", "uptime")
+)
+"""Figures that runc lets a mount stand for, as LXCFS has it."""
 _HOST_DEVICES = ".machine"
+_CONSOLE = "console"
 _USUAL_DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 """Those that runc makes (OCI's default devices)."""
 
@@ -50,9 +57,12 @@ def enter(
     if hostname:
         linux.sethostname(hostname)
     linux.mount("", "/", "", linux.MS_REC | linux.MS_PRIVATE)
+    mounts = _in_order(mounts)
     sources = [_source(mount) for mount in mounts]
     root = _Root(directory, user_namespace=user_namespace)
     root.compose()
+    if hostname:
+        root.write_hostname(hostname)
     old = os.open("/", os.O_RDONLY | os.O_DIRECTORY)
     os.chdir(root.path)
     linux.pivot_root()
@@ -247,6 +257,8 @@ class _Root:
         with os.scandir("/dev") as entries:
             for entry in entries:
                 place = target / entry.name
+                if entry.name == _CONSOLE:
+                    continue
                 if entry.path in self._mount_points or (linked and entry.name in _USUAL_DEVICES):
                     if entry.is_dir():
                         place.mkdir(exist_ok=True)
@@ -256,6 +268,31 @@ class _Root:
                 elif linked:
                     link = entry.is_symlink()
                     place.symlink_to(Path(entry.path).readlink() if link else f"{_HOST_DEVICES}/{entry.name}")
+        self._show_console(target / _CONSOLE)
+
+    def _show_console(self, place: Path) -> None:
+        """Have the container's terminal, if it has one, in the place of the machine's console."""
+        with contextlib.suppress(FileNotFoundError):
+            place.unlink()
+        with contextlib.suppress(OSError):  # Not a terminal.
+            terminal = os.ttyname(0)
+            place.touch()
+            linux.bind(terminal, str(place))
+
+    def write_hostname(self, hostname: str) -> None:
+        """Have `/etc/hostname` say what `hostname` does, if `/etc` is private or has the file."""
+        place = self.path / _HOSTNAME
+        own = self._directory / "hostname"
+        own.write_text(f"{hostname}\n")
+        own.chmod(0o644)
+        if place.is_symlink():
+            return
+        if not place.exists():
+            if "/etc" in self._shared:
+                return
+            place.touch()
+        linux.bind(str(own), str(place))
+        self._overlays.append(f"/{_HOSTNAME}")
 
     def _keep_resolver(self) -> None:
         """Keep the host's name resolution where `/etc/resolv.conf` leads into `/run`, which is fresh."""
@@ -271,6 +308,10 @@ class _Root:
         target = os.path.normpath(mount.container_path)
         if not target.startswith("/") or target.lstrip("/") == "":
             raise StartFailed(f'mount {mount.container_path}: must be an absolute path other than "/"')
+        if _hides_proc(os.path.realpath(target), source):
+            raise StartFailed(
+                f"mount {mount.container_path}: /proc is the kernel's: nothing may be mounted over or in it"
+            )
         origin = f"/proc/self/fd/{source}"
         if stat.S_ISDIR(os.stat(source).st_mode):
             self.make_directory(target)
@@ -330,7 +371,8 @@ class _Root:
     def freeze_private(self) -> None:
         """Forbid writing to the private layers, but not to the volumes in them."""
         for path in ("/", *self._overlays):
-            if path not in self._volumes and path != "/dev":
+            volume = any(path == each or _is_beneath(path, each) for each in self._volumes)
+            if not volume and path != "/dev":
                 linux.make_read_only(path, recursive=False)
 
 
@@ -343,6 +385,18 @@ def _liken(path: Path, like: os.stat_result) -> None:
     with contextlib.suppress(OSError):  # Without root it is ours, as is everybody who sees it.
         os.chown(path, like.st_uid, like.st_gid)
     path.chmod(stat.S_IMODE(like.st_mode))
+
+
+def _hides_proc(path: str, source: int) -> bool:
+    """Say whether a mount would hide what `/proc` says, which mounting itself relies on; proc itself would not."""
+    if path == "/proc":
+        return not os.path.samestat(os.fstat(source), os.stat("/proc"))  # noqa: PTH116
+    return _is_beneath(path, "/proc") and path not in _REPLACEABLE
+
+
+def _in_order(mounts: tuple[Mount, ...]) -> tuple[Mount, ...]:
+    """Return the mounts with each after those that it may lie in, as containerd has them (its orderedMounts)."""
+    return tuple(sorted(mounts, key=lambda mount: os.path.normpath(mount.container_path).count("/")))
 
 
 def _source(mount: Mount) -> int:

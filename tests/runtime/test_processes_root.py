@@ -193,8 +193,39 @@ async def test_a_mount_over_the_root_or_nowhere_is_refused(machine: Machine, vol
 
 
 async def test_nothing_is_made_on_the_host_for_a_mount(machine: Machine, volume: Path) -> None:
-    with pytest.raises(StartFailed, match=r"/proc/new: would have to be made on the host, whose /proc"):
-        await machine.start("true", mounts=(Mount("/proc/new", str(volume)),))
+    with pytest.raises(StartFailed, match=r"/sys/new: would have to be made on the host, whose /sys"):
+        await machine.start("true", mounts=(Mount("/sys/new", str(volume)),))
+
+
+@pytest.mark.parametrize("path", ["/proc", "/proc/sys/kernel", "/proc/new", "/usr/../proc/self"])
+async def test_proc_is_not_hidden_by_a_mount(machine: Machine, volume: Path, path: str) -> None:
+    with pytest.raises(StartFailed, match=f"^mount {path}: /proc is the kernel's: nothing may be mounted over or in"):
+        await machine.start("true", mounts=(Mount(path, str(volume)),))
+
+
+async def test_a_file_may_stand_for_a_figure_in_proc_and_proc_for_itself(machine: Machine, volume: Path) -> None:
+    mounts = (Mount("/proc/uptime", str(volume / "file")), Mount("/proc", "/proc"))
+    assert await output(machine, "cat /proc/uptime", mounts=mounts) == ["from outside"]
+
+
+async def test_mounts_lie_in_one_another_in_whatever_order_they_are_asked_for(machine: Machine, tmp_path: Path) -> None:
+    for name in ("outer", "inner", "last"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "file").write_text(f"{name}\n")
+    mounts = (
+        Mount("/data/x", str(tmp_path / "inner")),
+        Mount("/data//", str(tmp_path / "outer")),
+        Mount("/same", str(tmp_path / "outer")),
+        Mount("/same", str(tmp_path / "last")),
+    )
+    assert await output(machine, "cat /data/file /data/x/file /same/file", mounts=mounts) == ["outer", "inner", "last"]
+
+
+async def test_a_read_only_root_may_have_volumes_over_all_that_is_beneath_them(machine: Machine, volume: Path) -> None:
+    mounts = (Mount("/etc", str(volume)), Mount("/mnt", str(volume)))
+    script = "cat /etc/file /mnt/file; ls /etc; touch /mnt/new && echo written"
+    seen = await output(machine, script, mounts=mounts, read_only_root=True, hostname="web-0")
+    assert seen == ["from outside", "from outside", "file", "written"]
 
 
 async def test_what_is_to_be_mounted_must_be_there(machine: Machine, tmp_path: Path) -> None:
@@ -211,6 +242,21 @@ async def test_it_has_the_pods_host_name_and_the_machine_keeps_its_own(machine: 
     before = os.uname().nodename
     assert await output(machine, "hostname || cat /proc/sys/kernel/hostname", hostname="web-0") == ["web-0"]
     assert os.uname().nodename == before
+
+
+async def test_its_file_of_the_host_name_says_the_same(machine: Machine, volume: Path) -> None:
+    script = "cat /etc/hostname; (echo mine > /etc/hostname) 2>/dev/null && cat /etc/hostname"
+    assert await output(machine, script, hostname="web-0") == ["web-0", "mine"]
+    assert await output(machine, script, name="frozen", hostname="web-1", read_only_root=True) == ["web-1"]
+    mounts = (Mount("/etc/hostname", str(volume / "file")),)
+    assert await output(machine, "cat /etc/hostname", name="given", hostname="web-2", mounts=mounts) == ["from outside"]
+    assert Path("/etc/hostname").read_text().strip() not in {"web-0", "web-1", "mine"}
+
+
+async def test_the_console_is_the_containers_own_terminal_or_not_there(machine: Machine) -> None:
+    assert await output(machine, "ls /dev/console 2>/dev/null || echo none") == ["none"]
+    lines = await output(machine, "echo hello > /dev/console", name="terminal", terminal=True)
+    assert [line.strip() for line in lines] == ["hello"]
 
 
 async def test_a_missing_working_directory_is_made(machine: Machine) -> None:
