@@ -57,12 +57,18 @@ async def test_all_documents_are_checked_before_any_is_sent(
     name = fresh_name()
     (tmp_path / "1.json").write_text(as_json(manifest(name)))
     (tmp_path / "2.yaml").write_text(yaml.safe_dump(manifest(fresh_name(), containers=[{"name": "app"}])))
+    (tmp_path / "3.yaml").write_text("kind: Service\napiVersion: v1\n")
+    (tmp_path / "4.yaml").write_text(as_json(manifest(name)))
     (tmp_path / "notes.txt").write_text("no manifest")
     refused = await syncpod("apply", "-f", str(tmp_path), *on)
     assert (refused.code, refused.out) == (2, "")
-    assert "2.yaml" in refused.err and "spec.containers[0].image" in refused.err and refused.err.count("\n") == 1
+    unreadable, invalid, twice = refused.err.splitlines()
+    assert "3.yaml, document 1: kind: must be Pod or List, not Service" in unreadable
+    assert "2.yaml" in invalid and "spec.containers[0].image" in invalid
+    assert "4.yaml" in twice and "given twice" in twice
     assert (await syncpod("get", "pod", name)).code == 1
-    (tmp_path / "2.yaml").unlink()
+    for wrong in ("2.yaml", "3.yaml", "4.yaml"):
+        (tmp_path / wrong).unlink()
     assert (await syncpod("apply", "-f", str(tmp_path), *on)).out == f"pod/{name} created\n"
 
 
@@ -76,7 +82,7 @@ async def test_all_documents_are_checked_before_any_is_sent(
             '{"kind": "Secret", "apiVersion": "v1", "metadata": {"name": "s"}}',
             "Secret s: this version takes no Secrets",
         ),
-        ('{"kind": "Deployment", "apiVersion": "apps/v1"}', "kind: must be Pod, ConfigMap, Secret or List"),
+        ('{"kind": "Deployment", "apiVersion": "apps/v1"}', "kind: must be Pod or List, not Deployment"),
         ("a: [", "standard input, document 1"),
         (as_json(manifest("twice"), manifest("twice")), "pod default/twice: given twice"),
         (as_json(manifest("web") | {"metadata": {"name": "web", "namespace": "b"}}), "metadata.namespace: is b, but"),
