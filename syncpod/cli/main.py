@@ -7,6 +7,7 @@ interrupted; ``exec`` passes on the code of its command.
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import re
 import sys
@@ -81,11 +82,29 @@ _PANELS: dict[str, dict[str, Callable[..., Any]]] = {
     "Other": {"version": version.version},
 }
 
+
+class _Interrupted(Exception):
+    """Ctrl-C ended the command."""
+
+
+def _interruptible(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the command with Ctrl-C told apart from an exit code of 130, which typer would make of it."""
+
+    @functools.wraps(command)
+    def called(*arguments: Any, **options: Any) -> Any:
+        try:
+            return command(*arguments, **options)
+        except KeyboardInterrupt:
+            raise _Interrupted from None
+
+    return called
+
+
 for _panel, _commands in _PANELS.items():
     for _name, _command in _commands.items():
         _settings = worker.CONTEXT if _name == "worker" else None
         app.command(_name, rich_help_panel=_panel, context_settings=_settings, add_help_option=_name != "worker")(
-            _command
+            _interruptible(_command)
         )
 
 _UsageError: type[Exception] = typer.BadParameter.__mro__[1]
@@ -112,6 +131,10 @@ def run(arguments: Sequence[str]) -> int:
         return _fail(str(failure), failure.code)
     except _UsageError as error:
         return _fail(_usage(error), BAD_INPUT)
+    except _Interrupted:
+        if sys.stderr.isatty():
+            remark("")  # the terminal has written ^C, and the prompt belongs on a line of its own
+        return INTERRUPTED
     except (KeyboardInterrupt, typer.Abort):
         return INTERRUPTED
     except (BrokenPipeError, SystemExit) as ended:

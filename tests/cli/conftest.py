@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import io
 import os
+import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -46,6 +47,19 @@ def program(*arguments: str, environ: dict[str, str] | None = None, stdin: str =
         env={**os.environ, "TEMPORAL_CONFIG_FILE": os.devnull, **(environ or {})},
     )
     return Result(done.returncode, done.stdout, done.stderr)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def heeded_interrupts() -> Iterator[None]:
+    """Let programs heed SIGINT where the tests ignore it, as they do in a shell's background.
+
+    What is ignored stays so in a child; what is handled, if by nothing, is reset when the child runs its program.
+    """
+    before = signal.getsignal(signal.SIGINT)
+    if before == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, lambda _number, _frame: None)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest_asyncio.fixture(loop_scope="session", scope="session")

@@ -54,6 +54,7 @@ def test_help_is_found(arguments: tuple[str, ...]) -> None:
         (("logs", "web", "--tail=abc"), "Invalid value for '--tail': must be a whole number; see `syncpod logs"),
         (("apply",), "name a manifest with -f FILE"),
         (("apply", "-f", "/none.yaml"), "/none.yaml: No such file or directory"),
+        (("apply", "-f", "https://x.test/pod.yaml"), "https://x.test/pod.yaml: URLs are not read; download it first"),
         (("apply", "-f", "-", "--timeout", "5"), "--timeout: '5' is no duration"),
         (("delete",), "say which pods, in one way"),
         (("delete", "web", "--all"), "say which pods, in one way"),
@@ -118,6 +119,19 @@ def test_down_where_nothing_is_says_so(tmp_path: Path) -> None:
     result = program("down", "--state-dir", str(tmp_path / "state"))
     assert (result.code, result.out) == (0, "")
     assert "Nothing to end" in result.err
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_an_interrupt_leaves_the_prompt_a_line_of_its_own(
+    terminal: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(*_arguments: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("syncpod.cli.session.run", interrupted)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal)
+    assert run(["get", "pods", "-w"]) == 130
+    assert capsys.readouterr() == ("", "\n" if terminal else "")
 
 
 def test_a_closed_pipe_ends_quietly() -> None:
