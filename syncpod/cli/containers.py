@@ -6,13 +6,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from syncpod.cli import node_process
-from syncpod.cli.console import remark
+from syncpod.cli.console import program, remark
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.settings import settings
+from syncpod.cli.state_directory import recorded_runtime
 from syncpod.pod import ContainerStatus, Pod
 
 if TYPE_CHECKING:
     from syncpod.cri.client import CriClient
+    from syncpod.cri.errors import TransportFault
 
 DEFAULT_CONTAINER: Final = "kubectl.kubernetes.io/default-container"
 """Annotation with the container that is meant when none is named."""
@@ -120,3 +122,18 @@ def runtime_of(pod: Pod) -> CriClient:
             f'pod "{pod.metadata.name}" runs on node {pod.spec.node_name}, this is {here.node}: run this command there'
         )
     return CriClient(endpoint_of(here.state_dir))
+
+
+def unanswered(fault: TransportFault) -> Failure:
+    """Return the failure to reach this machine's runtime, with what helps."""
+    from syncpod.cli.runtime_choice import endpoint_of
+    from syncpod.cri.errors import Unavailable
+
+    state_dir = settings().state_dir
+    endpoint, record = endpoint_of(state_dir), recorded_runtime(state_dir)
+    where = f"the runtime at {endpoint} does not answer"
+    if not isinstance(fault, Unavailable):
+        return Failure(f"{where} in time")
+    if record is not None and record.endpoint == endpoint:
+        return Failure(f"{where}: `{program()} up` starts it again")
+    return Failure(f"{where}: it has to be started again")

@@ -52,14 +52,16 @@ def exec_(
 
 async def _run(pod: Pod, container: str, command: Sequence[str], *, stdin: bool, tty: bool) -> int:
     from syncpod.cli import terminal
-    from syncpod.cli.containers import running_instance, runtime_of
+    from syncpod.cli.containers import running_instance, runtime_of, unanswered
     from syncpod.cli.streaming import NoEndOfInput, StreamBroken, stream
-    from syncpod.cri.errors import CriError
+    from syncpod.cri.errors import CriError, TransportFault
 
     instance = running_instance(pod, container)
     async with runtime_of(pod) as runtime:
         try:
             url = await runtime.exec(instance.id, tuple(command), tty=tty, stdin=stdin, stdout=True, stderr=not tty)
+        except TransportFault as fault:
+            raise unanswered(fault) from None
         except CriError as error:
             raise Failure(f'the runtime refuses to run a command in container "{container}": {error.message}') from None
     source = sys.stdin.fileno() if stdin else -1

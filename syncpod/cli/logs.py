@@ -183,8 +183,9 @@ class _Reader:
 
 async def _log_path(pod: Pod, container: str, instance: Instance, runtime: CriClient) -> Path:
     """Return the instance's log: where the runtime says, else, for one that is removed, where such logs lie."""
+    from syncpod.cli.containers import unanswered
     from syncpod.cli.settings import settings
-    from syncpod.cri.errors import CriError, NotFound
+    from syncpod.cri.errors import CriError, NotFound, TransportFault
 
     try:
         return Path((await runtime.container_status(instance.id)).log_path)
@@ -192,5 +193,7 @@ async def _log_path(pod: Pod, container: str, instance: Instance, runtime: CriCl
         meta = pod.metadata
         directory = settings().log_dir / f"{meta.namespace}_{meta.name}_{meta.uid}" / container
         return directory / f"{instance.restart}.log"
+    except TransportFault as fault:
+        raise unanswered(fault) from None
     except CriError as error:
-        raise Failure(f"the runtime does not answer: {error}") from None
+        raise Failure(f'the runtime does not tell of container "{container}": {error.message or error.code}') from None
