@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import os
+import resource
 import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -42,6 +43,8 @@ from syncpod.runtime.supervised import Supervised
 MAX_SOCKET_PATH: Final = 107
 """Bytes, by the kernel's sockaddr_un."""
 _MAX_MESSAGE: Final = 16 * 1024 * 1024
+_MAX_OPEN_FILES: Final = 1024 * 1024
+"""More than any machine's worth of containers; some programs look at every number below their limit."""
 _MAX_PENDING: Final = 1_000_000
 _GRACE_SECONDS: Final = 1.0
 """How long calls under way may take when the server ends."""
@@ -76,15 +79,16 @@ async def serve(settings: Settings, environ: Mapping[str, str]) -> None:
         )
     # Only what is made for others, such as a missing directory that is mounted, goes by it; our own files say theirs.
     os.umask(0o022)
+    open_files = _raise_open_files()
     with _held(settings.directory):
-        await _serve(settings, environ)
+        await _serve(settings, environ, open_files)
 
 
-async def _serve(settings: Settings, environ: Mapping[str, str]) -> None:
+async def _serve(settings: Settings, environ: Mapping[str, str], open_files: int) -> None:
     ended = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, ended.set)
-    runtime, faults, features = await _parts(settings, environ)
+    runtime, faults, features = await _parts(settings, environ, open_files)
     containers = Containers(runtime)
     sandboxes = Sandboxes(runtime, containers)
     await load_all(runtime, sandboxes, containers)
@@ -122,7 +126,7 @@ async def _serve(settings: Settings, environ: Mapping[str, str]) -> None:
 
 
 async def _parts(
-    settings: Settings, environ: Mapping[str, str]
+    settings: Settings, environ: Mapping[str, str], open_files: int
 ) -> tuple[Runtime, Faults, api_pb2.RuntimeHandlerFeatures]:
     directory = settings.directory
     images = ImageStore(directory / "images")
@@ -144,7 +148,7 @@ async def _parts(
     return (
         Runtime(
             directory,
-            Supervised(level=level, links=directory / "links"),
+            Supervised(level=level, links=directory / "links", open_files=open_files),
             host.look(isolation, environ),
             cgroups,
             images,
@@ -152,6 +156,18 @@ async def _parts(
         NoFaults(),
         features,
     )
+
+
+def _raise_open_files() -> int:
+    """Let this process open as many files as it may, since each container costs it several; return the former limit.
+
+    Containers get that one: what they run may expect it, as `select` does.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _MAX_OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, _MAX_OPEN_FILES)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    return soft
 
 
 _ISOLATION: Final[Mapping[host.Isolation, str]] = {

@@ -1,7 +1,8 @@
 """The process that supervisors are forked from: it has everything imported, so a container costs a fork.
 
-Started by the server as `python -I -S spawner.py`, with a socket as its standard input, on which come a container's
-directory and a socket for its supervisor. It ends with the server; the supervisors do not.
+Started by the server as `python -I -S spawner.py [OPEN_FILES]`, with a socket as its standard input, on which come a
+container's directory and a socket for its supervisor. OPEN_FILES is the soft limit of open files for all of them, where
+that is not the server's own. It ends with the server; the supervisors do not.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import os
+import resource
 import signal
 import socket
 import sys
@@ -21,6 +23,9 @@ def main() -> NoReturn:
     from syncpod.runtime.packets import receive
     from syncpod.runtime.supervise import supervise
 
+    if sys.argv[1:]:
+        _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (int(sys.argv[1]), hard))
     requests = socket.socket(fileno=os.dup(0))
     null = os.open(os.devnull, os.O_RDWR)
     for number in range(3):

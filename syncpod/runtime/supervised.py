@@ -56,13 +56,17 @@ OomKilled = Callable[[tuple[str, ...]], bool]
 class Supervised:
     """The containers' processes of one server. Use it from one event loop."""
 
-    def __init__(self, *, level: Level, links: Path, oom_killed: OomKilled | None = None) -> None:
+    def __init__(
+        self, *, level: Level, links: Path, oom_killed: OomKilled | None = None, open_files: int | None = None
+    ) -> None:
         """Begin nothing yet.
 
         `level` is what `probe` found; it holds for what is started, while what is found keeps its own. `links` is a
         directory, made when it is needed, for the claims to the symbolic links that stand for mounts in `plain`.
+        `open_files` is the soft limit (RLIMIT_NOFILE) that containers start with; None: the server's own.
         """
         self._level = level
+        self._spawner_arguments = () if open_files is None else (str(open_files),)
         self._links = Links(links)
         self._oom_killed = oom_killed or (lambda _: False)
         self._spawner: subprocess.Popen[bytes] | None = None
@@ -263,7 +267,7 @@ class Supervised:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             self._spawner = subprocess.Popen(
-                [sys.executable, "-I", "-S", str(_SPAWNER)],
+                [sys.executable, "-I", "-S", str(_SPAWNER), *self._spawner_arguments],
                 stdin=theirs.fileno(),
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,

@@ -22,6 +22,7 @@ from syncpod.runtime.refusals import Refusal
 from syncpod.runtime.state import Container, Sandbox
 from tests.agent.waiting import until
 from tests.runtime.crashes import RUNS_ON, Life, container_config
+from tests.runtime.real_pods import Pod
 from tests.runtimes.bare import BareCri
 from tests.runtimes.embedded import Embedded
 from tests.runtimes.images import BUSYBOX
@@ -166,17 +167,20 @@ async def test_a_watch_that_fails_is_an_end(machine: Machine) -> None:
     watch.cancel()
 
     class Untold:
-        started_at = process.started_at
-        kill = process.kill
+        started_at = 1
 
         async def wait(self) -> Exited:
             raise FULL
 
+        def kill(self) -> None:
+            """Nothing runs that could be killed."""
+
+    process.kill()
     container.watch = life.runtime.begin(life.containers._watch(container, cast(Process, Untold())))
     await life.containers.stop(container, 1000)
     status = machine.status()
     assert (status.state, status.exit_code, status.reason) == (cri.CONTAINER_EXITED, 255, "Unknown")
-    assert "No space left" in status.message and status.started_at == process.started_at
+    assert "No space left" in status.message and status.started_at == 1
     await machine.remove()
 
 
@@ -347,6 +351,22 @@ async def test_of_a_container_that_could_not_be_started_nothing_is_told(machine:
     assert container.ended is not None and container.ended.reason == "StartError"
     await life.containers.remove(container)
     assert [each.container_event_type for each in told] == [cri.CONTAINER_CREATED_EVENT, cri.CONTAINER_DELETED_EVENT]
+
+
+async def test_the_server_may_open_as_much_as_it_can_and_containers_get_what_it_was_given(tmp_path: Path) -> None:
+    limited = ("sh", "-c", 'ulimit -Sn 500 && exec "$@"', "sh")
+    with Embedded.launch(within=limited) as server:
+        _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        assert resource.prlimit(server.pid, resource.RLIMIT_NOFILE) == (min(hard, 1024 * 1024), hard)
+        async with BareCri(server.endpoint, cgroup_parent=server.cgroup_parent) as calls:
+            pod = Pod(calls, logs=tmp_path)
+            await pod.run()
+            container = await pod.started("sh", "-c", "while :; do sleep 0.05; done")
+            command = cri.ExecSyncRequest(container_id=container, cmd=["sh", "-c", "ulimit -Sn; ulimit -Hn"])
+            said = (await calls.runtime.ExecSync(command)).stdout.decode().split()
+            assert said == ["500", str(hard)]
+            assert resource.prlimit(await pod.pid(container), resource.RLIMIT_NOFILE) == (500, hard)
+            await pod.remove()
 
 
 @asynccontextmanager
