@@ -10,14 +10,23 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from syncpod.cli.failure import BadInput, Failure
+from syncpod.cli.listening import listens
 from syncpod.cli.processes import end, identify, last_lines, start_detached
-from syncpod.cli.state_directory import ServerRecord, exclusive, prepare, running_server, server_log, write_server
+from syncpod.cli.state_directory import (
+    ServerRecord,
+    exclusive,
+    prepare,
+    recorded_server,
+    running_server,
+    server_log,
+    write_server,
+)
 
 if TYPE_CHECKING:
     from temporalio.envconfig import ClientConnectConfig
@@ -40,6 +49,9 @@ DYNAMIC_CONFIGURATION: Final[Mapping[str, str]] = {
 """What differs from the server as it comes."""
 
 _START_SECONDS: Final = 60.0
+_ATTEMPTS: Final = 5
+_TAKEN: Final = "address already in use"
+"""How the kernel says that a port is taken, and the server's log with it."""
 _END_SECONDS: Final = 10.0
 
 
@@ -93,31 +105,61 @@ def start(
 ) -> tuple[ServerRecord, subprocess.Popen[bytes] | None]:
     """Return the server of the state directory, started if it does not run, and its process where it was started here.
 
-    Ports that are not given are the usual ones, or the next that are free. The server keeps a lock on its database for
-    as long as it lives. Returns once it serves its namespace. Raises Failure with the end of its log where it does not.
+    Ports that are not given are those that it had last, the usual ones, or the next that are free. Two users may start
+    servers at the same moment and find the same port free: what counts is who listens there in the end, and whoever
+    came second takes the next port. The server keeps a lock on its database for as long as it lives. Returns once it
+    serves its namespace. Raises Failure with the end of its log where it does not.
     """
     prepare(state_dir)
     with exclusive(state_dir):
         running = running_server(state_dir)
         if running is not None:
             return running, None
-        log = server_log(state_dir)
+        before = recorded_server(state_dir)
+        usual, usual_ui = _ports(before) if before is not None else (PORT, UI_PORT)
         with _database(state_dir) as (database, lock):
-            port = _chosen(port, PORT, "--port")
-            ui_port = _chosen(ui_port, UI_PORT, "--ui-port", taken=port)
-            line = command(database=database, port=port, ui_port=ui_port)
-            child = start_detached(line, log=log, environment=environment(os.environ), keep=(lock,), umask=0o077)
-        process = identify(child.pid)
-        if process is None:
-            raise _did_not_start(log)
-        record = ServerRecord(process, f"{HOST}:{port}", f"http://{HOST}:{ui_port}", detached)
+            for _ in range(_ATTEMPTS):
+                ours = _chosen(port, (usual, *range(PORT, PORT + 100)), "--port")
+                ours_ui = _chosen(ui_port, (usual_ui, *range(UI_PORT, UI_PORT + 100)), "--ui-port", taken=ours)
+                line = command(database=database, port=ours, ui_port=ours_ui)
+                try:
+                    return _launch(state_dir, line, lock, (ours, ours_ui), detached=detached)
+                except _Outrun:
+                    continue
+    raise Failure(f"other processes take each port before the Temporal server does: choose one with `{_CHOOSE}`")
+
+
+_CHOOSE: Final = "syncpod server --port PORT --ui-port PORT"
+
+
+class _Outrun(Exception):
+    """Another process took a port between our look at it and the server's."""
+
+
+def _launch(
+    state_dir: Path, line: list[str], lock: int, ports: tuple[int, int], *, detached: bool
+) -> tuple[ServerRecord, subprocess.Popen[bytes]]:
+    """Start the server, record it, and return once it serves. Raises _Outrun, and Failure; then it has ended."""
+    log = server_log(state_dir)
+    begin = log.stat().st_size if log.exists() else 0
+    child = start_detached(line, log=log, environment=environment(os.environ), keep=(lock,), umask=0o077)
+    process = identify(child.pid)
+    if process is not None:
+        address, ui = (f"{HOST}:{port}" for port in ports)
+        record = ServerRecord(process, address, f"http://{ui}", detached)
         write_server(state_dir, record)
         try:
-            _until_serving(child, record.address, log)
+            if _serves(child, address, ui):
+                return record, child
         except BaseException:
             end(process, patience_seconds=_END_SECONDS)
+            child.wait()
             raise
-        return record, child
+    child.wait()
+    said = _since(log, begin)
+    if _TAKEN in said:
+        raise _Outrun
+    raise _did_not_start(log)
 
 
 @contextlib.contextmanager
@@ -135,15 +177,20 @@ def _database(state_dir: Path) -> Iterator[tuple[Path, int]]:
         os.close(lock)
 
 
-def _chosen(asked: int | None, usual: int, flag: str, *, taken: int = 0) -> int:
+def _chosen(asked: int | None, usual: Iterable[int], flag: str, *, taken: int = 0) -> int:
     if asked is not None:
         if not _is_free(asked):
             raise BadInput(f"port {asked} is in use: choose another with {flag}")
         return asked
-    for port in range(usual, usual + 100):
+    for port in usual:
         if port != taken and _is_free(port):
             return port
-    raise BadInput(f"no port from {usual} to {usual + 99} is free: choose one with {flag}")
+    raise BadInput(f"neither port {port} nor one of the hundred before it is free: choose one with `{_CHOOSE}`")
+
+
+def _ports(record: ServerRecord) -> tuple[int, int]:
+    """Return the ports of a server and of its UI."""
+    return int(record.address.rpartition(":")[2]), int(record.ui.rpartition(":")[2])
 
 
 def _is_free(port: int) -> bool:
@@ -157,20 +204,36 @@ def _is_free(port: int) -> bool:
         return True
 
 
-def _until_serving(child: subprocess.Popen[bytes], address: str, log: Path) -> None:
-    """Return once the server answers for its namespace, which takes a moment longer than that it listens."""
+def _serves(child: subprocess.Popen[bytes], address: str, ui: str) -> bool:
+    """Return True once the server answers for its namespace, which takes a moment longer than that it listens.
+
+    False where it has ended. Raises _Outrun as soon as somebody else listens at one of its ports: whoever answers there
+    is no server of ours. Raises Failure where time is over.
+    """
     from syncpod.plugin import NoServer, connect
 
     settings: ClientConnectConfig = {"target_host": address, "namespace": NAMESPACE}
-    host, port = address.split(":")
     deadline = time.monotonic() + _START_SECONDS
-    while child.poll() is None and time.monotonic() < deadline:
-        with contextlib.suppress(OSError, NoServer):
-            socket.create_connection((host, int(port)), timeout=1).close()
-            asyncio.run(connect(settings=settings))
-            return
+    while time.monotonic() < deadline:
+        listening = listens(child.pid, address), listens(child.pid, ui)
+        if child.poll() is not None:  # looked at after the ports: what has ended listens nowhere, and another may
+            return False
+        if False in listening:
+            raise _Outrun
+        if all(listening):
+            with contextlib.suppress(NoServer):
+                asyncio.run(connect(settings=settings))
+                return True
         time.sleep(0.05)
-    raise _did_not_start(log)
+    raise Failure(f"the Temporal server does not answer at {address}")
+
+
+def _since(log: Path, begin: int) -> str:
+    """Return what a log has got since it had `begin` bytes; all of it where it has been put aside meanwhile."""
+    with log.open("rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        file.seek(begin if begin <= size else 0)
+        return file.read().decode(errors="replace")
 
 
 def _did_not_start(log: Path) -> Failure:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from syncpod.cli.failure import BadInput, Failure
+from syncpod.cli.listening import listens
 from syncpod.cli.settings import settings
 from syncpod.cli.state_directory import running_server
 
@@ -18,17 +21,48 @@ _Result = TypeVar("_Result")
 
 
 def connection(state_dir: str = "") -> ClientConnectConfig:
-    """Return where to connect: as configured for the ``temporal`` CLI, else to this machine's own dev server.
+    """Return where to connect: as configured for the ``temporal`` CLI, else to the state directory's own dev server.
 
-    Raises BadInput where the configuration cannot be read.
+    Never to whoever happens to listen at the usual port: that may be another user's server, with his pods. Raises
+    BadInput where there is neither, or the configuration cannot be read.
     """
-    from syncpod.plugin import DEFAULT_ADDRESS, NoServer, connection_settings
+    from syncpod.plugin import NoServer, connection_settings
 
-    own = running_server(settings(state_dir=state_dir).state_dir)
+    directory = settings(state_dir=state_dir).state_dir
     try:
-        return connection_settings(default_address=own.address if own else DEFAULT_ADDRESS)
+        config = connection_settings(default_address="")
     except NoServer as error:
         raise BadInput(str(error)) from None
+    if not config["target_host"]:
+        config["target_host"] = _own_address(directory)
+    return config
+
+
+def _own_address(directory: Path) -> str:
+    own = running_server(directory)
+    if own is not None and listens(own.process.pid, own.address):
+        return own.address
+    from syncpod.cli.node_process import serving
+    from syncpod.plugin import DEFAULT_ADDRESS
+
+    sentence = (
+        f"no Temporal server of yours runs (none of {directory}): "
+        "start one with `syncpod up`, or name one in TEMPORAL_ADDRESS"
+    )
+    if (worker := serving(directory)) is not None:
+        sentence += f" (your worker serves TEMPORAL_ADDRESS={worker.address})"
+    elif _somebody_listens(DEFAULT_ADDRESS):
+        sentence += f" (one that you have started yourself may be TEMPORAL_ADDRESS={DEFAULT_ADDRESS}: somebody listens)"
+    raise BadInput(sentence)
+
+
+def _somebody_listens(address: str) -> bool:
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host, int(port)), timeout=1).close()
+    except OSError:
+        return False
+    return True
 
 
 async def connect(config: ClientConnectConfig) -> Client:

@@ -24,24 +24,32 @@ def worker(context: typer.Context) -> None:
 
 
 def _environment(arguments: Sequence[str]) -> dict[str, str]:
-    """Return our environment, in which the state directory's embedded runtime is named where it serves and none is."""
+    """Return our environment, in which what the state directory has and nothing else names is named.
+
+    That is its Temporal server, and its embedded runtime where that serves. Raises BadInput where no server is.
+    """
     import argparse
 
     from syncpod.cli.runtime_process import serving
+    from syncpod.cli.session import connection
     from syncpod.cli.settings import settings
     from syncpod.node_settings import RUNTIME_ENDPOINT
 
     flags = argparse.ArgumentParser(add_help=False, exit_on_error=False)
     flags.add_argument("--state-dir", default="")
+    flags.add_argument("-h", "--help", action="store_true")
     try:
         asked, _ = flags.parse_known_args(arguments)
     except argparse.ArgumentError:
         return dict(os.environ)  # the worker says what is wrong with them
-    here = settings(state_dir=asked.state_dir)
-    own = serving(here.state_dir)
-    if own is None or here.runtime_endpoint:
+    if asked.help:
         return dict(os.environ)
-    return {**os.environ, RUNTIME_ENDPOINT: own.endpoint}
+    here = settings(state_dir=asked.state_dir)
+    named = {"TEMPORAL_ADDRESS": connection(asked.state_dir)["target_host"]}
+    own = serving(here.state_dir)
+    if own is not None and not here.runtime_endpoint:
+        named[RUNTIME_ENDPOINT] = own.endpoint
+    return {**os.environ, **named}
 
 
 def worker_program() -> Path:

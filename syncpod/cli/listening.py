@@ -1,0 +1,50 @@
+"""Who listens at a port of the loopback: the process that we mean, or another that came first."""
+
+from __future__ import annotations
+
+import socket
+import sys
+from pathlib import Path
+from typing import Final
+
+_LISTEN: Final = "0A"
+"""TCP_LISTEN, as /proc/net/tcp has it."""
+
+
+def listens(pid: int, address: str) -> bool | None:
+    """Say whether it is this process that listens at ``<IPv4 address>:<port>``; None where nobody does.
+
+    The kernel's table tells the listening socket's inode, and the process's descriptors whether it holds that socket.
+    """
+    inodes = _listeners(address)
+    if not inodes:
+        return None
+    return not inodes.isdisjoint(_sockets(pid))
+
+
+def _listeners(address: str) -> set[str]:
+    host, _, port = address.rpartition(":")
+    number = int.from_bytes(socket.inet_aton(host), sys.byteorder)
+    local = f"{number:08X}:{int(port):04X}"
+    found = set()
+    for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
+        fields = line.split()
+        if fields[1] == local and fields[3] == _LISTEN:
+            found.add(fields[9])
+    return found
+
+
+def _sockets(pid: int) -> set[str]:
+    """Return the inodes of the sockets that a process holds; none where it has ended, or is not ours to look at."""
+    found = set()
+    try:
+        for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+            try:
+                target = str(descriptor.readlink())
+            except OSError:
+                continue  # closed meanwhile
+            if target.startswith("socket:["):
+                found.add(target[len("socket:[") : -1])
+    except OSError:
+        return set()
+    return found

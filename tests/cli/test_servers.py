@@ -1,0 +1,173 @@
+"""Whose Temporal server a command talks to: one that is named, else its state directory's own, and nobody else's."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from syncpod import plugin
+from syncpod.cli import dev_server, session
+from syncpod.cli.failure import BadInput
+from syncpod.cli.listening import listens
+from syncpod.cli.processes import end
+from syncpod.cli.state_directory import ServerRecord
+from tests.cli.conftest import program
+from tests.runtimes.temporal import DevServer
+
+
+@pytest.fixture(autouse=True)
+def nothing_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A shell in which no server is named."""
+    monkeypatch.delenv("TEMPORAL_ADDRESS", raising=False)
+    monkeypatch.setenv("TEMPORAL_CONFIG_FILE", os.devnull)
+
+
+@contextmanager
+def started(state: Path) -> Iterator[ServerRecord]:
+    """A server of a state directory."""
+    record, child = dev_server.start(state)
+    assert child is not None
+    try:
+        yield record
+    finally:
+        end(record.process, patience_seconds=10)
+        child.wait()
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
+def test_a_listener_is_known_by_its_socket() -> None:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{one.getsockname()[1]}"
+        assert listens(os.getpid(), address) is None, "bound is not listening"
+        one.listen()
+        assert listens(os.getpid(), address) is True
+        assert listens(os.getppid(), address) is False
+        assert listens(2**22 + 1, address) is False
+
+
+@pytest.mark.parametrize("which", ["frontend", "UI"])
+def test_a_server_that_comes_second_at_a_port_takes_the_next(
+    which: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, temporal_server: DevServer
+) -> None:
+    """Another user's server got its port after we had looked: ours is the one that we return, not his."""
+    theirs = {"frontend": temporal_server.port, "UI": temporal_server.ui_port}[which]
+    monkeypatch.setattr(dev_server, {"frontend": "PORT", "UI": "UI_PORT"}[which], theirs)
+    really, looks = dev_server._is_free, []
+
+    def stale(port: int) -> bool:
+        looks.append(port)
+        return looks.count(port) == 1 if port == theirs else really(port)
+
+    monkeypatch.setattr(dev_server, "_is_free", stale)
+    with started(tmp_path / "state") as record:
+        assert looks.count(theirs) > 1, "it had been found free"
+        ports = dev_server._ports(record)
+        assert theirs not in ports
+        assert all(listens(record.process.pid, f"127.0.0.1:{port}") for port in ports)
+        assert session.connection(str(tmp_path / "state"))["target_host"] == record.address
+
+
+def test_two_that_start_at_the_same_moment_each_have_their_own(tmp_path: Path) -> None:
+    port, ui_port = free_port(), free_port()
+    script = (
+        "import sys; from pathlib import Path; from syncpod.cli import dev_server\n"
+        f"dev_server.PORT, dev_server.UI_PORT = {port}, {ui_port}\n"
+        "sys.stdin.readline()\n"
+        "record, child = dev_server.start(Path(sys.argv[1]))\n"
+        "print(record.process.pid, record.address, flush=True); sys.stdin.readline()\n"
+        "child.terminate(); child.wait()"
+    )
+    users = [
+        subprocess.Popen(
+            [sys.executable, "-c", script, str(tmp_path / name)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for name in ("a", "b")
+    ]
+    said = []
+    for user in users:
+        assert user.stdin is not None
+        user.stdin.write("go\n")
+        user.stdin.flush()
+    for user in users:
+        assert user.stdout is not None
+        said.append(user.stdout.readline().split())
+    try:
+        assert said[0][1] != said[1][1]
+        assert all(listens(int(pid), address) for pid, address in said)
+    finally:
+        for user in users:
+            user.communicate("end\n", timeout=30)
+
+
+def test_a_server_comes_back_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dev_server, "PORT", free_port())
+    with started(tmp_path) as before:
+        pass
+    monkeypatch.setattr(dev_server, "PORT", free_port())
+    with started(tmp_path) as again:
+        assert (again.address, again.ui) == (before.address, before.ui)
+
+
+@pytest.mark.parametrize(
+    "arguments", [("get", "pods"), ("delete", "--all"), ("describe", "pod", "web"), ("history", "web"), ("worker",)]
+)
+def test_without_a_server_of_ours_every_command_refuses(arguments: tuple[str, ...], tmp_path: Path) -> None:
+    result = program(*arguments, environ={"TEMPORAL_ADDRESS": "", "SYNCPOD_STATE_DIR": str(tmp_path)})
+    assert (result.code, result.out) == (2, "")
+    assert f"no Temporal server of yours runs (none of {tmp_path}): start one with `syncpod up`" in result.err
+    assert "or name one in TEMPORAL_ADDRESS" in result.err and result.err.count("\n") == 1
+
+
+def test_another_users_server_at_the_usual_port_is_named_and_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, temporal_server: DevServer
+) -> None:
+    monkeypatch.setattr(plugin, "DEFAULT_ADDRESS", temporal_server.address)
+    with pytest.raises(BadInput, match=f"may be TEMPORAL_ADDRESS={temporal_server.address}"):
+        session.connection(str(tmp_path))
+    monkeypatch.setenv("TEMPORAL_ADDRESS", temporal_server.address)
+    assert session.connection(str(tmp_path))["target_host"] == temporal_server.address
+
+
+def test_a_server_that_was_killed_is_not_looked_for_at_its_port(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dev_server, "PORT", free_port())
+    with started(tmp_path) as record:
+        os.kill(record.process.pid, signal.SIGKILL)
+    with socket.socket() as another:
+        another.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        another.bind(("127.0.0.1", dev_server.PORT))
+        another.listen()
+        with pytest.raises(BadInput, match="no Temporal server of yours runs"):
+            session.connection(str(tmp_path))
+
+
+def test_the_configuration_file_names_a_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "temporal.toml").write_text('[profile.default]\naddress = "named:7233"\n')
+    monkeypatch.setenv("TEMPORAL_CONFIG_FILE", str(tmp_path / "temporal.toml"))
+    assert session.connection(str(tmp_path))["target_host"] == "named:7233"
+    assert asyncio.run(_refusal()).startswith("no Temporal server at named:7233")
+
+
+async def _refusal() -> str:
+    with pytest.raises(plugin.NoServer) as refused:
+        await plugin.connect()
+    return str(refused.value)
