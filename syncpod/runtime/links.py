@@ -39,6 +39,8 @@ class Links:
         needs = "without mount namespaces a mount is a symbolic link"
         if mount.recursive_read_only:
             return f"mount {path}: {needs}, which cannot be recursively read-only"
+        if above := self._link_above(path):
+            return f"mount {path}: {needs}, and {above} is one: what is made in it is made in that volume"
         if os.path.lexists(path):
             ours = (self._entry(path) / "link").exists()
             if ours and os.path.islink(path) and os.readlink(path) == mount.host_path:  # noqa: PTH114, PTH115
@@ -75,6 +77,14 @@ class Links:
                     os.unlink(link["path"])  # noqa: PTH108
             (entry / "link").unlink()
             entry.rmdir()
+
+    def _link_above(self, path: str) -> str | None:
+        """Return the link of ours that a path leads through; it may be there only as long as another container runs."""
+        above = path
+        while (above := os.path.dirname(above)) not in ("/", ""):  # noqa: PTH120
+            if (self._entry(above) / "link").exists():
+                return above
+        return None
 
     def _entry(self, path: str) -> Path:
         return self._registry / hashlib.sha256(os.fsencode(path)).hexdigest()

@@ -107,6 +107,22 @@ def test_what_a_link_cannot_be_is_refused(tmp_path: Path, volume: Path) -> None:
     assert "is not a directory that this user may write to" in (links.refusal(nowhere) or "")
 
 
+@pytest.mark.parametrize("inner_first", [True, False])
+def test_a_link_in_another_is_refused_in_either_order(
+    tmp_path: Path, volume: Path, wanted: Path, inner_first: bool
+) -> None:
+    """It would be made in the volume that the outer one leads to, on the machine."""
+    links = Links(tmp_path / "links")
+    inner, outer = Mount(f"{wanted}/inner", str(tmp_path)), Mount(str(wanted), str(volume))
+    if inner_first:
+        assert f"{wanted} is not a directory that this user may write to" in (links.refusal(inner) or "")
+    assert links.refusal(outer) is None
+    links.make("c", (outer,))
+    assert (links.refusal(inner) or "").endswith(f"and {wanted} is one: what is made in it is made in that volume")
+    links.release("c")
+    assert sorted(path.name for path in volume.iterdir()) == ["file"]
+
+
 def test_claims_are_given_up_once_and_for_all(tmp_path: Path, volume: Path, wanted: Path) -> None:
     links = Links(tmp_path / "links")
     links.make("c", (Mount(str(wanted), str(volume)),))
