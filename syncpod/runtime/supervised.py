@@ -41,6 +41,8 @@ _STARTING_SECONDS = 0.01
 """How often to look how a start goes that an earlier server began."""
 _PATIENCE_SECONDS = 2.0
 """How long to wait for a supervisor to say how a start or an end goes."""
+_START_SECONDS = 60.0
+"""How long a start may take. The kubelet gives one two minutes."""
 _SPAWNER_SECONDS = 1.0
 """How long a spawner may take to end by itself."""
 _PIDFDS = 2
@@ -115,7 +117,12 @@ class Supervised:
             try:
                 with theirs:
                     self._request(directory, theirs)
-                await _readable(ours)
+                async with asyncio.timeout(_START_SECONDS):
+                    await _readable(ours)
+            except TimeoutError:
+                ours.close()
+                await self._give_up(directory)
+                raise StartFailed(f"nothing was started within {_START_SECONDS:.0f} seconds") from None
             except BaseException:
                 ours.close()
                 raise
@@ -140,6 +147,19 @@ class Supervised:
         if started is not None:
             await self._lost(directory, started)
         raise StartFailed("its supervisor ended before it could start it")
+
+    async def _give_up(self, directory: Path) -> None:
+        """Have a start come to nothing that has come to nothing so far, whoever it is that does not go on."""
+        try:
+            with _lock(directory):
+                self._withdraw(directory)
+        except FileNotFoundError:
+            return
+        except BlockingIOError:  # A supervisor has begun.
+            if not self._withdraw_claimed(directory):
+                await self._undo(directory, [])
+        else:
+            self._replace_spawner()
 
     async def _undo(self, directory: Path, descriptors: list[int]) -> None:
         """End what was started and cannot be held, given the pidfds that came of it; closes them."""
@@ -257,13 +277,17 @@ class Supervised:
             except OSError as error:
                 if attempt:
                     raise StartFailed(f"no supervisor can be started: {error.strerror}") from error
-                self._requests.close()
-                self._requests = None
+                self._replace_spawner()
+
+    def _replace_spawner(self) -> None:
+        """Have the next request start another: this one is gone, or was stopped."""
+        if self._requests is not None and self._spawner is not None:
+            self._requests.close()
+            self._spawner.kill()
+            self._spawner.wait()
+            self._requests = self._spawner = None
 
     def _start_spawner(self) -> None:
-        if self._spawner is not None:
-            self._spawner.kill()  # It is gone, or takes no requests: it was stopped.
-            self._spawner.wait()
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             self._spawner = subprocess.Popen(

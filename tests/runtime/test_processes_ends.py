@@ -305,6 +305,20 @@ async def test_a_stopped_spawner_does_not_hold_up_the_servers_end(plain: Machine
     assert isinstance(await plain.processes.find(plain.place()), Contained)
 
 
+async def test_a_stopped_spawner_costs_a_start_and_is_replaced(plain: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = await plain.start("sleep", "600", name="first")
+    os.kill(spawner_of_ours(), signal.SIGSTOP)
+    with monkeypatch.context() as patched:
+        patched.setattr(supervised, "_START_SECONDS", 0.05)
+        with pytest.raises(StartFailed, match="nothing was started within"):
+            await plain.start("sleep", "600")
+    assert await plain.processes.find(plain.place()) is None
+    assert not list(plain.place().iterdir())
+    second = await plain.start("sleep", "600", name="second")
+    assert runs(first.pid)
+    assert runs(second.pid)
+
+
 async def test_a_terminal_that_its_container_closes_and_opens_again_is_kept(machine: Machine, tmp_path: Path) -> None:
     log = tmp_path / "log"
     script = (
