@@ -62,16 +62,20 @@ def node_settings(
 ) -> NodeSettings:
     """Return the node's settings: what is given, else what `environ` says, else the defaults.
 
-    Defaults: state in ``/var/lib/syncpod`` and logs in ``/var/log/pods`` as root, else both under
-    ``$XDG_STATE_HOME/syncpod``. Raises SettingsInvalid.
+    Defaults: state in ``/var/lib/syncpod`` as root, else under ``$XDG_STATE_HOME/syncpod``; logs in ``pods`` below the
+    state, but for root's default state in ``/var/log/pods``. Raises SettingsInvalid.
     """
-    home = _private_home(environ)
-    is_root = os.geteuid() == 0
+    usual = default_state_dir(environ)
+    state = _directory("state directory", state_dir or environ.get(STATE_DIR), usual)
+    # Beside another state directory there may be other workers, with pods of the same names.
+    is_the_machines = os.geteuid() == 0 and state == usual
     return NodeSettings(
         node=_node_name(node or environ.get(NODE) or socket.gethostname().lower()),
-        state_dir=_directory("state directory", state_dir or environ.get(STATE_DIR), default_state_dir(environ)),
+        state_dir=state,
         log_dir=_directory(
-            "log directory", log_dir or environ.get(LOG_DIR), Path("/var/log/pods") if is_root else home / "pods"
+            "log directory",
+            log_dir or environ.get(LOG_DIR),
+            Path("/var/log/pods") if is_the_machines else state / "pods",
         ),
         cgroup_parent=_cgroup_parent(cgroup_parent or environ.get(CGROUP_PARENT) or "syncpod"),
         runtime_endpoint=runtime_endpoint or environ.get(RUNTIME_ENDPOINT) or None,

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 from syncpod.cli.failure import BadInput, Failure
-from syncpod.cli.state_directory import MARK, OURS, exclusive, is_marked
+from syncpod.cli.state_directory import MARK, OURS, exclusive, is_marked, mark
 
 
 def require_ours(directory: Path) -> None:
     """Raise BadInput for a directory that was not made for syncpod alone."""
+    with contextlib.suppress(PermissionError):
+        mark(directory)
     if not is_marked(directory):
         raise BadInput(
             f"{directory} lacks the file {MARK}, by which syncpod knows a directory of its own: "

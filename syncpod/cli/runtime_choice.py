@@ -11,10 +11,11 @@ from typing import Final
 from syncpod.cli import node_process, runtime_process
 from syncpod.cli.failure import BadInput
 from syncpod.cli.state_directory import recorded_runtime
-from syncpod.node_settings import NodeSettings
+from syncpod.node_settings import STATE_DIR, NodeSettings
 
 WITHOUT_ISOLATION: Final = "the embedded runtime runs pods as plain processes of this machine, without isolation"
 SIMULATED: Final = "the embedded runtime simulates: containers are timers, and nothing runs"
+_FLAG: Final = "--runtime-endpoint"
 _PATIENCE_SECONDS: Final = 5.0
 
 
@@ -43,7 +44,7 @@ def choose(here: NodeSettings, *, asked: str = "", embedded: bool = False, simul
     """
     own = embedded or simulate
     if asked and own:
-        raise BadInput("either --runtime-endpoint or the embedded runtime")
+        raise BadInput(f"either {_FLAG} or the embedded runtime")
     worker = node_process.serving(here.state_dir)
     used = _used(here, worker.endpoint if worker else "")
     if own:
@@ -59,7 +60,9 @@ def choose(here: NodeSettings, *, asked: str = "", embedded: bool = False, simul
             )
         return used or Choice("", simulate, SIMULATED if simulate else f"as asked for: {WITHOUT_ISOLATION}")
     if here.runtime_endpoint:
-        return used if used is not None and used.embedded and _is_own(here) else _named(here.runtime_endpoint)
+        if used is not None and used.embedded and _is_own(here):
+            return used
+        return _named(here.runtime_endpoint, by_flag=bool(asked))
     return used or _found()
 
 
@@ -85,13 +88,18 @@ def _is_own(here: NodeSettings) -> bool:
         return False
 
 
-def _named(endpoint: str) -> Choice:
+def _named(endpoint: str, *, by_flag: bool) -> Choice:
     from syncpod.cri.endpoint import VARIABLE, NoRuntime, find_endpoint
 
     try:
         return Choice(find_endpoint({VARIABLE: endpoint}))
-    except (NoRuntime, ValueError) as error:
-        raise BadInput(str(error)) from None
+    except NoRuntime as missing:
+        sentence = str(missing)
+        if by_flag:
+            sentence = sentence.replace(VARIABLE, _FLAG).replace("correct the variable", "correct the flag")
+        raise BadInput(sentence) from None
+    except ValueError as wrong:
+        raise BadInput(f"{_FLAG if by_flag else VARIABLE}: {wrong}") from None
 
 
 def _found() -> Choice:
@@ -131,7 +139,7 @@ def endpoint_of(state_dir: Path) -> str:
     That is the worker's, else the embedded one's where it serves, else the one that the environment names or that is
     found. Raises BadInput.
     """
-    from syncpod.cri.endpoint import NoRuntime, find_endpoint
+    from syncpod.cri.endpoint import VARIABLE, NoRuntime, find_endpoint
 
     worker = node_process.serving(state_dir)
     if worker is not None and worker.endpoint:
@@ -140,5 +148,13 @@ def endpoint_of(state_dir: Path) -> str:
         return own.endpoint
     try:
         return find_endpoint(os.environ)
-    except (NoRuntime, ValueError) as error:
-        raise BadInput(str(error)) from None
+    except NoRuntime as missing:
+        if os.environ.get(VARIABLE):
+            raise BadInput(str(missing)) from None
+        tried = ", ".join(f"{path} ({reason})" for path, reason in missing.tried)
+        raise BadInput(
+            f"no container runtime: neither a worker nor an embedded runtime serves {state_dir} (start them with "
+            f"`syncpod up`, or name the state directory of those that run in {STATE_DIR}), nor is one at {tried}"
+        ) from None
+    except ValueError as wrong:
+        raise BadInput(f"{VARIABLE}: {wrong}") from None

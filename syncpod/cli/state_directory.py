@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -20,6 +21,8 @@ MARK: Final = "syncpod-state"
 _SERVER, _WORKER, _RUNTIME, _LOCK = "server.json", "up-worker.json", "runtime.json", "up.lock"
 _OF_WORKER: Final = frozenset({"lock", "node.json", "worker.json", "pods"})
 """What a worker that runs by itself leaves."""
+_OF_POD: Final = re.compile(r"([a-z0-9.-]+_[a-z0-9.-]+_)?[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+"""``<uid>`` and ``<namespace>_<name>_<uid>``."""
 OURS: Final = _OF_WORKER | {MARK, _SERVER, _WORKER, _RUNTIME, _LOCK, "log", "temporal", "runtime"}
 """Everything that syncpod makes in a state directory."""
 
@@ -86,13 +89,13 @@ def log_directory(state_dir: Path) -> Path:
 def prepare(state_dir: Path) -> None:
     """Make the directory, and the one for logs in it, for this user alone. Raises BadInput where that cannot be.
 
-    One that is new, empty or a worker's gets the mark by which ``down --purge`` knows it.
+    One that is new, empty or a worker's, or has but pods' logs, gets the mark by which ``down --purge`` knows it.
     """
     try:
         state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not os.access(state_dir, os.W_OK | os.X_OK):
             raise PermissionError
-        _mark(state_dir)
+        mark(state_dir)
         log_directory(state_dir).mkdir(mode=0o700, exist_ok=True)
     except PermissionError:
         raise BadInput(
@@ -103,10 +106,17 @@ def prepare(state_dir: Path) -> None:
         raise BadInput(f"the state directory {state_dir} cannot be made: {error.strerror}") from None
 
 
-def _mark(state_dir: Path) -> None:
+def mark(state_dir: Path) -> None:
+    """Mark a directory in which there is nothing that was not made by syncpod. Raises OSError."""
     names = {path.name for path in state_dir.iterdir()}
-    if not names or ("node.json" in names and names <= _OF_WORKER):
+    of_worker = "node.json" in names and names <= _OF_WORKER
+    if not names or of_worker or (names == {"pods"} and _only_pods(state_dir / "pods")):
         replace_private(state_dir / MARK, "This directory is syncpod's; `syncpod down --purge` removes it.\n")
+
+
+def _only_pods(directory: Path) -> bool:
+    """Say whether a directory has only what workers put there: pods' directories and those of their logs."""
+    return directory.is_dir() and all(_OF_POD.fullmatch(path.name) and path.is_dir() for path in directory.iterdir())
 
 
 def is_marked(state_dir: Path) -> bool:

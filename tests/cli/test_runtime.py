@@ -16,7 +16,7 @@ import pytest
 from syncpod.cli import purging, runtime_process
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.processes import identify
-from syncpod.cli.runtime_choice import choose
+from syncpod.cli.runtime_choice import choose, endpoint_of
 from syncpod.cli.settings import settings
 from syncpod.cli.state_directory import MARK, RuntimeRecord, prepare, recorded_runtime, write_runtime
 from syncpod.cri import endpoint
@@ -78,8 +78,25 @@ def test_what_listens_and_speaks_no_cri_does_not_answer(
 
 
 def test_one_that_is_named_and_not_there_is_refused(here: NodeSettings) -> None:
-    with pytest.raises(BadInput, match=r"no container runtime at /none/cri\.sock"):
-        choose(replace(here, runtime_endpoint="/none/cri.sock"))
+    named = replace(here, runtime_endpoint="/none/cri.sock")
+    with pytest.raises(BadInput, match=r"no container runtime at /none/cri\.sock .*which CONTAINER_RUNTIME_ENDPOINT"):
+        choose(named)
+    with pytest.raises(BadInput) as refused:
+        choose(named, asked="/none/cri.sock")
+    assert str(refused.value) == (
+        "no container runtime at /none/cri.sock (missing), which --runtime-endpoint names: "
+        "start the runtime or correct the flag"
+    )
+
+
+def test_a_look_at_pods_where_no_runtime_is_names_up_and_the_state_directory(
+    here: NodeSettings, tmp_path: Path
+) -> None:
+    with pytest.raises(BadInput) as refused:
+        endpoint_of(here.state_dir)
+    assert f"neither a worker nor an embedded runtime serves {here.state_dir}" in str(refused.value)
+    assert "start them with `syncpod up`, or name the state directory of those that run" in str(refused.value)
+    assert "containerd.sock (missing)" in str(refused.value) and "\n" not in str(refused.value)
 
 
 def test_the_embedded_runtime_that_has_the_pods_goes_on(here: NodeSettings) -> None:
@@ -168,6 +185,19 @@ def test_a_directory_of_somebody_elses_is_never_purged(tmp_path: Path) -> None:
     prepare(tmp_path)
     with pytest.raises(BadInput, match=f"lacks the file {MARK}"):
         purging.require_ours(tmp_path)
+
+
+def test_a_directory_of_nothing_but_pods_logs_is_ours(tmp_path: Path) -> None:
+    uid = "0b5e7f0e-29ab-4c58-a1b5-d0b2a2b1a9a1"
+    (tmp_path / "ours" / "pods" / f"default_web_{uid}" / "app").mkdir(parents=True)
+    (tmp_path / "ours" / "pods" / uid).mkdir()
+    purging.require_ours(tmp_path / "ours")
+    purging.purge(tmp_path / "ours")
+    assert not (tmp_path / "ours").exists()
+    (tmp_path / "theirs" / "pods" / "whales").mkdir(parents=True)
+    prepare(tmp_path / "theirs")
+    with pytest.raises(BadInput, match=f"lacks the file {MARK}"):
+        purging.require_ours(tmp_path / "theirs")
 
 
 def test_all_that_is_ours_is_purged_and_what_others_put_there_stays(tmp_path: Path) -> None:

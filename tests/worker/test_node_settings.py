@@ -39,6 +39,14 @@ def test_as_root_things_are_where_crictl_and_log_agents_look(monkeypatch: pytest
     assert not settings.allow_foreign_kubelet
 
 
+@pytest.mark.parametrize("uid", [0, 1000])
+def test_logs_lie_below_a_state_directory_that_is_named(uid: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: uid)
+    assert node_settings({}, state_dir="/x").log_dir == Path("/x/pods")
+    assert node_settings({"SYNCPOD_STATE_DIR": "/y"}).log_dir == Path("/y/pods")
+    assert node_settings({"SYNCPOD_LOG_DIR": "/logs"}, state_dir="/x").log_dir == Path("/logs")
+
+
 @pytest.mark.parametrize(
     ("environ", "home"),
     [({"XDG_STATE_HOME": "/x/state"}, "/x/state"), ({"HOME": "/home/me"}, "/home/me/.local/state")],
