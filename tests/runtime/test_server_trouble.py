@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import os
 import resource
+import signal
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -367,6 +369,34 @@ async def test_the_server_may_open_as_much_as_it_can_and_containers_get_what_it_
             assert said == ["500", str(hard)]
             assert resource.prlimit(await pod.pid(container), resource.RLIMIT_NOFILE) == (500, hard)
             await pod.remove()
+
+
+async def test_real_containers_in_trouble_keep_no_other_from_being_served(tmp_path: Path) -> None:
+    runs = ("sh", "-c", "while :; do sleep 0.05; done")
+    with Embedded.launch() as server:
+        async with BareCri(server.endpoint, cgroup_parent=server.cgroup_parent) as calls:
+            pod = Pod(calls, logs=tmp_path)
+            await pod.run()
+            sound, frozen, torn, half = [await pod.started(*runs, name=name) for name in ("a", "b", "c", "d")]
+            (supervisor,) = server.shims_of(frozen)
+            os.kill(supervisor.pid, signal.SIGSTOP)
+            server.kill()
+            kept = server.state_dir / "containers"
+            (kept / torn / "process" / "started.json").write_bytes(b"")
+            (kept / half / "process" / "spec.json").write_bytes(b'{"id": ')
+            next((server.state_dir / "images").iterdir()).write_bytes(b"")
+            server.start(patience=10)
+            assert (await pod.status(sound)).state == cri.CONTAINER_RUNNING
+            assert (await pod.status(frozen)).state in (cri.CONTAINER_RUNNING, cri.CONTAINER_UNKNOWN)
+            for damaged in (torn, half):
+                status = await pod.status(damaged)
+                assert (status.state, status.exit_code, status.reason) == (cri.CONTAINER_EXITED, 255, "Unknown")
+                assert status.message.startswith("what became of it cannot be found out: ")
+            for container in (sound, frozen, torn, half):
+                await pod.stop(container, 0)
+            assert (await pod.status(sound)).exit_code == 137
+            await pod.remove()
+            assert list(kept.iterdir()) == []
 
 
 @asynccontextmanager
