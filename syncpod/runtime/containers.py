@@ -5,6 +5,8 @@
 On disk a container is its `record`, from creation to removal; `process/` says that a start began; `ended` is final (see
 `store`). So a server killed anywhere leaves one of: nothing that counts, a created container, one whose start began
 (what became of it is asked of `Processes.find`), or one that has ended.
+While that is asked it is listed as UNKNOWN; where there is no answer it has ended, 255 Unknown: never is it CREATED
+again.
 """
 
 from __future__ import annotations
