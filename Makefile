@@ -14,7 +14,10 @@ FIND_PYTHON = for python in $(PYTHONS); do \
 	"$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo "$$python"; exit; }; done; \
 	echo "make: Python 3.11 or later is needed; tried $(PYTHONS)" >&2; exit 1
 
+# What pip says is kept: without a network it is a page of tries, of which a person needs one sentence.
+PIP_LOG := $(VENV)/pip.log
 PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check
+PIP_FAILED = { echo "make: the packages could not be downloaded or installed; why is in $(PIP_LOG)" >&2; exit 1; }
 EXPORT = uv export --quiet --frozen --format requirements-txt --no-header --no-annotate --no-emit-project
 
 .PHONY: help up down test lint bench protos requirements check-requirements venv
@@ -60,13 +63,13 @@ venv: $(INSTALLED) ## the environment in .venv
 
 $(RUNNABLE): requirements.txt pyproject.toml
 	@echo "make: making the environment in $(VENV) (once; a minute or two)" >&2
-	@[ -x $(BIN)/python ] || "$$($(FIND_PYTHON))" -m venv $(VENV)
+	@[ -x $(BIN)/python ] || { python=$$($(FIND_PYTHON)); "$$python" -m venv $(VENV); }
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(BIN)/python -m ensurepip
-	@$(PIP) --require-hashes -r requirements.txt
-	@$(PIP) --no-deps -e .
+	@$(PIP) --require-hashes -r requirements.txt >$(PIP_LOG) 2>&1 || $(PIP_FAILED)
+	@$(PIP) --no-deps -e . >$(PIP_LOG) 2>&1 || $(PIP_FAILED)
 	@touch $@
 
 $(INSTALLED): requirements-dev.txt $(RUNNABLE)
 	@echo "make: adding to $(VENV) what tests and checks need (once)" >&2
-	@$(PIP) --require-hashes -r requirements-dev.txt
+	@$(PIP) --require-hashes -r requirements-dev.txt >$(PIP_LOG) 2>&1 || $(PIP_FAILED)
 	@touch $@
