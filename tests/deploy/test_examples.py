@@ -29,6 +29,16 @@ def test_the_debugger_is_an_ephemeral_container_for_the_first_example() -> None:
     assert debugger.target_container_name in {container.name for container in pod.spec.containers}
 
 
+def test_what_other_clients_send_is_the_first_example() -> None:
+    start = json.loads((EXAMPLES / "clients" / "start.json").read_text())
+    changed = json.loads((EXAMPLES / "clients" / "pod.json").read_text())
+    (pod,) = load_documents((EXAMPLES / "pod.yaml").read_text())
+    assert isinstance(pod, Pod)
+    assert admit_pod(start["pod"]) == admit_pod(pod_to_wire(pod))
+    assert changed["metadata"]["labels"].pop("tier") == "front"
+    assert changed == start["pod"]
+
+
 def test_the_directory_is_applied_as_it_is() -> None:
     """A directory is read flat: what is no pod by itself lies in one of its own."""
     assert len(admitted_pods([str(EXAMPLES)], "")) == len(list(EXAMPLES.glob("*.yaml")))
