@@ -99,7 +99,7 @@ class _Root:
         self._user_namespace = user_namespace
         self._attributes = ",userxattr" if user_namespace else ""
         self._mount_points = _mount_points()
-        self._hidden = str(directory.parents[1])
+        self._hidden = os.path.realpath(directory.parents[1])
         """Where the containers' own directories are: not shown, since this root is in one of them."""
         self._copies = 0
         self._shared: list[str] = []

@@ -81,10 +81,13 @@ async def test_what_lies_beside_the_runtimes_own_state_is_private_too(level: Lev
 
 
 @pytest.mark.parametrize("level", WITH_OWN_ROOT, ids=lambda level: level.value)
-async def test_files_on_the_way_to_the_runtimes_state_are_the_hosts_only_to_read(level: Level) -> None:
+@pytest.mark.parametrize("way", [".local", "link"])
+async def test_files_on_the_way_to_the_runtimes_state_are_the_hosts_only_to_read(level: Level, way: str) -> None:
     """A home directory, say: what is written to its files, or put in their place, is the container's own."""
-    with tempfile.TemporaryDirectory(dir="/var/tmp") as home:
-        containers = Path(home, ".local", "containers")
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as home, tempfile.TemporaryDirectory(dir="/var/tmp") as beside:
+        Path(beside, "link").symlink_to(Path(home, ".local"))
+        containers = Path(home if way == ".local" else beside, way, "containers")
+        Path(home, ".local").mkdir()
         (containers / "one").mkdir(parents=True)
         (containers / "one" / "secret").touch()
         Path(home, ".local").chmod(0o710)
