@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import pty
 import select
+import signal
 import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from syncpod.cli.state_directory import recorded_runtime
 from tests.cli.conftest import Result, program
 from tests.cli.machine import EMBEDDED, RUNTIMES, Run, bring_up, machine
 
@@ -124,3 +127,20 @@ def test_a_terminal_is_lent_to_a_command(syncpod: Run, environ: dict[str, str]) 
     until(b"/dev/pts/")
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 5
     os.close(terminal)
+
+
+def test_a_runtime_that_was_killed_is_named_and_up_starts_it_again(
+    syncpod: Run, environ: dict[str, str], runtime: str
+) -> None:
+    if runtime != EMBEDDED:
+        pytest.skip("it is not ours to kill")
+    record = recorded_runtime(Path(environ["SYNCPOD_STATE_DIR"]))
+    assert record is not None
+    os.kill(record.process.pid, signal.SIGKILL)
+    for command in (("exec", "writer", "-c", "side", "--", "true"), ("logs", "writer", "-c", "app")):
+        away = syncpod(*command)
+        assert (away.code, away.out, away.err.count("\n")) == (1, "", 1)
+        assert f"the runtime at {record.endpoint} does not answer: `" in away.err
+        assert "syncpod up` starts it again" in away.err
+    assert syncpod("up").code == 0
+    assert syncpod("exec", "writer", "-c", "side", "--", "true").code == 0
