@@ -129,6 +129,13 @@ def start(
     raise Failure(f"other processes take each port before the Temporal server does: choose one with `{_CHOOSE}`")
 
 
+def next_address(state_dir: Path) -> str:
+    """Return where the server of a state directory would listen if it were started now."""
+    before = recorded_server(state_dir)
+    usual = _ports(before)[0] if before is not None else PORT
+    return f"{HOST}:{_chosen(None, (usual, *range(PORT, PORT + 100)), '--port')}"
+
+
 _CHOOSE: Final = "syncpod server --port PORT --ui-port PORT"
 
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shlex
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from syncpod.cli import node_process, runtime_process
-from syncpod.cli.console import paint, remark
+from syncpod.cli.console import paint, program, remark
 from syncpod.cli.failure import BadInput, Failure
-from syncpod.cli.state_directory import RuntimeRecord, ServerRecord, StartedWorker
+from syncpod.cli.settings import settings
+from syncpod.cli.state_directory import RuntimeRecord, ServerRecord, StartedWorker, running_server, running_worker
 from syncpod.node_settings import NodeSettings, WorkerRecord
 
 if TYPE_CHECKING:
@@ -41,14 +43,24 @@ class Node:
 
 
 def start_server(here: NodeSettings) -> Server:
-    """Return how to connect, to our own server where no other is configured. Raises Failure."""
+    """Return how to connect, to our own server where no other is configured.
+
+    Raises Failure; before anything is started where a worker of the state directory serves another server.
+    """
+    from syncpod.cli import dev_server
     from syncpod.plugin import NoServer, connection_settings
 
     try:
         config = connection_settings(default_address="")
     except NoServer as error:
         raise BadInput(str(error)) from None
-    return Server(config, None) if config["target_host"] else _start_own_server(here)
+    own = running_server(here.state_dir)
+    if config["target_host"] and (own is None or own.address != config["target_host"]):
+        _require_workers(here, config["target_host"], config["namespace"])
+        return Server(config, None)
+    if own is None:
+        _require_workers(here, dev_server.next_address(here.state_dir), config["namespace"])
+    return _start_own_server(here)
 
 
 def start_server_of(here: NodeSettings, before: StartedWorker) -> Server:
@@ -92,15 +104,41 @@ def start_node(here: NodeSettings, choice: Choice, server: Server) -> Node:
     if started:
         remark(paint(f"worker started (pid {worker.pid})", "dim"))
         return Node(worker, own, started)
-    whose = f"the worker of {here.state_dir} (pid {worker.pid})"
-    if (worker.address, worker.namespace) != (config["target_host"], config["namespace"]):
-        raise Failure(
-            f"{whose} serves Temporal {worker.address} namespace {worker.namespace}, "
-            f"not {config['target_host']} namespace {config['namespace']}: end it first"
-        )
+    _require_server(here, worker, config["target_host"], config["namespace"])
     if worker.endpoint != endpoint:
-        raise Failure(f"{whose} uses the runtime at {worker.endpoint}, not {endpoint}: end it first")
+        raise Failure(
+            f"{_whose(here, worker)} uses the runtime at {worker.endpoint}, not {endpoint}: {_how_to_end(here, worker)}"
+        )
     return Node(worker, own, runtime_started)
+
+
+def _require_workers(here: NodeSettings, address: str, namespace: str) -> None:
+    """Raise Failure where a worker runs that serves another server."""
+    worker = node_process.serving(here.state_dir)
+    if worker is not None:
+        _require_server(here, worker, address, namespace)
+
+
+def _require_server(here: NodeSettings, worker: WorkerRecord, address: str, namespace: str) -> None:
+    if (worker.address, worker.namespace) != (address, namespace):
+        raise Failure(
+            f"{_whose(here, worker)} serves Temporal {worker.address} namespace {worker.namespace}, "
+            f"not {address} namespace {namespace}: {_how_to_end(here, worker)}, "
+            f"or name its server in TEMPORAL_ADDRESS"
+        )
+
+
+def _whose(here: NodeSettings, worker: WorkerRecord) -> str:
+    return f"the worker of {here.state_dir} (pid {worker.pid})"
+
+
+def _how_to_end(here: NodeSettings, worker: WorkerRecord) -> str:
+    """Say how to end a worker: `down` ends only what `up` has started."""
+    ours = running_worker(here.state_dir)
+    if ours is None or ours.pid != worker.pid:
+        return f"end it first with `kill {worker.pid}`"
+    flag = "" if here.state_dir == settings().state_dir else f" --state-dir {shlex.quote(str(here.state_dir))}"
+    return f"end it and its pods first with `{program()} down{flag}`, or it alone with --keep-pods"
 
 
 def _start_runtime(here: NodeSettings, choice: Choice) -> tuple[RuntimeRecord | None, bool]:

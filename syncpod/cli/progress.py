@@ -12,6 +12,7 @@ from syncpod.cli.columns import HEADER
 from syncpod.cli.console import remark, wants_colour
 from syncpod.cli.pod_table import coloured_lines, row_of
 from syncpod.cli.pods import Reading
+from syncpod.cli.waiting import hindrance
 
 if TYPE_CHECKING:
     from rich.live import Live
@@ -22,7 +23,7 @@ class Progress:
 
     def __init__(self) -> None:
         self._live: Live | None = None
-        self._shown: dict[tuple[str, str], tuple[str, str]] = {}
+        self._shown: dict[tuple[str, str], tuple[str, str, str]] = {}
 
     def __enter__(self) -> Self:
         if wants_colour(sys.stderr):
@@ -40,14 +41,24 @@ class Progress:
     def show(self, readings: Sequence[Reading]) -> None:
         """Show pods as they are now."""
         if self._live is not None:
+            from rich.console import Group
             from rich.text import Text
 
             lines = coloured_lines(HEADER, readings, stream=sys.stderr)
-            self._live.update(Text.from_ansi("\n".join(lines), no_wrap=True), refresh=True)
+            table = Text.from_ansi("\n".join(lines), no_wrap=True)
+            self._live.update(Group(table, *(Text(line, "yellow") for line in hindrances(readings))), refresh=True)
             return
         now = datetime.now(UTC)
         for reading in readings:
             name, ready, status, *_ = row_of(reading, now)
-            if self._shown.get(reading.key) != (ready, status):
-                self._shown[reading.key] = (ready, status)
-                remark(f"pod {name}: {status}, {ready} ready")
+            why = hindrance(reading.pod)
+            if self._shown.get(reading.key) != (ready, status, why):
+                self._shown[reading.key] = (ready, status, why)
+                remark(f"pod {name}: {status}, {ready} ready{f'; {why}' if why else ''}")
+
+
+def hindrances(readings: Sequence[Reading]) -> list[str]:
+    """Return a line for each pod that something is said to keep from coming up."""
+    now = datetime.now(UTC)
+    told = [(row_of(reading, now), hindrance(reading.pod)) for reading in readings if reading.current]
+    return [f"pod/{name}: {status}: {why}" for (name, _, status, *_), why in told if why]

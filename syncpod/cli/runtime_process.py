@@ -112,12 +112,17 @@ def start(state_dir: Path, *, simulated: bool, environ: Mapping[str, str]) -> tu
         child = start_detached(line, log=log, environment=environment(environ), umask=0o077)
         process = identify(child.pid)
         deadline = time.monotonic() + _READY_SECONDS
-        while process is not None and child.poll() is None and time.monotonic() < deadline:
-            if _answers(socket):
-                record = RuntimeRecord(process, f"unix://{socket}", simulated, detached=True)
-                write_runtime(state_dir, record)
-                return record, True
-            time.sleep(0.02)
+        try:
+            while process is not None and child.poll() is None and time.monotonic() < deadline:
+                if _answers(socket):
+                    record = RuntimeRecord(process, f"unix://{socket}", simulated, detached=True)
+                    write_runtime(state_dir, record)
+                    return record, True
+                time.sleep(0.02)
+        except BaseException:
+            if process is not None:  # Ctrl-C: nobody would know of it
+                end(process, patience_seconds=_END_SECONDS)
+            raise
     said = next((line for line in reversed(last_lines(log, 20)) if line.strip()), "nothing")
     if process is not None and child.poll() is None:
         end(process, patience_seconds=_END_SECONDS)

@@ -60,6 +60,7 @@ def up(
     here = settings(node=node, state_dir=state_dir, runtime_endpoint=runtime_endpoint)
     admissions = admitted_pods(filename, namespace) if filename else []
     choice = choose(here, asked=runtime_endpoint, embedded=embedded, simulate=simulate)
+    begun = False
     try:
         server = parts.start_server(here)
         running = parts.start_node(here, choice, server)
@@ -68,11 +69,13 @@ def up(
         _tell(here, server, running)
         if admissions:
             say()
+            begun = True
             asyncio.run(_bring_up(server.config, admissions, running.worker.node, patience))
     except KeyboardInterrupt:
-        remark(f"\n{_how_to_stop(admissions)}")
+        what = _how_to_go_on(admissions) if begun else _what_runs(here, admissions)
+        remark("\n".join(["", *_exports(here, None), what]))
         raise typer.Exit(INTERRUPTED) from None
-    _tell_what_next(here, admissions)
+    _tell_what_next(here, server, admissions)
 
 
 async def _bring_up(
@@ -100,7 +103,7 @@ async def _bring_up(
 
 
 def _tell(here: NodeSettings, server: parts.Server, running: parts.Node) -> None:
-    from syncpod.cli.state_directory import log_directory, runtime_log, server_log, worker_log
+    from syncpod.cli.state_directory import is_marked, log_directory, runtime_log, server_log, worker_log
 
     directory, worker, own = here.state_dir, running.worker, running.own
     logs = [server_log(directory)] if server.own else []
@@ -112,19 +115,18 @@ def _tell(here: NodeSettings, server: parts.Server, running: parts.Node) -> None
     rows += [("runtime", f"{worker.runtime}{kind}"), ("socket", worker.endpoint), ("node", worker.node)]
     rows += [("state", str(directory)), ("logs", f"{log_directory(directory)}: {', '.join(log.name for log in logs)}")]
     say("\n".join(columns(rows)))
+    if not is_marked(directory):
+        remark(f"Note: {directory} has files of others: `{program()} down --purge` will not remove it")
 
 
-def _tell_what_next(here: NodeSettings, admissions: list[Admission]) -> None:
-    from syncpod.cli.settings import settings
-
+def _tell_what_next(here: NodeSettings, server: parts.Server, admissions: list[Admission]) -> None:
     say()
-    if here.state_dir != settings().state_dir:
-        say(f"For other commands: export SYNCPOD_STATE_DIR={shlex.quote(str(here.state_dir))}")
+    for line in _exports(here, server):
+        say(line)
     say("Try next:")
     us = shlex.quote(program())
     if admissions:
-        meta = admissions[0].pod.metadata
-        flag = "" if meta.namespace == "default" else f" -n {meta.namespace}"
+        meta, flag = admissions[0].pod.metadata, _namespace_flag(admissions[0])
         commands = [f"{us} logs{flag} -f {meta.name} --all-containers", f"{us} exec{flag} -it {meta.name} -- sh"]
         commands.append(f"{us} history{flag} {meta.name}")
     else:
@@ -134,9 +136,51 @@ def _tell_what_next(here: NodeSettings, admissions: list[Admission]) -> None:
     say(_how_to_stop(admissions))
 
 
+def _exports(here: NodeSettings, server: parts.Server | None) -> list[str]:
+    """Return what a shell must be told so that further commands find all this."""
+    from syncpod.cli.dev_server import HOST, PORT
+    from syncpod.cli.settings import settings
+
+    lines = []
+    if here.state_dir != settings().state_dir:
+        lines.append(f"For other commands: export SYNCPOD_STATE_DIR={shlex.quote(str(here.state_dir))}")
+    if server is not None and server.own and server.own.address != f"{HOST}:{PORT}":
+        lines.append(f"For the `temporal` CLI: export TEMPORAL_ADDRESS={server.own.address}")
+    return lines
+
+
+def _how_to_go_on(admissions: list[Admission]) -> str:
+    """Say how to find out why pods do not come, to whoever has waited enough; and how to stop."""
+    first, us = admissions[0], shlex.quote(program())
+    describe = f"`{us} describe{_namespace_flag(first)} pod {first.pod.metadata.name}` says what a pod waits for."
+    return f"{describe}\n{_how_to_stop(admissions)}"
+
+
+def _what_runs(here: NodeSettings, admissions: list[Admission]) -> str:
+    """Say what there is after Ctrl-C before the first pod was applied."""
+    from syncpod.cli import runtime_process
+    from syncpod.cli.state_directory import running_server, running_worker
+
+    directory = here.state_dir
+    server, runtime, worker = running_server(directory), runtime_process.serving(directory), running_worker(directory)
+    found = [f"Temporal server (pid {server.process.pid})"] if server and server.detached else []
+    found += [f"embedded runtime (pid {runtime.process.pid})"] if runtime and runtime.detached else []
+    found += [f"worker (pid {worker.pid})"] if worker else []
+    pods = "No pod was applied. " if admissions else ""
+    if not found:
+        return f"{pods}Nothing was left running."
+    return f"{pods}Running: {', '.join(found)}; `{shlex.quote(program())} down` ends that."
+
+
 def _how_to_stop(admissions: list[Admission]) -> str:
-    name, us = admissions[0].pod.metadata.name if admissions else "NAME", shlex.quote(program())
+    us = shlex.quote(program())
+    name, flag = (admissions[0].pod.metadata.name, _namespace_flag(admissions[0])) if admissions else ("NAME", "")
     return (
-        f"Pods and all that serves them run on. `{us} delete pod {name}` ends a pod,\n"
+        f"Pods and all that serves them run on. `{us} delete{flag} pod {name}` ends a pod,\n"
         f"`{us} down` everything, `{us} down --purge` leaves no file either."
     )
+
+
+def _namespace_flag(admission: Admission) -> str:
+    namespace = admission.pod.metadata.namespace
+    return "" if namespace == "default" else f" -n {namespace}"

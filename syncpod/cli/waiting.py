@@ -104,14 +104,22 @@ def _because(applied: Applied, reading: Reading | None) -> str:
         return f": node {applied.node} is away" if applied.node_is_away else ""
     if not reading.current:
         return f": node {reading.pod.spec.node_name} is away"
-    status = reading.pod.status
-    word = summarize(reading.pod).status
+    word, why = summarize(reading.pod).status, hindrance(reading.pod)
+    return f": {word}, {why}" if why else f": {word}"
+
+
+def hindrance(pod: Pod) -> str:
+    """Return what keeps a pod from coming up, in the runtime's words and with the container's name; "" = nothing said.
+
+    A container that has ended as it should keeps nothing, whatever it said.
+    """
+    status = pod.status
     for entry in (*status.init_container_statuses, *status.container_statuses):
         waiting, ended = entry.state.waiting, entry.state.terminated
-        message = waiting.message if waiting else ended.message if ended else ""
+        message = waiting.message if waiting else ended.message if ended and ended.exit_code else ""
         if message:
-            return f": {word}, container {entry.name}: {message}"
-    return f": {word}"
+            return f"container {entry.name}: {message}"
+    return ""
 
 
 async def _read_new(client: Client, applied: Applied) -> Reading | None:

@@ -15,12 +15,18 @@ from pathlib import Path
 import pytest
 
 from syncpod import plugin
-from syncpod.cli import dev_server, session
-from syncpod.cli.failure import BadInput
+from syncpod.cli import dev_server, parts, session
+from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.listening import listens
+from syncpod.cli.main import run
+from syncpod.cli.pods import Reading
 from syncpod.cli.processes import end
-from syncpod.cli.state_directory import ServerRecord
+from syncpod.cli.progress import hindrances
+from syncpod.cli.settings import settings
+from syncpod.cli.state_directory import ServerRecord, prepare, running_server
+from syncpod.node_settings import NodeSettings, WorkerRecord, write_worker_record
 from tests.cli.conftest import program
+from tests.cli.pods import pod
 from tests.runtimes.temporal import DevServer
 
 
@@ -123,7 +129,7 @@ def test_a_server_comes_back_where_it_was(tmp_path: Path, monkeypatch: pytest.Mo
         pass
     monkeypatch.setattr(dev_server, "PORT", free_port())
     with started(tmp_path) as again:
-        assert (again.address, again.ui) == (before.address, before.ui)
+        assert again.address == before.address
 
 
 @pytest.mark.parametrize(
@@ -171,3 +177,54 @@ async def _refusal() -> str:
     with pytest.raises(plugin.NoServer) as refused:
         await plugin.connect()
     return str(refused.value)
+
+
+# --- up ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def foreign_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> WorkerRecord:
+    """A worker of the state directory that serves somebody's server, and was not started by `up`."""
+    prepare(tmp_path)
+    worker = WorkerRecord(os.getpid(), "vm/1/1", "vm", "unix:///run/a.sock", "a 1", "127.0.0.1:1", "default", "q", 1)
+    write_worker_record(tmp_path, worker)
+    monkeypatch.setattr("syncpod.cli.node_process._is_worker", lambda pid: True)
+    return worker
+
+
+def test_no_server_is_started_beside_a_worker_that_serves_another(tmp_path: Path, foreign_worker: WorkerRecord) -> None:
+    with pytest.raises(Failure, match=rf"serves Temporal 127\.0\.0\.1:1 .* with `kill {os.getpid()}`, or name its"):
+        parts.start_server(settings(state_dir=str(tmp_path)))
+    assert not (tmp_path / "server.json").exists()
+    with pytest.raises(BadInput, match=r"your worker serves TEMPORAL_ADDRESS=127\.0\.0\.1:1"):
+        session.connection(str(tmp_path))
+
+
+def test_ctrl_c_in_the_first_moments_claims_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(here: NodeSettings) -> parts.Server:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(parts, "start_server", interrupted)
+    monkeypatch.setenv("SYNCPOD_STATE_DIR", str(tmp_path))
+    assert run(["up", "--simulate"]) == 130
+    assert capsys.readouterr().err == "\nNothing was left running.\n"
+
+
+def test_a_server_is_ended_when_its_start_is_interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(pid: int, address: str) -> bool:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(dev_server, "listens", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        dev_server.start(tmp_path)
+    assert running_server(tmp_path) is None
+
+
+def test_what_keeps_pods_from_coming_is_shown_beneath_them() -> None:
+    message = 'Back-off pulling image "no/such"'
+    stuck = {"name": "app", "state": {"waiting": {"reason": "ImagePullBackOff", "message": message}}}
+    done = {"name": "app", "state": {"terminated": {"exitCode": 0, "reason": "Completed", "message": "all is well"}}}
+    readings = [Reading(pod(stuck, phase="Pending"), {}, current=True), Reading(pod(done), {}, current=True)]
+    assert hindrances(readings) == [f"pod/web: ImagePullBackOff: container app: {message}"]

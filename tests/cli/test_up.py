@@ -58,6 +58,9 @@ def test_up_says_where_everything_is_and_what_to_do_next(upped: Result, environ:
     assert "writer   2/2     Running" in upped.out and "Completed" in upped.out
     assert len(commands_of(upped)) == 3 and all(Path(command[0]).name == "syncpod" for command in commands_of(upped))
     assert " down` everything" in upped.out
+    address = json.loads((state_of(environ) / "server.json").read_text())["address"]
+    told = f"For the `temporal` CLI: export TEMPORAL_ADDRESS={address}" in upped.out
+    assert told == (address != "127.0.0.1:7233")
     state = state_of(environ)
     private = [state, state / "log", state / "temporal", *state.glob("log/*"), *state.glob("temporal/*")]
     assert len(private) > 5 and all(path.stat().st_mode & 0o077 == 0 for path in private)
@@ -86,6 +89,16 @@ def test_a_second_up_uses_what_runs(syncpod: Run, environ: dict[str, str]) -> No
     assert again.code == 0 and "pod/writer unchanged" in again.out
     assert "started" not in again.err and "Everything runs already" in again.err
     assert before == {name: (state_of(environ) / name).read_text() for name in before}
+    address = json.loads(before["server.json"])["address"]
+    named = program("up", environ={**environ, "TEMPORAL_ADDRESS": address})
+    assert named.code == 0 and "Everything runs already" in named.err, "what `up` told us to export is its own server"
+    assert "UI " in named.out
+
+
+def test_a_worker_of_another_server_is_left_alone_and_nothing_is_started(syncpod: Run, environ: dict[str, str]) -> None:
+    other = program("up", environ={**environ, "TEMPORAL_ADDRESS": "127.0.0.1:1"})
+    assert other.code == 1 and "not 127.0.0.1:1 namespace default: end it and its pods first with `" in other.err
+    assert " down`" in other.err and "started" not in other.err and other.err.count("\n") == 1
 
 
 def test_a_shell_that_knows_only_the_state_directory_uses_what_runs(upped: Result, environ: dict[str, str]) -> None:
@@ -126,7 +139,10 @@ def test_ctrl_c_leaves_everything_running_and_says_how_to_stop(syncpod: Run, env
         said += line
     process.send_signal(signal.SIGINT)
     assert process.wait(timeout=30) == 130
-    assert "delete pod absent` ends a pod" in process.stderr.read()
+    left = process.stderr.read()
+    assert "delete pod absent` ends a pod" in left and "describe pod absent` says what a pod waits for" in left
+    why = 'container app: Container image "registry.invalid/none:1" is not present with pull policy of Never'
+    assert f"pod absent: ErrImageNeverPull, 0/1 ready; {why}" in said
     assert syncpod("get", "pod", "absent", "--no-headers").out.split()[2] == "ErrImageNeverPull"
     waited = syncpod("apply", "-f", "-", "--wait", "--timeout", "1s", stdin=json.dumps(absent))
     assert waited.code == 1
