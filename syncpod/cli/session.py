@@ -50,9 +50,9 @@ def _own_address(directory: Path) -> str:
         "start one with `syncpod up`, or name one in TEMPORAL_ADDRESS"
     )
     if (worker := serving(directory)) is not None:
-        sentence += f" (your worker serves TEMPORAL_ADDRESS={worker.address})"
+        sentence += f" (the one that your worker serves: TEMPORAL_ADDRESS={worker.address})"
     elif _somebody_listens(DEFAULT_ADDRESS):
-        sentence += f" (one that you have started yourself may be TEMPORAL_ADDRESS={DEFAULT_ADDRESS}: somebody listens)"
+        sentence += f" (if the one at {DEFAULT_ADDRESS} is yours: TEMPORAL_ADDRESS={DEFAULT_ADDRESS})"
     raise BadInput(sentence)
 
 

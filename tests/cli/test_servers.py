@@ -146,7 +146,7 @@ def test_another_users_server_at_the_usual_port_is_named_and_not_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, temporal_server: DevServer
 ) -> None:
     monkeypatch.setattr(plugin, "DEFAULT_ADDRESS", temporal_server.address)
-    with pytest.raises(BadInput, match=f"may be TEMPORAL_ADDRESS={temporal_server.address}"):
+    with pytest.raises(BadInput, match=f"is yours: TEMPORAL_ADDRESS={temporal_server.address}"):
         session.connection(str(tmp_path))
     monkeypatch.setenv("TEMPORAL_ADDRESS", temporal_server.address)
     assert session.connection(str(tmp_path))["target_host"] == temporal_server.address
@@ -196,7 +196,7 @@ def test_no_server_is_started_beside_a_worker_that_serves_another(tmp_path: Path
     with pytest.raises(Failure, match=rf"serves Temporal 127\.0\.0\.1:1 .* with `kill {os.getpid()}`, or name its"):
         parts.start_server(settings(state_dir=str(tmp_path)))
     assert not (tmp_path / "server.json").exists()
-    with pytest.raises(BadInput, match=r"your worker serves TEMPORAL_ADDRESS=127\.0\.0\.1:1"):
+    with pytest.raises(BadInput, match=r"your worker serves: TEMPORAL_ADDRESS=127\.0\.0\.1:1"):
         session.connection(str(tmp_path))
 
 
