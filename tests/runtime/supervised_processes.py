@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import sys
 import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -14,6 +15,9 @@ from syncpod.runtime.records import Level, stat_of
 from syncpod.runtime.supervised import Supervised
 
 PATH = os.environ["PATH"]
+
+PYTHON = os.path.realpath(sys.executable)
+"""Python outside of its environment, which may be below /tmp, where a container with a root of its own sees nothing."""
 
 
 def levels() -> list[Level]:

@@ -17,7 +17,7 @@ from syncpod.runtime.contained import Contained
 from syncpod.runtime.descendants import children_of
 from syncpod.runtime.port import Exited, ProcessSpec, StartFailed
 from syncpod.runtime.records import Level
-from tests.runtime.supervised_processes import LEVELS, WITH_OWN_ROOT, Machine, machine_at, runs, until
+from tests.runtime.supervised_processes import LEVELS, PYTHON, WITH_OWN_ROOT, Machine, machine_at, runs, until
 
 
 @pytest.fixture(params=LEVELS, ids=lambda level: level.value)
@@ -242,7 +242,7 @@ async def test_what_left_its_session_is_killed_with_its_supervisor(level: Level,
     # The daemon's pid in its own words: there are no pid namespaces.
     log = tmp_path / "log"
     async with machine_at(level, tmp_path) as machine:
-        process = await machine.start(sys.executable, "-c", DAEMON, log_path=str(log))
+        process = await machine.start(PYTHON, "-c", DAEMON, log_path=str(log))
         other = await machine.start("sleep", "600", name="other")
         await until(lambda: log.exists() and log.read_text().endswith("\n"))
         daemon = int(log.read_text().split()[-1])

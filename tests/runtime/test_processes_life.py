@@ -14,7 +14,10 @@ from syncpod.runtime.contained import Contained
 from syncpod.runtime.descendants import children_of
 from syncpod.runtime.port import Exited, Processes, ProcessSpec, StartFailed
 from syncpod.runtime.supervised import Supervised
-from tests.runtime.supervised_processes import LEVELS, PATH, Machine, machine_at, runs, until
+from tests.runtime.supervised_processes import LEVELS, PATH, PYTHON, Machine, machine_at, runs, until
+
+_OF_THE_C_LIBRARY = 0b11 << 31
+"""Signals 32 and 33, which nobody but the C library may set; some parents leave them ignored."""
 
 
 @pytest.fixture(params=LEVELS, ids=lambda level: level.value)
@@ -74,7 +77,8 @@ async def test_it_has_its_own_environment_directory_and_session(machine: Machine
     assert session == pid
     assert "\n0022\n" in text
     assert text.count(" -> ") == 3, "nothing is open but the standard streams"
-    assert "SigIgn:\t0000000000000000" in text
+    ignored = next(line for line in text.splitlines() if line.startswith("SigIgn"))
+    assert int(ignored.split()[1], 16) & ~_OF_THE_C_LIBRARY == 0
     assert "SigBlk:\t0000000000000000" in text
 
 
@@ -147,7 +151,7 @@ ESCAPES = (
 @pytest.mark.parametrize("ending", ["kill", "main ends"])
 async def test_nothing_that_it_started_outlives_it(machine: Machine, tmp_path: Path, ending: str) -> None:
     log = tmp_path / "log"
-    process = await machine.start(sys.executable, "-c", ESCAPES, log_path=str(log))
+    process = await machine.start(PYTHON, "-c", ESCAPES, log_path=str(log))
     await until(lambda: log.exists() and len(log.read_text().splitlines()) == 4)
     pids = [int(line.split()[-1]) for line in log.read_text().splitlines()]
     assert all(runs(pid) for pid in pids)

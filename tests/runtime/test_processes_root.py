@@ -99,7 +99,9 @@ async def test_files_on_the_way_to_the_runtimes_state_are_the_hosts_only_to_read
                 "cat profile edited; stat -c %a moved; ls -A moved; cut -d' ' -f5 /proc/self/mountinfo | grep -c ^$PWD"
             )
             seen = await output(machine, script)
-        assert seen == ["edited", "moved", "profile", "of the host", "more", "of the pod", "710", "0"]
+        *seen, mounts = seen
+        assert seen == ["edited", "moved", "profile", "of the host", "more", "of the pod", "710"]
+        assert int(mounts) < 3  # none for each file; the directory itself is one while somebody mounts beside it
         assert {path.read_text() for path in Path(home).iterdir() if path.is_file()} == {"of the host\n"}
 
 
