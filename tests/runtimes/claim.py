@@ -2,12 +2,16 @@
 
 The kernel drops the lock when its holder dies, however it dies, so a directory whose lock can be taken was left by an
 interrupted run, and the next run clears away what that one could not.
+
+Several runs, and several processes of one run, share the home. They list and remove directories one at a time: while a
+directory is being removed its lock is gone before it is, so it would look abandoned.
 """
 
 import contextlib
 import fcntl
 import os
 import secrets
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,7 +24,7 @@ class Claimed(Exception):
 
 
 class Claim:
-    """An exclusive hold on `directory`, made if it is not there, for as long as this process lives or until `release`.
+    """An exclusive hold on `directory`, made if it is not there, for as long as this process lives or until `remove`.
 
     Raises `Claimed` where another process has it.
     """
@@ -35,8 +39,10 @@ class Claim:
             os.close(self._lock)
             raise Claimed(f"{directory} belongs to a process that still runs") from None
 
-    def release(self) -> None:
-        """Let the directory go."""
+    def remove(self) -> None:
+        """Remove the directory, with all that is in it, and let it go."""
+        with _registry():
+            shutil.rmtree(self.directory)
         os.close(self._lock)
 
 

@@ -167,8 +167,7 @@ class Containerd:
         release = installed(version)
         for abandoned in claim.abandoned("containerd"):
             leftovers.clear(abandoned.directory)
-            shutil.rmtree(abandoned.directory)
-            abandoned.release()
+            abandoned.remove()
         owned = claim.Claim(directory.resolve()) if directory else claim.fresh("containerd")
         runtime = cls(release, owned, gates=gates)
         try:
@@ -241,8 +240,7 @@ class Containerd:
         """End everything that this containerd runs and remove every trace of it."""
         self.kill()
         leftovers.clear(self.directory)
-        shutil.rmtree(self.directory)
-        self._claim.release()
+        self._claim.remove()
 
     def __enter__(self) -> Self:
         return self

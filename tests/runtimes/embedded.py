@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -63,8 +62,7 @@ class Embedded:
             raise Missing("the embedded runtime needs Linux")
         for abandoned in claim.abandoned("embedded"):
             embedded_leftovers.clear(abandoned.directory)
-            shutil.rmtree(abandoned.directory)
-            abandoned.release()
+            abandoned.remove()
         runtime = cls(claim.fresh("embedded"), *options, programs=programs, within=within)
         try:
             runtime.start()
@@ -144,8 +142,7 @@ class Embedded:
         """End everything that this server runs and remove every trace of it."""
         self.kill()
         embedded_leftovers.clear(self.directory)
-        shutil.rmtree(self.directory)
-        self._claim.release()
+        self._claim.remove()
 
     def __enter__(self) -> Self:
         return self

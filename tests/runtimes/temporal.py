@@ -5,7 +5,6 @@ Its database is a file, so that it can be killed and started again with everythi
 
 import contextlib
 import os
-import shutil
 import socket
 import subprocess
 import time
@@ -49,8 +48,7 @@ class DevServer:
         """Start a server in a new directory, once those that interrupted runs left are cleared away."""
         for abandoned in claim.abandoned("temporal"):
             _end(abandoned.directory)
-            shutil.rmtree(abandoned.directory)
-            abandoned.release()
+            abandoned.remove()
         server = cls(claim.fresh("temporal"))
         try:
             server.start()
@@ -101,8 +99,7 @@ class DevServer:
     def close(self) -> None:
         """End the server and remove its directory."""
         self.kill()
-        shutil.rmtree(self.directory)
-        self._claim.release()
+        self._claim.remove()
 
     def __enter__(self) -> Self:
         return self

@@ -1,0 +1,41 @@
+"""Directories of live processes, while several test processes share their home."""
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from tests.runtimes import claim
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(claim, "HOME", tmp_path)
+    return tmp_path
+
+
+def test_a_live_process_keeps_its_directory() -> None:
+    held = claim.fresh("server")
+    with pytest.raises(claim.Claimed):
+        claim.Claim(held.directory)
+    assert claim.abandoned("server") == ()
+
+
+def test_what_a_dead_process_left_is_claimed_once(home: Path) -> None:
+    (home / "server-left").mkdir()
+    assert [left.directory for left in claim.abandoned("server")] == [home / "server-left"]
+
+
+def test_a_directory_that_is_being_removed_is_nobody_elses_to_clear(home: Path) -> None:
+    def run(_: int) -> None:
+        for _ in range(50):
+            held = claim.fresh("server")
+            (held.directory / "zz").mkdir()
+            for left in claim.abandoned("server"):
+                left.remove()
+            held.remove()
+
+    # A thread stands for a process here: a lock belongs to whoever opened the file, not to its process.
+    with ThreadPoolExecutor(8) as runs:
+        list(runs.map(run, range(8)))
+    assert [path.name for path in home.iterdir()] == ["lock"]
