@@ -137,6 +137,16 @@ class BackoffExpired(Message):
     restart: int | None = None
 
 
+class Evict(Message):
+    """Signal ``evict``: the node puts the pod out; it becomes Failed with this reason and message, and stays so."""
+
+    uid: str = ""
+    """The pod that is meant; another one of its name is left alone."""
+    reason: str = "Evicted"
+    message: str = ""
+    grace_period_seconds: int = 1
+
+
 class AddEphemeralContainer(Message):
     """Update ``add_ephemeral_container``: one ``v1.EphemeralContainer``; checked strictly by the update's validator."""
 
@@ -266,6 +276,13 @@ class StepEvent(Message):
     container: str = ""
 
 
+class Rejection(Message):
+    """That the node does not let a pod in, by the kubelet's reason (``OutOfcpu``, ``NodePorts``): it has failed."""
+
+    reason: str = ""
+    message: str = ""
+
+
 class StepResult(Message):
     """What every step returns: the whole pod's status, read after the step's last call."""
 
@@ -276,6 +293,8 @@ class StepResult(Message):
     events: tuple[StepEvent, ...] = ()
     missing_images: tuple[str, ...] | None = None
     """create_sandbox, pull_image: names of the containers whose image the node has not got; None = not looked."""
+    rejection: Rejection | None = None
+    """create_sandbox, failing with PodRejected: why the pod is not let in."""
     id: str = ""
     """The sandbox or container made or adopted."""
     attempt: int = 1
@@ -303,6 +322,8 @@ class Fault(StrEnum):
     SIGNATURE_VALIDATION_FAILED = "SignatureValidationFailed"
     UNSUPPORTED_BY_RUNTIME = "UnsupportedByRuntime"
     FAILED_MOUNT = "FailedMount"
+    POD_REJECTED = "PodRejected"
+    """Admission: the pod is not let in, now or ever; :class:`Rejection` says why."""
     STALE_FENCE = "StaleFence"
     """A newer step of this pod has been seen; this one must not act."""
 

@@ -1,0 +1,59 @@
+"""What a node knows of its own pods without asking anybody: each one's last synced Pod, beside its volumes.
+
+The agent refreshes volumes and holds pods to their limits by it, and admission counts by it what is taken. It holds
+references to ConfigMaps and Secrets, never what is in them.
+"""
+
+import os
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, ValidationError
+
+from syncpod.cri.node import NodeContext
+from syncpod.cri.paths import pod_directory, pods_directory
+from syncpod.pod import Pod, pod_to_wire
+
+_NAME = "pod.json"
+
+
+class PodRecord(BaseModel):
+    """One pod as a step last saw it on this node."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    pod: Annotated[Pod, PlainSerializer(pod_to_wire, return_type=dict[str, Any])] = Field(default_factory=Pod)
+    incarnation: str = ""
+    admitted: bool = False
+    """The node has let it in: what it requests counts as taken until its directory goes."""
+
+
+def write_pod_record(node: NodeContext, record: PodRecord) -> None:
+    """Replace the pod's record at once or not at all; mode 0600. The pod's directory must be there.
+
+    It is not forced to disk: who finds none after a power cut makes it anew. Blocks. Raises OSError, UnsafeName.
+    """
+    path = pod_directory(node, record.pod.metadata.uid) / _NAME
+    draft = path.with_name(f".{_NAME}.new")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+    with os.fdopen(os.open(draft, flags, 0o600), "w") as file:
+        file.write(record.model_dump_json())
+    draft.replace(path)
+
+
+def read_pod_record(node: NodeContext, uid: str) -> PodRecord | None:
+    """Return the record of one pod, None where there is none that can be read. Blocks. Raises OSError, UnsafeName."""
+    return _read(pod_directory(node, uid) / _NAME)
+
+
+def read_pod_records(node: NodeContext) -> tuple[PodRecord, ...]:
+    """Return the records of all pods that have a directory on this node, by UID. Blocks. Raises OSError."""
+    found = (_read(path) for path in sorted(pods_directory(node).glob(f"*/{_NAME}")))
+    return tuple(record for record in found if record is not None)
+
+
+def _read(path: Path) -> PodRecord | None:
+    try:
+        return PodRecord.model_validate_json(path.read_bytes())
+    except (FileNotFoundError, NotADirectoryError, ValidationError):
+        return None
