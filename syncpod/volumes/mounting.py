@@ -1,0 +1,108 @@
+"""Mounting on the node: a tmpfs, a bind mount, and taking either away, by the system calls that Python lacks.
+
+A mount made here is seen by a runtime in the same mount namespace, or in one that shares the mount that holds it.
+Everything blocks, is safe to repeat, and raises OSError with the place and what was tried.
+"""
+
+import ctypes
+import errno
+import os
+from functools import cache
+from pathlib import Path
+
+_MS_BIND = 0x1000
+_MNT_DETACH = 0x2
+_UMOUNT_NOFOLLOW = 0x8
+_CAP_SYS_ADMIN = 21
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+@cache
+def may_mount() -> bool:
+    """Say whether this process may mount: it has CAP_SYS_ADMIN. What a security module adds shows when it is tried."""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("CapEff:"):
+            return bool(int(line.split()[1], 16) >> _CAP_SYS_ADMIN & 1)
+    return False
+
+
+def mount_tmpfs(path: Path, size_bytes: int | None, mode: int) -> None:
+    """Mount a tmpfs of that size (None: the kernel's default, half of the memory) and root permissions at a directory.
+
+    It is kept out of swap where the kernel can (6.4). Does nothing if a file system is mounted there already, so that a
+    repeat never lays an empty one over what was written (emptydir/empty_dir.go, v1.36, setupTmpfs). Raises OSError.
+    """
+    if is_mount(path):
+        return
+    options = [f"mode={mode:o}"]
+    if size_bytes:
+        options.append(f"size={size_bytes}")
+    try:
+        _mount("tmpfs", path, "tmpfs", 0, ",".join((*options, "noswap")))
+    except OSError as error:
+        if error.errno != errno.EINVAL:
+            raise
+        _mount("tmpfs", path, "tmpfs", 0, ",".join(options))
+
+
+def bind(source: int | Path, target: Path) -> None:
+    """Show a file or directory at `target`, which must be of the same sort, without what is mounted beneath it.
+
+    A source that is an open descriptor (O_PATH will do) is exactly what it was when it was opened, whatever has become
+    of its name. Raises OSError.
+    """
+    _mount(f"/proc/self/fd/{source}" if isinstance(source, int) else os.fspath(source), target, "", _MS_BIND, "")
+
+
+def unmount(path: Path) -> None:
+    """Take away whatever is mounted at `path`, all layers of it; nothing mounted, or no such path, is success.
+
+    Never follows a symlink at the path's end. What is in use goes as soon as its last user does. Raises OSError.
+    """
+    flags = _UMOUNT_NOFOLLOW
+    while True:
+        if _libc.umount2(os.fsencode(path), ctypes.c_int(flags)) == 0:
+            continue
+        number = ctypes.get_errno()
+        if number == errno.EBUSY and not flags & _MNT_DETACH:
+            flags |= _MNT_DETACH
+        elif number in (errno.EINVAL, errno.ENOENT, errno.ENOTDIR):
+            return
+        elif number == errno.EPERM and not is_mount(path):
+            # Without the privilege the kernel does not even say whether there is anything.
+            return
+        else:
+            raise _error(number, "unmount what is", path)
+
+
+def is_mount(path: Path) -> bool:
+    """Say whether something is mounted at `path`, a file or a directory; no such path is none. Raises OSError.
+
+    A bind mount counts as well, which `os.path.ismount` cannot tell from its file system.
+    """
+    try:
+        return _mount_id(path) != _mount_id(path.parent)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+
+
+def _mount_id(path: Path) -> str:
+    descriptor = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        lines = Path(f"/proc/self/fdinfo/{descriptor}").read_text().splitlines()
+    finally:
+        os.close(descriptor)
+    return next(line.partition(":")[2].strip() for line in lines if line.startswith("mnt_id:"))
+
+
+def _mount(source: str, target: Path, kind: str, flags: int, options: str) -> None:
+    result = _libc.mount(
+        os.fsencode(source), os.fsencode(target), kind.encode(), ctypes.c_ulong(flags), options.encode()
+    )
+    if result < 0:
+        raise _error(ctypes.get_errno(), f"mount {kind or source}", target)
+
+
+def _error(number: int, tried: str, path: Path) -> OSError:
+    return OSError(number, f"cannot {tried} at this place: {os.strerror(number)}", str(path))
