@@ -1,4 +1,4 @@
-"""One step per pod at a time, and never an older one after a newer one."""
+"""One step that acts in a pod at a time, and never an older one after a newer one."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ from syncpod.messages import PodRef
 T = TypeVar("T")
 
 REMEMBERED = 10_000
-"""Incarnations whose newest fence is kept; the one longest unseen is dropped first. A fence guards against a stalled
-try within one process (a new process has no elders), so it need not outlive its pod by long."""
+"""Incarnations, and lanes beside them, whose newest fence is kept; the one longest unseen is dropped first. A fence
+guards against a stalled try within one process (a new process has no elders), so it need not outlive its pod by long.
+"""
 
 
 @dataclass(frozen=True)
@@ -55,32 +56,36 @@ class Holder(Protocol):
 class Fences:
     """Lets one step at a time act for a pod, and refuses older ones.
 
-    The workflow takes one step at a time, so a newer one that arrives while an elder still holds the pod means that
-    Temporal has given the elder up: it stalled, and was timed out or cancelled without noticing. The elder is asked to
-    let go, and is waited for: a call that it has already sent to the runtime ends before the next one looks.
+    The workflow takes one step that acts in a pod at a time, so a newer one that arrives while an elder still holds the
+    pod means that Temporal has given the elder up: it stalled, and was timed out or cancelled without noticing. The
+    elder is asked to let go, and is waited for: a call that it has already sent to the runtime ends before the next one
+    looks.
+
+    What makes nothing in the pod, a pull, has a lane of its own beside that, for each container one: within a lane all
+    this holds as well, and between lanes nothing does, neither waiting nor refusing.
     """
 
     def __init__(self) -> None:
-        self._newest: OrderedDict[tuple[str, str], Claim] = OrderedDict()
-        self._pods: dict[str, _Turn] = {}
+        self._newest: OrderedDict[tuple[str, str, str], Claim] = OrderedDict()
+        self._turns: dict[tuple[str, str], _Turn] = {}
 
     @asynccontextmanager
-    async def acting(self, ref: PodRef, claim: Claim, holder: Holder) -> AsyncIterator[None]:
-        """Hold the pod for the block.
+    async def acting(self, ref: PodRef, claim: Claim, holder: Holder, *, lane: str = "") -> AsyncIterator[None]:
+        """Hold the pod for the block; or, where a `lane` is named, only that lane beside the pod.
 
         Claims are compared within an incarnation; the pod itself is held by its UID, so that two incarnations of a
         static pod never act together. Raises StaleFence when a newer claim has been seen, before or while waiting;
         what `holder.interruptible` raises, when that gives up.
         """
-        self._see(ref, claim)
-        turn = self._pods.setdefault(ref.uid, _Turn())
+        self._see(ref, claim, lane)
+        turn = self._turns.setdefault((ref.uid, lane), _Turn())
         turn.wanted += 1
         try:
             if turn.holder is not None:
                 turn.holder.supersede()
             await holder.interruptible(turn.lock.acquire())
             try:
-                self._see(ref, claim)
+                self._see(ref, claim, lane)
                 turn.holder = holder
                 yield
             finally:
@@ -89,11 +94,11 @@ class Fences:
         finally:
             turn.wanted -= 1
             if not turn.wanted:
-                del self._pods[ref.uid]
+                del self._turns[ref.uid, lane]
 
-    def _see(self, ref: PodRef, claim: Claim) -> None:
+    def _see(self, ref: PodRef, claim: Claim, lane: str) -> None:
         """Note a claim; raise StaleFence when a newer one is known."""
-        key = (ref.uid, ref.incarnation)
+        key = (ref.uid, ref.incarnation, lane)
         newest = self._newest.get(key, claim)
         if claim.is_older_than(newest):
             older, newer = (f"try {each.attempt} of step {each.fence}" for each in (claim, newest))
@@ -105,7 +110,7 @@ class Fences:
 
 
 class _Turn:
-    """A pod's lock, who has it, and how many have it or wait for it."""
+    """The lock of a pod or of a lane beside it, who has it, and how many have it or wait for it."""
 
     def __init__(self) -> None:
         self.lock = asyncio.Lock()

@@ -16,6 +16,7 @@ from activities.remove_container import remove_containers
 from activities.remove_pod import remove_pod
 from activities.start_container import start_container
 from activities.step import run_step
+from activities.sync_volumes import sync_volumes
 from syncpod.messages import (
     CreateSandbox,
     KillContainer,
@@ -27,6 +28,7 @@ from syncpod.messages import (
     StartContainer,
     StepName,
     StepResult,
+    SyncVolumes,
 )
 
 
@@ -41,10 +43,17 @@ class Steps:
         """See :mod:`activities.create_sandbox`."""
         return await run_step(self._node, create_sandbox, request, interrupted=Outcome.CANCELLED)
 
+    @activity.defn(name=StepName.SYNC_VOLUMES.value)
+    async def sync_volumes(self, request: SyncVolumes) -> StepResult:
+        """See :mod:`activities.sync_volumes`."""
+        return await run_step(self._node, sync_volumes, request, interrupted=Outcome.CANCELLED)
+
     @activity.defn(name=StepName.PULL_IMAGE.value)
     async def pull_image(self, request: PullImage) -> StepResult:
         """See :mod:`activities.pull_image`."""
-        return await run_step(self._node, pull_image, request, interrupted=Outcome.CANCELLED)
+        return await run_step(
+            self._node, pull_image, request, interrupted=Outcome.CANCELLED, lane=f"pull {request.container}"
+        )
 
     @activity.defn(name=StepName.START_INIT_CONTAINER.value)
     async def start_init_container(self, request: StartContainer) -> StepResult:

@@ -19,14 +19,24 @@ Request = TypeVar("Request", bound=StepInput)
 Body = Callable[[Attempt, Request], Awaitable[StepResult]]
 """A step's own code: acts, and returns its outcome; status, events and try are filled in here."""
 
+Completion = Callable[[Attempt, StepResult], Awaitable[StepResult]]
+
 HEARTBEAT_SECONDS = 1.0
 """How often a step heartbeats, against a heartbeat timeout of 3 s. Cancellation is heard of with a heartbeat."""
 
 
-async def run_step(node: Node, body: Body[Request], request: Request, *, interrupted: Outcome) -> StepResult:
+async def run_step(
+    node: Node, body: Body[Request], request: Request, *, interrupted: Outcome, lane: str = ""
+) -> StepResult:
     """Run one try of a step as the activity that this is called in.
 
     - One step per pod at a time, by fence; an older one fails with StaleFence.
+    - A step with a `lane` runs beside the pod's turn, since it makes nothing in the pod: it neither waits for the steps
+      that act there nor holds them up, whatever their fences, nor are theirs held against it or its against theirs. Of
+      one pod and lane only one runs at a time; a newer one supersedes it, and an older one fails with StaleFence. It
+      does not read the pod, being no witness of what the others are just doing: its result and its faults carry an
+      empty status (`seq` 0), which changes nothing in a view, and the listing that the pod's next step begins with
+      stays that of the step in turn.
     - It heartbeats each second, saying what it does.
     - Cancelled, it ends where its body lets go, with outcome `interrupted`; a body that was past that point ends as if
       nothing had happened. Ended by anything but the workflow's request (the worker stops, an operator pauses it), it
@@ -34,7 +44,8 @@ async def run_step(node: Node, body: Body[Request], request: Request, *, interru
     - PodFault becomes a non-retryable ApplicationError whose type is the kubelet's reason and whose detail is a
       StepResult: the status read back and the events. Where the body did not make a CriError into one, or something
       else stood in the way (NotYet, the node's disk), the error is retryable and its type is the error's class.
-    - The result carries the pod's whole status, read after the body's last call (by the body, if it has just done so).
+    - The result of a step in turn carries the pod's whole status, read after the body's last call (by the body, if it
+      has just done so).
     """
     info = activity.info()
     attempt = Attempt(
@@ -44,7 +55,7 @@ async def run_step(node: Node, body: Body[Request], request: Request, *, interru
         delay_seconds=delay_between(info.scheduled_time, info.current_attempt_scheduled_time),
     )
     # In a task of its own, so that a cancellation reaches only this loop and never cuts off a call to the runtime.
-    task = asyncio.create_task(_try(attempt, body, request, interrupted))
+    task = asyncio.create_task(_try(attempt, body, request, interrupted, lane))
     while not task.done():
         try:
             await asyncio.wait({task}, timeout=HEARTBEAT_SECONDS)
@@ -58,26 +69,28 @@ async def run_step(node: Node, body: Body[Request], request: Request, *, interru
     return task.result()
 
 
-async def _try(attempt: Attempt, body: Body[Request], request: Request, interrupted: Outcome) -> StepResult:
-    """Act in the pod's turn, and turn whatever comes of it into a result or an error of Temporal's."""
+async def _try(attempt: Attempt, body: Body[Request], request: Request, interrupted: Outcome, lane: str) -> StepResult:
+    """Act in the pod's turn or lane, and turn whatever comes of it into a result or an error of Temporal's."""
+    complete = _without_status if lane else _with_status
     try:
         claim = Claim(request.fence, attempt.number, activity.info().scheduled_time)
-        async with attempt.node.fences.acting(attempt.ref, claim, attempt):
+        async with attempt.node.fences.acting(attempt.ref, claim, attempt, lane=lane):
             try:
-                return await _with_status(attempt, await body(attempt, request))
+                return await complete(attempt, await body(attempt, request))
             except PodFault as fault:
-                raise await _pod_level(attempt, fault) from fault
+                attempt.events.extend(fault.events)
+                raise _pod_level(fault, await complete(attempt, StepResult(message=fault.message))) from fault
     except StaleFence as stale:
         raise _stale(str(stale)) from stale
     except Interrupted:
-        return await _let_go(attempt, interrupted)
+        return await _let_go(attempt, interrupted, complete)
     except (CriError, NotYet, OSError) as error:
         activity.logger.warning("try %d: %s", attempt.number, error)
         kind = type(error).__name__
         raise ApplicationError(str(error), type=kind, category=ApplicationErrorCategory.BENIGN) from error
 
 
-async def _let_go(attempt: Attempt, interrupted: Outcome) -> StepResult:
+async def _let_go(attempt: Attempt, interrupted: Outcome, complete: Completion) -> StepResult:
     """Say how a step ended that let go."""
     if attempt.superseded:
         raise _stale(f"a newer step of {attempt.ref.namespace}/{attempt.ref.name} has come")
@@ -85,7 +98,7 @@ async def _let_go(attempt: Attempt, interrupted: Outcome) -> StepResult:
     if details is None or not details.cancel_requested:
         raise asyncio.CancelledError
     try:
-        return await _with_status(attempt, StepResult(outcome=interrupted))
+        return await complete(attempt, StepResult(outcome=interrupted))
     except CriError as error:
         activity.logger.warning("cancelled, and the pod cannot be read: %s", error)
         raise asyncio.CancelledError from error
@@ -94,24 +107,23 @@ async def _let_go(attempt: Attempt, interrupted: Outcome) -> StepResult:
 async def _with_status(attempt: Attempt, result: StepResult) -> StepResult:
     """Read the pod and complete the result with it; tell the node what the workflow will know."""
     status = result.status if result.status.seq.counter else await attempt.read()
-    complete = result.model_copy(
-        update={
-            "status": status,
-            "events": tuple(attempt.events),
-            "node": attempt.node.facts(),
-            "attempt": attempt.number,
-        }
-    )
+    complete = await _without_status(attempt, result.model_copy(update={"status": status}))
     attempt.node.views.keep(attempt.ref, attempt.fence, status)
     attempt.node.returned(status)
     return complete
 
 
-async def _pod_level(attempt: Attempt, fault: PodFault) -> ApplicationError:
-    attempt.events.extend(fault.events)
+async def _without_status(attempt: Attempt, result: StepResult) -> StepResult:
+    """Complete the result with all but the pod's status."""
+    return result.model_copy(
+        update={"events": tuple(attempt.events), "node": attempt.node.facts(), "attempt": attempt.number}
+    )
+
+
+def _pod_level(fault: PodFault, detail: StepResult) -> ApplicationError:
     return ApplicationError(
         fault.message,
-        await _with_status(attempt, StepResult(message=fault.message)),
+        detail,
         type=fault.fault.value,
         non_retryable=True,
         category=ApplicationErrorCategory.BENIGN,

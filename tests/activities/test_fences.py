@@ -23,8 +23,8 @@ WEB = PodRef(namespace="default", name="web", uid="u1", incarnation="life-1")
 class Actor:
     """A holder that acts for as long as it is told to."""
 
-    def __init__(self, fences: Fences, fence: int, attempt: int = 1, ref: PodRef = WEB) -> None:
-        self.fences, self.ref, self.claim = fences, ref, Claim(fence, attempt, EARLY)
+    def __init__(self, fences: Fences, fence: int, attempt: int = 1, ref: PodRef = WEB, lane: str = "") -> None:
+        self.fences, self.ref, self.claim, self.lane = fences, ref, Claim(fence, attempt, EARLY), lane
         self.superseded = self.acts = False
         self.may_end = asyncio.Event()
 
@@ -35,7 +35,7 @@ class Actor:
         return await work
 
     async def act(self) -> None:
-        async with self.fences.acting(self.ref, self.claim, self):
+        async with self.fences.acting(self.ref, self.claim, self, lane=self.lane):
             self.acts = True
             await self.may_end.wait()
 
@@ -121,6 +121,30 @@ async def test_pods_do_not_wait_for_one_another() -> None:
     one.may_end.set()
     other.may_end.set()
     await asyncio.gather(*tasks)
+
+
+async def test_a_lane_neither_waits_for_the_pods_turn_nor_is_held_against_it() -> None:
+    fences = Fences()
+    pull, start, other_pull = Actor(fences, 5, lane="pull web"), Actor(fences, 4), Actor(fences, 3, lane="pull log")
+    tasks = [asyncio.create_task(actor.act()) for actor in (pull, start, other_pull)]
+    await settle()
+    assert [(actor.acts, actor.superseded) for actor in (pull, start, other_pull)] == [(True, False)] * 3
+    for actor in (pull, start, other_pull):
+        actor.may_end.set()
+    await asyncio.gather(*tasks)
+
+
+async def test_within_a_lane_a_newer_step_supersedes_its_elder_and_an_older_one_is_refused() -> None:
+    fences = Fences()
+    elder, newer = Actor(fences, 5, lane="pull web"), Actor(fences, 7, lane="pull web")
+    tasks = [asyncio.create_task(actor.act()) for actor in (elder, newer)]
+    await settle()
+    assert (elder.superseded, newer.acts) == (True, False)
+    elder.may_end.set()
+    newer.may_end.set()
+    await asyncio.gather(*tasks)
+    with pytest.raises(StaleFence):
+        await Actor(fences, 6, lane="pull web").act()
 
 
 async def test_a_step_that_gives_up_waiting_leaves_the_pod_to_others() -> None:

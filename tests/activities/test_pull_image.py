@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncIterator, Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -214,13 +215,39 @@ async def test_a_pull_that_waited_for_another_of_the_same_image_finds_it(bench: 
     assert len(shelf.requests) == asked
 
 
-async def test_a_newer_step_of_the_pod_ends_a_pull_that_stalled(bench: Bench, shelf: Registry) -> None:
+async def test_a_pull_runs_beside_the_pods_other_steps_and_tells_nothing_of_what_they_make(
+    bench: Bench, shelf: Registry
+) -> None:
+    image = f"{shelf.address}/app:1"
+    pod = bench.pod(container("quick"), container("slow", image=image))
+    await pod.create_sandbox()
+    shelf.open.clear()
+    pull = pod.step(StepName.PULL_IMAGE, request_of(pod, "slow"))
+    await shelf.asked()
+    listed_at = len(bench.returned)
+    started = await pod.start("quick")
+    assert (started.outcome, started.status.newest("quick") is None) == (Outcome.DONE, False)
+    stopped = await pod.kill()
+    assert [each.state for each in stopped.status.containers] == ["exited"]
+    shelf.open.set()
+    result = await pull.result()
+    assert (result.outcome, result.missing_images, result.status.seq.counter) == (Outcome.DONE, (), 0)
+    assert len(bench.returned) - listed_at == 2
+
+
+async def test_a_newer_pull_for_the_same_container_ends_one_that_stalled(bench: Bench, shelf: Registry) -> None:
     pod = pod_of(bench, f"{shelf.address}/app:1")
     shelf.open.clear()
     stalled = pod.step(StepName.PULL_IMAGE, request_of(pod))
     await shelf.asked()
-    assert (await pod.kill()).outcome == Outcome.DONE
+    late = request_of(pod)
+    newer = pod.step(StepName.PULL_IMAGE, request_of(pod))
     fault, _, _ = await fault_of(stalled.result())
+    assert fault == Fault.STALE_FENCE
+    shelf.open.set()
+    assert (await newer.result()).missing_images == ()
+    long_ago = datetime.now(UTC) - timedelta(seconds=60)
+    fault, _, _ = await fault_of(pod.step(StepName.PULL_IMAGE, late, scheduled=long_ago).result())
     assert fault == Fault.STALE_FENCE
 
 
