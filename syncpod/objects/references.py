@@ -1,0 +1,104 @@
+"""What a pod refers to, and where it says so."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from syncpod.objects.refs import Kind, ObjectRef
+from syncpod.objects.store import ObjectStore
+from syncpod.objects.values import values
+from syncpod.pod import Container, EnvFromSource, EnvVar, Pod, Volume
+
+Use = Literal["env", "volume", "pull"]
+
+
+@dataclass(frozen=True, order=True, slots=True)
+class Reference:
+    """One place of a pod that names an object."""
+
+    ref: ObjectRef
+    optional: bool
+    """The pod goes on without it: it is marked so, or is a pull secret, which the kubelet does without too."""
+    key: str | None
+    """The one key that a variable takes; None where all of them, or a volume's items, are meant."""
+    path: str
+    """Of the field, as Kubernetes spells it: ``spec.containers[0].env[2].valueFrom.secretKeyRef``."""
+    use: Use
+
+
+def references(pod: Pod) -> tuple[Reference, ...]:
+    """Return every ConfigMap and Secret that the pod names, place by place in the manifest's order.
+
+    An object that is named twice is there twice. What only volume plugins of a cluster use (CSI, iSCSI, and so on) is
+    not looked at: such pods are refused (pod/util.go, v1.36, VisitPodSecretNames and VisitPodConfigmapNames).
+    """
+    return tuple(_references(pod))
+
+
+def resolve(store: ObjectStore, pod: Pod) -> Mapping[ObjectRef, Mapping[str, bytes]]:
+    """Return what the pod refers to and is there: each object's values. Blocks. Raises OSError, ObjectUnreadable."""
+    found: dict[ObjectRef, Mapping[str, bytes]] = {}
+    for ref in sorted({reference.ref for reference in references(pod)}):
+        held = store.get(ref)
+        if held is not None:
+            found[ref] = values(held)
+    return found
+
+
+def _references(pod: Pod) -> Iterator[Reference]:
+    namespace, spec = pod.metadata.namespace or "default", pod.spec
+    for index, pull in enumerate(spec.image_pull_secrets):
+        if pull.name:  # validation lets a nameless one stand, as the API server does
+            ref = ObjectRef("Secret", namespace, pull.name)
+            yield Reference(ref, True, None, f"spec.imagePullSecrets[{index}]", "pull")
+    for index, volume in enumerate(spec.volumes):
+        yield from _of_volume(volume, namespace, f"spec.volumes[{index}]")
+    kinds: tuple[tuple[str, tuple[Container, ...]], ...] = (
+        ("initContainers", spec.init_containers),
+        ("containers", spec.containers),
+        ("ephemeralContainers", spec.ephemeral_containers),
+    )
+    for field, containers in kinds:
+        for index, container in enumerate(containers):
+            here = f"spec.{field}[{index}]"
+            for number, source in enumerate(container.env_from):
+                yield from _of_env_from(source, namespace, f"{here}.envFrom[{number}]")
+            for number, variable in enumerate(container.env):
+                yield from _of_variable(variable, namespace, f"{here}.env[{number}].valueFrom")
+
+
+def _of_env_from(source: EnvFromSource, namespace: str, here: str) -> Iterator[Reference]:
+    if (config_map := source.config_map_ref) is not None:
+        ref = ObjectRef("ConfigMap", namespace, config_map.name)
+        yield Reference(ref, bool(config_map.optional), None, f"{here}.configMapRef", "env")
+    if (secret := source.secret_ref) is not None:
+        ref = ObjectRef("Secret", namespace, secret.name)
+        yield Reference(ref, bool(secret.optional), None, f"{here}.secretRef", "env")
+
+
+def _of_variable(variable: EnvVar, namespace: str, here: str) -> Iterator[Reference]:
+    source = variable.value_from
+    if source is None:
+        return
+    if (config_map := source.config_map_key_ref) is not None:
+        ref = ObjectRef("ConfigMap", namespace, config_map.name)
+        yield Reference(ref, bool(config_map.optional), config_map.key, f"{here}.configMapKeyRef", "env")
+    if (secret := source.secret_key_ref) is not None:
+        ref = ObjectRef("Secret", namespace, secret.name)
+        yield Reference(ref, bool(secret.optional), secret.key, f"{here}.secretKeyRef", "env")
+
+
+def _of_volume(volume: Volume, namespace: str, here: str) -> Iterator[Reference]:
+    def reference(kind: Kind, name: str, optional: bool | None, path: str) -> Reference:
+        return Reference(ObjectRef(kind, namespace, name), bool(optional), None, path, "volume")
+
+    if (config_map := volume.config_map) is not None:
+        yield reference("ConfigMap", config_map.name, config_map.optional, f"{here}.configMap")
+    if (secret := volume.secret) is not None:
+        yield reference("Secret", secret.secret_name, secret.optional, f"{here}.secret")
+    for index, part in enumerate(volume.projected.sources if volume.projected is not None else ()):
+        path = f"{here}.projected.sources[{index}]"
+        if part.config_map is not None:
+            yield reference("ConfigMap", part.config_map.name, part.config_map.optional, f"{path}.configMap")
+        if part.secret is not None:
+            yield reference("Secret", part.secret.name, part.secret.optional, f"{path}.secret")

@@ -1,0 +1,84 @@
+"""What becomes of an object when a person puts another of its name: the API server's part, without a server."""
+
+import base64
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Literal
+
+from syncpod.objects.values import values
+from syncpod.pod import ConfigMap, Secret
+
+Change = Literal["created", "configured", "unchanged"]
+"""What a put did, in kubectl's words."""
+
+LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+"""kubectl's own note of what it applied last, in which a Secret's values stand in clear."""
+
+
+class ObjectRefused(ValueError):
+    """An object may not become what was asked for; the text says why as kubectl does, and shows no value."""
+
+
+def replaced(
+    held: ConfigMap | Secret | None, wanted: ConfigMap | Secret, *, now: datetime, uid: str
+) -> tuple[ConfigMap | Secret, Change]:
+    """Return what is to be kept where `held` is there and `wanted`, of its kind, was put, and what that does.
+
+    Identity (uid, creationTimestamp, resourceVersion) is the node's to give: what `wanted` says of it does not count.
+    Labels, annotations and data become exactly what is wanted, so that what a manifest no longer has goes; `apply` of
+    kubectl would leave what others had added. ``stringData`` becomes ``data``, and a Secret without a type ``Opaque``.
+
+    Raises ObjectRefused for a change of what is immutable (apis/core/validation.go, v1.36, ValidateConfigMapUpdate and
+    ValidateSecretUpdate).
+    """
+    content = _content(wanted)
+    if held is None:
+        identity = {"uid": uid, "creation_timestamp": now, "resource_version": "1"}
+        return _with_metadata(content, identity), "created"
+    if forbidden := tuple(_forbidden(held, content)):
+        raise ObjectRefused(f'The {held.kind} "{held.metadata.name}" is invalid: {"; ".join(forbidden)}')
+    if _content(held) == content:
+        return held, "unchanged"
+    identity = {
+        "uid": held.metadata.uid,
+        "creation_timestamp": held.metadata.creation_timestamp,
+        "resource_version": str(int(held.metadata.resource_version or 0) + 1),
+    }
+    return _with_metadata(content, identity), "configured"
+
+
+def _content(given: ConfigMap | Secret) -> ConfigMap | Secret:
+    """Return the object without identity, as it is kept: with a namespace, and a Secret's strings as its data."""
+    metadata = type(given.metadata)(
+        name=given.metadata.name,
+        namespace=given.metadata.namespace or "default",
+        labels=given.metadata.labels,
+        annotations={key: text for key, text in given.metadata.annotations.items() if key != LAST_APPLIED},
+    )
+    if isinstance(given, ConfigMap):
+        return given.model_copy(update={"metadata": metadata})
+    data = {key: base64.b64encode(value).decode() for key, value in sorted(values(given).items())}
+    return given.model_copy(
+        update={"metadata": metadata, "data": data, "string_data": {}, "type": given.type or "Opaque"}
+    )
+
+
+def _with_metadata(content: ConfigMap | Secret, identity: dict[str, object]) -> ConfigMap | Secret:
+    return content.model_copy(update={"metadata": content.metadata.model_copy(update=identity)})
+
+
+def _forbidden(held: ConfigMap | Secret, wanted: ConfigMap | Secret) -> Iterator[str]:
+    if isinstance(held, Secret) and isinstance(wanted, Secret) and held.type != wanted.type:
+        yield f'type: Invalid value: "{wanted.type}": field is immutable'
+    if not held.immutable:
+        return
+    why = "Forbidden: field is immutable when `immutable` is set"
+    if not wanted.immutable:
+        yield f"immutable: {why}"
+    if isinstance(held, ConfigMap) and isinstance(wanted, ConfigMap):
+        if held.data != wanted.data:
+            yield f"data: {why}"
+        if held.binary_data != wanted.binary_data:
+            yield f"binaryData: {why}"
+    elif values(held) != values(wanted):
+        yield f"data: {why}"

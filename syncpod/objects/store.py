@@ -1,0 +1,197 @@
+"""ConfigMaps and Secrets on the node's disk and in its memory: one file for each, replaced at once or not at all.
+
+The command line writes and the worker reads, at the same time and without speaking to one another. ConfigMaps lie
+below the state directory, Secrets below a directory on a memory file system; both as `kubectl get -o json` shows them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import stat
+import uuid
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from pydantic import ValidationError
+
+from syncpod.objects.refs import KINDS, Kind, ObjectRef, ref_of
+from syncpod.objects.replacing import Change, replaced
+from syncpod.pod import ConfigMap, Secret
+from syncpod.pod.validation import syntax
+from syncpod.pod.wire import to_wire
+
+_DIRECTORIES: Final[dict[Kind, str]] = {"ConfigMap": "configmaps", "Secret": "secrets"}
+_SUFFIX: Final = ".json"
+_LONG: Final = "~"
+"""Ends the file of a name that would be too long with the suffix: a directory takes 255 bytes, a name has up to 253."""
+_LONGEST_WITH_SUFFIX: Final = 255 - len(_SUFFIX)
+_DRAFT: Final = ".draft"
+_LOCK: Final = ".lock"
+
+
+class ObjectUnreadable(ValueError):
+    """A file of the store is not what the store wrote; the text names it, and shows nothing of what is in it."""
+
+
+class ObjectStore:
+    """The ConfigMaps and Secrets of one node. Every method blocks, and may be called by several processes at once.
+
+    `state_dir` and `memory_dir` are private to this user; what is missing below them is made, 0700, and files are
+    0600. A reader sees an object as it was before a put or as it is after it, and so does whoever comes after a crash
+    between any two instructions. All methods raise OSError where the file system fails.
+    """
+
+    def __init__(self, state_dir: Path, memory_dir: Path) -> None:
+        self._roots: dict[Kind, Path] = {"ConfigMap": state_dir / "objects", "Secret": memory_dir / "objects"}
+
+    def put(self, wanted: ConfigMap | Secret) -> Change:
+        """Keep an object that has passed its validation, in place of the one of its name; on disk when this returns.
+
+        Raises ObjectRefused for a change of what is immutable, ValueError for a name that is none, ObjectUnreadable.
+        """
+        ref = ref_of(wanted)
+        if not _is_name(ref):
+            raise ValueError(f"{ref}: metadata.namespace and metadata.name must be names of directories and files")
+        file = self._file(ref)
+        with self._locked(ref.kind):
+            now, uid = datetime.now(UTC).replace(microsecond=0), str(uuid.uuid4())
+            kept, change = replaced(self.get(ref), wanted, now=now, uid=uid)
+            if change != "unchanged":
+                _make_private(file.parent)
+                self._write(file, kept)
+            return change
+
+    def get(self, ref: ObjectRef) -> ConfigMap | Secret | None:
+        """Return the object, or None where it is not there. Raises ObjectUnreadable."""
+        return _read(self._file(ref), ref.kind) if _is_name(ref) else None
+
+    def list(self, kind: Kind, namespace: str | None = None) -> tuple[ConfigMap | Secret, ...]:
+        """Return all objects of a kind, of one namespace or of all, by namespace and name. Raises ObjectUnreadable."""
+        refs = sorted(ref for ref, _entry in self._entries(kind) if namespace in (None, ref.namespace))
+        found = (self.get(ref) for ref in refs)
+        return tuple(held for held in found if held is not None)
+
+    def delete(self, ref: ObjectRef) -> bool:
+        """Remove an object; say whether it was there."""
+        if not _is_name(ref):
+            return False
+        file = self._file(ref)
+        with self._locked(ref.kind):
+            # What a put that was killed had begun to write goes with whatever is deleted.
+            self._draft(ref.kind).unlink(missing_ok=True)
+            try:
+                file.unlink()
+            except (FileNotFoundError, NotADirectoryError):
+                return False
+            _sync_directory(file.parent)
+            with contextlib.suppress(OSError):  # not empty: others are in this namespace
+                file.parent.rmdir()
+            return True
+
+    def versions(self) -> dict[ObjectRef, str]:
+        """Return a word for each object that is there, which differs when the object does. No file is opened."""
+        return {
+            ref: f"{status.st_mtime_ns}-{status.st_ino}-{status.st_size}"
+            for kind in KINDS
+            for ref, status in self._entries(kind)
+        }
+
+    def _entries(self, kind: Kind) -> Iterator[tuple[ObjectRef, os.stat_result]]:
+        """Yield what is there of a kind, in no order; what comes or goes meanwhile may be missed."""
+        for namespace in _scan(self._roots[kind] / _DIRECTORIES[kind]):
+            if not namespace.is_dir(follow_symlinks=False):
+                continue
+            for entry in _scan(Path(namespace.path)):
+                ref = ObjectRef(kind, namespace.name, _object_name(entry.name))
+                if _is_name(ref):
+                    with contextlib.suppress(FileNotFoundError):
+                        status = entry.stat(follow_symlinks=False)
+                        if stat.S_ISREG(status.st_mode):
+                            yield ref, status
+
+    def _file(self, ref: ObjectRef) -> Path:
+        return self._roots[ref.kind] / _DIRECTORIES[ref.kind] / ref.namespace / _file_name(ref.name)
+
+    def _draft(self, kind: Kind) -> Path:
+        return self._roots[kind] / _DRAFT
+
+    def _write(self, file: Path, kept: ConfigMap | Secret) -> None:
+        """Replace the file; the lock is held, so the draft that may lie there is nobody's."""
+        draft = self._draft(kept.kind)
+        draft.unlink(missing_ok=True)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        with os.fdopen(os.open(draft, flags, 0o600), "wb") as opened:
+            opened.write(_to_json(kept))
+            opened.flush()
+            os.fsync(opened.fileno())
+        draft.replace(file)
+        _sync_directory(file.parent)
+
+    @contextlib.contextmanager
+    def _locked(self, kind: Kind) -> Iterator[None]:
+        """Keep other writers of this kind out; the lock goes with the process that held it."""
+        root = self._roots[kind]
+        _make_private(root)
+        lock = os.open(root / _LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(lock)
+
+
+def _is_name(ref: ObjectRef) -> bool:
+    """Say whether an object may be called so; what may not is never there, and never becomes part of a path."""
+    return not syntax.dns_label(ref.namespace) and not syntax.dns_subdomain(ref.name)
+
+
+def _file_name(name: str) -> str:
+    return f"{name}{_SUFFIX}" if len(name) <= _LONGEST_WITH_SUFFIX else f"{name}{_LONG}"
+
+
+def _object_name(file_name: str) -> str:
+    """Return the name of the object that a file holds; "" for what is none."""
+    name = file_name.removesuffix(_SUFFIX if file_name.endswith(_SUFFIX) else _LONG)
+    return name if _file_name(name) == file_name else ""
+
+
+def _to_json(kept: ConfigMap | Secret) -> bytes:
+    return json.dumps(to_wire(kept), ensure_ascii=False).encode()
+
+
+def _read(file: Path, kind: Kind) -> ConfigMap | Secret | None:
+    try:
+        text = file.read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    try:
+        return ConfigMap.model_validate_json(text) if kind == "ConfigMap" else Secret.model_validate_json(text)
+    except ValidationError:  # its text would show what is in the file
+        raise ObjectUnreadable(f"{file}: holds no {kind}; apply it again, or remove the file") from None
+
+
+def _scan(directory: Path) -> tuple[os.DirEntry[str], ...]:
+    try:
+        with os.scandir(directory) as entries:
+            return tuple(entries)
+    except (FileNotFoundError, NotADirectoryError):
+        return ()
+
+
+def _make_private(directory: Path) -> None:
+    """Make a directory and what is missing above it, for this user alone."""
+    for missing in reversed([path for path in (directory, *directory.parents) if not path.exists()]):
+        missing.mkdir(mode=0o700, exist_ok=True)
+
+
+def _sync_directory(directory: Path) -> None:
+    opened = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
