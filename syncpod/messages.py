@@ -186,6 +186,12 @@ ContainerKind = Literal["container", "init_container", "ephemeral_container"]
 """The kubelet's ``container_type``."""
 
 
+class SyncVolumes(StepInput):
+    """Bring files that show the pod's labels and annotations up to date."""
+
+    pod: WirePod = Field(default_factory=Pod)
+
+
 class StartContainer(StepInput):
     """Create and start one container as restart ``restart``, or adopt the one that is there."""
 
@@ -336,6 +342,7 @@ class StepName(StrEnum):
     """Names of the activities, as the history shows them."""
 
     CREATE_SANDBOX = "create_sandbox"
+    SYNC_VOLUMES = "sync_volumes"
     PULL_IMAGE = "pull_image"
     START_INIT_CONTAINER = "start_init_container"
     START_EPHEMERAL_CONTAINER = "start_ephemeral_container"

@@ -12,10 +12,10 @@ from typing import Any
 from pydantic import ValidationError
 
 from syncpod.lifecycle import backoff
-from syncpod.messages import NOT_READY_FAULTS, BackoffExpired, Pleg
+from syncpod.messages import NOT_READY_FAULTS, BackoffExpired, Evict, Pleg
 from syncpod.pod import PodInvalid
 from workflows.desired import Rejected, apply, delete
-from workflows.outcome import meet_node, observe
+from workflows.outcome import meet_node, observe, put_out
 from workflows.state import PodState
 
 
@@ -90,6 +90,13 @@ def _backoff_expired(state: PodState, payload: Any, now: datetime) -> None:
     state.released = {**state.released, subject: expected}
 
 
+def _evict(state: PodState, payload: Any, now: datetime) -> None:
+    signal = Evict.model_validate(payload)
+    if signal.uid != state.pod.metadata.uid:
+        raise Rejected(f"uid: is {state.pod.metadata.uid}, not {signal.uid!r}")
+    put_out(state, signal, now)
+
+
 def _probe(state: PodState, payload: Any, now: datetime) -> None:
     del state, payload, now
     raise Rejected("probes are not supported yet")
@@ -101,6 +108,7 @@ _SIGNALS = {
     "pleg": _pleg,
     "probe": _probe,
     "backoff_expired": _backoff_expired,
+    "evict": _evict,
 }
 
 

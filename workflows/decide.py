@@ -10,7 +10,7 @@ Pure: no clock, no I/O, no Temporal. `next_step` changes nothing; `begin` record
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -19,7 +19,6 @@ from syncpod.lifecycle.backoff import BackoffStore, StartDecision
 from syncpod.lifecycle.compute import compute_pod_actions
 from syncpod.lifecycle.conditions import ALL_CONTAINERS_RESTARTING, is_true
 from syncpod.lifecycle.observed import ObservedSandbox
-from syncpod.lifecycle.phase import TERMINAL_PHASES
 from syncpod.lifecycle.plan import PlannedStep, plan_steps, something_to_stop
 from syncpod.lifecycle.resize import ActuatedResources
 from syncpod.lifecycle.restart import container_should_restart
@@ -35,6 +34,7 @@ from syncpod.messages import (
     StartContainer,
     StepInput,
     StepName,
+    SyncVolumes,
 )
 from syncpod.pod import Container, EphemeralContainer, Pod
 from workflows.state import PodState
@@ -96,14 +96,20 @@ class Decision:
         return min((hold.until for hold in self.holds), default=None)
 
 
-def next_step(state: PodState, now: datetime) -> Decision:
-    """Return the step to take now, or the holds to wait for."""
+def next_step(state: PodState, now: datetime, *, pulling: Collection[str] = ()) -> Decision:
+    """Return the step to take now, or the holds to wait for.
+
+    `pulling` names the containers whose images are being pulled beside everything else: their start waits, and nobody
+    else's does.
+    """
     if state.removed:
         return Decision()
-    if state.deletion is not None or state.reached in TERMINAL_PHASES:
+    if state.ending:
         return _terminate(state, now)
     steps = planned(state)
-    decision = _first_allowed(state, steps, now)
+    decision = _first_allowed(state, steps, pulling, now)
+    if (update := _volumes(state, now)) is not None:
+        decision = replace(decision, step=update.step or decision.step, holds=(*update.holds, *decision.holds))
     return replace(decision, plan=tuple(f"{step.verb} {step.container}".rstrip() for step in steps))
 
 
@@ -164,7 +170,10 @@ def _remember_kills(state: PodState, step: Step) -> None:
 
 def _terminate(state: PodState, now: datetime) -> Decision:
     if something_to_stop(state.observed, state.stopped_sandboxes):
-        why = "deleted" if state.deletion else f"the pod has {state.reached.lower()}"
+        if state.deletion is None and state.failure is not None:
+            why = state.failure.reason
+        else:
+            why = "deleted" if state.deletion else f"the pod has {state.reached.lower()}"
         return _unless_held(state, _kill_pod(state, why, now), now)
     if state.deletion is None:
         return Decision()
@@ -206,11 +215,27 @@ def _left(state: PodState, now: datetime) -> int:
 # --- syncing ----------------------------------------------------------------------------------------------------------
 
 
-def _first_allowed(state: PodState, steps: Iterable[PlannedStep], now: datetime) -> Decision:
-    """Walk the plan as SyncPod does: some failures stop the sync, others only their own container's start."""
+def _volumes(state: PodState, now: datetime) -> Decision | None:
+    """Return the rewriting of files that show the pod's labels or annotations, where they are behind."""
+    if not (state.volumes_behind and any(sandbox.ready for sandbox in state.own.sandboxes)):
+        return None
+    why = "labels or annotations have changed"
+    step = SyncVolumes(ref=state.ref, pod=state.pod)
+    key = backoff.step_key("sync_volumes")
+    return _unless_held(state, Step(StepName.SYNC_VOLUMES, step, f"update volumes: {why}", why, key=key), now)
+
+
+def _first_allowed(state: PodState, steps: Iterable[PlannedStep], pulling: Collection[str], now: datetime) -> Decision:
+    """Walk the plan as SyncPod does: some failures stop the sync, others only their own container's start.
+
+    Difference: what is pulled beside holds up its own container alone, where the kubelet's SyncPod waits for it.
+    """
     holds: list[Hold] = []
     for planned_step in steps:
-        decision = _as_step(state, planned_step, now)
+        if planned_step.verb in START_KINDS and planned_step.container in pulling:
+            decision = Decision()
+        else:
+            decision = _as_step(state, planned_step, now)
         if decision.step is not None:
             return Decision(decision.step, tuple(holds))
         holds.extend(decision.holds)

@@ -15,6 +15,7 @@ from syncpod.pod import (
     Pod,
     PodInvalid,
     Problem,
+    Volume,
     admit_ephemeral_container,
     admit_pod,
     merge_update,
@@ -60,9 +61,30 @@ def _apply(state: PodState, new: Pod, now: datetime) -> None:
         return
     _forget_old_images(state, updated)
     before, state.pod = state.pod, updated
+    state.volumes_behind = state.volumes_behind or _shows_what_changed(before, updated)
     same_spec = updated.metadata.generation == before.metadata.generation
     what = "labels or annotations" if same_spec else f"generation {updated.metadata.generation}"
     state.note(now, "update", "apply", what)
+
+
+def _shows_what_changed(before: Pod, updated: Pod) -> bool:
+    """Say whether a volume shows labels or annotations, and they have changed."""
+    same = (before.metadata.labels, before.metadata.annotations) == (
+        updated.metadata.labels,
+        updated.metadata.annotations,
+    )
+    return not same and any(_shows_metadata(volume) for volume in updated.spec.volumes)
+
+
+def _shows_metadata(volume: Volume) -> bool:
+    """Say whether a volume has files made from the pod's labels or annotations."""
+    projections = volume.projected.sources if volume.projected is not None else ()
+    downward = (volume.downward_api, *(source.downward_api for source in projections))
+    files = (file for source in downward if source is not None for file in source.items)
+    return any(
+        file.field_ref is not None and file.field_ref.field_path.startswith(("metadata.labels", "metadata.annotations"))
+        for file in files
+    )
 
 
 def _forget_old_images(state: PodState, updated: Pod) -> None:

@@ -11,9 +11,9 @@ from typing import Any
 from syncpod.lifecycle import backoff
 from syncpod.lifecycle.container_status import WaitingReason
 from syncpod.lifecycle.observed import ObservedPod, merge
-from syncpod.lifecycle.phase import TERMINAL_PHASES
 from syncpod.lifecycle.plan import something_to_stop
-from syncpod.messages import NodeFacts, Outcome, PullImage, StepName, StepResult
+from syncpod.lifecycle.status import PodFailure
+from syncpod.messages import Evict, NodeFacts, Outcome, PullImage, Rejection, StepName, StepResult
 from workflows.decide import Step
 from workflows.state import HISTORY_KEPT, Exit, PodState, age
 
@@ -55,6 +55,30 @@ def observe(state: PodState, listing: ObservedPod, now: datetime) -> None:
     state.killed = {container_id: why for container_id, why in state.killed.items() if container_id in present}
     there = {sandbox.id for sandbox in state.observed.sandboxes}
     state.stopped_sandboxes = tuple(sandbox_id for sandbox_id in state.stopped_sandboxes if sandbox_id in there)
+
+
+# --- verdicts on the whole pod ----------------------------------------------------------------------------------------
+
+
+def put_out(state: PodState, eviction: Evict, now: datetime) -> None:
+    """Have the pod fail and end within the grace; one that is ending already only ends sooner.
+
+    Mirrors eviction_manager.go, v1.36, evictPod, and pod_workers.go, killPodNow.
+    """
+    deadline = now + timedelta(seconds=max(0, eviction.grace_period_seconds))
+    if not state.ending:
+        state.failure = PodFailure(reason=eviction.reason, message=eviction.message)
+        state.event(now, "Warning", eviction.reason, eviction.message)
+        state.note(now, "signal", "evict", f"{eviction.reason}: {eviction.message}")
+        state.kill_by = deadline
+    elif state.kill_by is not None:
+        state.kill_by = min(state.kill_by, deadline)
+
+
+def _turn_away(state: PodState, rejection: Rejection, now: datetime) -> None:
+    """Have a pod fail that its node does not let in (kubelet.go, v1.36, rejectPod)."""
+    state.failure = PodFailure(reason=rejection.reason, message=f"Pod was rejected: {rejection.message}")
+    state.event(now, "Warning", rejection.reason, rejection.message)
 
 
 # --- results of steps -------------------------------------------------------------------------------------------------
@@ -118,14 +142,16 @@ def _done(state: PodState, step: Step) -> None:
             state.pulled = {**state.pulled, step.container: state.next_restart(step.container)}
         case StepName.KILL_POD:
             state.stopped_sandboxes = tuple(sandbox.id for sandbox in state.observed.sandboxes if not sandbox.ready)
-            ending = state.deletion is not None or state.reached in TERMINAL_PHASES
-            state.terminated = ending and not something_to_stop(state.observed, state.stopped_sandboxes)
-            if not ending:
+            state.terminated = state.ending and not something_to_stop(state.observed, state.stopped_sandboxes)
+            if not state.ending:
                 state.kill_by = None
         case StepName.REMOVE_POD:
             state.removed = True
         case StepName.CREATE_SANDBOX:
             state.waiting = {}
+            state.volumes_behind = False
+        case StepName.SYNC_VOLUMES:
+            state.volumes_behind = False
         case _:
             pass
 
@@ -144,11 +170,23 @@ def failed_step(
 ) -> None:
     """Fold a step's failure into the state: what was read back, an event, and a time before which it is not retried."""
     told = False
+    took = int((now - started) / timedelta(milliseconds=1))
     if payload is not None:
         try:
             result = StepResult.model_validate(payload)
             _look(state, result, now)
             told = bool(result.events)
+            if result.rejection is not None:
+                _turn_away(state, result.rejection, now)
+                state.note(
+                    now,
+                    "step",
+                    step.name.value,
+                    f"{step.why}: {message}",
+                    outcome=result.rejection.reason,
+                    took_ms=took,
+                )
+                return
         except ValueError as wrong:
             state.reject(now, step.name.value, f"the step's status cannot be read: {wrong}")
     state.backoff = backoff.record_failure(state.backoff, step.key, now=now, reason=fault, message=message)
@@ -157,7 +195,6 @@ def failed_step(
         state.waiting = {**state.waiting, step.container: WaitingReason(reason=fault, message=message)}
     if not told:
         state.event(now, "Warning", *_as_event(step, fault, message), step.container)
-    took = int((now - started) / timedelta(milliseconds=1))
     why = f"{step.why}: {message}"
     state.note(now, "step", step.name.value, why, outcome=fault, took_ms=took, container=step.container)
 

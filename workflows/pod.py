@@ -3,7 +3,7 @@
 ::
 
       signals, updates ──► inbox ──► absorb ──► status ──► next_step ──┬─► a step ──► its result ──┐
-                             ▲                                         │                           │
+                             ▲                                         ├─► a pull, beside the rest │
                              │                                         └─► wait (one timer)        │
                              └─────────────────────────────────────────────────────────────────────┘
 
@@ -21,7 +21,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 from temporalio import workflow
 from temporalio.common import RawValue
@@ -43,6 +43,17 @@ GUARANTEE = timedelta(seconds=1)
 """How long after a deadline the workflow's own timer rings: the node's queue signals the deadline itself."""
 
 
+BESIDE = "2026-11-pulls-run-beside-other-steps"
+"""Patch: before it a pull was a step like any other, and held up the whole pod."""
+
+
+class Pull(NamedTuple):
+    """A pull that runs beside the pod's other steps."""
+
+    image: str
+    task: asyncio.Task[None]
+
+
 @workflow.defn(name=POD_WORKFLOW)
 class PodWorkflow:
     """The life of one pod, from its first apply to its deletion."""
@@ -56,6 +67,7 @@ class PodWorkflow:
         self.woken = False
         self.holds: tuple[decide.Hold, ...] = ()
         self.planned: tuple[str, ...] = ()
+        self.pulls: dict[str, Pull] = {}
         self.worker_version = 0
         self.queued: dict[str, tuple[int, datetime]] = {}
         self.state, self.refusal = start.begin(
@@ -78,7 +90,7 @@ class PodWorkflow:
             self.drain()
             absorb.tidy(self.state, workflow.now())
             report.update_status(self.state, self.holds, workflow.now())
-            decision = decide.next_step(self.state, workflow.now())
+            decision = decide.next_step(self.state, workflow.now(), pulling=self.pulls)
             if decision.holds != self.holds:
                 self.holds = decision.holds
                 report.note_holds(self.state, self.holds, workflow.now())
@@ -86,7 +98,10 @@ class PodWorkflow:
             report.note_decision(self.state, decision.plan, self.planned, workflow.now())
             self.planned = decision.plan
             if decision.step is not None:
-                await self.perform(decision.step)
+                if decision.step.name == StepName.PULL_IMAGE and workflow.patched(BESIDE):
+                    self.pull(decision.step)
+                else:
+                    await self.perform(decision.step)
                 continue
             if self.quiet():  # Replay: no await from here to the return or the raise
                 if self.state.removed and self.state.successor is None:
@@ -104,13 +119,43 @@ class PodWorkflow:
     async def perform(self, step: decide.Step) -> None:
         """Run one step to its end and fold its outcome in; never raises for what the step does."""
         spec = STEPS[step.name]
+
+        def must_stop() -> bool:
+            if spec.kills:  # only a shorter grace interrupts a kill, to begin it anew with what is left
+                return step.name == StepName.KILL_POD and self.deadline_moved(kill_by)
+            return self.ending()
+
+        kill_by, activity, began = self.schedule(step)
+        await self.finish(step, activity, began, must_stop)
+
+    def pull(self, step: decide.Step) -> None:
+        """Begin a pull beside everything else: only its own container waits for it.
+
+        It is given up when the pod is to end, and when another image is desired for the container.
+        """
+        image = self.state.container(step.container).image
+
+        def must_stop() -> bool:
+            return self.ending() or self.state.container(step.container).image != image
+
+        _, activity, began = self.schedule(step)
+
+        async def run() -> None:
+            await self.finish(step, activity, began, must_stop)
+            del self.pulls[step.container]
+            self.woken = True
+
+        self.pulls[step.container] = Pull(image, asyncio.create_task(run()))
+
+    def schedule(self, step: decide.Step) -> tuple[datetime | None, workflow.ActivityHandle[Any], datetime]:
+        """Have a step begin; return the deadline of the pod's grace that it was given, its handle, and the time."""
+        spec = STEPS[step.name]
         began = workflow.now()
         if step.name == StepName.KILL_POD:
             self.publish()  # a kill takes as long as the grace: what is shown must not be of before
         argument = decide.begin(self.state, step, began)
-        kill_by = self.state.kill_by
         self.show()
-        activity = workflow.start_activity(
+        activity: workflow.ActivityHandle[Any] = workflow.start_activity(
             step.name.value,
             argument,
             start_to_close_timeout=spec.start_to_close,
@@ -121,12 +166,16 @@ class PodWorkflow:
             summary=step.summary,
             result_type=RawValue,  # a result that nobody can decode fails the step, and not the workflow task
         )
+        return self.state.kill_by, activity, began
 
-        def must_stop() -> bool:
-            if spec.kills:  # only a shorter grace interrupts a kill, to begin it anew with what is left
-                return step.name == StepName.KILL_POD and self.deadline_moved(kill_by)
-            return self.deleting()
-
+    async def finish(
+        self,
+        step: decide.Step,
+        activity: workflow.ActivityHandle[Any],
+        began: datetime,
+        must_stop: Callable[[], bool],
+    ) -> None:
+        """Wait for a step's end, which `must_stop` hastens, and fold its outcome in."""
         await self.until(lambda: activity.done() or must_stop())
         if not activity.done():
             activity.cancel()
@@ -211,20 +260,20 @@ class PodWorkflow:
                 self.worker_version = max(self.worker_version, report.decision_version(args))
             absorb.absorb(self.state, name, args, workflow.now())
 
-    def deleting(self) -> bool:
+    def ending(self) -> bool:
         """Say whether the pod is to end, by what has been absorbed or is still pending."""
-        if any(name == "delete_pod" for name, _ in self.inbox):
+        if any(name in ("delete_pod", "evict") for name, _ in self.inbox):
             self.drain()
-        return self.state.deletion is not None
+        return self.state.deletion is not None or self.state.failure is not None
 
     def deadline_moved(self, kill_by: datetime | None) -> bool:
         """Say whether the grace has been shortened since a kill began."""
-        self.deleting()
+        self.ending()
         return self.state.kill_by is not None and kill_by is not None and self.state.kill_by < kill_by
 
     def quiet(self) -> bool:
-        """Say whether nothing is pending and no handler runs: a run may be left only then."""
-        return not self.inbox and not self.woken and workflow.all_handlers_finished()
+        """Say whether nothing is pending or under way and no handler runs: a run may be left only then."""
+        return not self.inbox and not self.woken and not self.pulls and workflow.all_handlers_finished()
 
     def is_due(self) -> bool:
         """Say whether this run should continue as new: by its length, or for a newer worker's decisions."""
@@ -292,10 +341,15 @@ class PodWorkflow:
         """End a container's back-off: ``{"container": "web"}``; the node's queue names the restart too."""
         self.put("backoff_expired", args)
 
+    @workflow.signal
+    def evict(self, *args: Any) -> None:
+        """Put the pod out, for the node: ``{"uid": …, "reason": "Evicted", "message": …, "gracePeriodSeconds": 1}``."""
+        self.put("evict", args)
+
     @workflow.signal(dynamic=True)
     def unknown(self, name: str, args: Sequence[RawValue]) -> None:
         """Show a signal of an unknown name as a rejection."""
-        known = "update_pod, delete_pod, pleg, probe, backoff_expired"
+        known = "update_pod, delete_pod, pleg, probe, backoff_expired, evict"
         self.state.reject(workflow.now(), name, f"signal {name}: unknown, with {len(args)} payloads; known: {known}")
         self.woken = True
 

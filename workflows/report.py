@@ -59,6 +59,7 @@ def _computed(state: PodState, waiting: Mapping[str, WaitingReason], now: dateti
             waiting=waiting,
             terminations=_terminations(state),
             terminal=state.terminated,
+            failure=state.failure,
         )
     )
 
@@ -215,9 +216,8 @@ def plan(state: PodState, candidate: Any, now: datetime) -> dict[str, Any]:
             return {"error": str(wrong), "steps": [], "holds": []}
     update_status(trial, (), now)
     decision = decide.next_step(trial, now)
-    ending = trial.deletion is not None or trial.reached in ("Succeeded", "Failed")
-    steps = [_row(step) for step in decide.planned(trial)] if not ending else []
-    if ending and decision.step is not None:
+    steps = [_row(step) for step in decide.planned(trial)] if not trial.ending else []
+    if trial.ending and decision.step is not None:
         steps = [{"step": decision.step.name.value, "container": decision.step.container, "why": decision.step.why}]
     holds = [
         {"subject": hold.subject, "until": hold.until.isoformat(), "reason": hold.reason, "message": hold.message}

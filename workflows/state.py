@@ -15,6 +15,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from syncpod.lifecycle.backoff import BackoffStore
 from syncpod.lifecycle.container_status import WaitingReason
 from syncpod.lifecycle.observed import ObservedContainer, ObservedPod
+from syncpod.lifecycle.phase import TERMINAL_PHASES
+from syncpod.lifecycle.status import PodFailure
 from syncpod.lifecycle.version import DECISION_VERSION
 from syncpod.messages import EventRecord, HistoryRecord, NodeFacts, PodRef, WirePod
 from syncpod.pod import Container, EphemeralContainer, Pod, PodStatus
@@ -96,7 +98,12 @@ class PodState(BaseModel):
     waiting: dict[str, WaitingReason] = {}
     """By container: why its last start failed (the kubelet's reason cache)."""
 
+    volumes_behind: bool = False
+    """Labels or annotations have changed, and files that show them are still to follow."""
+
     deletion: Deletion | None = None
+    failure: PodFailure | None = None
+    """A verdict on the whole pod: it was not let in, or was put out."""
     kill_by: datetime | None = None
     """The durable deadline of the pod's grace, set when the kill begins."""
     terminated: bool = False
@@ -131,6 +138,11 @@ class PodState(BaseModel):
         )
         containers = tuple(c for c in view.containers if c.incarnation in ours)
         return view.model_copy(update={"sandboxes": sandboxes, "containers": containers})
+
+    @property
+    def ending(self) -> bool:
+        """Whether nothing is to start any more: the pod is being deleted, or it has finished or failed as a whole."""
+        return self.deletion is not None or self.failure is not None or self.reached in TERMINAL_PHASES
 
     def container(self, name: str) -> Container | EphemeralContainer:
         """Return the container of any kind that the desired pod names so; raises KeyError where there is none."""
