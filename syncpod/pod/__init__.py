@@ -52,7 +52,7 @@ from syncpod.pod.probes import (
     TCPSocketAction,
 )
 from syncpod.pod.problems import ManifestError, PodInvalid, Problem
-from syncpod.pod.quantity import Quantity, parse_quantity
+from syncpod.pod.quantity import Quantity, parse_quantity, quantity_text
 from syncpod.pod.resources import ContainerResizePolicy, ResourceClaim, ResourceRequirements, VolumeResourceRequirements
 from syncpod.pod.scheduling import (
     Affinity,
@@ -314,6 +314,7 @@ __all__ = [
     "parse_quantity",
     "parse_secret",
     "pod_to_wire",
+    "quantity_text",
     "read_documents",
     "readmit",
     "validate_config_map",

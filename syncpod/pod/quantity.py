@@ -60,6 +60,33 @@ def parse_quantity(text: str) -> Quantity:
     return Quantity(-number if sign == "-" else number)
 
 
+def quantity_text(quantity: Quantity, *, like: str) -> str:
+    """Write a quantity as Kubernetes does: a whole number before the largest suffix that leaves one.
+
+    `like` is a quantity as it was typed: what was given in powers of two is written so, as long as that is exact and
+    comes to 1024 or more; what was given with an exponent is written with one (quantity.go, v1.36, CanonicalizeBytes).
+    """
+    number, suffix = quantity.number, _suffix(like)
+    if suffix in _BINARY and number.denominator == 1 and abs(number) >= 1024:
+        names, base, count, exponent = {power: name for name, power in _BINARY.items()}, 1024, number.numerator, 0
+        while count % base == 0:
+            count, exponent = count // base, exponent + 10
+        return f"{count}{names.get(exponent, '')}"
+    count, exponent = (number / _NANO).numerator, -9
+    while count and count % 1000 == 0:
+        count, exponent = count // 1000, exponent + 3
+    if not count or not exponent:
+        return str(count)
+    names = {power: name for name, power in _DECIMAL.items()}
+    with_exponent = exponent not in names or _EXPONENT.fullmatch(suffix)
+    return f"{count}e{exponent}" if with_exponent else f"{count}{names[exponent]}"
+
+
+def _suffix(text: str) -> str:
+    matched = _NUMBER.fullmatch(text)
+    return matched[3] if matched else ""
+
+
 def _scale(suffix: str) -> tuple[Fraction, int | None]:
     """Return what a suffix multiplies by, and the number it caps at."""
     if suffix in _DECIMAL:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from syncpod.pod import parse_quantity
+from syncpod.pod import parse_quantity, quantity_text
 
 LARGEST = 2**63 - 1
 
@@ -97,3 +97,38 @@ def test_any_text_is_a_quantity_or_a_sentence(text: str) -> None:
 def test_quantities_compare_by_number() -> None:
     assert parse_quantity("1") == parse_quantity("1000m")
     assert parse_quantity("1Gi") > parse_quantity("1G") > parse_quantity("999M")
+
+
+@pytest.mark.parametrize(
+    ("typed", "written"),
+    [
+        ("0", "0"),
+        ("1024Mi", "1Gi"),
+        ("1536Mi", "1536Mi"),
+        ("1.5Gi", "1536Mi"),
+        ("0.5Ki", "512"),
+        ("1000Ki", "1000Ki"),
+        ("1000m", "1"),
+        ("1500m", "1500m"),
+        ("0.1", "100m"),
+        ("1000M", "1G"),
+        ("1500k", "1500k"),
+        ("1e3", "1e3"),
+        ("129000e3", "129e6"),
+        ("1000E", "1e21"),
+        ("100Ei", str(LARGEST)),
+        ("-2048", "-2048"),
+        ("-2048Ki", "-2Mi"),
+    ],
+)
+def test_a_quantity_is_written_as_kubernetes_writes_it(typed: str, written: str) -> None:
+    assert quantity_text(parse_quantity(typed), like=typed) == written
+
+
+@given(st.integers(-(2**62), 2**62), st.sampled_from(["", "n", "m", "k", "E", "Ki", "Gi", "e3", "e-6"]))
+def test_what_is_written_reads_as_the_same_and_is_written_so_again(number: int, suffix: str) -> None:
+    typed = f"{number}{suffix}"
+    quantity = parse_quantity(typed)
+    written = quantity_text(quantity, like=typed)
+    assert parse_quantity(written) == quantity
+    assert quantity_text(quantity, like=written) == written
