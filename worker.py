@@ -44,9 +44,12 @@ from syncpod.cri.reader import PodReader
 from syncpod.interceptors import NodeHooks
 from syncpod.messages import NodeFacts, node_task_queue
 from syncpod.node_settings import (
+    MEMORY_DIR,
     NodeSettings,
     SettingsInvalid,
     WorkerRecord,
+    is_in_memory,
+    make_memory_directory,
     node_settings,
     remove_worker_record,
     write_worker_record,
@@ -92,6 +95,7 @@ async def _serve_locked(
 ) -> None:
     life, task_queue = lock.life, node_task_queue(settings.node)
     try:
+        _prepare_memory(settings)
         version = await _meet_runtime(settings, endpoint, cri)
         client = await connect(settings=connection, runtime=_runtime(), identity=life.identity)
         await refuse_rivals(client, task_queue, life)
@@ -116,6 +120,7 @@ async def _serve_locked(
             namespace=client.namespace,
             task_queue=task_queue,
             boot=life.boot,
+            memory_dir=str(settings.memory_dir),
         )
         await _run(worker, agent, record, settings, stop)
     except (NoServer, NotThisNode) as refusal:
@@ -193,6 +198,17 @@ def _lock(settings: NodeSettings) -> NodeLock:
         raise CannotServe(str(refusal)) from refusal
 
 
+def _prepare_memory(settings: NodeSettings) -> None:
+    """Make the directory for Secrets. Raises SettingsInvalid where it is another user's."""
+    make_memory_directory(settings.memory_dir)
+    if not is_in_memory(settings.memory_dir):
+        log.warning(
+            "the memory directory %s is not on a memory file system: Secrets lie on its disk; name another in %s",
+            settings.memory_dir,
+            MEMORY_DIR,
+        )
+
+
 async def _meet_runtime(settings: NodeSettings, endpoint: str, cri: CriClient) -> RuntimeVersion:
     try:
         version = await cri.version()
@@ -209,6 +225,7 @@ async def _context(settings: NodeSettings, client: Client, cri: CriClient) -> No
     return NodeContext(
         name=settings.node,
         state_dir=settings.state_dir,
+        memory_dir=settings.memory_dir,
         log_dir=settings.log_dir,
         cluster=f"{cluster.cluster_id}/{client.namespace}",
         cgroup_parent=settings.cgroup_parent,
@@ -244,6 +261,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             os.environ,
             node=options.node,
             state_dir=options.state_dir,
+            memory_dir=options.memory_dir,
             log_dir=options.log_dir,
             cgroup_parent=options.cgroup_parent,
             runtime_endpoint=options.runtime_endpoint,
@@ -298,6 +316,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="syncpod worker", description="Serve this machine as a node.")
     parser.add_argument("--node", help="the node's name (SYNCPOD_NODE; default: the host's)")
     parser.add_argument("--state-dir", help="where the node keeps its state (SYNCPOD_STATE_DIR)")
+    parser.add_argument("--memory-dir", help="where it keeps Secrets, on a memory file system (SYNCPOD_MEMORY_DIR)")
     parser.add_argument("--log-dir", help="where the pods' logs go (SYNCPOD_LOG_DIR)")
     parser.add_argument("--cgroup-parent", help="the cgroup above the pods' (SYNCPOD_CGROUP_PARENT)")
     parser.add_argument("--runtime-endpoint", help=f"the CRI socket, unix:///path ({VARIABLE})")

@@ -14,6 +14,7 @@ from syncpod.cri import CriRuntime
 from syncpod.cri.node import NodeContext
 from syncpod.cri.reader import PodReader
 from syncpod.messages import NodeFacts, ObservedPod
+from syncpod.objects import ObjectRef, ObjectStore
 
 
 def sandboxes_at_once() -> int:
@@ -39,7 +40,13 @@ class Node:
     """Pulls are serial, as the kubelet's are by default (serializeImagePulls); maxParallelImagePulls is its size."""
     fences: Fences = field(default_factory=Fences)
     views: LastViews = field(default_factory=LastViews)
+    waiting_for: dict[ObjectRef, set[tuple[str, str]]] = field(default_factory=dict)
+    """Who failed for want of an object: workflow id, and the container or step that waits; the agent tells them when
+    the object appears."""
+    objects: ObjectStore = field(init=False)
+    """The node's ConfigMaps and Secrets; its methods block."""
     stops: Stops = field(init=False)
 
     def __post_init__(self) -> None:
+        self.objects = ObjectStore(self.context.state_dir, self.context.memory_dir)
         self.stops = Stops(self.cri)

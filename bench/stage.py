@@ -70,6 +70,7 @@ async def stage(runtime_version: str) -> AsyncIterator[Stage]:
         context = NodeContext(
             name="bare",
             state_dir=directory / "bare",
+            memory_dir=directory / "bare-memory",
             log_dir=directory / "bare-logs",
             cluster="bare",
             cgroup_parent=runtime.cgroup_parent,

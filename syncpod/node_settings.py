@@ -7,10 +7,13 @@ of Temporal are not here: they are the ``temporal`` CLI's own (:mod:`syncpod.plu
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import json
 import os
 import re
 import socket
+import stat
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -19,6 +22,7 @@ from typing import Final
 NODE: Final = "SYNCPOD_NODE"
 STATE_DIR: Final = "SYNCPOD_STATE_DIR"
 LOG_DIR: Final = "SYNCPOD_LOG_DIR"
+MEMORY_DIR: Final = "SYNCPOD_MEMORY_DIR"
 CGROUP_PARENT: Final = "SYNCPOD_CGROUP_PARENT"
 ALLOW_FOREIGN_KUBELET: Final = "SYNCPOD_ALLOW_FOREIGN_KUBELET"
 RUNTIME_ENDPOINT: Final = "CONTAINER_RUNTIME_ENDPOINT"
@@ -26,6 +30,7 @@ RUNTIME_ENDPOINT: Final = "CONTAINER_RUNTIME_ENDPOINT"
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _CGROUP_PART = re.compile(r"[A-Za-z0-9._-]+")
 _YES, _NO = ("1", "true", "yes", "on"), ("", "0", "false", "no", "off")
+_IN_MEMORY = ("tmpfs", "ramfs")
 
 
 class SettingsInvalid(ValueError):
@@ -40,6 +45,8 @@ class NodeSettings:
     """The node's name, a DNS subdomain: by default the host's name in lower case."""
     state_dir: Path
     """Absolute; 0700; held by one live worker at a time."""
+    memory_dir: Path
+    """Absolute; 0700; on a memory file system, so that what is in it never reaches a disk: Secrets."""
     log_dir: Path
     """Absolute; the pods' logs, where crictl and log agents look."""
     cgroup_parent: str
@@ -55,6 +62,7 @@ def node_settings(
     *,
     node: str | None = None,
     state_dir: str | None = None,
+    memory_dir: str | None = None,
     log_dir: str | None = None,
     cgroup_parent: str | None = None,
     runtime_endpoint: str | None = None,
@@ -72,6 +80,7 @@ def node_settings(
     return NodeSettings(
         node=_node_name(node or environ.get(NODE) or socket.gethostname().lower()),
         state_dir=state,
+        memory_dir=memory_directory(state, {**environ, **({MEMORY_DIR: memory_dir} if memory_dir else {})}),
         log_dir=_directory(
             "log directory",
             log_dir or environ.get(LOG_DIR),
@@ -90,6 +99,69 @@ def node_settings(
 def default_state_dir(environ: Mapping[str, str]) -> Path:
     """Return where state is kept unless told otherwise."""
     return Path("/var/lib/syncpod") if os.geteuid() == 0 else _private_home(environ)
+
+
+def memory_directory(state_dir: Path, environ: Mapping[str, str]) -> Path:
+    """Return where the node of a state directory keeps what must not reach a disk; nothing is made.
+
+    It is the one that is named, else one of this state directory alone, on the first memory file system of the user's
+    runtime directory (not as root), /run (as root) and /dev/shm; without any, below the state directory. Worker and
+    command line, asked alike, find the same. Raises SettingsInvalid.
+    """
+    if named := environ.get(MEMORY_DIR):
+        return _directory("memory directory", named, state_dir)
+    user = os.geteuid()
+    own = hashlib.sha256(os.path.realpath(state_dir).encode()).hexdigest()[:12]
+    private = "/run" if user == 0 else environ.get("XDG_RUNTIME_DIR", "")
+    if private and Path(private).is_dir() and is_in_memory(Path(private)):
+        return Path(private) / f"syncpod-{own}"
+    shared = Path("/dev/shm")
+    if shared.is_dir() and is_in_memory(shared):
+        return shared / f"syncpod-{user}-{own}"
+    return state_dir / "memory"
+
+
+def is_in_memory(path: Path) -> bool:
+    """Say whether a path, or the nearest directory above it that is there, lies on a memory file system. Blocks."""
+    there = next(place for place in (path, *path.parents) if place.exists())
+    device = there.stat().st_dev
+    try:
+        lines = Path("/proc/self/mountinfo").read_text(errors="replace").splitlines()
+    except OSError:
+        return False
+    for fields, _, source in (line.partition(" - ") for line in lines):
+        if fields.split()[2] == f"{os.major(device)}:{os.minor(device)}":
+            return source.split()[0] in _IN_MEMORY
+    return False
+
+
+def make_memory_directory(path: Path) -> None:
+    """Make the memory directory, 0700, where it is not there yet.
+
+    Its parent may be everybody's, so what is there is taken only if it is a directory, no link, and ours, and is then
+    closed to others. Raises SettingsInvalid.
+    """
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with contextlib.suppress(FileExistsError):
+            path.mkdir(mode=0o700)
+        require_own_memory_directory(path)
+        path.chmod(0o700)
+    except OSError as error:
+        raise SettingsInvalid(f"memory directory {path}: cannot be made: {error.strerror} ({MEMORY_DIR})") from None
+
+
+def require_own_memory_directory(path: Path) -> None:
+    """Raise SettingsInvalid where a memory directory is there, and is no directory of this user's."""
+    try:
+        found = path.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
+        raise SettingsInvalid(
+            f"memory directory {path}: is there, and is not a directory of this user's: remove it, or name another in "
+            f"{MEMORY_DIR}"
+        )
 
 
 def _private_home(environ: Mapping[str, str]) -> Path:
@@ -149,6 +221,8 @@ class WorkerRecord:
     task_queue: str
     boot: int
     """Which life of the worker on this node."""
+    memory_dir: str = ""
+    """Where it reads Secrets; "" = one of an earlier version, which reads none."""
 
 
 _RECORD = "worker.json"
@@ -163,7 +237,7 @@ def read_worker_record(state_dir: Path) -> WorkerRecord | None:
     """Return what the worker of this state directory last said, or None. It may have died since: see its pid."""
     try:
         said = json.loads((state_dir / _RECORD).read_text())
-        return WorkerRecord(**{name: said[name] for name in WorkerRecord.__dataclass_fields__})
+        return WorkerRecord(**{name: said[name] for name in WorkerRecord.__dataclass_fields__ if name in said})
     except (FileNotFoundError, NotADirectoryError, json.JSONDecodeError, KeyError, TypeError):
         return None
 

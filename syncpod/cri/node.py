@@ -44,6 +44,8 @@ class NodeContext:
     name: str
     state_dir: Path
     """Holds ``pods/<uid>`` and ``seccomp``; 0700."""
+    memory_dir: Path
+    """On a memory file system: holds the Secrets, and below ``pods/<uid>`` the volumes made of them; 0700."""
     log_dir: Path
     """Holds ``<namespace>_<name>_<uid>/<container>/<restart>.log``; log agents look in ``/var/log/pods``."""
     cluster: str

@@ -293,6 +293,7 @@ async def bench_of(runtime: Containerd, directory: Path) -> AsyncIterator[Bench]
         context = NodeContext(
             name="node-a",
             state_dir=directory / "state",
+            memory_dir=directory / "memory",
             log_dir=directory / "logs",
             cluster="test/default",
             cgroup_parent=runtime.cgroup_parent,

@@ -24,6 +24,7 @@ HOST = Host(
 NODE = NodeContext(
     name="node-1",
     state_dir=Path("/var/lib/syncpod"),
+    memory_dir=Path("/run/syncpod"),
     log_dir=Path("/var/log/pods"),
     cluster="cluster-1/default",
     host=HOST,

@@ -33,6 +33,7 @@ class NodeProcess:
             "CONTAINER_RUNTIME_ENDPOINT": runtime,
             "TEMPORAL_ADDRESS": temporal,
             "TEMPORAL_CONFIG_FILE": os.devnull,
+            "SYNCPOD_MEMORY_DIR": str(directory / "memory"),
             "PYTHONUNBUFFERED": "1",
         }
         with self.output.open("wb") as output, self.log.open("ab") as log:

@@ -1,17 +1,25 @@
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import socket
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
 
+from syncpod import node_settings as module
 from syncpod.node_settings import (
     SettingsInvalid,
     WorkerRecord,
+    is_in_memory,
+    make_memory_directory,
+    memory_directory,
     node_settings,
     read_worker_record,
     remove_worker_record,
+    require_own_memory_directory,
     write_worker_record,
 )
 
@@ -25,6 +33,7 @@ RECORD = WorkerRecord(
     namespace="default",
     task_queue="node/n1",
     boot=3,
+    memory_dir="/run/syncpod-0123456789ab",
 )
 
 
@@ -112,3 +121,91 @@ def test_a_workers_record_is_private_replaced_at_once_and_taken_back(tmp_path: P
 def test_a_record_that_is_none_counts_as_none(tmp_path: Path, text: str) -> None:
     (tmp_path / "worker.json").write_text(text)
     assert read_worker_record(tmp_path) is None
+
+
+def test_a_worker_of_an_earlier_version_is_known_without_its_memory_directory(tmp_path: Path) -> None:
+    said = asdict(RECORD)
+    del said["memory_dir"]
+    (tmp_path / "worker.json").write_text(json.dumps(said))
+    assert read_worker_record(tmp_path) == replace(RECORD, memory_dir="")
+
+
+def in_memory(monkeypatch: pytest.MonkeyPatch, *places: Path | str) -> None:
+    """Let these directories, and no others, be memory file systems."""
+    monkeypatch.setattr(module, "is_in_memory", lambda path: str(path) in map(str, places))
+
+
+def test_secrets_of_root_are_in_run_and_of_others_in_their_runtime_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    in_memory(monkeypatch, "/run", tmp_path)
+    environ = {"XDG_RUNTIME_DIR": str(tmp_path)}
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    of_root = memory_directory(Path("/x"), environ)
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    of_others = memory_directory(Path("/x"), environ)
+    assert (of_root.parent, of_others.parent) == (Path("/run"), tmp_path)
+    assert of_root.name == of_others.name == "syncpod-" + hashlib.sha256(b"/x").hexdigest()[:12]
+
+
+def test_what_two_users_share_has_the_user_in_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    in_memory(monkeypatch, "/dev/shm")
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    for runtime_directory in ("", str(tmp_path), "/nowhere"):
+        place = memory_directory(Path("/x"), {"XDG_RUNTIME_DIR": runtime_directory})
+        assert place == Path("/dev/shm/syncpod-1000-" + hashlib.sha256(b"/x").hexdigest()[:12])
+
+
+def test_each_state_directory_has_a_memory_directory_of_its_own_however_it_is_spelled(tmp_path: Path) -> None:
+    (tmp_path / "state").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "state")
+    assert memory_directory(tmp_path / "state", {}) == memory_directory(tmp_path / "link", {})
+    assert memory_directory(tmp_path / "state", {}) != memory_directory(tmp_path, {})
+
+
+def test_without_any_memory_file_system_secrets_are_below_the_state(monkeypatch: pytest.MonkeyPatch) -> None:
+    in_memory(monkeypatch)
+    assert memory_directory(Path("/x"), {}) == Path("/x/memory")
+
+
+def test_a_memory_directory_that_is_named_is_taken(tmp_path: Path) -> None:
+    assert node_settings({"SYNCPOD_MEMORY_DIR": "/env"}).memory_dir == Path("/env")
+    assert node_settings({"SYNCPOD_MEMORY_DIR": "/env"}, memory_dir="/given").memory_dir == Path("/given")
+    with pytest.raises(SettingsInvalid, match="memory directory 'here': must be an absolute path"):
+        node_settings({"SYNCPOD_MEMORY_DIR": "here"})
+
+
+def test_what_is_in_memory_is_known_by_its_mount() -> None:
+    assert is_in_memory(Path("/dev/shm/not/yet/there"))
+    assert not is_in_memory(Path("/proc/self"))
+
+
+def test_a_memory_directory_is_closed_to_others_though_it_was_there(tmp_path: Path) -> None:
+    place = tmp_path / "parent" / "memory"
+    require_own_memory_directory(place)
+    make_memory_directory(place)
+    place.chmod(0o755)
+    make_memory_directory(place)
+    assert place.stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.parametrize("kind", ["link", "dangling", "file", "another's"])
+def test_what_another_user_may_have_put_there_is_no_memory_directory(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = tmp_path / "memory"
+    if kind in ("link", "dangling"):
+        place.symlink_to(tmp_path if kind == "link" else tmp_path / "nowhere")
+    elif kind == "file":
+        place.touch()
+    else:
+        place.mkdir()
+        monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+    for look in (make_memory_directory, require_own_memory_directory):
+        with pytest.raises(SettingsInvalid, match="is there, and is not a directory of this user's"):
+            look(place)
+
+
+def test_a_memory_directory_that_cannot_be_made_is_one_sentence() -> None:
+    with pytest.raises(SettingsInvalid, match=r"cannot be made: File exists \(SYNCPOD_MEMORY_DIR\)"):
+        make_memory_directory(Path("/dev/null/memory"))
