@@ -1,0 +1,156 @@
+"""Whether a pod has written more to the node's disks than its limits let it.
+
+Mirrors eviction/eviction_manager.go, v1.36, localStorageEviction: an emptyDir against its sizeLimit, then the pod
+against the sum of its containers' limits of ephemeral-storage, then each container against its own; the first that is
+exceeded is the pod's end. Differences: the limits of sidecars and other init containers hold as those of main ones do,
+and a writable layer counts for its container on whichever disk the runtime keeps it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from syncpod.lifecycle.phase import is_static_pod
+from syncpod.pod import Container, Pod, Quantity, Volume, parse_quantity, quantity_text
+
+EPHEMERAL_STORAGE: Final = "ephemeral-storage"
+SYSTEM_CRITICAL_PRIORITY: Final = 2_000_000_000
+"""From this priority on a pod is critical (scheduling/types.go)."""
+
+_NOTHING: Final = parse_quantity("0")
+
+
+@dataclass(frozen=True)
+class Limit:
+    """How much may be written."""
+
+    bytes: int
+    text: str
+    """As messages show it."""
+
+
+@dataclass(frozen=True)
+class StorageLimits:
+    """What of a pod is limited, and what counts. A volume's or container's limit of 0 is none, as in the kubelet."""
+
+    volumes: Mapping[str, Limit] = field(default_factory=dict)
+    """emptyDirs with a sizeLimit, by name, in the pod's order."""
+    containers: Mapping[str, Limit] = field(default_factory=dict)
+    """Containers with a limit of ephemeral-storage, by name, in the pod's order, the main ones first."""
+    pod: Limit | None = None
+    """What all of the pod may write; None where no container has a limit."""
+    on_disk: tuple[str, ...] = ()
+    """The volumes that count for the pod as a whole (volume/util/util.go, IsLocalEphemeralVolume)."""
+
+    def __bool__(self) -> bool:
+        """Whether there is anything to hold the pod to."""
+        return bool(self.volumes or self.containers or self.pod)
+
+
+@dataclass(frozen=True)
+class StorageUsage:
+    """What a pod has written, in bytes as allocated on disk. What was not measured is left out, and counts nothing."""
+
+    volumes: Mapping[str, int] = field(default_factory=dict)
+    """Its volumes, by name: those that are limited, and those that count for the pod where that is."""
+    layers: Mapping[str, int] = field(default_factory=dict)
+    """The writable layers of its running containers, by the containers' names."""
+    logs: Mapping[str, int] = field(default_factory=dict)
+    """The logs of its containers, all instances and rotated ones included, by the containers' names."""
+    others: int = 0
+    """What else counts for the pod: its hosts file, and files beside the containers' directories of logs."""
+
+
+@dataclass(frozen=True)
+class Excess:
+    """A limit that is exceeded."""
+
+    message: str
+    """In the kubelet's words, with the space that they end in."""
+    signal: str
+    """Which kind of limit: the label `eviction_signal` of the kubelet's count of evictions."""
+
+
+def storage_limits(pod: Pod) -> StorageLimits:
+    """Return what limits the pod's use of disks; a critical or static pod has none, since it is never put out."""
+    if is_static_pod(pod) or (pod.spec.priority or 0) >= SYSTEM_CRITICAL_PRIORITY:
+        return StorageLimits()
+    sizes = ((v.name, v.empty_dir.size_limit) for v in pod.spec.volumes if v.empty_dir is not None)
+    containers = ((c.name, _limit_of(c)) for c in (*pod.spec.containers, *pod.spec.init_containers))
+    return StorageLimits(
+        volumes=_limits(sizes),
+        containers=_limits(containers),
+        pod=_pod_limit(pod),
+        on_disk=tuple(volume.name for volume in pod.spec.volumes if _on_disk(volume)),
+    )
+
+
+def storage_excess(limits: StorageLimits, usage: StorageUsage) -> Excess | None:
+    """Return the first limit that is exceeded, None where all are kept."""
+    for name, limit in limits.volumes.items():
+        if usage.volumes.get(name, 0) > limit.bytes:
+            return Excess(f'Usage of EmptyDir volume "{name}" exceeds the limit "{limit.text}". ', "emptydirfs.limit")
+    total = sum(usage.layers.values()) + sum(usage.logs.values()) + usage.others
+    total += sum(usage.volumes.get(name, 0) for name in limits.on_disk)
+    if limits.pod is not None and total > limits.pod.bytes:
+        message = f"Pod ephemeral local storage usage exceeds the total limit of containers {limits.pod.text}. "
+        return Excess(message, "ephemeralpodfs.limit")
+    for name, limit in limits.containers.items():
+        if usage.layers.get(name, 0) + usage.logs.get(name, 0) > limit.bytes:
+            message = f'Container {name} exceeded its local ephemeral storage limit "{limit.text}". '
+            return Excess(message, "ephemeralcontainerfs.limit")
+    return None
+
+
+def _on_disk(volume: Volume) -> bool:
+    return volume.config_map is not None or (volume.empty_dir is not None and not volume.empty_dir.medium)
+
+
+def _limits(written: Iterable[tuple[str, str | None]]) -> dict[str, Limit]:
+    read = ((name, text, parse_quantity(text)) for name, text in written if text is not None)
+    return {name: _limit(quantity, text) for name, text, quantity in read if quantity > _NOTHING}
+
+
+def _limit(quantity: Quantity, like: str) -> Limit:
+    return Limit(bytes=quantity.value(), text=quantity_text(quantity, like=like))
+
+
+def _limit_of(container: Container) -> str | None:
+    return container.resources.limits.get(EPHEMERAL_STORAGE)
+
+
+def _pod_limit(pod: Pod) -> Limit | None:
+    """Return the sum of the containers' limits, of those that have one, as long as they run together.
+
+    component-helpers resource/helpers.go, v1.36, PodLimits: main containers and sidecars add up, an init container
+    counts with the sidecars before it, and the pod's overhead comes on top.
+    """
+    mains = [_limit_of(container) for container in pod.spec.containers]
+    sidecars: list[str | None] = []
+    together = list(mains)
+    peaks = []
+    for container in pod.spec.init_containers:
+        if container.restart_policy == "Always":
+            sidecars.append(_limit_of(container))
+            together.append(_limit_of(container))
+            peaks.append(list(sidecars))
+        else:
+            peaks.append([*sidecars, _limit_of(container)])
+    sums = [each for each in map(_sum, (together, *peaks)) if each is not None]
+    if not sums:
+        return None
+    total, like = max(sums, key=lambda each: each[0])
+    overhead = parse_quantity(pod.spec.overhead.get(EPHEMERAL_STORAGE, "0"))
+    return _limit(Quantity(total.number + overhead.number), like)
+
+
+def _sum(texts: list[str | None]) -> tuple[Quantity, str] | None:
+    """Return the sum of what is set and the first that is not nothing; None where none is set."""
+    written = [text for text in texts if text is not None]
+    if not written:
+        return None
+    read = [parse_quantity(text) for text in written]
+    like = next((text for text, quantity in zip(written, read, strict=True) if quantity != _NOTHING), written[0])
+    return Quantity(sum((quantity.number for quantity in read), start=_NOTHING.number)), like
