@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from tests.runtimes import differences
 from tests.runtimes.containerd import Containerd
@@ -15,6 +16,11 @@ from tests.runtimes.runtime import Runtime
 from tests.runtimes.temporal import DevServer
 
 _RUNTIMES = ("embedded", "containerd16", "containerd24")
+
+if os.environ.get("SYNCPOD_REQUIRE"):
+    # Where nothing may skip nothing is left to chance either: the same examples with each run. New ones are looked for
+    # wherever somebody runs the tests by hand.
+    settings.load_profile("ci")
 
 
 @pytest.fixture(scope="session")

@@ -13,7 +13,17 @@ from syncpod.lifecycle.container_status import WaitingReason
 from syncpod.lifecycle.observed import ObservedPod, merge
 from syncpod.lifecycle.plan import something_to_stop
 from syncpod.lifecycle.status import PodFailure
-from syncpod.messages import Evict, NodeFacts, Outcome, PullImage, Rejection, StepName, StepResult
+from syncpod.messages import (
+    CreateSandbox,
+    Evict,
+    NodeFacts,
+    Outcome,
+    PullImage,
+    Rejection,
+    StepName,
+    StepResult,
+)
+from syncpod.pod import Pod
 from workflows.decide import Step
 from workflows.state import HISTORY_KEPT, Exit, PodState, age
 
@@ -89,7 +99,7 @@ def finished_step(state: PodState, step: Step, payload: Any, started: datetime, 
     told, state.history = state.history, ()
     try:
         result = StepResult.model_validate(payload)
-        _look(state, result, now)
+        _look(state, step, result, now)
     except ValueError as wrong:
         state.history = (*told, *state.history)
         failed_step(state, step, "UnreadableResult", f"the step's result cannot be read: {wrong}", None, started, now)
@@ -114,15 +124,13 @@ def finished_step(state: PodState, step: Step, payload: Any, started: datetime, 
     state.history = (*state.history, *seen)[-HISTORY_KEPT:]
 
 
-def _look(state: PodState, result: StepResult, now: datetime) -> None:
+def _look(state: PodState, step: Step, result: StepResult, now: datetime) -> None:
     meet_node(state, result.node)
     observe(state, result.status, now)
     for event in result.events:
         state.event(now, event.type, event.reason, event.message, event.container)
     if result.missing_images is not None:
-        spec = state.pod.spec
-        known = {container.name for container in (*spec.init_containers, *spec.containers, *spec.ephemeral_containers)}
-        state.missing_images = tuple(name for name in result.missing_images if name in known)
+        state.missing_images = tuple(name for name in result.missing_images if _still_wants(state, step, name))
 
 
 def _done(state: PodState, step: Step) -> None:
@@ -134,9 +142,9 @@ def _done(state: PodState, step: Step) -> None:
             state.missing_images = tuple(name for name in state.missing_images if name != step.container)
         case StepName.PULL_IMAGE:
             state.waiting = _without(state.waiting, step.container)
+            if not _still_wants(state, step, step.container):
+                return
             image = state.container(step.container).image
-            if image != _image_pulled(step):
-                return  # another one is desired since
             same = [name for name in state.missing_images if state.container(name).image == image]
             state.missing_images = tuple(name for name in state.missing_images if name not in same)
             state.pulled = {**state.pulled, step.container: state.next_restart(step.container)}
@@ -156,13 +164,17 @@ def _done(state: PodState, step: Step) -> None:
             pass
 
 
-def _image_pulled(step: Step) -> str:
-    """Return the image that a pull was asked for."""
-    if not isinstance(step.input, PullImage):
-        raise TypeError(f"{step.name} pulls nothing")
-    spec = step.input.pod.spec
+def _still_wants(state: PodState, step: Step, name: str) -> bool:
+    """Say whether a container is there and is to have the image that the step was given for it."""
+    asked = step.input.pod if isinstance(step.input, PullImage | CreateSandbox) else state.pod
+    wanted = _images(state.pod)
+    return name in wanted and wanted[name] == _images(asked).get(name, wanted[name])
+
+
+def _images(pod: Pod) -> dict[str, str]:
+    spec = pod.spec
     every = (*spec.init_containers, *spec.containers, *spec.ephemeral_containers)
-    return next(container.image for container in every if container.name == step.container)
+    return {container.name: container.image for container in every}
 
 
 def failed_step(
@@ -174,7 +186,7 @@ def failed_step(
     if payload is not None:
         try:
             result = StepResult.model_validate(payload)
-            _look(state, result, now)
+            _look(state, step, result, now)
             told = bool(result.events)
             if result.rejection is not None:
                 _turn_away(state, result.rejection, now)

@@ -89,12 +89,14 @@ def _with_kept_fields(old: PodSpec, new: PodSpec) -> PodSpec:
 
 
 def _with_kept_policies(old: tuple[Container, ...], new: tuple[Container, ...]) -> tuple[Container, ...]:
-    policies = {one.name: one.image_pull_policy for one in old if _has_default_policy(one)}
+    """Give each container of `new` the policy that the one in its place in `old` got by default, if it has its own."""
+    policies = [(one.name, one.image_pull_policy) if _has_default_policy(one) else None for one in old]
+    policies += [None] * (len(new) - len(old))
     return tuple(
-        one.model_copy(update={"image_pull_policy": policies[one.name]})
-        if one.name in policies and _has_default_policy(one)
+        one.model_copy(update={"image_pull_policy": kept[1]})
+        if kept is not None and kept[0] == one.name and _has_default_policy(one)
         else one
-        for one in new
+        for one, kept in zip(new, policies, strict=False)
     )
 
 

@@ -1,0 +1,90 @@
+"""A pull runs beside the pod's other steps: only its own container waits for it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from temporalio.client import Client
+
+from tests.workflows.scripted import ScriptedNode, container, phase, start_pod, until
+from tests.workflows.test_pod_workflow import is_ready, manifest
+
+
+def two(**slow: Any) -> list[dict[str, Any]]:
+    """A container whose image is not there, and one that can start at once."""
+    return [{"name": "slow", "image": "gone:1", **slow}, {"name": "quick", "image": "busybox:1"}]
+
+
+def runs(pod: dict[str, Any], name: str) -> bool:
+    return bool(container(pod, name).get("state", {}).get("running"))
+
+
+async def test_other_containers_start_and_restart_while_an_image_is_pulled(client: Client, node: ScriptedNode) -> None:
+    node.absent.add("gone:1")
+    node.gate["pull_image"] = asyncio.Event()
+    handle = await start_pod(client, node, manifest(containers=two()))
+    pod = await until(handle, lambda pod: runs(pod, "quick"))
+    uid = pod["metadata"]["uid"]
+    assert container(pod, "slow")["state"]["waiting"]["reason"] == "ContainerCreating"
+    await node.tell(handle, node.exits(uid, "quick", 1), "ContainerDied")
+    await until(handle, lambda pod: container(pod, "quick").get("restartCount") == 1 and runs(pod, "quick"))
+    node.gate["pull_image"].set()
+    await until(handle, is_ready)
+    assert node.steps(uid) == [
+        "create_sandbox",
+        "pull_image slow",
+        "start_container quick",
+        "start_container quick",
+        "start_container slow",
+    ]
+
+
+async def test_containers_after_an_init_container_wait_for_its_pull(client: Client, node: ScriptedNode) -> None:
+    node.absent.add("gone:1")
+    node.gate["pull_image"] = asyncio.Event()
+    document = manifest(initContainers=[{"name": "first", "image": "gone:1"}])
+    handle = await start_pod(client, node, document)
+    pod = await until(handle, lambda _: "pull_image first" in node.steps())
+    assert phase(pod) == "Pending"
+    node.gate["pull_image"].set()
+    await until(handle, lambda pod: runs(pod, "first"))
+    assert node.steps() == ["create_sandbox", "pull_image first", "start_init_container first"]
+
+
+async def test_a_pull_of_an_image_that_is_wanted_no_more_is_given_up(client: Client, node: ScriptedNode) -> None:
+    node.absent.add("gone:1")
+    node.gate["pull_image"] = asyncio.Event()
+    document = manifest(containers=two())
+    handle = await start_pod(client, node, document)
+    await until(handle, lambda pod: runs(pod, "quick"))
+    document["spec"]["containers"][0]["image"] = "busybox:2"
+    await handle.execute_update("apply", document)
+    await until(handle, is_ready)
+    assert not node.gate["pull_image"].is_set(), "nobody waits for the old pull"
+    assert node.steps()[-1] == "start_container slow"
+
+
+async def test_a_pod_is_deleted_while_two_pulls_hang(client: Client, node: ScriptedNode) -> None:
+    node.absent |= {"gone:1", "gone:2"}
+    node.gate["pull_image"] = asyncio.Event()
+    document = manifest(containers=[*two(), {"name": "other", "image": "gone:2"}])
+    handle = await start_pod(client, node, document)
+    await until(handle, lambda pod: runs(pod, "quick"))
+    await until(handle, lambda _: node.steps().count("pull_image slow") + node.steps().count("pull_image other") == 2)
+    await handle.signal("delete_pod", {"gracePeriodSeconds": 1})
+    await asyncio.wait_for(handle.result(), 20)
+    assert node.steps()[-2:] == ["kill_pod", "remove_pod"]
+
+
+async def test_a_run_does_not_continue_as_new_while_it_pulls(client: Client, node: ScriptedNode) -> None:
+    node.absent.add("gone:1")
+    node.gate["pull_image"] = asyncio.Event()
+    handle = await start_pod(client, node, manifest(containers=two()), maxEvents=12)
+    latest = client.get_workflow_handle(handle.id)
+    await until(latest, lambda pod: runs(pod, "quick"))
+    first = (await latest.describe()).run_id
+    assert first == handle.result_run_id
+    node.gate["pull_image"].set()
+    await until(latest, is_ready)
+    assert node.steps() == ["create_sandbox", "pull_image slow", "start_container quick", "start_container slow"]

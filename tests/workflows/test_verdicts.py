@@ -1,0 +1,104 @@
+"""Verdicts on the whole pod: a node that does not let it in, and one that puts it out."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+from typing import Any
+
+from temporalio.client import Client
+from temporalio.exceptions import ApplicationError
+
+from syncpod.messages import Fault, Rejection, StepInput, StepResult
+from tests.workflows.scripted import ScriptedNode, container, phase, query_pod, start_pod, until
+from tests.workflows.test_pod_workflow import manifest, running
+
+
+def turn_away(node: ScriptedNode, reason: str, message: str) -> None:
+    """Have the node refuse the next pod, as admission does."""
+
+    def refuse(step: StepInput) -> Any:
+        detail = StepResult(status=node.list(step.ref.uid), rejection=Rejection(reason=reason, message=message))
+        raise ApplicationError(message, detail, type=Fault.POD_REJECTED.value, non_retryable=True)
+
+    node.script["create_sandbox"].append(refuse)
+
+
+async def test_a_pod_that_is_not_let_in_has_failed_and_is_not_tried_again(client: Client, node: ScriptedNode) -> None:
+    turn_away(node, "OutOfcpu", "Node didn't have enough resource: cpu, requested: 9000, used: 0, capacity: 2000")
+    handle = await start_pod(client, node, manifest())
+    pod = await until(handle, lambda pod: phase(pod) == "Failed")
+    assert pod["status"]["reason"] == "OutOfcpu"
+    assert pod["status"]["message"] == (
+        "Pod was rejected: Node didn't have enough resource: cpu, requested: 9000, used: 0, capacity: 2000"
+    )
+    events = await handle.query("events")
+    assert [(event["type"], event["reason"]) for event in events][-1] == ("Warning", "OutOfcpu")
+    await handle.signal("backoff_expired", {"container": "create_sandbox"})
+    await handle.signal("pleg", {"events": [{"type": "RuntimeReady"}]})
+    assert phase(await query_pod(handle)) == "Failed"
+    assert node.steps() == ["create_sandbox"]
+    await handle.signal("delete_pod", {})
+    await asyncio.wait_for(handle.result(), 20)
+    assert node.steps() == ["create_sandbox", "remove_pod"]
+
+
+async def test_a_pod_that_is_put_out_ends_within_the_grace_it_is_given(client: Client, node: ScriptedNode) -> None:
+    handle = await running(client, node, manifest())
+    uid = (await query_pod(handle))["metadata"]["uid"]
+    why = 'Usage of EmptyDir volume "cache" exceeds the limit "1Mi". '
+    await handle.signal("evict", {"uid": uid, "reason": "Evicted", "message": why, "gracePeriodSeconds": 1})
+    pod = await until(handle, lambda pod: phase(pod) == "Failed")
+    assert (pod["status"]["reason"], pod["status"]["message"]) == ("Evicted", why)
+    assert container(pod, "web")["state"]["terminated"]["exitCode"] == 137
+    kill = next(step for name, step in node.taken if name == "kill_pod")
+    assert getattr(kill, "grace_seconds", None) == 1
+    assert getattr(kill, "message", "") == "Evicted"
+    assert ("Warning", "Evicted") in [(event["type"], event["reason"]) for event in await handle.query("events")]
+    await handle.signal("evict", {"uid": uid, "message": "again"})
+    assert (await query_pod(handle))["status"]["message"] == why
+    assert node.steps() == ["create_sandbox", "start_container web", "kill_pod"]
+
+
+async def test_a_pod_is_put_out_while_its_image_is_pulled(client: Client, node: ScriptedNode) -> None:
+    node.absent.add("busybox:1")
+    node.gate["pull_image"] = asyncio.Event()
+    handle = await start_pod(client, node, manifest())
+    pod = await until(handle, lambda _: "pull_image web" in node.steps())
+    await handle.signal("evict", {"uid": pod["metadata"]["uid"], "message": "no room"})
+    pod = await until(handle, lambda pod: phase(pod) == "Failed")
+    assert pod["status"]["reason"] == "Evicted"
+    assert "start_container web" not in node.steps()
+
+
+async def test_an_eviction_of_another_life_is_rejected(client: Client, node: ScriptedNode) -> None:
+    handle = await running(client, node, manifest())
+    await handle.signal("evict", {"uid": "somebody-else", "message": "no room"})
+    await until(handle, lambda _: True)
+    events = await handle.query("events")
+    assert any(event["reason"] == "Rejected" and "somebody-else" in event["message"] for event in events)
+    assert phase(await query_pod(handle)) == "Running"
+
+
+async def test_files_that_show_labels_follow_when_they_change(client: Client, node: ScriptedNode) -> None:
+    items = [{"path": "labels", "fieldRef": {"fieldPath": "metadata.labels"}}]
+    document = manifest(volumes=[{"name": "info", "downwardAPI": {"items": items}}])
+    handle = await running(client, node, document)
+    changed = copy.deepcopy(document)
+    changed["metadata"]["labels"] = {"tier": "front"}
+    await handle.execute_update("apply", changed)
+    await until(handle, lambda _: "sync_volumes" in node.steps())
+    step = next(step for name, step in node.taken if name == "sync_volumes")
+    assert step.model_dump(by_alias=True)["pod"]["metadata"]["labels"] == {"tier": "front"}
+    await handle.execute_update("apply", changed)
+    await until(handle, lambda pod: phase(pod) == "Running")
+    assert node.steps() == ["create_sandbox", "start_container web", "sync_volumes"]
+
+
+async def test_labels_that_no_file_shows_cost_no_step(client: Client, node: ScriptedNode) -> None:
+    document = manifest()
+    handle = await running(client, node, document)
+    document["metadata"]["labels"] = {"tier": "front"}
+    await handle.execute_update("apply", document)
+    await until(handle, lambda pod: pod["metadata"].get("labels") == {"tier": "front"})
+    assert node.steps() == ["create_sandbox", "start_container web"]
