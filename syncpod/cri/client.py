@@ -20,6 +20,7 @@ from syncpod.cri.errors import NotFound, Unimplemented, classify
 from syncpod.cri.port import (
     CgroupDriver,
     ContainerConfig,
+    ContainerStats,
     ContainerSummary,
     CriRuntime,
     ExecResult,
@@ -232,6 +233,18 @@ class CriClient(CriRuntime):
         await self._call(
             "update_container", self._runtime.UpdateContainerResources, request, about=_container(container_id)
         )
+
+    @override
+    async def list_container_stats(self, *, sandbox_id: str, timeout_seconds: float) -> tuple[ContainerStats, ...]:
+        selection = api_pb2.ContainerStatsFilter(pod_sandbox_id=sandbox_id)
+        answer = await self._call_within(
+            timeout_seconds,
+            "list_container_stats",
+            self._runtime.ListContainerStats,
+            api_pb2.ListContainerStatsRequest(filter=selection),
+            about=_sandbox(sandbox_id),
+        )
+        return tuple(records.container_stats(stats) for stats in answer.stats)
 
     @override
     async def reopen_container_log(self, container_id: str) -> None:

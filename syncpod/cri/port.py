@@ -199,6 +199,16 @@ class ImageFsInfo:
     """Empty from runtimes older than the distinction; then the same as the images'."""
 
 
+@dataclass(frozen=True, slots=True)
+class ContainerStats:
+    """What one running container uses."""
+
+    id: str
+    name: str
+    writable_layer: FilesystemUsage | None
+    """What it has written to its own layer, as of some seconds ago; None where the runtime does not say."""
+
+
 class CriRuntime(Protocol):
     """A container runtime.
 
@@ -295,6 +305,14 @@ class CriRuntime(Protocol):
 
     async def attach(self, container_id: str, *, tty: bool, stdin: bool, stdout: bool, stderr: bool) -> str:
         """Prepare the streaming of the main process; return the URL to connect to, good for one connection soon."""
+        ...
+
+    async def list_container_stats(self, *, sandbox_id: str, timeout_seconds: float) -> tuple[ContainerStats, ...]:
+        """Measure the running containers of one sandbox.
+
+        Has a timeout of its own, in seconds, since it waits for as long as one of their shims hangs: ask for each
+        sandbox alone, or one pod hides all others.
+        """
         ...
 
     async def reopen_container_log(self, container_id: str) -> None:

@@ -15,6 +15,7 @@ from protos.cri.v1 import api_pb2
 from syncpod.cri.port import (
     CgroupDriver,
     ContainerMount,
+    ContainerStats,
     ContainerSummary,
     FilesystemUsage,
     ImageStatus,
@@ -189,6 +190,15 @@ def container_status(answer: api_pb2.ContainerStatusResponse) -> RuntimeContaine
             for mount in status.mounts
         ),
         pid=pid(answer.info),
+    )
+
+
+def container_stats(stats: api_pb2.ContainerStats) -> ContainerStats:
+    """Read what a container uses."""
+    return ContainerStats(
+        id=stats.attributes.id,
+        name=stats.attributes.metadata.name,
+        writable_layer=filesystem_usage(stats.writable_layer) if stats.HasField("writable_layer") else None,
     )
 
 
