@@ -1,5 +1,6 @@
 """ConfigMaps and Secrets as a node keeps them: what a pod refers to, and never a part of its workflow."""
 
+from syncpod.objects.admission import ObjectAdmission, admit_object
 from syncpod.objects.references import Reference, Use, references, resolve
 from syncpod.objects.refs import KINDS, Kind, ObjectRef, ref_of
 from syncpod.objects.replacing import Change, ObjectRefused
@@ -10,12 +11,14 @@ __all__ = [
     "KINDS",
     "Change",
     "Kind",
+    "ObjectAdmission",
     "ObjectRef",
     "ObjectRefused",
     "ObjectStore",
     "ObjectUnreadable",
     "Reference",
     "Use",
+    "admit_object",
     "ref_of",
     "references",
     "resolve",

@@ -11,9 +11,6 @@ from syncpod.pod import ConfigMap, Secret
 Change = Literal["created", "configured", "unchanged"]
 """What a put did, in kubectl's words."""
 
-LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
-"""kubectl's own note of what it applied last, in which a Secret's values stand in clear."""
-
 
 class ObjectRefused(ValueError):
     """An object may not become what was asked for; the text says why as kubectl does, and shows no value."""
@@ -53,7 +50,7 @@ def _content(given: ConfigMap | Secret) -> ConfigMap | Secret:
         name=given.metadata.name,
         namespace=given.metadata.namespace or "default",
         labels=given.metadata.labels,
-        annotations={key: text for key, text in given.metadata.annotations.items() if key != LAST_APPLIED},
+        annotations=given.metadata.annotations,
     )
     if isinstance(given, ConfigMap):
         return given.model_copy(update={"metadata": metadata})

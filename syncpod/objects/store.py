@@ -50,7 +50,7 @@ class ObjectStore:
         self._roots: dict[Kind, Path] = {"ConfigMap": state_dir / "objects", "Secret": memory_dir / "objects"}
 
     def put(self, wanted: ConfigMap | Secret) -> Change:
-        """Keep an object that has passed its validation, in place of the one of its name; on disk when this returns.
+        """Keep an object that was admitted, in place of the one of its name; on disk when this returns.
 
         Raises ObjectRefused for a change of what is immutable, ValueError for a name that is none, ObjectUnreadable.
         """

@@ -31,8 +31,9 @@ class Secret(Model):
     api_version: Literal["v1"] = "v1"
     metadata: ObjectMeta = Field(default_factory=ObjectMeta)
     immutable: Flag | None = None
-    data: dict[str, Base64] = Field(default_factory=dict)
-    string_data: dict[str, str] = Field(default_factory=dict)
+    # What is secret is in no repr, so that no log and no failing comparison shows it.
+    data: dict[str, Base64] = Field(default_factory=dict, repr=False)
+    string_data: dict[str, str] = Field(default_factory=dict, repr=False)
     type: str = ""
 
     @model_serializer(mode="wrap")

@@ -7,12 +7,8 @@ from typing import Any
 import pytest
 
 from syncpod.pod import (
-    parse_config_map,
     parse_pod,
-    parse_secret,
-    validate_config_map,
     validate_pod,
-    validate_secret,
     with_defaults,
 )
 from tests.pod.examples import changed
@@ -206,18 +202,3 @@ BAD: list[tuple[dict[str, Any], str]] = [
 @pytest.mark.parametrize(("changes", "problem"), BAD, ids=[problem[:90] for _, problem in BAD])
 def test_what_kubernetes_refuses_is_refused_by_its_path(changes: dict[str, Any], problem: str) -> None:
     assert problems(changes) == [problem]
-
-
-def test_config_maps_and_secrets_are_checked_key_by_key() -> None:
-    config_map = parse_config_map(
-        {"metadata": {"name": "a"}, "data": {"a/b": "", "..": "", "c": "x"}, "binaryData": {"c": "%", "d": "AA=="}}
-    )
-    assert [problem.path for problem in validate_config_map(config_map)] == [
-        "data[a/b]", "data[..]", "binaryData[c]", "binaryData[c]",
-    ]  # fmt: skip
-    secret = parse_secret(
-        {"metadata": {"name": "a"}, "data": {"x": "c2VjcmV0", "y": "?"}, "stringData": {"z": "s" * 2**20}}
-    )
-    assert [str(problem) for problem in validate_secret(secret)] == [
-        "data[y]: must be base64", "data: must be no more than 1 MiB in all",
-    ]  # fmt: skip

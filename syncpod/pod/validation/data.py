@@ -1,44 +1,65 @@
 """Checks of ConfigMaps and Secrets."""
 
 import base64
-import binascii
+import json
 from collections.abc import Iterable, Iterator, Mapping
 
 from syncpod.pod.config import ConfigMap, Secret
 from syncpod.pod.problems import Problem
 from syncpod.pod.validation import syntax
-from syncpod.pod.validation.metadata import check_metadata
+from syncpod.pod.validation.metadata import check_object_metadata
 
 _LARGEST = 1024 * 1024
+"""Bytes of all values of an object (MaxSecretSize); its keys do not count."""
+
+_SERVICE_ACCOUNT = "kubernetes.io/service-account.name"
+_REQUIRED: Mapping[str, tuple[str, ...]] = {
+    "kubernetes.io/dockercfg": (".dockercfg",),
+    "kubernetes.io/dockerconfigjson": (".dockerconfigjson",),
+    "kubernetes.io/ssh-auth": ("ssh-privatekey",),
+    "kubernetes.io/tls": ("tls.crt", "tls.key"),
+}
+"""By type: the keys that a Secret must have."""
+_JSON = (".dockercfg", ".dockerconfigjson")
+_BASIC_AUTH = "kubernetes.io/basic-auth"
+_BASIC_AUTH_KEYS = ("username", "password")
 
 
 def validate_config_map(config_map: ConfigMap) -> tuple[Problem, ...]:
-    """Return what the API server would refuse in a ConfigMap."""
+    """Return what the API server would refuse in a ConfigMap (apis/core/validation.go, v1.36, ValidateConfigMap)."""
+    decoded, encoding = _decoded(config_map.binary_data, "binaryData")
     return tuple(
         (
-            *check_metadata(config_map.metadata, "metadata"),
+            *check_object_metadata(config_map.metadata, "metadata"),
             *_check_keys(config_map.data, "data"),
             *_check_keys(config_map.binary_data, "binaryData"),
-            *_check_base64(config_map.binary_data, "binaryData"),
+            *encoding,
             *(
-                Problem(f"binaryData[{key}]", "must not be a key of data too")
-                for key in config_map.binary_data
-                if key in config_map.data
+                Problem(f"data[{key}]", "must not be a key of binaryData too")
+                for key in config_map.data
+                if key in config_map.binary_data
             ),
-            *_check_size(config_map.data.values(), config_map.binary_data.values()),
+            *_check_size([*(text.encode() for text in config_map.data.values()), *decoded.values()]),
         )
     )
 
 
 def validate_secret(secret: Secret) -> tuple[Problem, ...]:
-    """Return what the API server would refuse in a Secret; no message shows a value."""
+    """Return what the API server would refuse in a Secret; no message shows a value.
+
+    Checked is what the Secret comes to, with ``stringData`` laid over ``data`` (apis/core/validation.go, v1.36,
+    ValidateSecret).
+    """
+    decoded, encoding = _decoded(secret.data, "data")
+    decoded |= {key: text.encode() for key, text in secret.string_data.items()}
     return tuple(
         (
-            *check_metadata(secret.metadata, "metadata"),
+            *check_object_metadata(secret.metadata, "metadata"),
             *_check_keys(secret.data, "data"),
             *_check_keys(secret.string_data, "stringData"),
-            *_check_base64(secret.data, "data"),
-            *_check_size(secret.string_data.values(), secret.data.values()),
+            *encoding,
+            *_check_size(decoded.values()),
+            *(() if encoding else _check_type(secret, decoded)),
         )
     )
 
@@ -49,14 +70,45 @@ def _check_keys(data: Mapping[str, str], path: str) -> Iterator[Problem]:
             yield Problem(f"{path}[{key[:80]}]", wrong)
 
 
-def _check_base64(data: Mapping[str, str], path: str) -> Iterator[Problem]:
+def _decoded(data: Mapping[str, str], path: str) -> tuple[dict[str, bytes], list[Problem]]:
+    """Return the bytes by key, and a problem for each value that is no base64.
+
+    Line ends are passed over, and nothing else is: so does Go's decoder.
+    """
+    decoded: dict[str, bytes] = {}
+    problems = []
     for key, value in data.items():
+        text = value.replace("\n", "").replace("\r", "")
         try:
-            base64.b64decode("".join(value.split()), validate=True)
-        except (binascii.Error, ValueError):
-            yield Problem(f"{path}[{key}]", "must be base64")
+            if len(text) % 4:  # Python passes over a '=' too many
+                raise ValueError
+            decoded[key] = base64.b64decode(text, validate=True)
+        except ValueError:
+            problems.append(Problem(f"{path}[{key[:80]}]", "must be base64"))
+    return decoded, problems
 
 
-def _check_size(texts: Iterable[str], encoded: Iterable[str]) -> Iterator[Problem]:
-    if sum(len(text.encode()) for text in texts) + sum(len(text) * 3 // 4 for text in encoded) > _LARGEST:
+def _check_size(values: Iterable[bytes]) -> Iterator[Problem]:
+    if sum(map(len, values)) > _LARGEST:
         yield Problem("data", "must be no more than 1 MiB in all")
+
+
+def _check_type(secret: Secret, values: Mapping[str, bytes]) -> Iterator[Problem]:
+    """Check that a Secret of a known type has what whoever takes it looks for; other types may hold anything."""
+    for key in _REQUIRED.get(secret.type, ()):
+        # An empty certificate passes the API server, and so does an empty user name; an empty private key does not.
+        if key not in values or (key == "ssh-privatekey" and not values[key]):
+            yield Problem(f"data[{key}]", f"required with type {secret.type}")
+        elif key in _JSON and not _is_json_object(values[key]):
+            yield Problem(f"data[{key}]", "must be a JSON object")
+    if secret.type == _BASIC_AUTH and not any(key in values for key in _BASIC_AUTH_KEYS):
+        yield Problem("data", f"must have username or password with type {secret.type}")
+    if secret.type == "kubernetes.io/service-account-token" and not secret.metadata.annotations.get(_SERVICE_ACCOUNT):
+        yield Problem(f"metadata.annotations[{_SERVICE_ACCOUNT}]", f"required with type {secret.type}")
+
+
+def _is_json_object(text: bytes) -> bool:
+    try:
+        return isinstance(json.loads(text), dict)
+    except (ValueError, RecursionError):
+        return False

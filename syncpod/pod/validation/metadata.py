@@ -13,16 +13,23 @@ _ANY_UUID = "0" * 36
 
 
 def check_metadata(metadata: ObjectMeta, path: str) -> Iterator[Problem]:
-    """Check names, labels and annotations; the name and the namespace are also parts of log paths and cgroups."""
+    """Check a pod's metadata; its name and namespace are also parts of log paths and cgroups, and so is its UID."""
+    yield from check_object_metadata(metadata, path)
+    if metadata.name and not syntax.dns_subdomain(metadata.name) and (wrong := _too_long_together(metadata)):
+        yield Problem(f"{path}.name", wrong)
+    if metadata.uid and (wrong := syntax.uid(metadata.uid)):
+        yield Problem(f"{path}.uid", wrong)
+
+
+def check_object_metadata(metadata: ObjectMeta, path: str) -> Iterator[Problem]:
+    """Check what any object's metadata must be: names, labels and annotations."""
     if not metadata.name:
         hint = "; a name is not generated here" if metadata.generate_name else ""
         yield Problem(f"{path}.name", f"required{hint}")
-    elif wrong := syntax.dns_subdomain(metadata.name) or _too_long_together(metadata):
+    elif wrong := syntax.dns_subdomain(metadata.name):
         yield Problem(f"{path}.name", wrong)
     if metadata.namespace and (wrong := syntax.dns_label(metadata.namespace)):
         yield Problem(f"{path}.namespace", wrong)
-    if metadata.uid and (wrong := syntax.uid(metadata.uid)):
-        yield Problem(f"{path}.uid", wrong)
     yield from check_labels(metadata.labels, f"{path}.labels")
     yield from _check_annotations(metadata.annotations, f"{path}.annotations")
 

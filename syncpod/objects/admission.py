@@ -1,0 +1,61 @@
+"""Taking a ConfigMap or Secret in: drop what belongs to a cluster, and validate."""
+
+from typing import NamedTuple
+
+from syncpod.pod import ConfigMap, ObjectMeta, PodInvalid, Problem, Secret, validate_config_map, validate_secret
+from syncpod.pod.wire import wire_name
+
+_SERVERS = (
+    "resource_version",
+    "self_link",
+    "uid",
+    "creation_timestamp",
+    "generation",
+    "deletion_timestamp",
+    "deletion_grace_period_seconds",
+    "managed_fields",
+)
+"""Metadata that the keeper of an object writes, here as in a cluster."""
+
+_LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+
+_CLUSTERS = ("owner_references", "finalizers")
+"""Metadata that other parts of a cluster act on."""
+
+
+class ObjectAdmission(NamedTuple):
+    """An object that was taken, and what its author should know about it."""
+
+    object: ConfigMap | Secret
+    warnings: tuple[Problem, ...]
+
+
+def admit_object(given: ConfigMap | Secret) -> ObjectAdmission:
+    """Take an object for a first or a repeated apply; one without a namespace goes to ``default``.
+
+    What `kubectl get -o yaml` prints is taken too: what an API server filled in is dropped, with a warning, and so is
+    kubectl's note of what it applied last, in which a Secret's values stand in clear. Raises PodInvalid with all that
+    is wrong.
+    """
+    problems = validate_config_map(given) if isinstance(given, ConfigMap) else validate_secret(given)
+    if problems:
+        raise PodInvalid(problems)
+    metadata = given.metadata
+    warnings = []
+    if dropped := [name for name in _SERVERS if getattr(metadata, name)]:
+        names = ", ".join(map(wire_name, dropped))
+        warnings.append(Problem("metadata", f"dropped what an API server filled in: {names}"))
+    warnings += [
+        Problem(f"metadata.{wire_name(name)}", "dropped: it speaks to controllers of a cluster")
+        for name in _CLUSTERS
+        if getattr(metadata, name)
+    ]
+    if _LAST_APPLIED in metadata.annotations:
+        warnings.append(Problem(f"metadata.annotations[{_LAST_APPLIED}]", "dropped: it repeats the object's data"))
+    kept = ObjectMeta(
+        name=metadata.name,
+        namespace=metadata.namespace or "default",
+        labels=metadata.labels,
+        annotations={key: text for key, text in metadata.annotations.items() if key != _LAST_APPLIED},
+    )
+    return ObjectAdmission(given.model_copy(update={"metadata": kept}), tuple(warnings))
