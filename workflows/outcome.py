@@ -87,7 +87,8 @@ def put_out(state: PodState, eviction: Evict, now: datetime) -> None:
 
 def _turn_away(state: PodState, rejection: Rejection, now: datetime) -> None:
     """Have a pod fail that its node does not let in (kubelet.go, v1.36, rejectPod)."""
-    state.failure = PodFailure(reason=rejection.reason, message=f"Pod was rejected: {rejection.message}")
+    message = f"Pod was rejected: {rejection.message}"
+    state.failure = PodFailure(reason=rejection.reason, message=message, rejected=True)
     state.event(now, "Warning", rejection.reason, rejection.message)
 
 

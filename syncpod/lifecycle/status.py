@@ -65,6 +65,8 @@ class PodFailure(Model):
 
     reason: str = ""
     message: str = ""
+    rejected: bool = False
+    """The pod was never let in: nothing is said of its containers (kubelet.go, v1.36, rejectPod)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,6 +122,9 @@ def pod_status(inputs: StatusInputs) -> StatusDecision:
     init = _statuses(context, pod.spec.init_containers, "init", previous.init_container_statuses)
     main = _statuses(context, pod.spec.containers, "main", previous.container_statuses)
     ephemeral = _statuses(context, pod.spec.ephemeral_containers, "ephemeral", previous.ephemeral_container_statuses)
+
+    if inputs.failure is not None and inputs.failure.rejected:
+        init = main = ephemeral = ()
 
     phase, reason, message = _reached(inputs, init, main)
     conditions = _conditions(inputs, phase, init, main)

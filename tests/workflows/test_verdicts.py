@@ -32,6 +32,7 @@ async def test_a_pod_that_is_not_let_in_has_failed_and_is_not_tried_again(client
     assert pod["status"]["message"] == (
         "Pod was rejected: Node didn't have enough resource: cpu, requested: 9000, used: 0, capacity: 2000"
     )
+    assert "containerStatuses" not in pod["status"], "as the kubelet has it: kubectl then shows the reason"
     events = await handle.query("events")
     assert [(event["type"], event["reason"]) for event in events][-1] == ("Warning", "OutOfcpu")
     await handle.signal("backoff_expired", {"container": "create_sandbox"})
