@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from syncpod.agent.disk_usage import DiskUsage, disk_usage
+
+PATIENT = 60.0
+
+
+def du(directory: Path) -> int:
+    """What coreutils' du says."""
+    said = subprocess.run(["du", "-sxB1", str(directory)], capture_output=True, check=True, text=True)
+    return int(said.stdout.split()[0])
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """Files of some sizes, a sparse one, one of two names, links that lead out and in circles."""
+    tree = tmp_path / "tree"
+    (tree / "deep/er").mkdir(parents=True)
+    (tree / "large").write_bytes(b"x" * 3_000_000)
+    (tree / "deep/small").write_bytes(b"x")
+    (tree / "deep/er/twice").write_bytes(b"x" * 500_000)
+    (tree / "again").hardlink_to(tree / "deep/er/twice")
+    (tree / "sparse").touch()
+    os.truncate(tree / "sparse", 2**40)
+    (tree / "out").symlink_to("/usr")
+    (tree / "deep/round").symlink_to("..")
+    return tree
+
+
+def test_it_is_what_du_says(tree: Path) -> None:
+    usage = disk_usage(tree, seconds=PATIENT)
+    assert usage == DiskUsage(du(tree))
+    assert 3_500_000 <= usage.bytes < 4_100_000
+
+
+def test_what_is_not_there_holds_nothing(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    assert disk_usage(tmp_path / "gone", seconds=PATIENT) == DiskUsage(0)
+    assert disk_usage(tmp_path / "file/below", seconds=PATIENT) == DiskUsage(0)
+
+
+def test_it_takes_no_longer_than_it_is_given_and_says_so(tree: Path) -> None:
+    assert not disk_usage(tree, seconds=-1.0).whole
+
+
+def test_a_link_in_the_directorys_place_is_not_followed(tree: Path) -> None:
+    (tree.parent / "link").symlink_to(tree)
+    assert disk_usage(tree.parent / "link", seconds=PATIENT).bytes < 10_000
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts")
+def test_another_file_system_is_not_entered_and_one_of_its_own_may_be_left_to_the_kernel(tmp_path: Path) -> None:
+    mount = tmp_path / "volume/mount"
+    mount.mkdir(parents=True)
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(mount)], capture_output=True)
+    if mounted.returncode:
+        pytest.skip(f"mounts are refused: {mounted.stderr.decode().strip()}")
+    try:
+        (mount / "large").write_bytes(b"x" * 2_000_000)
+        assert disk_usage(mount.parent, seconds=PATIENT).bytes < 100_000
+        assert disk_usage(mount, seconds=PATIENT).bytes >= 2_000_000
+        assert disk_usage(mount, seconds=PATIENT, own_mount=False) == DiskUsage(0)
+        assert disk_usage(mount.parent, seconds=PATIENT, own_mount=False).bytes > 0
+    finally:
+        subprocess.run(["umount", str(mount)], check=True)
