@@ -1,0 +1,186 @@
+"""Parts of volumes: what the runtime is told to mount is what was asked for, whatever a container does meanwhile."""
+
+import os
+import re
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from syncpod.volumes import subpath
+from syncpod.volumes.mounting import is_mount, may_mount
+from syncpod.volumes.subpath import SubPath, SubPathRefused, clear_sub_paths, prepare_sub_path
+from tests.volumes.swapping import exchanging
+
+PREPARE = 'failed to prepare subPath for volumeMount "v" of container "c"'
+MAKE = 'failed to create subPath directory for volumeMount "v" of container "c"'
+
+
+@pytest.fixture(params=["bound", "handed over"], autouse=True)
+def binds(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Whether the worker may mount; where this test's process may not, only the other half is looked at."""
+    bound = bool(request.param == "bound")
+    if bound and not may_mount():
+        pytest.skip("binding needs CAP_SYS_ADMIN")
+    monkeypatch.setattr(subpath, "may_mount", lambda: bound)
+    return bound
+
+
+@pytest.fixture
+def pod(tmp_path: Path) -> Iterator[Path]:
+    """A pod's directory; what is bound in it is gone thereafter."""
+    directory = tmp_path / "pod"
+    directory.mkdir()
+    yield directory
+    clear_sub_paths(directory / "volume-subpaths")
+
+
+@pytest.fixture
+def volume(tmp_path: Path) -> Path:
+    directory = tmp_path / "volume"
+    (directory / "site" / "deep").mkdir(parents=True)
+    (directory / "site" / "index").write_text("hello")
+    directory.chmod(0o2770)
+    return directory
+
+
+def wanted(pod: Path, volume: Path, relative: str, *, container: str = "c", index: int = 0) -> SubPath:
+    place = pod / "volume-subpaths" / "v" / container / str(index)
+    return SubPath(volume="v", container=container, root=volume, relative=relative, place=place)
+
+
+def test_a_directory_and_a_file_are_shown(pod: Path, volume: Path, binds: bool) -> None:
+    directory = prepare_sub_path(wanted(pod, volume, "site"))
+    file = prepare_sub_path(wanted(pod, volume, "site/index", index=1))
+    assert ((directory / "index").read_text(), file.read_text()) == ("hello", "hello")
+    places = [pod / "volume-subpaths" / "v" / "c" / "0", pod / "volume-subpaths" / "v" / "c" / "1"]
+    assert [directory, file] == (places if binds else [volume / "site", volume / "site" / "index"])
+    assert [is_mount(place) for place in places] == [binds, binds]
+
+
+def test_what_is_written_at_the_place_is_in_the_volume(pod: Path, volume: Path) -> None:
+    (prepare_sub_path(wanted(pod, volume, "site/deep")) / "new").write_text("x")
+    assert (volume / "site" / "deep" / "new").read_text() == "x"
+
+
+def test_a_missing_directory_is_made_with_the_volumes_permissions(pod: Path, volume: Path) -> None:
+    prepare_sub_path(wanted(pod, volume, "logs/web"))
+    assert [stat.S_IMODE((volume / made).stat().st_mode) for made in ("logs", "logs/web")] == [0o2770, 0o2770]
+
+
+def test_symlinks_inside_the_volume_are_followed(pod: Path, volume: Path) -> None:
+    (volume / "current").symlink_to("site")
+    assert (prepare_sub_path(wanted(pod, volume, "current")) / "index").read_text() == "hello"
+    prepare_sub_path(wanted(pod, volume, "current/made"))
+    assert (volume / "site" / "made").is_dir()
+
+
+def test_a_volume_that_is_itself_behind_a_symlink_is_followed_there(pod: Path, volume: Path, tmp_path: Path) -> None:
+    (tmp_path / "alias").symlink_to(volume)
+    assert (prepare_sub_path(wanted(pod, tmp_path / "alias", "site")) / "index").read_text() == "hello"
+
+
+ESCAPES = {
+    "..": PREPARE,
+    "site/../../secret": PREPARE,
+    "/etc": PREPARE,
+    "etc": PREPARE,
+    "etc/passwd": PREPARE,
+    "up": PREPARE,
+    "up/secret": PREPARE,
+    "etc/made": PREPARE,
+    "proc": PREPARE,
+    "nowhere": MAKE,
+    "nowhere/made": MAKE,
+    "site/index/made": PREPARE,
+}
+
+
+@pytest.mark.parametrize(("relative", "message"), ESCAPES.items())
+def test_what_leads_out_of_the_volume_is_refused_in_the_kubelets_words_alone(
+    pod: Path, volume: Path, relative: str, message: str
+) -> None:
+    (volume / "etc").symlink_to("/etc")
+    (volume / "up").symlink_to("..")
+    (volume / "proc").symlink_to("/proc/self/cwd")
+    (volume / "nowhere").symlink_to("nothing")
+    (volume.parent / "secret").mkdir()
+    before = sorted(volume.parent.rglob("*"))
+    with pytest.raises(SubPathRefused, match=f"^{re.escape(message)}$"):
+        prepare_sub_path(wanted(pod, volume, relative))
+    assert sorted(volume.parent.rglob("*")) == before
+
+
+def test_a_volume_that_is_gone_or_a_file_is_refused(pod: Path, volume: Path) -> None:
+    for root in (volume / "none", volume / "site" / "index"):
+        with pytest.raises(SubPathRefused, match=PREPARE):
+            prepare_sub_path(wanted(pod, root, "x"))
+
+
+def test_the_next_instance_of_a_container_gets_what_the_path_means_then(pod: Path, volume: Path, binds: bool) -> None:
+    first = prepare_sub_path(wanted(pod, volume, "site"))
+    held = os.open(first, os.O_RDONLY)
+    try:
+        (volume / "site").rename(volume / "old")
+        (volume / "site").write_text("a file now")
+        assert prepare_sub_path(wanted(pod, volume, "site")).read_text() == "a file now"
+    finally:
+        os.close(held)
+    assert (volume / "old" / "index").read_text() == "hello"
+
+
+def test_preparing_again_after_any_death_is_preparing_once(pod: Path, volume: Path, binds: bool) -> None:
+    place = wanted(pod, volume, "site").place
+    for left in ("nothing", "a directory", "a file", "a mount"):
+        if left == "a directory":
+            place.parent.mkdir(parents=True)
+            place.mkdir()
+        elif left == "a file":
+            place.parent.mkdir(parents=True)
+            place.touch()
+        elif left == "a mount":
+            prepare_sub_path(wanted(pod, volume, "site/deep"))
+        assert (prepare_sub_path(wanted(pod, volume, "site")) / "index").read_text() == "hello"
+        clear_sub_paths(pod / "volume-subpaths")
+        assert list(pod.iterdir()) == []
+
+
+def test_clearing_one_container_leaves_the_others_and_never_touches_a_volume(
+    pod: Path, volume: Path, binds: bool
+) -> None:
+    mine = prepare_sub_path(wanted(pod, volume, "site"))
+    others = prepare_sub_path(wanted(pod, volume, "site", container="other"))
+    file = prepare_sub_path(wanted(pod, volume, "site/index", index=1))
+    directory = pod / "volume-subpaths"
+    clear_sub_paths(directory, "c")
+    assert (others / "index").read_text() == "hello"
+    if binds:
+        assert not mine.exists()
+        assert not file.exists()
+    clear_sub_paths(directory, "c")
+    clear_sub_paths(directory)
+    clear_sub_paths(directory)
+    assert list(pod.iterdir()) == []
+    assert sorted(path.name for path in (volume / "site").iterdir()) == ["deep", "index"]
+
+
+def test_a_container_that_swaps_symlinks_all_the_while_never_gets_what_is_outside(
+    pod: Path, volume: Path, tmp_path: Path, binds: bool
+) -> None:
+    """Where nothing may be mounted, only a path is handed over, and what it leads to is then the runtime's race."""
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "index").write_text("of the node")
+    (volume / "link").symlink_to(outside)
+    seen: set[str] = set()
+    with exchanging(volume / "site", volume / "link"):
+        for _ in range(400):
+            try:
+                found = prepare_sub_path(wanted(pod, volume, "site"))
+            except SubPathRefused as refused:
+                seen.add(str(refused))
+            else:
+                assert not found.is_relative_to(outside)
+                seen.add((found / "index").read_text() if binds else str(found))
+    assert "of the node" not in seen
