@@ -1,0 +1,238 @@
+"""Which credentials are tried for an image: what docker's configuration says of registries, and how names match it.
+
+Mirrors credentialprovider/keyring.go, config.go and secrets/secrets.go, v1.36. Pure. Nothing here shows a password: not
+a text of an error, not the `repr` of a record.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+from urllib.parse import SplitResult, unquote, urlsplit
+
+from syncpod.cri.go_text import go_json
+
+SECRET_KEYS: Final = {
+    "kubernetes.io/dockerconfigjson": ".dockerconfigjson",
+    "kubernetes.io/dockercfg": ".dockercfg",
+}
+"""Types of Secrets that hold credentials for registries, and the key under which each holds them."""
+
+DEFAULT_REGISTRY: Final = "index.docker.io"
+"""Under what docker keeps the credentials of images whose names say no registry."""
+
+
+class DockerConfigInvalid(ValueError):
+    """A text is no configuration of docker; says what is wrong, and nothing of what is in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class SecretSource:
+    """The Secret that credentials come from."""
+
+    namespace: str
+    name: str
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class Credential:
+    """What one registry is told: a name and a password, and where they come from."""
+
+    username: str
+    password: str = field(repr=False)
+    email: str = field(default="", repr=False)
+    source: SecretSource | None = None
+    """None: the node's own, which every pod on it may use."""
+
+    @property
+    def hash(self) -> str:
+        """Tell these words from others without saying them: SHA-256 in hex, as the kubelet's records have it."""
+        said = {"username": self.username, "password": self.password, "email": self.email}
+        return hashlib.sha256(go_json({name: word for name, word in said.items() if word}).encode()).hexdigest()
+
+    @property
+    def unspeakable(self) -> tuple[str, ...]:
+        """The texts that no error may show: the password, and how HTTP sends it."""
+        encoded = base64.b64encode(f"{self.username}:{self.password}".encode()).decode()
+        return (self.password, encoded) if self.password else ()
+
+
+class Keyring:
+    """Credentials by registry, the most specific first."""
+
+    def __init__(self, credentials: Iterable[tuple[str, Credential]] = ()) -> None:
+        """Take pairs of a registry, as docker's configuration writes it, and what is said to it.
+
+        A registry that is no address is left out, as the kubelet does. Two names of one registry keep their order,
+        which is chance there.
+        """
+        found: dict[str, list[Credential]] = {}
+        for registry, credential in credentials:
+            key = _index_key(registry)
+            if key is not None:
+                found.setdefault(key, []).append(credential)
+        # Reversed, so that `quay.io/coreos` stands before `quay.io`.
+        self._credentials = {key: tuple(found[key]) for key in sorted(found, reverse=True)}
+
+    def lookup(self, repository: str) -> tuple[Credential, ...]:
+        """Return what is to be tried for a repository (`docker.io/library/nginx`), in order; nothing where none fits.
+
+        Those of docker's default registry count where no other fits.
+        """
+        fitting = [
+            each for key, credentials in self._credentials.items() if _matches(key, repository) for each in credentials
+        ]
+        if not fitting and _is_default_registry(repository):
+            return self._credentials.get(DEFAULT_REGISTRY, ())
+        return tuple(fitting)
+
+
+def credentials_in(
+    text: bytes, *, legacy: bool = False, source: SecretSource | None = None
+) -> list[tuple[str, Credential]]:
+    """Return what a configuration of docker says of each registry, in its order.
+
+    The text is a `config.json`, of which only `auths` counts, or with `legacy` a `.dockercfg`, which is what `auths`
+    holds. Helpers and stores of credentials are not asked. Raises DockerConfigInvalid.
+    """
+    document = _object(_parsed(text), "it")
+    auths = document if legacy else _object(_member(document, "auths"), "auths")
+    return [(registry, _credential(entry, source)) for registry, entry in auths.items()]
+
+
+def credentials_in_secret(
+    secret_type: str, values: Mapping[str, bytes], source: SecretSource
+) -> list[tuple[str, Credential]]:
+    """Return what a Secret says of each registry. Raises DockerConfigInvalid, also for one that is not made for this.
+
+    Difference: a Secret of another type, or without its key, is named in an event; the kubelet passes over it.
+    """
+    key = SECRET_KEYS.get(secret_type)
+    if key is None:
+        raise DockerConfigInvalid(f"its type is {secret_type}, not {' or '.join(SECRET_KEYS)}")
+    if not values.get(key):
+        raise DockerConfigInvalid(f"it has no {key}")
+    return credentials_in(values[key], legacy=key == ".dockercfg", source=source)
+
+
+# --- docker's configuration -------------------------------------------------------------------------------------------
+
+
+def _parsed(text: bytes) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        raise DockerConfigInvalid("it is not JSON") from None
+
+
+def _object(value: Any, what: str) -> dict[str, Any]:
+    """Return a JSON object; null is an empty one, as Go reads it."""
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise DockerConfigInvalid(f"{what} must be an object")
+    return value
+
+
+def _member(document: dict[str, Any], name: str) -> Any:
+    """Return a member whatever its case, as Go reads it; the last one counts."""
+    return next((document[key] for key in reversed(document) if key.lower() == name), None)
+
+
+def _credential(entry: Any, source: SecretSource | None) -> Credential:
+    said = _object(entry, "an entry")
+    words = {name: _member(said, name) or "" for name in ("username", "password", "email", "auth")}
+    for name, word in words.items():
+        if not isinstance(word, str):
+            raise DockerConfigInvalid(f"{name} of an entry must be a string")
+    if words["auth"]:
+        words["username"], words["password"] = _decoded(words["auth"])
+    return Credential(words["username"], words["password"], words["email"], source)
+
+
+def _decoded(auth: str) -> tuple[str, str]:
+    """Return name and password of an `auth` field, base64 with or without its padding."""
+    encoded = auth.translate({ord("\r"): None, ord("\n"): None})
+    if not encoded.endswith("="):
+        encoded += "=" * (-len(encoded) % 4)
+    try:
+        username, colon, password = base64.b64decode(encoded, validate=True).decode().partition(":")
+    except (binascii.Error, ValueError):
+        raise DockerConfigInvalid("auth of an entry must be base64 of name:password") from None
+    if not colon:
+        raise DockerConfigInvalid("auth of an entry must be base64 of name:password")
+    return username, password
+
+
+# --- matching ---------------------------------------------------------------------------------------------------------
+
+
+def _index_key(registry: str) -> str | None:
+    """Return host, port and path of a registry: without its scheme, and without docker's `/v1/` or `/v2/`."""
+    address = _address(registry if registry.startswith(("https://", "http://")) else f"https://{registry}")
+    if address is None:
+        return None
+    path = unquote(address.path)
+    if path.startswith(("/v1/", "/v2/")):
+        path = path[3:]
+    return _host(address) + (path if path != "/" else "")
+
+
+def _matches(key: str, repository: str) -> bool:
+    """Say whether a registry's key covers a repository (URLsMatch).
+
+    Ports are the same, hosts have as many labels and each fits, where `*` stands for any characters within one label;
+    the key's path begins the repository's, be it in the middle of a name.
+
+    Difference: `[::1]` without a port fits itself; there its brackets are taken for a set of characters.
+    """
+    wanted, found = _address(f"https://{key}"), _address(f"https://{repository}")
+    if wanted is None or found is None or not unquote(found.path).startswith(unquote(wanted.path)):
+        return False
+    (wanted_labels, wanted_port), (found_labels, found_port) = (_labels(_host(each)) for each in (wanted, found))
+    return (
+        wanted_port == found_port
+        and len(wanted_labels) == len(found_labels)
+        and all(_fits(pattern, label) for pattern, label in zip(wanted_labels, found_labels, strict=True))
+    )
+
+
+def _fits(pattern: str, label: str) -> bool:
+    return re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), label, re.DOTALL) is not None
+
+
+def _address(text: str) -> SplitResult | None:
+    """Split an address; None where Go's net/url would refuse it."""
+    try:
+        address = urlsplit(text)
+        address.port  # noqa: B018  # raises where there is something else than a number
+    except ValueError:
+        return None
+    return None if re.search(r"[\s\x00-\x1f\x7f\\^`{|}]", address.netloc) else address
+
+
+def _host(address: SplitResult) -> str:
+    return address.netloc.rpartition("@")[2]
+
+
+def _labels(host: str) -> tuple[list[str], str]:
+    """Return a host's labels, and its port or ""."""
+    name, colon, port = host.rpartition(":")
+    if not colon or "]" in port:
+        name, port = host, ""
+    return name.strip("[]").split("."), port
+
+
+def _is_default_registry(repository: str) -> bool:
+    """Say whether an image would come from docker's default registry, by its name (isDefaultRegistryMatch)."""
+    first, slash, _ = repository.partition("/")
+    if not first:
+        return False
+    return not slash or first in ("docker.io", DEFAULT_REGISTRY) or not ("." in first or ":" in first)
