@@ -1,6 +1,6 @@
 """Image names as the kubelet takes them: checked by the reference grammar, completed with a tag, never qualified.
 
-Mirrors images/image_manager.go, v1.36, applyDefaultImageTag, and the grammar of distribution's reference package.
+Mirrors images/image_manager.go, v1.36, applyDefaultImageTag; the grammar itself is `syncpod.pod.images`.
 """
 
 from __future__ import annotations
@@ -8,19 +8,14 @@ from __future__ import annotations
 import re
 from typing import Final
 
-DEFAULT_TAG: Final = "latest"
+from syncpod.pod import ImageName, parse_image_name
 
 _NAME_LIMIT: Final = 255
-_DOMAIN_PART = r"(?:[a-zA-Z0-9]|[a-zA-Z0-9][a-zA-Z0-9-]*[a-zA-Z0-9])"
-_DOMAIN = rf"(?:{_DOMAIN_PART}(?:\.{_DOMAIN_PART})*|\[[a-fA-F0-9:]+\])(?::[0-9]+)?"
-_PATH_PART = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
-_REFERENCE = re.compile(
-    rf"(?P<name>(?:{_DOMAIN}/)?{_PATH_PART}(?:/{_PATH_PART})*)"
-    r"(?::(?P<tag>\w[\w.-]{0,127}))?"
-    r"(?:@(?P<digest>[A-Za-z][A-Za-z0-9]*(?:[-_+.][A-Za-z][A-Za-z0-9]*)*:[0-9a-fA-F]{32,}))?",
-    re.ASCII,
-)
+_DIGEST_LENGTHS: Final = {"sha256": 64, "sha384": 96, "sha512": 128}
 _HEX_ID = re.compile(r"[a-f0-9]{64}")
+_PART = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
+_REPOSITORY = re.compile(rf"{_PART}(?:/{_PART})*")
+_LOWER_HEX = re.compile(r"[a-f0-9]+")
 
 
 class InvalidImage(ValueError):
@@ -32,18 +27,48 @@ def with_default_tag(image: str) -> str:
 
     The name itself stays as it was written: what `busybox` stands for is the runtime's business.
     """
+    name = _parsed(image)
+    return image if name.digest or image.endswith(f":{name.tag}") else f"{image}:{name.tag}"
+
+
+def repository_of(image: str) -> str:
+    """Return the repository with its registry (`docker.io/library/busybox`). Raises InvalidImage."""
+    return _parsed(image).repository
+
+
+def _parsed(image: str) -> ImageName:
+    name = parse_image_name(image)
+    if name is None:
+        raise InvalidImage(_objection(image))
+    if name.digest:
+        _check_digest(name.digest)
+    return name
+
+
+def _check_digest(digest: str) -> None:
+    algorithm, _, value = digest.partition(":")
+    length = _DIGEST_LENGTHS.get(algorithm)
+    if length is None:
+        raise InvalidImage("unsupported digest algorithm")
+    if len(value) != length:
+        raise InvalidImage("invalid checksum digest length")
+    if not _LOWER_HEX.fullmatch(value):
+        raise InvalidImage("invalid checksum digest format")
+
+
+def _objection(image: str) -> str:
+    """Say why a text is no name."""
     if _HEX_ID.fullmatch(image):
-        raise InvalidImage(f"invalid repository name ({image}), cannot specify 64-byte hexadecimal strings")
+        return f"invalid repository name ({image}), cannot specify 64-byte hexadecimal strings"
     domain, path = _split_domain(image)
-    repository = re.split("[:@]", path, maxsplit=1)[0]
-    if repository != repository.lower():
-        raise InvalidImage(f"invalid reference format: repository name ({repository}) must be lowercase")
-    found = _REFERENCE.fullmatch(f"{domain}/{path}")
-    if found is None:
-        raise InvalidImage("invalid reference format")
-    if len(repository) > _NAME_LIMIT:
-        raise InvalidImage(f"repository name must not be more than {_NAME_LIMIT} characters")
-    return image if found["tag"] or found["digest"] else f"{image}:{DEFAULT_TAG}"
+    remote = path.partition(":")[0]
+    if remote != remote.lower():
+        return f"invalid reference format: repository name ({remote}) must be lowercase"
+    repository = remote.partition("@")[0]
+    shortened = f"{domain}/a/a{path[len(repository) :]}"
+    if len(repository) > _NAME_LIMIT and _REPOSITORY.fullmatch(repository) and parse_image_name(shortened) is not None:
+        return f"repository name must not be more than {_NAME_LIMIT} characters"
+    return "invalid reference format"
 
 
 def _split_domain(image: str) -> tuple[str, str]:
@@ -51,8 +76,6 @@ def _split_domain(image: str) -> tuple[str, str]:
     first, slash, rest = image.partition("/")
     is_domain = slash and ("." in first or ":" in first or first == "localhost" or first != first.lower())
     domain, path = (first, rest) if is_domain else ("docker.io", image)
-    if domain == "index.docker.io":
-        domain = "docker.io"
-    if domain == "docker.io" and "/" not in path:
+    if domain in ("docker.io", "index.docker.io") and "/" not in path:
         path = f"library/{path}"
     return domain, path

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from activities.image_reference import InvalidImage, with_default_tag
+from activities.image_reference import InvalidImage, repository_of, with_default_tag
 
 DIGEST = "sha256:" + "a" * 64
 
@@ -44,6 +44,10 @@ def test_a_name_is_given_a_tag_only_where_it_has_neither_tag_nor_digest(image: s
         ("app:", "invalid reference format"),
         ("app:" + "v" * 129, "invalid reference format"),
         ("app@sha256:abc", "invalid reference format"),
+        ("app@sha256:" + "a" * 40, "invalid checksum digest length"),
+        ("app@sha256:" + "A" * 64, "invalid checksum digest format"),
+        ("app@md5:" + "a" * 32, "unsupported digest algorithm"),
+        (f"App@{DIGEST}", "invalid reference format: repository name (library/App@sha256) must be lowercase"),
         ("https://example.com/app", "invalid reference format"),
         ("example.com//app", "invalid reference format"),
         ("a___b", "invalid reference format"),
@@ -59,6 +63,19 @@ def test_what_is_no_name_is_refused_in_the_words_of_the_reference_package(image:
     with pytest.raises(InvalidImage) as caught:
         with_default_tag(image)
     assert str(caught.value) == why
+
+
+@pytest.mark.parametrize(
+    ("image", "repository"),
+    [
+        ("busybox", "docker.io/library/busybox"),
+        ("team/app:v1", "docker.io/team/app"),
+        (f"quay.io/team/app:v1@{DIGEST}", "quay.io/team/app"),
+        ("localhost:5000/app", "localhost:5000/app"),
+    ],
+)
+def test_a_repository_is_a_name_in_full_without_tag_and_digest(image: str, repository: str) -> None:
+    assert repository_of(image) == repository
 
 
 @given(st.text(max_size=40))
