@@ -12,11 +12,12 @@ import grpc.aio
 from google.protobuf.message import Message
 from typing_extensions import override
 
-from protos.cri.containerd import tasks_pb2, tasks_pb2_grpc
+from protos.cri.containerd import content_pb2, content_pb2_grpc, tasks_pb2, tasks_pb2_grpc
 from protos.cri.v1 import api_pb2, api_pb2_grpc
 from syncpod.cri import records, telemetry
 from syncpod.cri.endpoint import socket_path
 from syncpod.cri.errors import NotFound, Unimplemented, classify
+from syncpod.cri.keyring import Credential
 from syncpod.cri.port import (
     CgroupDriver,
     ContainerConfig,
@@ -26,6 +27,7 @@ from syncpod.cri.port import (
     ExecResult,
     ImageFsInfo,
     ImageStatus,
+    Ingest,
     LinuxResources,
     RuntimeContainerStatus,
     RuntimeStatus,
@@ -57,7 +59,7 @@ _NOTHING: Final[Mapping[str, str]] = {}
 
 _RPC: Final = {
     method.input_type.name: f"{service.full_name}/{method.name}"
-    for file in (api_pb2.DESCRIPTOR, tasks_pb2.DESCRIPTOR)
+    for file in (api_pb2.DESCRIPTOR, tasks_pb2.DESCRIPTOR, content_pb2.DESCRIPTOR)
     for service in file.services_by_name.values()
     for method in service.methods
 }
@@ -87,6 +89,7 @@ class CriClient(CriRuntime):
         self._runtime = api_pb2_grpc.RuntimeServiceStub(self._channel)
         self._images = api_pb2_grpc.ImageServiceStub(self._channel)
         self._tasks = tasks_pb2_grpc.TasksStub(self._channel)
+        self._content = content_pb2_grpc.ContentStub(self._channel)
 
     async def close(self) -> None:
         """Close the connection, cancelling what is still under way."""
@@ -288,10 +291,31 @@ class CriClient(CriRuntime):
         return records.image_status(answer.image) if answer.HasField("image") else None
 
     @override
-    async def pull_image(self, image: str, *, sandbox_config: SandboxConfig | None = None) -> str:
+    async def pull_image(
+        self, image: str, *, credential: Credential | None = None, sandbox_config: SandboxConfig | None = None
+    ) -> str:
         request = api_pb2.PullImageRequest(image=api_pb2.ImageSpec(image=image), sandbox_config=sandbox_config)
-        answer = await self._call_within(None, "pull_image", self._images.PullImage, request, about=_image(image))
+        if credential is not None:
+            request.auth.username, request.auth.password = credential.username, credential.password
+        answer = await self._call_within(
+            None,
+            "pull_image",
+            self._images.PullImage,
+            request,
+            about=_image(image),
+            unspeakable=credential.unspeakable if credential is not None else (),
+        )
         return answer.image_ref
+
+    @override
+    async def ingests(self) -> tuple[Ingest, ...] | None:
+        try:
+            answer = await self._call(
+                "list_ingests", self._content.ListStatuses, content_pb2.ListStatusesRequest(), headers=_CONTAINERD
+            )
+        except Unimplemented:
+            return None
+        return tuple(Ingest(status.ref, status.offset, max(0, status.total)) for status in answer.statuses)
 
     @override
     async def list_images(self) -> tuple[ImageStatus, ...]:
@@ -331,13 +355,20 @@ class CriClient(CriRuntime):
         *,
         about: _About = _NOTHING,
         headers: _Headers = (),
+        unspeakable: tuple[str, ...] = (),
     ) -> _Answer:
-        """Make one call; `timeout` in seconds, None for none. `about` is what the span shows of it."""
+        """Make one call; `timeout` in seconds, None for none.
+
+        `about` is what the span shows of it, `unspeakable` what an error does not, should an answer repeat it.
+        """
         with telemetry.operation(operation, rpc=_RPC[request.DESCRIPTOR.name], attributes=about):
             try:
                 return await method(request, timeout=timeout, metadata=headers)
             except grpc.aio.AioRpcError as error:
-                raise classify(operation, error.code(), error.details() or "") from None
+                details = error.details() or ""
+                for word in unspeakable:
+                    details = details.replace(word, "***")
+                raise classify(operation, error.code(), details) from None
 
 
 def _pod(config: SandboxConfig) -> _About:

@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import Literal, Protocol, TypeAlias
 
 from protos.cri.v1 import api_pb2
+from syncpod.cri.keyring import Credential
 from syncpod.lifecycle.observed import ContainerRuntimeState, NetworkMode, SandboxState
 
 SandboxConfig: TypeAlias = api_pb2.PodSandboxConfig
@@ -181,6 +182,17 @@ class ImageStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class Ingest:
+    """A blob that is not complete: one being downloaded, or one that an earlier pull has left unfinished."""
+
+    ref: str
+    """`layer-sha256:…`, `manifest-sha256:…`, `config-sha256:…`; the same whoever downloads it."""
+    done_bytes: int
+    total_bytes: int
+    """0 where that is not known."""
+
+
+@dataclass(frozen=True, slots=True)
 class FilesystemUsage:
     """How much of one filesystem the runtime uses."""
 
@@ -201,7 +213,7 @@ class ImageFsInfo:
 
 @dataclass(frozen=True, slots=True)
 class ContainerStats:
-    """What one running container uses."""
+    """What one container uses."""
 
     id: str
     name: str
@@ -308,7 +320,7 @@ class CriRuntime(Protocol):
         ...
 
     async def list_container_stats(self, *, sandbox_id: str, timeout_seconds: float) -> tuple[ContainerStats, ...]:
-        """Measure the running containers of one sandbox.
+        """Measure the containers of one sandbox: those that run, and where the runtime is containerd the others too.
 
         Has a timeout of its own, in seconds, since it waits for as long as one of their shims hangs: ask for each
         sandbox alone, or one pod hides all others.
@@ -327,8 +339,20 @@ class CriRuntime(Protocol):
         """Tell about an image; None when it is not on the node (or is no image's name at all)."""
         ...
 
-    async def pull_image(self, image: str, *, sandbox_config: SandboxConfig | None = None) -> str:
-        """Fetch an image, however long that takes; return the reference it resolved to."""
+    async def pull_image(
+        self, image: str, *, credential: Credential | None = None, sandbox_config: SandboxConfig | None = None
+    ) -> str:
+        """Fetch an image, however long that takes, as whom the credential says; return the reference it resolved to.
+
+        What a registry answers is in the error's text, but never the password.
+        """
+        ...
+
+    async def ingests(self) -> tuple[Ingest, ...] | None:
+        """Tell how far downloads are, of whatever image; None from a runtime that does not.
+
+        No call of CRI: containerd's own, on the same socket.
+        """
         ...
 
     async def list_images(self) -> tuple[ImageStatus, ...]:

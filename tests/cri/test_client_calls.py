@@ -18,16 +18,19 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 
+from protos.cri.containerd import content_pb2 as content
 from protos.cri.containerd import tasks_pb2 as tasks
 from protos.cri.v1 import api_pb2 as cri
 from syncpod.cri import telemetry
 from syncpod.cri.client import CriClient
 from syncpod.cri.errors import CriError, DeadlineExceeded, NotFound, TransportFault, Unavailable, Unimplemented
+from syncpod.cri.keyring import Credential
+from syncpod.cri.port import Ingest
 from tests.cri.owned_pods import OwnedPod
 
 HANDLERS = {
     f"/{service.full_name}/{method.name}": method
-    for file in (cri.DESCRIPTOR, tasks.DESCRIPTOR)
+    for file in (cri.DESCRIPTOR, tasks.DESCRIPTOR, content.DESCRIPTOR)
     for service in file.services_by_name.values()
     for method in service.methods
 }
@@ -42,6 +45,7 @@ class AnyCri(grpc.GenericRpcHandler):
         self.requests: dict[str, bytes] = {}
         self.headers: dict[str, dict[str, str | bytes]] = {}
         self.refusals: dict[str, grpc.StatusCode] = {}
+        self.words: dict[str, str] = {}
 
     def service(self, call_details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[bytes, bytes]:
         name = HANDLERS[call_details.method].name
@@ -51,7 +55,7 @@ class AnyCri(grpc.GenericRpcHandler):
             self.requests[name] = request
             self.headers[name] = dict(context.invocation_metadata() or ())
             if name in self.refusals:
-                await context.abort(self.refusals[name], "refused")
+                await context.abort(self.refusals[name], self.words.get(name, "refused"))
             if name == "StartContainer" and name not in self.answers:
                 await context.abort(grpc.StatusCode.UNKNOWN, "cannot start")
             return self.answers.get(name, b"")
@@ -159,6 +163,40 @@ async def test_a_layer_that_the_runtime_says_nothing_of_is_told_from_an_empty_on
     assert empty.writable_layer.used_bytes == 0
     asked = cri.ListContainerStatsRequest.FromString(handler.requests["ListContainerStats"])
     assert asked.filter.pod_sandbox_id == "s"
+
+
+async def test_a_pull_says_name_and_password_and_shows_the_password_nowhere(
+    server: tuple[AnyCri, CriClient], recorded: Recorded
+) -> None:
+    handler, client = server
+    credential = Credential("jo", "hunter2")
+    echo = f"401: no such user jo:hunter2, authorization {credential.unspeakable[1]}"
+    handler.refusals["PullImage"] = grpc.StatusCode.UNKNOWN
+    handler.words["PullImage"] = echo
+    with pytest.raises(CriError) as caught:
+        await client.pull_image("i", credential=credential)
+    asked = cri.PullImageRequest.FromString(handler.requests["PullImage"])
+    assert (asked.auth.username, asked.auth.password) == ("jo", "hunter2")
+    assert caught.value.message == "401: no such user jo:***, authorization ***"
+    [span] = recorded.spans.get_finished_spans()
+    assert not any(word in span.to_json() for word in credential.unspeakable)
+    with pytest.raises(CriError):
+        await client.pull_image("i")
+    assert not cri.PullImageRequest.FromString(handler.requests["PullImage"]).HasField("auth")
+
+
+async def test_downloads_are_asked_of_containerd_in_the_namespace_of_cri(server: tuple[AnyCri, CriClient]) -> None:
+    handler, client = server
+    statuses = [content.Status(ref="layer-sha256:a", offset=3, total=10), content.Status(ref="x", total=-1)]
+    handler.answers["ListStatuses"] = content.ListStatusesResponse(statuses=statuses).SerializeToString()
+    assert await client.ingests() == (Ingest("layer-sha256:a", 3, 10), Ingest("x", 0, 0))
+    assert handler.headers["ListStatuses"]["containerd-namespace"] == "k8s.io"
+
+
+async def test_a_runtime_that_tells_nothing_of_downloads_is_no_failure(server: tuple[AnyCri, CriClient]) -> None:
+    handler, client = server
+    handler.refusals["ListStatuses"] = grpc.StatusCode.UNIMPLEMENTED
+    assert await client.ingests() is None
 
 
 async def test_a_task_is_killed_waited_for_and_deleted_in_the_namespace_of_cri(
