@@ -54,17 +54,23 @@ class ObjectStore:
 
         Raises ObjectRefused for a change of what is immutable, ValueError for a name that is none, ObjectUnreadable.
         """
-        ref = ref_of(wanted)
-        if not _is_name(ref):
-            raise ValueError(f"{ref}: metadata.namespace and metadata.name must be names of directories and files")
-        file = self._file(ref)
-        with self._locked(ref.kind):
-            now, uid = datetime.now(UTC).replace(microsecond=0), str(uuid.uuid4())
-            kept, change = replaced(self.get(ref), wanted, now=now, uid=uid)
+        with self._locked(wanted.kind):
+            kept, change = self._replaced(wanted)
             if change != "unchanged":
-                _make_private(file.parent)
-                self._write(file, kept)
+                self._write(kept)
             return change
+
+    def would_put(self, wanted: ConfigMap | Secret) -> Change:
+        """Return what a put would do now; nothing is written. Raises as a put does."""
+        return self._replaced(wanted)[1]
+
+    def add(self, wanted: ConfigMap | Secret) -> bool:
+        """Keep an object that was admitted if there is none of its name; say whether there was none."""
+        with self._locked(wanted.kind):
+            if self.get(ref_of(wanted)) is not None:
+                return False
+            self._write(self._replaced(wanted)[0])
+            return True
 
     def get(self, ref: ObjectRef) -> ConfigMap | Secret | None:
         """Return the object, or None where it is not there. Raises ObjectUnreadable."""
@@ -114,15 +120,23 @@ class ObjectStore:
                         if stat.S_ISREG(status.st_mode):
                             yield ref, status
 
+    def _replaced(self, wanted: ConfigMap | Secret) -> tuple[ConfigMap | Secret, Change]:
+        ref = ref_of(wanted)
+        if not _is_name(ref):
+            raise ValueError(f"{ref}: metadata.namespace and metadata.name must be names of directories and files")
+        now = datetime.now(UTC).replace(microsecond=0)
+        return replaced(self.get(ref), wanted, now=now, uid=str(uuid.uuid4()))
+
     def _file(self, ref: ObjectRef) -> Path:
         return self._roots[ref.kind] / _DIRECTORIES[ref.kind] / ref.namespace / _file_name(ref.name)
 
     def _draft(self, kind: Kind) -> Path:
         return self._roots[kind] / _DRAFT
 
-    def _write(self, file: Path, kept: ConfigMap | Secret) -> None:
-        """Replace the file; the lock is held, so the draft that may lie there is nobody's."""
-        draft = self._draft(kept.kind)
+    def _write(self, kept: ConfigMap | Secret) -> None:
+        """Replace the object's file; the lock is held, so the draft that may lie there is nobody's."""
+        file, draft = self._file(ref_of(kept)), self._draft(kept.kind)
+        _make_private(file.parent)
         draft.unlink(missing_ok=True)
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         with os.fdopen(os.open(draft, flags, 0o600), "wb") as opened:
