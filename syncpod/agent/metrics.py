@@ -8,6 +8,8 @@ from collections.abc import Iterable
 from opentelemetry import metrics
 from opentelemetry.metrics import CallbackOptions, Observation
 
+from syncpod.messages import PodRef
+
 _meter = metrics.get_meter("syncpod.agent")
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 """The buckets that the kubelet's relist histograms have (Prometheus' own)."""
@@ -49,3 +51,22 @@ _meter.create_observable_gauge(
     unit="s",
     description="When the last relist succeeded, in seconds since 1970.",
 )
+evictions = _meter.create_counter(
+    "evictions",
+    description="Pods put out for what they use of the node, by eviction signal.",
+)
+
+_probes = _meter.create_counter("prober_probe_total", description="Questions asked of containers, by type and result.")
+_probe_duration = _meter.create_histogram(
+    "prober_probe_duration_seconds",
+    unit="s",
+    description="How long an answer took.",
+    explicit_bucket_boundaries_advisory=_SECONDS,
+)
+
+
+def probed(type_: str, result: str, ref: PodRef, container: str, seconds: float) -> None:
+    """Count a question: `result` is `successful`, `failed` or `unknown`."""
+    who = {"container": container, "pod": ref.name, "namespace": ref.namespace}
+    _probes.add(1, {"probe_type": type_.capitalize(), "result": result, **who, "pod_uid": ref.uid})
+    _probe_duration.record(seconds, {"probe_type": type_.capitalize(), **who})

@@ -14,7 +14,8 @@ from syncpod.cri.node import NodeContext
 from syncpod.cri.paths import pod_directory, pods_directory
 from syncpod.pod import Pod, pod_to_wire
 
-_NAME = "pod.json"
+RECORD_NAME = "pod.json"
+"""The record's name in its pod's directory."""
 
 
 class PodRecord(BaseModel):
@@ -25,7 +26,9 @@ class PodRecord(BaseModel):
     pod: Annotated[Pod, PlainSerializer(pod_to_wire, return_type=dict[str, Any])] = Field(default_factory=Pod)
     incarnation: str = ""
     admitted: bool = False
-    """The node has let it in: what it requests counts as taken until its directory goes."""
+    """The node has let it in: what it requests counts as taken until it has finished, or its directory goes."""
+    finished: bool = False
+    """Nothing of it will run again: it has been stopped for good."""
 
 
 def write_pod_record(node: NodeContext, record: PodRecord) -> None:
@@ -33,8 +36,8 @@ def write_pod_record(node: NodeContext, record: PodRecord) -> None:
 
     It is not forced to disk: who finds none after a power cut makes it anew. Blocks. Raises OSError, UnsafeName.
     """
-    path = pod_directory(node, record.pod.metadata.uid) / _NAME
-    draft = path.with_name(f".{_NAME}.new")
+    path = pod_directory(node, record.pod.metadata.uid) / RECORD_NAME
+    draft = path.with_name(f".{RECORD_NAME}.new")
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
     with os.fdopen(os.open(draft, flags, 0o600), "w") as file:
         file.write(record.model_dump_json())
@@ -43,12 +46,12 @@ def write_pod_record(node: NodeContext, record: PodRecord) -> None:
 
 def read_pod_record(node: NodeContext, uid: str) -> PodRecord | None:
     """Return the record of one pod, None where there is none that can be read. Blocks. Raises OSError, UnsafeName."""
-    return _read(pod_directory(node, uid) / _NAME)
+    return _read(pod_directory(node, uid) / RECORD_NAME)
 
 
 def read_pod_records(node: NodeContext) -> tuple[PodRecord, ...]:
     """Return the records of all pods that have a directory on this node, by UID. Blocks. Raises OSError."""
-    found = (_read(path) for path in sorted(pods_directory(node).glob(f"*/{_NAME}")))
+    found = (_read(path) for path in sorted(pods_directory(node).glob(f"*/{RECORD_NAME}")))
     return tuple(record for record in found if record is not None)
 
 

@@ -1,0 +1,61 @@
+"""What is to be known of each pod that this node has a record of, worked out anew only where the record changed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from syncpod.cri.node import NodeContext
+from syncpod.cri.paths import UnsafeName, pods_directory
+from syncpod.cri.pod_records import RECORD_NAME, PodRecord, read_pod_record
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True)
+class _Entry(Generic[_T]):
+    version: tuple[int, int, int]
+    """Inode, time of modification and size of the record: each version of one is a file of its own."""
+    derived: _T | None
+
+
+class RecordCache(Generic[_T]):
+    """Keeps what `derive` makes of each pod's record; None is kept too, and not returned.
+
+    A pod whose record is as it was costs one stat.
+    """
+
+    def __init__(self, node: NodeContext, derive: Callable[[PodRecord], _T | None]) -> None:
+        self._node = node
+        self._derive = derive
+        self._entries: dict[str, _Entry[_T]] = {}
+
+    def read(self) -> dict[str, _T]:
+        """Return what there is to know now, by the pods' UIDs. Blocks; one call at a time. Raises OSError."""
+        entries = {uid: self._entry(uid, version) for uid, version in self._versions()}
+        self._entries = entries
+        return {uid: entry.derived for uid, entry in entries.items() if entry.derived is not None}
+
+    def _entry(self, uid: str, version: tuple[int, int, int]) -> _Entry[_T]:
+        known = self._entries.get(uid)
+        if known is not None and known.version == version:
+            return known
+        try:
+            record = read_pod_record(self._node, uid)
+        except UnsafeName:
+            record = None
+        return _Entry(version, self._derive(record) if record is not None else None)
+
+    def _versions(self) -> Iterator[tuple[str, tuple[int, int, int]]]:
+        try:
+            with os.scandir(pods_directory(self._node)) as pods:
+                for pod in pods:
+                    try:
+                        stat = os.stat(f"{pod.path}/{RECORD_NAME}", follow_symlinks=False)  # noqa: PTH116  # 2,000 times
+                    except OSError:
+                        continue
+                    yield pod.name, (stat.st_ino, stat.st_mtime_ns, stat.st_size)
+        except FileNotFoundError:
+            return

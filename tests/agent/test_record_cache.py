@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from syncpod.agent.record_cache import RecordCache
+from syncpod.cri.node import NodeContext
+from syncpod.cri.paths import pod_directory
+from syncpod.cri.pod_records import RECORD_NAME, PodRecord, write_pod_record
+from syncpod.pod import ObjectMeta, Pod
+
+
+class Records:
+    """A node's records, and what was made of each of them how often: the name of each pod but `nothing`."""
+
+    def __init__(self, directory: Path) -> None:
+        self.node = NodeContext(
+            name="n", state_dir=directory, memory_dir=directory, log_dir=directory, cluster="c/default"
+        )
+        self.derived: list[str] = []
+        self.cache = RecordCache(self.node, self._derive)
+
+    def _derive(self, record: PodRecord) -> str | None:
+        name = record.pod.metadata.name
+        self.derived.append(name)
+        return name if name != "nothing" else None
+
+    def write(self, uid: str, name: str) -> None:
+        pod_directory(self.node, uid).mkdir(parents=True, exist_ok=True)
+        write_pod_record(self.node, PodRecord(pod=Pod(metadata=ObjectMeta(name=name, uid=uid))))
+
+
+@pytest.fixture
+def records(tmp_path: Path) -> Records:
+    return Records(tmp_path)
+
+
+def test_a_node_without_pods_has_nothing(records: Records) -> None:
+    assert records.cache.read() == {}
+
+
+def test_only_what_changed_is_read_again(records: Records) -> None:
+    records.write("u1", "one")
+    records.write("u2", "nothing")
+    assert records.cache.read() == {"u1": "one"}
+    assert records.cache.read() == {"u1": "one"}
+    assert sorted(records.derived) == ["nothing", "one"]
+
+    records.write("u1", "uno")
+    assert records.cache.read() == {"u1": "uno"}
+    assert sorted(records.derived) == ["nothing", "one", "uno"]
+
+
+def test_what_is_gone_or_torn_is_forgotten_until_it_is_there_again(records: Records) -> None:
+    records.write("u1", "one")
+    records.write("u2", "two")
+    records.cache.read()
+    (pod_directory(records.node, "u1") / RECORD_NAME).unlink()
+    (pod_directory(records.node, "u2") / RECORD_NAME).write_text("{torn")
+    assert records.cache.read() == {}
+    records.write("u1", "one")
+    records.write("u2", "two")
+    assert records.cache.read() == {"u1": "one", "u2": "two"}
+
+
+def test_what_is_no_pods_directory_is_passed_over(records: Records) -> None:
+    records.write("u1", "one")
+    pods = pod_directory(records.node, "u1").parent
+    (pods / "file").touch()
+    (pods / ".hidden").mkdir()
+    (pods / ".hidden" / RECORD_NAME).write_text("{}")
+    assert records.cache.read() == {"u1": "one"}
