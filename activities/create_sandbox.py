@@ -1,29 +1,35 @@
-"""create_sandbox: the pod's directories and its sandbox, made or adopted."""
+"""create_sandbox: the pod's record, directories and volumes, and its sandbox, made or adopted."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
 
+from temporalio import activity
+
+from activities.admission import admit
 from activities.attempt import Attempt, PodFault, Polls, warning
 from activities.earlier_lives import end_earlier_lives
 from activities.ending import Selection, end_containers
 from activities.images import missing_images
 from activities.kill_pod import stop_sandbox
 from activities.metrics import count_failed_sandbox, count_sandbox
+from activities.pod_cgroup import prepare_cgroup
+from activities.pod_record import note_pod
 from activities.removal import remove_dead, remove_sandbox
 from activities.slots import slot
 from activities.wording import go_error
 from syncpod.cri import SandboxConfig
 from syncpod.cri.config_error import SandboxConfigError
-from syncpod.cri.directories import MountFailure, plan_pod, prepare_pod
+from syncpod.cri.directories import plan_pod, prepare_pod
 from syncpod.cri.dns import pod_dns
 from syncpod.cri.errors import CriError, NameReserved, TransportFault
-from syncpod.cri.features import refusals
+from syncpod.cri.features import needs_version, refusals
 from syncpod.cri.host import with_current_resolver
 from syncpod.cri.names import NODE_LABEL, POD_UID_LABEL
 from syncpod.cri.node import NodeContext
 from syncpod.cri.paths import UnsafeName
+from syncpod.cri.pod_volumes import MountFailure, refresh_volumes
 from syncpod.cri.port import RuntimeStatus
 from syncpod.cri.sandbox_config import runtime_handler, sandbox_config
 from syncpod.messages import (
@@ -34,7 +40,9 @@ from syncpod.messages import (
     ObservedSandbox,
     Outcome,
     StepEvent,
+    StepName,
     StepResult,
+    pod_workflow_id,
 )
 from syncpod.pod import Pod
 
@@ -45,25 +53,28 @@ SLOT_SECONDS = 5.0
 async def create_sandbox(attempt: Attempt, request: CreateSandbox) -> StepResult:
     """Make the sandbox of this pod and attempt, or adopt it, and say which of the pod's images are missing.
 
-    Ends first what an earlier life of the pod's name has left. Then looks, again after each answer that leaves things
-    open:
+    Notes the pod on the node, and ends what an earlier life of its name has left. Then looks, again after each answer
+    that leaves things open:
 
     - READY and of this incarnation: adopted.
     - dead, or another incarnation's: stopped and removed, what runs in it with its grace; the attempt is spent, and the
       workflow takes the next.
     - name reserved, but nothing listed: somebody (a worker that has died) is still making it, or it is being rolled
       back. Waited for until it is listed or free; RunPodSandbox itself has its 4 minutes.
-    - nothing: made, unless the runtime or the network is not ready, which spends no attempt, or does not announce what
-      the pod asks for.
+    - nothing: made, its volumes before it, unless the runtime or the network is not ready, which spends no attempt, or
+      does not announce what the pod asks for. A volume that waits for a ConfigMap or Secret is noted with the node, so
+      that the pod goes on as soon as that is there.
 
     Cancelled, it lets go until RunPodSandbox is sent, and while it only waits. Mirrors kuberuntime_sandbox.go, v1.36,
-    createPodSandbox. Raises PodFault: RuntimeNotReady, NetworkNotReady, UnsupportedByRuntime, FailedMount,
+    createPodSandbox. Raises PodFault: PodRejected, RuntimeNotReady, NetworkNotReady, UnsupportedByRuntime, FailedMount,
     FailedCreatePodSandBox.
     """
     images = asyncio.create_task(missing_images(attempt.node.cri, request.pod))
     try:
+        await _note(attempt, request)
         grace = request.pod.spec.termination_grace_period_seconds or 0
         await end_earlier_lives(attempt, grace_seconds=grace)
+        await admit(attempt, request)
         polls = Polls(attempt)
         while True:
             attempt.doing = f"looks for sandbox {request.attempt}"
@@ -73,12 +84,13 @@ async def create_sandbox(attempt: Attempt, request: CreateSandbox) -> StepResult
             taken = _taken(view, request)
             adoptable = [each for each in taken if each.ready and each.incarnation == request.ref.incarnation]
             if adoptable:
+                await _catch_up(attempt, request.pod)
                 # Of twins (a runtime died halfway) any one will do.
                 return StepResult(outcome=Outcome.ADOPTED, id=adoptable[0].id, missing_images=await images)
             if taken:
                 return await _clear_away(attempt, request, taken)
             try:
-                _require_runtime(request.pod, status)
+                await _require_runtime(attempt, request.pod, status)
                 sandbox_id = await _make(attempt, request)
             except NameReserved as reserved:
                 await _refuse_stranger(attempt, request.attempt, reserved)
@@ -89,6 +101,25 @@ async def create_sandbox(attempt: Attempt, request: CreateSandbox) -> StepResult
     finally:
         images.cancel()
         await asyncio.gather(images, return_exceptions=True)
+
+
+async def _note(attempt: Attempt, request: CreateSandbox) -> None:
+    """Make the pod's own directory and write its record there. Raises PodFault."""
+    attempt.doing = "notes the pod on the node"
+    try:
+        await asyncio.to_thread(note_pod, attempt.node.context, request.ref, request.pod)
+    except UnsafeName as error:
+        raise _failed(attempt, str(error)) from error
+    except OSError as error:
+        raise _no_directories(error) from error
+
+
+async def _catch_up(attempt: Attempt, pod: Pod) -> None:
+    """Bring up to date what volumes show, which another try has made, perhaps of older labels or objects."""
+    try:
+        await asyncio.to_thread(refresh_volumes, pod, attempt.node.context, attempt.node.objects)
+    except (MountFailure, OSError) as error:
+        activity.logger.warning("volumes of an adopted sandbox stay as they were: %s", error)
 
 
 def _taken(view: ObservedPod, request: CreateSandbox) -> list[ObservedSandbox]:
@@ -130,15 +161,15 @@ async def _make(attempt: Attempt, request: CreateSandbox) -> str:
         raise _failed(attempt, str(error)) from error
     except MountFailure as error:
         raise _mount_failed(attempt, error) from error
-    attempt.doing = "makes the pod's directories"
+    attempt.doing = "makes the pod's directories and volumes"
     try:
         # A hostPath may lie on a file system that hangs: only the thread has to wait for it.
-        await attempt.interruptible(asyncio.to_thread(prepare_pod, plan))
+        await attempt.interruptible(asyncio.to_thread(prepare_pod, plan, node.objects))
     except MountFailure as error:
         raise _mount_failed(attempt, error) from error
     except OSError as error:
-        message = f"error making pod data directories: {error}"
-        raise PodFault(Fault.FAILED_CREATE_SANDBOX, message, warning("Failed", message)) from error
+        raise _no_directories(error) from error
+    await prepare_cgroup(attempt, pod)
     attempt.doing = "waits for other sandboxes to be made"
     async with slot(attempt, node.sandbox_slots, at_most_seconds=SLOT_SECONDS):
         attempt.checkpoint()
@@ -160,9 +191,10 @@ async def _run(attempt: Attempt, request: CreateSandbox, config: SandboxConfig, 
     return sandbox_id
 
 
-def _require_runtime(pod: Pod, status: RuntimeStatus) -> None:
+async def _require_runtime(attempt: Attempt, pod: Pod, status: RuntimeStatus) -> None:
     """Raise PodFault if the runtime cannot make this pod now, or cannot make it as it is written."""
-    unsupported = refusals(pod, status)
+    version = await attempt.node.cri.version() if needs_version(pod) else None
+    unsupported = refusals(pod, status, version)
     if unsupported:
         raise PodFault(Fault.UNSUPPORTED_BY_RUNTIME, "; ".join(unsupported))
     if not status.runtime_ready:
@@ -194,5 +226,16 @@ def _failed(attempt: Attempt, message: str) -> PodFault:
     return PodFault(Fault.FAILED_CREATE_SANDBOX, message, *events)
 
 
+def _no_directories(error: OSError) -> PodFault:
+    message = f"error making pod data directories: {error}"
+    return PodFault(Fault.FAILED_CREATE_SANDBOX, message, warning("Failed", message))
+
+
 def _mount_failed(attempt: Attempt, error: MountFailure) -> PodFault:
-    return PodFault(Fault.FAILED_MOUNT, str(error), warning(Fault.FAILED_MOUNT.value, str(error)))
+    """Build the fault, and note for which objects the pod now waits."""
+    waiter = pod_workflow_id(attempt.ref.namespace, attempt.ref.name), StepName.CREATE_SANDBOX.value
+    for ref in (ref for failure in error.failures for ref in failure.wants):
+        attempt.node.waiting_for.setdefault(ref, set()).add(waiter)
+    reason = Fault.FAILED_MOUNT.value
+    events = (warning(reason, failure.message) for failure in error.failures)
+    return PodFault(Fault.FAILED_MOUNT, str(error), *events)

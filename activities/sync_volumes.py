@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import asyncio
 
-from activities.attempt import Attempt
-from syncpod.cri.pod_records import PodRecord, read_pod_record, write_pod_record
-from syncpod.messages import StepResult, SyncVolumes
+from activities.attempt import Attempt, PodFault, warning
+from activities.pod_record import note_pod
+from syncpod.cri.pod_volumes import MountFailure, refresh_volumes
+from syncpod.messages import Fault, StepResult, SyncVolumes
 
 
 async def sync_volumes(attempt: Attempt, request: SyncVolumes) -> StepResult:
-    """Take the pod's labels and annotations as they are now. Safe to repeat. Raises OSError."""
+    """Take the pod's labels and annotations as they are now: into its record, and into the files that show them.
+
+    Its containers run on, and see the new files at once or not at all; those that mount a part of a volume (subPath)
+    keep what they have, as in Kubernetes. Safe to repeat. Raises PodFault FailedMount where a volume cannot be brought
+    up to date (a ConfigMap beside the labels has gone, say): it stays as it is. Raises OSError.
+    """
     attempt.doing = "updates the pod's volumes"
-    await asyncio.to_thread(_record, attempt, request)
+    context, store = attempt.node.context, attempt.node.objects
+    await asyncio.to_thread(note_pod, context, request.ref, request.pod)
+    try:
+        await asyncio.to_thread(refresh_volumes, request.pod, context, store)
+    except MountFailure as error:
+        reason = Fault.FAILED_MOUNT.value
+        events = (warning(reason, failure.message) for failure in error.failures)
+        raise PodFault(Fault.FAILED_MOUNT, str(error), *events) from error
     return StepResult()
-
-
-def _record(attempt: Attempt, request: SyncVolumes) -> None:
-    context = attempt.node.context
-    known = read_pod_record(context, request.ref.uid)
-    admitted = known is not None and known.incarnation == request.ref.incarnation and known.admitted
-    write_pod_record(context, PodRecord(pod=request.pod, incarnation=request.ref.incarnation, admitted=admitted))

@@ -6,6 +6,7 @@ it is safe to repeat.
 
 import os
 import stat
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,66 +14,47 @@ from syncpod.cri.hosts_file import hosts_file
 from syncpod.cri.mounts import manages_etc_hosts
 from syncpod.cri.node import NodeContext
 from syncpod.cri.paths import (
+    EMPTY_DIR,
     container_log_file,
-    empty_dir_directory,
     etc_hosts_file,
     log_directory_of,
+    memory_pod_directory,
     pod_directory,
     pod_log_directory,
     pods_directory,
 )
+from syncpod.cri.pod_volumes import PodVolume, alone, make_volumes, pod_volumes
+from syncpod.cri.sub_paths import sub_paths_directory
 from syncpod.cri.tree_removal import remove_tree
-from syncpod.pod import Container, Pod, Volume
-from syncpod.pod.enums import HostPathType
+from syncpod.objects import ObjectStore
+from syncpod.pod import Container, Pod
+from syncpod.volumes.empty_dir import EmptyDir, take_away_mounts
+from syncpod.volumes.subpath import clear_sub_paths
 
 _PRIVATE = 0o700
 _OURS = 0o750
 _LOGS = 0o755
-_EMPTY_DIR = 0o777
-_SHARED_GROUP = stat.S_ISGID
 _HOSTS_FILE = 0o644
-
-_CHECKS = {
-    "Directory": (stat.S_ISDIR, "a directory"),
-    "DirectoryOrCreate": (stat.S_ISDIR, "a directory"),
-    "File": (stat.S_ISREG, "a file"),
-    "FileOrCreate": (stat.S_ISREG, "a file"),
-    "Socket": (stat.S_ISSOCK, "a socket file"),
-    "CharDevice": (stat.S_ISCHR, "a character device"),
-    "BlockDevice": (stat.S_ISBLK, "a block device"),
-}
-
-
-class MountFailure(Exception):
-    """A volume cannot be had: reason FailedMount, and the text is the event's message."""
 
 
 @dataclass(frozen=True)
 class Directory:
-    """A directory of ours: where, with which permissions, and whose group it takes (None: the process')."""
+    """A directory of ours: where, and with which permissions."""
 
     path: Path
     mode: int
-    group: int | None = None
     shared: bool = False
     """Others use it too, a kubelet perhaps: once it is there, its permissions are not ours to change."""
 
 
 @dataclass(frozen=True)
-class HostPath:
-    """A place of the node that a volume shows, and what must be there."""
-
-    volume: str
-    path: Path
-    type: HostPathType
-
-
-@dataclass(frozen=True)
 class PodPlan:
-    """What must be there before a pod's sandbox: directories in the order of making, then places of the node."""
+    """What must be there before a pod's sandbox: its directories in the order of making, then its volumes."""
 
     directories: tuple[Directory, ...]
-    host_paths: tuple[HostPath, ...]
+    own: Path
+    """The pod's directory."""
+    volumes: tuple[PodVolume, ...]
 
 
 @dataclass(frozen=True)
@@ -85,52 +67,49 @@ class ContainerPlan:
     pod_ips: tuple[str, ...]
 
 
+def own_directories(uid: str, node: NodeContext) -> tuple[Directory, ...]:
+    """Return the directories that every pod has, its own last. Raises :class:`~syncpod.cri.paths.UnsafeName`."""
+    own = pod_directory(node, uid)
+    return (Directory(node.state_dir, _PRIVATE), Directory(pods_directory(node), _PRIVATE), Directory(own, _OURS))
+
+
 def plan_pod(pod: Pod, node: NodeContext) -> PodPlan:
     """Return what the pod needs before its sandbox.
 
-    Raises :class:`MountFailure` for a kind of volume this version has not, and
+    Raises :class:`~syncpod.cri.pod_volumes.MountFailure` for a kind of volume that cannot be had here, and
     :class:`~syncpod.cri.paths.UnsafeName` for names that would lead out of their directories.
     """
     uid = pod.metadata.uid
     own = pod_directory(node, uid)
-    security = pod.spec.security_context
-    group = security.fs_group if security is not None else None
-    empty_dirs: list[Directory] = []
-    host_paths: list[HostPath] = []
-    for volume in pod.spec.volumes:
-        if volume.host_path is not None:
-            host_paths.append(HostPath(volume.name, Path(volume.host_path.path), volume.host_path.type or ""))
-        elif volume.empty_dir is not None and not volume.empty_dir.medium:
-            mode = _EMPTY_DIR if group is None else _EMPTY_DIR | _SHARED_GROUP
-            empty_dirs.append(Directory(empty_dir_directory(node, uid, volume.name), mode, group))
-        else:
-            raise MountFailure(_failed(volume.name, f"{_kind(volume)} is not supported by this version"))
+    volumes = pod_volumes(pod, node)
     return PodPlan(
         directories=(
-            Directory(node.state_dir, _PRIVATE),
-            Directory(pods_directory(node), _PRIVATE),
-            Directory(own, _OURS),
+            *own_directories(uid, node),
             Directory(own / "containers", _OURS),
             Directory(own / "volumes", _OURS),
-            *((Directory(empty_dirs[0].path.parent, _OURS),) if empty_dirs else ()),
-            *empty_dirs,
+            *_directories_of(volumes, node),
             Directory(node.log_dir, _LOGS, shared=True),
             Directory(log_directory_of(pod, node), _LOGS),
         ),
-        host_paths=tuple(host_paths),
+        own=own,
+        volumes=volumes,
     )
 
 
-def prepare_pod(plan: PodPlan) -> None:
-    """Make the pod's directories and look at its hostPaths, making those it says to. Blocks; safe to repeat.
+def prepare_pod(plan: PodPlan, store: ObjectStore) -> None:
+    """Make the pod's directories and its volumes, out of what there is of ConfigMaps and Secrets. Blocks; repeatable.
 
-    Raises :class:`MountFailure` if a hostPath is not what the pod says it is (hostpath/host_path.go, v1.36, checkType),
-    and :class:`OSError` where the node's disk is at fault.
+    Raises :class:`~syncpod.cri.pod_volumes.MountFailure` with all volumes that cannot be had, and :class:`OSError`
+    where the node's disk is at fault.
     """
-    for directory in plan.directories:
+    make_directories(plan.directories)
+    make_volumes(plan.own, plan.volumes, store)
+
+
+def make_directories(directories: tuple[Directory, ...]) -> None:
+    """Make directories in their order, or find them made. Blocks; safe to repeat. Raises OSError."""
+    for directory in directories:
         _make(directory)
-    for place in plan.host_paths:
-        _check_host_path(place)
 
 
 def plan_container(pod: Pod, container: Container, node: NodeContext, pod_ips: tuple[str, ...]) -> ContainerPlan:
@@ -150,8 +129,7 @@ def plan_container(pod: Pod, container: Container, node: NodeContext, pod_ips: t
 
 def prepare_container(plan: ContainerPlan, *, hosts_of_node: Path = Path("/etc/hosts")) -> None:
     """Make the container's log directory and write the pod's /etc/hosts. Blocks; safe to repeat. Raises OSError."""
-    for directory in plan.directories:
-        _make(directory)
+    make_directories(plan.directories)
     if plan.etc_hosts is None:
         return
     of_node = hosts_of_node.read_text(errors="surrogateescape") if plan.pod.spec.host_network else ""
@@ -164,14 +142,47 @@ def prepare_container(plan: ContainerPlan, *, hosts_of_node: Path = Path("/etc/h
 
 
 def remove_pod_directories(node: NodeContext, *, namespace: str, name: str, uid: str) -> None:
-    """Remove the pod's directory with its volumes, and its logs. Blocks; safe to repeat.
+    """Remove the pod's directory with its volumes, what of it lies in memory, and its logs. Blocks; safe to repeat.
 
-    Only for a pod without containers. hostPaths are not touched. Raises
-    :class:`~syncpod.cri.tree_removal.StillMounted` while something is mounted in a volume, and OSError.
+    Only for a pod without containers. What was mounted for it is unmounted first; hostPaths are not touched. Raises
+    :class:`~syncpod.cri.tree_removal.StillMounted` while something else is mounted in a volume, and OSError.
     """
-    logs = pod_log_directory(node, namespace, name, uid)
-    remove_tree(pod_directory(node, uid))
+    own, logs = pod_directory(node, uid), pod_log_directory(node, namespace, name, uid)
+    in_memory = memory_pod_directory(node, uid)
+    try:
+        with alone(own):
+            clear_sub_paths(sub_paths_directory(node, uid))
+            take_away_mounts(own / "volumes" / EMPTY_DIR)
+            remove_tree(in_memory)
+            remove_tree(own)
+    except (FileNotFoundError, NotADirectoryError):
+        remove_tree(in_memory)
+        remove_tree(own)
     remove_tree(logs)
+
+
+def _directories_of(volumes: tuple[PodVolume, ...], node: NodeContext) -> Iterator[Directory]:
+    """Yield what must stand above volumes, each once: a pod's own in memory, and those of the plugins."""
+    told: set[Path] = set()
+    for volume in volumes:
+        if volume.path is None:
+            continue
+        plugin, above = volume.path.parent, [_OURS]
+        if plugin.is_relative_to(node.memory_dir):
+            # The node's, that of all pods, and the pod's with its volumes.
+            above = [_PRIVATE, _PRIVATE, _OURS, _OURS, _OURS]
+        yield from _nested(plugin, above, told)
+        if isinstance(volume.source, EmptyDir):
+            yield from _nested(volume.source.ready.parent, [_OURS] * 3, told)
+
+
+def _nested(innermost: Path, modes: list[int], told: set[Path]) -> Iterator[Directory]:
+    """Yield a directory and as many above it as there are modes, outermost first, but for those told before."""
+    paths = (innermost, *innermost.parents)[: len(modes)]
+    for path, mode in zip(reversed(paths), modes, strict=True):
+        if path not in told:
+            told.add(path)
+            yield Directory(path, mode)
 
 
 def _make(directory: Directory) -> None:
@@ -186,49 +197,6 @@ def _make(directory: Directory) -> None:
             raise NotADirectoryError(f"{path}: must be a directory, and is something else") from None
         if directory.shared:
             return
-    _adjust(directory)
-
-
-def _adjust(directory: Directory) -> None:
-    """Give a directory its group and permissions, whatever the umask was or a dying predecessor left undone."""
-    path = directory.path
-    found = path.lstat()
-    if directory.group is not None and found.st_gid != directory.group:
-        os.chown(path, -1, directory.group, follow_symlinks=False)
-    # A change of group takes the setgid bit away, so permissions come last.
+    # Whatever the umask was, or a dying predecessor left undone.
     if stat.S_IMODE(path.lstat().st_mode) != directory.mode:
         path.chmod(directory.mode)
-
-
-def _check_host_path(place: HostPath) -> None:
-    if place.type == "":
-        return
-    try:
-        mode = _mode_of(place.path)
-        if mode is None and place.type == "DirectoryOrCreate":
-            place.path.mkdir(mode=0o755, parents=True, exist_ok=True)
-        elif mode is None and place.type == "FileOrCreate":
-            os.close(os.open(place.path, os.O_CREAT | os.O_CLOEXEC, 0o644))
-        mode = _mode_of(place.path)
-    except OSError as error:
-        raise MountFailure(_failed(place.volume, f"{error.strerror}: {place.path}")) from error
-    is_right, wanted = _CHECKS[place.type]
-    if mode is None or not is_right(mode):
-        raise MountFailure(_failed(place.volume, f"hostPath type check failed: {place.path} is not {wanted}"))
-
-
-def _mode_of(path: Path) -> int | None:
-    try:
-        return path.stat().st_mode
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-
-
-def _failed(volume: str, why: str) -> str:
-    return f'MountVolume.SetUp failed for volume "{volume}" : {why}'
-
-
-def _kind(volume: Volume) -> str:
-    if volume.empty_dir is not None:
-        return f"emptyDir with medium {volume.empty_dir.medium}"
-    return next(iter(volume.model_dump(by_alias=True, exclude_defaults=True, exclude={"name"})), "no source")

@@ -6,9 +6,11 @@ from syncpod.cri.config_error import ContainerConfigError
 from syncpod.cri.go_text import go_quote
 from syncpod.cri.node import NodeContext
 from syncpod.pod import Container, ObjectFieldSelector, Pod, ResourceFieldSelector, parse_quantity
+from syncpod.pod.volumes import DownwardAPIVolumeFile
 
 _SUBSCRIPT = re.compile(r"(metadata\.(?:labels|annotations))\['(.*)'\]", re.DOTALL)
 
+_IN_VOLUMES = ("metadata.name", "metadata.namespace", "metadata.uid", "metadata.labels", "metadata.annotations")
 _RESOURCES = ("cpu", "memory", "ephemeral-storage")
 
 
@@ -78,6 +80,25 @@ def resource_value(
     if resource == "cpu":
         return _rounded_up(amount.milli_value(), divisor.milli_value() or 1000)
     return _rounded_up(amount.value(), divisor.value() or 1)
+
+
+def volume_field(file: DownwardAPIVolumeFile, pod: Pod, node: NodeContext, path: str) -> str:
+    """Return what a file of a downwardAPI volume says; ``path`` is the file's place in the pod.
+
+    Only what a volume may show: of the pod its metadata, for nothing else is known before its sandbox; of a container
+    that it names what :func:`resource_value` gives (downwardapi.go, v1.36, CollectData). Raises
+    :class:`ContainerConfigError`.
+    """
+    if file.field_ref is not None:
+        wanted = file.field_ref.field_path
+        if wanted not in _IN_VOLUMES and _SUBSCRIPT.fullmatch(wanted) is None:
+            raise ContainerConfigError(f"{path}.fieldRef.fieldPath: {wanted!r} is not a field that a volume can show")
+        return field_value(file.field_ref, pod, node, (), f"{path}.fieldRef")
+    if file.resource_field_ref is None:
+        raise ContainerConfigError(f"{path}: required, one of fieldRef or resourceFieldRef")
+    if not file.resource_field_ref.container_name:
+        raise ContainerConfigError(f"{path}.resourceFieldRef.containerName: required")
+    return resource_value(file.resource_field_ref, pod, pod.spec.containers[0], node, f"{path}.resourceFieldRef")
 
 
 def format_map(entries: dict[str, str]) -> str:

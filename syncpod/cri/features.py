@@ -3,15 +3,33 @@
 A runtime drops in silence what it does not know; so what it does not announce is refused, by name.
 """
 
-from syncpod.cri.port import RuntimeHandler, RuntimeStatus
+import re
+
+from syncpod.cri.port import RuntimeHandler, RuntimeStatus, RuntimeVersion
 from syncpod.pod import Pod
 
+_IMAGE_VOLUMES = {"containerd": (2, 1), "cri-o": (1, 33)}
+"""The first versions of runtimes that mount images: nothing announces it, and older ones mount something else."""
 
-def refusals(pod: Pod, status: RuntimeStatus) -> tuple[str, ...]:
+
+def needs_version(pod: Pod) -> bool:
+    """Say whether :func:`refusals` has to know the runtime's version to judge this pod."""
+    return any(volume.image is not None for volume in pod.spec.volumes)
+
+
+def mounts_images(version: RuntimeVersion | None) -> bool:
+    """Say whether a runtime of that name and version can mount an image, or a directory of one."""
+    numbers = re.match(r"v?(\d+)\.(\d+)", version.version) if version is not None else None
+    if version is None or numbers is None or version.name not in _IMAGE_VOLUMES:
+        return False
+    return (int(numbers[1]), int(numbers[2])) >= _IMAGE_VOLUMES[version.name]
+
+
+def refusals(pod: Pod, status: RuntimeStatus, version: RuntimeVersion | None = None) -> tuple[str, ...]:
     """Return one sentence, with the field's path, for each thing that this runtime would leave out in silence.
 
     Empty means that the pod can be run as it is written. A handler's name is only judged where handlers are announced:
-    older runtimes refuse an unknown one themselves.
+    older runtimes refuse an unknown one themselves. ``version`` is given where :func:`needs_version` says so.
     """
     spec = pod.spec
     wanted = spec.runtime_class_name or ""
@@ -39,6 +57,13 @@ def refusals(pod: Pod, status: RuntimeStatus) -> tuple[str, ...]:
         found.extend(
             f"{path}.recursiveReadOnly: the runtime does not announce recursive read-only mounts"
             for path in _recursive_read_only_mounts(pod)
+        )
+    if not mounts_images(version):
+        runtime = f"{version.name} {version.version}" if version is not None else "the runtime"
+        found.extend(
+            f"spec.volumes[{index}].image: {runtime} cannot mount images; containerd can from 2.1, CRI-O from 1.33"
+            for index, volume in enumerate(pod.spec.volumes)
+            if volume.image is not None
         )
     return tuple(found)
 

@@ -1,13 +1,19 @@
 """What is mounted into a container: its volumes and the pod's /etc/hosts."""
 
-from protos.cri.v1.api_pb2 import Mount, MountPropagation
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final
+
+from protos.cri.v1.api_pb2 import ImageSpec, Mount, MountPropagation
 from syncpod.cri.config_error import ContainerConfigError
 from syncpod.cri.node import NodeContext
-from syncpod.cri.paths import empty_dir_directory, etc_hosts_file
+from syncpod.cri.paths import etc_hosts_file, volume_directory
 from syncpod.pod import Container, Pod, Volume, VolumeMount
 
 ETC_HOSTS = "/etc/hosts"
 
+NOTHING: Final[Mapping[Any, str]] = MappingProxyType({})
 _PROPAGATION = {
     "None": MountPropagation.PROPAGATION_PRIVATE,
     "HostToContainer": MountPropagation.PROPAGATION_HOST_TO_CONTAINER,
@@ -16,11 +22,19 @@ _PROPAGATION = {
 
 
 def container_mounts(
-    pod: Pod, container: Container, node: NodeContext, pod_ips: tuple[str, ...], path: str
+    pod: Pod,
+    container: Container,
+    node: NodeContext,
+    pod_ips: tuple[str, ...],
+    path: str,
+    sub_paths: Mapping[int, str] = NOTHING,
+    images: Mapping[str, str] = NOTHING,
 ) -> list[Mount]:
     """Return the container's mounts in the order of its volumeMounts, then /etc/hosts.
 
     The files behind them are made by :mod:`syncpod.cri.directories`. ``path`` is the container's place in the pod.
+    ``sub_paths`` has, by the mount's index, what stands for a part of a volume: the prepared place on the node, or the
+    path inside the image. ``images`` has the runtime's word for the image of each image volume, by the volume's name.
     Raises :class:`ContainerConfigError` (kubelet_pods.go, v1.36, makeMounts).
     """
     if container.volume_devices:
@@ -32,7 +46,13 @@ def container_mounts(
         volume = volumes.get(mount.name)
         if volume is None:
             raise ContainerConfigError(f"{mount_path}.name: the pod has no volume {mount.name!r}")
-        mounts.append(_volume_mount(pod, volume, mount, node, mount_path))
+        part = sub_paths.get(index, "")
+        if (mount.sub_path or mount.sub_path_expr) and not part:
+            raise ContainerConfigError(f"{mount_path}.subPath: this part of the volume has not been prepared")
+        if volume.image is not None:
+            mounts.append(_image_mount(volume.image.reference, images.get(volume.name, ""), mount, part))
+        else:
+            mounts.append(_volume_mount(pod, volume, mount, node, mount_path, part))
     if manages_etc_hosts(pod, container, pod_ips):
         mounts.append(
             Mount(
@@ -44,6 +64,12 @@ def container_mounts(
     return mounts
 
 
+def volume_places(pod: Pod, node: NodeContext) -> dict[str, Path]:
+    """Return where each of the pod's volumes lies on the node, by name; an image's lies nowhere. Raises UnsafeName."""
+    places = {volume.name: _place(pod, volume, node) for volume in pod.spec.volumes}
+    return {name: place for name, place in places.items() if place is not None}
+
+
 def manages_etc_hosts(pod: Pod, container: Container, pod_ips: tuple[str, ...]) -> bool:
     """Return whether the container gets the pod's /etc/hosts: once there is an address, and not over its own mount."""
     return (bool(pod_ips) or pod.spec.host_network) and all(
@@ -51,25 +77,40 @@ def manages_etc_hosts(pod: Pod, container: Container, pod_ips: tuple[str, ...]) 
     )
 
 
-def _volume_mount(pod: Pod, volume: Volume, mount: VolumeMount, node: NodeContext, path: str) -> Mount:
-    for name, value in (("subPath", mount.sub_path), ("subPathExpr", mount.sub_path_expr)):
-        if value:
-            raise ContainerConfigError(f"{path}.{name}: not supported by this version")
+def _place(pod: Pod, volume: Volume, node: NodeContext) -> Path | None:
     if volume.host_path is not None:
-        # What is the node's is not relabelled: the node still needs it.
-        host_path, relabel = volume.host_path.path, False
-    elif volume.empty_dir is not None:
-        host_path, relabel = str(empty_dir_directory(node, pod.metadata.uid, volume.name)), node.host.selinux
-    else:
-        raise ContainerConfigError(f"{path}.name: the kind of volume {volume.name!r} is not supported by this version")
+        return Path(volume.host_path.path)
+    return volume_directory(node, pod.metadata.uid, volume)
+
+
+def _image_mount(reference: str, image: str, mount: VolumeMount, part: str) -> Mount:
+    """Return the mount of an image, which the runtime makes, read-only, of the image or of a directory in it."""
     return Mount(
-        container_path=mount.mount_path if mount.mount_path.startswith("/") else f"/{mount.mount_path}",
-        host_path=host_path,
-        readonly=mount.read_only,
+        container_path=_absolute(mount.mount_path),
+        image=ImageSpec(image=image or reference, user_specified_image=reference),
+        image_sub_path=part,
+        readonly=True,
+    )
+
+
+def _volume_mount(pod: Pod, volume: Volume, mount: VolumeMount, node: NodeContext, path: str, part: str) -> Mount:
+    place = _place(pod, volume, node)
+    if place is None:
+        raise ContainerConfigError(f"{path}.name: the kind of volume {volume.name!r} is not supported by this version")
+    # What is the node's is not relabelled: the node still needs it.
+    is_ours = volume.host_path is None
+    return Mount(
+        container_path=_absolute(mount.mount_path),
+        host_path=part or str(place),
+        readonly=mount.read_only or (is_ours and volume.empty_dir is None),
         recursive_read_only=_recursive_read_only(pod, mount, node, path),
-        selinux_relabel=relabel,
+        selinux_relabel=is_ours and node.host.selinux,
         propagation=_PROPAGATION[mount.mount_propagation or "None"],
     )
+
+
+def _absolute(mount_path: str) -> str:
+    return mount_path if mount_path.startswith("/") else f"/{mount_path}"
 
 
 def _recursive_read_only(pod: Pod, mount: VolumeMount, node: NodeContext, path: str) -> bool:

@@ -30,6 +30,8 @@ class Host:
     """SELinux is enabled, so volumes are relabelled."""
     unified_cgroups: bool = False
     """The only cgroup hierarchy is version 2."""
+    apparmor: bool = False
+    """AppArmor is enabled, so profiles can be enforced."""
     swap_controller: bool = False
     """The memory controller accounts swap, so containers can be kept from it."""
     masked_paths: tuple[str, ...] = ()
@@ -54,8 +56,12 @@ class NodeContext:
     """Name of the cgroup above the pods', its parts separated by slashes."""
     cgroup_driver: CgroupDriver = "cgroupfs"
     """As the runtime answers RuntimeConfig: who makes cgroups, it or systemd."""
+    pod_cgroups: bool = True
+    """The node gives each pod a cgroup with limits, where it may; False = the runtime makes it, with none."""
     recursive_read_only_handlers: tuple[str, ...] = ()
     """Runtime handlers that announce recursive read-only mounts; ``""`` is the runtime's default handler."""
+    may_mount: bool = False
+    """The worker may mount file systems, and the runtime sees what it mounts below ``state_dir``."""
     host: Host = field(default_factory=Host)
 
 

@@ -4,10 +4,11 @@ import re
 from pathlib import Path
 
 from syncpod.cri.node import NodeContext
-from syncpod.pod import Pod
+from syncpod.pod import Pod, Volume
 
 _NAME_LIMIT = 255
 """Bytes of one name in a directory."""
+EMPTY_DIR = "kubernetes.io~empty-dir"
 _UID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
@@ -24,13 +25,51 @@ def pod_directory(node: NodeContext, uid: str) -> Path:
     """Return ``<state>/pods/<uid>``. Raises :class:`UnsafeName`."""
     if not _UID.fullmatch(uid):
         raise UnsafeName(f"metadata.uid: {uid!r} is no name for a directory; use letters, digits and dashes")
-    return pods_directory(node) / _component(uid, "metadata.uid")
+    return pods_directory(node) / safe_name(uid, "metadata.uid")
 
 
-def empty_dir_directory(node: NodeContext, uid: str, volume: str) -> Path:
-    """Return the directory of an emptyDir volume, below the pod's as the kubelet has it. Raises :class:`UnsafeName`."""
-    name = _component(volume, "spec.volumes[].name")
-    return pod_directory(node, uid) / "volumes" / "kubernetes.io~empty-dir" / name
+def memory_pod_directory(node: NodeContext, uid: str) -> Path:
+    """Return ``<memory>/pods/<uid>``, which holds what of a pod may not lie on a disk. Raises :class:`UnsafeName`."""
+    return node.memory_dir / "pods" / pod_directory(node, uid).name
+
+
+def volume_directory(node: NodeContext, uid: str, volume: Volume) -> Path | None:
+    """Return where a volume lies that is made for the pod: ``…/<uid>/volumes/kubernetes.io~<plugin>/<name>``.
+
+    Below the pod's directory as the kubelet has it; below its directory in memory if it is of a Secret, or an emptyDir
+    in memory on a node that may not mount. None for other kinds. Raises :class:`UnsafeName`.
+    """
+    plugin = volume_plugin(volume)
+    if plugin is None:
+        return None
+    base = (memory_pod_directory if _in_memory(volume, node) else pod_directory)(node, uid)
+    return base / "volumes" / plugin / safe_name(volume.name, "spec.volumes[].name")
+
+
+def volume_plugin(volume: Volume) -> str | None:
+    """Return the directory name of the kubelet's plugin for a kind that is made for the pod, None for other kinds."""
+    kinds = (
+        (volume.empty_dir, EMPTY_DIR),
+        (volume.config_map, "kubernetes.io~configmap"),
+        (volume.secret, "kubernetes.io~secret"),
+        (volume.projected, "kubernetes.io~projected"),
+        (volume.downward_api, "kubernetes.io~downward-api"),
+    )
+    return next((plugin for source, plugin in kinds if source is not None), None)
+
+
+def empty_dir_ready_file(node: NodeContext, uid: str, volume: str) -> Path:
+    """Return the file that stands once an emptyDir is whole, where the kubelet has its own. Raises UnsafeName."""
+    name = safe_name(volume, "spec.volumes[].name")
+    return pod_directory(node, uid) / "plugins" / EMPTY_DIR / name / "ready"
+
+
+def _in_memory(volume: Volume, node: NodeContext) -> bool:
+    if volume.secret is not None:
+        return True
+    if volume.projected is not None:
+        return any(source.secret is not None for source in volume.projected.sources)
+    return volume.empty_dir is not None and volume.empty_dir.medium == "Memory" and not node.may_mount
 
 
 def etc_hosts_file(node: NodeContext, uid: str) -> Path:
@@ -45,8 +84,8 @@ def pod_log_directory(node: NodeContext, namespace: str, name: str, uid: str) ->
     """
     pod_directory(node, uid)
     for part, path in ((namespace, "metadata.namespace"), (name, "metadata.name")):
-        _component(part, path)
-    return node.log_dir / _component(f"{namespace}_{name}_{uid}", "metadata.name, in the name of the log directory")
+        safe_name(part, path)
+    return node.log_dir / safe_name(f"{namespace}_{name}_{uid}", "metadata.name, in the name of the log directory")
 
 
 def log_directory_of(pod: Pod, node: NodeContext) -> Path:
@@ -60,10 +99,11 @@ def container_log_file(container: str, restart_count: int) -> str:
     Raises :class:`UnsafeName` for a container name that would leave that directory (helpers.go, v1.36,
     buildContainerLogsPath).
     """
-    return f"{_component(container, 'spec.containers[].name')}/{restart_count}.log"
+    return f"{safe_name(container, 'spec.containers[].name')}/{restart_count}.log"
 
 
-def _component(name: str, path: str) -> str:
+def safe_name(name: str, path: str) -> str:
+    """Return a name that is to be one part of a path, as it is. Raises :class:`UnsafeName`, which names the field."""
     if name in ("", ".", "..") or "/" in name or "\0" in name:
         raise UnsafeName(f"{path}: {name!r} is no name for a file or directory")
     if len(name.encode()) > _NAME_LIMIT:

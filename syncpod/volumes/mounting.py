@@ -7,6 +7,8 @@ Everything blocks, is safe to repeat, and raises OSError with the place and what
 import ctypes
 import errno
 import os
+import re
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -44,6 +46,15 @@ def mount_tmpfs(path: Path, size_bytes: int | None, mode: int) -> None:
         if error.errno != errno.EINVAL:
             raise
         _mount("tmpfs", path, "tmpfs", 0, ",".join(options))
+
+
+def mount_hugetlbfs(path: Path, page_bytes: int, mode: int) -> None:
+    """Mount a file system of huge pages, of that many bytes each, at a directory; what is there already stays.
+
+    The machine must have pages of that size. Raises OSError (emptydir/empty_dir.go, v1.36, setupHugepages).
+    """
+    if not is_mount(path):
+        _mount("nodev", path, "hugetlbfs", 0, f"pagesize={page_bytes},mode={mode:o}")
 
 
 def bind(source: int | Path, target: Path) -> None:
@@ -85,6 +96,31 @@ def is_mount(path: Path) -> bool:
         return _mount_id(path) != _mount_id(path.parent)
     except (FileNotFoundError, NotADirectoryError):
         return False
+
+
+@dataclass(frozen=True, slots=True)
+class MountPoint:
+    """Something that is mounted: which part of which sort of file system."""
+
+    root: str
+    """The path in the file system that is shown; ``/`` is all of it."""
+    kind: str
+    """``tmpfs``, ``ext4`` and so on."""
+
+
+def mounts_at(path: Path) -> tuple[MountPoint, ...]:
+    """Return what is mounted at exactly this path, an absolute one without symlinks, the lowest first.
+
+    Raises OSError.
+    """
+    wanted = re.sub(rb"[ \t\n\\]", lambda found: b"\\%03o" % found[0][0], os.fsencode(path))
+    found = []
+    for line in Path("/proc/self/mountinfo").read_bytes().splitlines():
+        fields = line.split(b" ")
+        if fields[4] == wanted:
+            kind = fields[fields.index(b"-") + 1]
+            found.append(MountPoint(os.fsdecode(fields[3]), os.fsdecode(kind)))
+    return tuple(found)
 
 
 def _mount_id(path: Path) -> str:

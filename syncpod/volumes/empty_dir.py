@@ -1,0 +1,164 @@
+"""An emptyDir: a directory that a pod's containers share, on disk, in memory or in huge pages."""
+
+import os
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from syncpod.pod import Container, Pod, parse_quantity
+from syncpod.pod.amounts import HUGE_PAGES as RESOURCE
+from syncpod.pod.amounts import pod_amounts
+from syncpod.volumes import mounting
+from syncpod.volumes.ownership import give_to_group
+
+MEMORY: Final = "Memory"
+HUGE_PAGES: Final = "HugePages"
+
+_ON_DISK = 0o777
+_IN_MEMORY = 0o1777
+"""Of a memory file system's root, as the kernel has it by itself: who did not make a file does not remove it."""
+
+
+_OURS = ([("/", "tmpfs")], [("/", "hugetlbfs")])
+
+
+class EmptyDirRefused(Exception):
+    """An emptyDir cannot be had as it is written; the text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tmpfs:
+    """A file system in memory, at most that many bytes."""
+
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Hugetlbfs:
+    """A file system of huge pages, each of that many bytes."""
+
+    page_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class EmptyDir:
+    """An emptyDir to be made: its directory, what is mounted there if anything, and whose group it takes."""
+
+    path: Path
+    ready: Path
+    """A file that stands once the directory is whole; from then on it is the containers' own."""
+    mode: int
+    mount: Tmpfs | Hugetlbfs | None = None
+    group: int | None = None
+
+
+def empty_dir(
+    pod: Pod, medium: str, size_limit: str | None, *, path: Path, ready: Path, may_mount: bool, memory_bytes: int
+) -> EmptyDir:
+    """Return what has to be made for an emptyDir at `path`, on a node of so much memory.
+
+    In memory it is a tmpfs of its own where the node may mount; else `path` must lie on a memory file system, and what
+    watches the disk holds it to its size. Raises EmptyDirRefused (emptydir/empty_dir.go, v1.36, setupTmpfs and
+    setupHugepages).
+    """
+    group = pod.spec.security_context.fs_group if pod.spec.security_context is not None else None
+    if not medium:
+        return EmptyDir(path, ready, _ON_DISK, None, group)
+    if medium == MEMORY:
+        size = memory_limit(pod, size_limit, memory_bytes)
+        return EmptyDir(path, ready, _IN_MEMORY, Tmpfs(size) if may_mount else None, group)
+    page = _page_bytes(pod, medium)
+    if not may_mount:
+        raise EmptyDirRefused(f"medium {medium}: needs the right to mount, which the worker has not (CAP_SYS_ADMIN)")
+    return EmptyDir(path, ready, _ON_DISK, Hugetlbfs(page), group)
+
+
+def memory_limit(pod: Pod, size_limit: str | None, memory_bytes: int) -> int:
+    """Return how large an emptyDir in memory may grow, in bytes.
+
+    The least of its own limit, of the pod's memory limit (where every container has one), and of the node's memory
+    (calculateEmptyDirMemorySize).
+    """
+    sizes = [memory_bytes]
+    own = parse_quantity(size_limit).value() if size_limit is not None else 0
+    of_pod = _pod_memory(pod)
+    return min([*sizes, *(size for size in (own, of_pod) if size > 0)])
+
+
+def make_empty_dir(volume: EmptyDir) -> None:
+    """Make an emptyDir unless it is there, whole. Blocks; safe to repeat, whenever the one before died.
+
+    Once it is whole its permissions are its containers' own, and survive every sandbox. The directories
+    above it and above its file must be there. Raises OSError.
+    """
+    if volume.ready.exists() and _stands(volume):
+        return
+    volume.ready.unlink(missing_ok=True)
+    try:
+        volume.path.mkdir()
+    except FileExistsError:
+        if not stat.S_ISDIR(volume.path.lstat().st_mode):
+            raise NotADirectoryError(f"{volume.path}: must be a directory, and is something else") from None
+    match volume.mount:
+        case Tmpfs(size_bytes):
+            mounting.mount_tmpfs(volume.path, size_bytes, volume.mode)
+        case Hugetlbfs(page_bytes):
+            mounting.mount_hugetlbfs(volume.path, page_bytes, volume.mode)
+    volume.path.chmod(volume.mode)
+    if volume.group is not None:
+        give_to_group(volume.path, volume.group, read_only=False)
+    os.close(os.open(volume.ready, os.O_CREAT | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
+
+
+def _stands(volume: EmptyDir) -> bool:
+    """Say whether the directory, and what is mounted there, is still there: what was in memory goes with a reboot."""
+    if volume.mount is not None:
+        return mounting.is_mount(volume.path)
+    return volume.path.is_dir() and not volume.path.is_symlink()
+
+
+def _page_bytes(pod: Pod, medium: str) -> int:
+    """Return the size of the pages that a medium means; a container must ask for such ones (getPageSizeMountOption)."""
+    named = medium.removeprefix(HUGE_PAGES).removeprefix("-")
+    wanted = parse_quantity(named).value() if named else None
+    asked = {
+        parse_quantity(resource.removeprefix(RESOURCE)).value()
+        for container in _containers(pod)
+        for resource in container.resources.requests
+        if resource.startswith(RESOURCE)
+    }
+    found = asked if wanted is None else asked & {wanted}
+    if not found:
+        raise EmptyDirRefused(f"medium {medium}: no container of the pod requests huge pages of that size")
+    if len(found) > 1:
+        raise EmptyDirRefused(f"medium: {medium} can't be used if container requests multiple huge page sizes")
+    return found.pop()
+
+
+def _pod_memory(pod: Pod) -> int:
+    """Return the pod's memory limit in bytes, 0 where it has none: then not all its containers have one."""
+    whole = pod.spec.resources is not None and "memory" in pod.spec.resources.limits
+    if not whole and not all("memory" in container.resources.limits for container in _containers(pod)):
+        return 0
+    limit = pod_amounts(pod, "limits").get("memory")
+    return limit.value() if limit is not None else 0
+
+
+def _containers(pod: Pod) -> tuple[Container, ...]:
+    return (*pod.spec.init_containers, *pod.spec.containers)
+
+
+def take_away_mounts(plugin: Path) -> None:
+    """Unmount what was mounted for the emptyDirs in their plugin's directory, and nothing else. Blocks; repeatable.
+
+    Only a whole file system in memory, or of huge pages, mounted at the volume's own place and alone there, can be
+    ours. What else is mounted there stays, and the directory with it. Raises OSError.
+    """
+    try:
+        places = sorted(plugin.iterdir())
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    for place in places:
+        if mounting.is_mount(place) and [(each.root, each.kind) for each in mounting.mounts_at(place)] in _OURS:
+            mounting.unmount(place)

@@ -1,0 +1,55 @@
+"""A place of the node that a volume shows: looked at, and made where the pod says so."""
+
+import os
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+
+from syncpod.pod.enums import HostPathType
+
+_CHECKS = {
+    "Directory": (stat.S_ISDIR, "a directory"),
+    "DirectoryOrCreate": (stat.S_ISDIR, "a directory"),
+    "File": (stat.S_ISREG, "a file"),
+    "FileOrCreate": (stat.S_ISREG, "a file"),
+    "Socket": (stat.S_ISSOCK, "a socket file"),
+    "CharDevice": (stat.S_ISCHR, "a character device"),
+    "BlockDevice": (stat.S_ISBLK, "a block device"),
+}
+
+
+class HostPathUnfit(Exception):
+    """What is there is not what the pod says it is; the text is the kubelet's."""
+
+
+@dataclass(frozen=True, slots=True)
+class HostPath:
+    """A place of the node, and what must be there."""
+
+    path: Path
+    type: HostPathType
+
+
+def check_host_path(place: HostPath) -> None:
+    """Look at a hostPath, making it where its type says to. Blocks; safe to repeat.
+
+    Raises HostPathUnfit if something else is there (hostpath/host_path.go, v1.36, checkType), and OSError.
+    """
+    if place.type == "":
+        return
+    mode = _mode_of(place.path)
+    if mode is None and place.type == "DirectoryOrCreate":
+        place.path.mkdir(mode=0o755, parents=True, exist_ok=True)
+    elif mode is None and place.type == "FileOrCreate":
+        os.close(os.open(place.path, os.O_CREAT | os.O_CLOEXEC, 0o644))
+    is_right, wanted = _CHECKS[place.type]
+    mode = _mode_of(place.path)
+    if mode is None or not is_right(mode):
+        raise HostPathUnfit(f"hostPath type check failed: {place.path} is not {wanted}")
+
+
+def _mode_of(path: Path) -> int | None:
+    try:
+        return path.stat().st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return None

@@ -1,0 +1,201 @@
+"""What a volume of files shows, as values: which sources it has, and the bytes and mode of each file they make of it.
+
+Pure: what ConfigMaps and Secrets hold is given, and so is the text of the pod's own fields.
+"""
+
+import posixpath
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from syncpod.objects import Kind, ObjectRef
+from syncpod.pod import Volume
+from syncpod.pod.meta import KeyToPath
+from syncpod.pod.volumes import DownwardAPIVolumeFile, VolumeProjection
+
+DEFAULT_MODE: Final = 0o644
+"""Of files where neither the volume nor an item says otherwise."""
+
+_MISSING_KEY: Final[Mapping[Kind, str]] = {
+    "ConfigMap": "configmap references non-existent config key: {}",
+    "Secret": "references non-existent secret key: {}",
+}
+_LONGEST_PATH = 4096
+_LONGEST_NAME = 255
+
+Objects = Mapping[ObjectRef, Mapping[str, bytes]]
+"""What there is of ConfigMaps and Secrets: each one's bytes by key. What is not in it is not there."""
+
+TextOf = Callable[[DownwardAPIVolumeFile, str], str]
+"""Gives the text of a field of the pod; takes the file and its path in the pod, for errors."""
+
+
+class PayloadError(Exception):
+    """A volume's files cannot be had. The text is the kubelet's; no value of a ConfigMap or Secret is in it."""
+
+    def __init__(self, message: str, *wants: ObjectRef) -> None:
+        super().__init__(message)
+        self.wants = wants
+        """The objects that would have to appear, or to change, before it could succeed."""
+
+
+@dataclass(frozen=True, slots=True)
+class PayloadFile:
+    """One file of a volume. It does not show its bytes: they may be a Secret's."""
+
+    data: bytes = field(repr=False)
+    mode: int
+
+
+Payload = Mapping[str, PayloadFile]
+"""The files of a volume by path, relative to it and clean."""
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectSource:
+    """All keys of a ConfigMap or Secret as files of that name, or those that `items` picks, under paths of their own.
+
+    `optional`: the object may be missing, and so may keys that are picked.
+    """
+
+    ref: ObjectRef
+    items: tuple[KeyToPath, ...]
+    optional: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TextSource:
+    """One file with a field of the pod; no `mode` means the volume's."""
+
+    path: str
+    text: str
+    mode: int | None
+
+
+Source = ObjectSource | TextSource
+
+
+def sources(volume: Volume, path: str, namespace: str, text_of: TextOf) -> tuple[Source, ...] | None:
+    """Return what a volume's files are made from, in order; None for a kind that is not made of files.
+
+    `path` is the volume's place in the pod, `namespace` the pod's. Raises PayloadError for a source that only an API
+    server could give, and whatever `text_of` raises.
+    """
+    if (config_map := volume.config_map) is not None:
+        return (_object("ConfigMap", namespace, config_map.name, config_map.items, config_map.optional),)
+    if (secret := volume.secret) is not None:
+        return (_object("Secret", namespace, secret.secret_name, secret.items, secret.optional),)
+    if volume.downward_api is not None:
+        return _texts(volume.downward_api.items, f"{path}.downwardAPI", text_of)
+    if volume.projected is not None:
+        return tuple(
+            source
+            for index, part in enumerate(volume.projected.sources)
+            for source in _projected(part, f"{path}.projected.sources[{index}]", namespace, text_of)
+        )
+    return None
+
+
+def default_mode(volume: Volume) -> int:
+    """Return the mode of a volume's files where an item says none."""
+    kinds = (volume.config_map, volume.secret, volume.downward_api, volume.projected)
+    said = next((kind.default_mode for kind in kinds if kind is not None), None)
+    return DEFAULT_MODE if said is None else said
+
+
+def payload(sources: Sequence[Source], objects: Objects, mode: int) -> Payload:
+    """Return the files that the sources make, `mode` being theirs unless an item says otherwise.
+
+    Of two files of one path the later stands. Raises PayloadError with all that is wrong, in the kubelet's words
+    (configmap.go and secret.go, MakePayload; projected.go, collectData; downwardapi.go, CollectData; v1.36).
+    """
+    files: dict[str, PayloadFile] = {}
+    failures: list[PayloadError] = []
+    for source in sources:
+        try:
+            files.update(_files(source, objects, mode))
+        except PayloadError as failure:
+            failures.append(failure)
+    if failures:
+        messages = tuple(dict.fromkeys(str(failure) for failure in failures))
+        text = messages[0] if len(messages) == 1 else f"[{', '.join(messages)}]"
+        raise PayloadError(text, *dict.fromkeys(ref for failure in failures for ref in failure.wants))
+    _check_no_conflict(files)
+    return files
+
+
+def _projected(part: VolumeProjection, path: str, namespace: str, text_of: TextOf) -> tuple[Source, ...]:
+    if (config_map := part.config_map) is not None:
+        return (_object("ConfigMap", namespace, config_map.name, config_map.items, config_map.optional),)
+    if (secret := part.secret) is not None:
+        return (_object("Secret", namespace, secret.name, secret.items, secret.optional),)
+    if part.downward_api is not None:
+        return _texts(part.downward_api.items, f"{path}.downwardAPI", text_of)
+    kind = next((name for name in _OF_AN_API_SERVER if getattr(part, _OF_AN_API_SERVER[name]) is not None), "")
+    raise PayloadError(f"{path}{kind and '.'}{kind}: {'no API server issues one here' if kind else 'has no source'}")
+
+
+_OF_AN_API_SERVER: Final = {
+    "serviceAccountToken": "service_account_token",
+    "clusterTrustBundle": "cluster_trust_bundle",
+    "podCertificate": "pod_certificate",
+}
+
+
+def _object(kind: Kind, namespace: str, name: str, items: tuple[KeyToPath, ...], optional: bool | None) -> ObjectSource:
+    return ObjectSource(ObjectRef(kind, namespace, name), items, bool(optional))
+
+
+def _texts(items: Sequence[DownwardAPIVolumeFile], path: str, text_of: TextOf) -> tuple[TextSource, ...]:
+    return tuple(
+        TextSource(item.path, text_of(item, f"{path}.items[{index}]"), item.mode) for index, item in enumerate(items)
+    )
+
+
+def _files(source: Source, objects: Objects, mode: int) -> Iterator[tuple[str, PayloadFile]]:
+    if isinstance(source, TextSource):
+        yield _clean(source.path), PayloadFile(source.text.encode(), mode if source.mode is None else source.mode)
+        return
+    held = objects.get(source.ref)
+    if held is None:
+        if not source.optional:
+            raise PayloadError(f"{source.ref} not found", source.ref)
+        return
+    if not source.items:
+        yield from ((_clean(key), PayloadFile(data, mode)) for key, data in held.items())
+    for item in source.items:
+        if item.key in held:
+            yield _clean(item.path), PayloadFile(held[item.key], mode if item.mode is None else item.mode)
+        elif not source.optional:
+            raise PayloadError(_MISSING_KEY[source.ref.kind].format(item.key), source.ref)
+
+
+def _clean(path: str) -> str:
+    """Return a path without doubled slashes and dots. Raises PayloadError (atomic_writer.go, v1.36, validatePath)."""
+    if not path:
+        raise PayloadError('invalid path: must not be empty: ""')
+    if path.startswith("/"):
+        raise PayloadError(f"invalid path: must be relative path: {path}")
+    if len(path.encode()) > _LONGEST_PATH:
+        raise PayloadError(f"invalid path: must be less than or equal to {_LONGEST_PATH} characters")
+    names = path.split("/")
+    if ".." in names:
+        raise PayloadError(f"invalid path: must not contain '..': {path}")
+    if names[0].startswith(".."):
+        raise PayloadError(f"invalid path: must not start with '..': {path}")
+    if any(len(name.encode()) > _LONGEST_NAME for name in names):
+        raise PayloadError(f"invalid path: filenames must be less than or equal to {_LONGEST_NAME} characters")
+    clean = posixpath.normpath(path)
+    if clean == "." or "\0" in path:
+        raise PayloadError(f"invalid path: must name a file: {path!r}")
+    return clean
+
+
+def _check_no_conflict(files: Payload) -> None:
+    """Raise PayloadError where one file stands in the way of another's directory."""
+    for path in files:
+        above = posixpath.dirname(path)
+        while above:
+            if above in files:
+                raise PayloadError(f"conflicting paths: {above} is to be a file, and a directory for {path}")
+            above = posixpath.dirname(above)

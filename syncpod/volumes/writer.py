@@ -1,0 +1,141 @@
+"""Files that change all at once: a volume's set of files is replaced by one rename, as atomic_writer.go, v1.36, does.
+
+::
+
+    volume/
+        ..2026_11_21_15_04_05.123456789/     one whole set of files, never changed once it is shown
+            key
+            directory/key
+        ..data -> ..2026_11_21_15_04_05.123456789      replaced by rename: this is the change
+        key -> ..data/key                              what people open
+        directory -> ..data/directory
+
+Whoever reads through the links sees the set that was there or the one that is to be. So does whoever comes after a
+process that died between any two instructions: what such a one leaves beside the set is cleared away by the next write.
+"""
+
+import os
+import re
+import shutil
+import stat
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+from syncpod.volumes.payload import Payload
+
+DATA: Final = "..data"
+_DATA_DRAFT: Final = "..data_tmp"
+_SET: Final = re.compile(r"\.\.\d{4}(_\d\d){5}\.\d+")
+"""The name of a directory that holds one set of files."""
+_DIRECTORY = 0o755
+_NANOSECONDS = 1_000_000_000
+
+
+def write(volume: Path, payload: Payload, before_shown: Callable[[], None] = lambda: None) -> bool:
+    """Let the volume, a directory that is there, show exactly these files; say whether that changed anything.
+
+    Files have their mode whatever the umask. `before_shown` is called between writing a new set and showing it, to give
+    files their owners. Where the volume shows these bytes already, nothing is written and modes stay as they are: they
+    may have been widened for a group. One writer at a time. Blocks. Raises OSError; the old set then still stands.
+    """
+    shown = _shown(volume)
+    changed = shown is None or not _holds(volume / shown, payload)
+    if changed:
+        fresh = _make_set(volume, payload)
+        before_shown()
+        _show(volume, fresh)
+        shown = fresh
+    wanted = {path.partition("/")[0] for path in payload}
+    # After the set: a name is there only once there is something behind it.
+    for name in sorted(wanted):
+        _link(volume, name)
+    _clear_away(volume, wanted, shown)
+    return changed
+
+
+def _shown(volume: Path) -> str | None:
+    """Return the name of the set that is shown; None where there is none, or it is gone."""
+    try:
+        name = os.readlink(volume / DATA)  # noqa: PTH115
+        whole = _SET.fullmatch(name) and stat.S_ISDIR((volume / name).lstat().st_mode)
+    except FileNotFoundError:
+        return None
+    return name if whole else None
+
+
+def _holds(directory: Path, payload: Payload) -> bool:
+    """Say whether a set consists of these bytes under these paths, and nothing else."""
+    found = dict(_sizes(directory, ""))
+    if found != {path: len(file.data) for path, file in payload.items()}:
+        return False
+    return all((directory / path).read_bytes() == file.data for path, file in payload.items())
+
+
+def _sizes(directory: Path, above: str) -> Iterator[tuple[str, int]]:
+    """Yield each file's path and size; what is neither file nor directory has the size -1."""
+    with os.scandir(directory) as entries:
+        for entry in entries:
+            path = f"{above}{entry.name}"
+            if entry.is_dir(follow_symlinks=False):
+                yield from _sizes(directory / entry.name, f"{path}/")
+            else:
+                found = entry.stat(follow_symlinks=False)
+                yield path, found.st_size if stat.S_ISREG(found.st_mode) else -1
+
+
+def _make_set(volume: Path, payload: Payload) -> str:
+    """Write a new set of files that nothing leads to yet, and return its name."""
+    directory = _make_directory(volume)
+    for path, file in payload.items():
+        above = directory
+        for name in path.split("/")[:-1]:
+            above /= name
+            above.mkdir(exist_ok=True)
+            above.chmod(_DIRECTORY)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        with os.fdopen(os.open(directory / path, flags, 0o600), "wb") as opened:
+            opened.write(file.data)
+            os.fchmod(opened.fileno(), file.mode)
+    return directory.name
+
+
+def _make_directory(volume: Path) -> Path:
+    while True:
+        seconds, nanoseconds = divmod(time.time_ns(), _NANOSECONDS)
+        stamp = time.strftime("%Y_%m_%d_%H_%M_%S", time.gmtime(seconds))
+        directory = volume / f"..{stamp}.{nanoseconds:09}"
+        try:
+            directory.mkdir()
+        except FileExistsError:
+            continue
+        directory.chmod(_DIRECTORY)
+        return directory
+
+
+def _show(volume: Path, fresh: str) -> None:
+    draft = volume / _DATA_DRAFT
+    draft.unlink(missing_ok=True)
+    draft.symlink_to(fresh)
+    draft.rename(volume / DATA)
+
+
+def _link(volume: Path, name: str) -> None:
+    """Let a name lead into whichever set is shown. Raises FileExistsError where something of another sort stands."""
+    link, target = volume / name, f"{DATA}/{name}"
+    if not link.is_symlink():
+        link.symlink_to(target)
+    elif os.readlink(link) != target:  # noqa: PTH115
+        link.unlink()
+        link.symlink_to(target)
+
+
+def _clear_away(volume: Path, wanted: set[str], shown: str | None) -> None:
+    """Remove names that nothing is behind any more, sets that are not shown, and what a dead writer left."""
+    for entry in sorted(os.listdir(volume)):  # noqa: PTH208
+        path = volume / entry
+        if entry == _DATA_DRAFT or (path.is_symlink() and entry != DATA and entry not in wanted):
+            path.unlink()
+        elif _SET.fullmatch(entry) and entry != shown:
+            shutil.rmtree(path)

@@ -1,0 +1,162 @@
+"""What volumes of ConfigMaps, Secrets and the pod itself show, and what they say when they cannot."""
+
+from typing import Any
+
+import pytest
+
+from syncpod.objects import ObjectRef
+from syncpod.pod import Volume
+from syncpod.pod.volumes import DownwardAPIVolumeFile
+from syncpod.volumes.payload import Objects, PayloadError, PayloadFile, default_mode, payload, sources
+
+SETTINGS = ObjectRef("ConfigMap", "shop", "settings")
+PASSWORDS = ObjectRef("Secret", "shop", "passwords")
+OBJECTS: Objects = {
+    SETTINGS: {"colour": b"red", "logo": b"\x00\xff"},
+    PASSWORDS: {"root": b"secret-text"},
+}
+
+
+def text_of(file: DownwardAPIVolumeFile, path: str) -> str:
+    return f"{file.field_ref.field_path if file.field_ref else ''} at {path}"
+
+
+def shown(source: dict[str, Any], objects: Objects = OBJECTS) -> dict[str, tuple[bytes, str]]:
+    """The files of a volume: bytes and mode."""
+    volume = Volume.model_validate({"name": "v", **source}, extra="forbid")
+    made = sources(volume, "spec.volumes[0]", "shop", text_of)
+    assert made is not None
+    files = payload(made, objects, default_mode(volume))
+    return {path: (file.data, oct(file.mode)) for path, file in files.items()}
+
+
+def test_a_config_map_shows_all_its_keys() -> None:
+    assert shown({"configMap": {"name": "settings"}}) == {"colour": (b"red", "0o644"), "logo": (b"\x00\xff", "0o644")}
+
+
+def test_a_secret_shows_the_keys_that_are_picked_under_their_paths_with_their_modes() -> None:
+    items = [{"key": "root", "path": "db//./root"}, {"key": "root", "path": "again", "mode": 0o400}]
+    made = shown({"secret": {"secretName": "passwords", "items": items, "defaultMode": 0o440}})
+    assert made == {"db/root": (b"secret-text", "0o440"), "again": (b"secret-text", "0o400")}
+
+
+def test_a_mode_of_nothing_is_a_mode() -> None:
+    assert shown({"secret": {"secretName": "passwords", "defaultMode": 0}}) == {"root": (b"secret-text", "0o0")}
+
+
+def test_the_pod_itself_is_shown_field_by_field() -> None:
+    labels = {"path": "labels", "fieldRef": {"fieldPath": "metadata.labels"}, "mode": 0o600}
+    made = shown({"downwardAPI": {"items": [labels], "defaultMode": 0o444}})
+    assert made == {"labels": (b"metadata.labels at spec.volumes[0].downwardAPI.items[0]", "0o600")}
+
+
+def test_a_projection_lays_its_sources_over_one_another_in_their_order() -> None:
+    parts = [
+        {"configMap": {"name": "settings", "items": [{"key": "colour", "path": "x"}, {"key": "logo", "path": "y"}]}},
+        {"secret": {"name": "passwords", "items": [{"key": "root", "path": "x", "mode": 0o400}]}},
+        {"downwardAPI": {"items": [{"path": "me", "fieldRef": {"fieldPath": "metadata.name"}}]}},
+    ]
+    assert shown({"projected": {"sources": parts, "defaultMode": 0o600}}) == {
+        "x": (b"secret-text", "0o400"),
+        "y": (b"\x00\xff", "0o600"),
+        "me": (b"metadata.name at spec.volumes[0].projected.sources[2].downwardAPI.items[0]", "0o600"),
+    }
+
+
+OPTIONAL: dict[str, dict[str, Any]] = {
+    "a ConfigMap": {"configMap": {"name": "none", "optional": True}},
+    "a Secret": {"secret": {"secretName": "none", "optional": True}},
+    "a key": {"configMap": {"name": "settings", "optional": True, "items": [{"key": "none", "path": "x"}]}},
+    "parts": {"projected": {"sources": [{"secret": {"name": "none", "optional": True}}]}},
+}
+
+
+@pytest.mark.parametrize("source", OPTIONAL.values(), ids=OPTIONAL)
+def test_what_is_optional_and_not_there_shows_nothing(source: dict[str, Any]) -> None:
+    assert shown(source) == {}
+
+
+PROJECTED = [
+    {"configMap": {"name": "none"}},
+    {"configMap": {"name": "none", "items": [{"key": "k", "path": "k"}]}},
+    {"secret": {"name": "passwords", "items": [{"key": "k", "path": "k"}]}},
+]
+FAILURES: dict[str, tuple[dict[str, Any], str, tuple[ObjectRef, ...]]] = {
+    "a ConfigMap that is not there": (
+        {"configMap": {"name": "none"}},
+        'configmap "none" not found',
+        (ObjectRef("ConfigMap", "shop", "none"),),
+    ),
+    "a Secret that is not there": (
+        {"secret": {"secretName": "none"}},
+        'secret "none" not found',
+        (ObjectRef("Secret", "shop", "none"),),
+    ),
+    "a key of a ConfigMap": (
+        {"configMap": {"name": "settings", "items": [{"key": "k", "path": "k"}]}},
+        "configmap references non-existent config key: k",
+        (SETTINGS,),
+    ),
+    "a key of a Secret": (
+        {"secret": {"secretName": "passwords", "items": [{"key": "k", "path": "k"}]}},
+        "references non-existent secret key: k",
+        (PASSWORDS,),
+    ),
+    "all that is wrong with a projection, each once": (
+        {"projected": {"sources": PROJECTED}},
+        '[configmap "none" not found, references non-existent secret key: k]',
+        (ObjectRef("ConfigMap", "shop", "none"), PASSWORDS),
+    ),
+    "a path that leads out": (
+        {"configMap": {"name": "settings", "items": [{"key": "logo", "path": "a/../../b"}]}},
+        "invalid path: must not contain '..': a/../../b",
+        (),
+    ),
+    "a path from the root": (
+        {"configMap": {"name": "settings", "items": [{"key": "logo", "path": "/b"}]}},
+        "invalid path: must be relative path: /b",
+        (),
+    ),
+    "a path in the place of our own": (
+        {"configMap": {"name": "settings", "items": [{"key": "logo", "path": "..data/x"}]}},
+        "invalid path: must not start with '..': ..data/x",
+        (),
+    ),
+    "a file in the place of a directory": (
+        {
+            "configMap": {
+                "name": "settings",
+                "items": [{"key": "logo", "path": "a/b/c"}, {"key": "colour", "path": "a"}],
+            }
+        },
+        "conflicting paths: a is to be a file, and a directory for a/b/c",
+        (),
+    ),
+    "what only an API server can give": (
+        {"projected": {"sources": [{"serviceAccountToken": {"path": "token"}}]}},
+        "spec.volumes[0].projected.sources[0].serviceAccountToken: no API server issues one here",
+        (),
+    ),
+}
+
+
+@pytest.mark.parametrize(("source", "message", "wants"), FAILURES.values(), ids=FAILURES)
+def test_what_cannot_be_shown_is_said_in_the_kubelets_words(
+    source: dict[str, Any], message: str, wants: tuple[ObjectRef, ...]
+) -> None:
+    with pytest.raises(PayloadError) as caught:
+        shown(source)
+    assert (str(caught.value), caught.value.wants) == (message, wants)
+
+
+def test_another_namespaces_objects_are_not_shown() -> None:
+    with pytest.raises(PayloadError, match='configmap "settings" not found'):
+        shown({"configMap": {"name": "settings"}}, {ObjectRef("ConfigMap", "default", "settings"): {}})
+
+
+def test_a_file_does_not_show_its_bytes_in_a_traceback() -> None:
+    assert "secret-text" not in repr(PayloadFile(b"secret-text", 0o600))
+
+
+def test_a_kind_that_has_no_files_has_no_sources() -> None:
+    assert sources(Volume(name="v"), "spec.volumes[0]", "shop", text_of) is None
