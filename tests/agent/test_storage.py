@@ -1,0 +1,313 @@
+"""Pods beyond a limit of storage are put out; the others go on, whatever hangs."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import uuid
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+import pytest_asyncio
+from temporalio.service import RPCError, RPCStatusCode
+
+from syncpod.agent import storage as module
+from syncpod.agent.disk_usage import DiskUsage, disk_usage
+from syncpod.agent.storage import StorageEviction
+from syncpod.cri import CriRuntime
+from syncpod.cri.client import CriClient
+from syncpod.cri.node import NodeContext
+from syncpod.cri.paths import etc_hosts_file, log_directory_of, pod_directory, volume_directory
+from syncpod.cri.pod_records import PodRecord, write_pod_record
+from syncpod.cri.port import ContainerStats, FilesystemUsage
+from syncpod.cri.reader import PodReader
+from syncpod.lifecycle.observed import ObservedPod
+from syncpod.messages import Evict, PodRef
+from syncpod.pod import Pod
+from tests.agent import listings
+from tests.agent.listings import unavailable
+from tests.agent.waiting import until, until_asked
+from tests.cri.owned_pods import owned_pod
+from tests.runtimes.runtime import Runtime
+
+MI = 2**20
+CACHE = {"name": "cache", "emptyDir": {"sizeLimit": "1Mi"}}
+SCRATCH = {"name": "scratch", "emptyDir": {}}
+IN_MEMORY = {"name": "fast", "emptyDir": {"sizeLimit": "1Mi", "medium": "Memory"}}
+
+
+@dataclass
+class Layers:
+    """A runtime that says what containers have written, by the sandbox; `hangs` names one of which it never does."""
+
+    used: dict[str, dict[str, int]] = field(default_factory=dict)
+    hangs: str = ""
+    asked: int = 0
+
+    async def list_container_stats(self, *, sandbox_id: str, timeout_seconds: float) -> tuple[ContainerStats, ...]:
+        self.asked += 1
+        if sandbox_id == self.hangs:
+            raise unavailable()
+        uid = sandbox_id.removesuffix("-sandbox")
+        return tuple(
+            ContainerStats(f"{uid}-{name}", name.partition(".")[0], FilesystemUsage("/", None, size, 1))
+            for name, size in self.used.get(sandbox_id, {}).items()
+        )
+
+
+@dataclass
+class Workflows:
+    """What the pods have been told; `away` signals fail first, and `unknown` pods have no workflow."""
+
+    told: list[tuple[PodRef, Evict]] = field(default_factory=list)
+    away: int = 0
+    unknown: bool = False
+
+    async def send(self, ref: PodRef, order: Evict) -> bool:
+        if self.away:
+            self.away -= 1
+            raise RPCError("no connection", RPCStatusCode.UNAVAILABLE, b"")
+        self.told.append((ref, order))
+        return not self.unknown
+
+    @property
+    def messages(self) -> dict[str, str]:
+        return {ref.name: order.message for ref, order in self.told}
+
+
+class Scene:
+    """A node in a directory, on which pods are set up by their records and files."""
+
+    def __init__(self, directory: Path) -> None:
+        self.node = NodeContext(
+            name="n",
+            state_dir=directory / "state",
+            memory_dir=directory / "memory",
+            log_dir=directory / "logs",
+            cluster="c/default",
+        )
+        self.layers, self.workflows = Layers(), Workflows()
+        self.running: dict[str, ObservedPod] = {}
+        self.storage = StorageEviction(
+            self.node, cast("CriRuntime", self.layers), self.running.get, self.workflows.send
+        )
+
+    def pod(self, name: str, *volumes: dict[str, Any], limit: str | None = None, life: str = "life-1") -> Pod:
+        """A pod with these volumes, whose container `web` has that limit of ephemeral-storage."""
+        limits = {} if limit is None else {"limits": {"ephemeral-storage": limit}}
+        pod = Pod.model_validate(
+            {
+                "metadata": {"name": name, "namespace": "default", "uid": f"u-{name}"},
+                "spec": {"containers": [{"name": "web", "image": "x", "resources": limits}], "volumes": list(volumes)},
+            }
+        )
+        uid = pod.metadata.uid
+        pod_directory(self.node, uid).mkdir(parents=True, exist_ok=True)
+        write_pod_record(self.node, PodRecord(pod=pod, incarnation=life))
+        self.running[uid] = listings.pod(uid, web="running")
+        return pod
+
+    def fill(self, pod: Pod, volume: str, size: int) -> None:
+        """Write so many bytes into a volume."""
+        source = next(each for each in pod.spec.volumes if each.name == volume)
+        directory = volume_directory(self.node, pod.metadata.uid, source)
+        assert directory is not None
+        write(directory / "file", size)
+
+    async def look(self) -> None:
+        """One round, and all that it began."""
+        await asyncio.gather(*await self.storage.look())
+
+
+def write(file: Path, size: int) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(b"x" * size)
+
+
+@pytest_asyncio.fixture
+async def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Scene]:
+    monkeypatch.setattr(module, "REST", 0.0)
+    monkeypatch.setattr(module, "_RETRY_SECONDS", (0.001, 0.001))
+    scene = Scene(tmp_path)
+    yield scene
+    await scene.storage.close()
+
+
+async def test_a_pod_whose_volume_is_too_full_is_told_so_once(scene: Scene) -> None:
+    web = scene.pod("web", CACHE)
+    scene.fill(web, "cache", MI // 2)
+    await scene.look()
+    assert scene.workflows.told == []
+
+    scene.fill(web, "cache", 2 * MI)
+    await scene.look()
+    await scene.look()
+    ((ref, order),) = scene.workflows.told
+    assert ref == PodRef(namespace="default", name="web", uid="u-web", incarnation="life-1")
+    assert order == Evict(
+        uid="u-web",
+        reason="Evicted",
+        message='Usage of EmptyDir volume "cache" exceeds the limit "1Mi". ',
+        grace_period_seconds=1,
+    )
+
+
+async def test_it_is_told_until_the_server_has_taken_it(scene: Scene) -> None:
+    scene.fill(scene.pod("web", CACHE), "cache", 2 * MI)
+    scene.workflows.away = 3
+    await scene.look()
+    assert list(scene.workflows.messages) == ["web"]
+
+
+async def test_pods_without_a_limit_are_not_looked_at(scene: Scene) -> None:
+    scene.fill(scene.pod("web", SCRATCH), "scratch", 2 * MI)
+    assert await scene.storage.look() == ()
+    assert scene.layers.asked == 0
+
+
+async def test_a_volume_in_memory_that_is_a_plain_directory_is_held_to_its_size(scene: Scene) -> None:
+    scene.fill(scene.pod("web", IN_MEMORY), "fast", 2 * MI)
+    await scene.look()
+    assert scene.workflows.messages["web"].startswith('Usage of EmptyDir volume "fast"')
+
+
+async def test_what_counts_for_the_pod_is_layers_logs_volumes_and_hosts_file(scene: Scene) -> None:
+    web = scene.pod("web", SCRATCH, limit="4Mi")
+    scene.fill(web, "scratch", MI)
+    logs = log_directory_of(web, scene.node) / "web"
+    write(logs / "0.log", MI)
+    write(logs / "0.log.20260101-000000", MI // 2)
+    write(etc_hosts_file(scene.node, web.metadata.uid), MI // 4)
+    scene.layers.used = {"u-web-sandbox": {"web": MI}}
+    await scene.look()
+    assert scene.workflows.told == []
+
+    scene.layers.used = {"u-web-sandbox": {"web": MI, "web.dead": 8 * MI}}
+    await scene.look()
+    assert scene.workflows.told == []
+
+    scene.layers.used = {"u-web-sandbox": {"web": MI + MI // 2}}
+    await scene.look()
+    assert scene.workflows.messages == {
+        "web": "Pod ephemeral local storage usage exceeds the total limit of containers 4Mi. "
+    }
+
+
+async def test_a_pod_of_which_nothing_runs_is_left_alone(scene: Scene) -> None:
+    web = scene.pod("web", CACHE)
+    scene.fill(web, "cache", 2 * MI)
+    del scene.running["u-web"]
+    await scene.look()
+    scene.running["u-web"] = ObservedPod(uid="u-web")
+    await scene.look()
+    assert scene.workflows.told == []
+
+
+async def test_another_life_of_the_pod_is_watched_anew_and_a_removed_one_forgotten(scene: Scene) -> None:
+    web = scene.pod("web", CACHE)
+    scene.fill(web, "cache", 2 * MI)
+    await scene.look()
+    scene.pod("web", CACHE, life="life-2")
+    await scene.look()
+    assert [ref.incarnation for ref, _ in scene.workflows.told] == ["life-1", "life-2"]
+
+    (pod_directory(scene.node, "u-web") / "pod.json").unlink()
+    await scene.look()
+    scene.pod("web", CACHE, life="life-2")
+    await scene.look()
+    assert [ref.incarnation for ref, _ in scene.workflows.told] == ["life-1", "life-2", "life-2"]
+
+
+async def test_a_pod_whose_disk_hangs_holds_up_no_other_and_is_judged_when_it_answers(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    answers = threading.Event()
+    counts = disk_usage
+
+    def hangs_for_some(directory: Path, *, seconds: float, own_mount: bool = True) -> DiskUsage:
+        if "u-hung" in str(directory):
+            answers.wait(60)
+        return counts(directory, seconds=seconds, own_mount=own_mount)
+
+    monkeypatch.setattr(module, "disk_usage", hangs_for_some)
+    monkeypatch.setattr(module, "COUNT_SECONDS", 0.05)
+    for number in range(4):
+        scene.fill(scene.pod(f"hung-{number}", CACHE), "cache", 2 * MI)
+    scene.fill(scene.pod("web", CACHE), "cache", 2 * MI)
+    try:
+        await scene.storage.look()
+        await until(lambda: caplog.text.count("its disk does not answer") == 4)
+        await until(lambda: "web" in scene.workflows.messages)
+        await scene.storage.look()
+        assert list(scene.workflows.messages) == ["web"]
+    finally:
+        answers.set()
+    await scene.look()
+    assert len(scene.workflows.told) == 5
+
+
+async def test_a_runtime_that_says_nothing_of_a_pod_leaves_its_volumes_to_judge_and_is_complained_of_once(
+    scene: Scene, caplog: pytest.LogCaptureFixture
+) -> None:
+    web = scene.pod("web", CACHE, limit="1Gi")
+    scene.layers.hangs = "u-web-sandbox"
+    await scene.look()
+    await scene.look()
+    complaints = [record for record in caplog.records if record.levelno == logging.WARNING]
+    assert len(complaints) == 1
+    scene.fill(web, "cache", 2 * MI)
+    await scene.look()
+    assert list(scene.workflows.messages) == ["web"]
+
+
+async def test_what_takes_long_to_count_is_left_alone_for_longer(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "REST", 1e9)
+    scene.pod("web", CACHE)
+    await scene.look()
+    assert await scene.storage.look() == ()
+
+
+async def test_a_container_that_fills_its_layer_is_noticed_on_every_runtime(runtime: Runtime, tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+    owner = f"n-{uuid.uuid4()}"
+    async with (
+        CriClient(runtime.endpoint) as cri,
+        owned_pod(cri, cgroup_parent=runtime.cgroup_parent, logs=tmp_path / "logs", owner=owner) as pod,
+    ):
+        await pod.run()
+        await pod.start(pod.container("quiet"))
+        busy = pod.container("busy", ("sh", "-c", "dd if=/dev/zero of=/root/file bs=1M count=4; sleep 1000"))
+        await pod.start(busy)
+        reader = PodReader(cri, boot=1, owner=owner)
+        resources = {"limits": {"ephemeral-storage": "1Mi"}}
+        record = Pod.model_validate(
+            {
+                "metadata": {"name": "web", "namespace": "default", "uid": pod.uid},
+                "spec": {
+                    "containers": [
+                        {"name": "quiet", "image": "x", "resources": {"limits": {"ephemeral-storage": "1Gi"}}},
+                        {"name": "busy", "image": "x", "resources": resources},
+                    ]
+                },
+            }
+        )
+        pod_directory(scene.node, pod.uid).mkdir(parents=True)
+        write_pod_record(scene.node, PodRecord(pod=record))
+        scene.running[pod.uid] = await reader.read(pod.uid)
+        storage = StorageEviction(scene.node, cri, scene.running.get, scene.workflows.send)
+
+        async def told() -> bool:
+            await asyncio.gather(*await storage.look())
+            return bool(scene.workflows.told)
+
+        await until_asked(told, patience=40, pause=0.5)  # containerd itself measures layers each ten seconds
+        assert scene.workflows.messages == {"web": 'Container busy exceeded its local ephemeral storage limit "1Mi". '}
+        stats = await cri.list_container_stats(sandbox_id=pod.sandbox_id, timeout_seconds=10)
+        used = {each.name: each.writable_layer.used_bytes for each in stats if each.writable_layer is not None}
+        assert 4 * MI <= used["busy"] < 5 * MI
+        assert used["quiet"] < MI
+        await storage.close()
