@@ -55,6 +55,7 @@ from syncpod.node_settings import (
     write_worker_record,
 )
 from syncpod.plugin import NoServer, connect, connection_settings, syncpod_plugin
+from syncpod.volumes.mounting import may_mount
 from workflows.pod import PodWorkflow
 from workflows.runner import workflow_runner
 
@@ -107,7 +108,7 @@ async def _serve_locked(
             search_attributes=await register_search_attributes(client),
         )
         reader = PodReader(cri, boot=life.boot, owner=settings.node, pod_timeout_seconds=RELIST_POD_SECONDS)
-        agent = Agent(client, task_queue=task_queue, life=life, cri=cri, reader=reader, facts=lambda: facts)
+        agent = Agent(client, task_queue=task_queue, life=life, cri=cri, reader=reader, context=context, facts=lambda: facts)
         node = Node(cri=cri, reader=reader, context=context, facts=lambda: facts, returned=agent.returned)
         worker = make_worker(client, node, agent, task_queue=task_queue, identity=life.identity)
         record = WorkerRecord(
@@ -231,6 +232,7 @@ async def _context(settings: NodeSettings, client: Client, cri: CriClient) -> No
         cgroup_parent=settings.cgroup_parent,
         cgroup_driver=await cri.runtime_config(),
         recursive_read_only_handlers=recursive_read_only_handlers(await cri.status()),
+        may_mount=may_mount(),
         host=read_host(),
     )
 

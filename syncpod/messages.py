@@ -18,7 +18,7 @@ from enum import StrEnum
 from ipaddress import ip_address
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainSerializer
+from pydantic import AfterValidator, AliasChoices, BaseModel, ConfigDict, Field, PlainSerializer
 from pydantic.alias_generators import to_camel
 
 # The view crosses Temporal as well: whoever sends or receives it takes its types from here.
@@ -137,6 +137,24 @@ class BackoffExpired(Message):
     restart: int | None = None
 
 
+class ProbeChanged(Message):
+    """Signal ``probe``: what a probe of one container instance says now; sent only when that has changed."""
+
+    uid: str = ""
+    """The pod that is meant; "" = whichever has the container."""
+    container: str = ""
+    container_id: str = Field(
+        default="", alias="containerID", validation_alias=AliasChoices("containerID", "containerId")
+    )
+    """The instance, as the runtime names it."""
+    probe: Literal["startup", "liveness", "readiness"] = "readiness"
+    result: Literal["success", "failure", "unknown"] = "unknown"
+    message: str = ""
+    """The last answer, in the kubelet's words."""
+    warning: bool = False
+    """It is a success about which something is to be said: a redirect to another host."""
+
+
 class Evict(Message):
     """Signal ``evict``: the node puts the pod out; it becomes Failed with this reason and message, and stays so."""
 
@@ -239,6 +257,8 @@ class KillPod(StepInput):
     grace_seconds: int = 30
     """For a running container that is not among ``targets`` (one that appeared since)."""
     message: str = ""
+    final: bool = False
+    """The pod ends for good: once it is stopped, nothing of it runs again, and what it took of its node is free."""
 
 
 class RemoveContainers(StepInput):

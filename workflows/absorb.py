@@ -12,10 +12,11 @@ from typing import Any
 from pydantic import ValidationError
 
 from syncpod.lifecycle import backoff
-from syncpod.messages import NOT_READY_FAULTS, BackoffExpired, Evict, Pleg
+from syncpod.lifecycle.probing import probe_of
+from syncpod.messages import NOT_READY_FAULTS, BackoffExpired, Evict, Pleg, ProbeChanged
 from syncpod.pod import PodInvalid
 from workflows.desired import Rejected, apply, delete
-from workflows.outcome import meet_node, observe, put_out
+from workflows.outcome import heard, meet_node, observe, put_out
 from workflows.state import PodState
 
 
@@ -98,8 +99,16 @@ def _evict(state: PodState, payload: Any, now: datetime) -> None:
 
 
 def _probe(state: PodState, payload: Any, now: datetime) -> None:
-    del state, payload, now
-    raise Rejected("probes are not supported yet")
+    change = ProbeChanged.model_validate(payload)
+    if change.uid and change.uid != state.pod.metadata.uid:
+        raise Rejected(f"is about the pod {change.uid}, this is {state.pod.metadata.uid}")
+    try:
+        container = state.container(change.container)
+    except KeyError:
+        raise Rejected(f"container: the pod has no container {change.container!r}") from None
+    if probe_of(container, change.probe) is None or not change.container_id:
+        raise Rejected(f"probe: container {change.container} has no {change.probe} probe of {change.container_id!r}")
+    heard(state, change, now)
 
 
 _SIGNALS = {

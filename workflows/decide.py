@@ -119,8 +119,8 @@ def planned(state: PodState) -> tuple[PlannedStep, ...]:
     actions = compute_pod_actions(
         state.pod,
         view,
-        liveness={},
-        startup={},
+        liveness=state.probes.get("liveness", {}),
+        startup=state.probes.get("startup", {}),
         actuated=_actuated(state.pod),
         restart_all=is_true(state.status.conditions, ALL_CONTAINERS_RESTARTING),
     )
@@ -201,7 +201,7 @@ def _kill_pod(state: PodState, why: str, now: datetime) -> Step:
         )
         for container in alive
     )
-    step = KillPod(ref=state.ref, targets=targets, grace_seconds=left, message=why)
+    step = KillPod(ref=state.ref, targets=targets, grace_seconds=left, message=why, final=state.ending)
     return Step(StepName.KILL_POD, step, f"kill pod: {why}", why, key=backoff.step_key("kill_pod"))
 
 

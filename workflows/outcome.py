@@ -18,6 +18,7 @@ from syncpod.messages import (
     Evict,
     NodeFacts,
     Outcome,
+    ProbeChanged,
     PullImage,
     Rejection,
     StepName,
@@ -26,6 +27,9 @@ from syncpod.messages import (
 from syncpod.pod import Pod
 from workflows.decide import Step
 from workflows.state import HISTORY_KEPT, Exit, PodState, age
+
+_INSTANCES_KEPT = 50
+"""Instances whose probe results are kept though the view does not have them: more than a pod starts at once."""
 
 # --- what the runtime has ---------------------------------------------------------------------------------------------
 
@@ -65,6 +69,27 @@ def observe(state: PodState, listing: ObservedPod, now: datetime) -> None:
     state.killed = {container_id: why for container_id, why in state.killed.items() if container_id in present}
     there = {sandbox.id for sandbox in state.observed.sandboxes}
     state.stopped_sandboxes = tuple(sandbox_id for sandbox_id in state.stopped_sandboxes if sandbox_id in there)
+
+
+def heard(state: PodState, change: ProbeChanged, now: datetime) -> None:
+    """Take what a probe says of an instance, which may not be in the view yet; events as prober/prober.go has them."""
+    what = f"{change.probe.capitalize()} probe"
+    if change.result == "failure":
+        state.event(now, "Warning", "Unhealthy", f"{what} failed: {change.message}", change.container)
+    elif change.warning:
+        state.event(now, "Warning", "ProbeWarning", f"{what} warning: {change.message}", change.container)
+    before = state.probes.get(change.probe, {})
+    if before.get(change.container_id) == change.result:
+        return
+    present = {container.id for container in state.observed.containers}
+    kept = {known: result for known, result in before.items() if known in present or known in _newest(before)}
+    state.probes = {**state.probes, change.probe: {**kept, change.container_id: change.result}}
+    state.note(now, "signal", "probe", f"{what}: {change.result}", container=change.container)
+
+
+def _newest(results: dict[str, str]) -> tuple[str, ...]:
+    """Return the instances heard of last: those of a listing that is still on its way are among them."""
+    return tuple(results)[-_INSTANCES_KEPT:]
 
 
 # --- verdicts on the whole pod ----------------------------------------------------------------------------------------

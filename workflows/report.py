@@ -10,7 +10,7 @@ from temporalio.common import SearchAttributeKey, SearchAttributeUpdate
 
 from syncpod.lifecycle import conditions
 from syncpod.lifecycle.backoff import go_duration
-from syncpod.lifecycle.container_status import WaitingReason
+from syncpod.lifecycle.container_status import ProbeResults, WaitingReason
 from syncpod.lifecycle.facts import Termination
 from syncpod.lifecycle.phase import TERMINAL_PHASES
 from syncpod.lifecycle.plan import PlannedStep, something_to_stop
@@ -58,6 +58,7 @@ def _computed(state: PodState, waiting: Mapping[str, WaitingReason], now: dateti
             host_ips=state.node.host_ips,
             waiting=waiting,
             terminations=_terminations(state),
+            probes=ProbeResults(startup=state.probes.get("startup", {}), readiness=state.probes.get("readiness", {})),
             terminal=state.terminated,
             failure=state.failure,
         )

@@ -101,6 +101,9 @@ class PodState(BaseModel):
     volumes_behind: bool = False
     """Labels or annotations have changed, and files that show them are still to follow."""
 
+    probes: dict[str, dict[str, str]] = {}
+    """By type of probe, then by container id: what it says, where it has said anything."""
+
     deletion: Deletion | None = None
     failure: PodFailure | None = None
     """A verdict on the whole pod: it was not let in, or was put out."""

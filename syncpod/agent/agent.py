@@ -5,6 +5,7 @@
     runtime ──► reader ──► PLEG ──► signals ──► the pods' workflows
        │                   ▲  ▲                    │        ▲
      pidfds ── exited ─────┘  └── returned ── steps         │
+     prober ── results ─────────────────────────────────────┤
                                                 └─ arm ─► back-off queue
 """
 
@@ -22,10 +23,12 @@ from syncpod.agent.boot import OpenPod, Takeover
 from syncpod.agent.lock import NodeLife
 from syncpod.agent.pidfds import Pidfds
 from syncpod.agent.pleg import Pleg
+from syncpod.agent.probing.prober import Prober
 from syncpod.agent.readiness import Readiness
 from syncpod.agent.rival import outranked
 from syncpod.agent.signals import Signals
 from syncpod.cri.errors import CriError
+from syncpod.cri.node import NodeContext
 from syncpod.cri.port import CriRuntime
 from syncpod.cri.reader import PodReader, Relist
 from syncpod.lifecycle.observed import ObservedPod
@@ -56,9 +59,10 @@ class Agent:
         life: NodeLife,
         cri: CriRuntime,
         reader: PodReader,
+        context: NodeContext,
         facts: Callable[[], NodeFacts],
     ) -> None:
-        """Serve the node that `life` is of; `facts` is what each signal tells of it."""
+        """Serve the node that `life` is of, with its things as `context` says; `facts` is what each signal tells."""
         self._client = client
         self._task_queue = task_queue
         self._life = life
@@ -67,12 +71,18 @@ class Agent:
         signals = Signals(client, facts)
         self.backoff_queue = BackoffQueue(signals.backoff_expired)
         self.pidfds = Pidfds(self._exited, container_pid=reader.pid_of, sandbox_pid=reader.sandbox_pid)
-        self.pleg = Pleg(reader, signals.pleg, watch=self.pidfds.watch)
+        self.prober = Prober(cri, context, signals.probe, host_ip=lambda: next(iter(facts().host_ips), ""))
+        self.pleg = Pleg(reader, signals.pleg, watch=self._watch)
         self.readiness = Readiness(cri.status, self.pleg.wake)
         self._takeover = Takeover(client, task_queue, life.identity)
         self._boarding: list[asyncio.Task[None]] = []
         self._following: dict[str, asyncio.Task[None]] = {}
         self._ended: dict[str, dict[str, float]] = {}
+
+    def _watch(self, listing: ObservedPod) -> None:
+        """Follow what runs of a pod: its processes, and what its containers are to be asked."""
+        self.pidfds.watch(listing)
+        self.prober.observe(listing)
 
     # --- what the worker tells ----------------------------------------------------------------------------------------
 
@@ -133,6 +143,7 @@ class Agent:
         """Give up what is under way; the workflows' own timers and the next life's takeover make up for it."""
         self.pidfds.close()
         await _end([*self._boarding, *self._following.values()])
+        await self.prober.close()
         await self.pleg.close()
         await self.backoff_queue.close()
 

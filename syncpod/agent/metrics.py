@@ -70,3 +70,9 @@ def probed(type_: str, result: str, ref: PodRef, container: str, seconds: float)
     who = {"container": container, "pod": ref.name, "namespace": ref.namespace}
     _probes.add(1, {"probe_type": type_.capitalize(), "result": result, **who, "pod_uid": ref.uid})
     _probe_duration.record(seconds, {"probe_type": type_.capitalize(), **who})
+
+
+collected_images = _meter.create_counter(
+    "image_garbage_collected_total",
+    description="Images removed, by reason: for want of space, or for age.",
+)

@@ -11,7 +11,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from syncpod.lifecycle.observed import ObservedPod
 from syncpod.lifecycle.version import DECISION_VERSION
-from syncpod.messages import BackoffExpired, Evict, NodeFacts, Pleg, PlegEvent, PodRef, pod_workflow_id
+from syncpod.messages import BackoffExpired, Evict, NodeFacts, Pleg, PlegEvent, PodRef, ProbeChanged, pod_workflow_id
 
 _RPC = timedelta(seconds=5)
 """The client retries within it; whoever asks for the signal repeats it afterwards."""
@@ -33,6 +33,10 @@ class Signals:
     async def backoff_expired(self, workflow_id: str, container: str, restart: int) -> bool:
         """Tell a pod that a container's back-off is over."""
         return await self._send(workflow_id, "backoff_expired", BackoffExpired(container=container, restart=restart))
+
+    async def probe(self, ref: PodRef, change: ProbeChanged) -> bool:
+        """Tell a pod that a probe of one of its containers says something else."""
+        return await self._send(pod_workflow_id(ref.namespace, ref.name), "probe", change)
 
     async def evict(self, ref: PodRef, order: Evict) -> bool:
         """Tell a pod that its node puts it out."""

@@ -14,7 +14,7 @@ from syncpod.pod.validation.scheduling import is_default_toleration
 from syncpod.pod.volumes import Volume
 from syncpod.pod.wire import to_wire
 
-_SUPPORTED_VOLUMES = ("emptyDir", "hostPath")
+_SUPPORTED_VOLUMES = ("configMap", "downwardAPI", "emptyDir", "hostPath", "projected", "secret")
 _SUPPORTED_RESOURCES = ("cpu", "memory")
 
 
@@ -34,9 +34,6 @@ class Rule(NamedTuple):
 
 
 REFUSED = (
-    Rule("<>.livenessProbe", "probes"),
-    Rule("<>.readinessProbe", "probes"),
-    Rule("<>.startupProbe", "probes"),
     Rule("<>.lifecycle", "lifecycle hooks and stop signals"),
     Rule("<>.terminationMessagePath", "termination messages", (DEFAULT_TERMINATION_MESSAGE_PATH,)),
     Rule("<>.terminationMessagePolicy", "termination messages", ("File",)),
@@ -54,8 +51,10 @@ REFUSED = (
         for name, field in Volume.model_fields.items()
         if name != "name" and field.alias not in _SUPPORTED_VOLUMES
     ),
-    Rule("volumes[].emptyDir.medium", "emptyDir in memory or huge pages"),
-    Rule("volumes[].emptyDir.sizeLimit", "limits on the size of an emptyDir"),
+    *(
+        Rule(f"volumes[].projected.sources[].{name}", f"what only an API server can issue, as {name} is")
+        for name in ("serviceAccountToken", "clusterTrustBundle", "podCertificate")
+    ),
     Rule("resources", "resources of the pod as a whole"),
     Rule("resourceClaims", "resource claims"),
     Rule("activeDeadlineSeconds", "deadlines"),

@@ -18,6 +18,7 @@ from syncpod.agent.agent import Agent
 from syncpod.agent.lock import NodeLife
 from syncpod.cri.client import CriClient
 from syncpod.cri.errors import Unavailable
+from syncpod.cri.node import NodeContext
 from syncpod.cri.reader import PodReader
 from syncpod.messages import NodeFacts, PodRef, pod_workflow_id
 from syncpod.plugin import DATA_CONVERTER
@@ -65,6 +66,7 @@ async def scene(runtime: Containerd, temporal_server: DevServer, tmp_path: Path)
             life=NodeLife(node, "machine", 1),
             cri=cri,
             reader=reader,
+            context=NodeContext(name=node, state_dir=tmp_path, memory_dir=tmp_path, log_dir=tmp_path, cluster=""),
             facts=lambda: NodeFacts(name=node),
         )
         recorder: WorkflowHandle[Any, Any] = await client.start_workflow(

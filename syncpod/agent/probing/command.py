@@ -1,0 +1,24 @@
+"""Asking by a command in the container (pkg/probe/exec, v1.36)."""
+
+from __future__ import annotations
+
+from syncpod.agent.probing.answer import BODY_LIMIT, Answer, NoAnswer, Target
+from syncpod.cri.errors import CommandTimedOut, CriError
+from syncpod.cri.port import CriRuntime
+from syncpod.pod import ExecAction
+
+
+async def run_command(action: ExecAction, target: Target, timeout_seconds: int, cri: CriRuntime) -> Answer:
+    """Run the command once: exit code 0 is success, and one that takes too long has failed.
+
+    Raises :class:`NoAnswer` where the runtime cannot run it.
+    """
+    try:
+        done = await cri.exec_sync(target.container_id, action.command, timeout_seconds=timeout_seconds)
+    except CommandTimedOut:
+        words = " ".join(action.command)
+        return Answer("failure", f"command timed out: {words!r} timed out after {timeout_seconds}s")
+    except CriError as error:
+        raise NoAnswer(f"rpc error: {error.message}") from error
+    output = (done.stdout + done.stderr)[:BODY_LIMIT].decode(errors="replace")
+    return Answer("success" if done.exit_code == 0 else "failure", output)

@@ -1,0 +1,50 @@
+"""What the probes of a pod's containers have said, kept beside the pod: a restart of the worker forgets none of it.
+
+The pod's workflow is where results count. This copy only lets the next prober go on where the last one stopped: a
+container that had started is not asked whether it has, and one that was ready stays so until it says otherwise.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+
+from syncpod.cri.node import NodeContext
+from syncpod.cri.paths import pod_directory
+from syncpod.lifecycle.probing import PROBE_TYPES, ProbeResult, ProbeType
+
+_NAME = "probes.json"
+_RESULTS = ("success", "failure", "unknown")
+
+Results = Mapping[tuple[str, ProbeType], ProbeResult]
+"""By container id and type of probe."""
+
+
+def read_results(node: NodeContext, uid: str) -> dict[tuple[str, ProbeType], ProbeResult]:
+    """Return what was kept, nothing where nothing can be read. Blocks. Raises UnsafeName."""
+    try:
+        kept = json.loads((pod_directory(node, uid) / _NAME).read_bytes())
+        return {
+            (container_id, type_): results[type_]
+            for container_id, results in kept.items()
+            for type_ in PROBE_TYPES
+            if results.get(type_) in _RESULTS
+        }
+    except (OSError, ValueError, AttributeError):
+        return {}
+
+
+def write_results(node: NodeContext, uid: str, results: Results) -> None:
+    """Replace what is kept, at once or not at all; a pod without a directory keeps nothing. Blocks. Raises OSError."""
+    directory = pod_directory(node, uid)
+    if not directory.is_dir():
+        return
+    kept: dict[str, dict[str, str]] = {}
+    for (container_id, type_), result in results.items():
+        kept.setdefault(container_id, {})[type_] = result
+    draft = directory / f".{_NAME}.new"
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+    with os.fdopen(os.open(draft, flags, 0o600), "w") as file:
+        json.dump(kept, file)
+    draft.replace(directory / _NAME)

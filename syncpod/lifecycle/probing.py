@@ -1,0 +1,79 @@
+"""When a container is asked how it is, and what its answers amount to: the state of one probe of one instance.
+
+Pure: times are seconds that somebody else measured. Mirrors prober/worker.go, v1.36, doProbe.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final, Literal
+
+from syncpod.pod import Container, Probe
+
+ProbeType = Literal["startup", "liveness", "readiness"]
+ProbeResult = Literal["success", "failure", "unknown"]
+
+PROBE_TYPES: Final[tuple[ProbeType, ...]] = ("startup", "liveness", "readiness")
+INITIAL: Final[dict[ProbeType, ProbeResult]] = {"startup": "unknown", "liveness": "success", "readiness": "failure"}
+"""What a probe says of an instance before it has said anything."""
+
+_THRESHOLDS: Final = {"success": 1, "failure": 3}
+_PERIOD_SECONDS: Final = 10
+_TIMEOUT_SECONDS: Final = 1
+
+
+@dataclass(frozen=True)
+class ProbeState:
+    """One probe of one container instance."""
+
+    type: ProbeType
+    result: ProbeResult
+    """What the probe says: answers count only once enough of them in a row agree."""
+    last: ProbeResult = "unknown"
+    """The last single answer."""
+    run: int = 0
+    """How many equal answers in a row `last` ends."""
+    on_hold: bool = False
+    """Nothing more is asked of this instance: it is to be killed, or it has started."""
+
+
+def probe_of(container: Container, type_: ProbeType) -> Probe | None:
+    """Return a container's probe of one type, None where it has none."""
+    probes: dict[ProbeType, Probe | None] = {
+        "startup": container.startup_probe,
+        "liveness": container.liveness_probe,
+        "readiness": container.readiness_probe,
+    }
+    return probes[type_]
+
+
+def begin(type_: ProbeType, known: ProbeResult | None = None) -> ProbeState:
+    """Return the state of a probe of a new instance; or of one of which a result is known from an earlier life."""
+    settled = known is not None and (type_ == "startup" or (type_ == "liveness" and known == "failure"))
+    return ProbeState(type_, known or INITIAL[type_], on_hold=settled)
+
+
+def waits_for_start(type_: ProbeType, *, started: bool) -> bool:
+    """Say whether a probe has to wait: startup probes are asked until the container has started, others from then."""
+    return started if type_ == "startup" else not started
+
+
+def answered(state: ProbeState, probe: Probe, answer: ProbeResult) -> ProbeState:
+    """Count one answer: `success` or `failure`. What could not be asked is no answer and is not passed in."""
+    run = state.run + 1 if state.last == answer else 1
+    counted = replace(state, last=answer, run=run)
+    threshold = probe.success_threshold if answer == "success" else probe.failure_threshold
+    if run < (threshold or _THRESHOLDS[answer]):
+        return counted
+    holds = state.type == "startup" or (state.type == "liveness" and answer == "failure")
+    return replace(counted, result=answer, on_hold=holds, run=0 if holds else run)
+
+
+def period_seconds(probe: Probe) -> int:
+    """Return the seconds between two questions."""
+    return probe.period_seconds or _PERIOD_SECONDS
+
+
+def timeout_seconds(probe: Probe) -> int:
+    """Return the seconds that an answer may take."""
+    return probe.timeout_seconds or _TIMEOUT_SECONDS

@@ -1,0 +1,184 @@
+"""The probe workers of a node: who is asked, what is told, and what a restart of the worker remembers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, cast
+
+from temporalio.service import RPCError, RPCStatusCode
+
+from syncpod.agent.probing.prober import Prober
+from syncpod.cri import CriRuntime
+from syncpod.cri.node import NodeContext
+from syncpod.cri.paths import pod_directory
+from syncpod.cri.pod_records import PodRecord, write_pod_record
+from syncpod.lifecycle.observed import ObservedContainer, ObservedPod, ObservedSandbox
+from syncpod.messages import PodRef, ProbeChanged
+from syncpod.pod import parse_pod
+from tests.agent.waiting import until
+
+UID = "5f0c2f2e-0000-4000-8000-000000000001"
+
+
+@dataclass
+class Door:
+    """A port of the loopback that opens and closes."""
+
+    server: asyncio.Server | None = None
+    port: int = 0
+
+    async def open(self) -> None:
+        self.server = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", self.port)
+        self.port = self.server.sockets[0].getsockname()[1]
+
+    async def close(self) -> None:
+        assert self.server is not None
+        self.server.close()
+        await self.server.wait_closed()
+
+
+@dataclass
+class Node:
+    """A prober whose signals are kept, and that can be away from its server."""
+
+    context: NodeContext
+    told: list[ProbeChanged] = field(default_factory=list)
+    away: bool = False
+    tries: int = 0
+
+    def prober(self) -> Prober:
+        # No question here goes through the runtime: commands are asked on real ones.
+        return Prober(cast(CriRuntime, None), self.context, self.send, host_ip=lambda: "127.0.0.1")
+
+    async def send(self, ref: PodRef, change: ProbeChanged) -> bool:
+        self.tries += 1
+        if self.away:
+            raise RPCError("away", RPCStatusCode.UNAVAILABLE, b"")
+        assert ref.uid == UID
+        self.told.append(change)
+        return True
+
+    def results(self) -> list[tuple[str, str, str]]:
+        return [(change.container_id, change.probe, change.result) for change in self.told]
+
+
+def a_node(tmp_path: Path, **container: Any) -> Node:
+    """A node that knows of one pod, with one container."""
+    context = NodeContext(name="n", state_dir=tmp_path, memory_dir=tmp_path, log_dir=tmp_path, cluster="")
+    pod_directory(context, UID).mkdir(parents=True)
+    web = {"name": "web", "image": "busybox:1", **container}
+    metadata = {"name": "web", "namespace": "default", "uid": UID}
+    pod = parse_pod({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": [web]}})
+    write_pod_record(context, PodRecord(pod=pod))
+    return Node(context)
+
+
+def listing(*ids: str, state: str = "running") -> ObservedPod:
+    now = datetime.now(UTC)
+    containers = tuple(
+        ObservedContainer.model_validate({"id": id_, "name": "web", "state": state, "started_at": now}) for id_ in ids
+    )
+    sandbox = ObservedSandbox(id="s", state="SANDBOX_READY", ip="127.0.0.1")
+    return ObservedPod(uid=UID, name="web", namespace="default", sandboxes=(sandbox,), containers=containers)
+
+
+def tcp(port: int, **more: Any) -> dict[str, Any]:
+    return {"tcpSocket": {"port": port}, "periodSeconds": 1, "failureThreshold": 1, **more}
+
+
+async def passing(condition: Callable[[], bool]) -> None:
+    await until(condition)
+
+
+async def test_only_changes_are_told(tmp_path: Path) -> None:
+    door = Door()
+    await door.open()
+    node = a_node(tmp_path, readinessProbe=tcp(door.port))
+    prober = node.prober()
+    prober.observe(listing("c1"))
+    await passing(lambda: node.results() == [("c1", "readiness", "success")])
+    await door.close()
+    await passing(lambda: node.results()[1:] == [("c1", "readiness", "failure")])
+    assert "connection refused" in node.told[1].message
+    await door.open()
+    await passing(lambda: len(node.told) == 3)
+    await prober.close()
+    await door.close()
+    assert node.tries == 3
+
+
+async def test_liveness_and_readiness_wait_until_startup_has_succeeded(tmp_path: Path) -> None:
+    door, slow = Door(), Door()
+    await door.open()
+    await slow.open()
+    await slow.close()
+    node = a_node(
+        tmp_path, startupProbe=tcp(slow.port, failureThreshold=100), readinessProbe=tcp(door.port), livenessProbe=tcp(1)
+    )
+    prober = node.prober()
+    prober.observe(listing("c1"))
+    await asyncio.sleep(0.3)
+    assert node.told == []
+    await slow.open()
+    await passing(lambda: {result for _, _, result in node.results()} == {"success", "failure"})
+    await passing(lambda: len(node.told) == 3)
+    assert node.results()[0] == ("c1", "startup", "success")
+    assert sorted(node.results()[1:]) == [("c1", "liveness", "failure"), ("c1", "readiness", "success")]
+    await prober.close()
+    await door.close()
+    await slow.close()
+
+
+async def test_a_new_instance_is_asked_anew_and_the_old_one_no_more(tmp_path: Path) -> None:
+    node = a_node(tmp_path, livenessProbe=tcp(1))
+    prober = node.prober()
+    prober.observe(listing("c1"))
+    await passing(lambda: node.results() == [("c1", "liveness", "failure")])
+    prober.observe(listing("c2"))
+    await passing(lambda: node.results()[1:] == [("c2", "liveness", "failure")])
+    prober.observe(listing("c2", state="exited"))
+    await asyncio.sleep(0)
+    assert not [task for task in asyncio.all_tasks() if task.get_name().startswith("liveness web/")]
+    await prober.close()
+
+
+async def test_a_result_is_repeated_until_the_server_has_it(tmp_path: Path) -> None:
+    node = a_node(tmp_path, livenessProbe=tcp(1))
+    node.away = True
+    prober = node.prober()
+    prober.observe(listing("c1"))
+    await passing(lambda: node.tries >= 2)
+    node.away = False
+    await passing(lambda: node.results() == [("c1", "liveness", "failure")])
+    await prober.close()
+
+
+async def test_a_restarted_worker_goes_on_where_the_last_one_stopped(tmp_path: Path) -> None:
+    door = Door()
+    await door.open()
+    node = a_node(tmp_path, startupProbe=tcp(door.port), readinessProbe=tcp(door.port))
+    first = node.prober()
+    first.observe(listing("c1"))
+    await passing(lambda: len(node.told) == 2)
+    await first.close()
+    node.told.clear()
+    second = node.prober()
+    second.observe(listing("c1"))
+    await asyncio.sleep(0.2)
+    assert node.told == [], "it has started and is ready: nothing has changed"
+    await door.close()
+    await passing(lambda: node.results() == [("c1", "readiness", "failure")])
+    await second.close()
+
+
+async def test_a_pod_without_probes_costs_no_task(tmp_path: Path) -> None:
+    node = a_node(tmp_path)
+    prober = node.prober()
+    before = len(asyncio.all_tasks())
+    prober.observe(listing("c1"))
+    assert len(asyncio.all_tasks()) == before
+    await prober.close()

@@ -1,0 +1,70 @@
+"""Probes on real runtimes: a pod becomes ready, a container is found dead and restarted, others wait for a start."""
+
+from __future__ import annotations
+
+from tests.e2e.engine import Pods, conditions_of, shell, status_of
+
+SERVES = "mkdir -p /tmp/www && echo well >/tmp/www/healthz && httpd -p 8765 -h /tmp/www && "
+EVERY_SECOND = {"periodSeconds": 1, "failureThreshold": 1}
+
+
+async def test_a_container_is_asked_in_every_way_and_restarted_when_it_fails(pods: Pods) -> None:
+    port = [{"name": "web", "containerPort": 8765}]
+    live = await pods.apply(
+        "asked",
+        shell(
+            "web",
+            f"{SERVES} touch /tmp/alive && while :; do sleep 1; done",
+            ports=port,
+            startupProbe={"exec": {"command": ["cat", "/tmp/alive"]}, "periodSeconds": 1},
+            readinessProbe={"httpGet": {"path": "/healthz", "port": "web"}, **EVERY_SECOND},
+            livenessProbe={
+                "exec": {"command": ["cat", "/tmp/alive"]},
+                "terminationGracePeriodSeconds": 1,
+                **EVERY_SECOND,
+            },
+        ),
+        shell("socket", f"{SERVES.replace('8765', '8766')} while :; do sleep 1; done", readinessProbe={
+            "tcpSocket": {"port": 8766}, **EVERY_SECOND,
+        }),
+    )  # fmt: skip
+    await live.until(lambda pod: conditions_of(pod)["Ready"][0] == "True")
+    assert await live.scheduled() == ["create_sandbox", "start_container web", "start_container socket"]
+
+    await live.exec("web", "rm /tmp/www/healthz")
+    pod = await live.until(lambda pod: conditions_of(pod)["Ready"][:2] == ("False", "ContainersNotReady"))
+    assert status_of(pod, "web")["restartCount"] == 0
+    unhealthy = await live.event("Unhealthy")
+    assert unhealthy["message"] == "Readiness probe failed: HTTP probe failed with statuscode: 404"
+
+    await live.exec("web", "rm /tmp/alive")
+    pod = await live.until(
+        lambda pod: status_of(pod, "web")["restartCount"] == 1 and conditions_of(pod)["Ready"][0] == "True"
+    )
+    assert status_of(pod, "socket")["restartCount"] == 0
+    assert (await live.scheduled())[3:] == ["kill_container web", "start_container web"]
+    messages = [event["message"] for event in await live.events("Unhealthy")]
+    assert any(message.startswith("Liveness probe failed: cat:") for message in messages)
+    assert any("failed liveness probe" in event["message"] for event in await live.events("Killing")), (
+        "the event that tells why it was killed"
+    )
+
+
+async def test_a_sidecar_that_does_not_start_holds_up_what_follows(pods: Pods) -> None:
+    live = await pods.apply(
+        "held-up",
+        shell("main"),
+        initContainers=[
+            shell(
+                "proxy",
+                "while :; do sleep 1; done",
+                restartPolicy="Always",
+                startupProbe={"exec": {"command": ["cat", "/tmp/ready"]}, "periodSeconds": 1, "failureThreshold": 100},
+            )
+        ],
+    )
+    pod = await live.until(lambda pod: status_of(pod, "proxy").get("state", {}).get("running"))
+    assert status_of(pod, "proxy")["started"] is False
+    await live.exec("proxy", "touch /tmp/ready")
+    await live.until(lambda pod: conditions_of(pod)["Ready"][0] == "True")
+    assert await live.scheduled() == ["create_sandbox", "start_init_container proxy", "start_container main"]

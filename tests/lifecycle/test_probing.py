@@ -1,0 +1,104 @@
+"""What the answers of a container amount to: thresholds, holds, and what an earlier life is known to have said."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from syncpod.lifecycle.probing import (
+    INITIAL,
+    PROBE_TYPES,
+    ProbeResult,
+    ProbeState,
+    ProbeType,
+    answered,
+    begin,
+    period_seconds,
+    timeout_seconds,
+    waits_for_start,
+)
+from syncpod.pod import Probe
+
+Single = Literal["success", "failure"]
+
+
+def after(type_: ProbeType, probe: Probe, *answers: ProbeResult) -> ProbeState:
+    state = begin(type_)
+    for answer in answers:
+        state = answered(state, probe, answer)
+    return state
+
+
+def test_a_probe_says_at_first_what_the_kubelet_assumes() -> None:
+    assert {type_: begin(type_).result for type_ in PROBE_TYPES} == {
+        "startup": "unknown",
+        "liveness": "success",
+        "readiness": "failure",
+    }
+
+
+def test_one_success_and_three_failures_count_unless_the_probe_says_otherwise() -> None:
+    assert after("readiness", Probe(), "success").result == "success"
+    assert after("readiness", Probe(), "success", "failure", "failure").result == "success"
+    assert after("readiness", Probe(), "success", "failure", "failure", "failure").result == "failure"
+    patient = Probe(success_threshold=2, failure_threshold=1)
+    assert after("readiness", patient, "success").result == "failure"
+    assert after("readiness", patient, "success", "success").result == "success"
+    assert after("readiness", patient, "success", "success", "failure").result == "failure"
+
+
+def test_a_different_answer_begins_the_count_anew() -> None:
+    assert after("liveness", Probe(), "failure", "failure", "success", "failure", "failure").result == "success"
+
+
+def test_a_failed_liveness_and_any_decided_startup_hold_until_the_next_instance() -> None:
+    assert after("liveness", Probe(failure_threshold=1), "failure").on_hold
+    assert not after("liveness", Probe(), "success").on_hold
+    assert after("startup", Probe(), "success").on_hold
+    assert after("startup", Probe(failure_threshold=1), "failure").on_hold
+    assert not after("readiness", Probe(failure_threshold=1), "failure").on_hold
+
+
+def test_what_an_earlier_life_heard_is_not_asked_again() -> None:
+    assert begin("startup", "success").on_hold
+    assert begin("startup", "failure").on_hold
+    assert begin("liveness", "failure").on_hold
+    ready = begin("readiness", "success")
+    assert (ready.result, ready.on_hold) == ("success", False)
+
+
+@pytest.mark.parametrize(
+    ("type_", "started", "waits"),
+    [("startup", False, False), ("startup", True, True), ("liveness", False, True), ("readiness", True, False)],
+)
+def test_only_startup_is_asked_of_what_has_not_started(type_: ProbeType, started: bool, waits: bool) -> None:
+    assert waits_for_start(type_, started=started) is waits
+
+
+def test_a_probe_without_times_has_the_kubelets() -> None:
+    assert (period_seconds(Probe()), timeout_seconds(Probe())) == (10, 1)
+    assert (period_seconds(Probe(period_seconds=2)), timeout_seconds(Probe(timeout_seconds=5))) == (2, 5)
+
+
+@given(
+    st.sampled_from(PROBE_TYPES),
+    st.integers(1, 5),
+    st.integers(1, 5),
+    st.lists(st.sampled_from(("success", "failure")), max_size=40),
+)
+def test_a_result_changes_exactly_when_enough_answers_in_a_row_agree(
+    type_: ProbeType, successes: int, failures: int, answers: list[Single]
+) -> None:
+    probe = Probe(success_threshold=successes, failure_threshold=failures)
+    state, expected = begin(type_), INITIAL[type_]
+    for position, answer in enumerate(answers):
+        if state.on_hold:
+            break
+        state = answered(state, probe, answer)
+        needed = successes if answer == "success" else failures
+        if answers[max(0, position - needed + 1) : position + 1] == [answer] * needed:
+            expected = answer
+        assert state.result == expected

@@ -1,0 +1,96 @@
+"""What probes say decides: who is ready, who goes on, and who is killed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from temporalio.client import Client
+
+from tests.workflows.scripted import ScriptedNode, container, phase, query_pod, start_pod, until
+from tests.workflows.test_pod_workflow import is_ready, manifest
+
+TCP = {"tcpSocket": {"port": 80}}
+
+
+def instance(pod: dict[str, Any], name: str) -> str:
+    return str(container(pod, name).get("containerID", "")).rpartition("://")[2]
+
+
+async def says(handle: Any, name: str, probe: str, result: str, message: str = "") -> None:
+    pod = await until(handle, lambda pod: bool(container(pod, name).get("state", {}).get("running")))
+    payload = {"container": name, "containerID": instance(pod, name), "probe": probe, "result": result}
+    await handle.signal("probe", {**payload, "message": message})
+
+
+async def test_a_pod_is_ready_when_its_readiness_probe_says_so(client: Client, node: ScriptedNode) -> None:
+    handle = await start_pod(
+        client, node, manifest(containers=[{"name": "web", "image": "busybox:1", "readinessProbe": TCP}])
+    )
+    pod = await until(handle, lambda pod: phase(pod) == "Running")
+    assert (container(pod, "web")["ready"], container(pod, "web")["started"]) == (False, True)
+    await says(handle, "web", "readiness", "success")
+    await until(handle, is_ready)
+    await says(handle, "web", "readiness", "failure", "dial tcp: connect: connection refused")
+    await until(handle, lambda pod: not is_ready(pod))
+    events = await handle.query("events")
+    assert [(event["reason"], event["message"]) for event in events][-1] == (
+        "Unhealthy",
+        "Readiness probe failed: dial tcp: connect: connection refused",
+    )
+    assert node.steps() == ["create_sandbox", "start_container web"]
+
+
+async def test_a_failed_liveness_probe_restarts_the_container_with_the_probes_grace(
+    client: Client, node: ScriptedNode
+) -> None:
+    probe = {**TCP, "terminationGracePeriodSeconds": 7}
+    handle = await start_pod(
+        client, node, manifest(containers=[{"name": "web", "image": "busybox:1", "livenessProbe": probe}])
+    )
+    await says(handle, "web", "liveness", "failure", "no answer")
+    pod = await until(handle, lambda pod: container(pod, "web").get("restartCount") == 1)
+    assert container(pod, "web")["started"]
+    assert node.steps() == ["create_sandbox", "start_container web", "kill_container web", "start_container web"]
+    kill = next(step for name, step in node.taken if name == "kill_container")
+    assert kill.model_dump(by_alias=True)["target"]["graceSeconds"] == 7
+    assert kill.model_dump(by_alias=True)["reason"] == "LivenessProbe"
+    history = await handle.query("history")
+    assert "failed liveness probe" in next(line["reason"] for line in history if line["subject"] == "kill_container")
+
+
+async def test_what_follows_a_sidecar_waits_for_its_startup_probe(client: Client, node: ScriptedNode) -> None:
+    sidecar = {"name": "proxy", "image": "busybox:1", "restartPolicy": "Always", "startupProbe": TCP}
+    handle = await start_pod(client, node, manifest(initContainers=[sidecar]))
+    await until(handle, lambda pod: bool(container(pod, "proxy").get("state", {}).get("running")))
+    assert node.steps() == ["create_sandbox", "start_init_container proxy"]
+    await says(handle, "proxy", "startup", "success")
+    await until(handle, is_ready)
+    assert node.steps() == ["create_sandbox", "start_init_container proxy", "start_container web"]
+
+
+async def test_results_outlive_a_run(client: Client, node: ScriptedNode) -> None:
+    handle = await start_pod(
+        client,
+        node,
+        manifest(containers=[{"name": "web", "image": "busybox:1", "readinessProbe": TCP}]),
+        maxEvents=16,
+    )
+    first = handle.result_run_id
+    latest = client.get_workflow_handle(handle.id)
+    await says(latest, "web", "readiness", "success")
+    await until(latest, is_ready)
+    for _ in range(4):
+        await latest.signal("pleg", {})
+    await until(latest, is_ready)
+    assert (await latest.describe()).run_id != first
+    assert is_ready(await query_pod(latest))
+
+
+async def test_what_is_about_no_probe_of_the_pod_is_rejected(client: Client, node: ScriptedNode) -> None:
+    handle = await start_pod(client, node, manifest())
+    await says(handle, "web", "liveness", "failure")
+    await handle.signal("probe", {"container": "web", "containerID": "x", "probe": "liveness", "result": "who knows"})
+    pod = await until(handle, lambda pod: phase(pod) == "Running")
+    assert container(pod, "web")["restartCount"] == 0
+    rejected = [event for event in await handle.query("events") if event["reason"] == "Rejected"]
+    assert len(rejected) == 2
