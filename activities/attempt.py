@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any, TypeVar
 
 from activities.node import Node
-from syncpod.messages import Fault, ObservedPod, PodRef, StepEvent, StepInput
+from syncpod.messages import Fault, ObservedPod, PodRef, Rejection, StepEvent, StepInput
 
 T = TypeVar("T")
 
@@ -22,14 +22,15 @@ class PodFault(Exception):
     """The pod, not the way to the runtime, is at fault: the workflow decides what follows.
 
     `fault` is the kubelet's reason, `message` what becomes the waiting message, `events` what the kubelet says of it,
-    in its order.
+    in its order. `rejection` says why a pod is not let in, where that is the fault.
     """
 
-    def __init__(self, fault: Fault, message: str, *events: StepEvent) -> None:
+    def __init__(self, fault: Fault, message: str, *events: StepEvent, rejection: Rejection | None = None) -> None:
         super().__init__(message)
         self.fault = fault
         self.message = message
         self.events = events
+        self.rejection = rejection
 
 
 class NotYet(Exception):

@@ -6,6 +6,7 @@ import asyncio
 
 from temporalio import activity
 
+from activities.admission import finish
 from activities.attempt import Attempt, Polls
 from activities.ending import Selection, end_containers
 from activities.leftovers import end_what_was_lost
@@ -24,7 +25,8 @@ async def kill_pod(attempt: Attempt, request: KillPod) -> StepResult:
     a shorter grace, sends its own beside them.
 
     Mirrors kuberuntime_manager.go, v1.36, killPodWithSyncResult. Difference: there the sandboxes are stopped even when
-    a container could not be. Raises CriError: killing is retried without end.
+    a container could not be. Where the pod ends for good, its node has room again. Raises CriError, OSError: killing is
+    retried without end.
     """
     activity.logger.info("kills pod %s/%s: %s", request.ref.namespace, request.ref.name, request.message)
     targets = {target.id: target for target in request.targets}
@@ -46,6 +48,8 @@ async def kill_pod(attempt: Attempt, request: KillPod) -> StepResult:
         view = await attempt.read()
         # containerd 2 may list a sandbox as ready for a moment after it has stopped it; the next decision would use it.
         if not alive(view) and not any(sandbox.ready for sandbox in view.sandboxes):
+            if request.final:
+                await finish(attempt)
             return StepResult(status=view)
         await polls.pause()
 

@@ -8,11 +8,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from activities.fences import Fences
+from activities.ledger import Ledger
 from activities.stops import Stops
 from activities.views import LastViews
 from syncpod.cri import CriRuntime
+from syncpod.cri.fit import Capacity
 from syncpod.cri.node import NodeContext
 from syncpod.cri.reader import PodReader
+from syncpod.cri.sysctls import AllowedSysctls, allowed_sysctls
 from syncpod.messages import NodeFacts, ObservedPod
 from syncpod.objects import ObjectRef, ObjectStore
 
@@ -45,8 +48,14 @@ class Node:
     the object appears."""
     objects: ObjectStore = field(init=False)
     """The node's ConfigMaps and Secrets; its methods block."""
+    capacity: Capacity = field(default_factory=dict)
+    """What the machine has for pods; what is not named is not limited."""
+    sysctls: AllowedSysctls = field(default_factory=lambda: allowed_sysctls(os.uname().release))
+    """What pods may set of the kernel."""
+    ledger: Ledger = field(init=False)
     stops: Stops = field(init=False)
 
     def __post_init__(self) -> None:
         self.objects = ObjectStore(self.context.state_dir, self.context.memory_dir)
         self.stops = Stops(self.cri)
+        self.ledger = Ledger(self.context)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from activities.admission import forget
 from activities.attempt import Attempt, NotYet
 from activities.kill_pod import stop_sandboxes
 from activities.leftovers import say_killed
@@ -46,6 +47,7 @@ async def remove_pod(attempt: Attempt, request: RemovePod) -> StepResult:
     await _remove_cgroup(attempt, request.ref.uid)
     context, ref = attempt.node.context, request.ref
     await asyncio.to_thread(remove_pod_directories, context, namespace=ref.namespace, name=ref.name, uid=ref.uid)
+    await forget(attempt)
     return StepResult()
 
 

@@ -5,57 +5,69 @@ After RemovePodSandbox the pod's cgroup stays behind in every controller's hiera
 
 import errno
 import os
-import re
 import signal
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
+from syncpod.cri.cgroup_mounts import MOUNTINFO, hierarchies
 from syncpod.cri.node import NodeContext
 from syncpod.cri.paths import pod_directory
+from syncpod.lifecycle.qos import QOSClass, pod_qos
+from syncpod.pod import Pod
+
+TIERS: Mapping[QOSClass, str] = {"Guaranteed": "", "Burstable": "burstable", "BestEffort": "besteffort"}
+"""By class of pods: the name of the cgroup between them and the parent of all."""
 
 _TRIES = 5
 _FIRST_WAIT_SECONDS = 0.01
-_OCTAL = re.compile(r"\\([0-7]{3})")
 
 
 class CgroupBusy(OSError):
     """A pod's cgroup still holds processes; the text names the directory and their ids."""
 
 
-def pod_cgroup(node: NodeContext, uid: str) -> PurePosixPath:
+def pod_cgroup(node: NodeContext, pod: Pod) -> PurePosixPath:
     """Return the pod's cgroup as a path below each hierarchy's root; it is what ``cgroup_parent`` is given.
 
-    With the cgroupfs driver ``/<parent>/pod<uid>``. With systemd the parts form the name of a slice, dashes in them
-    written as underscores, and each slice lies in the one named by its beginning:
-    ``/syncpod.slice/syncpod-pod<uid>.slice`` (cm/cgroup_manager_linux.go, v1.36, ToCgroupfs, ToSystemd).
-    Raises :class:`~syncpod.cri.paths.UnsafeName`. Difference: the kubelet puts a tier for each QoS class between.
+    With the cgroupfs driver ``/<parent>/<tier>/pod<uid>``, where burstable and best-effort pods have a tier of their
+    own, and guaranteed ones lie above these. With systemd the parts form the name of a slice, dashes in them written as
+    underscores, and each slice lies in the one named by its beginning:
+    ``/syncpod.slice/syncpod-burstable.slice/syncpod-burstable-pod<uid>.slice``
+    (cm/pod_container_manager_linux.go, v1.36, GetPodContainerName; cm/cgroup_manager_linux.go, ToCgroupfs, ToSystemd).
+    Raises :class:`~syncpod.cri.paths.UnsafeName`.
     """
-    pod_directory(node, uid)
-    parts = [*PurePosixPath(node.cgroup_parent.strip("/")).parts, f"pod{uid}"]
-    if node.cgroup_driver == "cgroupfs":
-        return PurePosixPath("/", *parts)
-    names = [part.replace("-", "_") for part in parts]
-    return PurePosixPath("/", *(f"{'-'.join(names[:depth])}.slice" for depth in range(1, len(names) + 1)))
+    return _pod_cgroup(node, TIERS[pod_qos(pod)], pod.metadata.uid)
 
 
-def populated(
-    node: NodeContext, uid: str, ids: Collection[str], *, mountinfo: Path = Path("/proc/self/mountinfo")
-) -> tuple[str, ...]:
+def tier_cgroup(node: NodeContext, tier: str) -> PurePosixPath:
+    """Return the cgroup above all pods of a tier; ``""`` is that of the guaranteed, which is above the tiers too."""
+    return _path(node, *_parts(node, tier))
+
+
+def pod_cgroups(node: NodeContext, uid: str) -> tuple[PurePosixPath, ...]:
+    """Return wherever the cgroup of a pod may be, of which only the UID is known: in each tier.
+
+    That of the guaranteed is also where all pods were before there were tiers. Raises
+    :class:`~syncpod.cri.paths.UnsafeName`.
+    """
+    return tuple(_pod_cgroup(node, tier, uid) for tier in TIERS.values())
+
+
+def populated(node: NodeContext, uid: str, ids: Collection[str], *, mountinfo: Path = MOUNTINFO) -> tuple[str, ...]:
     """Return those of the pod's containers and sandboxes, by id, in whose cgroup there are processes. Blocks.
 
     Runtimes put each beneath the pod's, named after the id: ``<id>``, or with systemd ``<runtime>-<id>.scope``.
     Raises :class:`~syncpod.cri.paths.UnsafeName`, OSError.
     """
-    below = pod_cgroup(node, uid).relative_to("/")
     found: set[str] = set()
-    for hierarchy in cgroup_hierarchies(mountinfo.read_text()):
-        for cgroup in hierarchy.joinpath(below).glob("*/"):
+    for directory in _directories(node, uid, mountinfo):
+        for cgroup in directory.glob("*/"):
             found.update(id for id in ids if id in cgroup.name and _is_populated(cgroup))
     return tuple(sorted(found))
 
 
-def kill_pod_cgroup(node: NodeContext, uid: str, *, mountinfo: Path = Path("/proc/self/mountinfo")) -> tuple[int, ...]:
+def kill_pod_cgroup(node: NodeContext, uid: str, *, mountinfo: Path = MOUNTINFO) -> tuple[int, ...]:
     """SIGKILL whatever is in the pod's cgroup, and return which processes those were. Safe to repeat; blocks.
 
     Only for a pod without containers and sandboxes: what is there is what a runtime has begun and forgotten. Mirrors
@@ -63,38 +75,45 @@ def kill_pod_cgroup(node: NodeContext, uid: str, *, mountinfo: Path = Path("/pro
     looked for in the cgroup again, so that none is hit that got the number of one that has ended.
     Raises :class:`~syncpod.cri.paths.UnsafeName`, OSError.
     """
-    below = pod_cgroup(node, uid).relative_to("/")
     killed: set[int] = set()
-    for hierarchy in cgroup_hierarchies(mountinfo.read_text()):
-        for directory, _, _ in os.walk(hierarchy / below):
+    for top in _directories(node, uid, mountinfo):
+        for directory, _, _ in os.walk(top):
             cgroup = Path(directory)
             killed.update(pid for pid in _processes(cgroup) - killed if _kill(pid, cgroup))
     return tuple(sorted(killed))
 
 
-def remove_pod_cgroup(node: NodeContext, uid: str, *, mountinfo: Path = Path("/proc/self/mountinfo")) -> None:
+def remove_pod_cgroup(node: NodeContext, uid: str, *, mountinfo: Path = MOUNTINFO) -> None:
     """Remove the pod's cgroup, and those in it, from every hierarchy that is mounted. Safe to repeat; blocks.
 
     Only for a pod without sandboxes. Cgroups are removed by rmdir alone, from the bottom up, which the kernel refuses
-    while a process is in one; the parent of all pods stays. Raises :class:`CgroupBusy`.
+    while a process is in one; the tiers and the parent of all pods stay. Raises :class:`CgroupBusy`.
     """
-    below = pod_cgroup(node, uid).relative_to("/")
-    for hierarchy in cgroup_hierarchies(mountinfo.read_text()):
-        _remove(hierarchy / below)
+    for directory in _directories(node, uid, mountinfo):
+        _remove(directory)
 
 
-def cgroup_hierarchies(mountinfo: str) -> tuple[Path, ...]:
-    """Return where cgroup hierarchies are mounted from their root: all version 1 controllers, and version 2.
+def _directories(node: NodeContext, uid: str, mountinfo: Path) -> Iterator[Path]:
+    """Yield every directory in which the pod's cgroup may be: in each tier of each hierarchy."""
+    below = [cgroup.relative_to("/") for cgroup in pod_cgroups(node, uid)]
+    return (each.path / path for each in hierarchies(mountinfo.read_text()) for path in below)
 
-    ``mountinfo`` is the text of /proc/<pid>/mountinfo. A mount that shows only a part of a hierarchy is left out.
-    """
-    found: dict[Path, None] = {}
-    for line in mountinfo.splitlines():
-        fields = line.split()
-        root, mount_point, kind = fields[3], fields[4], fields[fields.index("-") + 1]
-        if kind in ("cgroup", "cgroup2") and root == "/":
-            found[Path(_OCTAL.sub(lambda match: chr(int(match[1], 8)), mount_point))] = None
-    return tuple(found)
+
+def _pod_cgroup(node: NodeContext, tier: str, uid: str) -> PurePosixPath:
+    pod_directory(node, uid)
+    return _path(node, *_parts(node, tier), f"pod{uid}")
+
+
+def _parts(node: NodeContext, tier: str) -> tuple[str, ...]:
+    parent = PurePosixPath(node.cgroup_parent.strip("/")).parts
+    return (*parent, tier) if tier else parent
+
+
+def _path(node: NodeContext, *parts: str) -> PurePosixPath:
+    if node.cgroup_driver == "cgroupfs":
+        return PurePosixPath("/", *parts)
+    names = [part.replace("-", "_") for part in parts]
+    return PurePosixPath("/", *(f"{'-'.join(names[:depth])}.slice" for depth in range(1, len(names) + 1)))
 
 
 def _remove(cgroup: Path) -> None:

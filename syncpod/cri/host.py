@@ -29,6 +29,7 @@ def read_host(root: Path = Path("/")) -> Host:
         memory_bytes=_memory_bytes((root / "proc/meminfo").read_text()),
         hugepage_sizes=_hugepage_sizes(root / "sys/kernel/mm/hugepages"),
         selinux=(root / "sys/fs/selinux/enforce").exists(),
+        apparmor=_has_apparmor(root),
         unified_cgroups=unified,
         swap_controller=_swap_file(root, unified).exists(),
         masked_paths=_thermal_throttles(root),
@@ -97,6 +98,12 @@ def _swap_file(root: Path, unified: bool) -> Path:
         (line[3:] for line in (root / "proc/self/cgroup").read_text().splitlines() if line.startswith("0::")), "/"
     )
     return root / "sys/fs/cgroup" / own.lstrip("/") / "memory.swap.max"
+
+
+def _has_apparmor(root: Path) -> bool:
+    """Say whether profiles can be loaded and are enforced (opencontainers/runc, libcontainer/apparmor, IsEnabled)."""
+    enabled = root / "sys/module/apparmor/parameters/enabled"
+    return (root / "sys/kernel/security/apparmor").exists() and enabled.exists() and enabled.read_text()[:1] == "Y"
 
 
 def _thermal_throttles(root: Path) -> tuple[str, ...]:

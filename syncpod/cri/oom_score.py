@@ -2,18 +2,20 @@
 
 from syncpod.lifecycle.qos import pod_qos
 from syncpod.pod import Container, Pod, parse_quantity
+from syncpod.pod.amounts import containers_amounts
 
 _GUARANTEED = -997
 _BEST_EFFORT = 1000
 _RANGE = 1000
+_ZERO = parse_quantity("0")
 
 
 def oom_score_adj(pod: Pod, container: Container, memory_bytes: int) -> int:
     """Return the container's oom_score_adj, -997 to 1000: the more memory it asked for, the later it is killed.
 
     ``memory_bytes`` is the node's. A burstable container lies between 3 and 999, and a sidecar never goes before the
-    main container that asked for least (qos/policy.go, v1.36, GetContainerOOMScoreAdjust, without pod-level resources,
-    which are refused on admission).
+    main container that asked for least. What the pod requests as a whole beyond its containers is shared out equally
+    (qos/policy.go, v1.36, GetContainerOOMScoreAdjust).
     """
     if pod.spec.priority_class_name == "system-node-critical":
         return _GUARANTEED
@@ -25,8 +27,21 @@ def oom_score_adj(pod: Pod, container: Container, memory_bytes: int) -> int:
     requested = _memory_request(container)
     if container.restart_policy == "Always" and any(init.name == container.name for init in pod.spec.init_containers):
         requested = max(requested, min(_memory_request(main) for main in pod.spec.containers))
-    score = _RANGE - _RANGE * requested // memory_bytes
+    score = _RANGE - _RANGE * (requested + _share_of_the_rest(pod)) // memory_bytes
     return min(max(score, _RANGE + _GUARANTEED), _BEST_EFFORT - 1)
+
+
+def _share_of_the_rest(pod: Pod) -> int:
+    """Return what each container gets of the memory that only the pod as a whole requests, in bytes.
+
+    kubelet/qos/helpers.go, v1.36, remainingPodMemReqPerContainer.
+    """
+    whole = pod.spec.resources.requests if pod.spec.resources is not None else {}
+    requested = parse_quantity(whole.get("memory", "0")).value()
+    if not requested:
+        return 0
+    of_containers = containers_amounts(pod.spec, "requests").get("memory", _ZERO).value()
+    return (requested - of_containers) // (len(pod.spec.containers) + len(pod.spec.init_containers))
 
 
 def _memory_request(container: Container) -> int:

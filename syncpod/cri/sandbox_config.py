@@ -9,6 +9,7 @@ from syncpod.cri.node import NodeContext
 from syncpod.cri.paths import log_directory_of
 from syncpod.cri.resources import overhead_resources, sandbox_resources
 from syncpod.cri.security import sandbox_security_context
+from syncpod.cri.sysctls import dotted
 from syncpod.pod import Container, Pod
 
 
@@ -30,7 +31,7 @@ def sandbox_config(pod: Pod, *, attempt: int, node: NodeContext, incarnation: st
         labels=sandbox_labels(pod, node),
         annotations=sandbox_annotations(pod, node, incarnation),
         linux=LinuxPodSandboxConfig(
-            cgroup_parent=str(pod_cgroup(node, meta.uid)),
+            cgroup_parent=str(pod_cgroup(node, pod)),
             security_context=sandbox_security_context(pod),
             sysctls=_sysctls(pod),
             overhead=overhead_resources(pod, node.host),
@@ -75,10 +76,4 @@ def _container_ports(container: Container) -> list[PortMapping]:
 
 def _sysctls(pod: Pod) -> dict[str, str]:
     security = pod.spec.security_context
-    return {_dotted(each.name): each.value for each in security.sysctls} if security is not None else {}
-
-
-def _dotted(name: str) -> str:
-    """Return a sysctl's name with dots between its parts: where a slash comes first, dots and slashes change places."""
-    first = next((character for character in name if character in "./"), ".")
-    return name if first == "." else name.translate(str.maketrans("./", "/."))
+    return {dotted(each.name): each.value for each in security.sysctls} if security is not None else {}

@@ -6,20 +6,22 @@ import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from syncpod.cri.cgroup_mounts import Hierarchy, hierarchies
 from syncpod.cri.cgroups import (
     CgroupBusy,
-    cgroup_hierarchies,
     kill_pod_cgroup,
     pod_cgroup,
+    pod_cgroups,
     populated,
     remove_pod_cgroup,
 )
 from syncpod.cri.node import NodeContext
 from syncpod.cri.paths import UnsafeName
-from tests.cri.translation import NODE
+from tests.cri.translation import NODE, make_pod
 
 MOUNTINFO = r"""
 24 1 0:22 / /proc rw,nosuid shared:5 - proc proc rw
@@ -32,36 +34,62 @@ MOUNTINFO = r"""
 36 30 0:27 / /sys/fs/cgroup/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct
 """.strip()
 
+GUARANTEED = {"requests": {"cpu": "1", "memory": "1Mi"}, "limits": {"cpu": "1", "memory": "1Mi"}}
+BURSTABLE = {"requests": {"cpu": "1"}}
+
 NAMES = [
-    ("cgroupfs", "syncpod", "a-b", "/syncpod/poda-b"),
-    ("cgroupfs", "/machine/syncpod/", "a", "/machine/syncpod/poda"),
-    ("systemd", "syncpod", "a-b", "/syncpod.slice/syncpod-poda_b.slice"),
-    ("systemd", "machine/sync-pod", "a", "/machine.slice/machine-sync_pod.slice/machine-sync_pod-poda.slice"),
+    ("cgroupfs", "syncpod", GUARANTEED, "a-b", "/syncpod/poda-b"),
+    ("cgroupfs", "syncpod", BURSTABLE, "a-b", "/syncpod/burstable/poda-b"),
+    ("cgroupfs", "/machine/syncpod/", {}, "a", "/machine/syncpod/besteffort/poda"),
+    ("systemd", "syncpod", GUARANTEED, "a-b", "/syncpod.slice/syncpod-poda_b.slice"),
+    ("systemd", "syncpod", {}, "a", "/syncpod.slice/syncpod-besteffort.slice/syncpod-besteffort-poda.slice"),
+    (
+        "systemd",
+        "machine/sync-pod",
+        BURSTABLE,
+        "a",
+        "/machine.slice/machine-sync_pod.slice/machine-sync_pod-burstable.slice/machine-sync_pod-burstable-poda.slice",
+    ),
 ]
 
 
-@pytest.mark.parametrize(("driver", "parent", "uid", "path"), NAMES)
-def test_the_pods_cgroup_is(driver: str, parent: str, uid: str, path: str) -> None:
+@pytest.mark.parametrize(("driver", "parent", "resources", "uid", "path"), NAMES)
+def test_the_pods_cgroup_is(driver: str, parent: str, resources: dict[str, Any], uid: str, path: str) -> None:
     node = replace(NODE, cgroup_driver=driver, cgroup_parent=parent)  # type: ignore[arg-type]
-    assert str(pod_cgroup(node, uid)) == path
+    pod = make_pod({"containers": [{"name": "a", "image": "i", "resources": resources}]}, uid=uid)
+    assert str(pod_cgroup(node, pod)) == path
+    assert path in map(str, pod_cgroups(node, uid))
+
+
+def test_where_pods_were_before_there_were_tiers_is_looked_at_too() -> None:
+    assert [str(path) for path in pod_cgroups(NODE, "a")] == [
+        "/syncpod/poda",
+        "/syncpod/burstable/poda",
+        "/syncpod/besteffort/poda",
+    ]
 
 
 @pytest.mark.parametrize("uid", ["", "..", "../..", "a/../..", "a\n"])
 def test_a_uid_that_leads_elsewhere_names_no_cgroup(uid: str) -> None:
     with pytest.raises(UnsafeName):
-        pod_cgroup(NODE, uid)
+        pod_cgroups(NODE, uid)
 
 
 def test_every_hierarchy_that_is_mounted_whole_is_found_once() -> None:
-    assert [str(path) for path in cgroup_hierarchies(MOUNTINFO)] == [
-        "/sys/fs/cgroup/cpu,cpuacct",
-        "/sys/fs/cgroup/systemd",
-        "/sys/fs/cgroup/with space",
-        "/sys/fs/cgroup/unified",
-    ]
+    assert hierarchies(MOUNTINFO) == (
+        Hierarchy(Path("/sys/fs/cgroup/cpu,cpuacct"), 1, frozenset({"cpu", "cpuacct"})),
+        Hierarchy(Path("/sys/fs/cgroup/systemd"), 1, frozenset({"name=systemd"})),
+        Hierarchy(Path("/sys/fs/cgroup/with space"), 1, frozenset({"memory"})),
+        Hierarchy(Path("/sys/fs/cgroup/unified"), 2, frozenset()),
+    )
 
 
-HIERARCHIES = cgroup_hierarchies(Path("/proc/self/mountinfo").read_text())
+def test_a_hierarchy_is_whole_too_where_it_is_seen_from_within_a_namespace() -> None:
+    line = "59 49 0:38 /../.. /sys/fs/cgroup rw,relatime - cgroup2 cgroup rw,nsdelegate"
+    assert [each.path for each in hierarchies(line)] == [Path("/sys/fs/cgroup")]
+
+
+HIERARCHIES = [each.path for each in hierarchies(Path("/proc/self/mountinfo").read_text())]
 
 
 @pytest.fixture
@@ -78,18 +106,19 @@ def node(tmp_path: Path) -> Iterator[NodeContext]:
             Path(directory).rmdir()
 
 
-def made(node: NodeContext, uid: str, *below: str) -> list[Path]:
+def made(node: NodeContext, uid: str, *below: str, tier: str = "burstable") -> list[Path]:
     """The pod's cgroup in each hierarchy, with containers' below it."""
-    cgroups = [hierarchy / pod_cgroup(node, uid).relative_to("/") for hierarchy in HIERARCHIES]
+    cgroups = [hierarchy / node.cgroup_parent / tier / f"pod{uid}" for hierarchy in HIERARCHIES]
     for cgroup in cgroups:
-        cgroup.mkdir()
+        cgroup.mkdir(parents=True)
         for name in below:
             (cgroup / name).mkdir(parents=True)
     return cgroups
 
 
-def test_a_pods_cgroups_go_from_every_hierarchy_and_all_others_stay(node: NodeContext) -> None:
-    gone, kept = made(node, "gone", "one", "two/deep"), made(node, "kept", "one")
+@pytest.mark.parametrize("tier", ["", "burstable", "besteffort"])
+def test_a_pods_cgroups_go_from_every_hierarchy_and_all_others_stay(node: NodeContext, tier: str) -> None:
+    gone, kept = made(node, "gone", "one", "two/deep", tier=tier), made(node, "kept", "one", tier=tier)
     remove_pod_cgroup(node, "gone")
     assert [cgroup for cgroup in gone if cgroup.exists()] == []
     assert all((cgroup / "one").exists() for cgroup in kept)

@@ -139,7 +139,8 @@ def test_one_privileged_container_of_any_kind_makes_the_sandbox_privileged(kind:
 
 def test_with_systemd_the_pods_cgroup_is_a_slice_in_the_slice_of_all_pods() -> None:
     config = sandbox(make_pod(uid="a-b"), node=replace(NODE, cgroup_driver="systemd", cgroup_parent="my-node/pods"))
-    assert config.linux.cgroup_parent == "/my_node.slice/my_node-pods.slice/my_node-pods-poda_b.slice"
+    tier = "/my_node.slice/my_node-pods.slice/my_node-pods-besteffort.slice"
+    assert config.linux.cgroup_parent == f"{tier}/my_node-pods-besteffort-poda_b.slice"
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,95 @@
+"""What a pod asks for altogether: the requests and limits of its containers, of the pod as a whole, and its overhead.
+
+Mirrors component-helpers `resource/helpers.go`, v1.36, PodRequests and PodLimits.
+"""
+
+from collections.abc import Mapping
+from typing import Literal
+
+from syncpod.pod.kinds import Pod
+from syncpod.pod.quantity import Quantity, parse_quantity, quantity_text
+from syncpod.pod.spec import PodSpec
+
+Amounts = Mapping[str, Quantity]
+"""Quantities by resource name."""
+
+Kind = Literal["requests", "limits"]
+
+HUGE_PAGES = "hugepages-"
+"""How the names of huge pages begin; the size of one follows, as in `hugepages-2Mi`."""
+
+_OF_PODS = ("cpu", "memory")
+_ZERO = parse_quantity("0")
+
+
+def is_pod_level(name: str) -> bool:
+    """Say whether a resource may be set for a pod as a whole (IsSupportedPodLevelResource)."""
+    return name in _OF_PODS or name.startswith(HUGE_PAGES)
+
+
+def read_amounts(written: Mapping[str, str]) -> Amounts:
+    """Return written quantities as numbers. Raises ValueError for what is none (validation has refused it before)."""
+    return {name: parse_quantity(text) for name, text in written.items()}
+
+
+def pod_amounts(pod: Pod, kind: Kind, *, overhead: bool = True) -> Amounts:
+    """Return the pod's requests or limits: what it says of itself as a whole, else the most its containers need.
+
+    The overhead comes on top: of each request, and of each limit that there is. Raises ValueError as `read_amounts`.
+    """
+    total = dict(containers_amounts(pod.spec, kind))
+    if pod.spec.resources is not None:
+        whole = read_amounts(getattr(pod.spec.resources, kind))
+        total |= {name: amount for name, amount in whole.items() if is_pod_level(name)}
+    if overhead:
+        for name, amount in read_amounts(pod.spec.overhead).items():
+            if kind == "requests" or total.get(name, _ZERO) > _ZERO:
+                total[name] = _sum(total.get(name, _ZERO), amount)
+    return total
+
+
+def containers_amounts(spec: PodSpec, kind: Kind) -> Amounts:
+    """Return what the containers ask for together: the most that is needed at any one time.
+
+    Main containers and sidecars add up. An init container runs with the sidecars started before it, and counts only
+    where it needs more than they all do later (AggregateContainerRequests, AggregateContainerLimits).
+    """
+    total: Amounts = {}
+    for container in spec.containers:
+        total = _added(total, read_amounts(getattr(container.resources, kind)))
+    sidecars: Amounts = {}
+    init_peak: Amounts = {}
+    for container in spec.init_containers:
+        amounts = read_amounts(getattr(container.resources, kind))
+        if container.restart_policy == "Always":
+            total = _added(total, amounts)
+            sidecars = _added(sidecars, amounts)
+            init_peak = _larger(init_peak, sidecars)
+        else:
+            init_peak = _larger(init_peak, _added(sidecars, amounts))
+    return _larger(total, init_peak)
+
+
+def amounts_text(pod: Pod, amounts: Amounts, kind: Kind) -> dict[str, str]:
+    """Return amounts as a manifest writes them, each in the notation in which the pod first has that resource."""
+    spec = pod.spec
+    owners = [container.resources for container in (*spec.containers, *spec.init_containers)]
+    lists = [getattr(owner, kind) for owner in (*owners, *((spec.resources,) if spec.resources else ()))]
+    like: dict[str, str] = {}
+    for written in (*lists, spec.overhead):
+        for name, text in written.items():
+            if parse_quantity(like.get(name, "0")) == _ZERO:
+                like[name] = text
+    return {name: quantity_text(amount, like=like.get(name, "")) for name, amount in amounts.items()}
+
+
+def _sum(one: Quantity, other: Quantity) -> Quantity:
+    return Quantity(one.number + other.number)
+
+
+def _added(one: Amounts, other: Amounts) -> Amounts:
+    return {name: _sum(one.get(name, _ZERO), other.get(name, _ZERO)) for name in (*one, *other)}
+
+
+def _larger(one: Amounts, other: Amounts) -> Amounts:
+    return {name: max(one.get(name, _ZERO), other.get(name, _ZERO)) for name in (*one, *other)}
