@@ -1,0 +1,136 @@
+"""What a manifest ought to come to, and what it comes to: from `syncpod apply` to the state that is described."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from syncpod.pod import Pod, load_documents
+from tests.manifests.node import Node, NotSo, RunningPod, Said, Unsupported
+
+
+@dataclass(frozen=True)
+class Applied:
+    """A manifest that was applied."""
+
+    node: Node
+    namespace: str
+    said: Said
+    pods: tuple[RunningPod, ...] = ()
+    """In the order of its documents."""
+
+    @property
+    def pod(self) -> RunningPod:
+        """The only pod, or the first."""
+        return self.pods[0]
+
+
+Check = Callable[[Applied], Awaitable[str]]
+"""Waits until something is as described, and says what it has seen; raises NotSo where it is otherwise."""
+
+
+Before = Callable[[Applied, str], Awaitable[str]]
+"""Is told what was given to a manifest, and the manifest's text."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A manifest and what is described of it."""
+
+    path: str
+    """Of the manifest, in its directory."""
+    describes: str
+    """What its documentation says becomes of it, in a sentence."""
+    checks: tuple[Check, ...]
+    page: str = ""
+    """Where it says so, below kubernetes.io/docs; "" for a manifest that describes itself."""
+    given: tuple[str | dict[str, Any], ...] = ()
+    """What it needs to be there: manifests beside it, and objects that its page has made otherwise."""
+    elsewhere: str = ""
+    """What of the description comes from other parts of a cluster than a node, so that no kubelet alone does it."""
+    before: Before | None = None
+    """Makes ready what is no object, once what is given is there, and returns the manifest's text as it then is."""
+
+    @property
+    def namespace(self) -> str:
+        """One that no other case has."""
+        return self.path.rpartition(".")[0].replace("/", "-")[-63:].strip("-")
+
+
+class Outcome(StrEnum):
+    """What became of a manifest."""
+
+    AS_DESCRIBED = "as described"
+    AS_ON_A_NODE = "as on a node alone"
+    """It runs as a kubelet would run it; what is described besides is for other parts of a cluster to do."""
+    REFUSED = "refused"
+    DIFFERS = "differs"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One manifest's line in the table of results."""
+
+    path: str
+    outcome: Outcome
+    seen: str
+
+
+async def come_to(case: Case, node: Node, directory: Path, localized: Callable[[str, str], str]) -> Row:
+    """Apply a manifest with what it needs, look at what becomes of it, and delete its pods again.
+
+    `localized` is given a manifest's text and its namespace, and returns the text to be applied.
+    """
+    texts = [
+        localized((directory / each).read_text(), case.namespace) if isinstance(each, str) else json.dumps(each)
+        for each in case.given
+    ]
+    text = localized((directory / case.path).read_text(), case.namespace)
+    applied = []
+    try:
+        for number, each in enumerate(texts, 1):
+            applied.append(await _apply(node, case, each, f"{case.namespace}-{number}"))
+        if case.before is not None:
+            text = await case.before(applied[-1] if applied else Applied(node, case.namespace, Said(0, "", "")), text)
+        applied.append(await _apply(node, case, text, case.namespace))
+        return await _seen(case, applied[-1], applied[:-1])
+    except Unsupported as refused:
+        return Row(case.path, Outcome.REFUSED, f"{refused} (in the pod's events)")
+    except NotSo as otherwise:
+        return Row(case.path, Outcome.DIFFERS, str(otherwise))
+    finally:
+        await asyncio.gather(*(pod.delete() for each in applied for pod in each.pods))
+
+
+async def _apply(node: Node, case: Case, text: str, name: str) -> Applied:
+    suffix = "json" if text.startswith("{") else "yaml"
+    path = node.directory / f"{name}.{suffix}"
+    path.write_text(text)
+    said = await node.syncpod("apply", "-f", str(path), "--namespace", case.namespace)
+    pods = []
+    if said.code == 0:
+        pods = [each.metadata.name for each in load_documents(text) if isinstance(each, Pod)]
+    refused = said.refusal(str(path))
+    return Applied(
+        node,
+        case.namespace,
+        Said(said.code, said.out, refused or said.err),
+        tuple(node.pod(case.namespace, name) for name in pods),
+    )
+
+
+async def _seen(case: Case, applied: Applied, given: list[Applied]) -> Row:
+    if applied.said.code == 2:
+        return Row(case.path, Outcome.REFUSED, applied.said.err)
+    wrong = [each.said.err for each in (*given, applied) if each.said.code]
+    if wrong:
+        return Row(case.path, Outcome.DIFFERS, "; ".join(wrong))
+    seen = [await check(applied) for check in case.checks]
+    remarks = [*applied.said.warnings, *filter(None, [case.elsewhere])]
+    outcome = Outcome.AS_ON_A_NODE if remarks else Outcome.AS_DESCRIBED
+    return Row(case.path, outcome, "; ".join([*filter(None, seen), *remarks]))

@@ -1,0 +1,229 @@
+"""One node as its user has it: `syncpod apply` and its sisters on one side, what became of the pods on the other."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import io
+import os
+import re
+import shutil
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+from temporalio.client import WorkflowHandle
+from temporalio.service import RPCError
+
+from syncpod.cli.main import run
+from syncpod.cri.names import NODE_LABEL, POD_UID_LABEL
+from syncpod.cri.port import RuntimeContainerStatus
+from syncpod.messages import Fault, pod_workflow_id
+from tests.e2e.engine import EngineNode, engine_node, status_of
+from tests.runtimes.runtime import Runtime
+from tests.runtimes.temporal import DevServer
+
+PATIENCE = 120.0
+"""Seconds for which a state is waited for that a manifest ought to come to."""
+
+
+class NotSo(AssertionError):
+    """A pod is not as its documentation says; the text says what is otherwise."""
+
+
+class Unsupported(Exception):
+    """The runtime cannot do what a pod asks for; the text is the sentence in which the node says so."""
+
+
+@dataclass(frozen=True)
+class Said:
+    """What a command came to."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What it warned of, without the names of the pods."""
+        return tuple(
+            re.sub(r"^Warning: (pod \S+: )?", "", line) for line in self.err.splitlines() if line.startswith("Warning:")
+        )
+
+    def refusal(self, source: str) -> str:
+        """The sentences by which it refused a manifest, without the names of the file and the pod; "" if it did not."""
+        if self.code == 0:
+            return ""
+        prefix = re.compile(rf"^syncpod: ({re.escape(source)}(, document \d+)?: )?(pod \S+: )?")
+        return "; ".join(prefix.sub("", line) for line in self.err.splitlines() if line.startswith("syncpod: "))
+
+
+@dataclass
+class Node:
+    """A node with a worker, and the command line that talks to it."""
+
+    engine: EngineNode
+    environ: Mapping[str, str]
+    directory: Path
+    """For the manifests as they are applied."""
+    _one: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    async def syncpod(self, *arguments: str) -> Said:
+        """Run a command within this process, as the program would; one at a time, since it has its standard output."""
+        async with self._one:
+            return await asyncio.to_thread(self._run, arguments)
+
+    async def images(self, names: Iterable[str]) -> None:
+        """Wait until the runtime has these; it learns by events of those that were imported."""
+        async with asyncio.timeout(PATIENCE):
+            for name in names:
+                while await self.engine.cri.image_status(name) is None:  # noqa: ASYNC110  # a question is all there is
+                    await asyncio.sleep(0.05)
+
+    def pod(self, namespace: str, name: str) -> RunningPod:
+        """A pod of that name, which somebody has applied."""
+        handle = self.engine.client.get_workflow_handle(pod_workflow_id(namespace, name))
+        return RunningPod(self.engine, namespace, name, handle)
+
+    def _run(self, arguments: tuple[str, ...]) -> Said:
+        out, err = io.StringIO(), io.StringIO()
+        with (
+            patch.dict(os.environ, self.environ),
+            patch.object(sys, "stdin", io.TextIOWrapper(io.BytesIO())),
+            contextlib.redirect_stdout(out),
+            contextlib.redirect_stderr(err),
+        ):
+            code = run(arguments)
+        return Said(code, out.getvalue(), err.getvalue())
+
+
+@dataclass
+class RunningPod:
+    """A pod that was applied: as its workflow has it, as the runtime has it, and as its network has it."""
+
+    engine: EngineNode
+    namespace: str
+    name: str
+    handle: WorkflowHandle[Any, Any]
+
+    async def get(self) -> dict[str, Any]:
+        """The whole Pod, with its status."""
+        pod: dict[str, Any] = await self.handle.query("pod")
+        return pod
+
+    async def until(self, what: str, seen: Callable[[dict[str, Any]], Any]) -> dict[str, Any]:
+        """Ask until `seen` holds; raises NotSo with `what` and the status that it had at last.
+
+        Raises Unsupported where the node refuses the pod for its runtime's sake.
+        """
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            pod = await self.get()
+            if seen(pod):
+                return pod
+            if pod["status"].get("phase") == "Pending":
+                events = await self.events()
+                if refusals := [each for each in events if each["reason"] == Fault.UNSUPPORTED_BY_RUNTIME]:
+                    raise Unsupported(refusals[-1]["message"])
+            if time.monotonic() > deadline:
+                raise NotSo(f"it never was {what}; {_summary(pod)}, {await self._last_event()}")
+            await asyncio.sleep(0.2)
+
+    async def events(self) -> list[dict[str, Any]]:
+        """Its events, oldest first."""
+        events: list[dict[str, Any]] = await self.handle.query("events")
+        return events
+
+    async def instance(self, name: str) -> RuntimeContainerStatus:
+        """The newest instance of a container, as the runtime has it."""
+        uid = (await self.get())["metadata"]["uid"]
+        labels = {POD_UID_LABEL: uid, NODE_LABEL: self.engine.name}
+        found = [each for each in await self.engine.cri.list_containers(labels=labels) if each.name == name]
+        if not found:
+            raise NotSo(f"the runtime has no container {name}")
+        return await self.engine.cri.container_status(max(found, key=lambda each: each.attempt).id)
+
+    async def sh(self, container: str, script: str) -> str:
+        """What a shell in a running container prints, on both its streams."""
+        instance = await self.instance(container)
+        done = await self.engine.cri.exec_sync(instance.id, ("sh", "-c", script), timeout_seconds=20)
+        return (done.stdout + done.stderr).decode(errors="replace").strip()
+
+    async def log(self, container: str, stream: str = "stdout") -> list[str]:
+        """The lines that a container's newest instance has written."""
+        path = Path((await self.instance(container)).log_path)
+        text = await asyncio.to_thread(path.read_text)
+        return [line.split(" ", 3)[3] for line in text.splitlines() if f" {stream} " in line]
+
+    async def page(self, port: int) -> str:
+        """What it serves at the pod's address."""
+        pod = await self.until("at an address", lambda pod: pod["status"].get("podIP"))
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        url = f"http://{pod['status']['podIP']}:{port}/"
+        last: OSError | None = None
+        for _ in range(50):  # a server that runs is not yet one that listens
+            try:
+                return str((await asyncio.to_thread(lambda: opener.open(url, timeout=10).read())), "utf-8")
+            except OSError as error:
+                last = error
+                await asyncio.sleep(0.2)
+        raise NotSo(f"port {port} serves nothing: {last}")
+
+    async def delete(self) -> None:
+        """Delete it and wait until its workflow has ended."""
+        with contextlib.suppress(RPCError):  # it has ended already
+            await self.handle.signal("delete_pod", {"gracePeriodSeconds": 0})
+            await asyncio.wait_for(self.handle.result(), PATIENCE)
+
+    async def _last_event(self) -> str:
+        events = await self.events()
+        return f"last event {events[-1]['reason']}: {events[-1]['message']}" if events else "no event"
+
+
+def _summary(pod: dict[str, Any]) -> str:
+    status = pod["status"]
+    states = [
+        f"{each['name']} {' '.join([kind, state.get('reason', ''), str(state.get('exitCode', ''))]).strip()}"
+        for kinds in ("initContainerStatuses", "containerStatuses")
+        for each in status.get(kinds, ())
+        for kind, state in each["state"].items()
+    ]
+    return ", ".join([f"phase {status.get('phase')}", *states])
+
+
+@contextlib.asynccontextmanager
+async def node_on(runtime: Runtime, server: DevServer, directory: Path) -> AsyncIterator[Node]:
+    """A node on a runtime. Secrets are kept in a directory of memory of its own, which goes with it."""
+    with _memory() as memory, patch.dict(os.environ, {"SYNCPOD_MEMORY_DIR": str(memory)}):
+        async with engine_node(runtime, server, directory) as engine:
+            environ = {
+                "TEMPORAL_ADDRESS": server.address,
+                "TEMPORAL_CONFIG_FILE": os.devnull,
+                "SYNCPOD_STATE_DIR": str(engine.worker.state_dir),
+                "SYNCPOD_MEMORY_DIR": str(memory),
+                "SYNCPOD_NODE": engine.name,
+            }
+            applied = directory / "manifests"
+            applied.mkdir()
+            yield Node(engine, environ, applied)
+
+
+@contextlib.contextmanager
+def _memory() -> Iterator[Path]:
+    directory = Path(tempfile.mkdtemp(prefix="syncpod-tests-", dir="/dev/shm"))
+    try:
+        yield directory
+    finally:
+        shutil.rmtree(directory)
+
+
+def state_of(pod: dict[str, Any], name: str) -> dict[str, Any]:
+    """The state of a container, `{}` while it has none."""
+    state: dict[str, Any] = status_of(pod, name).get("state", {})
+    return state

@@ -1,0 +1,168 @@
+"""Local images in the place of those that the documentation's manifests name, and what each can do of the original.
+
+They are made, as the suite's own images are, from this machine's static busybox: one layer, and a script to begin with.
+A manifest keeps every byte but its images' names, which get a tag that is not `latest`, so that the default pull policy
+is IfNotPresent, and its namespace.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import tarfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.runtimes import images
+from tests.runtimes.containerd import Containerd
+
+_NGINX = """
+root=/usr/share/nginx/html
+mkdir -p $root
+[ -e $root/index.html ] || echo "<title>Welcome to nginx!</title>" 2>/dev/null >$root/index.html
+printf '#!/bin/sh\\nkill 1\\n' >/bin/nginx && chmod +x /bin/nginx
+exec httpd -f -p 80 -h $root
+"""
+_HELLO = """
+mkdir -p /tmp/www
+printf 'Hello, world!\\nVersion: %s\\nHostname: %s\\n' "$VERSION" "$HOSTNAME" >/tmp/www/index.html
+exec httpd -f -p 8080 -h /tmp/www
+"""
+_ECHO = """
+mkdir -p /tmp/www
+echo "${1#-text=}" >/tmp/www/index.html
+exec httpd -f -p 5678 -h /tmp/www
+"""
+_REDIS = """
+trap 'exit 0' TERM
+echo "configuration: ${1:-none}"
+while :; do sleep 3600 & wait; done
+"""
+_STRESS = """
+count=$2
+echo "burning $count CPUs"
+while [ "$count" -gt 1 ]; do (while :; do :; done) & count=$((count - 1)); done
+while :; do :; done
+"""
+_LIVENESS = """
+answer='[ $(($(date +%s) - $(cat /tmp/begun))) -lt 10 ] && echo "HTTP/1.0 200 OK" || echo "HTTP/1.0 500 Error"; echo'
+date +%s >/tmp/begun
+exec nc -lk -p 8080 -e sh -c "read request; $answer"
+"""
+_PRINTENV = b"""#!/bin/sh
+[ $# -gt 0 ] || exec env
+code=0
+for name; do env | grep "^$name=" | cut -d = -f 2- | grep '' || code=1; done
+exit $code
+"""
+
+
+@dataclass(frozen=True)
+class StandIn:
+    """A local image: its name, and what it does of what the originals do."""
+
+    image: str
+    does: str
+    script: str | None = None
+    """What it runs, "" for a shell; None where the image is one that the suite has, or is not there."""
+    environment: tuple[str, ...] = ()
+
+
+def _made(name: str, does: str, script: str, *environment: str) -> StandIn:
+    return StandIn(f"docker.io/syncpod/{name}:1", does, script, environment)
+
+
+SHELL = _made("shell", "busybox: a shell and its commands, which is what the manifests use of it", "")
+PAUSE = StandIn(images.PAUSE, "waits to be ended, as the original does")
+NGINX = _made("nginx", "a web server on port 80 with its pages in /usr/share/nginx/html", _NGINX)
+HELLO = _made("hello", "a web server on port 8080 that greets, with its version", _HELLO, "VERSION=2.0.0")
+HELLO_1 = _made("hello-1", "the same with another version", _HELLO, "VERSION=1.0.0")
+ECHO = _made("http-echo", "a web server on port 5678 that answers with the text it is given", _ECHO)
+REDIS = _made("redis", "waits like a server, and says which configuration it was given; no database", _REDIS)
+STRESS = _made("stress", "busy loops, as many as it is told", _STRESS)
+LIVENESS = _made("liveness", "answers HTTP on port 8080 with 200 for ten seconds, and with 500 from then on", _LIVENESS)
+ETCD = StandIn("docker.io/syncpod/etcd:1", "nothing: there is none, since busybox answers no gRPC health checks")
+
+STAND_INS: Mapping[str, StandIn] = {
+    "busybox": SHELL,
+    "busybox:1.28": SHELL,
+    "busybox:1.36": SHELL,
+    "debian": SHELL,
+    "registry.k8s.io/busybox": SHELL,
+    "registry.k8s.io/busybox:1.27.2": SHELL,
+    "registry.k8s.io/e2e-test-images/agnhost:2.45": SHELL,
+    "registry.k8s.io/e2e-test-images/agnhost:2.40": LIVENESS,
+    "k8s.gcr.io/pause:2.0": PAUSE,
+    "registry.k8s.io/pause:2.0": PAUSE,
+    "registry.k8s.io/pause:3.1": PAUSE,
+    "registry.k8s.io/pause:3.8": PAUSE,
+    "registry.k8s.io/pause:3.9": PAUSE,
+    "registry.k8s.io/pause:3.10": PAUSE,
+    "nginx": NGINX,
+    "nginx:1.29": NGINX,
+    "registry.k8s.io/nginx:latest": NGINX,
+    "httpd:2.4": NGINX,
+    "gcr.io/google-samples/hello-app:1.0": HELLO_1,
+    "gcr.io/google-samples/hello-app:2.0": HELLO,
+    "gcr.io/google-samples/node-hello:1.0": HELLO,
+    "registry.k8s.io/goproxy:0.1": HELLO,
+    "<your-private-image>": HELLO,
+    "hashicorp/http-echo:1.0": ECHO,
+    "redis": REDIS,
+    "redis:5": REDIS,
+    "vish/stress": STRESS,
+    "registry.k8s.io/etcd:3.5.1-0": ETCD,
+}
+"""By the name that the documentation's manifests have."""
+
+MADE = tuple(each for each in dict.fromkeys(STAND_INS.values()) if each.script is not None)
+"""Those that are made here."""
+
+_PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+_IMAGE = re.compile(r'(?P<key>\bimage:\s*)(?P<quote>"?)(?P<name>[^"\s,}]+)(?P=quote)')
+_NAMESPACE = re.compile(r'(?P<key>\bnamespace:\s*)"?[a-z0-9-]+"?')
+
+
+def localized(manifest: str, namespace: str) -> str:
+    """The text of a manifest with local images, and in a namespace of its own where it names one.
+
+    Raises KeyError for an image that nothing stands in for.
+    """
+    text = _IMAGE.sub(lambda found: f'{found["key"]}"{STAND_INS[found["name"]].image}"', manifest)
+    return _NAMESPACE.sub(lambda found: f'{found["key"]}"{namespace}"', text)
+
+
+def named_images(manifest: str) -> tuple[str, ...]:
+    """The images that a manifest's text names, as it spells them."""
+    return tuple(found["name"] for found in _IMAGE.finditer(manifest))
+
+
+def import_into(runtime: Containerd, directory: Path) -> None:
+    """Make the images and hand them to a containerd, once; `directory` is for the archive."""
+    if f"{MADE[0].image} " in runtime.ctr("images", "list"):
+        return
+    layer = _with_printenv(next(image.layer for image in images.images() if image.name == images.BUSYBOX))
+    archive = directory / "stand-ins.tar"
+    images.write_archive(
+        archive,
+        (images.Image(each.image, layer, {"Env": [_PATH, *each.environment], **_command(each)}) for each in MADE),
+    )
+    runtime.ctr("images", "import", archive)
+    archive.unlink()
+
+
+def _command(stand_in: StandIn) -> dict[str, Any]:
+    return {"Entrypoint": ["sh", "-c", stand_in.script, "server"]} if stand_in.script else {"Cmd": ["sh"]}
+
+
+def _with_printenv(layer: bytes) -> bytes:
+    """A busybox's layer with `printenv`, which Debian's is built without."""
+    buffer = io.BytesIO(layer)
+    with tarfile.open(fileobj=buffer, mode="a") as tar:
+        entry = tarfile.TarInfo("bin/printenv")
+        entry.mode, entry.size = 0o755, len(_PRINTENV)
+        tar.addfile(entry, io.BytesIO(_PRINTENV))
+    return buffer.getvalue()

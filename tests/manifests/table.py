@@ -1,0 +1,136 @@
+"""docs/manifests.md has what becomes of each manifest. `python -m tests.manifests.table` writes it."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import re
+import tempfile
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+
+from tests.manifests import documentation
+from tests.manifests.cases import Case, Outcome, Row
+from tests.manifests.running import Run
+from tests.manifests.stand_ins import STAND_INS
+from tests.runtimes.containerd import Containerd
+from tests.runtimes.runtime import Runtime
+from tests.runtimes.temporal import DevServer
+
+DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "manifests.md"
+
+Results = Mapping[str, Mapping[str, Row]]
+"""By the runtime's name, as `containerd24`, and the manifest's path."""
+
+FIRST = "containerd24"
+"""The runtime whose results stand in full; of the others those that differ."""
+
+_TITLES = {"containerd24": "containerd 2.4", "containerd16": "containerd 1.6", "embedded": "the embedded runtime"}
+_ROW = re.compile(r"^\| \[`(?P<path>[^`]+)`\]\([^)]*\) \| (?P<cells>.*) \|$", re.MULTILINE)
+_CELLS = re.compile(r"(?<!\\) \| ")
+
+
+def expected(document: str, runtime: str) -> dict[str, Row]:
+    """What the document says of each manifest on a runtime."""
+    rows: dict[str, Row] = {}
+    for found in _ROW.finditer(document):
+        about, outcome, seen = _CELLS.split(found["cells"])
+        if about not in _TITLES.values() or about == _TITLES[runtime]:
+            rows[found["path"]] = Row(found["path"], Outcome(outcome), _plain(seen))
+    return rows
+
+
+def written(document: str, results: Results) -> str:
+    """The document with these results. Of a runtime that was not asked, what stands there stays."""
+    known: dict[str, Mapping[str, Row]] = {
+        runtime: {**expected(document, runtime), **results.get(runtime, {})} for runtime in _TITLES
+    }
+    for name, text in (
+        ("documentation", _table(documentation.CASES, documentation.DIRECTORY, known)),
+        ("images", _images()),
+    ):
+        before, begin, rest = document.partition(f"<!-- {name}: begin -->\n")
+        _, end, after = rest.partition(f"<!-- {name}: end -->\n")
+        document = "".join((before, begin, text, end, after))
+    return document
+
+
+def _table(cases: Iterable[Case], directory: Path, known: Results) -> str:
+    cases = tuple(cases)
+    first = known[FIRST]
+    rows = [case for case in cases if case.path in first]
+    counts = [f"{sum(first[c.path].outcome is each for c in rows)} {each.value}" for each in Outcome]
+    lines = [
+        f"{len(rows)} manifests on {_TITLES[FIRST]}: {', '.join(counts)}.",
+        "",
+        "| manifest | what is described | outcome | seen |",
+        "|---|---|---|---|",
+        *(f"| {_link(case.path, directory)} | {_described(case)} | {_cells(first[case.path])} |" for case in rows),
+    ]
+    others = [
+        f"| {_link(case.path, directory)} | {_TITLES[runtime]} | {_cells(of[case.path])} |"
+        for runtime, of in known.items()
+        for case in rows
+        if runtime != FIRST and case.path in of and of[case.path] != first[case.path]
+    ]
+    if others:
+        lines += ["", "Where another runtime comes to something else:", ""]
+        lines += ["| manifest | runtime | outcome | seen |", "|---|---|---|---|", *others]
+    return "\n".join(["", *lines, "", ""])
+
+
+def _images() -> str:
+    by_stand_in: dict[str, list[str]] = {}
+    for name, stand_in in STAND_INS.items():
+        by_stand_in.setdefault(stand_in.does, []).append(f"`{name}`")
+    lines = [f"| {', '.join(names)} | {does} |" for does, names in by_stand_in.items()]
+    return "\n".join(["", "| images | what stands in for them |", "|---|---|", *lines, "", ""])
+
+
+def _link(path: str, directory: Path) -> str:
+    root = DOCUMENT.parents[1]
+    return f"[`{path}`](../{directory.relative_to(root)}/{path})"
+
+
+def _described(case: Case) -> str:
+    text = _escaped(case.describes)
+    return f"[{text}](https://kubernetes.io/docs/{case.page}/)" if case.page else text
+
+
+def _cells(row: Row) -> str:
+    return f"{row.outcome.value} | {_escaped(row.seen)}"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ⏎ ").replace("<", "&lt;")
+
+
+def _plain(text: str) -> str:
+    return text.replace("&lt;", "<").replace("\\|", "|")
+
+
+def main() -> None:
+    """Run every manifest on the runtimes and write the document."""
+    parser = argparse.ArgumentParser(prog="python -m tests.manifests.table", description=main.__doc__)
+    parser.add_argument("--runtime", choices=("1.6", "2.4"), action="append", help="only this containerd")
+    parser.add_argument("--only", default="", help="only manifests whose path has this in it")
+    options = parser.parse_args()
+    results: dict[str, Mapping[str, Row]] = {}
+    for version in options.runtime or ("2.4", "1.6"):
+        with ExitStack() as stack:
+            runtime = stack.enter_context(Containerd.launch(version))
+            server = stack.enter_context(DevServer.launch())
+            directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+            results[runtime.name] = asyncio.run(_all(runtime, server, directory, options.only))
+    DOCUMENT.write_text(written(DOCUMENT.read_text(), results))
+
+
+async def _all(runtime: Runtime, server: DevServer, directory: Path, only: str) -> dict[str, Row]:
+    cases = [case for case in documentation.CASES if only in case.path]
+    async with Run.begun(cases, runtime, server, directory) as run:
+        return {case.path: await run.row(case) for case in cases}
+
+
+if __name__ == "__main__":
+    main()
