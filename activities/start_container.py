@@ -11,10 +11,11 @@ from activities.attempt import Attempt, Interrupted, PodFault, Polls, warning
 from activities.images import container_of, look_at_image, say_present
 from activities.metrics import count_failed_start, count_start
 from activities.removal import remove_dead, remove_unstarted
+from activities.sources import sub_paths_of, variables_of
 from syncpod.cri import ContainerConfig, SandboxConfig
 from syncpod.cri.config_error import ContainerConfigError, SandboxConfigError
 from syncpod.cri.container_config import container_config
-from syncpod.cri.directories import ContainerPlan, plan_container, prepare_container
+from syncpod.cri.directories import plan_container, prepare_container
 from syncpod.cri.errors import CriError, DeadlineExceeded, ImageAbsent, NameReserved, TransportFault
 from syncpod.cri.names import CONTAINER_NAME_LABEL, INCARNATION_ANNOTATION, NODE_LABEL, POD_UID_LABEL
 from syncpod.cri.node import ordered_pod_ips
@@ -136,12 +137,8 @@ class _Start:
 
     async def _create(self, image: ImageStatus, view: ObservedPod) -> str:
         """Create the container. Raises PodFault; NameReserved, ImageAbsent and transport faults as they are."""
-        config, sandbox, plan = self._configuration(image, view)
+        config, sandbox = await self._configuration(image, view)
         self.attempt.doing = f"creates {self.container.name}, restart {self.request.restart}"
-        try:
-            await asyncio.to_thread(prepare_container, plan)
-        except OSError as error:
-            raise self._failed(Fault.CREATE_CONTAINER_CONFIG_ERROR, str(error)) from error
         self.attempt.checkpoint()
         if not self.begun:
             self.begun = True
@@ -154,30 +151,36 @@ class _Start:
             raise self._failed(Fault.CREATE_CONTAINER_ERROR, error.message) from error
         return container_id
 
-    def _configuration(
-        self, image: ImageStatus, view: ObservedPod
-    ) -> tuple[ContainerConfig, SandboxConfig, ContainerPlan]:
-        request, pod, context = self.request, self.request.pod, self.attempt.node.context
+    async def _configuration(self, image: ImageStatus, view: ObservedPod) -> tuple[ContainerConfig, SandboxConfig]:
+        """Gather what the container is given, and return what the runtime is asked for. Raises PodFault."""
+        request, pod, container = self.request, self.request.pod, self.container
+        context = self.attempt.node.context
         home = next((each for each in view.sandboxes if each.id == request.sandbox_id), None)
         pod_ips = ordered_pod_ips(home.ip, home.additional_ips, context.host.addresses) if home else ()
         try:
+            variables = await variables_of(self.attempt, pod, container, request.kind, pod_ips)
+            plan = plan_container(pod, container, context, pod_ips)
+            await asyncio.to_thread(prepare_container, plan)
+            sub_paths = await sub_paths_of(self.attempt, pod, container, request.kind, variables)
             config = container_config(
                 pod,
-                self.container,
+                container,
                 kind=request.kind,
                 restart_count=request.restart,
                 observed_image=image,
                 pod_ips=pod_ips,
                 node=context,
                 incarnation=request.ref.incarnation,
+                variables=variables,
+                sub_paths=sub_paths,
                 target_id=self._target_id(view),
             )
             sandbox = sandbox_config(
                 pod, attempt=request.sandbox_attempt, node=context, incarnation=request.ref.incarnation
             )
-            return config, sandbox, plan_container(pod, self.container, context, pod_ips)
-        except (ContainerConfigError, SandboxConfigError, UnsafeName) as error:
+        except (ContainerConfigError, SandboxConfigError, UnsafeName, OSError) as error:
             raise self._failed(Fault.CREATE_CONTAINER_CONFIG_ERROR, str(error)) from error
+        return config, sandbox
 
     def _target_id(self, view: ObservedPod) -> str:
         """Return the id of the container whose processes an ephemeral container is to see; "" without one."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import signal
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final, Self, TypeVar
 
 import grpc
@@ -36,6 +36,7 @@ from syncpod.cri.port import (
     SandboxStatus,
     SandboxSummary,
 )
+from syncpod.cri.unspeakable import Unspeakable
 
 REQUEST_TIMEOUT_SECONDS: Final = 120.0
 """The kubelet's runtimeRequestTimeout."""
@@ -85,11 +86,16 @@ class CriClient(CriRuntime):
 
     def __init__(self, endpoint: str, *, timeout_seconds: float = REQUEST_TIMEOUT_SECONDS) -> None:
         self._timeout = timeout_seconds
+        self._unspeakable = Unspeakable()
         self._channel = grpc.aio.insecure_channel(f"unix://{socket_path(endpoint)}", options=_CHANNEL_OPTIONS)
         self._runtime = api_pb2_grpc.RuntimeServiceStub(self._channel)
         self._images = api_pb2_grpc.ImageServiceStub(self._channel)
         self._tasks = tasks_pb2_grpc.TasksStub(self._channel)
         self._content = content_pb2_grpc.ContentStub(self._channel)
+
+    @override
+    def withhold(self, words: Iterable[str]) -> None:
+        self._unspeakable.learn(words)
 
     async def close(self) -> None:
         """Close the connection, cancelling what is still under way."""
@@ -226,9 +232,11 @@ class CriClient(CriRuntime):
     @override
     async def container_status(self, container_id: str, *, verbose: bool = False) -> RuntimeContainerStatus:
         request = api_pb2.ContainerStatusRequest(container_id=container_id, verbose=verbose)
-        return records.container_status(
-            await self._call("container_status", self._runtime.ContainerStatus, request, about=_container(container_id))
+        answer = await self._call(
+            "container_status", self._runtime.ContainerStatus, request, about=_container(container_id)
         )
+        answer.status.message = self._unspeakable.without(answer.status.message)
+        return records.container_status(answer)
 
     @override
     async def update_container_resources(self, container_id: str, resources: LinuxResources) -> None:
@@ -368,7 +376,7 @@ class CriClient(CriRuntime):
                 details = error.details() or ""
                 for word in unspeakable:
                     details = details.replace(word, "***")
-                raise classify(operation, error.code(), details) from None
+                raise classify(operation, error.code(), self._unspeakable.without(details)) from None
 
 
 def _pod(config: SandboxConfig) -> _About:

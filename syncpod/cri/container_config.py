@@ -1,5 +1,6 @@
 """Container to ContainerConfig (kuberuntime_container.go, v1.36, generateContainerConfig)."""
 
+from collections.abc import Mapping
 from typing import Literal
 
 from protos.cri.v1.api_pb2 import (
@@ -10,10 +11,10 @@ from protos.cri.v1.api_pb2 import (
     LinuxContainerConfig,
 )
 from syncpod.cri.config_error import ContainerConfigError
-from syncpod.cri.env import environment
+from syncpod.cri.env import NO_SOURCES, Sources, environment
 from syncpod.cri.expansion import expand
 from syncpod.cri.labels import container_annotations, container_labels
-from syncpod.cri.mounts import container_mounts
+from syncpod.cri.mounts import NOTHING, container_mounts
 from syncpod.cri.node import NodeContext
 from syncpod.cri.paths import UnsafeName, container_log_file
 from syncpod.cri.port import ImageStatus
@@ -34,24 +35,26 @@ def container_config(
     pod_ips: tuple[str, ...],
     node: NodeContext,
     incarnation: str,
+    variables: Mapping[str, str],
+    sub_paths: Mapping[int, str] = NOTHING,
+    images: Mapping[str, str] = NOTHING,
     target_id: str = "",
 ) -> ContainerConfig:
     """Return the container's config, the same for the same values.
 
     ``observed_image`` is the runtime's word on the container's image, which gives the reference to create from and the
     user that runs. ``pod_ips`` are the pod's addresses, primary first; a pod on the node's network has the node's.
-    ``target_id`` is the id of an ephemeral container's target. Raises :class:`ContainerConfigError`.
+    ``variables`` are :func:`container_variables`; ``sub_paths`` and ``images`` what
+    :func:`~syncpod.cri.mounts.container_mounts` wants. ``target_id`` is the id of an ephemeral container's target.
+    Raises :class:`ContainerConfigError`.
     """
     path = container_path(pod, container.name, kind)
     if isinstance(container, EphemeralContainer) and container.target_container_name and not target_id:
         raise ContainerConfigError(f"unable to find target container {container.target_container_name}")
-    if pod.spec.host_network and not pod_ips:
-        pod_ips = node.host.addresses
-    variables = environment(pod, container, node, pod_ips, path)
     verify_run_as_non_root(pod, container, observed_image)
     try:
         log_path = container_log_file(container.name, restart_count)
-        mounts = container_mounts(pod, container, node, pod_ips, path)
+        mounts = container_mounts(pod, container, node, pod_ips, path, sub_paths, images)
     except UnsafeName as unsafe:
         raise ContainerConfigError(str(unsafe)) from unsafe
     return ContainerConfig(
@@ -60,10 +63,10 @@ def container_config(
             image=observed_image.id if observed_image is not None else container.image,
             user_specified_image=container.image,
         ),
-        command=[expand(word, variables) for word in container.command],
-        args=[expand(word, variables) for word in container.args],
+        command=_expanded(container.command, variables, f"{path}.command"),
+        args=_expanded(container.args, variables, f"{path}.args"),
         working_dir=container.working_dir,
-        envs=[KeyValue(key=name, value=value.encode()) for name, value in variables.items()],
+        envs=[KeyValue(key=name, value=value.encode(errors="surrogateescape")) for name, value in variables.items()],
         mounts=mounts,
         labels=container_labels(pod, container, node),
         annotations=container_annotations(pod, container, restart_count, incarnation),
@@ -78,6 +81,24 @@ def container_config(
     )
 
 
+def container_variables(
+    pod: Pod,
+    container: Container,
+    *,
+    kind: ContainerKind,
+    pod_ips: tuple[str, ...],
+    node: NodeContext,
+    sources: Sources = NO_SOURCES,
+) -> dict[str, str]:
+    """Return the container's environment; a pod on the node's network has the node's addresses.
+
+    Raises :class:`ContainerConfigError`, :class:`~syncpod.cri.env.ObjectMissing`.
+    """
+    if pod.spec.host_network and not pod_ips:
+        pod_ips = node.host.addresses
+    return environment(pod, container, node, pod_ips, container_path(pod, container.name, kind), sources)
+
+
 def container_path(pod: Pod, name: str, kind: ContainerKind) -> str:
     """Return where a container stands in its pod, for messages: ``spec.initContainers[1]``."""
     field, containers = {
@@ -87,3 +108,14 @@ def container_path(pod: Pod, name: str, kind: ContainerKind) -> str:
     }[kind]
     index = next((str(index) for index, each in enumerate(containers) if each.name == name), name)
     return f"spec.{field}[{index}]"
+
+
+def _expanded(words: tuple[str, ...], variables: Mapping[str, str], path: str) -> list[str]:
+    """Return words of a command line with their references expanded: text, as the wire has them."""
+    expanded = [expand(word, variables) for word in words]
+    for index, word in enumerate(expanded):
+        try:
+            word.encode()
+        except UnicodeEncodeError as error:
+            raise ContainerConfigError(f"{path}[{index}]: refers to a value that is not UTF-8 text") from error
+    return expanded

@@ -20,3 +20,8 @@ def expand(text: str, values: Mapping[str, str]) -> str:
         return "$" if following == "$" else match.group()
 
     return _DOLLAR.sub(one, text)
+
+
+def references(text: str) -> frozenset[str]:
+    """Return the names that `text` refers to, whether they have values or not."""
+    return frozenset(match[1] for match in _DOLLAR.finditer(text) if match[1] is not None)

@@ -7,7 +7,7 @@ made in one place (the translation from pods) and only passed on, they stay CRI 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal, Protocol, TypeAlias
@@ -229,6 +229,10 @@ class CriRuntime(Protocol):
     Cancelling one cancels the call, which a runtime may answer by burning the sandbox or container: shield creates,
     starts and stops.
     """
+
+    def withhold(self, words: Iterable[str]) -> None:
+        """Keep words out of every error and every container's message from here on: values of Secrets."""
+        ...
 
     async def version(self) -> RuntimeVersion:
         """Name the runtime. Raises Unimplemented when what listens there speaks no CRI v1."""

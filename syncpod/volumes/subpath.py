@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from syncpod.volumes.beneath import make_beneath, open_beneath, open_directory
-from syncpod.volumes.mounting import bind, may_mount, unmount
+from syncpod.volumes.mounting import bind, unmount
 
 _OURS = 0o750
 _OURS_FILE = 0o640
@@ -36,20 +36,20 @@ class SubPath:
     """Where it is bound: ``<pod directory>/volume-subpaths/<volume>/<container>/<index of the mount>``."""
 
 
-def prepare_sub_path(sub_path: SubPath) -> Path:
+def prepare_sub_path(sub_path: SubPath, *, may_mount: bool) -> Path:
     """Return the path that the runtime is to mount, after making the directories of it that are missing.
 
-    They get the volume's permissions. Where this process may mount, the path is `place`, at which the part is bound
-    anew; what was bound there before is taken away. Elsewhere it is the part's own path as it was found, with no
-    symlink in it: between this and the runtime's mount a container that shares the volume could still change it, but
-    what an ordinary user's runtime can show is no more than what that user may see anyhow.
+    They get the volume's permissions. Where the node may mount, the path is `place`, at which the part is bound anew;
+    what was bound there before is taken away. Elsewhere it is the part's own path as it was found, with no symlink in
+    it: between this and the runtime's mount a container that shares the volume could still change it, but what an
+    ordinary user's runtime can show is no more than what that user may see anyhow.
 
     Mirrors subpath_linux.go, v1.36, SafeMakeDir and PrepareSafeSubpath; difference: an absolute symlink is refused even
     if it leads, by the node's paths, back into the volume. Raises :class:`SubPathRefused`, caused by what was wrong.
     """
     opened = _open(sub_path)
     try:
-        if not may_mount():
+        if not may_mount:
             return Path(f"/proc/self/fd/{opened}").readlink()
         _bind(opened, sub_path.place)
     except OSError as error:

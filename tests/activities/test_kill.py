@@ -376,6 +376,7 @@ async def test_what_is_not_ours_is_not_killed_even_if_it_is_named(bench: Bench) 
         pod_ips=(),
         node=context,
         incarnation="x",
+        variables={},
     )
     config.ClearField("mounts")
     sandbox.linux.cgroup_parent = f"{bench.runtime.cgroup_parent}/theirs"

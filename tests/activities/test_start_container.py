@@ -40,6 +40,7 @@ async def configs(pod: PodOnBench, name: str = "main", restart: int = 0) -> tupl
         pod_ips=("10.0.0.1",),
         node=context,
         incarnation=pod.incarnation,
+        variables={},
     )
     config.ClearField("mounts")
     return config, sandbox_config(pod.pod, attempt=0, node=context, incarnation=pod.incarnation)

@@ -11,7 +11,7 @@ import pytest
 
 from syncpod.cri.cgroups import cgroup_hierarchies, pod_cgroup, remove_pod_cgroup
 from syncpod.cri.client import CriClient
-from syncpod.cri.container_config import ContainerKind, container_config
+from syncpod.cri.container_config import ContainerKind, container_config, container_variables
 from syncpod.cri.directories import (
     plan_container,
     plan_pod,
@@ -44,6 +44,7 @@ class Running:
 
     async def start(self, container: Container, *, kind: ContainerKind = "container", target_id: str = "") -> str:
         prepare_container(plan_container(self.pod, container, self.node, self.pod_ips))
+        variables = container_variables(self.pod, container, kind=kind, pod_ips=self.pod_ips, node=self.node)
         config = container_config(
             self.pod,
             container,
@@ -53,6 +54,7 @@ class Running:
             pod_ips=self.pod_ips,
             node=self.node,
             incarnation="life-1",
+            variables=variables,
             target_id=target_id,
         )
         sandbox = sandbox_config(self.pod, attempt=0, node=self.node, incarnation="life-1")

@@ -1,5 +1,6 @@
 """A pod and a node to translate, and what comes out as plain data."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -7,7 +8,9 @@ from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import Message
 
 from syncpod.cri import ContainerConfig, SandboxConfig
-from syncpod.cri.container_config import ContainerKind, container_config
+from syncpod.cri.container_config import ContainerKind, container_config, container_variables
+from syncpod.cri.env import NO_SOURCES, Sources
+from syncpod.cri.mounts import NOTHING
 from syncpod.cri.node import Host, NodeContext, Resolver
 from syncpod.cri.port import ImageStatus
 from syncpod.cri.sandbox_config import sandbox_config
@@ -70,7 +73,10 @@ def configured(
     pod_ips: tuple[str, ...] = ("10.4.0.7",),
     node: NodeContext = NODE,
     target_id: str = "",
+    sources: Sources = NO_SOURCES,
+    sub_paths: Mapping[int, str] = NOTHING,
 ) -> ContainerConfig:
+    variables = container_variables(pod, container, kind=kind, pod_ips=pod_ips, node=node, sources=sources)
     return container_config(
         pod,
         container,
@@ -80,6 +86,8 @@ def configured(
         pod_ips=pod_ips,
         node=node,
         incarnation="life-1",
+        variables=variables,
+        sub_paths=sub_paths,
         target_id=target_id,
     )
 

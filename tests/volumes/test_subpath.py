@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from syncpod.volumes import subpath
 from syncpod.volumes.mounting import is_mount, may_mount
 from syncpod.volumes.subpath import SubPath, SubPathRefused, clear_sub_paths, prepare_sub_path
 from tests.volumes.swapping import exchanging
@@ -17,13 +16,12 @@ PREPARE = 'failed to prepare subPath for volumeMount "v" of container "c"'
 MAKE = 'failed to create subPath directory for volumeMount "v" of container "c"'
 
 
-@pytest.fixture(params=["bound", "handed over"], autouse=True)
-def binds(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
-    """Whether the worker may mount; where this test's process may not, only the other half is looked at."""
+@pytest.fixture(params=["bound", "handed over"])
+def binds(request: pytest.FixtureRequest) -> bool:
+    """Whether the node may mount; where this test's process may not, only the other half is looked at."""
     bound = bool(request.param == "bound")
     if bound and not may_mount():
         pytest.skip("binding needs CAP_SYS_ADMIN")
-    monkeypatch.setattr(subpath, "may_mount", lambda: bound)
     return bound
 
 
@@ -51,34 +49,36 @@ def wanted(pod: Path, volume: Path, relative: str, *, container: str = "c", inde
 
 
 def test_a_directory_and_a_file_are_shown(pod: Path, volume: Path, binds: bool) -> None:
-    directory = prepare_sub_path(wanted(pod, volume, "site"))
-    file = prepare_sub_path(wanted(pod, volume, "site/index", index=1))
+    directory = prepare_sub_path(wanted(pod, volume, "site"), may_mount=binds)
+    file = prepare_sub_path(wanted(pod, volume, "site/index", index=1), may_mount=binds)
     assert ((directory / "index").read_text(), file.read_text()) == ("hello", "hello")
     places = [pod / "volume-subpaths" / "v" / "c" / "0", pod / "volume-subpaths" / "v" / "c" / "1"]
     assert [directory, file] == (places if binds else [volume / "site", volume / "site" / "index"])
     assert [is_mount(place) for place in places] == [binds, binds]
 
 
-def test_what_is_written_at_the_place_is_in_the_volume(pod: Path, volume: Path) -> None:
-    (prepare_sub_path(wanted(pod, volume, "site/deep")) / "new").write_text("x")
+def test_what_is_written_at_the_place_is_in_the_volume(pod: Path, volume: Path, binds: bool) -> None:
+    (prepare_sub_path(wanted(pod, volume, "site/deep"), may_mount=binds) / "new").write_text("x")
     assert (volume / "site" / "deep" / "new").read_text() == "x"
 
 
-def test_a_missing_directory_is_made_with_the_volumes_permissions(pod: Path, volume: Path) -> None:
-    prepare_sub_path(wanted(pod, volume, "logs/web"))
+def test_a_missing_directory_is_made_with_the_volumes_permissions(pod: Path, volume: Path, binds: bool) -> None:
+    prepare_sub_path(wanted(pod, volume, "logs/web"), may_mount=binds)
     assert [stat.S_IMODE((volume / made).stat().st_mode) for made in ("logs", "logs/web")] == [0o2770, 0o2770]
 
 
-def test_symlinks_inside_the_volume_are_followed(pod: Path, volume: Path) -> None:
+def test_symlinks_inside_the_volume_are_followed(pod: Path, volume: Path, binds: bool) -> None:
     (volume / "current").symlink_to("site")
-    assert (prepare_sub_path(wanted(pod, volume, "current")) / "index").read_text() == "hello"
-    prepare_sub_path(wanted(pod, volume, "current/made"))
+    assert (prepare_sub_path(wanted(pod, volume, "current"), may_mount=binds) / "index").read_text() == "hello"
+    prepare_sub_path(wanted(pod, volume, "current/made"), may_mount=binds)
     assert (volume / "site" / "made").is_dir()
 
 
-def test_a_volume_that_is_itself_behind_a_symlink_is_followed_there(pod: Path, volume: Path, tmp_path: Path) -> None:
+def test_a_volume_that_is_itself_behind_a_symlink_is_followed_there(
+    pod: Path, volume: Path, tmp_path: Path, binds: bool
+) -> None:
     (tmp_path / "alias").symlink_to(volume)
-    assert (prepare_sub_path(wanted(pod, tmp_path / "alias", "site")) / "index").read_text() == "hello"
+    assert (prepare_sub_path(wanted(pod, tmp_path / "alias", "site"), may_mount=binds) / "index").read_text() == "hello"
 
 
 ESCAPES = {
@@ -99,7 +99,7 @@ ESCAPES = {
 
 @pytest.mark.parametrize(("relative", "message"), ESCAPES.items())
 def test_what_leads_out_of_the_volume_is_refused_in_the_kubelets_words_alone(
-    pod: Path, volume: Path, relative: str, message: str
+    pod: Path, volume: Path, relative: str, message: str, binds: bool
 ) -> None:
     (volume / "etc").symlink_to("/etc")
     (volume / "up").symlink_to("..")
@@ -108,23 +108,23 @@ def test_what_leads_out_of_the_volume_is_refused_in_the_kubelets_words_alone(
     (volume.parent / "secret").mkdir()
     before = sorted(volume.parent.rglob("*"))
     with pytest.raises(SubPathRefused, match=f"^{re.escape(message)}$"):
-        prepare_sub_path(wanted(pod, volume, relative))
+        prepare_sub_path(wanted(pod, volume, relative), may_mount=binds)
     assert sorted(volume.parent.rglob("*")) == before
 
 
-def test_a_volume_that_is_gone_or_a_file_is_refused(pod: Path, volume: Path) -> None:
+def test_a_volume_that_is_gone_or_a_file_is_refused(pod: Path, volume: Path, binds: bool) -> None:
     for root in (volume / "none", volume / "site" / "index"):
         with pytest.raises(SubPathRefused, match=PREPARE):
-            prepare_sub_path(wanted(pod, root, "x"))
+            prepare_sub_path(wanted(pod, root, "x"), may_mount=binds)
 
 
 def test_the_next_instance_of_a_container_gets_what_the_path_means_then(pod: Path, volume: Path, binds: bool) -> None:
-    first = prepare_sub_path(wanted(pod, volume, "site"))
+    first = prepare_sub_path(wanted(pod, volume, "site"), may_mount=binds)
     held = os.open(first, os.O_RDONLY)
     try:
         (volume / "site").rename(volume / "old")
         (volume / "site").write_text("a file now")
-        assert prepare_sub_path(wanted(pod, volume, "site")).read_text() == "a file now"
+        assert prepare_sub_path(wanted(pod, volume, "site"), may_mount=binds).read_text() == "a file now"
     finally:
         os.close(held)
     assert (volume / "old" / "index").read_text() == "hello"
@@ -140,8 +140,8 @@ def test_preparing_again_after_any_death_is_preparing_once(pod: Path, volume: Pa
             place.parent.mkdir(parents=True)
             place.touch()
         elif left == "a mount":
-            prepare_sub_path(wanted(pod, volume, "site/deep"))
-        assert (prepare_sub_path(wanted(pod, volume, "site")) / "index").read_text() == "hello"
+            prepare_sub_path(wanted(pod, volume, "site/deep"), may_mount=binds)
+        assert (prepare_sub_path(wanted(pod, volume, "site"), may_mount=binds) / "index").read_text() == "hello"
         clear_sub_paths(pod / "volume-subpaths")
         assert list(pod.iterdir()) == []
 
@@ -149,9 +149,9 @@ def test_preparing_again_after_any_death_is_preparing_once(pod: Path, volume: Pa
 def test_clearing_one_container_leaves_the_others_and_never_touches_a_volume(
     pod: Path, volume: Path, binds: bool
 ) -> None:
-    mine = prepare_sub_path(wanted(pod, volume, "site"))
-    others = prepare_sub_path(wanted(pod, volume, "site", container="other"))
-    file = prepare_sub_path(wanted(pod, volume, "site/index", index=1))
+    mine = prepare_sub_path(wanted(pod, volume, "site"), may_mount=binds)
+    others = prepare_sub_path(wanted(pod, volume, "site", container="other"), may_mount=binds)
+    file = prepare_sub_path(wanted(pod, volume, "site/index", index=1), may_mount=binds)
     directory = pod / "volume-subpaths"
     clear_sub_paths(directory, "c")
     assert (others / "index").read_text() == "hello"
@@ -177,7 +177,7 @@ def test_a_container_that_swaps_symlinks_all_the_while_never_gets_what_is_outsid
     with exchanging(volume / "site", volume / "link"):
         for _ in range(400):
             try:
-                found = prepare_sub_path(wanted(pod, volume, "site"))
+                found = prepare_sub_path(wanted(pod, volume, "site"), may_mount=binds)
             except SubPathRefused as refused:
                 seen.add(str(refused))
             else:

@@ -1,0 +1,119 @@
+"""What a container is given of the node's: its variables, and the parts of volumes that it mounts.
+
+Read and prepared before anything of the container is made, on a thread: a volume may lie on a file system that hangs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from temporalio import activity
+
+from activities.attempt import Attempt
+from activities.node import Node
+from syncpod.cri.config_error import ContainerConfigError
+from syncpod.cri.container_config import container_path, container_variables
+from syncpod.cri.env import NO_SOURCES, EnvFile, ObjectMissing, Sources, wanted_files, wanted_objects
+from syncpod.cri.mounts import volume_places
+from syncpod.cri.node import NodeContext
+from syncpod.cri.sub_paths import plan_sub_paths, sub_path_texts, sub_paths_directory
+from syncpod.messages import ContainerKind, pod_workflow_id
+from syncpod.objects import ObjectRef, ObjectUnreadable, values
+from syncpod.pod import ConfigMap, Container, Pod
+from syncpod.volumes.beneath import open_directory, read_beneath
+from syncpod.volumes.subpath import SubPathRefused, clear_sub_paths, prepare_sub_path
+
+_LARGEST_ENV_FILE = 1 << 20
+"""Bytes; as many as a ConfigMap may have. The kubelet reads a file of any size."""
+
+
+async def variables_of(
+    attempt: Attempt, pod: Pod, container: Container, kind: ContainerKind, pod_ips: tuple[str, ...]
+) -> dict[str, str]:
+    """Return a container's environment, with what the node has of ConfigMaps, Secrets and files now.
+
+    What has to be there and is not is noted with the node first, and then looked for once more, so that whoever puts it
+    there either is seen, or sees who waits. Values of Secrets are made known to the runtime's client, which keeps them
+    out of all that the runtime says. Raises :class:`~syncpod.cri.config_error.ContainerConfigError`, OSError.
+    """
+    noted: set[ObjectRef] = set()
+    while True:
+        sources = NO_SOURCES
+        if wanted_objects(pod, container) or wanted_files(container):
+            attempt.doing = f"reads what {container.name} is given"
+            sources = await attempt.interruptible(asyncio.to_thread(_read, attempt.node, pod, container))
+            attempt.node.cri.withhold(sources.secrets())
+        try:
+            return container_variables(
+                pod, container, kind=kind, pod_ips=pod_ips, node=attempt.node.context, sources=sources
+            )
+        except ObjectMissing as missing:
+            if missing.ref in noted:
+                raise
+            noted.add(missing.ref)
+            waiter = pod_workflow_id(attempt.ref.namespace, attempt.ref.name), container.name
+            attempt.node.waiting_for.setdefault(missing.ref, set()).add(waiter)
+
+
+async def sub_paths_of(
+    attempt: Attempt, pod: Pod, container: Container, kind: ContainerKind, variables: Mapping[str, str]
+) -> dict[int, str]:
+    """Prepare the parts of volumes that a container mounts, and return what stands for each by the mount's index.
+
+    A place on the node, or a path inside an image. What was prepared for an earlier instance of the container is taken
+    away. Raises :class:`~syncpod.cri.config_error.ContainerConfigError`, UnsafeName, OSError.
+    """
+    texts = sub_path_texts(container, variables, container_path(pod, container.name, kind))
+    if not texts:
+        return {}
+    attempt.doing = f"prepares the parts of volumes that {container.name} mounts"
+    places = await attempt.interruptible(asyncio.to_thread(_prepare, attempt.node.context, pod, container, texts))
+    return {**texts, **places}
+
+
+def _read(node: Node, pod: Pod, container: Container) -> Sources:
+    """Read all that a container's environment refers to and that is there. Blocks."""
+    objects: dict[ObjectRef, Mapping[str, bytes]] = {}
+    for ref in wanted_objects(pod, container):
+        try:
+            found = node.objects.get(ref)
+        except ObjectUnreadable as error:
+            raise ContainerConfigError(str(error)) from error
+        if isinstance(found, ConfigMap):
+            objects[ref] = {key: text.encode() for key, text in found.data.items()}
+        elif found is not None:
+            objects[ref] = values(found)
+    files: dict[tuple[str, str], EnvFile] = {}
+    if wanted := wanted_files(container):
+        places = volume_places(pod, node.context)
+        for volume, path in wanted:
+            if volume in places:
+                files[volume, path] = _read_file(places[volume], path)
+    return Sources(objects, files)
+
+
+def _read_file(place: Path, path: str) -> EnvFile:
+    try:
+        root = open_directory(place)
+        try:
+            content: bytes | None = read_beneath(root, path, _LARGEST_ENV_FILE)
+        finally:
+            os.close(root)
+    except OSError as error:
+        activity.logger.warning("%s: %s", place / path, error)
+        content = None
+    return EnvFile(str(place / path), content)
+
+
+def _prepare(node: NodeContext, pod: Pod, container: Container, texts: Mapping[int, str]) -> dict[int, str]:
+    plans = plan_sub_paths(pod, container, node, texts)
+    if node.may_mount:
+        clear_sub_paths(sub_paths_directory(node, pod.metadata.uid), container.name)
+    try:
+        return {index: str(prepare_sub_path(plan, may_mount=node.may_mount)) for index, plan in sorted(plans.items())}
+    except SubPathRefused as refused:
+        activity.logger.warning("%s: %s", refused, refused.__cause__)
+        raise ContainerConfigError(str(refused)) from refused

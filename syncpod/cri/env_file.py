@@ -1,0 +1,75 @@
+"""Files of variables that a container leaves for the next ones (fileKeyRef)."""
+
+_BLANKS = b" \t"
+_LONGEST_LINE = 64 * 1024
+
+
+class EnvFileInvalid(ValueError):
+    """A file is not in the form that variables are read from; the text names the line, and shows nothing of it."""
+
+
+def env_file_value(content: bytes, key: str) -> bytes:
+    """Return the value of `key` in a file of lines ``NAME='value'``; empty where there is none.
+
+    A value stands in single quotes right after the equals sign, means what it says to the letter, and may go over
+    several lines; behind it there may be a comment. Blank lines, and those that begin with ``#``, mean nothing. A value
+    that begins with a blank is empty, whatever follows, as it is to a shell. The first line of the name counts, and
+    what follows it is not looked at (util/env/env_util.go, v1.36, ParseEnv). Raises :class:`EnvFileInvalid`.
+    """
+    wanted = key.encode()
+    lines = _Lines(content)
+    while (line := lines.next()) is not None:
+        line = line.lstrip(_BLANKS)
+        if not line or line.startswith(b"#"):
+            continue
+        name, equals, written = line.partition(b"=")
+        if not equals:
+            raise lines.invalid("must have an equals sign")
+        if not name or name != name.rstrip(_BLANKS):
+            raise lines.invalid("must begin with the name of a variable and, right after it, the equals sign")
+        if written.lstrip(_BLANKS) != written:
+            value = b""
+        elif written.startswith(b"'"):
+            value = _quoted(lines, written[1:])
+        else:
+            raise lines.invalid("must have its value in single quotes")
+        if name == wanted:
+            return value
+    return b""
+
+
+class _Lines:
+    """The lines of a file as Go's bufio.Scanner reads them: without their ends, LF or CRLF, and none too long."""
+
+    def __init__(self, content: bytes) -> None:
+        self._lines = iter(content.removesuffix(b"\n").split(b"\n") if content else ())
+        self._number = 0
+
+    def next(self) -> bytes | None:
+        line = next(self._lines, None)
+        if line is None:
+            return None
+        self._number += 1
+        if len(line) >= _LONGEST_LINE:
+            raise self.invalid(f"must have fewer than {_LONGEST_LINE} bytes")
+        return line.removesuffix(b"\r")
+
+    def invalid(self, why: str) -> EnvFileInvalid:
+        return EnvFileInvalid(f"line {self._number} {why}")
+
+
+def _quoted(lines: _Lines, rest: bytes) -> bytes:
+    """Return what stands before the closing quote, on this line or a later one."""
+    taken: list[bytes] = []
+    while True:
+        before, quote, after = rest.partition(b"'")
+        taken.append(before)
+        if quote:
+            behind = after.lstrip(_BLANKS)
+            if behind and not behind.startswith(b"#"):
+                raise lines.invalid("must have nothing but a comment after the closing quote")
+            return b"\n".join(taken)
+        line = lines.next()
+        if line is None:
+            raise lines.invalid("must be followed by the closing quote of its value")
+        rest = line
