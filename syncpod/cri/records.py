@@ -76,6 +76,19 @@ def cgroup_driver(info: Mapping[str, str]) -> CgroupDriver | None:
     return "systemd" if systemd else "cgroupfs"
 
 
+def sandbox_image(info: Mapping[str, str]) -> str:
+    """Return the sandboxes' image by containerd 1.6's configuration as verbose Status shows it; "" if it is not there.
+
+    Later ones pin it instead.
+    """
+    try:
+        config = json.loads(info.get("config", "null"))
+    except ValueError:
+        return ""
+    image = config.get("sandboxImage") if isinstance(config, dict) else None
+    return image if isinstance(image, str) else ""
+
+
 def runtime_status(answer: api_pb2.StatusResponse) -> RuntimeStatus:
     """Read the runtime's readiness and features; a condition that is not reported does not hold."""
     conditions = {condition.type: condition for condition in answer.status.conditions}

@@ -1,0 +1,106 @@
+"""Which images to remove from a disk that fills up: no more than needed, the longest unused first.
+
+Mirrors images/image_gc_manager.go, v1.36. Difference: only what this node itself has pulled is ever removed. What was
+imported by hand may be all there is of it, on a machine that no registry serves; and on one that others use as well,
+what they pulled is theirs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+_UNITS: Final = ("TiB", "GiB", "MiB", "KiB")
+
+
+@dataclass(frozen=True)
+class ImageGcPolicy:
+    """When images are removed; the kubelet's configuration and its defaults."""
+
+    high_threshold_percent: int = 85
+    """imageGCHighThresholdPercent: a disk as full as this has images removed; 100 = never for want of space."""
+    low_threshold_percent: int = 80
+    """imageGCLowThresholdPercent: until it is only as full as this."""
+    min_age: timedelta = timedelta(minutes=2)
+    """imageMinimumGCAge: a younger image is not removed for want of space; it may be about to be used."""
+    max_age: timedelta = timedelta(0)
+    """imageMaximumGCAge: an image unused for longer is removed however empty the disk is; 0 = none is."""
+
+    @property
+    def ever_removes(self) -> bool:
+        """Whether there is anything to do at all."""
+        return self.high_threshold_percent < 100 or self.max_age > timedelta(0)
+
+
+@dataclass(frozen=True)
+class DiskSpace:
+    """A file system, in bytes."""
+
+    capacity: int
+    available: int
+
+    @property
+    def used_percent(self) -> int:
+        """How full it is, rounded up. Raises ZeroDivisionError where there is no capacity."""
+        return 100 - min(self.available, self.capacity) * 100 // self.capacity
+
+
+@dataclass(frozen=True)
+class UnusedImage:
+    """An image that nothing uses and that may be removed."""
+
+    id: str
+    size: int
+    """Bytes, as the runtime counts them: layers shared with other images are counted with each."""
+    pulled: datetime
+    last_used: datetime
+    """When something was last seen to use it; when it was pulled, if nothing was seen."""
+
+
+def bytes_to_free(space: DiskSpace, policy: ImageGcPolicy) -> int:
+    """Return how much has to be freed; 0 while the disk is not too full. Mirrors GarbageCollect."""
+    if space.used_percent < policy.high_threshold_percent or policy.high_threshold_percent == 100:
+        return 0
+    return max(0, space.capacity * (100 - policy.low_threshold_percent) // 100 - space.available)
+
+
+def outlived(
+    images: Iterable[UnusedImage], policy: ImageGcPolicy, now: datetime, watched_since: datetime
+) -> tuple[UnusedImage, ...]:
+    """Return the images unused for longer than they may be, the longest unused first.
+
+    None are until their use has been watched for so long: before, nobody knows (freeOldImages).
+    """
+    if not policy.max_age or now - watched_since <= policy.max_age:
+        return ()
+    return tuple(image for image in in_order(images) if now - image.last_used > policy.max_age)
+
+
+def removable(images: Iterable[UnusedImage], policy: ImageGcPolicy, now: datetime) -> tuple[UnusedImage, ...]:
+    """Return the images that may be removed for want of space, in order; take as many as are needed (freeSpace)."""
+    return tuple(image for image in in_order(images) if now - image.pulled >= policy.min_age)
+
+
+def in_order(images: Iterable[UnusedImage]) -> tuple[UnusedImage, ...]:
+    """Return images the longest unused first, of equal ones the earlier pulled (imagesInEvictionOrder)."""
+    return tuple(sorted(images, key=lambda image: (image.last_used, image.pulled, image.id)))
+
+
+def still_too_full(space: DiskSpace, freed: int, kept: int) -> str:
+    """Say that not enough could be freed: in the kubelet's words, and how many images were `kept` as not ours."""
+    others = f" Images that this node did not pull are never removed: {kept}." if kept else ""
+    return (
+        f"Insufficient free disk space on the node's image filesystem ({space.used_percent}% of "
+        f"{_size_text(space.capacity)} used). Failed to free sufficient space by deleting unused images "
+        f"(freed {freed} bytes). Investigate disk usage, as it could be used by active images, logs, volumes, or other "
+        f"data.{others}"
+    )
+
+
+def _size_text(size: int) -> str:
+    for power, unit in zip(range(len(_UNITS), 0, -1), _UNITS, strict=True):
+        if size >= 1024**power:
+            return f"{size / 1024**power:.1f} {unit}"
+    return f"{size} B"
