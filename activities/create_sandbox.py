@@ -21,7 +21,7 @@ from activities.slots import slot
 from activities.wording import go_error
 from syncpod.cri import SandboxConfig
 from syncpod.cri.config_error import SandboxConfigError
-from syncpod.cri.directories import plan_pod, prepare_pod
+from syncpod.cri.directories import PodPlan, plan_pod, prepare_pod
 from syncpod.cri.dns import pod_dns
 from syncpod.cri.errors import CriError, NameReserved, TransportFault
 from syncpod.cri.features import needs_version, refusals
@@ -44,7 +44,10 @@ from syncpod.messages import (
     StepResult,
     pod_workflow_id,
 )
+from syncpod.objects import ObjectRef
 from syncpod.pod import Pod
+
+_OWN_NAME = StepName.CREATE_SANDBOX.value
 
 SLOT_SECONDS = 5.0
 """How long a RunPodSandbox counts against those that are made at once: no burst makes one so slow, a hung CNI does."""
@@ -160,20 +163,39 @@ async def _make(attempt: Attempt, request: CreateSandbox) -> str:
     except (SandboxConfigError, UnsafeName) as error:
         raise _failed(attempt, str(error)) from error
     except MountFailure as error:
-        raise _mount_failed(attempt, error) from error
-    attempt.doing = "makes the pod's directories and volumes"
-    try:
-        # A hostPath may lie on a file system that hangs: only the thread has to wait for it.
-        await attempt.interruptible(asyncio.to_thread(prepare_pod, plan, node.objects))
-    except MountFailure as error:
-        raise _mount_failed(attempt, error) from error
-    except OSError as error:
-        raise _no_directories(error) from error
+        raise _mount_failed(error) from error
+    await _prepare(attempt, plan)
     await prepare_cgroup(attempt, pod)
     attempt.doing = "waits for other sandboxes to be made"
     async with slot(attempt, node.sandbox_slots, at_most_seconds=SLOT_SECONDS):
         attempt.checkpoint()
         return await _run(attempt, request, config, context)
+
+
+async def _prepare(attempt: Attempt, plan: PodPlan) -> None:
+    """Make the pod's directories and volumes. Raises PodFault.
+
+    What they lack is noted with the node first, and then looked for once more, so that whoever puts it there either is
+    seen, or sees who waits.
+    """
+    node, waiter = attempt.node, (pod_workflow_id(attempt.ref.namespace, attempt.ref.name), _OWN_NAME)
+    noted: set[ObjectRef] = set()
+    while True:
+        attempt.doing = "makes the pod's directories and volumes"
+        try:
+            # A hostPath may lie on a file system that hangs: only the thread has to wait for it.
+            await attempt.interruptible(asyncio.to_thread(prepare_pod, plan, node.objects))
+        except MountFailure as error:
+            wanted = {ref for failure in error.failures for ref in failure.wants} - noted
+            if not wanted:
+                raise _mount_failed(error) from error
+            for ref in wanted:
+                node.waiting_for.setdefault(ref, set()).add(waiter)
+            noted |= wanted
+        except OSError as error:
+            raise _no_directories(error) from error
+        else:
+            return
 
 
 async def _run(attempt: Attempt, request: CreateSandbox, config: SandboxConfig, context: NodeContext) -> str:
@@ -231,11 +253,7 @@ def _no_directories(error: OSError) -> PodFault:
     return PodFault(Fault.FAILED_CREATE_SANDBOX, message, warning("Failed", message))
 
 
-def _mount_failed(attempt: Attempt, error: MountFailure) -> PodFault:
-    """Build the fault, and note for which objects the pod now waits."""
-    waiter = pod_workflow_id(attempt.ref.namespace, attempt.ref.name), StepName.CREATE_SANDBOX.value
-    for ref in (ref for failure in error.failures for ref in failure.wants):
-        attempt.node.waiting_for.setdefault(ref, set()).add(waiter)
+def _mount_failed(error: MountFailure) -> PodFault:
     reason = Fault.FAILED_MOUNT.value
     events = (warning(reason, failure.message) for failure in error.failures)
     return PodFault(Fault.FAILED_MOUNT, str(error), *events)
