@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from syncpod.lifecycle.phase import is_static_pod
-from syncpod.pod import Container, Pod, Quantity, Volume, parse_quantity, quantity_text
+from syncpod.pod import Container, Pod, Volume, parse_quantity, quantity_text
+from syncpod.pod.amounts import amounts_text, pod_amounts
 
 EPHEMERAL_STORAGE: Final = "ephemeral-storage"
 SYSTEM_CRITICAL_PRIORITY: Final = 2_000_000_000
@@ -110,11 +111,11 @@ def _on_disk(volume: Volume) -> bool:
 
 def _limits(written: Iterable[tuple[str, str | None]]) -> dict[str, Limit]:
     read = ((name, text, parse_quantity(text)) for name, text in written if text is not None)
-    return {name: _limit(quantity, text) for name, text, quantity in read if quantity > _NOTHING}
-
-
-def _limit(quantity: Quantity, like: str) -> Limit:
-    return Limit(bytes=quantity.value(), text=quantity_text(quantity, like=like))
+    return {
+        name: Limit(quantity.value(), quantity_text(quantity, like=text))
+        for name, text, quantity in read
+        if quantity > _NOTHING
+    }
 
 
 def _limit_of(container: Container) -> str | None:
@@ -122,35 +123,8 @@ def _limit_of(container: Container) -> str | None:
 
 
 def _pod_limit(pod: Pod) -> Limit | None:
-    """Return the sum of the containers' limits, of those that have one, as long as they run together.
-
-    component-helpers resource/helpers.go, v1.36, PodLimits: main containers and sidecars add up, an init container
-    counts with the sidecars before it, and the pod's overhead comes on top.
-    """
-    mains = [_limit_of(container) for container in pod.spec.containers]
-    sidecars: list[str | None] = []
-    together = list(mains)
-    peaks = []
-    for container in pod.spec.init_containers:
-        if container.restart_policy == "Always":
-            sidecars.append(_limit_of(container))
-            together.append(_limit_of(container))
-            peaks.append(list(sidecars))
-        else:
-            peaks.append([*sidecars, _limit_of(container)])
-    sums = [each for each in map(_sum, (together, *peaks)) if each is not None]
-    if not sums:
+    """Return the sum of the containers' limits, of those that have one, and of the pod's overhead."""
+    limit = pod_amounts(pod, "limits").get(EPHEMERAL_STORAGE)
+    if limit is None:
         return None
-    total, like = max(sums, key=lambda each: each[0])
-    overhead = parse_quantity(pod.spec.overhead.get(EPHEMERAL_STORAGE, "0"))
-    return _limit(Quantity(total.number + overhead.number), like)
-
-
-def _sum(texts: list[str | None]) -> tuple[Quantity, str] | None:
-    """Return the sum of what is set and the first that is not nothing; None where none is set."""
-    written = [text for text in texts if text is not None]
-    if not written:
-        return None
-    read = [parse_quantity(text) for text in written]
-    like = next((text for text, quantity in zip(written, read, strict=True) if quantity != _NOTHING), written[0])
-    return Quantity(sum((quantity.number for quantity in read), start=_NOTHING.number)), like
+    return Limit(limit.value(), amounts_text(pod, {EPHEMERAL_STORAGE: limit}, "limits")[EPHEMERAL_STORAGE])
