@@ -33,17 +33,22 @@ from syncpod.agent.agent import Agent
 from syncpod.agent.lock import NodeLock, NotThisNode, machine_id
 from syncpod.agent.rival import HEARTBEAT, refuse_rivals
 from syncpod.agent.search_attributes import register_search_attributes
+from syncpod.cri.capacity import CapacityInvalid, parse_capacity, read_capacity
 from syncpod.cri.client import CriClient
 from syncpod.cri.endpoint import VARIABLE, NoRuntime, find_endpoint
 from syncpod.cri.errors import CriError
 from syncpod.cri.features import recursive_read_only_handlers
+from syncpod.cri.fit import Capacity
 from syncpod.cri.host import read_host
-from syncpod.cri.node import NodeContext
+from syncpod.cri.node import Host, NodeContext
 from syncpod.cri.port import RuntimeVersion
 from syncpod.cri.reader import PodReader
+from syncpod.cri.sysctls import AllowedSysctls, SysctlPatternInvalid, allowed_sysctls
 from syncpod.interceptors import NodeHooks
 from syncpod.messages import NodeFacts, node_task_queue
 from syncpod.node_settings import (
+    ALLOWED_UNSAFE_SYSCTLS,
+    CAPACITY,
     MEMORY_DIR,
     NodeSettings,
     SettingsInvalid,
@@ -108,8 +113,18 @@ async def _serve_locked(
             search_attributes=await register_search_attributes(client),
         )
         reader = PodReader(cri, boot=life.boot, owner=settings.node, pod_timeout_seconds=RELIST_POD_SECONDS)
-        agent = Agent(client, task_queue=task_queue, life=life, cri=cri, reader=reader, context=context, facts=lambda: facts)
-        node = Node(cri=cri, reader=reader, context=context, facts=lambda: facts, returned=agent.returned)
+        agent = Agent(
+            client, task_queue=task_queue, life=life, cri=cri, reader=reader, context=context, facts=lambda: facts
+        )
+        node = Node(
+            cri=cri,
+            reader=reader,
+            context=context,
+            facts=lambda: facts,
+            returned=agent.returned,
+            capacity=_capacity(settings, context.host),
+            sysctls=_sysctls(settings),
+        )
         worker = make_worker(client, node, agent, task_queue=task_queue, identity=life.identity)
         record = WorkerRecord(
             pid=os.getpid(),
@@ -230,11 +245,26 @@ async def _context(settings: NodeSettings, client: Client, cri: CriClient) -> No
         log_dir=settings.log_dir,
         cluster=f"{cluster.cluster_id}/{client.namespace}",
         cgroup_parent=settings.cgroup_parent,
+        pod_cgroups=settings.pod_cgroups,
         cgroup_driver=await cri.runtime_config(),
         recursive_read_only_handlers=recursive_read_only_handlers(await cri.status()),
         may_mount=may_mount(),
         host=read_host(),
     )
+
+
+def _capacity(settings: NodeSettings, host: Host) -> Capacity:
+    try:
+        return read_capacity(host, settings.state_dir, parse_capacity(settings.capacity))
+    except CapacityInvalid as wrong:
+        raise CannotServe(f"{wrong} (--capacity or {CAPACITY})") from wrong
+
+
+def _sysctls(settings: NodeSettings) -> AllowedSysctls:
+    try:
+        return allowed_sysctls(os.uname().release, settings.allowed_unsafe_sysctls)
+    except SysctlPatternInvalid as wrong:
+        raise CannotServe(f"{wrong} (--allowed-unsafe-sysctls or {ALLOWED_UNSAFE_SYSCTLS})") from wrong
 
 
 def _runtime() -> Runtime:
@@ -266,6 +296,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             memory_dir=options.memory_dir,
             log_dir=options.log_dir,
             cgroup_parent=options.cgroup_parent,
+            capacity=options.capacity,
+            pod_cgroups=options.pod_cgroups,
+            allowed_unsafe_sysctls=options.allowed_unsafe_sysctls,
             runtime_endpoint=options.runtime_endpoint,
             allow_foreign_kubelet=options.allow_foreign_kubelet,
         )
@@ -321,6 +354,21 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--memory-dir", help="where it keeps Secrets, on a memory file system (SYNCPOD_MEMORY_DIR)")
     parser.add_argument("--log-dir", help="where the pods' logs go (SYNCPOD_LOG_DIR)")
     parser.add_argument("--cgroup-parent", help="the cgroup above the pods' (SYNCPOD_CGROUP_PARENT)")
+    parser.add_argument(
+        "--capacity", help="what pods may request together, as cpu=8,memory=32Gi,pods=110 (SYNCPOD_CAPACITY)"
+    )
+    parser.add_argument(
+        "--no-pod-cgroups",
+        action="store_false",
+        default=None,
+        dest="pod_cgroups",
+        help="leave the pods' cgroups to the runtime, without limits for pods as a whole (SYNCPOD_POD_CGROUPS=false)",
+    )
+    parser.add_argument(
+        "--allowed-unsafe-sysctls",
+        help="sysctls that pods may set besides the safe ones, as kernel.msgmax,net.core.* "
+        "(SYNCPOD_ALLOWED_UNSAFE_SYSCTLS)",
+    )
     parser.add_argument("--runtime-endpoint", help=f"the CRI socket, unix:///path ({VARIABLE})")
     parser.add_argument(
         "--allow-foreign-kubelet",

@@ -27,12 +27,14 @@ from syncpod.agent.probing.prober import Prober
 from syncpod.agent.readiness import Readiness
 from syncpod.agent.rival import outranked
 from syncpod.agent.signals import Signals
+from syncpod.agent.volume_refresh import VolumeRefresh
 from syncpod.cri.errors import CriError
 from syncpod.cri.node import NodeContext
 from syncpod.cri.port import CriRuntime
 from syncpod.cri.reader import PodReader, Relist
 from syncpod.lifecycle.observed import ObservedPod
 from syncpod.messages import NodeFacts, PodRef
+from syncpod.objects import ObjectRef, ObjectStore
 
 log = logging.getLogger(__name__)
 
@@ -74,6 +76,10 @@ class Agent:
         self.prober = Prober(cri, context, signals.probe, host_ip=lambda: next(iter(facts().host_ips), ""))
         self.pleg = Pleg(reader, signals.pleg, watch=self._watch)
         self.readiness = Readiness(cri.status, self.pleg.wake)
+        self.waiting_for: dict[ObjectRef, set[tuple[str, str]]] = {}
+        """Who failed for want of an object; steps note themselves, and the refresh of volumes tells them."""
+        store = ObjectStore(context.state_dir, context.memory_dir)
+        self._volumes = VolumeRefresh(context, store, self.waiting_for, signals.may_go_on)
         self._takeover = Takeover(client, task_queue, life.identity)
         self._boarding: list[asyncio.Task[None]] = []
         self._following: dict[str, asyncio.Task[None]] = {}
@@ -131,6 +137,7 @@ class Agent:
         tasks = [
             asyncio.create_task(self.pleg.run(), name="pleg"),
             asyncio.create_task(self.readiness.run(), name="readiness"),
+            asyncio.create_task(self._volumes.run(), name="volumes"),
             asyncio.create_task(self._look_for_rivals(), name="rivals"),
             asyncio.create_task(self._say_when_relisting_stops(), name="health"),
         ]

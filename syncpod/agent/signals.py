@@ -34,6 +34,10 @@ class Signals:
         """Tell a pod that a container's back-off is over."""
         return await self._send(workflow_id, "backoff_expired", BackoffExpired(container=container, restart=restart))
 
+    async def may_go_on(self, workflow_id: str, subject: str) -> bool:
+        """Tell a pod that what a container, or a step of the whole pod, has failed for is there now."""
+        return await self._send(workflow_id, "backoff_expired", BackoffExpired(container=subject))
+
     async def probe(self, ref: PodRef, change: ProbeChanged) -> bool:
         """Tell a pod that a probe of one of its containers says something else."""
         return await self._send(pod_workflow_id(ref.namespace, ref.name), "probe", change)
