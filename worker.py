@@ -122,6 +122,7 @@ async def _serve_locked(
             context=context,
             facts=lambda: facts,
             returned=agent.returned,
+            waiting_for=agent.waiting_for,
             capacity=_capacity(settings, context.host),
             sysctls=_sysctls(settings),
         )
