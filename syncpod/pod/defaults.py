@@ -50,9 +50,7 @@ def with_defaults(pod: Pod) -> Pod:
     wanted: dict[str, Any] = {
         "restart_policy": spec.restart_policy or "Always",
         "dns_policy": spec.dns_policy or "ClusterFirst",
-        "termination_grace_period_seconds": _or(
-            spec.termination_grace_period_seconds, DEFAULT_TERMINATION_GRACE_PERIOD_SECONDS
-        ),
+        "termination_grace_period_seconds": _grace_period(spec.termination_grace_period_seconds),
         "scheduler_name": spec.scheduler_name or DEFAULT_SCHEDULER_NAME,
         "enable_service_links": _or(spec.enable_service_links, True),
         "security_context": spec.security_context or PodSecurityContext(),
@@ -111,6 +109,13 @@ def default_pull_policy(image: str) -> str:
     """Return Always for the tag `latest`, written or implied, else IfNotPresent, for a reference that is none too."""
     name = parse_image_name(image)
     return "Always" if name is not None and name.tag == "latest" else "IfNotPresent"
+
+
+def _grace_period(seconds: int | None) -> int:
+    """Return the time a pod gets to end: a negative one is a second (`conversion.go`, Convert_v1_Pod_To_core_Pod)."""
+    if seconds is None:
+        return DEFAULT_TERMINATION_GRACE_PERIOD_SECONDS
+    return 1 if seconds < 0 else seconds
 
 
 def _or(value: Any, default: Any) -> Any:

@@ -5,6 +5,8 @@ import re
 from pathlib import Path
 from typing import Any
 
+from syncpod.pod import parse_pod, validate_pod, with_defaults
+
 MANIFESTS = Path(__file__).parent / "manifests"
 
 _BASE: dict[str, Any] = {
@@ -45,3 +47,8 @@ def changed(changes: dict[str, Any], base: dict[str, Any] | None = None) -> dict
         else:
             holder[last] = value
     return document
+
+
+def problems(changes: dict[str, Any]) -> list[str]:
+    """Return what is wrong with the base pod once it is changed so and has its defaults."""
+    return [str(problem) for problem in validate_pod(with_defaults(parse_pod(changed(changes))))]

@@ -195,3 +195,9 @@ def test_an_app_armor_annotation_becomes_the_containers_profile() -> None:
     assert spec.containers[1].security_context is None
     setup = spec.init_containers[0].security_context
     assert setup is not None and setup.app_armor_profile is not None and setup.app_armor_profile.type == "Unconfined"
+
+
+def test_a_grace_period_that_is_negative_is_a_second() -> None:
+    assert (
+        with_defaults(parse_pod(pod(spec__terminationGracePeriodSeconds=-5))).spec.termination_grace_period_seconds == 1
+    )

@@ -4,10 +4,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from syncpod.pod.containers import Container, EphemeralContainer
-from syncpod.pod.env import EnvFromSource, EnvVar, EnvVarSource
 from syncpod.pod.problems import Problem
 from syncpod.pod.spec import PodSpec
 from syncpod.pod.validation import syntax
+from syncpod.pod.validation.env import check_env, check_env_from
 from syncpod.pod.validation.probes import check_lifecycle, check_probe
 from syncpod.pod.validation.resources import check_resize_policy, check_resources
 from syncpod.pod.validation.security import check_security_context
@@ -16,15 +16,6 @@ from syncpod.pod.volumes import Volume
 
 _MOST_RULES = 20
 _MOST_EXIT_CODES = 255
-_FIELD_PATHS = (
-    "metadata.name", "metadata.namespace", "metadata.uid", "spec.nodeName", "spec.serviceAccountName",
-    "status.hostIP", "status.hostIPs", "status.podIP", "status.podIPs",
-)  # fmt: skip
-_RESOURCE_PATHS = tuple(
-    f"{kind}.{name}" for kind in ("limits", "requests") for name in ("cpu", "memory", "ephemeral-storage")
-)
-_CPU_DIVISORS = ("1m", "1")
-_BYTE_DIVISORS = ("1", "1k", "1M", "1G", "1T", "1P", "1E", "1Ki", "1Mi", "1Gi", "1Ti", "1Pi", "1Ei")
 _EPHEMERAL_REFUSED = (
     "ports", "resources", "resize_policy", "restart_policy", "restart_policy_rules", "liveness_probe",
     "readiness_probe", "startup_probe", "lifecycle",
@@ -83,8 +74,9 @@ def check_ephemeral_container(
         if getattr(container, name) != field.get_default(call_default_factory=True):
             yield Problem(f"{path}.{field.alias}", "must not be set for an ephemeral container")
     for index, mount in enumerate(container.volume_mounts):
-        if mount.sub_path or mount.sub_path_expr:
-            yield Problem(f"{path}.volumeMounts[{index}].subPath", "must not be set for an ephemeral container")
+        for name, value in (("subPath", mount.sub_path), ("subPathExpr", mount.sub_path_expr)):
+            if value:
+                yield Problem(f"{path}.volumeMounts[{index}].{name}", "must not be set for an ephemeral container")
 
 
 def _check_common(container: Container, around: Surroundings, path: str) -> Iterator[Problem]:
@@ -93,8 +85,8 @@ def _check_common(container: Container, around: Surroundings, path: str) -> Iter
     elif container.image.strip() != container.image:
         yield Problem(f"{path}.image", "must not begin or end with white space")
     yield from _check_ports(container, f"{path}.ports")
-    yield from _check_env(container.env, around, f"{path}.env")
-    yield from _check_env_from(container.env_from, f"{path}.envFrom")
+    yield from check_env(container.env, around.volumes, f"{path}.env")
+    yield from check_env_from(container.env_from, f"{path}.envFrom")
     yield from check_mounts(container, around.volumes, path)
     yield from check_resources(container.resources, f"{path}.resources", claims=around.claims)
     yield from check_resize_policy(container.resize_policy, f"{path}.resizePolicy", around.spec.restart_policy)
@@ -149,71 +141,6 @@ def _check_host_network_ports(container: Container, path: str) -> Iterator[Probl
             yield Problem(f"{path}.ports[{index}].hostPort", "must be equal to containerPort with hostNetwork: true")
 
 
-def _check_env(variables: tuple[EnvVar, ...], around: Surroundings, path: str) -> Iterator[Problem]:
-    for index, variable in enumerate(variables):
-        here = f"{path}[{index}]"
-        if not variable.name:
-            yield Problem(f"{here}.name", "required")
-        elif wrong := syntax.env_name(variable.name):
-            yield Problem(f"{here}.name", wrong)
-        if variable.value_from is not None:
-            if variable.value:
-                yield Problem(f"{here}.valueFrom", "must not be set beside value")
-            yield from _check_env_source(variable.value_from, around, f"{here}.valueFrom")
-
-
-def _check_env_source(source: EnvVarSource, around: Surroundings, path: str) -> Iterator[Problem]:
-    sources = [str(field.alias) for name, field in EnvVarSource.model_fields.items() if getattr(source, name)]
-    if len(sources) != 1:
-        yield Problem(path, f"must have one source, not {' and '.join(sources) or 'none'}")
-    if source.field_ref is not None:
-        yield from _check_field_path(source.field_ref.field_path, f"{path}.fieldRef.fieldPath")
-    if source.resource_field_ref is not None:
-        resource = source.resource_field_ref.resource
-        if resource not in _RESOURCE_PATHS and not resource.startswith(("limits.hugepages-", "requests.hugepages-")):
-            yield Problem(f"{path}.resourceFieldRef.resource", f"must be one of {', '.join(_RESOURCE_PATHS)}")
-        divisors = _CPU_DIVISORS if resource.endswith(".cpu") else _BYTE_DIVISORS
-        divisor = source.resource_field_ref.divisor
-        if divisor and divisor not in ("0", *divisors):
-            yield Problem(f"{path}.resourceFieldRef.divisor", f"must be one of {', '.join(divisors)}")
-    for name, selector in (("configMapKeyRef", source.config_map_key_ref), ("secretKeyRef", source.secret_key_ref)):
-        if selector is not None:
-            if not selector.name:
-                yield Problem(f"{path}.{name}.name", "required")
-            if wrong := syntax.config_key(selector.key) if selector.key else "required":
-                yield Problem(f"{path}.{name}.key", wrong)
-    if (file := source.file_key_ref) is not None:
-        volume = around.volumes.get(file.volume_name)
-        if volume is None or volume.empty_dir is None:
-            yield Problem(f"{path}.fileKeyRef.volumeName", "must be an emptyDir of spec.volumes")
-
-
-def _check_field_path(field_path: str, path: str) -> Iterator[Problem]:
-    if not field_path:
-        yield Problem(path, "required")
-        return
-    for prefix in ("metadata.labels", "metadata.annotations"):
-        if field_path.startswith(f"{prefix}['") and field_path.endswith("']"):
-            key = field_path[len(prefix) + 2 : -2]
-            if wrong := syntax.qualified_name(key.lower() if prefix == "metadata.annotations" else key):
-                yield Problem(path, f"its key {wrong}")
-            return
-    if field_path not in _FIELD_PATHS:
-        yield Problem(path, f"must be metadata.labels['key'], metadata.annotations['key'] or {', '.join(_FIELD_PATHS)}")
-
-
-def _check_env_from(sources: tuple[EnvFromSource, ...], path: str) -> Iterator[Problem]:
-    for index, source in enumerate(sources):
-        here = f"{path}[{index}]"
-        if source.prefix and (wrong := syntax.env_name(source.prefix)):
-            yield Problem(f"{here}.prefix", wrong)
-        references = [reference for reference in (source.config_map_ref, source.secret_ref) if reference is not None]
-        if len(references) != 1:
-            yield Problem(here, "must have one of configMapRef and secretRef")
-        elif not references[0].name:
-            yield Problem(here, "must name its ConfigMap or Secret")
-
-
 def _check_restart_rules(container: Container, path: str) -> Iterator[Problem]:
     rules = container.restart_policy_rules
     if rules and container.restart_policy is None:
@@ -241,7 +168,7 @@ def _check_probes_and_hooks(container: Container, around: Surroundings, path: st
         container.lifecycle,
         f"{path}.lifecycle",
         grace_seconds=around.spec.termination_grace_period_seconds or 0,
-        has_os=around.spec.os is not None,
+        os_name=around.spec.os.name if around.spec.os is not None else None,
     )
 
 

@@ -6,7 +6,8 @@ from syncpod.pod.meta import LabelSelector, ObjectMeta
 from syncpod.pod.problems import Problem
 from syncpod.pod.validation import syntax
 
-_LARGEST_ANNOTATIONS = 256 * 1024
+LARGEST_ANNOTATIONS = 256 * 1024
+"""Bytes, keys and values together."""
 _LONGEST_DIRECTORY_NAME = 255
 _ANY_UUID = "0" * 36
 """As long as the UID that a pod without one is given."""
@@ -22,7 +23,12 @@ def check_metadata(metadata: ObjectMeta, path: str) -> Iterator[Problem]:
 
 
 def check_object_metadata(metadata: ObjectMeta, path: str) -> Iterator[Problem]:
-    """Check what any object's metadata must be: names, labels and annotations."""
+    """Check what any object's metadata must be: names, labels and annotations.
+
+    Finalizers and owners are left alone, since admission has dropped them: nothing here acts on them.
+    """
+    if metadata.generate_name and (wrong := syntax.prefix_of_names(metadata.generate_name)):
+        yield Problem(f"{path}.generateName", wrong)
     if not metadata.name:
         hint = "; a name is not generated here" if metadata.generate_name else ""
         yield Problem(f"{path}.name", f"required{hint}")
@@ -31,7 +37,7 @@ def check_object_metadata(metadata: ObjectMeta, path: str) -> Iterator[Problem]:
     if metadata.namespace and (wrong := syntax.dns_label(metadata.namespace)):
         yield Problem(f"{path}.namespace", wrong)
     yield from check_labels(metadata.labels, f"{path}.labels")
-    yield from _check_annotations(metadata.annotations, f"{path}.annotations")
+    yield from check_annotations(metadata.annotations, f"{path}.annotations")
 
 
 def _too_long_together(metadata: ObjectMeta) -> str:
@@ -70,14 +76,23 @@ def check_selector(selector: LabelSelector | None, path: str) -> Iterator[Proble
             yield Problem(f"{here}.values", f"required with operator {requirement.operator}")
         elif requirement.operator in ("Exists", "DoesNotExist") and requirement.values:
             yield Problem(f"{here}.values", f"must not be set with operator {requirement.operator}")
+        yield from check_label_values(requirement.values, f"{here}.values")
 
 
-def _check_annotations(annotations: Mapping[str, str], path: str) -> Iterator[Problem]:
+def check_label_values(values: tuple[str, ...], path: str) -> Iterator[Problem]:
+    """Check the values that a label is compared with."""
+    for index, value in enumerate(values):
+        if wrong := syntax.label_value(value):
+            yield Problem(f"{path}[{index}]", wrong)
+
+
+def check_annotations(annotations: Mapping[str, str], path: str) -> Iterator[Problem]:
+    """Check keys of annotations, and the size of all."""
     size = 0
     for key, value in annotations.items():
         size += len(key.encode()) + len(value.encode())
         # Unlike a label's, an annotation's key is folded to lower case first.
         if wrong := syntax.qualified_name(key.lower()):
             yield Problem(f"{path}[{key[:80]}]", wrong)
-    if size > _LARGEST_ANNOTATIONS:
+    if size > LARGEST_ANNOTATIONS:
         yield Problem(path, "must be no more than 256 KiB in all")

@@ -3,14 +3,15 @@
 from collections.abc import Iterator
 
 from syncpod.pod.containers import EphemeralContainer
-from syncpod.pod.defaults import APP_ARMOR_ANNOTATION, annotated_profile
 from syncpod.pod.kinds import Pod
 from syncpod.pod.problems import Problem
 from syncpod.pod.resources import ResourceRequirements
-from syncpod.pod.spec import PodSpec
+from syncpod.pod.spec import PodDNSConfig, PodSpec
 from syncpod.pod.validation import syntax
+from syncpod.pod.validation.annotations import check_pod_annotations
 from syncpod.pod.validation.containers import Surroundings, check_containers, check_ephemeral_container
 from syncpod.pod.validation.metadata import check_labels, check_metadata
+from syncpod.pod.validation.operating_system import check_operating_system
 from syncpod.pod.validation.resources import check_resources
 from syncpod.pod.validation.scheduling import check_affinity, check_tolerations, check_topology_spread
 from syncpod.pod.validation.security import check_pod_security_context
@@ -18,6 +19,9 @@ from syncpod.pod.validation.volumes import check_volumes
 
 _LARGEST_DEADLINE = 2**31 - 1
 _LONGEST_HOSTNAME = 64
+_MOST_NAMESERVERS = 3
+_MOST_SEARCHES = 32
+_LONGEST_SEARCHES = 2048
 
 
 def validate_pod(pod: Pod) -> tuple[Problem, ...]:
@@ -25,8 +29,8 @@ def validate_pod(pod: Pod) -> tuple[Problem, ...]:
     return tuple(
         (
             *check_metadata(pod.metadata, "metadata"),
-            *_check_app_armor_annotations(pod, "metadata.annotations"),
-            *_check_spec(pod.spec, "spec"),
+            *check_pod_annotations(pod, "metadata.annotations"),
+            *_check_spec(pod.spec, pod.metadata.name, "spec"),
         )
     )
 
@@ -44,25 +48,6 @@ def validate_ephemeral_container(pod: Pod, container: EphemeralContainer) -> tup
     return tuple(problems)
 
 
-def _check_app_armor_annotations(pod: Pod, path: str) -> Iterator[Problem]:
-    """Check the annotations that came before appArmorProfile: a field beside one must say the same."""
-    spec = pod.spec
-    of_pod = spec.security_context.app_armor_profile if spec.security_context else None
-    containers = {one.name: one for one in (*spec.containers, *spec.init_containers, *spec.ephemeral_containers)}
-    for key, value in pod.metadata.annotations.items():
-        if not key.startswith(APP_ARMOR_ANNOTATION):
-            continue
-        here = f"{path}[{key}]"
-        container = containers.get(key.removeprefix(APP_ARMOR_ANNOTATION))
-        profile = annotated_profile(value)
-        if container is None:
-            yield Problem(here, "names no container of this pod")
-        elif profile is None:
-            yield Problem(here, "must be runtime/default, unconfined or localhost/<profile>")
-        elif profile != ((container.security_context and container.security_context.app_armor_profile) or of_pod):
-            yield Problem(here, f"must agree with the appArmorProfile of container {container.name}")
-
-
 def _surroundings(spec: PodSpec) -> Surroundings:
     return Surroundings(
         spec=spec,
@@ -71,11 +56,10 @@ def _surroundings(spec: PodSpec) -> Surroundings:
     )
 
 
-def _check_spec(spec: PodSpec, path: str) -> Iterator[Problem]:
-    yield from check_volumes(spec.volumes, f"{path}.volumes")
+def _check_spec(spec: PodSpec, pod_name: str, path: str) -> Iterator[Problem]:
+    yield from check_volumes(spec.volumes, pod_name, f"{path}.volumes")
+    yield from _check_resource_claims(spec, f"{path}.resourceClaims")
     yield from check_containers(_surroundings(spec), path)
-    if (grace := spec.termination_grace_period_seconds) is not None and grace < 0:
-        yield Problem(f"{path}.terminationGracePeriodSeconds", "must not be negative")
     if (deadline := spec.active_deadline_seconds) is not None and not 1 <= deadline <= _LARGEST_DEADLINE:
         yield Problem(f"{path}.activeDeadlineSeconds", f"must be between 1 and {_LARGEST_DEADLINE}")
     if spec.resources is not None:
@@ -88,8 +72,10 @@ def _check_spec(spec: PodSpec, path: str) -> Iterator[Problem]:
     yield from check_tolerations(spec.tolerations, f"{path}.tolerations")
     yield from check_topology_spread(spec.topology_spread_constraints, f"{path}.topologySpreadConstraints")
     yield from _check_scheduling_gates(spec, f"{path}.schedulingGates")
-    if spec.scheduling_group is not None and not spec.scheduling_group.pod_group_name:
-        yield Problem(f"{path}.schedulingGroup.podGroupName", "required")
+    if spec.scheduling_group is not None:
+        name = spec.scheduling_group.pod_group_name
+        if wrong := syntax.dns_subdomain(name) if name else "required":
+            yield Problem(f"{path}.schedulingGroup.podGroupName", wrong)
     overhead = ResourceRequirements(limits=spec.overhead)
     for problem in check_resources(overhead, f"{path}.overhead", claims=frozenset()):
         yield Problem(problem.path.replace(".overhead.limits[", ".overhead["), problem.message)
@@ -100,8 +86,10 @@ def _check_spec(spec: PodSpec, path: str) -> Iterator[Problem]:
     for index, alias in enumerate(spec.host_aliases):
         if wrong := syntax.ip(alias.ip):
             yield Problem(f"{path}.hostAliases[{index}].ip", wrong)
-    if spec.os is not None and spec.os.name is None:
-        yield Problem(f"{path}.os.name", "required")
+        for place, hostname in enumerate(alias.hostnames):
+            if wrong := syntax.dns_subdomain(hostname):
+                yield Problem(f"{path}.hostAliases[{index}].hostnames[{place}]", wrong)
+    yield from check_operating_system(spec, path)
 
 
 def _check_namespaces(spec: PodSpec, path: str) -> Iterator[Problem]:
@@ -111,6 +99,10 @@ def _check_namespaces(spec: PodSpec, path: str) -> Iterator[Problem]:
         shared = {"hostNetwork": spec.host_network, "hostPID": spec.host_pid, "hostIPC": spec.host_ipc}
         for name in (name for name, is_shared in shared.items() if is_shared):
             yield Problem(f"{path}.{name}", "must not be true beside hostUsers: false")
+        for kind, containers in (("initContainers", spec.init_containers), ("containers", spec.containers)):
+            for index, container in enumerate(containers):
+                if container.volume_devices:
+                    yield Problem(f"{path}.{kind}[{index}].volumeDevices", "must not be set beside hostUsers: false")
 
 
 def _check_names(spec: PodSpec, path: str) -> Iterator[Problem]:
@@ -137,12 +129,45 @@ def _check_names(spec: PodSpec, path: str) -> Iterator[Problem]:
 
 
 def _check_dns(spec: PodSpec, path: str) -> Iterator[Problem]:
-    nameservers = spec.dns_config.nameservers if spec.dns_config else ()
-    if spec.dns_policy == "None" and not nameservers:
+    """Check the resolver's settings, which are bounded by what libc reads of them (validatePodDNSConfig)."""
+    config = spec.dns_config or PodDNSConfig()
+    if spec.dns_policy == "None" and not config.nameservers:
         yield Problem(f"{path}.nameservers", "required with dnsPolicy: None")
-    for index, nameserver in enumerate(nameservers):
+    if len(config.nameservers) > _MOST_NAMESERVERS:
+        yield Problem(f"{path}.nameservers", f"must be no more than {_MOST_NAMESERVERS}")
+    for index, nameserver in enumerate(config.nameservers):
         if wrong := syntax.ip(nameserver):
             yield Problem(f"{path}.nameservers[{index}]", wrong)
+    if len(config.searches) > _MOST_SEARCHES:
+        yield Problem(f"{path}.searches", f"must be no more than {_MOST_SEARCHES}")
+    if len(" ".join(config.searches)) > _LONGEST_SEARCHES:
+        yield Problem(f"{path}.searches", f"must be no more than {_LONGEST_SEARCHES} characters with blanks between")
+    for index, search in enumerate(config.searches):
+        if wrong := syntax.search_domain(search):
+            yield Problem(f"{path}.searches[{index}]", wrong)
+    for index, option in enumerate(config.options):
+        if not option.name:
+            yield Problem(f"{path}.options[{index}].name", "required")
+
+
+def _check_resource_claims(spec: PodSpec, path: str) -> Iterator[Problem]:
+    seen: set[str] = set()
+    for index, claim in enumerate(spec.resource_claims):
+        here = f"{path}[{index}]"
+        if wrong := syntax.dns_label(claim.name) if claim.name else "required":
+            yield Problem(f"{here}.name", wrong)
+        elif claim.name in seen:
+            yield Problem(f"{here}.name", f"{claim.name} is there twice")
+        seen.add(claim.name)
+        names = {
+            "resourceClaimName": claim.resource_claim_name,
+            "resourceClaimTemplateName": claim.resource_claim_template_name,
+        }
+        if sum(name is not None for name in names.values()) != 1:
+            yield Problem(here, f"must have one of {' and '.join(names)}")
+        for field, name in names.items():
+            if name is not None and (wrong := syntax.dns_subdomain(name)):
+                yield Problem(f"{here}.{field}", wrong)
 
 
 def _check_scheduling_gates(spec: PodSpec, path: str) -> Iterator[Problem]:
@@ -153,3 +178,5 @@ def _check_scheduling_gates(spec: PodSpec, path: str) -> Iterator[Problem]:
         elif gate.name in seen:
             yield Problem(f"{path}[{index}].name", f"{gate.name} is there twice")
         seen.add(gate.name)
+    if spec.node_name and spec.scheduling_gates:
+        yield Problem(path, "must be empty where nodeName is set")

@@ -6,6 +6,7 @@ from syncpod.pod.probes import (
     ExecAction,
     GRPCAction,
     HTTPGetAction,
+    HTTPHeader,
     Lifecycle,
     LifecycleHandler,
     Probe,
@@ -27,6 +28,7 @@ _SIGNALS = frozenset(
     )
 )
 """The signals of core/v1 on Linux."""
+_SIGNALS_OF_WINDOWS = frozenset(("SIGKILL", "SIGTERM"))
 
 _Handler = ExecAction | HTTPGetAction | TCPSocketAction | GRPCAction | SleepAction
 
@@ -56,7 +58,9 @@ def check_probe(probe: Probe | None, path: str, *, once_is_success: bool) -> Ite
             yield Problem(here, "must be greater than 0")
 
 
-def check_lifecycle(lifecycle: Lifecycle | None, path: str, *, grace_seconds: int, has_os: bool) -> Iterator[Problem]:
+def check_lifecycle(
+    lifecycle: Lifecycle | None, path: str, *, grace_seconds: int, os_name: str | None
+) -> Iterator[Problem]:
     """Check the hooks of a container, if there are any."""
     if lifecycle is None:
         return
@@ -64,8 +68,10 @@ def check_lifecycle(lifecycle: Lifecycle | None, path: str, *, grace_seconds: in
         if handler is not None:
             yield from _check_actions(_handler_actions(handler), f"{path}.{name}", grace_seconds)
     if lifecycle.stop_signal is not None:
-        if not has_os:
+        if os_name is None:
             yield Problem(f"{path}.stopSignal", "may be set only with spec.os.name")
+        elif os_name == "windows" and lifecycle.stop_signal not in _SIGNALS_OF_WINDOWS:
+            yield Problem(f"{path}.stopSignal", "must be SIGKILL or SIGTERM with os.name: windows")
         elif lifecycle.stop_signal not in _SIGNALS:
             yield Problem(f"{path}.stopSignal", "must be a signal such as SIGTERM or SIGRTMIN+1")
 
@@ -89,5 +95,13 @@ def _check_actions(actions: dict[str, _Handler], path: str, grace_seconds: int |
                 wrong = syntax.port_number(port) if isinstance(port, int) else syntax.port_name(port)
                 if wrong:
                     yield Problem(f"{here}.port", wrong)
+                if isinstance(action, HTTPGetAction):
+                    yield from _check_headers(action.http_headers, f"{here}.httpHeaders")
             case SleepAction(seconds=seconds) if seconds < 0 or (grace_seconds is not None and seconds > grace_seconds):
                 yield Problem(f"{here}.seconds", "must be between 0 and terminationGracePeriodSeconds")
+
+
+def _check_headers(headers: tuple[HTTPHeader, ...], path: str) -> Iterator[Problem]:
+    for index, header in enumerate(headers):
+        if wrong := syntax.header_name(header.name):
+            yield Problem(f"{path}[{index}].name", wrong)

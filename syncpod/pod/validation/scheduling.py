@@ -1,10 +1,13 @@
 """Checks of what a scheduler would read, so that a manifest that passes here passes in a cluster."""
 
+import re
 from collections.abc import Iterator
 
+from syncpod.pod.meta import LabelSelector, LabelSelectorRequirement
 from syncpod.pod.problems import Problem
 from syncpod.pod.scheduling import (
     Affinity,
+    NodeSelectorRequirement,
     NodeSelectorTerm,
     PodAffinity,
     PodAffinityTerm,
@@ -13,10 +16,13 @@ from syncpod.pod.scheduling import (
     TopologySpreadConstraint,
 )
 from syncpod.pod.validation import syntax
-from syncpod.pod.validation.metadata import check_selector
+from syncpod.pod.validation.metadata import check_label_values, check_selector
 
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+_NODE_FIELD = "metadata.name"
+_LARGEST_VALUE = 2**63 - 1
+_DECIMAL = re.compile(r"-?(0|[1-9][0-9]*)")
 
 
 def check_tolerations(tolerations: tuple[Toleration, ...], path: str) -> Iterator[Problem]:
@@ -32,8 +38,8 @@ def check_tolerations(tolerations: tuple[Toleration, ...], path: str) -> Iterato
         if toleration.operator == "Exists" and toleration.value:
             yield Problem(f"{here}.value", "must not be set with operator Exists")
         elif toleration.operator in ("Lt", "Gt"):
-            if not toleration.value.removeprefix("-").isdecimal():
-                yield Problem(f"{here}.value", f"must be an integer with operator {toleration.operator}")
+            if not _is_int64(toleration.value):
+                yield Problem(f"{here}.value", f"must be an integer of 64 bits with operator {toleration.operator}")
         elif wrong := syntax.label_value(toleration.value):
             yield Problem(f"{here}.value", wrong)
 
@@ -49,17 +55,19 @@ def check_affinity(affinity: Affinity | None, path: str) -> Iterator[Problem]:
             if not required.node_selector_terms:
                 yield Problem(terms, "required: at least one term")
             for index, term in enumerate(required.node_selector_terms):
-                yield from _check_node_term(term, f"{terms}[{index}]")
+                yield from _check_node_term(term, f"{terms}[{index}]", any_value=False)
         for index, preferred in enumerate(nodes.preferred_during_scheduling_ignored_during_execution):
             place = f"{here}.{_PREFERRED}[{index}]"
             yield from _check_weight(preferred.weight, place)
-            yield from _check_node_term(preferred.preference, f"{place}.preference")
+            # A value that no label can have is let through here, as it is by the API server: it only weighs nothing.
+            yield from _check_node_term(preferred.preference, f"{place}.preference", any_value=True)
     yield from _check_pod_affinity(affinity.pod_affinity, f"{path}.podAffinity")
     yield from _check_pod_affinity(affinity.pod_anti_affinity, f"{path}.podAntiAffinity")
 
 
 def check_topology_spread(constraints: tuple[TopologySpreadConstraint, ...], path: str) -> Iterator[Problem]:
-    """Check the constraints on spreading."""
+    """Check the constraints on spreading, of which no two may say the same of one topology."""
+    seen: set[tuple[str, str | None]] = set()
     for index, constraint in enumerate(constraints):
         here = f"{path}[{index}]"
         if constraint.max_skew <= 0:
@@ -68,25 +76,54 @@ def check_topology_spread(constraints: tuple[TopologySpreadConstraint, ...], pat
             yield Problem(f"{here}.topologyKey", "required")
         if constraint.when_unsatisfiable is None:
             yield Problem(f"{here}.whenUnsatisfiable", "required")
+        kind = (constraint.topology_key, constraint.when_unsatisfiable)
+        if kind in seen:
+            yield Problem(here, f"topologyKey {kind[0]!r} with whenUnsatisfiable {kind[1]} is there twice")
+        seen.add(kind)
+        if constraint.min_domains is not None:
+            if constraint.min_domains <= 0:
+                yield Problem(f"{here}.minDomains", "must be greater than 0")
+            if constraint.when_unsatisfiable != "DoNotSchedule":
+                yield Problem(f"{here}.minDomains", "may be set only with whenUnsatisfiable: DoNotSchedule")
+        yield from _check_label_keys(constraint.match_label_keys, (), constraint.label_selector, here)
         yield from check_selector(constraint.label_selector, f"{here}.labelSelector")
 
 
-def _check_node_term(term: NodeSelectorTerm, path: str) -> Iterator[Problem]:
-    for name, requirements in (("matchExpressions", term.match_expressions), ("matchFields", term.match_fields)):
-        for index, requirement in enumerate(requirements):
-            here = f"{path}.{name}[{index}]"
-            if wrong := syntax.qualified_name(requirement.key):
-                yield Problem(f"{here}.key", wrong)
-            count = len(requirement.values)
-            match requirement.operator:
-                case None:
-                    yield Problem(f"{here}.operator", "required")
-                case "In" | "NotIn" if not count:
-                    yield Problem(f"{here}.values", f"required with operator {requirement.operator}")
-                case "Exists" | "DoesNotExist" if count:
-                    yield Problem(f"{here}.values", f"must not be set with operator {requirement.operator}")
-                case "Gt" | "Lt" if count != 1:
-                    yield Problem(f"{here}.values", f"must be one number with operator {requirement.operator}")
+def _check_node_term(term: NodeSelectorTerm, path: str, *, any_value: bool) -> Iterator[Problem]:
+    for index, requirement in enumerate(term.match_expressions):
+        yield from _check_node_label(requirement, f"{path}.matchExpressions[{index}]", any_value)
+    for index, requirement in enumerate(term.match_fields):
+        yield from _check_node_field(requirement, f"{path}.matchFields[{index}]")
+
+
+def _check_node_label(requirement: NodeSelectorRequirement, path: str, any_value: bool) -> Iterator[Problem]:
+    if wrong := syntax.qualified_name(requirement.key):
+        yield Problem(f"{path}.key", wrong)
+    count = len(requirement.values)
+    match requirement.operator:
+        case None:
+            yield Problem(f"{path}.operator", "required")
+        case "In" | "NotIn" if not count:
+            yield Problem(f"{path}.values", f"required with operator {requirement.operator}")
+        case "Exists" | "DoesNotExist" if count:
+            yield Problem(f"{path}.values", f"must not be set with operator {requirement.operator}")
+        case "Gt" | "Lt" if count != 1:
+            yield Problem(f"{path}.values", f"must be one number with operator {requirement.operator}")
+    if not any_value:
+        yield from check_label_values(requirement.values, f"{path}.values")
+
+
+def _check_node_field(requirement: NodeSelectorRequirement, path: str) -> Iterator[Problem]:
+    """Check a condition on a field of nodes; the name is the only one that may be asked for."""
+    if requirement.key != _NODE_FIELD:
+        yield Problem(f"{path}.key", f"must be {_NODE_FIELD}")
+    if requirement.operator not in ("In", "NotIn"):
+        yield Problem(f"{path}.operator", "must be In or NotIn")
+    elif len(requirement.values) != 1:
+        yield Problem(f"{path}.values", "must be one name")
+    for index, name in enumerate(requirement.values):
+        if requirement.key == _NODE_FIELD and (wrong := syntax.dns_subdomain(name)):
+            yield Problem(f"{path}.values[{index}]", wrong)
 
 
 def _check_pod_affinity(affinity: PodAffinity | PodAntiAffinity | None, path: str) -> Iterator[Problem]:
@@ -101,15 +138,57 @@ def _check_pod_affinity(affinity: PodAffinity | PodAntiAffinity | None, path: st
 
 
 def _check_pod_term(term: PodAffinityTerm, path: str) -> Iterator[Problem]:
-    if not term.topology_key:
-        yield Problem(f"{path}.topologyKey", "required")
+    if wrong := syntax.qualified_name(term.topology_key) if term.topology_key else "required":
+        yield Problem(f"{path}.topologyKey", wrong)
+    for index, namespace in enumerate(term.namespaces):
+        if wrong := syntax.dns_label(namespace):
+            yield Problem(f"{path}.namespaces[{index}]", wrong)
+    yield from _check_label_keys(term.match_label_keys, term.mismatch_label_keys, term.label_selector, path)
     yield from check_selector(term.label_selector, f"{path}.labelSelector")
     yield from check_selector(term.namespace_selector, f"{path}.namespaceSelector")
+
+
+def _check_label_keys(
+    match: tuple[str, ...], mismatch: tuple[str, ...], selector: LabelSelector | None, path: str
+) -> Iterator[Problem]:
+    """Check keys whose values are taken from the pod's own labels (ValidateMatchLabelKeysAndMismatchLabelKeys).
+
+    The API server turns `matchLabelKeys` into conditions of the selector, each with one value, before it looks. What
+    it has printed holds them still, and is taken.
+    """
+    for name, keys in (("matchLabelKeys", match), ("mismatchLabelKeys", mismatch)):
+        here = f"{path}.{name}"
+        if keys and selector is None:
+            yield Problem(here, "may be set only with labelSelector")
+        for index, key in enumerate(keys):
+            if wrong := syntax.qualified_name(key):
+                yield Problem(f"{here}[{index}]", wrong)
+    selected: set[str] = set()
+    if selector is not None:
+        selected = {*selector.match_labels, *(one.key for one in selector.match_expressions if not _is_merged(one))}
+    for index, key in enumerate(match):
+        if key in selected or key in mismatch:
+            other = "labelSelector" if key in selected else "mismatchLabelKeys"
+            yield Problem(f"{path}.matchLabelKeys[{index}]", f"must not be in {other} too")
 
 
 def _check_weight(weight: int, path: str) -> Iterator[Problem]:
     if not 1 <= weight <= 100:
         yield Problem(f"{path}.weight", "must be between 1 and 100")
+
+
+def _is_merged(requirement: LabelSelectorRequirement) -> bool:
+    return requirement.operator == "In" and len(requirement.values) == 1
+
+
+def _is_int64(text: str) -> bool:
+    """Say whether a text is a decimal integer of 64 bits, with no sign of plus and no zeros before it."""
+    return (
+        len(text) <= len(str(-_LARGEST_VALUE))
+        and bool(_DECIMAL.fullmatch(text))
+        and text != "-0"
+        and (-_LARGEST_VALUE - 1 <= int(text) <= _LARGEST_VALUE)
+    )
 
 
 def is_default_toleration(toleration: Toleration) -> bool:

@@ -6,6 +6,7 @@ from syncpod.pod.problems import Problem
 from syncpod.pod.security import AppArmorProfile, PodSecurityContext, SeccompProfile, SecurityContext
 from syncpod.pod.spec import PodSpec
 from syncpod.pod.validation import syntax
+from syncpod.pod.validation.operating_system import check_windows_options
 
 _LARGEST_ID = 2**31 - 1
 _LONGEST_PROFILE = 4095
@@ -26,6 +27,7 @@ def check_pod_security_context(context: PodSecurityContext | None, spec: PodSpec
     ]
     yield from _check_ids(ids, path)
     yield from _check_sysctls(context, spec, f"{path}.sysctls")
+    yield from check_windows_options(context.windows_options, f"{path}.windowsOptions")
     yield from _check_profiles(context.seccomp_profile, context.app_armor_profile, path)
 
 
@@ -42,6 +44,7 @@ def check_security_context(context: SecurityContext | None, path: str, *, own_us
             yield Problem(here, "must not be false in a privileged container")
         if context.capabilities and "CAP_SYS_ADMIN" in context.capabilities.add:
             yield Problem(here, "must not be false with the capability CAP_SYS_ADMIN")
+    yield from check_windows_options(context.windows_options, f"{path}.windowsOptions")
     yield from _check_profiles(context.seccomp_profile, context.app_armor_profile, path)
 
 
@@ -55,7 +58,7 @@ def _check_sysctls(context: PodSecurityContext, spec: PodSpec, path: str) -> Ite
     seen = set()
     for index, sysctl in enumerate(context.sysctls):
         here = f"{path}[{index}].name"
-        name = sysctl.name.replace("/", ".")
+        name = syntax.dotted_sysctl(sysctl.name)
         if not sysctl.name:
             yield Problem(here, "required")
         elif wrong := syntax.sysctl_name(sysctl.name):

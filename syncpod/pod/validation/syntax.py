@@ -1,7 +1,7 @@
 """The grammars of names: each check returns what is wrong in a few words, or nothing."""
 
 import re
-from ipaddress import ip_address
+from ipaddress import IPv6Address, ip_address
 
 _LABEL = r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
 _DNS_LABEL = re.compile(_LABEL)
@@ -10,6 +10,9 @@ _QUALIFIED = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9_.]*[A-Za-z0-9])?")
 _PORT_NAME = re.compile(r"[-a-z0-9]+")
 _ENV_NAME = re.compile(r"[ -<>-~]+")
 _CONFIG_KEY = re.compile(r"[-._a-zA-Z0-9]+")
+_UNDERSCORED_LABEL = r"_?[a-z0-9](?:[-_a-z0-9]*[a-z0-9])?"
+_UNDERSCORED_SUBDOMAIN = re.compile(rf"{_UNDERSCORED_LABEL}(?:\.{_UNDERSCORED_LABEL})*")
+_HEADER_NAME = re.compile(r"[-A-Za-z0-9]+")
 _SYSCTL_SEGMENT = r"[a-z0-9](?:[-_a-z0-9]*[a-z0-9])?"
 _SYSCTL = re.compile(rf"(?:{_SYSCTL_SEGMENT}[./])*{_SYSCTL_SEGMENT}")
 
@@ -29,6 +32,23 @@ def dns_subdomain(value: str) -> str:
         return "must be no more than 253 characters"
     if not _DNS_SUBDOMAIN.fullmatch(value):
         return "must consist of lower-case letters, digits, '-' and '.', and start and end with a letter or digit"
+    return ""
+
+
+def prefix_of_names(value: str) -> str:
+    """Check what names are generated from: a subdomain, or the beginning of one that ends in `-`."""
+    return dns_subdomain(f"{value[:-2]}a" if len(value) > 1 and value.endswith("-") else value)
+
+
+def search_domain(value: str) -> str:
+    """Check a domain of a resolver's search list: underscores are taken, and so are `.` alone and a dot at the end."""
+    name = value.removesuffix(".")
+    if value == ".":
+        return ""
+    if len(name) > 253:
+        return "must be no more than 253 characters"
+    if not _UNDERSCORED_SUBDOMAIN.fullmatch(name):
+        return "must consist of lower-case letters, digits, '-', '_' and '.', and end with a letter or digit"
     return ""
 
 
@@ -81,6 +101,11 @@ def env_name(value: str) -> str:
     return "" if _ENV_NAME.fullmatch(value) else "must consist of printable ASCII characters other than '='"
 
 
+def header_name(value: str) -> str:
+    """Check the name of an HTTP header."""
+    return "" if _HEADER_NAME.fullmatch(value) else "must consist of letters, digits and '-'"
+
+
 def config_key(value: str) -> str:
     """Check a key of a ConfigMap or Secret."""
     if len(value) > 253:
@@ -97,12 +122,20 @@ def sysctl_name(value: str) -> str:
     return ""
 
 
+def dotted_sysctl(value: str) -> str:
+    """Return a sysctl's name with dots between its parts: where a slash comes first, the two change places."""
+    first = next((character for character in value if character in "./"), ".")
+    return value if first == "." else value.translate(str.maketrans("./", "/."))
+
+
 def ip(value: str) -> str:
-    """Check an IP address of either family."""
+    """Check an IP address of either family: without a zone, and not of one family inside the other's."""
     try:
-        ip_address(value)
+        address = ip_address(value)
     except ValueError:
         return "must be an IP address"
+    if isinstance(address, IPv6Address) and (address.scope_id is not None or address.ipv4_mapped is not None):
+        return "must be an IP address, with no zone and no IPv4 address inside an IPv6 one"
     return ""
 
 
@@ -114,3 +147,15 @@ def no_backsteps(value: str) -> str:
 def descending(value: str) -> str:
     """Check that a path is relative and does not climb."""
     return "must be a relative path" if value.startswith("/") else no_backsteps(value)
+
+
+def projected_path(value: str) -> str:
+    """Check the path of a file that a volume projects: descending, and not with the names the volume itself uses."""
+    if not value:
+        return "required"
+    return descending(value) or ("must not start with '..'" if value.startswith("..") else "")
+
+
+def file_mode(value: int) -> str:
+    """Check the permission bits of a file."""
+    return "" if 0 <= value <= 0o777 else "must be between 0 and 0777 (in JSON: 0 and 511)"

@@ -2,19 +2,28 @@
 
 from collections.abc import Iterator, Mapping
 
-from syncpod.pod.containers import Container
+from syncpod.pod.containers import Container, VolumeDevice
 from syncpod.pod.defaults import volume_sources
 from syncpod.pod.problems import Problem
-from syncpod.pod.quantity import parse_quantity
 from syncpod.pod.validation import syntax
+from syncpod.pod.validation.cluster_sources import check_claim_template
+from syncpod.pod.validation.volume_plugins import check_plugin
+from syncpod.pod.validation.volume_sources import (
+    check_config_map,
+    check_downward_api,
+    check_empty_dir,
+    check_host_path,
+    check_image,
+    check_projected,
+    check_secret,
+)
 from syncpod.pod.volumes import Volume
 
-_MEDIA = ("", "Memory", "HugePages")
 
-
-def check_volumes(volumes: tuple[Volume, ...], path: str) -> Iterator[Problem]:
-    """Check names and that each volume has one source; the sources that this version runs are checked inside."""
-    seen = set()
+def check_volumes(volumes: tuple[Volume, ...], pod_name: str, path: str) -> Iterator[Problem]:
+    """Check names, that each volume has one source, and the sources; claims of their own bear the pod's name too."""
+    seen: set[str] = set()
+    made = {f"{pod_name}-{volume.name}" for volume in volumes if volume.ephemeral is not None}
     for index, volume in enumerate(volumes):
         here = f"{path}[{index}]"
         if not volume.name:
@@ -27,29 +36,32 @@ def check_volumes(volumes: tuple[Volume, ...], path: str) -> Iterator[Problem]:
         sources = volume_sources(volume)
         if len(sources) > 1:
             yield Problem(here, f"must have one source, not {' and '.join(sources)}")
-        yield from _check_host_path(volume, f"{here}.hostPath")
-        yield from _check_empty_dir(volume, f"{here}.emptyDir")
+        yield from _check_source(volume, pod_name, here)
+        claim = volume.persistent_volume_claim
+        if claim is not None and claim.claim_name in made:
+            yield Problem(f"{here}.persistentVolumeClaim.claimName", "must not be the claim of an ephemeral volume")
 
 
-def _check_host_path(volume: Volume, path: str) -> Iterator[Problem]:
-    """Check a path of the node; unlike the API server, take no relative one, which would depend on who mounts it."""
-    if volume.host_path is None:
-        return
-    if not volume.host_path.path:
-        yield Problem(f"{path}.path", "required")
-    elif wrong := syntax.no_backsteps(volume.host_path.path):
-        yield Problem(f"{path}.path", wrong)
-    elif not volume.host_path.path.startswith("/"):
-        yield Problem(f"{path}.path", "must be an absolute path")
-
-
-def _check_empty_dir(volume: Volume, path: str) -> Iterator[Problem]:
-    if volume.empty_dir is None:
-        return
-    if volume.empty_dir.medium not in _MEDIA and not volume.empty_dir.medium.startswith("HugePages-"):
-        yield Problem(f"{path}.medium", "must be empty, Memory, HugePages or HugePages-<size>")
-    if volume.empty_dir.size_limit is not None and parse_quantity(volume.empty_dir.size_limit).number < 0:
-        yield Problem(f"{path}.sizeLimit", "must not be negative")
+def _check_source(volume: Volume, pod_name: str, path: str) -> Iterator[Problem]:
+    if volume.host_path is not None:
+        yield from check_host_path(volume.host_path, f"{path}.hostPath")
+    if volume.empty_dir is not None:
+        yield from check_empty_dir(volume.empty_dir, f"{path}.emptyDir")
+    if volume.config_map is not None:
+        yield from check_config_map(volume.config_map, f"{path}.configMap")
+    if volume.secret is not None:
+        yield from check_secret(volume.secret, f"{path}.secret")
+    if volume.downward_api is not None:
+        yield from check_downward_api(volume.downward_api, f"{path}.downwardAPI")
+    if volume.projected is not None:
+        yield from check_projected(volume.projected, f"{path}.projected")
+    if volume.image is not None:
+        yield from check_image(volume.image, f"{path}.image")
+    if volume.ephemeral is not None:
+        yield from check_claim_template(volume.ephemeral, f"{path}.ephemeral")
+        if pod_name and volume.name and (wrong := syntax.dns_subdomain(f"{pod_name}-{volume.name}")):
+            yield Problem(f"{path}.name", f"its claim's name, with the pod's before it, {wrong}")
+    yield from check_plugin(volume, path)
 
 
 def check_mounts(container: Container, volumes: Mapping[str, Volume], path: str) -> Iterator[Problem]:
@@ -72,10 +84,28 @@ def check_mounts(container: Container, volumes: Mapping[str, Volume], path: str)
                 yield Problem(f"{here}.recursiveReadOnly", "may be set only with readOnly: true")
             if mount.mount_propagation not in (None, "None"):
                 yield Problem(f"{here}.recursiveReadOnly", "may be set only with mountPropagation None")
-    for index, device in enumerate(container.volume_devices):
-        here = f"{path}.volumeDevices[{index}]"
+    mounted = {mount.name for mount in container.volume_mounts}
+    yield from _check_devices(container.volume_devices, volumes, mounted, places, f"{path}.volumeDevices")
+
+
+def _check_devices(
+    devices: tuple[VolumeDevice, ...], volumes: Mapping[str, Volume], mounted: set[str], places: set[str], path: str
+) -> Iterator[Problem]:
+    """Check block devices, which only claims have, and which no container mounts beside."""
+    seen: set[str] = set()
+    for index, device in enumerate(devices):
+        here = f"{path}[{index}]"
         yield from _check_volume_name(device.name, volumes, f"{here}.name")
+        volume = volumes.get(device.name)
+        if volume is not None and volume.persistent_volume_claim is None and volume.ephemeral is None:
+            yield Problem(f"{here}.name", "must be a volume of persistentVolumeClaim or ephemeral")
+        if device.name and device.name in seen | mounted:
+            other = "volumeMounts" if device.name in mounted else "volumeDevices"
+            yield Problem(f"{here}.name", f"{device.name} is in {other} already")
+        seen.add(device.name)
         yield from _check_place(device.device_path, places, f"{here}.devicePath")
+        if wrong := syntax.no_backsteps(device.device_path):
+            yield Problem(f"{here}.devicePath", wrong)
 
 
 def _check_volume_name(name: str, volumes: Mapping[str, Volume], path: str) -> Iterator[Problem]:
@@ -86,13 +116,15 @@ def _check_volume_name(name: str, volumes: Mapping[str, Volume], path: str) -> I
 
 
 def _check_place(place: str, places: set[str], path: str) -> Iterator[Problem]:
-    """Check a path inside the container; unlike the API server, take no relative one, which the kubelet completes."""
+    """Check a path inside the container; a relative one is meant from the root, as the kubelet completes it.
+
+    Unlike the API server, take none with a colon, which its own documentation forbids.
+    """
+    completed = place if place.startswith("/") else f"/{place}"
     if not place:
         yield Problem(path, "required")
-    elif not place.startswith("/"):
-        yield Problem(path, "must be an absolute path")
     elif ":" in place:
         yield Problem(path, "must not contain ':'")
-    elif place in places:
+    elif completed in places:
         yield Problem(path, f"{place} is there twice")
-    places.add(place)
+    places.add(completed)
