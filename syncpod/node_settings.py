@@ -24,6 +24,9 @@ STATE_DIR: Final = "SYNCPOD_STATE_DIR"
 LOG_DIR: Final = "SYNCPOD_LOG_DIR"
 MEMORY_DIR: Final = "SYNCPOD_MEMORY_DIR"
 CGROUP_PARENT: Final = "SYNCPOD_CGROUP_PARENT"
+CAPACITY: Final = "SYNCPOD_CAPACITY"
+POD_CGROUPS: Final = "SYNCPOD_POD_CGROUPS"
+ALLOWED_UNSAFE_SYSCTLS: Final = "SYNCPOD_ALLOWED_UNSAFE_SYSCTLS"
 ALLOW_FOREIGN_KUBELET: Final = "SYNCPOD_ALLOW_FOREIGN_KUBELET"
 RUNTIME_ENDPOINT: Final = "CONTAINER_RUNTIME_ENDPOINT"
 
@@ -51,6 +54,12 @@ class NodeSettings:
     """Absolute; the pods' logs, where crictl and log agents look."""
     cgroup_parent: str
     """Name of the cgroup above the pods', its parts separated by slashes."""
+    capacity: str
+    """What pods may request together, where it is not what the machine has: ``cpu=8,memory=32Gi,pods=110``."""
+    pod_cgroups: bool
+    """Give each pod a cgroup with limits, where that can be done (the kubelet's cgroupsPerQOS)."""
+    allowed_unsafe_sysctls: tuple[str, ...]
+    """Names, or beginnings of names with a ``*`` behind them, that pods may set besides the safe ones."""
     runtime_endpoint: str | None
     """The CRI socket, as ``unix:///path``; None = look where runtimes are usually found."""
     allow_foreign_kubelet: bool
@@ -65,6 +74,9 @@ def node_settings(
     memory_dir: str | None = None,
     log_dir: str | None = None,
     cgroup_parent: str | None = None,
+    capacity: str | None = None,
+    pod_cgroups: bool | None = None,
+    allowed_unsafe_sysctls: str | None = None,
     runtime_endpoint: str | None = None,
     allow_foreign_kubelet: bool | None = None,
 ) -> NodeSettings:
@@ -87,6 +99,9 @@ def node_settings(
             Path("/var/log/pods") if is_the_machines else state / "pods",
         ),
         cgroup_parent=_cgroup_parent(cgroup_parent or environ.get(CGROUP_PARENT) or "syncpod"),
+        capacity=capacity or environ.get(CAPACITY, ""),
+        pod_cgroups=_flag(POD_CGROUPS, environ.get(POD_CGROUPS, "true")) if pod_cgroups is None else pod_cgroups,
+        allowed_unsafe_sysctls=_list(allowed_unsafe_sysctls or environ.get(ALLOWED_UNSAFE_SYSCTLS, "")),
         runtime_endpoint=runtime_endpoint or environ.get(RUNTIME_ENDPOINT) or None,
         allow_foreign_kubelet=(
             _flag(ALLOW_FOREIGN_KUBELET, environ.get(ALLOW_FOREIGN_KUBELET, ""))
@@ -193,6 +208,10 @@ def _cgroup_parent(parent: str) -> str:
             f"cgroup parent {parent!r}: must be names of letters, digits, '.', '_' and '-' separated by '/'"
         )
     return "/".join(parts)
+
+
+def _list(text: str) -> tuple[str, ...]:
+    return tuple(filter(None, (part.strip() for part in text.split(","))))
 
 
 def _flag(name: str, text: str) -> bool:

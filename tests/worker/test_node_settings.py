@@ -87,6 +87,21 @@ def test_what_is_given_goes_over_the_environment_and_that_over_the_defaults() ->
     assert given.log_dir == Path("/env/logs")
 
 
+def test_what_pods_may_have_is_said_by_flags_or_in_the_environment() -> None:
+    nothing = node_settings({})
+    assert (nothing.capacity, nothing.pod_cgroups, nothing.allowed_unsafe_sysctls) == ("", True, ())
+    environ = {
+        "SYNCPOD_CAPACITY": "cpu=8",
+        "SYNCPOD_POD_CGROUPS": "false",
+        "SYNCPOD_ALLOWED_UNSAFE_SYSCTLS": "kernel.msgmax, net.core.*",
+    }
+    settings = node_settings(environ)
+    assert (settings.capacity, settings.pod_cgroups) == ("cpu=8", False)
+    assert settings.allowed_unsafe_sysctls == ("kernel.msgmax", "net.core.*")
+    given = node_settings(environ, capacity="pods=1", pod_cgroups=True, allowed_unsafe_sysctls="net.*")
+    assert (given.capacity, given.pod_cgroups, given.allowed_unsafe_sysctls) == ("pods=1", True, ("net.*",))
+
+
 @pytest.mark.parametrize(
     ("environ", "sentence"),
     [
