@@ -48,6 +48,8 @@ between listings, and how long the runtime may take to say so too: hardly ever l
 _RIVALS_EVERY = 30.0
 _HEALTH_EVERY = 10.0
 _RETRY_SECONDS = 1.0
+_BEGIN_AGAIN_SECONDS = 30.0
+"""After how long what runs beside the agent begins again when it has failed."""
 
 
 class Agent:
@@ -70,17 +72,18 @@ class Agent:
         self._life = life
         self._reader = reader
         self._loop = asyncio.get_running_loop()
-        signals = Signals(client, facts)
-        self.backoff_queue = BackoffQueue(signals.backoff_expired)
+        self.signals = Signals(client, facts)
+        self.backoff_queue = BackoffQueue(self.signals.backoff_expired)
         self.pidfds = Pidfds(self._exited, container_pid=reader.pid_of, sandbox_pid=reader.sandbox_pid)
         self.prober = Prober(cri, context, signals.probe, host_ip=lambda: next(iter(facts().host_ips), ""))
-        self.pleg = Pleg(reader, signals.pleg, watch=self._watch)
+        self.pleg = Pleg(reader, self.signals.pleg, watch=self._watch)
         self.readiness = Readiness(cri.status, self.pleg.wake)
         self.waiting_for: dict[ObjectRef, set[tuple[str, str]]] = {}
         """Who failed for want of an object; steps note themselves, and the refresh of volumes tells them."""
         store = ObjectStore(context.state_dir, context.memory_dir)
         self._volumes = VolumeRefresh(context, store, self.waiting_for, signals.may_go_on)
         self._takeover = Takeover(client, task_queue, life.identity)
+        self._beside: dict[str, Callable[[], Awaitable[None]]] = {}
         self._boarding: list[asyncio.Task[None]] = []
         self._following: dict[str, asyncio.Task[None]] = {}
         self._ended: dict[str, dict[str, float]] = {}
@@ -108,6 +111,10 @@ class Agent:
         """Hear that it has ended, well ("") or with a fault of that type."""
         self.readiness.step_ended(ref, fault)
         self.pleg.step_ended(ref.uid)
+
+    def beside(self, name: str, run: Callable[[], Awaitable[None]]) -> None:
+        """Have `run` run as long as the agent does, which its failure does not end: it is logged, and begun again."""
+        self._beside[name] = run
 
     # --- its life -----------------------------------------------------------------------------------------------------
 
@@ -140,6 +147,7 @@ class Agent:
             asyncio.create_task(self._volumes.run(), name="volumes"),
             asyncio.create_task(self._look_for_rivals(), name="rivals"),
             asyncio.create_task(self._say_when_relisting_stops(), name="health"),
+            *(asyncio.create_task(_keep_running(name, run), name=name) for name, run in self._beside.items()),
         ]
         try:
             await asyncio.gather(*tasks)
@@ -236,6 +244,17 @@ class Agent:
             else:
                 if refusal is not None:
                     raise refusal
+
+
+async def _keep_running(name: str, run: Callable[[], Awaitable[None]]) -> None:
+    while True:
+        try:
+            await run()
+        except Exception:
+            log.exception("%s has failed; it begins again in %d s", name, _BEGIN_AGAIN_SECONDS)
+            await asyncio.sleep(_BEGIN_AGAIN_SECONDS)
+        else:
+            return
 
 
 async def _end(tasks: list[asyncio.Task[None]]) -> None:

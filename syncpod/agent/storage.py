@@ -107,13 +107,16 @@ class StorageEviction:
         self._counting = asyncio.Semaphore(_AT_ONCE)
 
     async def run(self) -> None:
-        """Look for ever."""
-        while True:
-            try:
-                await self.look()
-            except OSError as error:
-                log.warning("the pods' records cannot be read, so nobody is held to a limit of storage: %s", error)
-            await asyncio.sleep(LOOK_SECONDS)
+        """Look for ever; ended, give up what is under way."""
+        try:
+            while True:
+                try:
+                    await self.look()
+                except OSError as error:
+                    log.warning("the pods' records cannot be read, so nobody is held to a limit of storage: %s", error)
+                await asyncio.sleep(LOOK_SECONDS)
+        finally:
+            await self.close()
 
     async def look(self) -> tuple[asyncio.Task[None], ...]:
         """Begin to measure each pod that it is time for; return what is then under way. Raises OSError."""
