@@ -27,6 +27,7 @@ from syncpod.agent.probing.prober import Prober
 from syncpod.agent.readiness import Readiness
 from syncpod.agent.rival import outranked
 from syncpod.agent.signals import Signals
+from syncpod.agent.storage import StorageEviction
 from syncpod.agent.volume_refresh import VolumeRefresh
 from syncpod.cri.errors import CriError
 from syncpod.cri.node import NodeContext
@@ -75,15 +76,16 @@ class Agent:
         self.signals = Signals(client, facts)
         self.backoff_queue = BackoffQueue(self.signals.backoff_expired)
         self.pidfds = Pidfds(self._exited, container_pid=reader.pid_of, sandbox_pid=reader.sandbox_pid)
-        self.prober = Prober(cri, context, signals.probe, host_ip=lambda: next(iter(facts().host_ips), ""))
+        self.prober = Prober(cri, context, self.signals.probe, host_ip=lambda: next(iter(facts().host_ips), ""))
         self.pleg = Pleg(reader, self.signals.pleg, watch=self._watch)
         self.readiness = Readiness(cri.status, self.pleg.wake)
         self.waiting_for: dict[ObjectRef, set[tuple[str, str]]] = {}
         """Who failed for want of an object; steps note themselves, and the refresh of volumes tells them."""
         store = ObjectStore(context.state_dir, context.memory_dir)
-        self._volumes = VolumeRefresh(context, store, self.waiting_for, signals.may_go_on)
+        self._volumes = VolumeRefresh(context, store, self.waiting_for, self.signals.may_go_on)
         self._takeover = Takeover(client, task_queue, life.identity)
-        self._beside: dict[str, Callable[[], Awaitable[None]]] = {}
+        storage = StorageEviction(context, cri, self.pleg.newest, self.signals.evict)
+        self._beside: dict[str, Callable[[], Awaitable[None]]] = {"limits of storage": storage.run}
         self._boarding: list[asyncio.Task[None]] = []
         self._following: dict[str, asyncio.Task[None]] = {}
         self._ended: dict[str, dict[str, float]] = {}
