@@ -51,7 +51,6 @@ REFUSED = (
     ),
     Rule("resources", "resources of the pod as a whole"),
     Rule("resourceClaims", "resource claims"),
-    Rule("activeDeadlineSeconds", "deadlines"),
     Rule("imagePullSecrets", "pull secrets"),
     Rule("readinessGates", "readiness gates, since nothing here sets their conditions"),
     Rule("os.name", "operating systems other than linux", ("linux",)),
@@ -60,6 +59,8 @@ REFUSED = (
 
 _NO_SCHEDULER = "has no effect here: only a scheduler reads it"
 _NO_API_SERVER = "has no effect here: no API server issues tokens"
+
+_NO_LASTING_VOLUME = "has no effect here: it is for volumes that outlive their pod"
 
 _SECCOMP_ANNOTATIONS = ("seccomp.security.alpha.kubernetes.io/", "container.seccomp.security.alpha.kubernetes.io/")
 
@@ -76,6 +77,7 @@ WITHOUT_EFFECT = (
     Rule("<>.resources.requests.ephemeral-storage", _NO_SCHEDULER),
     Rule("serviceAccountName", _NO_API_SERVER, ("default",)),
     Rule("automountServiceAccountToken", _NO_API_SERVER, (False,)),
+    Rule("securityContext.fsGroupChangePolicy", _NO_LASTING_VOLUME),
 )
 
 

@@ -36,8 +36,10 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({f"{C}.resources": {"claims": [{"name": "c"}]}}, f"{CP}.resources.claims: not supported yet: resource claims"),
     ({f"{C}.resources": {"limits": {"ephemeral-storage": "1Gi"}, "requests": {"ephemeral-storage": 1}}}, f"{CP}.resources.limits[ephemeral-storage]: not supported yet: the resource ephemeral-storage"),
     ({f"{C}.securityContext": {"windowsOptions": {}}}, f"{CP}.securityContext.windowsOptions: not supported yet: Windows"),
-    ({"spec.volumes.0.emptyDir": {"medium": "Memory"}}, "spec.volumes[0].emptyDir.medium: not supported yet: emptyDir in memory or huge pages"),
-    ({"spec.volumes.0.emptyDir": {"sizeLimit": "1Gi"}}, "spec.volumes[0].emptyDir.sizeLimit: not supported yet: limits on the size of an emptyDir"),
+    *(
+        ({"spec.volumes.0": {"name": "work", "projected": {"sources": [{kind: {}}]}}}, f"spec.volumes[0].projected.sources[0].{kind}: not supported yet: what only an API server can issue, as {kind} is")
+        for kind in ("serviceAccountToken", "clusterTrustBundle", "podCertificate")
+    ),
     ({"spec.resources": {"limits": {"cpu": 1}}}, "spec.resources: not supported yet: resources of the pod as a whole"),
     ({"spec.resourceClaims": [{"name": "c"}]}, "spec.resourceClaims: not supported yet: resource claims"),
     ({"spec.activeDeadlineSeconds": 5}, "spec.activeDeadlineSeconds: not supported yet: deadlines"),
@@ -54,9 +56,8 @@ def test_what_is_not_supported_is_refused_by_name(changes: dict[str, Any], probl
     assert [str(found) for found in check_supported(with_defaults(parse_pod(changed(changes))))] == [problem]
 
 
-SOURCES = sorted(
-    str(field.alias) for field in Volume.model_fields.values() if field.alias not in ("name", "emptyDir", "hostPath")
-)
+HAD_HERE = ("configMap", "downwardAPI", "emptyDir", "hostPath", "projected", "secret")
+SOURCES = sorted({str(field.alias) for field in Volume.model_fields.values()} - {"name", *HAD_HERE})
 
 
 @pytest.mark.parametrize("source", SOURCES)
@@ -69,6 +70,10 @@ def test_every_other_kind_of_volume_is_refused_by_name(source: str) -> None:
 SUPPORTED: list[dict[str, Any]] = [
     {},
     {"spec.volumes": [{"name": "work", "hostPath": {"path": "/a"}}]},
+    {"spec.volumes": [{"name": "work", "emptyDir": {"medium": "Memory", "sizeLimit": "1Gi"}}]},
+    {"spec.volumes": [{"name": "work", "configMap": {"name": "a"}}, {"name": "b", "secret": {"secretName": "b"}}]},
+    {"spec.volumes": [{"name": "work", "projected": {"sources": [{"secret": {"name": "a"}}]}}]},
+    {"spec.volumes": [{"name": "work", "downwardAPI": {"items": [{"path": "a", "fieldRef": {"fieldPath": "metadata.name"}}]}}]},
     {f"{C}.restartPolicy": "Never", f"{C}.restartPolicyRules": [{"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [1]}}]},
     {"spec.initContainers.0.restartPolicy": "Always"},
     {f"{C}.securityContext": {"privileged": True, "procMount": "Default", "capabilities": {"add": ["ALL"]}}, f"{C}.tty": True, f"{C}.stdin": True},
@@ -116,6 +121,14 @@ def test_what_only_a_cluster_acts_on_is_taken_and_said(field: str, value: Any) -
     (warning,) = check_without_effect(pod)
     assert warning.path == f"spec.{'serviceAccountName' if field == 'serviceAccount' else field}"
     assert warning.message.startswith("has no effect here: ")
+
+
+def test_when_to_change_the_group_of_lasting_volumes_is_taken_and_said() -> None:
+    security = {"fsGroup": 1, "fsGroupChangePolicy": "OnRootMismatch"}
+    (warning,) = check_without_effect(with_defaults(parse_pod(changed({"spec.securityContext": security}))))
+    assert str(warning) == (
+        "spec.securityContext.fsGroupChangePolicy: has no effect here: it is for volumes that outlive their pod"
+    )
 
 
 def test_an_annotation_that_once_chose_a_seccomp_profile_is_said_to_do_nothing() -> None:
