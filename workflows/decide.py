@@ -134,6 +134,17 @@ def _actuated(pod: Pod) -> ActuatedResources:
     return ActuatedResources(containers=applied, pod=pod.spec.resources)
 
 
+def expiry(state: PodState) -> datetime | None:
+    """Return when the pod has been active for as long as it may, None where it may for ever or is ending anyway.
+
+    Mirrors active_deadline.go, v1.36, pastActiveDeadline.
+    """
+    seconds, since = state.pod.spec.active_deadline_seconds, state.status.start_time
+    if seconds is None or since is None or state.ending:
+        return None
+    return since + timedelta(seconds=seconds)
+
+
 def begin(state: PodState, step: Step, now: datetime) -> StepInput:
     """Record that `step` is being taken and return its input with the next fence."""
     state.fence += 1

@@ -25,7 +25,7 @@ from syncpod.messages import (
     StepResult,
 )
 from syncpod.pod import Pod
-from workflows.decide import Step
+from workflows.decide import Step, expiry
 from workflows.state import HISTORY_KEPT, Exit, PodState, age
 
 _INSTANCES_KEPT = 50
@@ -108,6 +108,16 @@ def put_out(state: PodState, eviction: Evict, now: datetime) -> None:
         state.kill_by = deadline
     elif state.kill_by is not None:
         state.kill_by = min(state.kill_by, deadline)
+
+
+def expire(state: PodState, now: datetime) -> None:
+    """Have the pod fail that has been active for as long as it may (active_deadline.go, v1.36)."""
+    due = expiry(state)
+    if due is not None and due <= now:
+        message = "Pod was active on the node longer than the specified deadline"
+        state.failure = PodFailure(reason="DeadlineExceeded", message=message)
+        state.event(now, "Normal", "DeadlineExceeded", message)
+        state.note(now, "signal", "deadline", f"active for {state.pod.spec.active_deadline_seconds} s")
 
 
 def _turn_away(state: PodState, rejection: Rejection, now: datetime) -> None:

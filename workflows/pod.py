@@ -89,6 +89,7 @@ class PodWorkflow:
         while True:
             self.drain()
             absorb.tidy(self.state, workflow.now())
+            outcome.expire(self.state, workflow.now())
             report.update_status(self.state, self.holds, workflow.now())
             decision = decide.next_step(self.state, workflow.now(), pulling=self.pulls)
             if decision.holds != self.holds:
@@ -98,6 +99,8 @@ class PodWorkflow:
             report.note_decision(self.state, decision.plan, self.planned, workflow.now())
             self.planned = decision.plan
             if decision.step is not None:
+                if decide.expiry(self.state) is not None:
+                    self.arm(decision)  # a step may take longer than the pod has
                 if decision.step.name == StepName.PULL_IMAGE and workflow.patched(BESIDE):
                     self.pull(decision.step)
                 else:
@@ -207,24 +210,30 @@ class PodWorkflow:
     # --- waiting ------------------------------------------------------------------------------------------------------
 
     async def wait(self, decision: decide.Decision) -> None:
-        """Wait for a signal or for the earliest deadline: one timer, replaced only when the deadline moves."""
-        deadline = decision.deadline
-        if deadline != self.armed:
-            if self.alarm is not None and not self.alarm.done():
-                self.alarm.cancel()
-            self.armed, self.alarm = deadline, None
-            if deadline is not None:
-                summary = report.timer_summary(decision.holds, deadline)
-                self.alarm = asyncio.create_task(self.ring(deadline, summary))
+        """Wait for a signal or for the earliest deadline."""
+        self.arm(decision)
         self.arm_queue(decision)
         await self.until(lambda: bool(self.inbox) or self.woken or self.rang or (self.state.removed and self.quiet()))
         if self.rang:
             self.rang, self.armed, self.alarm = False, None, None
 
+    def arm(self, decision: decide.Decision) -> None:
+        """Have one timer ring at the earliest deadline; it is replaced only when that moves."""
+        held, expiry = decision.deadline, decide.expiry(self.state)
+        # The node's queue signals the end of a back-off itself; nobody else knows when the pod expires.
+        due = [at for at in (held and held + GUARANTEE, expiry) if at is not None]
+        deadline = min(due, default=None)
+        if deadline != self.armed:
+            if self.alarm is not None and not self.alarm.done():
+                self.alarm.cancel()
+            self.armed, self.alarm = deadline, None
+            if deadline is not None:
+                summary = report.timer_summary(decision.holds, held if deadline != expiry else None)
+                self.alarm = asyncio.create_task(self.ring(deadline, summary))
+
     async def ring(self, deadline: datetime, summary: str) -> None:
-        """Ring a second after the deadline, which the node's back-off queue is to signal itself."""
-        left = max(timedelta(0), deadline - workflow.now()) + GUARANTEE
-        await workflow.sleep(left, summary=summary)
+        """Ring at the deadline."""
+        await workflow.sleep(max(timedelta(0), deadline - workflow.now()), summary=summary)
         self.rang = True
 
     def arm_queue(self, decision: decide.Decision) -> None:
@@ -264,6 +273,7 @@ class PodWorkflow:
         """Say whether the pod is to end, by what has been absorbed or is still pending."""
         if any(name in ("delete_pod", "evict") for name, _ in self.inbox):
             self.drain()
+        outcome.expire(self.state, workflow.now())
         return self.state.deletion is not None or self.state.failure is not None
 
     def deadline_moved(self, kill_by: datetime | None) -> bool:

@@ -145,8 +145,10 @@ def search_attribute_updates(state: PodState, has_any: bool) -> list[SearchAttri
 # --- the Temporal UI --------------------------------------------------------------------------------------------------
 
 
-def timer_summary(holds: Sequence[Hold], deadline: datetime) -> str:
-    """Say what the timer waits for: `back-off web 40s`."""
+def timer_summary(holds: Sequence[Hold], deadline: datetime | None) -> str:
+    """Say what the timer waits for: `back-off web 40s`; None is the pod's own deadline."""
+    if deadline is None:
+        return "active deadline of the pod"
     due = next(hold for hold in holds if hold.until == deadline)
     return f"back-off {due.subject} {go_duration(due.delay)} ({due.reason})"
 

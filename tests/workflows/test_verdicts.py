@@ -103,3 +103,35 @@ async def test_labels_that_no_file_shows_cost_no_step(client: Client, node: Scri
     await handle.execute_update("apply", document)
     await until(handle, lambda pod: pod["metadata"].get("labels") == {"tier": "front"})
     assert node.steps() == ["create_sandbox", "start_container web"]
+
+
+async def test_a_pod_is_ended_when_it_has_been_active_for_as_long_as_it_may(client: Client, node: ScriptedNode) -> None:
+    handle = await running(client, node, manifest(activeDeadlineSeconds=2))
+    pod = await until(handle, lambda pod: phase(pod) == "Failed")
+    assert (pod["status"]["reason"], pod["status"]["message"]) == (
+        "DeadlineExceeded",
+        "Pod was active on the node longer than the specified deadline",
+    )
+    assert ("Normal", "DeadlineExceeded") in [
+        (event["type"], event["reason"]) for event in await handle.query("events")
+    ]
+    assert node.steps() == ["create_sandbox", "start_container web", "kill_pod"]
+
+
+async def test_a_deadline_comes_while_a_step_hangs_and_over_a_new_run(client: Client, node: ScriptedNode) -> None:
+    node.absent.add("gone:1")
+    node.gate["pull_image"] = asyncio.Event()
+    containers = [{"name": "slow", "image": "gone:1"}, {"name": "web", "image": "busybox:1"}]
+    handle = await start_pod(client, node, manifest(activeDeadlineSeconds=3, containers=containers), maxEvents=12)
+    latest = client.get_workflow_handle(handle.id)
+    pod = await until(latest, lambda pod: phase(pod) == "Failed")
+    assert pod["status"]["reason"] == "DeadlineExceeded"
+
+
+async def test_a_deadline_that_is_added_later_counts_from_the_pods_start(client: Client, node: ScriptedNode) -> None:
+    document = manifest()
+    handle = await running(client, node, document)
+    document["spec"]["activeDeadlineSeconds"] = 1
+    await handle.execute_update("apply", document)
+    pod = await until(handle, lambda pod: phase(pod) == "Failed")
+    assert pod["status"]["reason"] == "DeadlineExceeded"
