@@ -1,0 +1,200 @@
+"""start_container: what a container is given of the node's, before it is made and in each of its instances."""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import secrets
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from syncpod.messages import Fault
+from syncpod.objects import ObjectRef
+from syncpod.pod import ConfigMap, ObjectMeta, Secret
+from syncpod.volumes.mounting import is_mount, may_mount
+from tests.activities.bench import Bench, PodOnBench, container, fault_of, until
+
+
+@pytest_asyncio.fixture
+async def mounting(bench: Bench) -> AsyncIterator[Bench]:
+    """A node that mounts, as one does that runs as root; what its pods have mounted goes with them."""
+    if not may_mount():
+        pytest.skip("mounting needs CAP_SYS_ADMIN")
+    bench.node.context = dataclasses.replace(bench.node.context, may_mount=True)
+    yield bench
+    for pod in bench.pods:
+        await pod.kill(grace=1)
+        await pod.remove()
+
+
+def config_map(name: str, **data: str) -> ConfigMap:
+    return ConfigMap(metadata=ObjectMeta(name=name, namespace="default"), data=data)
+
+
+def secret(name: str, **data: str) -> Secret:
+    return Secret(metadata=ObjectMeta(name=name, namespace="default"), string_data=data)
+
+
+async def said(pod: PodOnBench, name: str = "main", restart: int = 0) -> list[str]:
+    """What a container has written by its end."""
+    log = pod.logs / name / f"{restart}.log"
+
+    async def ended() -> bool:
+        newest = (await pod.view()).newest(name)
+        return newest is not None and newest.restart_count == restart and newest.state == "exited" and log.exists()
+
+    await until(ended)
+    return [line.split(" ", 3)[3] for line in log.read_text().splitlines()]
+
+
+def mounts_below(directory: Path) -> bool:
+    return str(directory) in Path("/proc/self/mountinfo").read_text()
+
+
+async def test_a_container_sees_what_the_node_has_of_config_maps_secrets_and_files(bench: Bench) -> None:
+    bench.node.objects.put(config_map("settings", color="blue"))
+    bench.node.objects.put(secret("keys", token="s3cret"))
+    pod = bench.pod(
+        container(
+            command=["sh", "-c", 'echo "$color $TOKEN $PORT $(ARG)"'],
+            envFrom=[{"configMapRef": {"name": "settings"}}],
+            env=[
+                {"name": "TOKEN", "valueFrom": {"secretKeyRef": {"name": "keys", "key": "token"}}},
+                {"name": "PORT", "valueFrom": {"fileKeyRef": {"volumeName": "v", "path": "app.env", "key": "PORT"}}},
+                {"name": "ARG", "value": "$(color)-$(PORT)"},
+            ],
+        ),
+        volumes=[{"name": "v", "emptyDir": {}}],
+    )
+    await pod.create_sandbox()
+    (pod.directory / "volumes" / "kubernetes.io~empty-dir" / "v" / "app.env").write_text("PORT='8080'\n")
+    await pod.start()
+    assert await said(pod) == ["blue s3cret 8080 blue-8080"]
+
+
+async def test_what_is_missing_is_named_and_noted_before_anything_is_made_and_then_the_start_goes_well(
+    bench: Bench,
+) -> None:
+    pod = bench.pod(
+        container(
+            envFrom=[{"configMapRef": {"name": "settings"}}],
+            env=[{"name": "TOKEN", "valueFrom": {"secretKeyRef": {"name": "keys", "key": "token"}}}],
+        )
+    )
+    await pod.create_sandbox()
+    for message, wanted, put in (
+        ('configmap "settings" not found', ObjectRef("ConfigMap", "default", "settings"), config_map("settings")),
+        ('secret "keys" not found', ObjectRef("Secret", "default", "keys"), secret("keys", other="x")),
+        (
+            "couldn't find key token in Secret default/keys",
+            ObjectRef("Secret", "default", "keys"),
+            secret("keys", token="now"),
+        ),
+    ):
+        fault, error, detail = await fault_of(pod.start())
+        assert (fault, error.message) == (Fault.CREATE_CONTAINER_CONFIG_ERROR, message)
+        assert [(each.type, each.reason, each.message, each.container) for each in detail.events] == [
+            ("Warning", "Failed", f"Error: {message}", "main")
+        ]
+        assert detail.status.containers == ()
+        waiter = (f"pod/default/{pod.pod.metadata.name}", "main")
+        assert bench.node.waiting_for.pop(wanted) == {waiter}
+        bench.node.objects.put(put)
+    assert (await pod.start()).status.containers[0].state == "running"
+
+
+async def test_a_file_of_variables_that_leads_out_of_its_volume_is_not_read(bench: Bench, tmp_path: Path) -> None:
+    (tmp_path / "outside.env").write_text("PORT='8080'\n")
+    source = {"fileKeyRef": {"volumeName": "v", "path": "app.env", "key": "PORT"}}
+    pod = bench.pod(container(env=[{"name": "PORT", "valueFrom": source}]), volumes=[{"name": "v", "emptyDir": {}}])
+    await pod.create_sandbox()
+    volume = pod.directory / "volumes" / "kubernetes.io~empty-dir" / "v"
+    (volume / "app.env").symlink_to(tmp_path / "outside.env")
+    fault, error, _ = await fault_of(pod.start())
+    assert (fault, error.message) == (Fault.CREATE_CONTAINER_CONFIG_ERROR, "couldn't parse env file")
+
+
+async def test_a_secret_that_a_runtime_quotes_is_told_to_nobody(bench: Bench) -> None:
+    value = f"no-such-program-{secrets.token_hex(8)}"
+    bench.node.objects.put(secret("keys", command=value))
+    pod = bench.pod(
+        container(
+            command=["$(COMMAND)"],
+            env=[{"name": "COMMAND", "valueFrom": {"secretKeyRef": {"name": "keys", "key": "command"}}}],
+        )
+    )
+    await pod.create_sandbox()
+    fault, error, detail = await fault_of(pod.start(final=True))
+    assert (fault, "***" in error.message) == (Fault.RUN_CONTAINER_ERROR, True)
+    [left] = detail.status.containers
+    told = f"{error!r} {error.message} {detail!r} {left.message} {detail.model_dump_json()}"
+    for form in (value, base64.b64encode(value.encode()).decode()):
+        assert form not in told
+
+
+async def test_a_part_of_a_volume_is_bound_for_each_instance_and_gone_with_the_pod(mounting: Bench) -> None:
+    pod = mounting.pod(
+        container(
+            command=["sh", "-c", "ls /site /data; echo >> /data/$HOSTNAME; cat /one"],
+            env=[{"name": "WHO", "value": "me"}],
+            volumeMounts=[
+                {"name": "v", "mountPath": "/site", "subPath": "site", "readOnly": True},
+                {"name": "v", "mountPath": "/data", "subPathExpr": "data/$(WHO)"},
+                {"name": "v", "mountPath": "/one", "subPath": "site/one"},
+            ],
+        ),
+        volumes=[{"name": "v", "emptyDir": {}}],
+    )
+    await pod.create_sandbox()
+    volume = pod.directory / "volumes" / "kubernetes.io~empty-dir" / "v"
+    (volume / "site").mkdir()
+    (volume / "site" / "one").write_text("first\n")
+    await pod.start()
+    assert "first" in await said(pod)
+    assert (volume / "data" / "me").is_dir()
+    places = [pod.directory / "volume-subpaths" / "v" / "main" / str(index) for index in range(3)]
+    assert [is_mount(place) for place in places] == [True, True, True]
+    # Replaced, as an editor does it: the next instance sees the new file.
+    (volume / "site" / "new").write_text("second\n")
+    (volume / "site" / "new").rename(volume / "site" / "one")
+    await pod.start(restart=1)
+    assert "second" in await said(pod, restart=1)
+    await pod.kill(grace=1)
+    await pod.remove()
+    assert not pod.directory.exists()
+    assert not mounts_below(pod.directory)
+
+
+REFUSED_PARTS = {
+    "symlink": ({"subPath": "etc"}, 'failed to prepare subPath for volumeMount "v" of container "symlink"'),
+    "below": ({"subPath": "etc/shadow"}, 'failed to prepare subPath for volumeMount "v" of container "below"'),
+    "up": ({"subPath": "up/x"}, 'failed to prepare subPath for volumeMount "v" of container "up"'),
+    "nowhere": ({"subPath": "gone"}, 'failed to create subPath directory for volumeMount "v" of container "nowhere"'),
+    "empty": ({"subPathExpr": "a/$(EMPTY)/$(NONE)"}, "missing value for EMPTY, NONE"),
+    "absolute": ({"subPathExpr": "$(ROOT)"}, "error SubPath `$(ROOT)` must not be an absolute path"),
+    "climbing": ({"subPathExpr": "a/$(UP)"}, "unable to provision SubPath `a/$(UP)`: must not contain '..'"),
+}
+"""By the container's name: the mount, and what is said, which never shows what an expression has come to."""
+
+
+async def test_what_leads_out_of_a_volume_ends_the_start_with_the_kubelets_words(bench: Bench) -> None:
+    env = [{"name": "EMPTY", "value": ""}, {"name": "ROOT", "value": "/etc"}, {"name": "UP", "value": "../.."}]
+    pod = bench.pod(
+        *(
+            container(name, env=env, volumeMounts=[{"name": "v", "mountPath": "/x", **mount}])
+            for name, (mount, _) in REFUSED_PARTS.items()
+        ),
+        volumes=[{"name": "v", "emptyDir": {}}],
+    )
+    await pod.create_sandbox()
+    volume = pod.directory / "volumes" / "kubernetes.io~empty-dir" / "v"
+    for name, target in (("etc", "/etc"), ("up", "../../.."), ("gone", "nothing")):
+        (volume / name).symlink_to(target)
+    for name, (_, message) in REFUSED_PARTS.items():
+        fault, error, detail = await fault_of(pod.start(name))
+        assert (fault, error.message) == (Fault.CREATE_CONTAINER_CONFIG_ERROR, message)
+        assert [(each.reason, each.message) for each in detail.events] == [("Failed", f"Error: {message}")]
+        assert detail.status.containers == ()

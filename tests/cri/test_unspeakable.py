@@ -1,0 +1,46 @@
+"""What a runtime quotes of Secrets, and what is left of it."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from syncpod.cri.go_text import go_quote
+from syncpod.cri.unspeakable import Unspeakable
+
+
+def without(text: str, *words: str) -> str:
+    unspeakable = Unspeakable()
+    unspeakable.learn(words)
+    return unspeakable.without(text)
+
+
+def test_a_word_is_hidden_wherever_it_stands_and_however_it_is_written() -> None:
+    assert without('exec: "s3cret-token": not found', "s3cret-token") == 'exec: "***": not found'
+    assert without("path /v/s3cret-token/x", "s3cret-token") == "path /v/***/x"
+    assert without(r'exec: "two\nlines\t": no', "two\nlines\t\n") == r'exec: "***\t": no'
+    assert without('cannot mount "a\\"b\\\\c"', 'a"b\\c') == 'cannot mount "***"'
+
+
+def test_the_longer_of_two_words_is_hidden_whole() -> None:
+    assert without("password: hunter2hunter2", "hunter2", "hunter2hunter2") == "password: ***"
+
+
+def test_a_short_word_is_hidden_only_where_it_stands_alone() -> None:
+    assert without("create failed: exec: a: not found", "a") == "create failed: exec: ***: not found"
+    assert without('exec: "123": no', "123") == 'exec: "***": no'
+
+
+def test_nothing_is_hidden_where_nothing_is_known_or_the_word_is_empty() -> None:
+    assert without("as it was") == "as it was"
+    assert without("as it was", "") == "as it was"
+    assert without("as it was", "\n") == "as it was"
+
+
+def test_of_many_words_the_newest_stay_hidden() -> None:
+    unspeakable = Unspeakable()
+    unspeakable.learn(f"secret-number-{number}" for number in range(5000))
+    assert unspeakable.without("secret-number-4999") == "***"
+
+
+@given(st.text(min_size=4).filter(lambda word: word == word.strip()))
+def test_what_go_quotes_is_hidden_whole(word: str) -> None:
+    assert without(f"<{go_quote(word)}>", word) == '<"***">'
