@@ -27,17 +27,38 @@ CGROUP_PARENT: Final = "SYNCPOD_CGROUP_PARENT"
 CAPACITY: Final = "SYNCPOD_CAPACITY"
 POD_CGROUPS: Final = "SYNCPOD_POD_CGROUPS"
 ALLOWED_UNSAFE_SYSCTLS: Final = "SYNCPOD_ALLOWED_UNSAFE_SYSCTLS"
+IMAGE_GC_HIGH: Final = "SYNCPOD_IMAGE_GC_HIGH"
+IMAGE_GC_LOW: Final = "SYNCPOD_IMAGE_GC_LOW"
+IMAGE_GC_MIN_AGE: Final = "SYNCPOD_IMAGE_GC_MIN_AGE"
+IMAGE_GC_MAX_AGE: Final = "SYNCPOD_IMAGE_GC_MAX_AGE"
 ALLOW_FOREIGN_KUBELET: Final = "SYNCPOD_ALLOW_FOREIGN_KUBELET"
 RUNTIME_ENDPOINT: Final = "CONTAINER_RUNTIME_ENDPOINT"
 
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _CGROUP_PART = re.compile(r"[A-Za-z0-9._-]+")
+_DURATION = re.compile(r"(?:\d+(?:\.\d+)?(?:h|ms|m|s))+|0")
+_DURATION_PART = re.compile(r"(\d+(?:\.\d+)?)(h|ms|m|s)")
+_SECONDS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
 _YES, _NO = ("1", "true", "yes", "on"), ("", "0", "false", "no", "off")
 _IN_MEMORY = ("tmpfs", "ramfs")
 
 
 class SettingsInvalid(ValueError):
     """A setting has a wrong value; the text says which, and what would be right."""
+
+
+@dataclass(frozen=True)
+class ImageGcSettings:
+    """When images are removed; names and defaults are those of the kubelet's configuration."""
+
+    high_threshold_percent: int = 85
+    """imageGCHighThresholdPercent: how full the images' disk has to be; 100 = none is removed for want of space."""
+    low_threshold_percent: int = 80
+    """imageGCLowThresholdPercent: how full it then may stay."""
+    minimum_age_seconds: float = 120.0
+    """imageMinimumGCAge: what was pulled later stays."""
+    maximum_age_seconds: float = 0.0
+    """imageMaximumGCAge: what is unused for longer goes, however empty the disk is; 0 = nothing does."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +81,8 @@ class NodeSettings:
     """Give each pod a cgroup with limits, where that can be done (the kubelet's cgroupsPerQOS)."""
     allowed_unsafe_sysctls: tuple[str, ...]
     """Names, or beginnings of names with a ``*`` behind them, that pods may set besides the safe ones."""
+    image_gc: ImageGcSettings
+    """From the environment alone."""
     runtime_endpoint: str | None
     """The CRI socket, as ``unix:///path``; None = look where runtimes are usually found."""
     allow_foreign_kubelet: bool
@@ -102,6 +125,7 @@ def node_settings(
         capacity=capacity or environ.get(CAPACITY, ""),
         pod_cgroups=_flag(POD_CGROUPS, environ.get(POD_CGROUPS, "true")) if pod_cgroups is None else pod_cgroups,
         allowed_unsafe_sysctls=_list(allowed_unsafe_sysctls or environ.get(ALLOWED_UNSAFE_SYSCTLS, "")),
+        image_gc=_image_gc(environ),
         runtime_endpoint=runtime_endpoint or environ.get(RUNTIME_ENDPOINT) or None,
         allow_foreign_kubelet=(
             _flag(ALLOW_FOREIGN_KUBELET, environ.get(ALLOW_FOREIGN_KUBELET, ""))
@@ -212,6 +236,43 @@ def _cgroup_parent(parent: str) -> str:
 
 def _list(text: str) -> tuple[str, ...]:
     return tuple(filter(None, (part.strip() for part in text.split(","))))
+
+
+def _image_gc(environ: Mapping[str, str]) -> ImageGcSettings:
+    usual = ImageGcSettings()
+    found = ImageGcSettings(
+        high_threshold_percent=_percent(IMAGE_GC_HIGH, environ, usual.high_threshold_percent),
+        low_threshold_percent=_percent(IMAGE_GC_LOW, environ, usual.low_threshold_percent),
+        minimum_age_seconds=_duration(IMAGE_GC_MIN_AGE, environ, usual.minimum_age_seconds),
+        maximum_age_seconds=_duration(IMAGE_GC_MAX_AGE, environ, usual.maximum_age_seconds),
+    )
+    if found.low_threshold_percent >= found.high_threshold_percent:
+        raise SettingsInvalid(
+            f"{IMAGE_GC_LOW}: must be less than the {found.high_threshold_percent} of {IMAGE_GC_HIGH}, "
+            f"and is {found.low_threshold_percent}"
+        )
+    if 0 < found.maximum_age_seconds <= found.minimum_age_seconds:
+        raise SettingsInvalid(
+            f"{IMAGE_GC_MAX_AGE}: must be 0, or more than the {found.minimum_age_seconds:g} s of {IMAGE_GC_MIN_AGE}"
+        )
+    return found
+
+
+def _percent(name: str, environ: Mapping[str, str], usual: int) -> int:
+    text = environ.get(name) or str(usual)
+    if not text.isdecimal() or not text.isascii() or int(text) > 100:
+        raise SettingsInvalid(f"{name}={text!r}: must be a whole number from 0 to 100")
+    return int(text)
+
+
+def _duration(name: str, environ: Mapping[str, str], usual: float) -> float:
+    """Read a duration as the kubelet's configuration has it; in seconds."""
+    text = environ.get(name)
+    if not text:
+        return usual
+    if not _DURATION.fullmatch(text):
+        raise SettingsInvalid(f"{name}={text!r}: must be a duration such as 90s, 2m or 1h30m")
+    return sum(float(count) * _SECONDS[unit] for count, unit in _DURATION_PART.findall(text))
 
 
 def _flag(name: str, text: str) -> bool:

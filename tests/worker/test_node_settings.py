@@ -11,6 +11,7 @@ import pytest
 
 from syncpod import node_settings as module
 from syncpod.node_settings import (
+    ImageGcSettings,
     SettingsInvalid,
     WorkerRecord,
     is_in_memory,
@@ -224,3 +225,31 @@ def test_what_another_user_may_have_put_there_is_no_memory_directory(
 def test_a_memory_directory_that_cannot_be_made_is_one_sentence() -> None:
     with pytest.raises(SettingsInvalid, match=r"cannot be made: File exists \(SYNCPOD_MEMORY_DIR\)"):
         make_memory_directory(Path("/dev/null/memory"))
+
+
+def test_images_are_collected_as_the_kubelet_does_unless_told_otherwise() -> None:
+    assert node_settings({}).image_gc == ImageGcSettings(85, 80, 120.0, 0.0)
+    told = {
+        "SYNCPOD_IMAGE_GC_HIGH": "70",
+        "SYNCPOD_IMAGE_GC_LOW": "60",
+        "SYNCPOD_IMAGE_GC_MIN_AGE": "1m30s",
+        "SYNCPOD_IMAGE_GC_MAX_AGE": "1.5h",
+    }
+    assert node_settings(told).image_gc == ImageGcSettings(70, 60, 90.0, 5400.0)
+    assert node_settings({**told, "SYNCPOD_IMAGE_GC_MAX_AGE": "0"}).image_gc.maximum_age_seconds == 0
+
+
+@pytest.mark.parametrize(
+    ("told", "said"),
+    [
+        ({"HIGH": "101"}, "SYNCPOD_IMAGE_GC_HIGH='101': must be a whole number from 0 to 100"),
+        ({"LOW": "-1"}, "SYNCPOD_IMAGE_GC_LOW='-1': must be a whole number from 0 to 100"),
+        ({"HIGH": "80"}, "SYNCPOD_IMAGE_GC_LOW: must be less than the 80 of SYNCPOD_IMAGE_GC_HIGH, and is 80"),
+        ({"MIN_AGE": "2"}, "SYNCPOD_IMAGE_GC_MIN_AGE='2': must be a duration such as 90s, 2m or 1h30m"),
+        ({"MAX_AGE": "1m"}, "SYNCPOD_IMAGE_GC_MAX_AGE: must be 0, or more than the 120 s of SYNCPOD_IMAGE_GC_MIN_AGE"),
+    ],
+)
+def test_a_wrong_setting_of_image_collection_is_one_sentence(told: dict[str, str], said: str) -> None:
+    with pytest.raises(SettingsInvalid) as refused:
+        node_settings({f"SYNCPOD_IMAGE_GC_{name}": value for name, value in told.items()})
+    assert str(refused.value) == said
