@@ -72,7 +72,7 @@ async def create_sandbox(attempt: Attempt, request: CreateSandbox) -> StepResult
     createPodSandbox. Raises PodFault: PodRejected, RuntimeNotReady, NetworkNotReady, UnsupportedByRuntime, FailedMount,
     FailedCreatePodSandBox.
     """
-    images = asyncio.create_task(missing_images(attempt.node.cri, request.pod))
+    images = asyncio.create_task(missing_images(attempt, request.pod))
     try:
         await _note(attempt, request)
         grace = request.pod.spec.termination_grace_period_seconds or 0

@@ -17,6 +17,30 @@ _CONTAINERS_ERRORS = _METER.create_counter(
     description="Containers that could not be started, by container type and the reason they then wait with.",
 )
 
+_PULL_DURATION = _METER.create_histogram(
+    "image_pull_duration_seconds",
+    unit="s",
+    description="Duration of pulls, by the size of their images.",
+    explicit_bucket_boundaries_advisory=[
+        1, 5, 10, 20, 30, 60, 120, 180, 240, 300, 360, 480, 600, 900, 1200, 1800, 2700, 3600,
+    ],
+)  # fmt: skip
+_MB, _GB = 1 << 20, 1 << 30
+_SIZE_CLASSES = (
+    (0, "0-10MB"),
+    (10 * _MB, "10MB-100MB"),
+    (100 * _MB, "100MB-500MB"),
+    (500 * _MB, "500MB-1GB"),
+    (_GB, "1GB-5GB"),
+    (5 * _GB, "5GB-10GB"),
+    (10 * _GB, "10GB-20GB"),
+    (20 * _GB, "20GB-30GB"),
+    (30 * _GB, "30GB-40GB"),
+    (40 * _GB, "40GB-60GB"),
+    (60 * _GB, "60GB-100GB"),
+    (100 * _GB, "GT100GB"),
+)
+
 
 def count_sandbox() -> None:
     """Count a sandbox that is begun."""
@@ -38,3 +62,13 @@ def count_failed_start(kind: ContainerKind, fault: Fault, *, begun: bool = False
     if not begun:
         count_start(kind)
     _CONTAINERS_ERRORS.add(1, {"container_type": kind, "code": fault.value})
+
+
+def time_pull(seconds: float, size: int) -> None:
+    """Time a pull that succeeded, waiting for others included, by the size of its image in bytes."""
+    _PULL_DURATION.record(seconds, {"image_size_in_bytes": _size_class(size)})
+
+
+def _size_class(size: int) -> str:
+    """Return the label that stands for a size; `N/A` where it is not known (GetImageSizeBucket)."""
+    return next((label for bound, label in reversed(_SIZE_CLASSES) if size > bound), "N/A")

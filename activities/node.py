@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from activities.fences import Fences
 from activities.ledger import Ledger
+from activities.pulls import Pulls, PullSettings
 from activities.stops import Stops
 from activities.views import LastViews
 from syncpod.cri import CriRuntime
@@ -39,8 +40,7 @@ class Node:
     """Called with each status that a step's result or fault carries to the workflow, so that the agent's record
     advances and no signal says the same again."""
     sandbox_slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(sandboxes_at_once()))
-    pull_slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(1))
-    """Pulls are serial, as the kubelet's are by default (serializeImagePulls); maxParallelImagePulls is its size."""
+    pull_settings: PullSettings = field(default_factory=PullSettings)
     fences: Fences = field(default_factory=Fences)
     views: LastViews = field(default_factory=LastViews)
     waiting_for: dict[ObjectRef, set[tuple[str, str]]] = field(default_factory=dict)
@@ -53,9 +53,11 @@ class Node:
     sysctls: AllowedSysctls = field(default_factory=lambda: allowed_sysctls(os.uname().release))
     """What pods may set of the kernel."""
     ledger: Ledger = field(init=False)
+    pulls: Pulls = field(init=False)
     stops: Stops = field(init=False)
 
     def __post_init__(self) -> None:
         self.objects = ObjectStore(self.context.state_dir, self.context.memory_dir)
+        self.pulls = Pulls(self.context.state_dir, self.pull_settings)
         self.stops = Stops(self.cri)
         self.ledger = Ledger(self.context)

@@ -1,113 +1,159 @@
-"""pull_image: fetch the image of one container."""
+"""pull_image: fetch what one container needs: the images of the volumes that it mounts, and its own."""
 
 from __future__ import annotations
 
+import asyncio
 import time
 
 from activities.attempt import Attempt, PodFault, warning
 from activities.images import (
+    NeededImage,
     container_of,
     image_fault,
     kind_of,
     look_at_image,
     missing_images,
+    needed_images,
     reference_of,
     say_present,
 )
-from activities.metrics import count_failed_start
+from activities.metrics import count_failed_start, time_pull
+from activities.pull_credentials import pull_credentials, pull_secrets
+from activities.pull_progress import watched
 from activities.wording import go_duration, go_error
-from syncpod.cri import errors
+from syncpod.cri import SandboxConfig, errors
+from syncpod.cri.keyring import Credential
 from syncpod.cri.sandbox_config import sandbox_config
-from syncpod.messages import Fault, PullImage, StepResult
-from syncpod.pod import Container
+from syncpod.messages import Fault, PullImage, StepResult, pod_workflow_id
 
 
 async def pull_image(attempt: Attempt, request: PullImage) -> StepResult:
-    """Pull the image if its policy asks for that; say for which of the pod's containers it is missing still.
+    """Pull the images that the container needs, each if its policy asks for that; say what is missing still.
 
     Mirrors images/image_manager.go, v1.36, EnsureImageExists, its events and messages included; its back-off is the
-    workflow's. Pulls are serial on the node unless it is told otherwise. A pull may be repeated: the runtime goes on
-    with the layers that it has. Cancelled, it ends at once, and so does waiting for one's turn.
+    workflow's. Pulls are serial on the node unless it is told otherwise, and two of the same image always are: the
+    second finds what the first has pulled. A pull may be repeated: the runtime goes on with the layers that it has.
+    Cancelled, it ends at once, and so does waiting for one's turn. It makes nothing in the pod and runs beside the
+    pod's other steps.
+
+    A pull that fails is noted with the node for each of the pod's pull secrets: when one of them changes, the pod need
+    not wait for its back-off.
 
     Raises PodFault: ErrImagePull, InvalidImageName, RegistryUnavailable, SignatureValidationFailed, ErrImageNeverPull,
     ImageInspectError.
     """
     container = container_of(request.pod, request.container)
     try:
-        if not await _is_enough(attempt, container):
-            await _pull_in_turn(attempt, request, container)
+        for needed in needed_images(request.pod, container):
+            if not await _is_enough(attempt, request, needed):
+                await _pull_in_turn(attempt, request, needed)
     except PodFault as fault:
         count_failed_start(kind_of(request.pod, container.name), fault.fault)
+        for ref in pull_secrets(request.pod):
+            waiter = pod_workflow_id(attempt.ref.namespace, attempt.ref.name), container.name
+            attempt.node.waiting_for.setdefault(ref, set()).add(waiter)
         raise
-    return StepResult(missing_images=await missing_images(attempt.node.cri, request.pod))
+    return StepResult(missing_images=await missing_images(attempt, request.pod))
 
 
-async def _is_enough(attempt: Attempt, container: Container) -> bool:
+async def _is_enough(attempt: Attempt, request: PullImage, needed: NeededImage) -> bool:
     """Say whether the image that the node has will do, and say so in an event."""
-    attempt.doing = f"looks for image {container.image}"
-    if container.image_pull_policy == "Always" or await look_at_image(attempt, container) is None:
+    attempt.doing = f"looks for image {needed.image}"
+    if needed.policy == "Always" or await look_at_image(attempt, request.pod, needed) is None:
         return False
-    say_present(attempt, container)
+    say_present(attempt, needed)
     return True
 
 
-async def _pull_in_turn(attempt: Attempt, request: PullImage, container: Container) -> None:
-    """Pull once it is this pull's turn, unless the one before it was for the same image."""
-    slots = attempt.node.pull_slots
+async def _pull_in_turn(attempt: Attempt, request: PullImage, needed: NeededImage) -> None:
+    """Pull once it is this pull's turn, unless one before it was for the same image."""
     asked = time.monotonic()
-    waits = slots.locked()
-    attempt.doing = f"waits for other pulls to pull {container.image}"
-    await attempt.interruptible(slots.acquire())
-    try:
-        if waits and await _is_enough(attempt, container):
-            return
-        await _pull(attempt, request, container, asked)
-    finally:
-        slots.release()
+    attempt.doing = f"waits for other pulls to pull {needed.image}"
+    async with attempt.node.pulls.turn(attempt, reference_of(needed)) as waited:
+        if not waited or not await _is_enough(attempt, request, needed):
+            await _pull(attempt, request, needed, asked)
 
 
-async def _pull(attempt: Attempt, request: PullImage, container: Container, asked: float) -> None:
-    node = attempt.node
-    reference = reference_of(container)
+async def _pull(attempt: Attempt, request: PullImage, needed: NeededImage, asked: float) -> None:
+    """Pull, and record with whose credentials; `asked` is when this pull began to wait (monotonic)."""
+    node, records = attempt.node, attempt.node.pulls.records
+    credentials = await pull_credentials(attempt, request.pod, needed.image)
+    if credentials.failed:
+        message = (
+            f"Unable to retrieve some image pull secrets ({', '.join(credentials.failed)}); "
+            "attempting to pull the image may not succeed."
+        )
+        attempt.events.append(warning("FailedToRetrieveImagePullSecret", message))
     config = sandbox_config(
         request.pod, attempt=request.sandbox_attempt, node=node.context, incarnation=request.ref.incarnation
     )
-    attempt.say("Pulling", f'Pulling image "{container.image}"', container.name)
-    began = time.monotonic()
-    attempt.doing = f"pulls {container.image}"
+    await asyncio.to_thread(records.intend, needed.image)
     try:
-        await attempt.interruptible(node.cri.pull_image(reference, sandbox_config=config))
-    except errors.CriError as error:
-        if isinstance(error, errors.TransportFault) and reference not in error.message:
-            raise
-        # It names the image: the registry was away or slow, not the runtime (containerd 2 passes such codes on).
-        raise _failed(container, error) from error
-    ended = time.monotonic()
-    image = await node.cri.image_status(reference)
+        attempt.say("Pulling", f'Pulling image "{needed.image}"', needed.of_container)
+        began = time.monotonic()
+        async with watched(attempt, needed.image):
+            used, image_ref = await _try_each(attempt, needed, credentials.matching, config)
+        ended = time.monotonic()
+        image = await node.cri.image_status(reference_of(needed))
+    except BaseException:
+        await asyncio.to_thread(records.failed, needed.image)
+        raise
+    await asyncio.to_thread(records.pulled, needed.image, image.id if image else image_ref, used)
+    size = image.size if image else 0
+    time_pull(ended - asked, size)
     attempt.say(
         "Pulled",
-        f'Successfully pulled image "{container.image}" in {go_duration(ended - began)} '
-        f"({go_duration(ended - asked)} including waiting). Image size: {image.size if image else 0} bytes.",
-        container.name,
+        f'Successfully pulled image "{needed.image}" in {go_duration(ended - began)} '
+        f"({go_duration(ended - asked)} including waiting). Image size: {size} bytes.",
+        needed.of_container,
     )
 
 
-def _failed(container: Container, error: errors.CriError) -> PodFault:
-    """Word a failed pull (evalCRIPullErr); a name that only the runtime refuses is an InvalidImageName here."""
+async def _try_each(
+    attempt: Attempt, needed: NeededImage, credentials: tuple[Credential, ...], config: SandboxConfig
+) -> tuple[Credential | None, str]:
+    """Pull with one credential after the other until one will do, without any only if there are none.
+
+    Return the one that did, and the image's reference (kuberuntime_image.go, v1.36, PullImage). Raises PodFault, or
+    TransportFault where the runtime is away.
+    """
+    reference, cri = reference_of(needed), attempt.node.cri
+    if not attempt.node.pulls.rate.accept():
+        raise _failed(needed, [errors.CriError("pull_image", "UNKNOWN", "pull QPS exceeded")])
+    refusals: list[errors.CriError] = []
+    for credential in credentials or (None,):
+        try:
+            pulling = cri.pull_image(reference, credential=credential, sandbox_config=config)
+            return credential, await attempt.interruptible(pulling)
+        except errors.CriError as error:
+            if isinstance(error, errors.TransportFault) and reference not in error.message:
+                raise
+            # It names the image: the registry was away or slow, not the runtime (containerd 2 passes such codes on).
+            refusals.append(error)
+    raise _failed(needed, refusals) from refusals[-1]
+
+
+def _failed(needed: NeededImage, refusals: list[errors.CriError]) -> PodFault:
+    """Word a failed pull (evalCRIPullErr); a name that only the runtime refuses is an InvalidImageName here.
+
+    Several different refusals become one text as the kubelet's aggregates do, and are then of no particular kind.
+    """
     # The kubelet strips the code where it is Unknown (cri-client, remote_image.go, v1.36, PullImage).
-    text = error.message if error.code == "UNKNOWN" else go_error(error)
-    told = warning("Failed", f'Failed to pull image "{container.image}": {text}', container.name)
-    because = f"image pull failed for {container.image} because"
+    texts = tuple(dict.fromkeys(each.message if each.code == "UNKNOWN" else go_error(each) for each in refusals))
+    text = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
+    told = warning("Failed", f'Failed to pull image "{needed.image}": {text}', needed.of_container)
+    because = f"image pull failed for {needed.image} because"
+    error = refusals[0] if len(texts) == 1 else None
     match error:
         case errors.RegistryUnavailable():
             details = error.message.removeprefix("RegistryUnavailable")
             message = f"{because} the registry is unavailable{details}"
-            return image_fault(Fault.REGISTRY_UNAVAILABLE, message, container, told)
+            return image_fault(Fault.REGISTRY_UNAVAILABLE, message, needed, told)
         case errors.SignatureValidationFailed():
             details = error.message.removeprefix("SignatureValidationFailed")
             message = f"{because} the signature validation failed{details}"
-            return image_fault(Fault.SIGNATURE_VALIDATION_FAILED, message, container, told)
+            return image_fault(Fault.SIGNATURE_VALIDATION_FAILED, message, needed, told)
         case errors.InvalidImageName():
-            return image_fault(Fault.INVALID_IMAGE_NAME, text, container, told)
+            return image_fault(Fault.INVALID_IMAGE_NAME, text, needed, told)
         case _:
-            return image_fault(Fault.ERR_IMAGE_PULL, text, container, told)
+            return image_fault(Fault.ERR_IMAGE_PULL, text, needed, told)

@@ -8,7 +8,7 @@ import time
 from temporalio import activity
 
 from activities.attempt import Attempt, Interrupted, PodFault, Polls, warning
-from activities.images import container_of, look_at_image, say_present
+from activities.images import FoundImages, container_of, look_at_images, needed_images, say_present
 from activities.metrics import count_failed_start, count_start
 from activities.removal import remove_dead, remove_unstarted
 from activities.sources import sub_paths_of, variables_of
@@ -20,7 +20,6 @@ from syncpod.cri.errors import CriError, DeadlineExceeded, ImageAbsent, NameRese
 from syncpod.cri.names import CONTAINER_NAME_LABEL, INCARNATION_ANNOTATION, NODE_LABEL, POD_UID_LABEL
 from syncpod.cri.node import ordered_pod_ips
 from syncpod.cri.paths import UnsafeName
-from syncpod.cri.port import ImageStatus
 from syncpod.cri.sandbox_config import sandbox_config
 from syncpod.messages import Fault, ObservedContainer, ObservedPod, Outcome, StartContainer, StepResult
 from syncpod.pod import EphemeralContainer
@@ -72,14 +71,15 @@ class _Start:
         """A CreateContainer of this try got no answer: an instance that appears may be its."""
 
     async def run(self) -> StepResult:
-        image = asyncio.create_task(look_at_image(self.attempt, self.container))
+        pod, pulled = self.request.pod, self.request.pulled
+        images = asyncio.create_task(look_at_images(self.attempt, pod, self.container, pulled=pulled))
         try:
-            return await self._until_started(image)
+            return await self._until_started(images)
         finally:
-            image.cancel()
-            await asyncio.gather(image, return_exceptions=True)
+            images.cancel()
+            await asyncio.gather(images, return_exceptions=True)
 
-    async def _until_started(self, image: asyncio.Task[ImageStatus | None]) -> StepResult:
+    async def _until_started(self, images: asyncio.Task[FoundImages | None]) -> StepResult:
         polls = Polls(self.attempt)
         which = f"{self.container.name}, restart {self.request.restart}"
         while True:
@@ -96,7 +96,7 @@ class _Start:
                     self.attempt.doing = f"waits for a start of {which} that is under way"
                 await polls.pause()
                 continue
-            present = await image
+            present = await images
             if present is None:
                 return StepResult(outcome=Outcome.IMAGE_ABSENT)
             try:
@@ -135,9 +135,9 @@ class _Start:
 
     # --- create -------------------------------------------------------------------------------------------------------
 
-    async def _create(self, image: ImageStatus, view: ObservedPod) -> str:
+    async def _create(self, images: FoundImages, view: ObservedPod) -> str:
         """Create the container. Raises PodFault; NameReserved, ImageAbsent and transport faults as they are."""
-        config, sandbox = await self._configuration(image, view)
+        config, sandbox = await self._configuration(images, view)
         self.attempt.doing = f"creates {self.container.name}, restart {self.request.restart}"
         self.attempt.checkpoint()
         if not self.begun:
@@ -151,7 +151,7 @@ class _Start:
             raise self._failed(Fault.CREATE_CONTAINER_ERROR, error.message) from error
         return container_id
 
-    async def _configuration(self, image: ImageStatus, view: ObservedPod) -> tuple[ContainerConfig, SandboxConfig]:
+    async def _configuration(self, images: FoundImages, view: ObservedPod) -> tuple[ContainerConfig, SandboxConfig]:
         """Gather what the container is given, and return what the runtime is asked for. Raises PodFault."""
         request, pod, container = self.request, self.request.pod, self.container
         context = self.attempt.node.context
@@ -167,12 +167,13 @@ class _Start:
                 container,
                 kind=request.kind,
                 restart_count=request.restart,
-                observed_image=image,
+                observed_image=images.own,
                 pod_ips=pod_ips,
                 node=context,
                 incarnation=request.ref.incarnation,
                 variables=variables,
                 sub_paths=sub_paths,
+                images=images.volumes,
                 target_id=self._target_id(view),
             )
             sandbox = sandbox_config(
@@ -216,8 +217,9 @@ class _Start:
         if self.attempt.interrupted:
             await remove_unstarted(self.attempt, container_id)
             raise Interrupted
-        if self.container.image_pull_policy != "Always" and not self.request.pulled:
-            say_present(self.attempt, self.container)
+        for needed in needed_images(self.request.pod, self.container):
+            if needed.policy != "Always" and not self.request.pulled:
+                say_present(self.attempt, needed)
         self.attempt.say("Created", "Container created", name)
         self.attempt.doing = f"starts {name}, restart {self.request.restart}"
         prune = asyncio.create_task(self._prune(view))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import io
 import json
 import tarfile
@@ -114,7 +115,10 @@ def _image() -> tuple[dict[str, bytes], str]:
     """The blobs of a small image by digest, and its manifest's digest."""
     with tempfile.TemporaryDirectory() as directory:
         archive = Path(directory, "image.tar")
-        write_archive(archive, [each for each in images() if each.name == BUSYBOX])
+        [busybox] = [each for each in images() if each.name == BUSYBOX]
+        # Under an id of its own: the runtime would take it for the busybox that it has.
+        config = {**busybox.config, "Labels": {"from": "registry"}}
+        write_archive(archive, [dataclasses.replace(busybox, config=config)])
         with tarfile.open(fileobj=io.BytesIO(archive.read_bytes())) as tar:
             files = {entry.name: tar.extractfile(entry) for entry in tar if entry.isfile()}
             contents = {name: file.read() for name, file in files.items() if file is not None}

@@ -1,0 +1,83 @@
+"""How far a pull is, for whoever looks at the pending step: bytes where the runtime tells them, seconds at least."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+
+from activities.attempt import Attempt
+from syncpod.cri.errors import CriError
+from syncpod.cri.port import Ingest
+
+LOOK_SECONDS = 1.0
+"""How often the runtime is asked: as often as a step heartbeats."""
+
+_LAYER = "layer-"
+_MIB = 1 << 20
+
+
+class Downloads:
+    """The layers seen being downloaded since a pull began.
+
+    Which pull a layer belongs to the runtime does not say, so these are of all pulls under way. What an earlier one has
+    left unfinished counts once it moves; a layer that is no longer listed is there; one that is not yet begun is not
+    counted, so the total may grow.
+    """
+
+    def __init__(self, before: Iterable[Ingest]) -> None:
+        """Take what was listed before the pull began."""
+        self._left = {ingest.ref: ingest.done_bytes for ingest in before}
+        self._layers: dict[str, tuple[int, int]] = {}
+
+    def see(self, ingests: Iterable[Ingest]) -> None:
+        """Take a new listing."""
+        listed = {ingest.ref: ingest for ingest in ingests if ingest.ref.startswith(_LAYER)}
+        for ref, ingest in listed.items():
+            if ref in self._layers or ingest.done_bytes != self._left.get(ref):
+                self._layers[ref] = (ingest.done_bytes, max(ingest.done_bytes, ingest.total_bytes))
+        for ref, (_, total) in self._layers.items():
+            if ref not in listed:
+                self._layers[ref] = (total, total)
+
+    def __str__(self) -> str:
+        """`12.3 of 40.1 MiB`; "" as long as nothing was seen."""
+        if not self._layers:
+            return ""
+        done, total = (sum(numbers) / _MIB for numbers in zip(*self._layers.values(), strict=True))
+        return f"{done:.1f} of {total:.1f} MiB"
+
+
+@asynccontextmanager
+async def watched(attempt: Attempt, image: str) -> AsyncIterator[None]:
+    """Have the step say how far its pull is, for as long as the block takes.
+
+    `pulls web:1: 12.3 of 40.1 MiB, 8 s`; without bytes where the runtime does not tell them; and where others pull too,
+    whose bytes are among these: `pulls web:1 beside 2 others: …`.
+    """
+    attempt.doing = f"pulls {image}"
+    watching = asyncio.create_task(_watch(attempt, image))
+    try:
+        yield
+    finally:
+        watching.cancel()
+        await asyncio.wait({watching})
+
+
+async def _watch(attempt: Attempt, image: str) -> None:
+    cri, pulls = attempt.node.cri, attempt.node.pulls
+    began = time.monotonic()
+    try:
+        before = await cri.ingests()
+        downloads = Downloads(before or ())
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            if before is not None:
+                downloads.see(await cri.ingests() or ())
+            others = pulls.under_way - 1
+            beside = f" beside {others} other{'s' if others > 1 else ''}" if others else ""
+            seconds = f"{time.monotonic() - began:.0f} s"
+            attempt.doing = f"pulls {image}{beside}: {', '.join(filter(None, (str(downloads), seconds)))}"
+    except CriError:
+        return  # the pull itself will hear of it
