@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from syncpod.agent.probing.answer import Answer, NoAnswer, Target
-from syncpod.agent.probing.command import run_command
-from syncpod.agent.probing.grpc_health import grpc_health
-from syncpod.agent.probing.http_get import http_get
-from syncpod.agent.probing.tcp_socket import tcp_socket
 from syncpod.cri.port import CriRuntime
+from syncpod.handlers.answer import Answer, NoAnswer, Target
+from syncpod.handlers.command import run_command
+from syncpod.handlers.grpc_health import grpc_health
+from syncpod.handlers.http_get import http_get
+from syncpod.handlers.tcp_socket import tcp_socket
 from syncpod.lifecycle.probing import timeout_seconds
 from syncpod.pod import Probe
 

@@ -21,12 +21,12 @@ from dataclasses import dataclass, field
 from temporalio.service import RPCError
 
 from syncpod.agent import metrics
-from syncpod.agent.probing.answer import Answer, NoAnswer, Target
 from syncpod.agent.probing.ask import ask
 from syncpod.agent.probing.results import read_results, write_results
 from syncpod.cri.node import NodeContext
 from syncpod.cri.pod_records import read_pod_record
 from syncpod.cri.port import CriRuntime
+from syncpod.handlers.answer import Answer, NoAnswer, Target
 from syncpod.lifecycle.observed import ObservedContainer, ObservedPod
 from syncpod.lifecycle.probing import (
     PROBE_TYPES,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from syncpod.agent.probing.answer import BODY_LIMIT, Answer, NoAnswer, Target
 from syncpod.cri.errors import CommandTimedOut, CriError
 from syncpod.cri.port import CriRuntime
+from syncpod.handlers.answer import BODY_LIMIT, Answer, NoAnswer, Target
 from syncpod.pod import ExecAction
 
 

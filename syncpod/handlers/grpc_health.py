@@ -5,7 +5,7 @@ from __future__ import annotations
 import grpc
 from grpc_health.v1 import health_pb2
 
-from syncpod.agent.probing.answer import Answer, NoAnswer, Target, port_number
+from syncpod.handlers.answer import Answer, NoAnswer, Target, port_number
 from syncpod.pod import GRPCAction
 
 _CHECK = "/grpc.health.v1.Health/Check"

@@ -12,10 +12,10 @@ import pytest
 from aiohttp import web
 from grpc_health.v1 import health_pb2
 
-from syncpod.agent.probing.answer import NoAnswer, Target
-from syncpod.agent.probing.grpc_health import grpc_health
-from syncpod.agent.probing.http_get import http_get
-from syncpod.agent.probing.tcp_socket import tcp_socket
+from syncpod.handlers.answer import NoAnswer, Target
+from syncpod.handlers.grpc_health import grpc_health
+from syncpod.handlers.http_get import http_get
+from syncpod.handlers.tcp_socket import tcp_socket
 from syncpod.pod import GRPCAction, HTTPGetAction, HTTPHeader, TCPSocketAction
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from syncpod.agent.probing.answer import Answer, NoAnswer, Target, port_number
+from syncpod.handlers.answer import Answer, NoAnswer, Target, port_number
 from syncpod.pod import TCPSocketAction
 
 

@@ -9,18 +9,22 @@ from urllib.parse import urljoin, urlsplit
 import aiohttp
 from yarl import URL
 
-from syncpod.agent.probing.answer import BODY_LIMIT, Answer, NoAnswer, Target, port_number
+from syncpod.handlers.answer import BODY_LIMIT, Answer, NoAnswer, Target, port_number
 from syncpod.pod import HTTPGetAction
 
-USER_AGENT: Final = "kube-probe/1.36"
+PROBE_AGENT: Final = "kube-probe/1.36"
+HOOK_AGENT: Final = "kube-lifecycle/1.36"
 _REDIRECTS: Final = 10
 _MOVED: Final = (301, 302, 303, 307, 308)
 
 
-async def http_get(action: HTTPGetAction, target: Target, timeout_seconds: float) -> Answer:
+async def http_get(
+    action: HTTPGetAction, target: Target, timeout_seconds: float | None, *, user_agent: str = PROBE_AGENT
+) -> Answer:
     """GET once: 200 to 399 is success; a redirect to another host is a warning and is not followed.
 
-    Certificates are not checked. Raises :class:`NoAnswer` where the request cannot be made at all.
+    Certificates are not checked. Without a timeout it may take for ever. Raises :class:`NoAnswer` where the request
+    cannot be made at all.
     """
     host = action.host or target.ip
     if not host:
@@ -35,7 +39,7 @@ async def http_get(action: HTTPGetAction, target: Target, timeout_seconds: float
         raise NoAnswer(f"cannot ask {path}: {error}") from error
     try:
         async with asyncio.timeout(timeout_seconds):
-            return await _follow(url, _headers(action))
+            return await _follow(url, _headers(action, user_agent))
     except TimeoutError:
         return Answer(
             "failure",
@@ -72,11 +76,11 @@ def _judge(status: int, body: str) -> Answer:
     return Answer("failure", f"HTTP probe failed with statuscode: {status}")
 
 
-def _headers(action: HTTPGetAction) -> dict[str, str]:
+def _headers(action: HTTPGetAction, user_agent: str) -> dict[str, str]:
     """Return the headers: the probe's own, then what it does not set; an empty value takes a header away."""
     given = {header.name: header.value for header in action.http_headers}
     names = {name.lower() for name in given}
-    usual = {"User-Agent": USER_AGENT, "Accept": "*/*"}
+    usual = {"User-Agent": user_agent, "Accept": "*/*"}
     headers = given | {name: value for name, value in usual.items() if name.lower() not in names}
     return {name: value for name, value in headers.items() if value or name.lower() not in ("user-agent", "accept")}
 
