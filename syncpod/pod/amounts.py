@@ -70,14 +70,26 @@ def containers_amounts(spec: PodSpec, kind: Kind) -> Amounts:
     return _larger(total, init_peak)
 
 
-def amounts_text(pod: Pod, amounts: Amounts, kind: Kind) -> dict[str, str]:
-    """Return amounts as a manifest writes them, each in the notation in which the pod first has that resource."""
+def containers_text(spec: PodSpec, kind: Kind) -> dict[str, str]:
+    """Return `containers_amounts` as a manifest writes them, each in the notation of the first container with any."""
+    return _as_text(containers_amounts(spec, kind), _of_containers(spec, kind))
+
+
+def pod_text(pod: Pod, kind: Kind) -> dict[str, str]:
+    """Return `pod_amounts` as a manifest writes them, each in the notation in which the pod first has any of it."""
     spec = pod.spec
-    owners = [container.resources for container in (*spec.containers, *spec.init_containers)]
-    lists = [getattr(owner, kind) for owner in (*owners, *((spec.resources,) if spec.resources else ()))]
+    whole = [getattr(spec.resources, kind)] if spec.resources is not None else []
+    return _as_text(pod_amounts(pod, kind), [*whole, *_of_containers(spec, kind), spec.overhead])
+
+
+def _of_containers(spec: PodSpec, kind: Kind) -> list[Mapping[str, str]]:
+    return [getattr(container.resources, kind) for container in (*spec.containers, *spec.init_containers)]
+
+
+def _as_text(amounts: Amounts, written: list[Mapping[str, str]]) -> dict[str, str]:
     like: dict[str, str] = {}
-    for written in (*lists, spec.overhead):
-        for name, text in written.items():
+    for texts in written:
+        for name, text in texts.items():
             if parse_quantity(like.get(name, "0")) == _ZERO:
                 like[name] = text
     return {name: quantity_text(amount, like=like.get(name, "")) for name, amount in amounts.items()}

@@ -1,13 +1,13 @@
 """The values that the API server fills in where a pod leaves them open.
 
 Mirrors `pkg/apis/core/v1/defaults.go`, v1.36, for a Pod, and the copy of AppArmor annotations into fields that
-`pkg/registry/core/pod/strategy.go`, applyAppArmorVersionSkew, makes on creation. Pod-level requests are not derived:
-this version refuses pod-level resources.
+`pkg/registry/core/pod/strategy.go`, applyAppArmorVersionSkew, makes on creation.
 """
 
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
+from syncpod.pod.amounts import HUGE_PAGES, containers_text, is_pod_level
 from syncpod.pod.containers import Container
 from syncpod.pod.env import EnvVar
 from syncpod.pod.images import parse_image_name
@@ -16,6 +16,7 @@ from syncpod.pod.probes import HTTPGetAction, LifecycleHandler, Probe
 from syncpod.pod.quantity import parse_quantity
 from syncpod.pod.resources import ResourceRequirements
 from syncpod.pod.security import AppArmorProfile, PodSecurityContext, SecurityContext
+from syncpod.pod.spec import PodSpec
 from syncpod.pod.volumes import (
     DownwardAPIVolumeFile,
     EmptyDirVolumeSource,
@@ -64,7 +65,9 @@ def with_defaults(pod: Pod) -> Pod:
         ),
     }
     metadata = _changed(pod.metadata, {"namespace": pod.metadata.namespace or DEFAULT_NAMESPACE})
-    return _changed(pod, {"metadata": metadata, "spec": _changed(spec, wanted)})
+    spec = _changed(spec, wanted)
+    spec = _changed(spec, {"resources": _pod_resources(spec), "overhead": _rounded(spec.overhead)})
+    return _changed(pod, {"metadata": metadata, "spec": spec})
 
 
 _AnyContainer = TypeVar("_AnyContainer", bound=Container)
@@ -130,9 +133,38 @@ def _changed(record: _Record, wanted: Mapping[str, Any]) -> _Record:
 
 def _resources(resources: ResourceRequirements) -> ResourceRequirements:
     """Round to thousandths, and let a limit be the request where none is given."""
-    limits = {name: _at_least_milli(text) for name, text in resources.limits.items()}
-    requests = {name: _at_least_milli(text) for name, text in resources.requests.items()}
+    limits, requests = _rounded(resources.limits), _rounded(resources.requests)
     return _changed(resources, {"limits": limits, "requests": {**limits, **requests}})
+
+
+def _pod_resources(spec: PodSpec) -> ResourceRequirements | None:
+    """Complete what the pod says of itself as a whole, given containers that have their defaults.
+
+    With a limit of anything, what is not requested is what the containers request together, else the limit; huge pages
+    that only containers limit are limited to their sum (defaultHugePagePodLimits, defaultPodRequests).
+    """
+    if spec.resources is None:
+        return None
+    limits, requests = _rounded(spec.resources.limits), _rounded(spec.resources.requests)
+    if limits or requests:
+        pages = containers_text(spec, "limits").items()
+        limits |= {
+            name: text
+            for name, text in pages
+            if name.startswith(HUGE_PAGES) and name not in limits and name not in requests
+        }
+    if limits:
+        of_containers = containers_text(spec, "requests").items()
+        defaults = {name: text for name, text in limits.items() if is_pod_level(name)}
+        defaults |= {
+            name: text for name, text in of_containers if is_pod_level(name) and not name.startswith(HUGE_PAGES)
+        }
+        requests = {**defaults, **requests}
+    return _changed(spec.resources, {"limits": limits, "requests": requests})
+
+
+def _rounded(amounts: Mapping[str, str]) -> dict[str, str]:
+    return {name: _at_least_milli(text) for name, text in amounts.items()}
 
 
 def _at_least_milli(text: str) -> str:

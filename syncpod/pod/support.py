@@ -7,6 +7,7 @@ cluster that is not here, and that the pod runs all the same.
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from syncpod.pod.amounts import HUGE_PAGES
 from syncpod.pod.defaults import DEFAULT_SCHEDULER_NAME, DEFAULT_TERMINATION_MESSAGE_PATH
 from syncpod.pod.kinds import Pod
 from syncpod.pod.problems import Problem
@@ -15,7 +16,7 @@ from syncpod.pod.volumes import Volume
 from syncpod.pod.wire import to_wire
 
 _SUPPORTED_VOLUMES = ("configMap", "downwardAPI", "emptyDir", "hostPath", "projected", "secret")
-_SUPPORTED_RESOURCES = ("cpu", "memory")
+_SUPPORTED_RESOURCES = ("cpu", "memory", "ephemeral-storage")
 
 
 IN_EVERY_CONTAINER = "spec.<containers>[]"
@@ -39,6 +40,7 @@ REFUSED = (
     Rule("<>.terminationMessagePolicy", "termination messages", ("File",)),
     Rule("<>.volumeDevices", "block volumes"),
     Rule("<>.resources.claims", "resource claims"),
+    Rule("resources.claims", "resource claims"),
     Rule("<>.securityContext.windowsOptions", "Windows"),
     *(
         Rule(f"volumes[].{field.alias}", f"{field.alias} volumes")
@@ -49,7 +51,6 @@ REFUSED = (
         Rule(f"volumes[].projected.sources[].{name}", f"what only an API server can issue, as {name} is")
         for name in ("serviceAccountToken", "clusterTrustBundle", "podCertificate")
     ),
-    Rule("resources", "resources of the pod as a whole"),
     Rule("resourceClaims", "resource claims"),
     Rule("imagePullSecrets", "pull secrets"),
     Rule("readinessGates", "readiness gates, since nothing here sets their conditions"),
@@ -74,7 +75,6 @@ WITHOUT_EFFECT = (
     Rule("schedulerName", _NO_SCHEDULER, (DEFAULT_SCHEDULER_NAME,)),
     Rule("schedulingGates", _NO_SCHEDULER),
     Rule("schedulingGroup", _NO_SCHEDULER),
-    Rule("<>.resources.requests.ephemeral-storage", _NO_SCHEDULER),
     Rule("serviceAccountName", _NO_API_SERVER, ("default",)),
     Rule("automountServiceAccountToken", _NO_API_SERVER, (False,)),
     Rule("securityContext.fsGroupChangePolicy", _NO_LASTING_VOLUME),
@@ -137,14 +137,15 @@ def _values(value: Any, steps: list[str], path: str) -> Iterator[tuple[str, Any]
 
 
 def _refused_resources(spec: dict[str, Any]) -> Iterator[Problem]:
-    """Refuse limits that nothing would enforce and devices that nothing would hand out."""
-    for group in ("containers", "initContainers", "ephemeralContainers"):
-        for index, container in enumerate(spec.get(group, ())):
-            for kind, amounts in container.get("resources", {}).items():
-                if kind == "claims":
-                    continue
-                for name in amounts:
-                    if name in _SUPPORTED_RESOURCES or (kind, name) == ("requests", "ephemeral-storage"):
-                        continue
-                    path = f"spec.{group}[{index}].resources.{kind}[{name}]"
-                    yield Problem(path, f"not supported yet: the resource {name}")
+    """Refuse devices that nothing would hand out."""
+    owners = [
+        (f"spec.{group}[{index}].resources.{kind}", amounts)
+        for group in ("containers", "initContainers", "ephemeralContainers")
+        for index, container in enumerate(spec.get(group, ()))
+        for kind, amounts in container.get("resources", {}).items()
+        if kind != "claims"
+    ]
+    for path, amounts in (*owners, ("spec.overhead", spec.get("overhead", {}))):
+        for name in amounts:
+            if name not in _SUPPORTED_RESOURCES and not name.startswith(HUGE_PAGES):
+                yield Problem(f"{path}[{name}]", f"not supported yet: the resource {name}")

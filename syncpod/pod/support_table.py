@@ -119,9 +119,12 @@ def _of_the_list(name: str) -> str:
 
 
 _NOTES = {
-    f"{IN_EVERY_CONTAINER}.resources.limits": "cpu and memory; other names are refused",
-    f"{IN_EVERY_CONTAINER}.resources.requests": "cpu and memory; `ephemeral-storage` is ignored with a warning, "
-    "other names are refused",
+    f"{IN_EVERY_CONTAINER}.resources.limits": "cpu, memory, ephemeral-storage, hugepages-<size>; devices are refused",
+    f"{IN_EVERY_CONTAINER}.resources.requests": "cpu, memory, ephemeral-storage, hugepages-<size>; devices are refused",
+    "spec.overhead": "added to what the pod requests and may use; devices are refused",
+    "spec.resources.limits": "cpu, memory and hugepages-<size>, where the node writes cgroups: as root, with the "
+    "cgroupfs driver",
+    "spec.resources.requests": "cpu, memory and hugepages-<size>",
     "metadata.generateName": "checked; a pod is applied under its `metadata.name`, which is required",
     "spec.serviceAccount": "the old name of `serviceAccountName`",
     "spec.enableServiceLinks": "there are no services here, so neither are there variables of theirs",

@@ -116,6 +116,49 @@ def test_limits_stand_in_for_requests_and_amounts_are_rounded_to_thousandths() -
     assert resources.requests == {"cpu": "1m", "memory": "1M"}
 
 
+WHOLE: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
+    "nothing said of it": ({}, {}, {}),
+    "a limit is the request": (
+        {"limits": {"cpu": "2", "memory": "1Gi"}},
+        {},
+        {"limits": {"cpu": "2", "memory": "1Gi"}, "requests": {"cpu": "2", "memory": "1Gi"}},
+    ),
+    "but what the containers request goes before": (
+        {"limits": {"cpu": "2"}},
+        {"requests": {"cpu": "0.3", "memory": "1024Mi", "ephemeral-storage": "1Gi"}},
+        {"limits": {"cpu": "2"}, "requests": {"cpu": "600m", "memory": "2Gi"}},
+    ),
+    "and what is said stays": (
+        {"limits": {"cpu": "2"}, "requests": {"cpu": "1.5"}},
+        {"requests": {"cpu": "300m"}},
+        {"limits": {"cpu": "2"}, "requests": {"cpu": "1.5"}},
+    ),
+    "requests alone are all there is": (
+        {"requests": {"cpu": "1"}},
+        {"requests": {"memory": "1Gi"}},
+        {"requests": {"cpu": "1"}},
+    ),
+    "huge pages are what the containers may have": (
+        {"requests": {"cpu": "1"}},
+        {"limits": {"hugepages-2Mi": "4Mi"}, "requests": {"hugepages-2Mi": "4Mi"}},
+        {"limits": {"hugepages-2Mi": "8Mi"}, "requests": {"cpu": "1", "hugepages-2Mi": "8Mi"}},
+    ),
+    "to thousandths": (
+        {"limits": {"cpu": "0.1m"}},
+        {},
+        {"limits": {"cpu": "1m"}, "requests": {"cpu": "1m"}},
+    ),
+}
+
+
+@pytest.mark.parametrize(("said", "of_each", "expected"), WHOLE.values(), ids=WHOLE)
+def test_of_a_pod_as_a_whole(said: dict[str, Any], of_each: dict[str, Any], expected: dict[str, Any]) -> None:
+    containers = [{"name": name, "image": "i", "resources": of_each} for name in ("a", "b")]
+    once = completed(pod(spec__resources=said, spec__containers=containers))
+    assert pod_to_wire(once)["spec"].get("resources", {}) == expected
+    assert with_defaults(once) == once
+
+
 def test_ports_are_tcp_and_are_the_nodes_own_with_host_network() -> None:
     ports = [{"containerPort": 80}, {"containerPort": 81, "hostPort": 8081}]
     document = changed({"spec.containers.0.ports": ports, "spec.initContainers.0.ports": ports})

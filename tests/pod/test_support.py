@@ -34,13 +34,14 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({f"{C}.volumeMounts": [{"name": "work", "mountPath": "/w", "subPathExpr": "$(A)"}]}, f"{CP}.volumeMounts[0].subPathExpr: not supported yet: mounting a part of a volume"),
     ({f"{C}.volumeDevices": [{"name": "work", "devicePath": "/d"}]}, f"{CP}.volumeDevices: not supported yet: block volumes"),
     ({f"{C}.resources": {"claims": [{"name": "c"}]}}, f"{CP}.resources.claims: not supported yet: resource claims"),
-    ({f"{C}.resources": {"limits": {"ephemeral-storage": "1Gi"}, "requests": {"ephemeral-storage": 1}}}, f"{CP}.resources.limits[ephemeral-storage]: not supported yet: the resource ephemeral-storage"),
+    ({f"{C}.resources": {"requests": {"example.com/gpu": 1}}}, f"{CP}.resources.requests[example.com/gpu]: not supported yet: the resource example.com/gpu"),
+    ({"spec.overhead": {"cpu": "1", "example.com/gpu": 1}}, "spec.overhead[example.com/gpu]: not supported yet: the resource example.com/gpu"),
     ({f"{C}.securityContext": {"windowsOptions": {}}}, f"{CP}.securityContext.windowsOptions: not supported yet: Windows"),
     *(
         ({"spec.volumes.0": {"name": "work", "projected": {"sources": [{kind: {}}]}}}, f"spec.volumes[0].projected.sources[0].{kind}: not supported yet: what only an API server can issue, as {kind} is")
         for kind in ("serviceAccountToken", "clusterTrustBundle", "podCertificate")
     ),
-    ({"spec.resources": {"limits": {"cpu": 1}}}, "spec.resources: not supported yet: resources of the pod as a whole"),
+    ({"spec.resources": {"claims": [{"name": "c"}]}}, "spec.resources.claims: not supported yet: resource claims"),
     ({"spec.resourceClaims": [{"name": "c"}]}, "spec.resourceClaims: not supported yet: resource claims"),
     ({"spec.activeDeadlineSeconds": 5}, "spec.activeDeadlineSeconds: not supported yet: deadlines"),
     ({"spec.imagePullSecrets": [{"name": "s"}]}, "spec.imagePullSecrets: not supported yet: pull secrets"),
@@ -79,6 +80,8 @@ SUPPORTED: list[dict[str, Any]] = [
     {f"{C}.securityContext": {"privileged": True, "procMount": "Default", "capabilities": {"add": ["ALL"]}}, f"{C}.tty": True, f"{C}.stdin": True},
     {"spec.hostPID": True, "spec.hostIPC": True, "spec.hostNetwork": True, "spec.hostUsers": True, "spec.runtimeClassName": "runsc"},
     {"spec.shareProcessNamespace": True, "spec.setHostnameAsFQDN": False, "spec.hostname": "a", "spec.os": {"name": "linux"}},
+    {"spec.resources": {"limits": {"cpu": 1, "memory": "1Gi"}}, "spec.overhead": {"memory": "1Mi"}},
+    {f"{C}.resources": {"limits": {"ephemeral-storage": "1Gi", "hugepages-2Mi": "2Mi", "cpu": 1}}},
     {f"{C}.ports": [{"containerPort": 80, "hostPort": 80}], f"{C}.resources": {"limits": {"cpu": 1, "memory": "1Gi"}}},
     {f"{C}.volumeMounts": [{"name": "work", "mountPath": "/w", "mountPropagation": "None", "readOnly": True}]},
     {f"{C}.volumeMounts": [{"name": "work", "mountPath": "/w", "mountPropagation": "HostToContainer"}]},

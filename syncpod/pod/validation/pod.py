@@ -12,7 +12,7 @@ from syncpod.pod.validation.annotations import check_pod_annotations
 from syncpod.pod.validation.containers import Surroundings, check_containers, check_ephemeral_container
 from syncpod.pod.validation.metadata import check_labels, check_metadata
 from syncpod.pod.validation.operating_system import check_operating_system
-from syncpod.pod.validation.resources import check_resources
+from syncpod.pod.validation.resources import check_pod_resources, check_resources
 from syncpod.pod.validation.scheduling import check_affinity, check_tolerations, check_topology_spread
 from syncpod.pod.validation.security import check_pod_security_context
 from syncpod.pod.validation.volumes import check_volumes
@@ -62,8 +62,7 @@ def _check_spec(spec: PodSpec, pod_name: str, path: str) -> Iterator[Problem]:
     yield from check_containers(_surroundings(spec), path)
     if (deadline := spec.active_deadline_seconds) is not None and not 1 <= deadline <= _LARGEST_DEADLINE:
         yield Problem(f"{path}.activeDeadlineSeconds", f"must be between 1 and {_LARGEST_DEADLINE}")
-    if spec.resources is not None:
-        yield from check_resources(spec.resources, f"{path}.resources", claims=frozenset(), whole_pod=True)
+    yield from check_pod_resources(spec, f"{path}.resources")
     yield from check_pod_security_context(spec.security_context, spec, f"{path}.securityContext")
     yield from _check_namespaces(spec, path)
     yield from _check_names(spec, path)

@@ -2,9 +2,11 @@
 
 from collections.abc import Iterator, Mapping
 
+from syncpod.pod.amounts import containers_amounts, containers_text
 from syncpod.pod.problems import Problem
 from syncpod.pod.quantity import parse_quantity
 from syncpod.pod.resources import ContainerResizePolicy, ResourceRequirements
+from syncpod.pod.spec import PodSpec
 from syncpod.pod.validation import syntax
 
 _CONTAINER_RESOURCES = ("cpu", "memory", "ephemeral-storage")
@@ -54,6 +56,33 @@ def check_resize_policy(
             yield Problem(f"{here}.restartPolicy", "must be NotRequired in a pod whose restartPolicy is Never")
 
 
+def check_pod_resources(spec: PodSpec, path: str) -> Iterator[Problem]:
+    """Check what a pod says of itself as a whole, alone and beside what its containers say.
+
+    Mirrors validation.go, v1.36, validatePodResources and validatePodResourceConsistency: the pod requests no less than
+    its containers together, and no main container is limited to more than the pod.
+    """
+    whole = spec.resources
+    if whole is None:
+        return
+    yield from check_resources(whole, path, claims=frozenset(), whole_pod=True)
+    for name, amount in containers_amounts(spec, "requests").items():
+        if name.startswith(_HUGE_PAGES) and name in whole.limits:
+            continue  # The limit, which is the same, is looked at below.
+        if name in whole.requests and amount > parse_quantity(whole.requests[name]):
+            text = containers_text(spec, "requests")[name]
+            yield Problem(f"{path}.requests[{name[:80]}]", f"must be no less than its containers' {text} together")
+    for name, amount in containers_amounts(spec, "limits").items():
+        if name.startswith(_HUGE_PAGES) and name in whole.limits and amount > parse_quantity(whole.limits[name]):
+            text = containers_text(spec, "limits")[name]
+            yield Problem(f"{path}.limits[{name[:80]}]", f"must be no less than its containers' {text} together")
+    for index, container in enumerate(spec.containers):
+        for name, text in container.resources.limits.items():
+            if name in whole.limits and parse_quantity(text) > parse_quantity(whole.limits[name]):
+                here = f"spec.containers[{index}].resources.limits[{name[:80]}]"
+                yield Problem(here, f"must be no more than the pod's limit of {whole.limits[name]}")
+
+
 def _resource_name(name: str, whole_pod: bool) -> str:
     if wrong := syntax.qualified_name(name):
         return wrong
@@ -62,7 +91,9 @@ def _resource_name(name: str, whole_pod: bool) -> str:
     known = _POD_RESOURCES if whole_pod else _CONTAINER_RESOURCES
     if name in known or ("/" in name and not whole_pod and not name.startswith("requests.")):
         return ""
-    return f"unknown resource; it may be {', '.join(known)}" + ("" if whole_pod else " or example.com/name")
+    return (
+        f"unknown resource; it may be {', '.join(known)} or {'hugepages-<size>' if whole_pod else 'example.com/name'}"
+    )
 
 
 def _page_size(name: str) -> int:
