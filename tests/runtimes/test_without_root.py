@@ -23,6 +23,7 @@ TESTS = (
     "tests/runtimes/test_same_answers.py",
     "tests/e2e/test_start.py",
     "tests/e2e/test_containers.py",
+    "tests/e2e/test_environment.py",
     "tests/e2e/test_changes.py",
     "tests/e2e/test_deletion.py",
 )
