@@ -52,7 +52,9 @@ from syncpod.pod import (
     PodCondition,
     PodIP,
     PodStatus,
+    ResourceRequirements,
 )
+from syncpod.pod.amounts import pod_text
 
 TERMINATION_MESSAGES_LIMIT: Final = 12 * 1024
 """Bytes that the termination messages of all containers of a pod may have together; each has an equal share."""
@@ -66,7 +68,7 @@ class PodFailure(Model):
     reason: str = ""
     message: str = ""
     rejected: bool = False
-    """The pod was never let in: nothing is said of its containers (kubelet.go, v1.36, rejectPod)."""
+    """The pod was never let in: nothing is said of its containers or resources (kubelet.go, v1.36, rejectPod)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,7 +125,8 @@ def pod_status(inputs: StatusInputs) -> StatusDecision:
     main = _statuses(context, pod.spec.containers, "main", previous.container_statuses)
     ephemeral = _statuses(context, pod.spec.ephemeral_containers, "ephemeral", previous.ephemeral_container_statuses)
 
-    if inputs.failure is not None and inputs.failure.rejected:
+    rejected = inputs.failure is not None and inputs.failure.rejected
+    if rejected:
         init = main = ephemeral = ()
 
     phase, reason, message = _reached(inputs, init, main)
@@ -147,11 +150,22 @@ def pod_status(inputs: StatusInputs) -> StatusDecision:
         pod_ips=tuple(PodIP(ip=ip) for ip in addresses),
         start_time=previous.start_time or inputs.now,
         qos_class=previous.qos_class or pod_qos(pod),
+        allocated_resources={} if rejected else pod_text(pod, "requests"),
+        resources=None if rejected else _whole_resources(pod),
         init_container_statuses=init,
         container_statuses=main,
         ephemeral_container_statuses=ephemeral,
     )
     return StatusDecision(status=_normalized(pod, status), phase=phase)
+
+
+def _whole_resources(pod: Pod) -> ResourceRequirements | None:
+    """Return what the pod may use as a whole, overhead included, None where it says nothing of it.
+
+    getEffectiveAllocatedResources. Difference: of a running pod the kubelet reads its cgroup, which rounds.
+    """
+    requests, limits = pod_text(pod, "requests"), pod_text(pod, "limits")
+    return ResourceRequirements(requests=requests, limits=limits) if requests or limits else None
 
 
 def terminated_pod_status(pod: Pod, status: PodStatus, *, now: datetime) -> PodStatus:

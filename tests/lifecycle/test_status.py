@@ -223,6 +223,26 @@ def test_the_wire_form_of_a_running_pod_is_what_kubectl_shows() -> None:
     }
 
 
+def test_what_a_pod_requests_and_may_use_is_shown_as_a_whole() -> None:
+    resources = {"requests": {"cpu": "100m", "memory": "64Mi"}, "limits": {"cpu": "0.5"}}
+    spec = {
+        "overhead": {"memory": "64Mi"},
+        "containers": [{"name": name, "image": "i", "resources": resources} for name in ("a", "b")],
+    }
+    status = Story(spec).tell().status
+    assert status.allocated_resources == {"cpu": "200m", "memory": "192Mi"}
+    assert status.resources is not None
+    assert (status.resources.requests, status.resources.limits) == ({"cpu": "200m", "memory": "192Mi"}, {"cpu": "1"})
+
+    of_the_pod = Story({**spec, "resources": {"requests": {"cpu": "2"}, "limits": {"memory": "1Gi"}}}).tell().status
+    assert of_the_pod.allocated_resources == {"cpu": "2", "memory": "192Mi"}
+    assert of_the_pod.resources is not None and of_the_pod.resources.limits == {"cpu": "1", "memory": "1088Mi"}
+
+    rejected = Story(spec, failure=PodFailure(reason="OutOfcpu", rejected=True)).tell().status
+    assert (rejected.allocated_resources, rejected.resources) == ({}, None)
+    assert Story(ONE).tell().status.resources is None
+
+
 def test_a_terminal_phase_is_reached_at_once_and_shown_when_nothing_can_run() -> None:
     story = Story(ONE | {"restartPolicy": "Never"}).has("web").tell()
     story.exited("web", code=3).tell()
