@@ -13,6 +13,7 @@ import math
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from typing import Any
 
 from syncpod.lifecycle import backoff
 from syncpod.lifecycle.backoff import BackoffStore, StartDecision
@@ -209,6 +210,7 @@ def _kill_pod(state: PodState, why: str, now: datetime) -> Step:
             name=container.name,
             grace_seconds=left,
             after=tuple(other.id for other in alive if other.name in order[container.name]),
+            **_pre_stop(state.pod, container.name),
         )
         for container in alive
     )
@@ -264,7 +266,7 @@ def _as_step(state: PodState, planned_step: PlannedStep, now: datetime) -> Decis
         case "kill_container":
             container_id = planned_step.ids[0]
             grace = kill_grace_seconds(state.pod, _main_or_init(state.pod, name), planned_step.reason)
-            target = KillTarget(id=container_id, name=name, grace_seconds=grace)
+            target = KillTarget(id=container_id, name=name, grace_seconds=grace, **_pre_stop(state.pod, name))
             kill = KillContainer(ref=state.ref, target=target, message=why, reason=planned_step.reason)
             step = Step(StepName.KILL_CONTAINER, kill, f"kill {name}: {why}", why, name, backoff.step_key(verb, name))
             return _unless_held(state, step, now)
@@ -288,6 +290,15 @@ def _as_step(state: PodState, planned_step: PlannedStep, now: datetime) -> Decis
             return _unless_held(state, step, now)
         case _:
             return _start(state, planned_step, now)
+
+
+def _pre_stop(pod: Pod, name: str) -> dict[str, Any]:
+    """Return what a kill needs to know of the container's preStop hook; nothing where there is none."""
+    container = _main_or_init(pod, name)
+    if container is None or container.lifecycle is None or container.lifecycle.pre_stop is None:
+        return {}
+    ports = {port.name: port.container_port for port in container.ports if port.name}
+    return {"pre_stop": container.lifecycle.pre_stop, "ports": ports}
 
 
 def _main_or_init(pod: Pod, name: str) -> Container | None:
@@ -315,9 +326,9 @@ def _start(state: PodState, planned_step: PlannedStep, now: datetime) -> Decisio
         hold = Hold(name, restart, allowed.retry_at, allowed.delay, "CrashLoopBackOff", allowed.message)
         return Decision(holds=(hold,))
 
-    policy = container.image_pull_policy or "IfNotPresent"
-    absent = name in state.missing_images and policy != "Never"
-    if absent or (policy == "Always" and state.pulled.get(name) != restart):
+    policies = _pull_policies(state.pod, container)
+    absent = name in state.missing_images and policies != {"Never"}
+    if absent or ("Always" in policies and state.pulled.get(name) != restart):
         image_key = backoff.image_key(state.pod.metadata.uid, container.image)
         held = _failure_hold(state, image_key, name, restart, now)
         if held:
@@ -346,6 +357,13 @@ def _start(state: PodState, planned_step: PlannedStep, now: datetime) -> Decisio
     why = _why_start(state, planned_step, restart)
     which = f"start {name}, restart {restart}" if restart else f"start {name}"
     return Decision(Step(StepName(planned_step.verb), start, _clip(f"{which}: {why}"), why, name, key, store, exit_id))
+
+
+def _pull_policies(pod: Pod, container: Container | EphemeralContainer) -> set[str]:
+    """Return by which policies a container's images are pulled: its own, and those of the image volumes it mounts."""
+    volumes = {volume.name: volume.image for volume in pod.spec.volumes if volume.image is not None}
+    mounted = (volumes[mount.name] for mount in container.volume_mounts if mount.name in volumes)
+    return {image.pull_policy or "IfNotPresent" for image in mounted} | {container.image_pull_policy or "IfNotPresent"}
 
 
 def _why_start(state: PodState, planned_step: PlannedStep, restart: int) -> str:

@@ -166,7 +166,11 @@ def _look(state: PodState, step: Step, result: StepResult, now: datetime) -> Non
     for event in result.events:
         state.event(now, event.type, event.reason, event.message, event.container)
     if result.missing_images is not None:
-        state.missing_images = tuple(name for name in result.missing_images if _still_wants(state, step, name))
+        missing = tuple(name for name in result.missing_images if _still_wants(state, step, name))
+        if step.name == StepName.PULL_IMAGE:
+            # Another pull may have brought since what this one still found missing.
+            missing = tuple(name for name in missing if name in state.missing_images)
+        state.missing_images = missing
 
 
 def _done(state: PodState, step: Step) -> None:
