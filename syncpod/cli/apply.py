@@ -30,24 +30,35 @@ def apply(
     timeout: Timeout = "5m",
     node: Node = "",
 ) -> None:
-    """Make pods, or change those that exist.
+    """Make pods, ConfigMaps and Secrets, or change those that exist.
 
-    What may change is what Kubernetes lets change in a pod: images, labels, annotations, activeDeadlineSeconds, added
-    tolerations. Takes what `kubectl get pod -o yaml` prints. Every document is checked before the first is sent.
+    What may change in a pod is what Kubernetes lets change: images, labels, annotations, activeDeadlineSeconds, added
+    tolerations. Takes what `kubectl get -o yaml` prints. Every document is checked before anything is done.
+
+    ConfigMaps and Secrets are kept on this machine, for the pods of its node; Secrets in memory, so that they have to
+    be applied again when it has been started anew. Neither is ever sent to the Temporal server.
     """
     from syncpod.cli import session
-    from syncpod.cli.manifests import admitted_pods
+    from syncpod.cli.manifests import admitted
+    from syncpod.cli.node_objects import keep, require_possible
     from syncpod.cli.node_process import local_node
+    from syncpod.cli.settings import settings
 
     if not filename:
         raise BadInput("name a manifest with -f FILE, a directory with -f DIR, or standard input with -f -")
     patience = parse_timeout(timeout)
-    admissions = admitted_pods(filename, namespace)
+    manifests = admitted(filename, namespace)
+    machine = settings()
+    require_possible(manifests, machine, asked=node)
+    if not manifests.pods:
+        keep(manifests, machine)
+        return
     here = local_node(node)
 
     async def work(client: Client) -> None:
         begun = time.monotonic()
-        applied = await apply_all(client, admissions, here, patience if wait else None)
+        keep(manifests, machine)
+        applied = await apply_all(client, manifests.pods, here, patience if wait else None)
         if wait:
             await _wait(client, applied, patience, timedelta(seconds=time.monotonic() - begun))
 

@@ -3,21 +3,49 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final, Literal
 
 from syncpod.cli.failure import BadInput
 
 if TYPE_CHECKING:
     from syncpod.cli.selector import Selector
 
-_POD_WORDS: Final = ("pod", "pods", "po")
+Kind = Literal["Pod", "ConfigMap", "Secret"]
+"""What a command may be about."""
+
+_WORDS: Final[Mapping[Kind, tuple[str, ...]]] = {
+    "Pod": ("pod", "pods", "po"),
+    "ConfigMap": ("configmap", "configmaps", "cm"),
+    "Secret": ("secret", "secrets"),
+}
+_KINDS: Final[Mapping[str, Kind]] = {word: kind for kind, words in _WORDS.items() for word in words}
 
 _OTHER_KIND: Final = re.compile(
-    "all|cm|configmaps?|cronjobs?|ds|daemonsets?|deploy|deployments?|ep|endpoints|ev|events?|ing|ingress(es)?|jobs?|"
-    "no|nodes?|ns|namespaces?|pv|pvc|rs|replicasets?|sa|secrets?|svc|services?|sts|statefulsets?"
+    "all|cronjobs?|ds|daemonsets?|deploy|deployments?|ep|endpoints|ev|events?|ing|ingress(es)?|jobs?|"
+    "no|nodes?|ns|namespaces?|pv|pvc|rs|replicasets?|sa|svc|services?|sts|statefulsets?"
 )
-"""What kubectl takes for a kind in the first place."""
+"""What kubectl takes for a kind in the first place, and is none here."""
+
+
+def named(words: Sequence[str]) -> dict[Kind, list[str]]:
+    """Return what is named, by kind: ``pods a b``, ``cm/a secret/b``, ``cm,secrets``, or plainly ``a b`` for pods.
+
+    Without a name all of a kind are meant, and without any word all pods. A word for kinds is one only in the first
+    place, and there it is always one. Raises BadInput.
+    """
+    kinds, names = _opened(words)
+    if kinds:
+        for name in names:
+            if "/" in name:
+                raise BadInput(f"{name!r}: the kind is named already; write {name.rpartition('/')[2]}")
+        return {kind: list(dict.fromkeys(names)) for kind in kinds}
+    found: dict[Kind, list[str]] = {}
+    for word in names:
+        one, name = _split(word, _KINDS, "pods, configmaps and secrets can be named here, as NAME or KIND/NAME")
+        if name not in found.setdefault(one, []):
+            found[one].append(name)
+    return found or {"Pod": []}
 
 
 def pod_names(words: Sequence[str]) -> list[str]:
@@ -25,21 +53,13 @@ def pod_names(words: Sequence[str]) -> list[str]:
 
     A word for the kind is one only in the first place, and there it is always one: ``pod`` alone names no pod.
     """
-    rest = list(words)
-    if rest and rest[0] in _POD_WORDS:
-        del rest[0]
-    elif rest and _OTHER_KIND.fullmatch(rest[0]):
-        raise BadInput(f"{rest[0]!r}: only pods are here; a pod of that name is pod/{rest[0]}")
-    names: list[str] = []
-    for word in rest:
-        kind, slash, name = word.rpartition("/")
-        if slash and kind not in _POD_WORDS:
-            raise BadInput(f"{word!r}: only pods can be named here, as NAME or pod/NAME")
-        if not name:
-            raise BadInput(f"{word!r}: the pod's name is missing")
-        if name not in names:
-            names.append(name)
-    return names
+    kinds, rest = _opened(words)
+    if kinds and kinds != ["Pod"]:
+        raise BadInput(f"{words[0]!r}: only pods can be named here; a pod of that name is pod/{words[0]}")
+    pods = {word: kind for word, kind in _KINDS.items() if kind == "Pod"}
+    return list(
+        dict.fromkeys(_split(word, pods, "only pods can be named here, as NAME or pod/NAME")[1] for word in rest)
+    )
 
 
 def pod_name(words: Sequence[str]) -> str:
@@ -58,3 +78,25 @@ def read_selector(text: str) -> Selector:
         return parse_selector(text)
     except ValueError as wrong:
         raise BadInput(f"--selector: {wrong}") from None
+
+
+def _opened(words: Sequence[str]) -> tuple[list[Kind], list[str]]:
+    """Return the kinds that the first word is for, if it is for any, and the words after it."""
+    first = words[0].split(",") if words else []
+    if first and all(part in _KINDS for part in first):
+        return list(dict.fromkeys(_KINDS[part] for part in first)), list(words[1:])
+    for part in first:
+        if _OTHER_KIND.fullmatch(part):
+            raise BadInput(f"{part!r}: only pods, configmaps and secrets are here; a pod of that name is pod/{part}")
+    return [], list(words)
+
+
+def _split(word: str, kinds: Mapping[str, Kind], sentence: str) -> tuple[Kind, str]:
+    """Read ``KIND/NAME`` or ``NAME``, which is a pod's."""
+    kind, slash, name = word.rpartition("/")
+    if slash and kind not in kinds:
+        raise BadInput(f"{word!r}: {sentence}")
+    one: Kind = kinds[kind] if slash else "Pod"
+    if not name:
+        raise BadInput(f"{word!r}: the {one.lower()}'s name is missing")
+    return one, name

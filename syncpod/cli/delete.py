@@ -1,4 +1,4 @@
-"""``syncpod delete``: end pods."""
+"""``syncpod delete``: end pods, and remove this machine's ConfigMaps and Secrets."""
 
 from __future__ import annotations
 
@@ -7,25 +7,28 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from syncpod.cli.arguments import pod_names, read_selector
+from syncpod.cli.arguments import named, read_selector
 from syncpod.cli.console import remark, say
 from syncpod.cli.failure import BadInput, Failure
-from syncpod.cli.options import AllNamespaces, Filenames, Namespace, PodNames, Selector, Timeout
+from syncpod.cli.options import AllNamespaces, Filenames, Namespace, Selector, Things, Timeout
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from datetime import timedelta
 
     from temporalio.client import Client
 
+    from syncpod.cli.arguments import Kind
     from syncpod.cli.pods import Reading
     from syncpod.cli.selector import Selector as Conditions
+    from syncpod.objects import ObjectRef
 
 
 def delete(
-    what: PodNames = None,
+    what: Things = None,
     filename: Filenames = None,
     selector: Selector = "",
-    everything: Annotated[bool, typer.Option("--all", help="Every pod of the namespace.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Every one of the namespace.")] = False,
     namespace: Namespace = "",
     all_namespaces: AllNamespaces = False,
     grace_period: Annotated[
@@ -37,36 +40,33 @@ def delete(
     force: Annotated[bool, typer.Option("--force", help="Kill at once, without grace.")] = False,
     wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Whether to wait until they are gone.")] = True,
     timeout: Timeout = "0",
-    ignore_not_found: Annotated[
-        bool, typer.Option("--ignore-not-found", help="A pod that is not there is fine.")
-    ] = False,
+    ignore_not_found: Annotated[bool, typer.Option("--ignore-not-found", help="What is not there is fine.")] = False,
 ) -> None:
-    """End pods.
+    """End pods; remove ConfigMaps and Secrets.
 
-    Containers are stopped with the pod's grace, and nothing of it is left on the node.
+    As for kubectl: `delete web`, `delete pod/web`, `delete cm settings`, `delete secret/keys`.
+
+    Containers are stopped with the pod's grace, and nothing of it is left on the node. A container keeps what it was
+    given of a ConfigMap or Secret; one that is started later waits until the object is there again.
     """
-    from syncpod.cli import session
     from syncpod.cli.apply import parse_timeout
 
-    names = pod_names(what or [])
+    things = named(what or [])
     conditions = read_selector(selector)
-    ways = [bool(names), bool(filename), bool(conditions.requirements) or everything or all_namespaces]
-    if sum(ways) != 1:
-        raise BadInput("say which pods, in one way: NAME..., -f FILE, -l SELECTOR or --all")
+    names = any(things.values())
+    ways = [names, bool(filename), bool(conditions.requirements) or everything or all_namespaces]
+    if sum(ways) != 1 or (filename and what):
+        raise BadInput("say what to delete, in one way: NAME..., -f FILE, -l SELECTOR or --all")
     grace = _grace(grace_period, force)
     patience = parse_timeout(timeout)
-    if filename:
-        from syncpod.cli.manifests import named_pods
-
-        wanted = named_pods(filename, namespace)
-    else:
-        wanted = [(namespace or "default", name) for name in names]
+    scope = None if all_namespaces else namespace or "default"
+    pods, objects = _wanted(things, filename, namespace, scope, conditions)
+    failures = []
 
     async def work(client: Client) -> None:
-        scope = None if all_namespaces else namespace or "default"
         await delete_pods(
             client,
-            wanted or await _selected(client, scope, conditions),
+            await _selected(client, scope, conditions) if pods is None else pods,
             grace=grace,
             wait=wait,
             patience=patience,
@@ -74,7 +74,55 @@ def delete(
             verb="force deleted" if force else "deleted",
         )
 
-    session.run(work)
+    if pods is None or pods:
+        from syncpod.cli import session
+
+        failures += _failure_of(lambda: session.run(work))
+    if objects:
+        from syncpod.cli.objects import delete_objects
+
+        failures += _failure_of(lambda: delete_objects(objects, ignore_not_found=ignore_not_found))
+    if failures:
+        raise Failure("\n".join(map(str, failures)), max(failure.code for failure in failures))
+    if not objects and pods == []:
+        remark("No resources found")
+
+
+def _failure_of(deed: Callable[[], None]) -> list[Failure]:
+    """Do a part of what was asked; return how it failed, if it did, so that it keeps back no other part."""
+    try:
+        deed()
+    except Failure as failure:
+        return [failure]
+    return []
+
+
+def _wanted(
+    things: dict[Kind, list[str]],
+    filename: list[str] | None,
+    namespace: str,
+    scope: str | None,
+    conditions: Conditions,
+) -> tuple[list[tuple[str, str]] | None, list[ObjectRef]]:
+    """Return which pods and which objects are meant; None = the pods that are selected. Raises BadInput, Failure."""
+    if filename:
+        from syncpod.cli.manifests import named_in
+
+        return named_in(filename, namespace)
+    pods: list[tuple[str, str]] | None = []
+    objects: list[ObjectRef] = []
+    for kind, names in things.items():
+        if kind == "Pod":
+            pods = [(namespace or "default", name) for name in names] if names else None
+            continue
+        from syncpod.cli.objects import find
+        from syncpod.objects import ObjectRef, ref_of
+
+        if names:
+            objects += [ObjectRef(kind, namespace or "default", name) for name in names]
+        else:
+            objects += [ref_of(one) for one in find(kind, (), scope, conditions)[0]]
+    return pods, objects
 
 
 async def delete_pods(

@@ -1,4 +1,4 @@
-"""``syncpod describe``: everything about a pod that a person may want to know."""
+"""``syncpod describe``: everything about a pod that a person may want to know; ConfigMaps, and Secrets' sizes."""
 
 from __future__ import annotations
 
@@ -7,32 +7,64 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from syncpod.cli.arguments import pod_names, read_selector
+from syncpod.cli.arguments import named, read_selector
 from syncpod.cli.console import say
 from syncpod.cli.failure import BadInput, Failure
-from syncpod.cli.options import Namespace, PodNames, Selector
+from syncpod.cli.options import Namespace, Selector, Things
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from temporalio.client import Client, WorkflowExecutionDescription
 
     from syncpod.cli.description import Facts, PendingStep
     from syncpod.cli.pods import Reading
+    from syncpod.cli.selector import Selector as Conditions
+    from syncpod.objects import Kind as ObjectKind
 
 
 def describe(
-    what: PodNames = None,
+    what: Things = None,
     namespace: Namespace = "default",
     selector: Selector = "",
 ) -> None:
-    """Show a pod in full: state, conditions, events, pending steps."""
+    """Show a pod in full: state, conditions, events, pending steps.
+
+    Or a ConfigMap, `describe cm settings`; or of a Secret all but its values, `describe secret keys`.
+    """
+    things = named(what or [])
+    conditions = read_selector(selector)
+    if any(things.values()) == bool(conditions.requirements):
+        raise BadInput("name what to describe, or choose it with --selector")
+    described, missing = [], []
+    for kind, names in things.items():
+        parts, absent = (
+            _pods(names, namespace, conditions) if kind == "Pod" else _objects(kind, names, namespace, conditions)
+        )
+        described += parts
+        missing += absent
+    if described:
+        say("\n\n\n".join("\n".join(lines) for lines in described))
+    if missing:
+        raise Failure("\n".join(missing))
+
+
+def _objects(
+    kind: ObjectKind, names: Sequence[str], namespace: str, conditions: Conditions
+) -> tuple[list[list[str]], list[str]]:
+    """Return the lines about each object, and a sentence for each that is not there."""
+    from syncpod.cli.object_description import describe as lines_of
+    from syncpod.cli.objects import find
+
+    found, missing = find(kind, names, namespace, conditions)
+    return [lines_of(one) for one in found], missing
+
+
+def _pods(names: Sequence[str], namespace: str, conditions: Conditions) -> tuple[list[list[str]], list[str]]:
+    """Return the lines about each pod, and a sentence for each that is not there."""
     from syncpod.cli import session
 
-    names = pod_names(what or [])
-    conditions = read_selector(selector)
-    if bool(names) == bool(conditions.requirements):
-        raise BadInput("name the pods, or choose them with --selector")
-
-    async def work(client: Client) -> None:
+    async def work(client: Client) -> tuple[list[list[str]], list[str]]:
         from syncpod.cli.description import describe as lines_of
         from syncpod.cli.pods import list_pods, note_absent_nodes, read_pod
 
@@ -43,14 +75,11 @@ def describe(
             readings = await list_pods(client, namespace, conditions)
         now = datetime.now(UTC)
         described = [lines_of(one.pod, await _facts(client, one), now) for one in readings]
-        if described:
-            say("\n\n\n".join("\n".join(lines) for lines in described))
         note_absent_nodes(readings)
         missing = sorted(set(names) - {one.pod.metadata.name for one in readings})
-        if missing:
-            raise Failure("\n".join(f'pods "{name}" not found in namespace {namespace}' for name in missing))
+        return described, [f'pods "{name}" not found in namespace {namespace}' for name in missing]
 
-    session.run(work)
+    return session.run(work)
 
 
 async def _facts(client: Client, reading: Reading) -> Facts:

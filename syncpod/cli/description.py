@@ -5,18 +5,16 @@ Pure: values in, lines out. Values of Secrets are never here, since a pod only r
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Final
 
 from syncpod.cli.console import align
 from syncpod.cli.durations import age, short_duration
+from syncpod.cli.layout import NONE, mapping, pairs
 from syncpod.cli.volume_description import volume_lines
 from syncpod.messages import EventRecord
 from syncpod.pod import Container, ContainerState, ContainerStatus, EnvVar, Pod, Probe
-
-_NONE: Final = "<none>"
 
 
 @dataclass(frozen=True)
@@ -55,14 +53,14 @@ class Facts:
 
 def describe(pod: Pod, facts: Facts, now: datetime) -> list[str]:
     """Return the lines."""
-    lines = list(_pairs(_head(pod, now)))
+    lines = list(pairs(_head(pod, now)))
     spec, status = pod.spec, pod.status
     lines += _containers("Init Containers", spec.init_containers, status.init_container_statuses)
     lines += _containers("Containers", spec.containers, status.container_statuses)
     lines += _containers("Ephemeral Containers", spec.ephemeral_containers, status.ephemeral_container_statuses)
     lines += _conditions(pod)
     lines += volume_lines(spec.volumes)
-    lines += _pairs(_tail(pod))
+    lines += pairs(_tail(pod))
     lines += _workflow(facts, now)
     lines += _events(facts.events, now)
     return lines
@@ -76,10 +74,10 @@ def _head(pod: Pod, now: datetime) -> Iterator[tuple[str, Sequence[str]]]:
     yield "Name", [meta.name]
     yield "Namespace", [meta.namespace]
     yield "UID", [meta.uid]
-    yield "Node", ["/".join(part for part in (spec.node_name, status.host_ip) if part) or _NONE]
+    yield "Node", ["/".join(part for part in (spec.node_name, status.host_ip) if part) or NONE]
     yield "Start Time", [_moment(status.start_time)]
-    yield "Labels", _map(meta.labels)
-    yield "Annotations", _map(meta.annotations, ": ")
+    yield "Labels", mapping(meta.labels)
+    yield "Annotations", mapping(meta.annotations, ": ")
     if meta.deletion_timestamp is not None:
         yield (
             "Status",
@@ -93,12 +91,12 @@ def _head(pod: Pod, now: datetime) -> Iterator[tuple[str, Sequence[str]]]:
     if status.message:
         yield "Message", [status.message]
     yield "IP", [status.pod_ip]
-    yield "IPs", [entry.ip for entry in status.pod_ips] or [_NONE]
+    yield "IPs", [entry.ip for entry in status.pod_ips] or [NONE]
 
 
 def _tail(pod: Pod) -> Iterator[tuple[str, Sequence[str]]]:
     spec = pod.spec
-    yield "QoS Class", [pod.status.qos_class or _NONE]
+    yield "QoS Class", [pod.status.qos_class or NONE]
     yield "Restart Policy", [spec.restart_policy or "Always"]
     if spec.host_network:
         yield "Host Network", ["true"]
@@ -124,7 +122,7 @@ def _containers(title: str, containers: Sequence[Container], statuses: Iterable[
     lines = [f"{title}:"]
     for container in containers:
         lines.append(f"  {container.name}:")
-        lines += _pairs(_container(container, by_name.get(container.name)), indent=4)
+        lines += pairs(_container(container, by_name.get(container.name)), indent=4)
     return lines
 
 
@@ -135,7 +133,7 @@ def _container(container: Container, status: ContainerStatus | None) -> Iterator
     if status is not None and status.image_id:
         yield "Image ID", [status.image_id]
     ports = [f"{port.container_port}/{port.protocol or 'TCP'}" for port in container.ports]
-    yield ("Ports" if len(ports) > 1 else "Port"), [", ".join(ports) or _NONE]
+    yield ("Ports" if len(ports) > 1 else "Port"), [", ".join(ports) or NONE]
     if any(port.host_port for port in container.ports):
         yield "Host Port", [", ".join(f"{port.host_port or 0}/{port.protocol or 'TCP'}" for port in container.ports)]
     if container.command:
@@ -170,7 +168,7 @@ def _container(container: Container, status: ContainerStatus | None) -> Iterator
         + (f',path="{mount.sub_path or mount.sub_path_expr}")' if mount.sub_path or mount.sub_path_expr else ")")
         for mount in container.volume_mounts
     ]
-    yield "Mounts", ["", *mounts] if mounts else [_NONE]
+    yield "Mounts", ["", *mounts] if mounts else [NONE]
 
 
 def _arguments(words: Sequence[str]) -> list[str]:
@@ -215,7 +213,7 @@ def _environment(container: Container) -> Iterator[tuple[str, Sequence[str]]]:
         rows = align([[f"{variable.name}:", _value(variable)] for variable in container.env])
         yield "Environment", ["", *("  ".join(row) for row in rows)]
     else:
-        yield "Environment", [_NONE]
+        yield "Environment", [NONE]
 
 
 def _value(variable: EnvVar) -> str:
@@ -260,7 +258,7 @@ def _workflow(facts: Facts, now: datetime) -> list[str]:
     rows = [("Workflow ID", [facts.workflow_id]), ("Run ID", [facts.run_id])]
     if facts.ui:
         rows.append(("UI", [facts.ui]))
-    lines = ["Workflow:", *_pairs(rows, indent=2)]
+    lines = ["Workflow:", *pairs(rows, indent=2)]
     if facts.pending:
         lines.append("Pending Steps:")
     for step in facts.pending:
@@ -276,7 +274,7 @@ def _workflow(facts: Facts, now: datetime) -> list[str]:
 
 def _events(events: Sequence[EventRecord], now: datetime) -> list[str]:
     if not events:
-        return [f"Events:  {_NONE}"]
+        return [f"Events:  {NONE}"]
     head = ["Type", "Reason", "Age", "Container", "Message"]
     rows = [head, ["-" * len(word) for word in head]]
     for event in events:
@@ -291,26 +289,9 @@ def _events(events: Sequence[EventRecord], now: datetime) -> list[str]:
 # --- layout -----------------------------------------------------------------------------------------------------------
 
 
-def _pairs(pairs: Iterable[tuple[str, Sequence[str]]], *, indent: int = 0) -> Iterator[str]:
-    """Yield a line for each title and its values: all in one column, below each other; after "" indented, instead."""
-    listed = [(title, list(values)) for title, values in pairs]
-    width = max((len(title) for title, _ in listed), default=0) + 3
-    margin = " " * indent
-    for title, values in listed:
-        first, rest = (values[0], values[1:]) if values else (_NONE, [])
-        yield f"{margin}{f'{title}:':<{width}}{first or ('' if rest else _NONE)}".rstrip()
-        deeper = " " * (width if first else 2)
-        for value in rest:
-            yield f"{margin}{deeper}{value}".rstrip()
-
-
-def _map(values: Mapping[str, str], sign: str = "=") -> list[str]:
-    return [f"{key}{sign}{value}" for key, value in sorted(values.items())] or [_NONE]
-
-
 def _moment(at: datetime | None) -> str:
     """Write a moment in the local time zone, as kubectl does."""
-    return at.astimezone().strftime("%a, %d %b %Y %H:%M:%S %z") if at else _NONE
+    return at.astimezone().strftime("%a, %d %b %Y %H:%M:%S %z") if at else NONE
 
 
 def _until(at: datetime, now: datetime) -> str:

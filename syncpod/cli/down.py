@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -26,7 +27,7 @@ def down(
     node: Node = "",
     keep_pods: Annotated[bool, typer.Option("--keep-pods", help="Let the pods run on, for the next `up`.")] = False,
     purge: Annotated[
-        bool, typer.Option("--purge", help="Remove the state directory too: database, logs, all of it.")
+        bool, typer.Option("--purge", help="Remove the state directory too: database, logs, Secrets, all of it.")
     ] = False,
     timeout: Annotated[
         str,
@@ -44,11 +45,14 @@ def down(
     """
     from syncpod.cli import purging
     from syncpod.cli.apply import parse_timeout
+    from syncpod.cli.node_objects import memory_directory_of
     from syncpod.cli.settings import settings
+    from syncpod.node_settings import MEMORY_DIR
 
     patience = parse_timeout(timeout)
     here = settings(node=node, state_dir=state_dir)
     directory = here.state_dir
+    memory = memory_directory_of(here, is_named=bool(os.environ.get(MEMORY_DIR)))
     if keep_pods and purge:
         raise BadInput("either --keep-pods or --purge: pods do not run on without their state")
     if not directory.is_dir():
@@ -71,7 +75,7 @@ def down(
     if ended and keep_pods:
         say(f"pods run on; `{program()} up` serves them again")
     if purge:
-        purging.purge(directory)
+        purging.purge(directory, memory)
         say(f"{directory} removed")
 
 

@@ -1,32 +1,36 @@
-"""``syncpod get``: the pods there are."""
+"""``syncpod get``: the pods there are, and this machine's ConfigMaps and Secrets."""
 
 from __future__ import annotations
 
 import asyncio
-import sys
+import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from syncpod.cli.arguments import pod_names, read_selector
+from syncpod.cli.arguments import named, read_selector
 from syncpod.cli.console import Columns, remark, say
+from syncpod.cli.documents import print_documents
 from syncpod.cli.failure import BadInput, Failure
-from syncpod.cli.options import AllNamespaces, Namespace, PodNames, Selector
+from syncpod.cli.options import AllNamespaces, Namespace, Selector, Things
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from temporalio.client import Client
 
+    from syncpod.cli.arguments import Kind
     from syncpod.cli.pods import Reading
     from syncpod.cli.selector import Selector as Conditions
+    from syncpod.objects import Kind as ObjectKind
 
 _OUTPUTS = ("wide", "json", "yaml", "name")
 _WATCH_SECONDS = 1.0
 
 
 def get(
-    what: PodNames = None,
+    what: Things = None,
     namespace: Namespace = "default",
     all_namespaces: AllNamespaces = False,
     selector: Selector = "",
@@ -34,67 +38,115 @@ def get(
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Go on, with a line for each change.")] = False,
     no_headers: Annotated[bool, typer.Option("--no-headers", help="Leave out the column names.")] = False,
 ) -> None:
-    """List pods.
+    """List pods, or this machine's ConfigMaps and Secrets.
 
-    They may be named as for kubectl: `pod web`, `pod/web`, or plainly `web`.
+    They are named as for kubectl: `pod web`, `pod/web`, or plainly `web`; `configmaps`, `cm settings`, `secret/keys`.
     """
-    from syncpod.cli import session
-
-    names = pod_names(what or [])
+    things = named(what or [])
     conditions = read_selector(selector)
     if output and output not in _OUTPUTS:
         raise BadInput(f"--output: must be {', '.join(_OUTPUTS)}, not {output}")
-    if names and (conditions.requirements or all_namespaces):
-        raise BadInput("pods are either named, or chosen by --selector or --all-namespaces")
+    if any(things.values()) and (conditions.requirements or all_namespaces):
+        raise BadInput("what is listed is either named, or chosen by --selector or --all-namespaces")
     if watch and output in ("json", "yaml"):
         raise BadInput(f"--watch prints tables and names, not {output}")
-    scope = None if all_namespaces else namespace
+    if watch and len(things) > 1:
+        raise BadInput("--watch goes on with things of one kind")
+    request = _Request(None if all_namespaces else namespace, conditions, output, not no_headers, len(things) > 1)
+    found, missing = _Found([], {}), []
+    for kind, names in things.items():
+        if kind == "Pod":
+            missing += _get_pods(names, request, found, watch=watch)
+        else:
+            missing += _get_objects(kind, names, request, found, watch=watch)
+    if output in ("json", "yaml"):
+        print_documents(found.documents, output, single=sum(map(len, things.values())) == 1)
+    elif output != "name" and not any(things.values()) and not any(found.counts.values()):
+        remark("No resources found" + ("" if all_namespaces else f" in {namespace} namespace."))
+    if missing:
+        raise Failure("\n".join(missing))
 
-    async def work(client: Client) -> None:
+
+@dataclass(frozen=True)
+class _Request:
+    """What was asked for, apart from kinds and names."""
+
+    namespace: str | None
+    """None = all."""
+    conditions: Conditions
+    output: str
+    headers: bool
+    with_kind: bool
+    """Whether each name has its kind before it, since there are several kinds."""
+
+    @property
+    def namespaces(self) -> bool:
+        """Whether each line has its namespace before it."""
+        return self.namespace is None
+
+
+@dataclass
+class _Found:
+    """What was found so far, where it is printed at the end, and how much of each kind."""
+
+    documents: list[dict[str, Any]]
+    counts: dict[Kind, int]
+
+    def add(self, kind: Kind, documents: Sequence[dict[str, Any]], output: str) -> None:
+        """Count what was found of a kind; before a second table comes an empty line, as kubectl has it."""
+        if documents and any(self.counts.values()) and output in ("", "wide"):
+            say()
+        self.counts[kind] = len(documents)
+        self.documents += documents
+
+
+# --- pods -------------------------------------------------------------------------------------------------------------
+
+
+def _get_pods(names: Sequence[str], request: _Request, found: _Found, *, watch: bool) -> list[str]:
+    """Print pods, or add them to what is printed at the end; return a sentence for each that is not there."""
+    from syncpod.cli import session
+
+    async def work(client: Client) -> list[str]:
         from syncpod.cli.pods import note_absent_nodes
 
-        printer = _Printer(output, namespaces=all_namespaces, headers=not no_headers)
-        readings = await _find(client, names, scope, conditions)
-        printer.print(readings, single=len(names) == 1)
+        printer = _Printer(request)
+        readings = await _find(client, names, request)
+        found.add("Pod", [_document(reading) for reading in readings], request.output)
+        printer.print(readings)
         note_absent_nodes(readings)
-        if not readings and not names and not watch and output in ("", "wide"):
-            remark("No resources found" + ("" if all_namespaces else f" in {namespace} namespace."))
         missing = sorted(set(names) - {reading.pod.metadata.name for reading in readings})
         while watch and not missing:
             await asyncio.sleep(_WATCH_SECONDS)
-            printer.print_changes(await _find(client, names, scope, conditions))
-        if missing:
-            raise Failure("\n".join(f'pods "{name}" not found in namespace {namespace}' for name in missing))
+            printer.print_changes(await _find(client, names, request))
+        return [f'pods "{name}" not found in namespace {request.namespace}' for name in missing]
 
-    session.run(work)
+    return session.run(work)
 
 
-async def _find(client: Client, names: Sequence[str], namespace: str | None, conditions: Conditions) -> list[Reading]:
+async def _find(client: Client, names: Sequence[str], request: _Request) -> list[Reading]:
     from syncpod.cli.pods import list_pods, read_pod
 
     if not names:
-        return await list_pods(client, namespace, conditions)
-    found = await asyncio.gather(*(read_pod(client, namespace or "default", name) for name in names))
+        return await list_pods(client, request.namespace, request.conditions)
+    found = await asyncio.gather(*(read_pod(client, request.namespace or "default", name) for name in names))
     return [reading for reading in found if reading is not None]
 
 
 class _Printer:
     """Prints readings in one form, and later only what has changed."""
 
-    def __init__(self, output: str, *, namespaces: bool, headers: bool) -> None:
-        self._output = output
-        self._namespaces = namespaces
-        self._headers = headers
+    def __init__(self, request: _Request) -> None:
+        self._request = request
+        self._headers = request.headers
         self._printed: dict[tuple[str, str], tuple[str, ...]] = {}
         self._table = Columns()
 
-    def print(self, readings: Sequence[Reading], *, single: bool) -> None:
-        """Print all; `single` prints the document of one pod by itself, not in a list."""
-        if self._output in ("json", "yaml"):
-            _print_documents(readings, self._output, single=single)
-            return
-        self._print_lines(readings)
-        self._remember(readings)
+    def print(self, readings: Sequence[Reading]) -> None:
+        """Print all, unless they are documents, which are printed together with what else there is."""
+        if self._request.output not in ("json", "yaml"):
+            self._print_lines(readings)
+            self._remember(readings)
 
     def print_changes(self, readings: Sequence[Reading]) -> None:
         """Print those whose line is another one now, age apart."""
@@ -108,12 +160,20 @@ class _Printer:
 
         if not readings:
             return
-        if self._output == "name":
+        request = self._request
+        if request.output == "name":
             lines = [f"pod/{reading.pod.metadata.name}" for reading in readings]
         else:
-            wide = self._output == "wide"
-            head = header(wide=wide, namespaces=self._namespaces) if self._headers else ()
-            lines = coloured_lines(head, readings, wide=wide, namespaces=self._namespaces, table=self._table)
+            wide = request.output == "wide"
+            head = header(wide=wide, namespaces=request.namespaces) if self._headers else ()
+            lines = coloured_lines(
+                head,
+                readings,
+                wide=wide,
+                namespaces=request.namespaces,
+                with_kind=request.with_kind,
+                table=self._table,
+            )
         say("\n".join(lines))
 
     def _remember(self, readings: Sequence[Reading]) -> None:
@@ -132,29 +192,33 @@ class _Printer:
             )
 
 
-def _print_documents(readings: Sequence[Reading], output: str, *, single: bool) -> None:
-    documents = [_document(reading) for reading in readings]
-    if single and not documents:
-        return
-    whole: dict[str, Any] = documents[0] if single else {"apiVersion": "v1", "kind": "List", "items": documents}
-    if output == "json":
-        import json
-
-        say(json.dumps(whole, indent=4))
-        return
-    import yaml
-
-    yaml.add_representer(str, _block_text, yaml.SafeDumper)
-    yaml.safe_dump(whole, sys.stdout, sort_keys=False, allow_unicode=True, width=1000)
-
-
-def _block_text(dumper: Any, text: str) -> Any:
-    """Write text of several lines as a block, as people do."""
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
-
-
 def _document(reading: Reading) -> dict[str, Any]:
     """Return the pod as JSON-able data: as its workflow told it, else what is known of it, without more."""
     from syncpod.pod import pod_to_wire
 
     return {"apiVersion": "v1", "kind": "Pod"} | (reading.wire or pod_to_wire(reading.pod))
+
+
+# --- configmaps and secrets -------------------------------------------------------------------------------------------
+
+
+def _get_objects(kind: ObjectKind, names: Sequence[str], request: _Request, found: _Found, *, watch: bool) -> list[str]:
+    """Print objects of one kind, or add them to what is printed at the end; return as for pods."""
+    from syncpod.cli.object_table import changed_since, print_objects
+    from syncpod.cli.objects import find
+    from syncpod.pod import pod_to_wire
+
+    table = Columns()
+    objects, missing = find(kind, names, request.namespace, request.conditions)
+    found.add(kind, [pod_to_wire(one) for one in objects], request.output)
+    if request.output in ("json", "yaml"):
+        return missing
+    headers = request.headers
+    print_objects(kind, objects, request.output, headers, request.namespaces, request.with_kind, table)
+    while watch and not missing:
+        headers, before = headers and not objects, objects
+        time.sleep(_WATCH_SECONDS)
+        objects, _ = find(kind, names, request.namespace, request.conditions)
+        changed = changed_since(before, objects)
+        print_objects(kind, changed, request.output, headers, request.namespaces, request.with_kind, table)
+    return missing

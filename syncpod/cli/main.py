@@ -18,6 +18,7 @@ import typer
 
 from syncpod.cli import (
     apply,
+    create,
     delete,
     describe,
     down,
@@ -106,6 +107,8 @@ for _panel, _commands in _PANELS.items():
         app.command(_name, rich_help_panel=_panel, context_settings=_settings, add_help_option=_name != "worker")(
             _interruptible(_command)
         )
+
+app.add_typer(create.app, name="create", rich_help_panel="Pods")
 
 _UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 """What typer raises for any wrong use; it has no public name for it."""

@@ -5,52 +5,81 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from syncpod.cli.failure import BadInput
 
 if TYPE_CHECKING:
-    from syncpod.pod import Admission, Pod
+    from syncpod.objects import ObjectAdmission, ObjectRef
+    from syncpod.pod import Admission, Manifest
 
 _SUFFIXES: Final = (".yaml", ".yml", ".json")
 _STDIN: Final = "standard input"
 
 
-def admitted_pods(sources: Sequence[str], namespace: str) -> list[Admission]:
-    """Return the pods of all sources, in order, checked and with their defaults and warnings.
+@dataclass(frozen=True)
+class Manifests:
+    """What is to be applied, checked, in the order in which it was given."""
 
-    `namespace` is for pods that name none; "" = ``default``. Raises BadInput with a line for each thing that is wrong,
-    in whichever of the files.
+    pods: list[Admission]
+    objects: list[ObjectAdmission]
+    """ConfigMaps and Secrets; a pod may refer to one that stands after it."""
+
+
+def admitted(sources: Sequence[str], namespace: str) -> Manifests:
+    """Return what is in all sources, checked and with its defaults and warnings.
+
+    `namespace` is for documents that name none; "" = ``default``. Raises BadInput with a line for each thing that is
+    wrong, in whichever of the files.
     """
-    from syncpod.pod import PodInvalid, admit
+    from syncpod.objects import admit_object
+    from syncpod.pod import Pod, PodInvalid, admit
 
-    found, problems = _pods(sources, namespace)
-    pods, seen = [], set()
-    for source, pod in found:
-        named = f"{source}: pod {pod.metadata.name}" if pod.metadata.name else source
+    found, problems = _documents(sources, namespace)
+    whole, seen = Manifests([], []), set()
+    for source, document in found:
+        what = f"{document.kind.lower()} {document.metadata.name}: " if document.metadata.name else ""
         try:
-            admission = admit(pod)
+            if isinstance(document, Pod):
+                admission = admit(document)
+                whole.pods.append(admission)
+                metadata = admission.pod.metadata
+            else:
+                taken = admit_object(document)
+                whole.objects.append(taken)
+                metadata = taken.object.metadata
         except PodInvalid as wrong:
-            problems += [f"{named}: {problem}" for problem in wrong.problems]
+            problems += [f"{source}: {what}{problem}" for problem in wrong.problems]
             continue
-        key = admission.pod.metadata.namespace, admission.pod.metadata.name
+        key = document.kind, metadata.namespace, metadata.name
         if key in seen:
-            problems.append(f"{source}: pod {key[0]}/{key[1]}: given twice")
+            problems.append(f"{source}: {document.kind.lower()} {metadata.namespace}/{metadata.name}: given twice")
         seen.add(key)
-        pods.append(admission)
     _refuse(problems)
-    if not pods:
-        named = ", ".join(_STDIN if source == "-" else source for source in sources)
-        raise BadInput(f"{named}: no pod in it")
-    return pods
+    if not found:
+        raise BadInput(f"{_named(sources)}: no pod, configmap or secret in it")
+    return whole
 
 
-def named_pods(sources: Sequence[str], namespace: str) -> list[tuple[str, str]]:
-    """Return namespace and name of each pod in the sources, whatever else stands there. Raises BadInput."""
-    found, problems = _pods(sources, namespace)
+def named_in(sources: Sequence[str], namespace: str) -> tuple[list[tuple[str, str]], list[ObjectRef]]:
+    """Return namespace and name of each pod in the sources, and each object, whatever else stands there.
+
+    Raises BadInput.
+    """
+    from syncpod.objects import ref_of
+    from syncpod.pod import Pod
+
+    found, problems = _documents(sources, namespace)
     _refuse(problems)
-    return [(pod.metadata.namespace or "default", pod.metadata.name) for _, pod in found]
+    pods, objects = [], []
+    for _, document in found:
+        if isinstance(document, Pod):
+            pods.append((document.metadata.namespace or "default", document.metadata.name))
+        else:
+            objects.append(ref_of(document))
+    return pods, objects
 
 
 def _refuse(problems: Sequence[str]) -> None:
@@ -58,12 +87,16 @@ def _refuse(problems: Sequence[str]) -> None:
         raise BadInput("\n".join(problems))
 
 
-def _pods(sources: Sequence[str], namespace: str) -> tuple[list[tuple[str, Pod]], list[str]]:
-    """Return the pods with their files, and a line for each file or document that is none."""
-    from syncpod.pod import ManifestError, Pod, load_documents
+def _named(sources: Sequence[str]) -> str:
+    return ", ".join(_STDIN if source == "-" else source for source in sources)
+
+
+def _documents(sources: Sequence[str], namespace: str) -> tuple[list[tuple[str, Manifest]], list[str]]:
+    """Return the documents with their files, and a line for each file or document that cannot be read."""
+    from syncpod.pod import ManifestError, load_documents
 
     texts, problems = _texts(sources)
-    found = []
+    found: list[tuple[str, Manifest]] = []
     for source, text in texts:
         try:
             documents = load_documents(text, source=source)
@@ -71,14 +104,9 @@ def _pods(sources: Sequence[str], namespace: str) -> tuple[list[tuple[str, Pod]]
             problems.append(str(wrong))
             continue
         for document in documents:
-            name, own = document.metadata.name, document.metadata.namespace
-            if not isinstance(document, Pod):
-                kind = type(document).__name__
-                problems.append(f"{source}: {kind} {name}: this version takes no {kind}s, only pods")
-            elif namespace and own not in ("", namespace):  # kubectl refuses these as well
-                problems.append(
-                    f"{source}: pod {name}: metadata.namespace: is {own}, but --namespace asks for {namespace}"
-                )
+            what, own = f"{document.kind.lower()} {document.metadata.name}", document.metadata.namespace
+            if namespace and own not in ("", namespace):  # kubectl refuses these as well
+                problems.append(f"{source}: {what}: metadata.namespace: is {own}, but --namespace asks for {namespace}")
             else:
                 metadata = document.metadata.model_copy(update={"namespace": own or namespace})
                 found.append((source, document.model_copy(update={"metadata": metadata})))

@@ -48,13 +48,25 @@ def start(
         if running is not None:
             return running, False
         command = [sys.executable, str(worker_program()), "--node", node.node, "--state-dir", str(node.state_dir)]
-        command += ["--log-dir", str(node.log_dir), "--runtime-endpoint", endpoint]
+        command += ["--memory-dir", str(node.memory_dir), "--log-dir", str(node.log_dir)]
+        command += ["--runtime-endpoint", endpoint]
+        command += ["--capacity", node.capacity] if node.capacity else []
+        command += [] if node.pod_cgroups else ["--no-pod-cgroups"]
         address, namespace = config["target_host"], config["namespace"]
         child = start_detached(command, log=log, environment={**os.environ, "TEMPORAL_ADDRESS": address})
         if (process := identify(child.pid)) is not None:
             write_worker(
                 node.state_dir,
-                StartedWorker(process, node.node, str(node.log_dir), endpoint, address, namespace, own_server),
+                StartedWorker(
+                    process=process,
+                    node=node.node,
+                    log_dir=str(node.log_dir),
+                    endpoint=endpoint,
+                    address=address,
+                    namespace=namespace,
+                    own_server=own_server,
+                    memory_dir=str(node.memory_dir),
+                ),
             )
         deadline = time.monotonic() + _READY_SECONDS
         while child.poll() is None and time.monotonic() < deadline:

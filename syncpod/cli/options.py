@@ -8,8 +8,10 @@ import typer
 
 PodNames = Annotated[list[str] | None, typer.Argument(metavar="POD", hidden=True, show_default=False)]
 """Pods in kubectl's ways of naming them: ``web``, ``pod web``, ``pod/web``."""
-Namespace = Annotated[str, typer.Option("--namespace", "-n", metavar="NAME", help="The pods' namespace.")]
-AllNamespaces = Annotated[bool, typer.Option("--all-namespaces", "-A", help="The pods of every namespace.")]
+Things = Annotated[list[str] | None, typer.Argument(metavar="KIND NAME", hidden=True, show_default=False)]
+"""Pods, ConfigMaps and Secrets in kubectl's ways of naming them: ``web``, ``cm settings``, ``secret/keys``."""
+Namespace = Annotated[str, typer.Option("--namespace", "-n", metavar="NAME", help="The namespace.")]
+AllNamespaces = Annotated[bool, typer.Option("--all-namespaces", "-A", help="Every namespace.")]
 Selector = Annotated[
     str, typer.Option("--selector", "-l", metavar="SELECTOR", help="Only these labels: 'app=web,tier in (a,b),!old'.")
 ]

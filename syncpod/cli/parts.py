@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from syncpod.cli.runtime_choice import Choice
 
 
+_UNBOUNDED = "cpu=1M,memory=1Ei,ephemeral-storage=1Ei"
+"""The capacity of a machine on which nothing runs."""
+
+
 @dataclass(frozen=True)
 class Server:
     """The Temporal server."""
@@ -100,6 +104,8 @@ def start_node(here: NodeSettings, choice: Choice, server: Server) -> Node:
     asyncio.run(session.connect(config))  # so that a server that is not there is not the worker's to find out
     own, runtime_started = _start_runtime(here, choice)
     endpoint = own.endpoint if own is not None else choice.endpoint
+    if own is not None and own.simulated:
+        here = replace(here, capacity=here.capacity or _UNBOUNDED, pod_cgroups=False)
     worker, started = node_process.start(here, endpoint, config, own_server=server.own is not None)
     if started:
         remark(paint(f"worker started (pid {worker.pid})", "dim"))
@@ -153,5 +159,11 @@ def _start_runtime(here: NodeSettings, choice: Choice) -> tuple[RuntimeRecord | 
 
 
 def as_before(here: NodeSettings, before: StartedWorker) -> NodeSettings:
-    """Return the settings with which `up` started the worker last: node, runtime and log directory are its own."""
-    return replace(here, node=before.node, log_dir=Path(before.log_dir), runtime_endpoint=before.endpoint)
+    """Return the settings with which `up` started the worker last: node, runtime and directories are its own."""
+    return replace(
+        here,
+        node=before.node,
+        memory_dir=Path(before.memory_dir) if before.memory_dir else here.memory_dir,
+        log_dir=Path(before.log_dir),
+        runtime_endpoint=before.endpoint,
+    )

@@ -17,6 +17,7 @@ from syncpod.cli.options import Filenames, ManifestNamespace, PodNames
 if TYPE_CHECKING:
     from temporalio.client import Client
 
+    from syncpod.cli.manifests import Manifests
     from syncpod.pod import Pod
 
 
@@ -28,29 +29,48 @@ def plan(
 ) -> None:
     """Show what an apply would do; nothing is done.
 
+    ConfigMaps and Secrets count as they are on this machine now.
+
     With names in place of manifests: what is about to be done for pods as they are.
     """
     from syncpod.cli import session
-    from syncpod.cli.manifests import admitted_pods
+    from syncpod.cli.manifests import Manifests, admitted
 
     names = pod_names(what or [])
     if bool(names) == bool(filename):
         raise BadInput("name a manifest with -f FILE, or pods that exist")
     if output not in ("", "json"):
         raise BadInput(f"--output: must be json, not {output}")
-    admissions = admitted_pods(filename, namespace) if filename else []
+    manifests = admitted(filename, namespace) if filename else Manifests([], [])
+    plans = _plans_of_objects(manifests)
 
     async def work(client: Client) -> None:
-        plans = [await _plan_of_existing(client, namespace or "default", name) for name in names]
-        for pod, warnings in admissions:
+        plans.extend([await _plan_of_existing(client, namespace or "default", name) for name in names])
+        for pod, warnings in manifests.pods:
             plans.append(await _plan_of_manifest(client, pod))
             for warning in warnings:
                 warn(f"pod {pod.metadata.name}: {warning}")
-        _print(plans, output)
-        if refused := [f"pod {plan['pod']}: {plan['error']}" for plan in plans if plan.get("error")]:
-            raise Failure("\n".join(refused), BAD_INPUT)
 
-    session.run(work)
+    if names or manifests.pods:
+        session.run(work)
+    _print(plans, output)
+    if refused := [_error(plan) for plan in plans if plan.get("error")]:
+        raise Failure("\n".join(refused), BAD_INPUT)
+
+
+def _plans_of_objects(manifests: Manifests) -> list[dict[str, Any]]:
+    """Return what would become of the ConfigMaps and Secrets of this machine."""
+    if not manifests.objects:
+        return []
+    from syncpod.cli.node_objects import what_would_change
+    from syncpod.cli.settings import settings
+
+    words = {"created": "create", "configured": "update", "unchanged": "none", None: "none"}
+    return [
+        {one.ref.kind.lower(): one.ref.name, "change": words[one.change], "steps": [], "holds": []}
+        | ({"error": one.error} if one.error else {})
+        for one in what_would_change(manifests, settings())
+    ]
 
 
 async def _plan_of_existing(client: Client, namespace: str, name: str) -> dict[str, Any]:
@@ -84,10 +104,11 @@ def _print(plans: list[dict[str, Any]], output: str) -> None:
         say(json.dumps(plans if len(plans) != 1 else plans[0], indent=4))
         return
     for plan in plans:
+        kind = next(kind for kind in ("pod", "configmap", "secret") if kind in plan)
         if plan.get("error"):
-            say(f"pod/{plan['pod']}: would be refused")
+            say(f"{kind}/{plan[kind]}: would be refused")
             continue
-        say(f"pod/{plan['pod']}: {_title(plan)}")
+        say(f"{kind}/{plan[kind]}: {_title(plan) if kind == 'pod' else _TITLES[plan['change']]}")
         rows = [
             (f"  {number}.", step["step"], step["container"] or "-", step["why"])
             for number, step in enumerate(plan["steps"], 1)
@@ -97,6 +118,13 @@ def _print(plans: list[dict[str, Any]], output: str) -> None:
         for hold in plan["holds"]:
             left = datetime.fromisoformat(hold["until"]) - datetime.now(UTC)
             say(f"  {hold['subject']} waits for {short_duration(left)} more: {hold['reason']}")
+
+
+_TITLES = {"create": "would be created", "update": "would be configured", "none": "unchanged"}
+
+
+def _error(plan: dict[str, Any]) -> str:
+    return f"pod {plan['pod']}: {plan['error']}" if "pod" in plan else str(plan["error"])
 
 
 def _title(plan: dict[str, Any]) -> str:

@@ -28,18 +28,21 @@ def coloured_lines(
     *,
     wide: bool = False,
     namespaces: bool = False,
+    with_kind: bool = False,
     stream: TextIO | None = None,
     table: Columns | None = None,
 ) -> list[str]:
     """Return the table's lines; an empty `head` is left out. The status has a colour where `stream` wants colours.
 
-    `table` is the one that the lines go on with, if they do.
+    `with_kind` writes ``pod/`` before each name, as beside tables of other kinds. `table` is the one that the lines go
+    on with, if they do.
     """
     now = datetime.now(UTC)
-    rows = [
-        (*((reading.pod.metadata.namespace,) if namespaces else ()), *row_of(reading, now, wide=wide))
-        for reading in readings
-    ]
+    rows = []
+    for reading in readings:
+        name, *rest = row_of(reading, now, wide=wide)
+        space = (reading.pod.metadata.namespace,) if namespaces else ()
+        rows.append((*space, f"pod/{name}" if with_kind else name, *rest))
     at = 3 if namespaces else 2
     lines = (table or Columns()).align([*([list(head)] if head else []), *rows])
     for line, cells in zip(lines[1 if head else 0 :], rows, strict=True):

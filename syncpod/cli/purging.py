@@ -1,4 +1,4 @@
-"""``down --purge``: removing a state directory, and nothing that is not ours."""
+"""``down --purge``: removing a state directory and what is in memory for it, and nothing that is not ours."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.state_directory import MARK, OURS, exclusive, is_marked, mark
+from syncpod.node_settings import SettingsInvalid, require_own_memory_directory
 
 
 def require_ours(directory: Path) -> None:
@@ -20,16 +21,17 @@ def require_ours(directory: Path) -> None:
         )
 
 
-def purge(directory: Path) -> None:
-    """Remove a state directory that nobody uses any more; raises Failure, naming what is in the way.
+def purge(directory: Path, memory: Path) -> None:
+    """Remove a state directory and a memory directory that nobody uses any more; raises Failure, naming the hindrance.
 
     What others have put there stays. So does everything where something is still mounted.
     """
     from syncpod.cri.tree_removal import remove_tree
 
-    mounts = _mounts_below(directory)
+    mounts = [*_mounts_below(directory), *_mounts_below(memory)]
     if mounts:
         raise Failure(f"{mounts[0]} is a mount point: unmount it, and call `syncpod down --purge` again")
+    _purge_memory(memory)
     with exclusive(directory):
         names = [*sorted(OURS - {MARK}), MARK]  # the mark goes last: what was interrupted may be repeated
         drafts = sorted(path.name for path in directory.glob(".*.json.new"))
@@ -42,6 +44,21 @@ def purge(directory: Path) -> None:
     if left:
         raise Failure(f"{directory} is kept, since others have put something there: {', '.join(left)}")
     directory.rmdir()
+
+
+def _purge_memory(memory: Path) -> None:
+    """Remove what is in memory. It bears no mark: only what workers put there goes, and then it, if nothing is left."""
+    from syncpod.cri.tree_removal import remove_tree
+
+    try:
+        require_own_memory_directory(memory)
+        for name in ("objects", "pods"):
+            remove_tree(memory / name)
+        with contextlib.suppress(FileNotFoundError):
+            if not any(memory.iterdir()):
+                memory.rmdir()
+    except (SettingsInvalid, OSError) as error:
+        raise Failure(f"{memory} cannot be removed altogether: {error}") from None
 
 
 def _mounts_below(directory: Path) -> list[str]:

@@ -19,7 +19,7 @@ from syncpod.node_settings import replace_private
 MARK: Final = "syncpod-state"
 """The file by which a directory is known to have been made for syncpod alone."""
 _SERVER, _WORKER, _RUNTIME, _LOCK = "server.json", "up-worker.json", "runtime.json", "up.lock"
-_OF_WORKER: Final = frozenset({"lock", "node.json", "worker.json", "pods"})
+_OF_WORKER: Final = frozenset({"lock", "node.json", "worker.json", "pods", "objects", "memory"})
 """What a worker that runs by itself leaves."""
 _OF_POD: Final = re.compile(r"([a-z0-9.-]+_[a-z0-9.-]+_)?[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 """``<uid>`` and ``<namespace>_<name>_<uid>``."""
@@ -64,6 +64,8 @@ class StartedWorker:
     namespace: str
     own_server: bool
     """Whether that server is the state directory's."""
+    memory_dir: str = ""
+    """Where it keeps Secrets; "" = one of an earlier version, which keeps none."""
 
 
 def server_log(state_dir: Path) -> Path:

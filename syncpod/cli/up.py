@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shlex
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -42,6 +43,17 @@ def up(
     simulate: Annotated[
         bool, typer.Option("--simulate", help="Use the embedded runtime with timers in place of processes.")
     ] = False,
+    memory_dir: Annotated[
+        str,
+        typer.Option(
+            "--memory-dir",
+            metavar="DIR",
+            help="Where Secrets are kept.",
+            envvar="SYNCPOD_MEMORY_DIR",
+            show_envvar=False,
+            show_default="a directory in memory",
+        ),
+    ] = "",
     timeout: Timeout = "0",
 ) -> None:
     """Start server, runtime and worker, and bring pods up.
@@ -52,13 +64,17 @@ def up(
     """
     from syncpod.cli import parts
     from syncpod.cli.apply import parse_timeout
-    from syncpod.cli.manifests import admitted_pods
+    from syncpod.cli.manifests import Manifests, admitted
+    from syncpod.cli.node_objects import keep, memory_directory_of, require_possible
     from syncpod.cli.runtime_choice import choose
     from syncpod.cli.settings import settings
 
     patience = parse_timeout(timeout)
-    here = settings(node=node, state_dir=state_dir, runtime_endpoint=runtime_endpoint)
-    admissions = admitted_pods(filename, namespace) if filename else []
+    here = settings(node=node, state_dir=state_dir, memory_dir=memory_dir, runtime_endpoint=runtime_endpoint)
+    here = replace(here, memory_dir=memory_directory_of(here, is_named=bool(memory_dir)))
+    manifests = admitted(filename, namespace) if filename else Manifests([], [])
+    require_possible(manifests, here)
+    admissions = manifests.pods
     choice = choose(here, asked=runtime_endpoint, embedded=embedded, simulate=simulate)
     begun = False
     try:
@@ -67,8 +83,10 @@ def up(
         if not (server.started or running.started):
             remark("Everything runs already")
         _tell(here, server, running)
-        if admissions:
+        if filename:
             say()
+            keep(manifests, here)
+        if admissions:
             begun = True
             asyncio.run(_bring_up(server.config, admissions, running.worker.node, patience))
     except KeyboardInterrupt:
@@ -104,6 +122,7 @@ async def _bring_up(
 
 def _tell(here: NodeSettings, server: parts.Server, running: parts.Node) -> None:
     from syncpod.cli.state_directory import is_marked, log_directory, runtime_log, server_log, worker_log
+    from syncpod.node_settings import is_in_memory
 
     directory, worker, own = here.state_dir, running.worker, running.own
     logs = [server_log(directory)] if server.own else []
@@ -115,6 +134,8 @@ def _tell(here: NodeSettings, server: parts.Server, running: parts.Node) -> None
     rows += [("runtime", f"{worker.runtime}{kind}"), ("socket", worker.endpoint), ("node", worker.node)]
     rows += [("state", str(directory)), ("logs", f"{log_directory(directory)}: {', '.join(log.name for log in logs)}")]
     say("\n".join(columns(rows)))
+    if not is_in_memory(here.memory_dir):
+        remark(f"Note: {here.memory_dir} is not on a memory file system: Secrets lie on its disk")
     if not is_marked(directory):
         remark(f"Note: {directory} has files of others: `{program()} down --purge` will not remove it")
 

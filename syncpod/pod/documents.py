@@ -126,8 +126,8 @@ def _parsed(document: Any, path: str, source: str, number: int) -> Manifest:
         raise ManifestError(source, number, f"{at}kind: required")
     parser = _PARSERS.get(kind) if isinstance(kind, str) else None
     if parser is None:
-        # ConfigMaps and Secrets are read, and nothing takes them yet: whoever names a wrong kind is not led to them.
-        raise ManifestError(source, number, f"{at}kind: must be Pod or List, not {str(kind)[:80]}")
+        wanted = f"{', '.join(_PARSERS)} or List"
+        raise ManifestError(source, number, f"{at}kind: must be {wanted}, not {str(kind)[:80]}")
     if not document.get("apiVersion"):
         raise ManifestError(source, number, f"{at}apiVersion: required")
     try:

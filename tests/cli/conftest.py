@@ -85,6 +85,7 @@ def syncpod(
     monkeypatch.setenv("TEMPORAL_ADDRESS", temporal_server.address)
     monkeypatch.setenv("TEMPORAL_CONFIG_FILE", os.devnull)
     monkeypatch.setenv("SYNCPOD_STATE_DIR", str(tmp_path / "state"))
+    monkeypatch.setenv("SYNCPOD_MEMORY_DIR", str(tmp_path / "memory"))
 
     async def command(*arguments: str, stdin: str = "") -> Result:
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode())))

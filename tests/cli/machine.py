@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from syncpod.node_settings import memory_directory
 from tests.cli.conftest import Result, program
 
 WRITER = """
@@ -82,8 +85,14 @@ def machine(runtime: str, request: pytest.FixtureRequest, directory: Path) -> It
         yield environ
     finally:
         program("down", environ=environ)
+        shutil.rmtree(memory_of(environ), ignore_errors=True)
         assert program("down", environ=environ).out == "", "everything has been ended"
         assert remains(environ) == [], "nothing runs on"
+
+
+def memory_of(environ: dict[str, str]) -> Path:
+    """Where the machine's Secrets are: in memory, where they are by default."""
+    return memory_directory(Path(environ["SYNCPOD_STATE_DIR"]), os.environ)
 
 
 def bring_up(environ: dict[str, str]) -> Result:

@@ -63,7 +63,7 @@ async def test_all_documents_are_checked_before_any_is_sent(
     refused = await syncpod("apply", "-f", str(tmp_path), *on)
     assert (refused.code, refused.out) == (2, "")
     unreadable, invalid, twice = refused.err.splitlines()
-    assert "3.yaml, document 1: kind: must be Pod or List, not Service" in unreadable
+    assert "3.yaml, document 1: kind: must be Pod, ConfigMap, Secret or List, not Service" in unreadable
     assert "2.yaml" in invalid and "spec.containers[0].image" in invalid
     assert "4.yaml" in twice and "given twice" in twice
     assert (await syncpod("get", "pod", name)).code == 1
@@ -75,14 +75,12 @@ async def test_all_documents_are_checked_before_any_is_sent(
 @pytest.mark.parametrize(
     ("stream", "sentence"),
     [
-        ("", "standard input: no pod in it"),
+        ("", "standard input: no pod, configmap or secret in it"),
         ('{"kind": "Pod"}', "apiVersion: required"),
-        ('{"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"name": "c"}}', "ConfigMap c: this version takes no"),
         (
-            '{"kind": "Secret", "apiVersion": "v1", "metadata": {"name": "s"}}',
-            "Secret s: this version takes no Secrets",
+            '{"kind": "Deployment", "apiVersion": "apps/v1"}',
+            "kind: must be Pod, ConfigMap, Secret or List, not Deployment",
         ),
-        ('{"kind": "Deployment", "apiVersion": "apps/v1"}', "kind: must be Pod or List, not Deployment"),
         ("a: [", "standard input, document 1"),
         (as_json(manifest("twice"), manifest("twice")), "pod default/twice: given twice"),
         (as_json(manifest("web") | {"metadata": {"name": "web", "namespace": "b"}}), "metadata.namespace: is b, but"),

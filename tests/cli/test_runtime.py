@@ -192,7 +192,7 @@ def test_a_directory_of_nothing_but_pods_logs_is_ours(tmp_path: Path) -> None:
     (tmp_path / "ours" / "pods" / f"default_web_{uid}" / "app").mkdir(parents=True)
     (tmp_path / "ours" / "pods" / uid).mkdir()
     purging.require_ours(tmp_path / "ours")
-    purging.purge(tmp_path / "ours")
+    purging.purge(tmp_path / "ours", tmp_path / "memory")
     assert not (tmp_path / "ours").exists()
     (tmp_path / "theirs" / "pods" / "whales").mkdir(parents=True)
     prepare(tmp_path / "theirs")
@@ -211,12 +211,37 @@ def test_all_that_is_ours_is_purged_and_what_others_put_there_stays(tmp_path: Pa
     (state / "notes").write_text("of somebody")
     purging.require_ours(state)
     with pytest.raises(Failure, match="others have put something there: notes"):
-        purging.purge(state)
+        purging.purge(state, tmp_path / "memory")
     assert [path.name for path in state.iterdir()] == ["notes"]
     (state / "notes").unlink()
     prepare(state)
-    purging.purge(state)
+    purging.purge(state, tmp_path / "memory")
     assert not state.exists() and tmp_path.exists()
+
+
+def test_what_is_in_memory_is_purged_and_what_others_put_there_stays(tmp_path: Path) -> None:
+    state, memory = tmp_path / "state", tmp_path / "memory"
+    for name in ("objects/secrets/default", "pods/uid/volumes"):
+        (memory / name).mkdir(parents=True)
+    (memory / "objects/secrets/default/a.json").touch()
+    (memory / "notes").touch()
+    prepare(state)
+    purging.purge(state, memory)
+    assert [path.name for path in memory.iterdir()] == ["notes"] and not state.exists()
+    (memory / "notes").unlink()
+    prepare(state)
+    purging.purge(state, memory)
+    assert not memory.exists()
+
+
+def test_a_memory_directory_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
+    state, memory = tmp_path / "state", tmp_path / "memory"
+    (tmp_path / "theirs" / "objects").mkdir(parents=True)
+    memory.symlink_to(tmp_path / "theirs")
+    prepare(state)
+    with pytest.raises(Failure, match="is not a directory of this user's"):
+        purging.purge(state, memory)
+    assert (tmp_path / "theirs" / "objects").is_dir() and state.is_dir()
 
 
 def test_a_directory_deeper_than_any_stack_or_path_is_purged(tmp_path: Path) -> None:
@@ -225,7 +250,7 @@ def test_a_directory_deeper_than_any_stack_or_path_is_purged(tmp_path: Path) -> 
     (state / "runtime").mkdir()
     deep = "import os\nfor _ in range(1500): os.mkdir('deep'); os.chdir('deep')"
     subprocess.run([sys.executable, "-c", deep], cwd=state / "runtime", check=True)
-    purging.purge(state)
+    purging.purge(state, tmp_path / "memory")
     assert not state.exists()
 
 

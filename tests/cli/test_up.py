@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 
 from syncpod.cli.processes import identify
+from syncpod.node_settings import is_in_memory, read_worker_record
 from tests.cli.conftest import Result, program
-from tests.cli.machine import EMBEDDED, PODS, Run, bring_up, machine, remains
+from tests.cli.machine import EMBEDDED, PODS, Run, bring_up, machine, memory_of, remains
 
 
 @pytest.fixture(scope="module", params=[EMBEDDED, "containerd16"])
@@ -193,9 +194,22 @@ def test_down_without_a_worker_deletes_the_pods_all_the_same(syncpod: Run, envir
     assert "pod/writer created" in again.out, "nothing of it was left to be found"
 
 
+def test_secrets_are_in_memory_and_their_worker_reads_them_there(syncpod: Run, environ: dict[str, str]) -> None:
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "keys"}, "stringData": {"k": "hunter2"}}
+    assert syncpod("apply", "-f", "-", stdin=json.dumps(secret)).out == "secret/keys created\n"
+    kept = memory_of(environ) / "objects/secrets/default/keys.json"
+    assert kept.is_file() and is_in_memory(kept)
+    assert read_worker_record(state_of(environ)).memory_dir == str(memory_of(environ))  # type: ignore[union-attr]
+    elsewhere = program("get", "secrets", environ={**environ, "SYNCPOD_MEMORY_DIR": "/tmp/elsewhere"})
+    assert elsewhere.code == 2 and "name no other memory directory while it runs" in elsewhere.err
+    assert syncpod("down").code == 0
+    assert syncpod("get", "secrets", "-o", "name").out == "secret/keys\n", "only a purge takes them"
+
+
 def test_purged_nothing_is_left(syncpod: Run, environ: dict[str, str]) -> None:
     down = syncpod("down", "--purge")
     assert down.code == 0, down.err
     assert down.out.endswith(f"{environ['SYNCPOD_STATE_DIR']} removed\n")
     assert not state_of(environ).exists() and remains(environ) == []
+    assert not memory_of(environ).exists()
     assert list(Path(environ["SYNCPOD_LOG_DIR"]).glob("*")) == []
