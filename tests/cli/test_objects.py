@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
+from syncpod.cli.failure import BadInput
 from syncpod.cli.manifests import Manifests
 from syncpod.cli.node_objects import memory_directory_of, require_possible
 from syncpod.cli.processes import identify
@@ -319,7 +320,7 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
         "-subj",
         "/CN=a.test",
     ]
-    subprocess.run([*make, "-keyout", key, "-out", cert], check=True, capture_output=True)
+    subprocess.run([*make, "-subj", "/CN=a.test", "-keyout", key, "-out", cert], check=True, capture_output=True)
     return cert, key
 
 
