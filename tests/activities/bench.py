@@ -260,10 +260,10 @@ class PodOnBench:
         return self.bench.node.context.log_dir / f"{meta.namespace}_{meta.name}_{meta.uid}"
 
     def cgroups(self) -> list[Path]:
-        """The pod's cgroups that exist, in every hierarchy."""
+        """The pod's cgroups that exist, in every hierarchy, whichever tier they are in."""
         parent = self.bench.node.context.cgroup_parent.strip("/")
         roots = (Path("/sys/fs/cgroup"), *Path("/sys/fs/cgroup").iterdir())
-        return [found for root in roots if (found := root / parent / f"pod{self.uid}").is_dir()]
+        return [found for root in roots for found in root.glob(f"{parent}/**/pod{self.uid}") if found.is_dir()]
 
 
 async def until(holds: Callable[[], Awaitable[bool]], *, patience: float = 30.0) -> None:

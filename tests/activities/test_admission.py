@@ -1,0 +1,171 @@
+"""Which pods a node lets in, and when it has room again."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from activities.ledger import Ledger
+from syncpod.cri.pod_records import read_pod_record
+from syncpod.cri.sysctls import allowed_sysctls
+from syncpod.messages import Fault, KillPod, RemovePod, StepName, StepResult
+from tests.activities.bench import Bench, PodOnBench, container, fault_of
+
+ONE_CORE = {"requests": {"cpu": "1"}}
+
+
+@pytest.fixture
+def two_cores(bench: Bench) -> Bench:
+    """A node with two cores, of which nothing is taken."""
+    bench.node.capacity = {"cpu": 2000}
+    return bench
+
+
+def asking(bench: Bench, cpu: str, **spec: Any) -> PodOnBench:
+    """A pod that requests so much CPU."""
+    return bench.pod(container(resources={"requests": {"cpu": cpu}}), **spec)
+
+
+async def rejection_of(pod: PodOnBench) -> tuple[str, str]:
+    """Reason and message with which the node turns a pod away."""
+    fault, error, detail = await fault_of(pod.create_sandbox())
+    assert fault == Fault.POD_REJECTED
+    assert detail.rejection is not None
+    assert error.message == f"{detail.rejection.reason}: {detail.rejection.message}"
+    assert (await pod.view()).sandboxes == ()
+    return detail.rejection.reason, detail.rejection.message
+
+
+async def finally_killed(pod: PodOnBench) -> StepResult:
+    """Stop a pod that has come to its end."""
+    request = KillPod(ref=pod.ref, fence=pod.next_fence(), grace_seconds=0, message="finished", final=True)
+    return await pod.step(StepName.KILL_POD, request).result()
+
+
+async def test_a_pod_that_the_node_has_no_room_for_is_turned_away(two_cores: Bench) -> None:
+    await asking(two_cores, "1500m").create_sandbox()
+    late = asking(two_cores, "600m")
+    assert await rejection_of(late) == (
+        "OutOfcpu",
+        "Node didn't have enough resource: cpu, requested: 600, used: 1500, capacity: 2000",
+    )
+    await asking(two_cores, "500m").create_sandbox()  # being turned away takes nothing
+
+
+async def test_who_was_let_in_once_is_let_in_again_whatever_the_node_has_become(two_cores: Bench) -> None:
+    pod = asking(two_cores, "1500m")
+    await pod.create_sandbox()
+    two_cores.node.capacity = {"cpu": 1}
+    await pod.kill(grace=0)
+    await pod.create_sandbox(attempt=1)
+
+    two_cores.node.ledger = Ledger(two_cores.node.context)  # as after a restart of the worker
+    await pod.kill(grace=0)
+    await pod.create_sandbox(attempt=2)
+    assert (await rejection_of(asking(two_cores, "1")))[1].endswith("requested: 1000, used: 1500, capacity: 1")
+
+
+async def test_a_pod_that_has_ended_for_good_takes_nothing_any_more(two_cores: Bench) -> None:
+    pod = asking(two_cores, "2")
+    await pod.create_sandbox()
+    await pod.kill(grace=0)  # to be made anew
+    await rejection_of(asking(two_cores, "1"))
+
+    await finally_killed(pod)
+    await finally_killed(pod)
+    record = read_pod_record(two_cores.node.context, pod.uid)
+    assert record is not None and record.finished
+    two_cores.node.ledger = Ledger(two_cores.node.context)
+    await asking(two_cores, "2").create_sandbox()
+
+
+async def test_nor_does_one_that_is_gone(two_cores: Bench) -> None:
+    pod = asking(two_cores, "2")
+    await pod.create_sandbox()
+    await pod.kill(grace=0)
+    await pod.remove()
+    await pod.step(StepName.REMOVE_POD, RemovePod(ref=pod.ref, fence=pod.next_fence())).result()
+    await asking(two_cores, "2").create_sandbox()
+
+
+async def test_an_earlier_life_of_a_pod_gives_its_place_to_the_next(two_cores: Bench) -> None:
+    first = asking(two_cores, "2", uid="static-1", incarnation="life-1")
+    await first.create_sandbox()
+    second = asking(two_cores, "1", uid="static-1", incarnation="life-2")
+    await second.create_sandbox(attempt=1)
+    await finally_killed(first)  # comes late, and frees nothing of its successor
+    assert (await rejection_of(asking(two_cores, "1500m")))[0] == "OutOfcpu"
+    await asking(two_cores, "1").create_sandbox()
+
+
+async def test_a_port_of_the_node_is_one_pods_alone(bench: Bench) -> None:
+    ports = [{"containerPort": 18080}]
+    first = bench.pod(container(ports=ports))
+    await first.create_sandbox()
+    second = bench.pod(container(ports=[{"containerPort": 80, "hostPort": 18080}]), hostNetwork=False)
+    assert await rejection_of(second) == (
+        "NodePorts",
+        "Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports",
+    )
+    await finally_killed(first)
+    await bench.pod(container(ports=ports)).create_sandbox()
+
+
+REJECTED: dict[str, tuple[dict[str, Any], tuple[str, str]]] = {
+    "an unsafe sysctl": (
+        {"hostNetwork": False, "securityContext": {"sysctls": [{"name": "kernel.msgmax", "value": "1"}]}},
+        ("SysctlForbidden", 'forbidden sysctl: "kernel.msgmax" not allowlisted'),
+    ),
+    "AppArmor, which is not there": (
+        {"securityContext": {"appArmorProfile": {"type": "RuntimeDefault"}}},
+        ("AppArmor", "Cannot enforce AppArmor: AppArmor is not enabled on the host"),
+    ),
+}
+
+
+@pytest.mark.parametrize(("spec", "expected"), REJECTED.values(), ids=REJECTED)
+async def test_a_pod_is_turned_away_that_asks_for(
+    bench: Bench, spec: dict[str, Any], expected: tuple[str, str]
+) -> None:
+    bench.node.context = replace(bench.node.context, host=replace(bench.node.context.host, apparmor=False))
+    assert await rejection_of(bench.pod(**spec)) == expected
+
+
+async def test_an_unsafe_sysctl_that_is_allowed_is_set(bench: Bench) -> None:
+    bench.node.sysctls = allowed_sysctls("6.1", ["kernel.msg*"])
+    sysctls = [{"name": "kernel.msgmax", "value": "4096"}]
+    pod = bench.pod(container(), hostNetwork=False, securityContext={"sysctls": sysctls})
+    await pod.create_sandbox()
+    started = await pod.start()
+    said = await bench.cri.exec_sync(started.id, ("cat", "/proc/sys/kernel/msgmax"), timeout_seconds=20)
+    assert said.stdout == b"4096\n"
+
+
+async def test_a_pod_for_another_system_is_turned_away(bench: Bench) -> None:
+    pod = bench.pod()
+    labelled = pod.pod.metadata.model_copy(update={"labels": {"kubernetes.io/os": "windows"}})
+    pod.pod = pod.pod.model_copy(update={"metadata": labelled})
+    assert await rejection_of(pod) == (
+        "PodOSSelectorNodeLabelDoesNotMatch",
+        "Failed to admit pod as the `kubernetes.io/os` label doesn't match node label",
+    )
+
+
+async def test_the_policy_on_groups_that_a_runtime_has_not_got_is_said_as_the_kubelet_says_it(bench: Bench) -> None:
+    pod = bench.pod(securityContext={"supplementalGroupsPolicy": "Strict"})
+    if (await bench.cri.status()).supplemental_groups_policy:
+        await pod.create_sandbox()
+        return
+    assert await rejection_of(pod) == (
+        "SupplementalGroupsPolicyNotSupported",
+        "SupplementalGroupsPolicy=Strict is not supported in this node",
+    )
+
+
+async def test_many_at_once_get_what_there_is_and_no_more(bench: Bench) -> None:
+    bench.node.capacity = {"pods": 3}
+    outcomes = await asyncio.gather(*(bench.pod().create_sandbox() for _ in range(8)), return_exceptions=True)
+    assert sum(isinstance(each, StepResult) for each in outcomes) == 3
