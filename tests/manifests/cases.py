@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from syncpod.pod import Pod, load_documents
-from tests.manifests.node import Node, NotSo, RunningPod, Said, Unsupported
+from tests.manifests.command_line import Said
+from tests.manifests.node import Node, NotSo, RunningPod, Unsupported
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,7 @@ class Case:
     @property
     def namespace(self) -> str:
         """One that no other case has."""
-        return self.path.rpartition(".")[0].replace("/", "-")[-63:].strip("-")
+        return self.path.rpartition(".")[0].replace("/", "-").lower()[-63:].strip("-")
 
 
 class Outcome(StrEnum):
@@ -127,6 +128,9 @@ async def _apply(node: Node, case: Case, text: str, name: str) -> Applied:
 async def _seen(case: Case, applied: Applied, given: list[Applied]) -> Row:
     if applied.said.code == 2:
         return Row(case.path, Outcome.REFUSED, applied.said.err)
+    refused = [each.said.err for each in given if each.said.code == 2]
+    if refused:
+        return Row(case.path, Outcome.REFUSED, "; ".join(refused))
     wrong = [each.said.err for each in (*given, applied) if each.said.code]
     if wrong:
         return Row(case.path, Outcome.DIFFERS, "; ".join(wrong))

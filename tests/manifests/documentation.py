@@ -377,7 +377,7 @@ CASES = (
     Case(
         "pods/probe/grpc-liveness.yaml",
         "etcd answers gRPC health checks, and is not restarted.",
-        (runs(), status("containerStatuses[0].ready", True)),
+        (runs(), logs("etcd", "asked", "asked", stream="stderr"), status("containerStatuses[0].ready", True), runs()),
         _PROBES,
     ),
     Case(

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import io
 import os
-import re
 import shutil
-import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -21,11 +18,11 @@ from unittest.mock import patch
 from temporalio.client import WorkflowHandle
 from temporalio.service import RPCError
 
-from syncpod.cli.main import run
 from syncpod.cri.names import NODE_LABEL, POD_UID_LABEL
 from syncpod.cri.port import RuntimeContainerStatus
 from syncpod.messages import Fault, pod_workflow_id
 from tests.e2e.engine import EngineNode, engine_node, status_of
+from tests.manifests.command_line import CommandLine, Said
 from tests.runtimes.runtime import Runtime
 from tests.runtimes.temporal import DevServer
 
@@ -41,43 +38,18 @@ class Unsupported(Exception):
     """The runtime cannot do what a pod asks for; the text is the sentence in which the node says so."""
 
 
-@dataclass(frozen=True)
-class Said:
-    """What a command came to."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        """What it warned of, without the names of the pods."""
-        return tuple(
-            re.sub(r"^Warning: (pod \S+: )?", "", line) for line in self.err.splitlines() if line.startswith("Warning:")
-        )
-
-    def refusal(self, source: str) -> str:
-        """The sentences by which it refused a manifest, without the names of the file and the pod; "" if it did not."""
-        if self.code == 0:
-            return ""
-        prefix = re.compile(rf"^syncpod: ({re.escape(source)}(, document \d+)?: )?(pod \S+: )?")
-        return "; ".join(prefix.sub("", line) for line in self.err.splitlines() if line.startswith("syncpod: "))
-
-
 @dataclass
 class Node:
     """A node with a worker, and the command line that talks to it."""
 
     engine: EngineNode
-    environ: Mapping[str, str]
+    commands: CommandLine
     directory: Path
     """For the manifests as they are applied."""
-    _one: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def syncpod(self, *arguments: str) -> Said:
-        """Run a command within this process, as the program would; one at a time, since it has its standard output."""
-        async with self._one:
-            return await asyncio.to_thread(self._run, arguments)
+        """Run a command."""
+        return await self.commands.run(*arguments)
 
     async def images(self, names: Iterable[str]) -> None:
         """Wait until the runtime has these; it learns by events of those that were imported."""
@@ -90,17 +62,6 @@ class Node:
         """A pod of that name, which somebody has applied."""
         handle = self.engine.client.get_workflow_handle(pod_workflow_id(namespace, name))
         return RunningPod(self.engine, namespace, name, handle)
-
-    def _run(self, arguments: tuple[str, ...]) -> Said:
-        out, err = io.StringIO(), io.StringIO()
-        with (
-            patch.dict(os.environ, self.environ),
-            patch.object(sys, "stdin", io.TextIOWrapper(io.BytesIO())),
-            contextlib.redirect_stdout(out),
-            contextlib.redirect_stderr(err),
-        ):
-            code = run(arguments)
-        return Said(code, out.getvalue(), err.getvalue())
 
 
 @dataclass
@@ -211,7 +172,8 @@ async def node_on(runtime: Runtime, server: DevServer, directory: Path) -> Async
             }
             applied = directory / "manifests"
             applied.mkdir()
-            yield Node(engine, environ, applied)
+            async with CommandLine.opened(environ) as commands:
+                yield Node(engine, commands, applied)
 
 
 @contextlib.contextmanager

@@ -47,16 +47,36 @@ while [ "$count" -gt 1 ]; do (while :; do :; done) & count=$((count - 1)); done
 while :; do :; done
 """
 _LIVENESS = """
-answer='[ $(($(date +%s) - $(cat /tmp/begun))) -lt 10 ] && echo "HTTP/1.0 200 OK" || echo "HTTP/1.0 500 Error"; echo'
 date +%s >/tmp/begun
-exec nc -lk -p 8080 -e sh -c "read request; $answer"
+exec nc -ll -p 8080 -e liveness
 """
-_PRINTENV = b"""#!/bin/sh
+_FILES = {
+    # Debian's busybox is built without it.
+    "bin/printenv": """#!/bin/sh
 [ $# -gt 0 ] || exec env
 code=0
 for name; do env | grep "^$name=" | cut -d = -f 2- | grep '' || code=1; done
 exit $code
-"""
+""",
+    "bin/liveness": r"""#!/bin/sh
+read request
+if [ $(($(date +%s) - $(cat /tmp/begun))) -lt 10 ]; then printf 'HTTP/1.0 200 OK\r\n\r\n'
+else printf 'HTTP/1.0 500 Internal Server Error\r\n\r\n'; fi
+""",
+    "usr/local/bin/etcd": "#!/bin/sh\nexec nc -ll -p 2379 -e serving\n",
+    # HTTP/2 by heart: settings and their acknowledgement; then, on the first stream, which is open by then, 200 and the
+    # content type, a message that says SERVING, and gRPC's status 0.
+    "bin/serving": r"""#!/bin/sh
+echo asked >&2
+printf '\0\0\0\4\0\0\0\0\0\0\0\0\4\1\0\0\0\0'
+sleep 0.3
+printf '\0\0\24\1\4\0\0\0\1\210\17\20\20application/grpc'
+printf '\0\0\7\0\0\0\0\0\1\0\0\0\0\2\10\1'
+printf '\0\0\17\1\5\0\0\0\1\0\13grpc-status\0010'
+exec cat >/dev/null
+""",
+}
+"""What the images have besides busybox."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +86,7 @@ class StandIn:
     image: str
     does: str
     script: str | None = None
-    """What it runs, "" for a shell; None where the image is one that the suite has, or is not there."""
+    """What it runs, "" for a shell; None where the image is one that the suite has."""
     environment: tuple[str, ...] = ()
 
 
@@ -83,7 +103,7 @@ ECHO = _made("http-echo", "a web server on port 5678 that answers with the text 
 REDIS = _made("redis", "waits like a server, and says which configuration it was given; no database", _REDIS)
 STRESS = _made("stress", "busy loops, as many as it is told", _STRESS)
 LIVENESS = _made("liveness", "answers HTTP on port 8080 with 200 for ten seconds, and with 500 from then on", _LIVENESS)
-ETCD = StandIn("docker.io/syncpod/etcd:1", "nothing: there is none, since busybox answers no gRPC health checks")
+ETCD = _made("etcd", "answers each gRPC health check on port 2379 with SERVING; no database", "")
 
 STAND_INS: Mapping[str, StandIn] = {
     "busybox": SHELL,
@@ -144,7 +164,7 @@ def import_into(runtime: Containerd, directory: Path) -> None:
     """Make the images and hand them to a containerd, once; `directory` is for the archive."""
     if f"{MADE[0].image} " in runtime.ctr("images", "list"):
         return
-    layer = _with_printenv(next(image.layer for image in images.images() if image.name == images.BUSYBOX))
+    layer = _with_files(next(image.layer for image in images.images() if image.name == images.BUSYBOX))
     archive = directory / "stand-ins.tar"
     images.write_archive(
         archive,
@@ -158,11 +178,11 @@ def _command(stand_in: StandIn) -> dict[str, Any]:
     return {"Entrypoint": ["sh", "-c", stand_in.script, "server"]} if stand_in.script else {"Cmd": ["sh"]}
 
 
-def _with_printenv(layer: bytes) -> bytes:
-    """A busybox's layer with `printenv`, which Debian's is built without."""
+def _with_files(layer: bytes) -> bytes:
     buffer = io.BytesIO(layer)
     with tarfile.open(fileobj=buffer, mode="a") as tar:
-        entry = tarfile.TarInfo("bin/printenv")
-        entry.mode, entry.size = 0o755, len(_PRINTENV)
-        tar.addfile(entry, io.BytesIO(_PRINTENV))
+        for name, text in _FILES.items():
+            entry = tarfile.TarInfo(name)
+            entry.mode, entry.size = 0o755, len(text)
+            tar.addfile(entry, io.BytesIO(text.encode()))
     return buffer.getvalue()

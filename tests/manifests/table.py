@@ -33,18 +33,24 @@ _CELLS = re.compile(r"(?<!\\) \| ")
 
 def expected(document: str, runtime: str) -> dict[str, Row]:
     """What the document says of each manifest on a runtime."""
+    return {**_told(document, ""), **_told(document, _TITLES[runtime])}
+
+
+def _told(document: str, about: str) -> dict[str, Row]:
+    """The rows of the tables about one runtime, or ("") those of the tables about all."""
     rows: dict[str, Row] = {}
     for found in _ROW.finditer(document):
-        about, outcome, seen = _CELLS.split(found["cells"])
-        if about not in _TITLES.values() or about == _TITLES[runtime]:
+        first, outcome, seen = _CELLS.split(found["cells"])
+        if about == (first if first in _TITLES.values() else ""):
             rows[found["path"]] = Row(found["path"], Outcome(outcome), _plain(seen))
     return rows
 
 
 def written(document: str, results: Results) -> str:
-    """The document with these results. Of a runtime that was not asked, what stands there stays."""
+    """The document with these results. What stands there of other manifests and runtimes stays."""
     known: dict[str, Mapping[str, Row]] = {
-        runtime: {**expected(document, runtime), **results.get(runtime, {})} for runtime in _TITLES
+        runtime: {**_told(document, "" if runtime == FIRST else title), **results.get(runtime, {})}
+        for runtime, title in _TITLES.items()
     }
     for name, text in (
         ("documentation", _table(documentation.CASES, documentation.DIRECTORY, known)),
