@@ -25,11 +25,14 @@ from temporalio.runtime import LogForwardingConfig, LoggingConfig, Runtime, Tele
 from temporalio.service import RPCError
 from temporalio.worker import PollerBehaviorSimpleMaximum, Worker
 
+from activities.images import image_id
 from activities.node import Node
+from activities.pulls import PullSettings
 from activities.registry import steps
 from syncpod import telemetry
 from syncpod.agent import foreign
 from syncpod.agent.agent import Agent
+from syncpod.agent.image_gc import ImageGc
 from syncpod.agent.lock import NodeLock, NotThisNode, machine_id
 from syncpod.agent.rival import HEARTBEAT, refuse_rivals
 from syncpod.agent.search_attributes import register_search_attributes
@@ -44,11 +47,15 @@ from syncpod.cri.node import Host, NodeContext
 from syncpod.cri.port import RuntimeVersion
 from syncpod.cri.reader import PodReader
 from syncpod.cri.sysctls import AllowedSysctls, SysctlPatternInvalid, allowed_sysctls
+from syncpod.cri.verification import Verification, VerificationInvalid
 from syncpod.interceptors import NodeHooks
+from syncpod.lifecycle.image_gc import ImageGcPolicy
 from syncpod.messages import NodeFacts, node_task_queue
 from syncpod.node_settings import (
     ALLOWED_UNSAFE_SYSCTLS,
     CAPACITY,
+    IMAGE_VERIFICATION_ALLOWLIST,
+    IMAGE_VERIFICATION_POLICY,
     MEMORY_DIR,
     NodeSettings,
     SettingsInvalid,
@@ -125,7 +132,11 @@ async def _serve_locked(
             waiting_for=agent.waiting_for,
             capacity=_capacity(settings, context.host),
             sysctls=_sysctls(settings),
+            pull_settings=_pull_settings(settings),
         )
+        await node.pulls.records.recover(lambda image: image_id(cri, image))
+        images = ImageGc(context, cri, _image_gc_policy(settings), node.pulls.records.prune)
+        agent.beside("image garbage collection", images.run)
         worker = make_worker(client, node, agent, task_queue=task_queue, identity=life.identity)
         record = WorkerRecord(
             pid=os.getpid(),
@@ -268,6 +279,25 @@ def _sysctls(settings: NodeSettings) -> AllowedSysctls:
         raise CannotServe(f"{wrong} (--allowed-unsafe-sysctls or {ALLOWED_UNSAFE_SYSCTLS})") from wrong
 
 
+def _pull_settings(settings: NodeSettings) -> PullSettings:
+    pulls = settings.image_pulls
+    policy = {"policy": pulls.verification_policy} if pulls.verification_policy else {}
+    try:
+        verification = Verification(**policy, allowed=pulls.verification_allowlist)
+    except VerificationInvalid as wrong:
+        raise CannotServe(f"{wrong} ({IMAGE_VERIFICATION_POLICY}, {IMAGE_VERIFICATION_ALLOWLIST})") from wrong
+    return PullSettings(pulls.at_once, verification, pulls.registry_auth_file)
+
+
+def _image_gc_policy(settings: NodeSettings) -> ImageGcPolicy:
+    return ImageGcPolicy(
+        high_threshold_percent=settings.image_gc.high_threshold_percent,
+        low_threshold_percent=settings.image_gc.low_threshold_percent,
+        min_age=timedelta(seconds=settings.image_gc.minimum_age_seconds),
+        max_age=timedelta(seconds=settings.image_gc.maximum_age_seconds),
+    )
+
+
 def _runtime() -> Runtime:
     """Return the SDK's runtime: it logs as we do, and tells the server each few seconds that this worker lives."""
     logging_config = LoggingConfig(
@@ -300,6 +330,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             capacity=options.capacity,
             pod_cgroups=options.pod_cgroups,
             allowed_unsafe_sysctls=options.allowed_unsafe_sysctls,
+            max_parallel_image_pulls=options.max_parallel_image_pulls,
+            registry_auth_file=options.registry_auth_file,
             runtime_endpoint=options.runtime_endpoint,
             allow_foreign_kubelet=options.allow_foreign_kubelet,
         )
@@ -369,6 +401,14 @@ def _parser() -> argparse.ArgumentParser:
         "--allowed-unsafe-sysctls",
         help="sysctls that pods may set besides the safe ones, as kernel.msgmax,net.core.* "
         "(SYNCPOD_ALLOWED_UNSAFE_SYSCTLS)",
+    )
+    parser.add_argument(
+        "--max-parallel-image-pulls",
+        help="how many images are pulled at once (SYNCPOD_MAX_PARALLEL_IMAGE_PULLS; default: 1)",
+    )
+    parser.add_argument(
+        "--registry-auth-file",
+        help="the node's own credentials for registries, as docker login writes them (SYNCPOD_REGISTRY_AUTH_FILE)",
     )
     parser.add_argument("--runtime-endpoint", help=f"the CRI socket, unix:///path ({VARIABLE})")
     parser.add_argument(

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from activities.attempt import Attempt, PodFault, warning
 from activities.image_reference import InvalidImage, with_default_tag
 from activities.pull_credentials import pull_credentials
+from syncpod.cri import CriRuntime
 from syncpod.cri.errors import CriError, TransportFault
 from syncpod.cri.port import ImageStatus
 from syncpod.messages import ContainerKind, Fault, StepEvent
@@ -146,6 +147,15 @@ async def look_at_image(attempt: Attempt, pod: Pod, needed: NeededImage, *, pull
         told = warning(Fault.ERR_IMAGE_NEVER_PULL.value, message, needed.of_container)
         raise image_fault(Fault.ERR_IMAGE_NEVER_PULL, message, needed, told)
     return image
+
+
+async def image_id(cri: CriRuntime, image: str) -> str | None:
+    """Return the id of an image, named as pods name it; None where the node has not got it. Raises CriError."""
+    try:
+        found = await cri.image_status(with_default_tag(image))
+    except InvalidImage:
+        return None
+    return found.id if found is not None else None
 
 
 async def _may_use(attempt: Attempt, pod: Pod, image: str, found: ImageStatus) -> bool:

@@ -31,6 +31,10 @@ IMAGE_GC_HIGH: Final = "SYNCPOD_IMAGE_GC_HIGH"
 IMAGE_GC_LOW: Final = "SYNCPOD_IMAGE_GC_LOW"
 IMAGE_GC_MIN_AGE: Final = "SYNCPOD_IMAGE_GC_MIN_AGE"
 IMAGE_GC_MAX_AGE: Final = "SYNCPOD_IMAGE_GC_MAX_AGE"
+MAX_PARALLEL_IMAGE_PULLS: Final = "SYNCPOD_MAX_PARALLEL_IMAGE_PULLS"
+REGISTRY_AUTH_FILE: Final = "SYNCPOD_REGISTRY_AUTH_FILE"
+IMAGE_VERIFICATION_POLICY: Final = "SYNCPOD_IMAGE_PULL_CREDENTIALS_VERIFICATION_POLICY"
+IMAGE_VERIFICATION_ALLOWLIST: Final = "SYNCPOD_PRELOADED_IMAGES_VERIFICATION_ALLOWLIST"
 ALLOW_FOREIGN_KUBELET: Final = "SYNCPOD_ALLOW_FOREIGN_KUBELET"
 RUNTIME_ENDPOINT: Final = "CONTAINER_RUNTIME_ENDPOINT"
 
@@ -62,6 +66,20 @@ class ImageGcSettings:
 
 
 @dataclass(frozen=True)
+class ImagePullSettings:
+    """How images are pulled, and who may use them then; names and defaults are those of the kubelet's configuration."""
+
+    at_once: int = 1
+    """maxParallelImagePulls; 1 = one after the other (serializeImagePulls)."""
+    registry_auth_file: Path | None = None
+    """The node's own credentials for registries, as ``docker login`` writes them; absolute."""
+    verification_policy: str = ""
+    """imagePullCredentialsVerificationPolicy, "" = the usual one; from the environment alone."""
+    verification_allowlist: tuple[str, ...] = ()
+    """preloadedImagesVerificationAllowlist; from the environment alone."""
+
+
+@dataclass(frozen=True)
 class NodeSettings:
     """What one node's worker is told."""
 
@@ -83,6 +101,7 @@ class NodeSettings:
     """Names, or beginnings of names with a ``*`` behind them, that pods may set besides the safe ones."""
     image_gc: ImageGcSettings
     """From the environment alone."""
+    image_pulls: ImagePullSettings
     runtime_endpoint: str | None
     """The CRI socket, as ``unix:///path``; None = look where runtimes are usually found."""
     allow_foreign_kubelet: bool
@@ -100,6 +119,8 @@ def node_settings(
     capacity: str | None = None,
     pod_cgroups: bool | None = None,
     allowed_unsafe_sysctls: str | None = None,
+    max_parallel_image_pulls: str | None = None,
+    registry_auth_file: str | None = None,
     runtime_endpoint: str | None = None,
     allow_foreign_kubelet: bool | None = None,
 ) -> NodeSettings:
@@ -126,6 +147,7 @@ def node_settings(
         pod_cgroups=_flag(POD_CGROUPS, environ.get(POD_CGROUPS, "true")) if pod_cgroups is None else pod_cgroups,
         allowed_unsafe_sysctls=_list(allowed_unsafe_sysctls or environ.get(ALLOWED_UNSAFE_SYSCTLS, "")),
         image_gc=_image_gc(environ),
+        image_pulls=_image_pulls(environ, max_parallel_image_pulls, registry_auth_file),
         runtime_endpoint=runtime_endpoint or environ.get(RUNTIME_ENDPOINT) or None,
         allow_foreign_kubelet=(
             _flag(ALLOW_FOREIGN_KUBELET, environ.get(ALLOW_FOREIGN_KUBELET, ""))
@@ -236,6 +258,21 @@ def _cgroup_parent(parent: str) -> str:
 
 def _list(text: str) -> tuple[str, ...]:
     return tuple(filter(None, (part.strip() for part in text.split(","))))
+
+
+def _image_pulls(environ: Mapping[str, str], at_once: str | None, auth_file: str | None) -> ImagePullSettings:
+    number = at_once or environ.get(MAX_PARALLEL_IMAGE_PULLS) or "1"
+    if not re.fullmatch("[1-9][0-9]{0,3}", number):
+        raise SettingsInvalid(
+            f"{MAX_PARALLEL_IMAGE_PULLS}={number!r}: must be a whole number from 1 (--max-parallel-image-pulls)"
+        )
+    file = auth_file or environ.get(REGISTRY_AUTH_FILE)
+    return ImagePullSettings(
+        at_once=int(number),
+        registry_auth_file=_directory("registry auth file", file, Path()) if file else None,
+        verification_policy=environ.get(IMAGE_VERIFICATION_POLICY, ""),
+        verification_allowlist=_list(environ.get(IMAGE_VERIFICATION_ALLOWLIST, "")),
+    )
 
 
 def _image_gc(environ: Mapping[str, str]) -> ImageGcSettings:

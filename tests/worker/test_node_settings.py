@@ -12,6 +12,7 @@ import pytest
 from syncpod import node_settings as module
 from syncpod.node_settings import (
     ImageGcSettings,
+    ImagePullSettings,
     SettingsInvalid,
     WorkerRecord,
     is_in_memory,
@@ -253,3 +254,35 @@ def test_a_wrong_setting_of_image_collection_is_one_sentence(told: dict[str, str
     with pytest.raises(SettingsInvalid) as refused:
         node_settings({f"SYNCPOD_IMAGE_GC_{name}": value for name, value in told.items()})
     assert str(refused.value) == said
+
+
+def test_images_are_pulled_one_after_the_other_unless_told_otherwise() -> None:
+    assert node_settings({}).image_pulls == ImagePullSettings(at_once=1)
+    told = {
+        "SYNCPOD_MAX_PARALLEL_IMAGE_PULLS": "4",
+        "SYNCPOD_REGISTRY_AUTH_FILE": "/root/.docker/config.json",
+        "SYNCPOD_IMAGE_PULL_CREDENTIALS_VERIFICATION_POLICY": "NeverVerifyAllowlistedImages",
+        "SYNCPOD_PRELOADED_IMAGES_VERIFICATION_ALLOWLIST": "busybox, quay.io/team/*",
+    }
+    auth = Path("/root/.docker/config.json")
+    allowed = ("busybox", "quay.io/team/*")
+    assert node_settings(told).image_pulls == ImagePullSettings(4, auth, "NeverVerifyAllowlistedImages", allowed)
+    flags = node_settings(told, max_parallel_image_pulls="2", registry_auth_file="/auth.json").image_pulls
+    assert (flags.at_once, flags.registry_auth_file) == (2, Path("/auth.json"))
+
+
+@pytest.mark.parametrize(
+    ("environ", "why"),
+    [
+        (
+            {"SYNCPOD_MAX_PARALLEL_IMAGE_PULLS": number},
+            f"SYNCPOD_MAX_PARALLEL_IMAGE_PULLS={number!r}: must be a whole number from 1 (--max-parallel-image-pulls)",
+        )
+        for number in ("0", "-1", "two", "1.5")
+    ]
+    + [({"SYNCPOD_REGISTRY_AUTH_FILE": "auth.json"}, "registry auth file 'auth.json': must be an absolute path")],
+)
+def test_settings_of_pulls_that_are_none_are_refused(environ: dict[str, str], why: str) -> None:
+    with pytest.raises(SettingsInvalid) as caught:
+        node_settings(environ)
+    assert str(caught.value) == why
