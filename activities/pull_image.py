@@ -36,8 +36,8 @@ async def pull_image(attempt: Attempt, request: PullImage) -> StepResult:
     Cancelled, it ends at once, and so does waiting for one's turn. It makes nothing in the pod and runs beside the
     pod's other steps.
 
-    A pull that fails is noted with the node for each of the pod's pull secrets: when one of them changes, the pod need
-    not wait for its back-off.
+    While it pulls, and from then on if that fails, it is noted with the node as waiting for the pod's pull secrets:
+    when one of them changes, the pod need not wait for its back-off.
 
     Raises PodFault: ErrImagePull, InvalidImageName, RegistryUnavailable, SignatureValidationFailed, ErrImageNeverPull,
     ImageInspectError.
@@ -49,11 +49,31 @@ async def pull_image(attempt: Attempt, request: PullImage) -> StepResult:
                 await _pull_in_turn(attempt, request, needed)
     except PodFault as fault:
         count_failed_start(kind_of(request.pod, container.name), fault.fault)
-        for ref in pull_secrets(request.pod):
-            waiter = pod_workflow_id(attempt.ref.namespace, attempt.ref.name), container.name
-            attempt.node.waiting_for.setdefault(ref, set()).add(waiter)
+        _wait_for_secrets(attempt, request)
         raise
+    except BaseException:
+        _wait_no_more(attempt, request)
+        raise
+    _wait_no_more(attempt, request)
     return StepResult(missing_images=await missing_images(attempt, request.pod))
+
+
+def _wait_for_secrets(attempt: Attempt, request: PullImage) -> None:
+    """Note that a change of one of the pod's pull secrets is worth another try."""
+    for ref in pull_secrets(request.pod):
+        attempt.node.waiting_for.setdefault(ref, set()).add(_waiter(attempt, request))
+
+
+def _wait_no_more(attempt: Attempt, request: PullImage) -> None:
+    for ref in pull_secrets(request.pod):
+        waiters = attempt.node.waiting_for.get(ref, set())
+        waiters.discard(_waiter(attempt, request))
+        if not waiters:
+            attempt.node.waiting_for.pop(ref, None)
+
+
+def _waiter(attempt: Attempt, request: PullImage) -> tuple[str, str]:
+    return pod_workflow_id(attempt.ref.namespace, attempt.ref.name), request.container
 
 
 async def _is_enough(attempt: Attempt, request: PullImage, needed: NeededImage) -> bool:
@@ -77,6 +97,7 @@ async def _pull_in_turn(attempt: Attempt, request: PullImage, needed: NeededImag
 async def _pull(attempt: Attempt, request: PullImage, needed: NeededImage, asked: float) -> None:
     """Pull, and record with whose credentials; `asked` is when this pull began to wait (monotonic)."""
     node, records = attempt.node, attempt.node.pulls.records
+    _wait_for_secrets(attempt, request)  # before they are read: what changes afterwards is not missed
     credentials = await pull_credentials(attempt, request.pod, needed.image)
     if credentials.failed:
         message = (

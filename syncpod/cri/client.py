@@ -304,15 +304,9 @@ class CriClient(CriRuntime):
     ) -> str:
         request = api_pb2.PullImageRequest(image=api_pb2.ImageSpec(image=image), sandbox_config=sandbox_config)
         if credential is not None:
+            self.withhold(credential.unspeakable)
             request.auth.username, request.auth.password = credential.username, credential.password
-        answer = await self._call_within(
-            None,
-            "pull_image",
-            self._images.PullImage,
-            request,
-            about=_image(image),
-            unspeakable=credential.unspeakable if credential is not None else (),
-        )
+        answer = await self._call_within(None, "pull_image", self._images.PullImage, request, about=_image(image))
         return answer.image_ref
 
     @override
@@ -363,20 +357,14 @@ class CriClient(CriRuntime):
         *,
         about: _About = _NOTHING,
         headers: _Headers = (),
-        unspeakable: tuple[str, ...] = (),
     ) -> _Answer:
-        """Make one call; `timeout` in seconds, None for none.
-
-        `about` is what the span shows of it, `unspeakable` what an error does not, should an answer repeat it.
-        """
+        """Make one call; `timeout` in seconds, None for none. `about` is what the span shows of it."""
         with telemetry.operation(operation, rpc=_RPC[request.DESCRIPTOR.name], attributes=about):
             try:
                 return await method(request, timeout=timeout, metadata=headers)
             except grpc.aio.AioRpcError as error:
-                details = error.details() or ""
-                for word in unspeakable:
-                    details = details.replace(word, "***")
-                raise classify(operation, error.code(), self._unspeakable.without(details)) from None
+                details = self._unspeakable.without(error.details() or "")
+                raise classify(operation, error.code(), details) from None
 
 
 def _pod(config: SandboxConfig) -> _About:
