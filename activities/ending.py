@@ -28,15 +28,17 @@ async def end_containers(attempt: Attempt, select: Callable[[ObservedPod], Selec
         if not chosen:
             return view
         attempt.doing = _what_is_waited_for(attempt, chosen)
-        await _end_in_order(attempt, chosen)
+        await _end_in_order(attempt, view, chosen)
         view = await attempt.read()
         if not select(view):
             return view
         await polls.pause()
 
 
-async def _end_in_order(attempt: Attempt, chosen: Selection) -> None:
+async def _end_in_order(attempt: Attempt, view: ObservedPod, chosen: Selection) -> None:
     """End all at once, but each only after those it is to follow, or when waiting for them has used up its grace.
+
+    Each begins with its preStop hook, if it has any grace left for one.
 
     What is left of a grace is reckoned from when the step was scheduled, over its tries, with the kubelet's floor of
     2 s (kuberuntime_container.go, v1.36, killContainer; kuberuntime_termination_order.go).
@@ -48,11 +50,16 @@ async def _end_in_order(attempt: Attempt, chosen: Selection) -> None:
             if container.state == "created":
                 await remove_unstarted(attempt, container.id)
                 return
+            left = target.grace_seconds - attempt.waited_seconds
+            if left > 0 and container.state == "running":
+                told = await attempt.node.pre_stops.carry_out(view, target, left)
+                attempt.events.extend((told,) if told is not None else ())
             turn = [ended[other].wait() for other in target.after if other in ended and other != target.id]
             await _within(target.grace_seconds - attempt.waited_seconds, turn)
             call = attempt.node.stops.stop(target.id, target.timeout_seconds(attempt.waited_seconds))
             await asyncio.wait({call})
             call.result()
+            attempt.node.pre_stops.forget(target.id)
         finally:
             ended[target.id].set()
 

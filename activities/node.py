@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from activities.fences import Fences
+from activities.hooks import PreStops
 from activities.ledger import Ledger
 from activities.pulls import Pulls, PullSettings
 from activities.stops import Stops
@@ -55,9 +56,11 @@ class Node:
     ledger: Ledger = field(init=False)
     pulls: Pulls = field(init=False)
     stops: Stops = field(init=False)
+    pre_stops: PreStops = field(init=False)
 
     def __post_init__(self) -> None:
         self.objects = ObjectStore(self.context.state_dir, self.context.memory_dir)
         self.pulls = Pulls(self.context.state_dir, self.pull_settings)
         self.stops = Stops(self.cri)
+        self.pre_stops = PreStops(self.cri, self.context)
         self.ledger = Ledger(self.context)

@@ -8,6 +8,8 @@ import time
 from temporalio import activity
 
 from activities.attempt import Attempt, Interrupted, PodFault, Polls, warning
+from activities.ending import Selection, end_containers
+from activities.hooks import hook_target
 from activities.images import FoundImages, container_of, look_at_images, needed_images, say_present
 from activities.metrics import count_failed_start, count_start
 from activities.removal import remove_dead, remove_unstarted
@@ -21,7 +23,8 @@ from syncpod.cri.names import CONTAINER_NAME_LABEL, INCARNATION_ANNOTATION, NODE
 from syncpod.cri.node import ordered_pod_ips
 from syncpod.cri.paths import UnsafeName
 from syncpod.cri.sandbox_config import sandbox_config
-from syncpod.messages import Fault, ObservedContainer, ObservedPod, Outcome, StartContainer, StepResult
+from syncpod.handlers.hook import HookFailed, run_hook
+from syncpod.messages import Fault, KillTarget, ObservedContainer, ObservedPod, Outcome, StartContainer, StepResult
 from syncpod.pod import EphemeralContainer
 
 LINGER_SECONDS = 0.2
@@ -87,7 +90,7 @@ class _Start:
             view = await self.attempt.look(lambda view: self._instance(view) is None)
             instance = self._instance(view)
             if instance is not None and _has_run(instance):
-                return self._adopt(instance)
+                return await self._adopt(instance, view)
             if instance is not None and self.sent and instance.state == "created":
                 return await self._start(instance.id, view)
             if instance is not None:
@@ -127,10 +130,12 @@ class _Start:
             None,
         )
 
-    def _adopt(self, instance: ObservedContainer) -> StepResult:
-        """Take what an earlier try has started; its events were lost with its answer."""
+    async def _adopt(self, instance: ObservedContainer, view: ObservedPod) -> StepResult:
+        """Take what an earlier try has started; its events were lost with its answer, and its hook was cut off."""
         self.attempt.say("Created", "Container created", self.container.name)
         self.attempt.say("Started", "Container started", self.container.name)
+        if instance.state == "running":
+            await self._post_start(instance.id, view)
         return StepResult(outcome=Outcome.ADOPTED, id=instance.id)
 
     # --- create -------------------------------------------------------------------------------------------------------
@@ -232,9 +237,50 @@ class _Start:
         finally:
             await prune
         self.attempt.say("Started", "Container started", name)
+        await self._post_start(container_id, view)
         if self.request.kind == "init_container" and self.container.restart_policy != "Always":
             await self._linger(container_id)
         return StepResult(id=container_id)
+
+    async def _post_start(self, container_id: str, view: ObservedPod) -> None:
+        """Carry out the container's postStart hook, if it has one; where that fails, end the container again.
+
+        It is carried out at least once: again where an earlier try was cut off. Raises PodFault PostStartHookError;
+        Interrupted, with the container left to whoever ends it.
+        """
+        container = self.container
+        if container.lifecycle is None or container.lifecycle.post_start is None:
+            return
+        self.attempt.doing = f"carries out the postStart hook of {container.name}"
+        ports = {port.name: port.container_port for port in container.ports if port.name}
+        target = hook_target(self.attempt.node.context, view, container_id, ports)
+        try:
+            told = await self.attempt.interruptible(run_hook(container.lifecycle.post_start, target, self.cri))
+        except HookFailed as failed:
+            activity.logger.warning("the postStart hook of container %s failed: %s", container_id, failed)
+            await self._end(container_id, ports)
+            told_of = warning("FailedPostStartHook", "PostStartHook failed", container.name)
+            raise PodFault(Fault.POST_START_HOOK_ERROR, "PostStartHook failed", told_of) from failed
+        if told:
+            self.attempt.events.append(warning("LifecycleHTTPFallback", told, container.name))
+
+    async def _end(self, container_id: str, ports: dict[str, int]) -> None:
+        """End the container with its grace, its preStop hook included."""
+        name, lifecycle = self.container.name, self.container.lifecycle
+        grace = self.request.pod.spec.termination_grace_period_seconds
+        target = KillTarget(
+            id=container_id,
+            name=name,
+            grace_seconds=int(self.attempt.waited_seconds) + (30 if grace is None else grace),
+            pre_stop=lifecycle.pre_stop if lifecycle is not None else None,
+            ports=ports,
+        )
+        self.attempt.say("Killing", "FailedPostStartHook", name)
+
+        def alive(view: ObservedPod) -> Selection:
+            return [(each, target) for each in view.containers if each.id == container_id and each.state != "exited"]
+
+        await end_containers(self.attempt, alive)
 
     async def _linger(self, container_id: str) -> None:
         """Wait a moment for the end of what is to end soon; whatever comes of it, the start has succeeded."""

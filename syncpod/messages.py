@@ -26,7 +26,7 @@ from syncpod.lifecycle.observed import ObservedContainer as ObservedContainer
 from syncpod.lifecycle.observed import ObservedPod as ObservedPod
 from syncpod.lifecycle.observed import ObservedSandbox as ObservedSandbox
 from syncpod.lifecycle.termination import stop_timeout_seconds
-from syncpod.pod import Pod, pod_to_wire
+from syncpod.pod import LifecycleHandler, Pod, pod_to_wire
 
 WORKFLOW_ID_LIMIT = 255
 """Bytes. PostgreSQL and MySQL schemas of Temporal hold a workflow id in VARCHAR(255)."""
@@ -236,6 +236,10 @@ class KillTarget(Message):
     """Grace in whole seconds, counted from when the step was scheduled."""
     after: tuple[str, ...] = ()
     """Ids in the same step that must have ended first (sidecars stop after the main ones), bounded by the grace."""
+    pre_stop: LifecycleHandler | None = None
+    """What the container is to do before it is stopped, within its grace."""
+    ports: dict[str, int] = {}
+    """The container's named ports, which the hook may name."""
 
     def timeout_seconds(self, waited_seconds: float) -> int:
         """Return the timeout for StopContainer: what waiting since the step was scheduled has left, at least 2 s."""
@@ -340,6 +344,7 @@ class Fault(StrEnum):
     CREATE_CONTAINER_CONFIG_ERROR = "CreateContainerConfigError"
     CREATE_CONTAINER_ERROR = "CreateContainerError"
     RUN_CONTAINER_ERROR = "RunContainerError"
+    POST_START_HOOK_ERROR = "PostStartHookError"
     ERR_IMAGE_PULL = "ErrImagePull"
     ERR_IMAGE_NEVER_PULL = "ErrImageNeverPull"
     INVALID_IMAGE_NAME = "InvalidImageName"

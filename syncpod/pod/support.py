@@ -35,7 +35,7 @@ class Rule(NamedTuple):
 
 
 REFUSED = (
-    Rule("<>.lifecycle", "lifecycle hooks and stop signals"),
+    Rule("<>.lifecycle.stopSignal", "stop signals"),
     Rule("<>.terminationMessagePath", "termination messages", (DEFAULT_TERMINATION_MESSAGE_PATH,)),
     Rule("<>.terminationMessagePolicy", "termination messages", ("File",)),
     Rule("<>.volumeDevices", "block volumes"),

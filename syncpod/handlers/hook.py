@@ -1,0 +1,68 @@
+"""Carrying out a container's lifecycle hook (lifecycle/handlers.go, v1.36)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from typing import Final
+
+from syncpod.cri.errors import CommandTimedOut, CriError
+from syncpod.cri.port import CriRuntime
+from syncpod.handlers.answer import BODY_LIMIT, Answer, NoAnswer, Target
+from syncpod.handlers.http_get import HOOK_AGENT, http_get
+from syncpod.pod import HTTPGetAction, LifecycleHandler
+
+_NOT_TLS: Final = "WRONG_VERSION_NUMBER"
+"""What TLS says of a server that speaks plain HTTP."""
+
+
+class HookFailed(Exception):
+    """The hook did not succeed; the text says how, perhaps with what it wrote: it is told to nobody but the log."""
+
+
+async def run_hook(handler: LifecycleHandler, target: Target, cri: CriRuntime) -> str:
+    """Carry a hook out to its end, however long that takes; return what is to be told of it, "" = nothing.
+
+    An HTTPS request that meets a server without TLS is made again without. Raises :class:`HookFailed`.
+    """
+    if handler.exec is not None:
+        await _run(handler.exec.command, target, cri)
+    elif handler.http_get is not None:
+        return await _get(handler.http_get, target)
+    elif handler.sleep is not None:
+        await asyncio.sleep(handler.sleep.seconds)
+    else:
+        # A tcpSocket hook is valid and has never been carried out (handlers.go, v1.36, Run).
+        raise HookFailed("invalid handler: it is neither exec nor httpGet nor sleep")
+    return ""
+
+
+async def _run(command: tuple[str, ...], target: Target, cri: CriRuntime) -> None:
+    try:
+        done = await cri.exec_sync(target.container_id, command, timeout_seconds=0)
+    except (CommandTimedOut, CriError) as error:
+        raise HookFailed(f"rpc error: {error.message}") from error
+    if done.exit_code:
+        output = (done.stdout + done.stderr)[:BODY_LIMIT].decode(errors="replace")
+        raise HookFailed(f"command '{' '.join(command)}' exited with {done.exit_code}: {output}")
+
+
+async def _get(action: HTTPGetAction, target: Target) -> str:
+    failed = await _asked(http_get(action, target, None, user_agent=HOOK_AGENT))
+    if not failed:
+        return ""
+    if (action.scheme or "HTTP") == "HTTPS" and _NOT_TLS in failed:
+        plain = action.model_copy(update={"scheme": "HTTP"})
+        if not await _asked(http_get(plain, target, None, user_agent=HOOK_AGENT)):
+            where = f"{action.host or target.ip}:{action.port}"
+            return f"request to HTTPS lifecycle hook {where} got HTTP response, retry with HTTP succeeded"
+    raise HookFailed(failed)
+
+
+async def _asked(question: Awaitable[Answer]) -> str:
+    """Return why a question did not succeed, "" where it did."""
+    try:
+        answer = await question
+    except NoAnswer as error:
+        return str(error)
+    return answer.text or "failed" if answer.result == "failure" else ""

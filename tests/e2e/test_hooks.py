@@ -1,0 +1,93 @@
+"""Lifecycle hooks on real runtimes: after the start, before the end, and when they fail or take too long."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+from tests.e2e.engine import LivePod, Pods, conditions_of, shell, status_of
+
+OUT = {"name": "out", "mountPath": "/out"}
+STUBBORN = "trap : TERM; while :; do sleep 0.1; done"
+
+
+def saying(directory: Path) -> dict[str, Any]:
+    """Volumes for containers that leave their words in `directory`, beyond their own end."""
+    directory.chmod(0o777)
+    return {"volumes": [{"name": "out", "hostPath": {"path": str(directory)}}]}
+
+
+def hook(script: str) -> dict[str, Any]:
+    return {"exec": {"command": ["sh", "-c", script]}}
+
+
+async def told(live: LivePod, reason: str) -> list[str]:
+    return [event["message"] for event in await live.events(reason)]
+
+
+async def test_hooks_run_after_the_start_and_before_the_end(pods: Pods, tmp_path: Path) -> None:
+    web = shell(
+        "web",
+        "mkdir -p /tmp/www; echo here >/tmp/www/stop; httpd -p 8769 -h /tmp/www;"
+        " trap 'echo ended >>/out/said; exit 0' TERM; while :; do sleep 0.1; done",
+        volumeMounts=[OUT],
+        lifecycle={
+            "postStart": hook("echo started >>/out/said"),
+            "preStop": hook("echo stopping >>/out/said; sleep 1"),
+        },
+    )
+    asks = shell(
+        "asks",
+        ports=[{"name": "web", "containerPort": 8769}],
+        lifecycle={"preStop": {"httpGet": {"path": "/stop", "port": "web"}}},
+    )
+    sleeps = shell("sleeps", lifecycle={"preStop": {"sleep": {"seconds": 1}}})
+    live = await pods.apply("hooks", web, asks, sleeps, terminationGracePeriodSeconds=30, **saying(tmp_path))
+    await live.until(lambda pod: conditions_of(pod)["Ready"][0] == "True")
+    assert (tmp_path / "said").read_text() == "started\n"
+    await live.delete()
+    assert (tmp_path / "said").read_text() == "started\nstopping\nended\n"
+
+
+async def test_a_failed_post_start_hook_ends_the_container_and_says_why(pods: Pods) -> None:
+    live = await pods.apply("failing", shell("web", lifecycle={"postStart": hook("echo password >&2; exit 3")}))
+    pod = await live.until(
+        lambda pod: status_of(pod, "web").get("state", {}).get("waiting", {}).get("reason") == "PostStartHookError"
+    )
+    assert status_of(pod, "web")["state"]["waiting"]["message"] == "PostStartHook failed"
+    assert await told(live, "FailedPostStartHook") == ["PostStartHook failed"]
+    ended = await live.until(lambda pod: status_of(pod, "web").get("lastState", {}).get("terminated"))
+    assert status_of(ended, "web")["ready"] is False
+    assert "password" not in str(await live.handle.query("events")) + str(await live.handle.query("history"))
+
+
+async def test_a_hook_that_takes_too_long_or_fails_holds_up_nobody(pods: Pods) -> None:
+    live = await pods.apply(
+        "slow",
+        shell("hangs", lifecycle={"preStop": hook("sleep 600")}),
+        shell("fails", lifecycle={"preStop": hook("exit 1")}),
+        shell("stubborn", STUBBORN, lifecycle={"preStop": hook("true")}),
+        terminationGracePeriodSeconds=3,
+    )
+    await live.until(lambda pod: conditions_of(pod)["Ready"][0] == "True")
+    await live.handle.signal("delete_pod", {})
+    final = await live.gone()
+    codes = {each["name"]: each["state"]["terminated"]["exitCode"] for each in final["status"]["containerStatuses"]}
+    assert codes == {"hangs": 0, "fails": 0, "stubborn": 137}, "SIGTERM still comes first, and then SIGKILL"
+    events = {(event["container"], event["message"]) for event in await live.events("FailedPreStopHook")}
+    assert events == {
+        ("hangs", "PreStopHook did not end within the grace period: it had 3 s"),
+        ("fails", "PreStopHook failed"),
+    }
+
+
+async def test_a_shorter_grace_does_not_begin_a_hook_again(pods: Pods, tmp_path: Path) -> None:
+    web = shell("web", volumeMounts=[OUT], lifecycle={"preStop": hook("echo stopping >>/out/said; sleep 60")})
+    live = await pods.apply("hurried", web, terminationGracePeriodSeconds=120, **saying(tmp_path))
+    await live.until(lambda pod: conditions_of(pod)["Ready"][0] == "True")
+    await live.handle.signal("delete_pod", {})
+    while not (tmp_path / "said").exists():  # noqa: ASYNC110  # another process makes it
+        await asyncio.sleep(0.05)
+    await live.delete(2)
+    assert (tmp_path / "said").read_text() == "stopping\n"
