@@ -17,9 +17,10 @@ from tests.runtimes.temporal import DevServer
 
 _RUNTIMES = ("embedded", "containerd16", "containerd24")
 
-if os.environ.get("SYNCPOD_REQUIRE"):
-    # Where nothing may skip nothing is left to chance either: the same examples with each run. New ones are looked for
-    # wherever somebody runs the tests by hand.
+_NOTHING_MAY_SKIP = bool(os.environ.get("SYNCPOD_REQUIRE"))
+if _NOTHING_MAY_SKIP:
+    # Nothing is left to chance then either: the same examples with each run. New ones are looked for wherever somebody
+    # runs the tests by hand.
     settings.load_profile("ci")
 
 
@@ -118,7 +119,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     differences.apply(items)
     groups = {item: _runtime_of(item) for item in items}
     for item in items:
-        if groups[item]:
+        if groups[item] and _NOTHING_MAY_SKIP:
             # Real daemons on a busy machine now and then do what no test can foresee. One more try, and the report says
             # which tests needed it: what needs it often is a defect, here or there.
             item.add_marker(pytest.mark.flaky(reruns=1))
