@@ -1,0 +1,154 @@
+"""What pods may use: each container, each pod, each class of pods, and all of them together."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.engine import RUNS, LivePod, Pods, shell, status_of
+
+MIB = 1 << 20
+MOST = f"{os.cpu_count() or 1}000m"
+"""All the CPU that the machine has."""
+
+by_cgroups_of_version_1 = pytest.mark.skipif(
+    not Path("/sys/fs/cgroup/cpu/cpu.shares").exists(), reason="the CPU controller is not of version 1 here"
+)
+
+
+def require_cgroups(pods: Pods) -> None:
+    """Skip where the runtime may make no cgroups: the worker, being the same user, may not either."""
+    if not pods.node.runtime.cgroup_parent:
+        pytest.skip("cgroups are closed to this user")
+
+
+def outside(pods: Pods, cgroup: str) -> tuple[str, str, str]:
+    """Weight, quota and memory limit of a cgroup below the node's, as the kernel has them."""
+    root, below = Path("/sys/fs/cgroup"), f"{pods.node.runtime.cgroup_parent.strip('/')}/{cgroup}"
+    files = ("cpu/{}/cpu.shares", "cpu/{}/cpu.cfs_quota_us", "memory/{}/memory.limit_in_bytes")
+    shares, quota, memory = ((root / file.format(below)).read_text().strip() for file in files)
+    return shares, quota, memory
+
+
+def is_there(pods: Pods, cgroup: str) -> bool:
+    """Whether a cgroup below the node's is there for CPU."""
+    return Path("/sys/fs/cgroup/cpu", pods.node.runtime.cgroup_parent.strip("/"), cgroup).exists()
+
+
+async def inside(pod: LivePod, name: str) -> set[str]:
+    """The cgroups that a container finds itself in, for CPU and memory."""
+    lines = (await pod.exec(name, "cat /proc/self/cgroup")).splitlines()
+    return {path for _, controllers, path in (line.split(":", 2) for line in lines) if controllers in ("cpu", "memory")}
+
+
+@by_cgroups_of_version_1
+async def test_containers_their_pod_and_its_tier_are_given_what_the_pod_asks_for(pods: Pods) -> None:
+    require_cgroups(pods)
+    half = {"requests": {"cpu": "100m", "memory": "16Mi"}, "limits": {"cpu": "200m", "memory": "32Mi"}}
+    pod = await pods.apply(
+        "burstable",
+        shell("limited", resources=half),
+        shell("bounded"),  # by its pod alone
+        resources={"limits": {"cpu": "500m", "memory": "96Mi"}},
+        overhead={"memory": "4Mi"},
+    )
+    seen = await pod.running()
+    uid, status = seen["metadata"]["uid"], seen["status"]
+    assert status["qosClass"] == "Burstable"
+    assert status["allocatedResources"] == {"cpu": "100m", "memory": "20Mi"}
+    assert status["resources"]["limits"] == {"cpu": "500m", "memory": "100Mi"}
+
+    limited, bounded = [await pod.instance(name) for name in ("limited", "bounded")]
+    cgroup = f"burstable/pod{uid}"
+    assert outside(pods, cgroup) == ("102", "50000", str(100 * MIB))
+    assert outside(pods, f"{cgroup}/{limited.id}") == ("102", "20000", str(32 * MIB))
+    assert outside(pods, f"{cgroup}/{bounded.id}") == ("512", "50000", str(96 * MIB))
+    assert outside(pods, "burstable")[0] == "102"
+
+    parent = pods.node.runtime.cgroup_parent.rstrip("/")
+    assert await inside(pod, "limited") == {f"{parent}/{cgroup}/{limited.id}"}
+    guaranteed = {"limits": {"cpu": "200m", "memory": "32Mi"}}
+    others = [await pods.apply("guaranteed", shell("a", resources=guaranteed)), await pods.apply("nothing", shell("a"))]
+    for other, tier, own in zip(others, ("", "/besteffort"), (("204", "20000", str(32 * MIB)), None), strict=True):
+        seen = await other.running()
+        cgroup = f"{tier}/pod{seen['metadata']['uid']}"
+        assert await inside(other, "a") == {f"{parent}{cgroup}/{(await other.instance('a')).id}"}
+        assert own is None or outside(pods, cgroup) == own
+    await pods.delete()
+    assert not is_there(pods, "burstable")
+
+
+HOLD = "mkfifo /tmp/full; sleep 1000 < /tmp/full & exec dd if=/dev/zero of=/tmp/full bs=30M count=1"
+"""A script that holds 30 MiB of memory; it is one process, whose end is the container's."""
+
+
+async def test_containers_that_use_more_together_than_their_pod_may_run_out_of_memory(pods: Pods) -> None:
+    require_cgroups(pods)
+    pod = await pods.apply(
+        "together",
+        shell("one", HOLD),
+        shell("two", HOLD),
+        resources={"limits": {"memory": "48Mi"}},
+        restartPolicy="Never",
+    )
+
+    def ended(pod: dict[str, Any]) -> list[tuple[str, int]]:
+        states = [status_of(pod, name).get("state", {}).get("terminated") for name in ("one", "two")]
+        return [(state["reason"], state["exitCode"]) for state in states if state]
+
+    seen = await pod.until(ended)
+    assert ("OOMKilled", 137) in ended(seen)
+
+
+async def test_a_limit_for_all_together_that_nothing_enforces_is_refused_by_name(pods: Pods) -> None:
+    if pods.node.runtime.cgroup_parent:
+        pytest.skip("here it is enforced")
+    pod = await pods.apply("refused", shell("a"), resources={"limits": {"memory": "64Mi"}})
+    seen = await pod.until(lambda pod: "waiting" in str(pod["status"]) and "cannot be enforced" in str(pod["status"]))
+    assert "spec.resources.limits[memory]" in str(seen["status"])
+
+
+def rejected(pod: dict[str, Any]) -> tuple[str, str]:
+    return pod["status"]["reason"], pod["status"]["message"]
+
+
+async def test_a_pod_that_finds_no_room_has_failed_until_another_is_applied(pods: Pods) -> None:
+    """The node's CPU is one pod's, until that has run to its end."""
+    all_of_it = {"requests": {"cpu": MOST}}
+    until_told = "while [ ! -e /work/go ]; do sleep 0.1; done"
+    mounts = [{"name": "work", "mountPath": "/work"}]
+    first = await pods.apply(
+        "first",
+        shell("a", until_told, resources=all_of_it, volumeMounts=mounts),
+        volumes=[{"name": "work", "emptyDir": {}}],
+        restartPolicy="Never",
+    )
+    await first.running()
+    second = await pods.apply("second", shell("a", resources=all_of_it))
+    seen = await second.phase("Failed")
+    cores = MOST.removesuffix("m")
+    why = f"Node didn't have enough resource: cpu, requested: {cores}, used: {cores}, capacity: {cores}"
+    assert rejected(seen) == ("OutOfcpu", f"Pod was rejected: {why}")
+    assert (seen["status"]["qosClass"], "containerStatuses" in seen["status"]) == ("Burstable", False)
+    assert (await second.event("OutOfcpu"))["message"] == why
+    assert await second.sandboxes() == []
+    await second.delete()
+
+    await first.exec("a", "touch /work/go")
+    await first.phase("Succeeded")
+    third = await pods.apply("third", shell("a", resources=all_of_it))
+    await third.running()
+
+
+async def test_a_port_of_the_node_is_one_pods_alone(pods: Pods) -> None:
+    ports = [{"containerPort": 18091}]
+    first = await pods.apply("port", shell("a", ports=ports), hostNetwork=True)
+    await first.running()
+    second = await pods.apply("port", shell("a", RUNS, ports=ports), hostNetwork=True)
+    assert rejected(await second.phase("Failed")) == (
+        "NodePorts",
+        "Pod was rejected: Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports",
+    )
