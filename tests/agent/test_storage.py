@@ -271,6 +271,17 @@ async def test_what_takes_long_to_count_is_left_alone_for_longer(scene: Scene, m
     assert await scene.storage.look() == ()
 
 
+async def test_many_pods_take_turns(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "IN_A_ROUND", 2)
+    for number in range(5):
+        scene.fill(scene.pod(f"web-{number}", CACHE), "cache", MI // 2)
+    scene.fill(scene.pod("full", CACHE), "cache", 2 * MI)
+    for _ in range(3):
+        assert len(await scene.storage.look()) == 2
+        await scene.look()
+    assert list(scene.workflows.messages) == ["full"]
+
+
 async def test_a_container_that_fills_its_layer_is_noticed_on_every_runtime(runtime: Runtime, tmp_path: Path) -> None:
     scene = Scene(tmp_path)
     owner = f"n-{uuid.uuid4()}"
