@@ -14,7 +14,7 @@ from typing import Final
 
 from syncpod.lifecycle.phase import is_static_pod
 from syncpod.pod import Container, Pod, Volume, parse_quantity, quantity_text
-from syncpod.pod.amounts import amounts_text, pod_amounts
+from syncpod.pod.amounts import pod_text
 
 EPHEMERAL_STORAGE: Final = "ephemeral-storage"
 SYSTEM_CRITICAL_PRIORITY: Final = 2_000_000_000
@@ -124,7 +124,5 @@ def _limit_of(container: Container) -> str | None:
 
 def _pod_limit(pod: Pod) -> Limit | None:
     """Return the sum of the containers' limits, of those that have one, and of the pod's overhead."""
-    limit = pod_amounts(pod, "limits").get(EPHEMERAL_STORAGE)
-    if limit is None:
-        return None
-    return Limit(limit.value(), amounts_text(pod, {EPHEMERAL_STORAGE: limit}, "limits")[EPHEMERAL_STORAGE])
+    text = pod_text(pod, "limits").get(EPHEMERAL_STORAGE)
+    return None if text is None else Limit(parse_quantity(text).value(), text)
