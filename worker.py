@@ -130,7 +130,6 @@ async def _serve_locked(
             facts=lambda: facts,
             returned=agent.returned,
             waiting_for=agent.waiting_for,
-            capacity=_capacity(settings, context.host),
             sysctls=_sysctls(settings),
             pull_settings=_pull_settings(settings),
         )
@@ -250,6 +249,7 @@ async def _meet_runtime(settings: NodeSettings, endpoint: str, cri: CriClient) -
 
 async def _context(settings: NodeSettings, client: Client, cri: CriClient) -> NodeContext:
     cluster = await client.workflow_service.get_cluster_info(GetClusterInfoRequest(), retry=True)
+    host = read_host()
     return NodeContext(
         name=settings.node,
         state_dir=settings.state_dir,
@@ -257,11 +257,12 @@ async def _context(settings: NodeSettings, client: Client, cri: CriClient) -> No
         log_dir=settings.log_dir,
         cluster=f"{cluster.cluster_id}/{client.namespace}",
         cgroup_parent=settings.cgroup_parent,
+        capacity=_capacity(settings, host),
         pod_cgroups=settings.pod_cgroups,
         cgroup_driver=await cri.runtime_config(),
         recursive_read_only_handlers=recursive_read_only_handlers(await cri.status()),
         may_mount=may_mount(),
-        host=read_host(),
+        host=host,
     )
 
 

@@ -6,6 +6,7 @@ import asyncio
 from typing import Literal
 
 from activities.attempt import Attempt, PodFault
+from activities.metrics import count_rejection
 from syncpod.cri.pod_cgroups import settle_tiers
 from syncpod.cri.pod_records import read_pod_record, write_pod_record
 from syncpod.messages import CreateSandbox, Fault, Rejection
@@ -35,7 +36,7 @@ async def admit(attempt: Attempt, request: CreateSandbox) -> None:
         raise _rejected("SysctlForbidden", forbidden)
     await _check_features(attempt, pod)
     async with node.ledger.open() as page:
-        refusal = page.refusal(ref, pod, node.capacity)
+        refusal = page.refusal(ref, pod, node.context.capacity)
         if refusal is not None:
             raise _rejected(*refusal)
         if _needs_app_armor(pod) and not node.context.host.apparmor:
@@ -95,4 +96,5 @@ def _needs_app_armor(pod: Pod) -> bool:
 
 
 def _rejected(reason: str, message: str) -> PodFault:
+    count_rejection(reason)
     return PodFault(Fault.POD_REJECTED, f"{reason}: {message}", rejection=Rejection(reason=reason, message=message))

@@ -9,6 +9,9 @@ from syncpod.messages import ContainerKind, Fault
 _METER = metrics.get_meter("syncpod.activities")
 _PODS = _METER.create_counter("started_pods_total", description="Sandboxes that were begun.")
 _PODS_ERRORS = _METER.create_counter("started_pods_errors_total", description="Sandboxes that could not be made.")
+_REJECTIONS = _METER.create_counter(
+    "admission_rejections_total", description="Pods that were not let in, by the reason that their status shows."
+)
 _CONTAINERS = _METER.create_counter(
     "started_containers_total", description="Containers whose start was begun, by container type."
 )
@@ -50,6 +53,11 @@ def count_sandbox() -> None:
 def count_failed_sandbox() -> None:
     """Count a sandbox that was begun and could not be made."""
     _PODS_ERRORS.add(1)
+
+
+def count_rejection(reason: str) -> None:
+    """Count a pod that is turned away."""
+    _REJECTIONS.add(1, {"reason": reason})
 
 
 def count_start(kind: ContainerKind) -> None:

@@ -14,7 +14,6 @@ from activities.pulls import Pulls, PullSettings
 from activities.stops import Stops
 from activities.views import LastViews
 from syncpod.cri import CriRuntime
-from syncpod.cri.fit import Capacity
 from syncpod.cri.node import NodeContext
 from syncpod.cri.reader import PodReader
 from syncpod.cri.sysctls import AllowedSysctls, allowed_sysctls
@@ -49,8 +48,6 @@ class Node:
     the object appears."""
     objects: ObjectStore = field(init=False)
     """The node's ConfigMaps and Secrets; its methods block."""
-    capacity: Capacity = field(default_factory=dict)
-    """What the machine has for pods; what is not named is not limited."""
     sysctls: AllowedSysctls = field(default_factory=lambda: allowed_sysctls(os.uname().release))
     """What pods may set of the kernel."""
     ledger: Ledger = field(init=False)

@@ -1,11 +1,12 @@
 """The downward API: fields of a pod and resources of its containers, as text."""
 
 import re
+from fractions import Fraction
 
 from syncpod.cri.config_error import ContainerConfigError
 from syncpod.cri.go_text import go_quote
 from syncpod.cri.node import NodeContext
-from syncpod.pod import Container, ObjectFieldSelector, Pod, ResourceFieldSelector, parse_quantity
+from syncpod.pod import Container, ObjectFieldSelector, Pod, Quantity, ResourceFieldSelector, parse_quantity
 from syncpod.pod.volumes import DownwardAPIVolumeFile
 
 _SUBSCRIPT = re.compile(r"(metadata\.(?:labels|annotations))\['(.*)'\]", re.DOTALL)
@@ -59,9 +60,9 @@ def resource_value(
 ) -> str:
     """Return a request or limit of a container over the divisor, rounded up.
 
-    A limit that is not set is what the node has of it (pkg/api/v1/resource/helpers.go, v1.36,
-    ExtractContainerResourceValue, after defaultPodLimitsForDownwardAPI); a request that is not set is 0. Raises
-    :class:`ContainerConfigError` for an unknown resource or container.
+    A limit that is not set, or 0, is the pod's as a whole, else what the node has for pods (kubelet_resources.go,
+    v1.36, defaultPodLimitsForDownwardAPI, and pkg/api/v1/resource/helpers.go, ExtractContainerResourceValue); a request
+    that is not set is 0. Raises :class:`ContainerConfigError` for an unknown resource or container.
     """
     kind, _, resource = selector.resource.partition(".")
     if kind not in ("limits", "requests") or not (resource in _RESOURCES or resource.startswith("hugepages-")):
@@ -74,9 +75,11 @@ def resource_value(
         if found is None:
             raise ContainerConfigError(f"{path}.containerName: the pod has no container {selector.container_name!r}")
         container = found
-    amounts = container.resources.limits if kind == "limits" else container.resources.requests
-    written = amounts.get(resource) or (_of_the_node(resource, node, path) if kind == "limits" else "0")
-    amount, divisor = parse_quantity(written), parse_quantity(selector.divisor or "1")
+    if kind == "limits":
+        amount = _limit(resource, pod, container, node, path)
+    else:
+        amount = parse_quantity(container.resources.requests.get(resource, "0"))
+    divisor = parse_quantity(selector.divisor or "1")
     if resource == "cpu":
         return _rounded_up(amount.milli_value(), divisor.milli_value() or 1000)
     return _rounded_up(amount.value(), divisor.value() or 1)
@@ -112,16 +115,19 @@ def _host_addresses(node: NodeContext, path: str) -> tuple[str, ...]:
     return node.host.addresses
 
 
-def _of_the_node(resource: str, node: NodeContext, path: str) -> str:
-    match resource:
-        case "cpu":
-            return str(node.host.cpus)
-        case "memory":
-            return str(node.host.memory_bytes)
-        case "ephemeral-storage":
-            raise ContainerConfigError(f"{path}.resource: the container has no limit of ephemeral-storage to give")
-        case _:
-            return "0"
+def _limit(resource: str, pod: Pod, container: Container, node: NodeContext, path: str) -> Quantity:
+    """Return what bounds a container's use of a resource. Raises :class:`ContainerConfigError` where nothing does."""
+    own = parse_quantity(container.resources.limits.get(resource, "0"))
+    if own.number > 0 or resource not in _RESOURCES:
+        return own
+    if pod.spec.resources is not None and resource in pod.spec.resources.limits:
+        whole = parse_quantity(pod.spec.resources.limits[resource])
+        if whole.number > 0:
+            return whole
+    capacity = {"cpu": node.host.cpus * 1000, "memory": node.host.memory_bytes, **node.capacity}
+    if resource not in capacity:
+        raise ContainerConfigError(f"{path}.resource: the container has no limit of {resource} to give")
+    return Quantity(Fraction(capacity[resource], 1000 if resource == "cpu" else 1))
 
 
 def _rounded_up(amount: int, divisor: int) -> str:

@@ -1,5 +1,6 @@
 """What the translation needs to know of the node: values, read once by :mod:`syncpod.cri.host` and never looked up."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 from pathlib import Path
@@ -56,6 +57,8 @@ class NodeContext:
     """Name of the cgroup above the pods', its parts separated by slashes."""
     cgroup_driver: CgroupDriver = "cgroupfs"
     """As the runtime answers RuntimeConfig: who makes cgroups, it or systemd."""
+    capacity: Mapping[str, int] = field(default_factory=dict)
+    """What the node has for pods: cpu in millicores, all else in its own unit; see :mod:`syncpod.cri.fit`."""
     pod_cgroups: bool = True
     """The node gives each pod a cgroup with limits, where it may; False = the runtime makes it, with none."""
     recursive_read_only_handlers: tuple[str, ...] = ()

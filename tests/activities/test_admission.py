@@ -20,8 +20,13 @@ ONE_CORE = {"requests": {"cpu": "1"}}
 @pytest.fixture
 def two_cores(bench: Bench) -> Bench:
     """A node with two cores, of which nothing is taken."""
-    bench.node.capacity = {"cpu": 2000}
+    have(bench, cpu=2000)
     return bench
+
+
+def have(bench: Bench, **capacity: int) -> None:
+    """Let the node have this, and all of everything else."""
+    bench.node.context = replace(bench.node.context, capacity=capacity)
 
 
 def asking(bench: Bench, cpu: str, **spec: Any) -> PodOnBench:
@@ -58,7 +63,7 @@ async def test_a_pod_that_the_node_has_no_room_for_is_turned_away(two_cores: Ben
 async def test_who_was_let_in_once_is_let_in_again_whatever_the_node_has_become(two_cores: Bench) -> None:
     pod = asking(two_cores, "1500m")
     await pod.create_sandbox()
-    two_cores.node.capacity = {"cpu": 1}
+    have(two_cores, cpu=1)
     await pod.kill(grace=0)
     await pod.create_sandbox(attempt=1)
 
@@ -166,6 +171,6 @@ async def test_the_policy_on_groups_that_a_runtime_has_not_got_is_said_as_the_ku
 
 
 async def test_many_at_once_get_what_there_is_and_no_more(bench: Bench) -> None:
-    bench.node.capacity = {"pods": 3}
+    have(bench, pods=3)
     outcomes = await asyncio.gather(*(bench.pod().create_sandbox() for _ in range(8)), return_exceptions=True)
     assert sum(isinstance(each, StepResult) for each in outcomes) == 3

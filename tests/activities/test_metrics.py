@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from opentelemetry.sdk.metrics import MeterProvider
@@ -16,12 +17,13 @@ Counted = Callable[[], dict[tuple[str, str, str], int]]
 
 @pytest.fixture
 def counted(monkeypatch: pytest.MonkeyPatch) -> Counted:
-    """The counters' values by name, container type and code, from the beginning of the test."""
+    """The counters' values by name, container type and code or reason, from the beginning of the test."""
     reader = InMemoryMetricReader()
     meter = MeterProvider(metric_readers=[reader]).get_meter("test")
     for place, name in (
         ("_PODS", "started_pods_total"),
         ("_PODS_ERRORS", "started_pods_errors_total"),
+        ("_REJECTIONS", "admission_rejections_total"),
         ("_CONTAINERS", "started_containers_total"),
         ("_CONTAINERS_ERRORS", "started_containers_errors_total"),
     ):
@@ -36,7 +38,8 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Counted:
                     for point in metric.data.data_points:
                         assert isinstance(point, NumberDataPoint)
                         labels = point.attributes or {}
-                        key = (metric.name, str(labels.get("container_type", "")), str(labels.get("code", "")))
+                        code = labels.get("code", labels.get("reason", ""))
+                        key = (metric.name, str(labels.get("container_type", "")), str(code))
                         found[key] = int(point.value)
         return found
 
@@ -65,3 +68,9 @@ async def test_failures_are_counted_by_the_reason_that_the_container_waits_with(
         ("started_containers_errors_total", "container", "RunContainerError"): 1,
         ("started_containers_errors_total", "container", "ErrImagePull"): 1,
     }
+
+
+async def test_a_pod_that_is_turned_away_is_counted_by_the_reason(bench: Bench, counted: Counted) -> None:
+    bench.node.context = replace(bench.node.context, capacity={"pods": 0})
+    await fault_of(bench.pod().create_sandbox())
+    assert counted() == {("admission_rejections_total", "", "OutOfpods"): 1}

@@ -1,5 +1,6 @@
 """Variables: how references expand, in which order, and what the downward API gives."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from syncpod.cri.downward import format_map
 from syncpod.cri.env import EnvFile, ObjectMissing, Sources, wanted_files, wanted_objects
 from syncpod.cri.expansion import expand, references
 from syncpod.objects import ObjectRef
-from tests.cri.translation import configured, make_container, make_pod
+from tests.cri.translation import NODE, configured, make_container, make_pod
 
 EXPANSIONS = {
     "a reference": ("$(A)", "1"),
@@ -129,6 +130,19 @@ RESOURCES: dict[str, tuple[str, dict[str, Any], str]] = {
     "another container, without a limit: what the node has": ("limits.cpu", {"containerName": "other"}, "4"),
     "and its memory": ("limits.memory", {"containerName": "other", "divisor": "1Gi"}, "8"),
 }
+
+
+def test_a_container_without_a_limit_is_told_its_pods_and_else_what_the_node_has_for_pods() -> None:
+    variables = [
+        {"name": name, "valueFrom": {"resourceFieldRef": {"resource": f"limits.{name}", "divisor": divisor}}}
+        for name, divisor in (("cpu", "1m"), ("memory", "1Mi"), ("ephemeral-storage", "1Gi"))
+    ]
+    node = replace(NODE, capacity={"cpu": 1500, "memory": 1 << 30, "ephemeral-storage": 7 << 30})
+    told = [
+        [each.value.decode() for each in configured(*make_container({"env": variables}, **spec), node=node).envs]
+        for spec in ({}, {"resources": {"limits": {"memory": "96Mi"}}})
+    ]
+    assert told == [["1500", "1024", "7"], ["1500", "96", "7"]]
 
 
 @pytest.mark.parametrize(("resource", "more", "value"), RESOURCES.values(), ids=RESOURCES)
