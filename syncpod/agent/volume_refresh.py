@@ -123,15 +123,17 @@ class VolumeRefresh:
             log.warning("pod %s/%s: volumes stay as they are: %s", meta.namespace, meta.name, why)
 
     async def _tell_waiting(self) -> None:
-        for ref in sorted(self._to_tell):
-            for waiter in sorted(self._waiting_for.get(ref, ())):
-                try:
-                    await self._tell(*waiter)
-                except RPCError as error:
-                    log.debug("%s is there, but %s cannot be told: %s", ref, waiter[0], error)
-                    return
+        """Tell each who waits for what has appeared or changed, once for all of it."""
+        waiters = {waiter for ref in self._to_tell for waiter in self._waiting_for.get(ref, ())}
+        for waiter in sorted(waiters):
+            try:
+                await self._tell(*waiter)
+            except RPCError as error:
+                log.debug("what %s in %s waits for is there, but it cannot be told: %s", waiter[1], waiter[0], error)
+                return
+            for ref in self._to_tell:
                 self._forget(ref, waiter)
-            self._to_tell.discard(ref)
+        self._to_tell.clear()
 
     def _forget(self, ref: ObjectRef, waiter: tuple[str, str]) -> None:
         waiters = self._waiting_for.get(ref, set())

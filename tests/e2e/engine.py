@@ -25,6 +25,7 @@ from syncpod.cri.client import CriClient
 from syncpod.cri.names import NODE_LABEL, POD_NAME_LABEL
 from syncpod.cri.port import RuntimeContainerStatus, SandboxStatus
 from syncpod.messages import POD_WORKFLOW, node_task_queue, pod_workflow_id
+from syncpod.objects import ObjectStore
 from syncpod.plugin import DATA_CONVERTER
 from tests.runtimes.images import BUSYBOX
 from tests.runtimes.runtime import Runtime
@@ -220,12 +221,19 @@ class EngineNode:
         if not self.runtime.cgroup_parent:
             return []
         root, parent = Path("/sys/fs/cgroup"), self.runtime.cgroup_parent.strip("/")
-        return sorted([*root.glob(f"{parent}/pod{uid}"), *root.glob(f"*/{parent}/pod{uid}")])
+        return sorted([*root.glob(f"{parent}/**/pod{uid}"), *root.glob(f"*/{parent}/**/pod{uid}")])
 
     def directories(self, uid: str) -> list[Path]:
-        """What the node's disk has of a pod: its directory and its logs."""
+        """What the node has of a pod: its directory, the one in memory, and its logs."""
         home = self.worker.state_dir.parent
-        return sorted([*home.glob(f"state/pods/*{uid}*"), *home.glob(f"logs/*{uid}*")])
+        places = (f"state/pods/*{uid}*", f"memory/pods/*{uid}*", f"logs/*{uid}*")
+        return sorted(path for place in places for path in home.glob(place))
+
+    @property
+    def objects(self) -> ObjectStore:
+        """Its ConfigMaps and Secrets."""
+        home = self.worker.state_dir.parent
+        return ObjectStore(home / "state", home / "memory")
 
     def assert_nothing_left(self, uid: str) -> None:
         """Assert that neither directories, logs nor cgroups of a pod are left."""
