@@ -45,8 +45,7 @@ async def pull_image(attempt: Attempt, request: PullImage) -> StepResult:
     container = container_of(request.pod, request.container)
     try:
         for needed in needed_images(request.pod, container):
-            if not await _is_enough(attempt, request, needed):
-                await _pull_in_turn(attempt, request, needed)
+            await _ensure(attempt, request, needed)
     except PodFault as fault:
         count_failed_start(kind_of(request.pod, container.name), fault.fault)
         _wait_for_secrets(attempt, request)
@@ -76,6 +75,18 @@ def _waiter(attempt: Attempt, request: PullImage) -> tuple[str, str]:
     return pod_workflow_id(attempt.ref.namespace, attempt.ref.name), request.container
 
 
+async def _ensure(attempt: Attempt, request: PullImage, needed: NeededImage) -> None:
+    """Pull once it is this pull's turn, unless the image is there, then or already."""
+    pulls = attempt.node.pulls
+    ended, asked = pulls.ended, time.monotonic()
+    if await _is_enough(attempt, request, needed):
+        return
+    attempt.doing = f"waits for other pulls to pull {needed.image}"
+    async with pulls.turn(attempt, reference_of(needed)):
+        if pulls.ended == ended or not await _is_enough(attempt, request, needed):
+            await _pull(attempt, request, needed, asked)
+
+
 async def _is_enough(attempt: Attempt, request: PullImage, needed: NeededImage) -> bool:
     """Say whether the image that the node has will do, and say so in an event."""
     attempt.doing = f"looks for image {needed.image}"
@@ -83,15 +94,6 @@ async def _is_enough(attempt: Attempt, request: PullImage, needed: NeededImage) 
         return False
     say_present(attempt, needed)
     return True
-
-
-async def _pull_in_turn(attempt: Attempt, request: PullImage, needed: NeededImage) -> None:
-    """Pull once it is this pull's turn, unless one before it was for the same image."""
-    asked = time.monotonic()
-    attempt.doing = f"waits for other pulls to pull {needed.image}"
-    async with attempt.node.pulls.turn(attempt, reference_of(needed)) as waited:
-        if not waited or not await _is_enough(attempt, request, needed):
-            await _pull(attempt, request, needed, asked)
 
 
 async def _pull(attempt: Attempt, request: PullImage, needed: NeededImage, asked: float) -> None:

@@ -41,12 +41,14 @@ class Pulls:
         self.rate = RateLimit(PULLS_PER_SECOND, PULLS_AT_ONCE)
         self.under_way = 0
         """How many pulls have their turn."""
+        self.ended = 0
+        """How many have had it: while this stays the same, no pull has brought anything."""
         self._slots = asyncio.Semaphore(settings.at_once)
         self._images: dict[str, _Queue] = {}
 
     @asynccontextmanager
-    async def turn(self, holder: Holder, reference: str) -> AsyncIterator[bool]:
-        """Hold a turn to pull an image for the block; in it, say whether others had to be waited for.
+    async def turn(self, holder: Holder, reference: str) -> AsyncIterator[None]:
+        """Hold a turn to pull an image for the block.
 
         Turns are given in the order in which they were asked for, and of one image only one at a time, so that whoever
         waited may find the image there: two pods pull it once. Raises what `holder.interruptible` raises.
@@ -54,15 +56,15 @@ class Pulls:
         queue = self._images.setdefault(reference, _Queue())
         queue.wanted += 1
         try:
-            waited = queue.lock.locked() or self._slots.locked()
             await holder.interruptible(queue.lock.acquire())
             try:
                 await holder.interruptible(self._slots.acquire())
                 self.under_way += 1
                 try:
-                    yield waited
+                    yield
                 finally:
                     self.under_way -= 1
+                    self.ended += 1
                     self._slots.release()
             finally:
                 queue.lock.release()

@@ -15,7 +15,7 @@ from syncpod.pod.validation.scheduling import is_default_toleration
 from syncpod.pod.volumes import Volume
 from syncpod.pod.wire import to_wire
 
-_SUPPORTED_VOLUMES = ("configMap", "downwardAPI", "emptyDir", "hostPath", "projected", "secret")
+_SUPPORTED_VOLUMES = ("configMap", "downwardAPI", "emptyDir", "hostPath", "image", "projected", "secret")
 _SUPPORTED_RESOURCES = ("cpu", "memory", "ephemeral-storage")
 
 
@@ -52,7 +52,6 @@ REFUSED = (
         for name in ("serviceAccountToken", "clusterTrustBundle", "podCertificate")
     ),
     Rule("resourceClaims", "resource claims"),
-    Rule("imagePullSecrets", "pull secrets"),
     Rule("readinessGates", "readiness gates, since nothing here sets their conditions"),
     Rule("os.name", "operating systems other than linux", ("linux",)),
     Rule("securityContext.windowsOptions", "Windows"),

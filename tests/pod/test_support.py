@@ -44,7 +44,6 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"spec.resources": {"claims": [{"name": "c"}]}}, "spec.resources.claims: not supported yet: resource claims"),
     ({"spec.resourceClaims": [{"name": "c"}]}, "spec.resourceClaims: not supported yet: resource claims"),
     ({"spec.activeDeadlineSeconds": 5}, "spec.activeDeadlineSeconds: not supported yet: deadlines"),
-    ({"spec.imagePullSecrets": [{"name": "s"}]}, "spec.imagePullSecrets: not supported yet: pull secrets"),
     ({"spec.readinessGates": [{"conditionType": "a"}]}, "spec.readinessGates: not supported yet: readiness gates, since nothing here sets their conditions"),
     ({"spec.os": {"name": "windows"}}, "spec.os.name: not supported yet: operating systems other than linux"),
     ({"spec.securityContext": {"windowsOptions": {}}}, "spec.securityContext.windowsOptions: not supported yet: Windows"),
@@ -57,7 +56,7 @@ def test_what_is_not_supported_is_refused_by_name(changes: dict[str, Any], probl
     assert [str(found) for found in check_supported(with_defaults(parse_pod(changed(changes))))] == [problem]
 
 
-HAD_HERE = ("configMap", "downwardAPI", "emptyDir", "hostPath", "projected", "secret")
+HAD_HERE = ("configMap", "downwardAPI", "emptyDir", "hostPath", "image", "projected", "secret")
 SOURCES = sorted({str(field.alias) for field in Volume.model_fields.values()} - {"name", *HAD_HERE})
 
 
