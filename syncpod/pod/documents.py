@@ -1,13 +1,17 @@
 """Manifests: pods, ConfigMaps and Secrets from YAML or JSON text."""
 
 import json
+import math
+import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from syncpod.pod.config import ConfigMap, Secret
 from syncpod.pod.kinds import Pod
 from syncpod.pod.parse import parse_config_map, parse_pod, parse_secret
-from syncpod.pod.problems import ManifestError, PodInvalid
+from syncpod.pod.problems import ManifestError, PodInvalid, Problem, sentence
+
+_BLANKS = re.compile(r"\s*")
 
 LARGEST_MANIFEST = 10 * 1024 * 1024
 """Bytes; the kubelet's limit for a static pod's file."""
@@ -42,10 +46,10 @@ def read_documents(text: str | bytes, *, source: str = "-") -> Iterator[tuple[in
     Raises ManifestError.
     """
     # Whoever only handles pods, such as a workflow, is spared the time that importing PyYAML takes.
-    from syncpod.pod.yaml_stream import YamlError, read_yaml
+    from syncpod.pod.yaml_stream import MOST_VALUES, YamlError, read_yaml
 
     decoded = _decoded(text, source)
-    documents = _read_json(decoded)
+    documents = _read_json(decoded) if _holds_no_more_values(decoded, MOST_VALUES) else None
     try:
         for number, document in enumerate(read_yaml(decoded) if documents is None else documents, 1):
             if document is not None:
@@ -63,7 +67,14 @@ def _decoded(text: str | bytes, source: str) -> str:
             text = text.decode("utf-8")
         except UnicodeDecodeError as error:
             raise ManifestError(source, 0, f"not UTF-8 text (byte {error.start})") from None
+    if (nul := text.find("\0")) >= 0:
+        raise ManifestError(source, 0, f"not text: it holds a NUL (character {nul}); is it UTF-16?")
     return text.removeprefix("\ufeff")
+
+
+def _holds_no_more_values(text: str, most: int) -> bool:
+    """Say whether JSON text surely has no more values than that; its parser would build them all before it stops."""
+    return text.count(",") + text.count("{") + text.count("[") + text.count(":") <= most
 
 
 class _NotJson(ValueError):
@@ -75,15 +86,16 @@ def _read_json(text: str) -> list[Any] | None:
     stripped = text.lstrip()
     if not stripped.startswith("{"):
         return None
-    decoder = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_no_constant)
+    decoder = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_no_constant, parse_float=_finite)
     documents: list[Any] = []
     position = len(text) - len(stripped)
     try:
         while position < len(text):
             document, position = decoder.raw_decode(text, position)
             documents.append(document)
-            position += len(text[position:]) - len(text[position:].lstrip())
-        json.dumps(documents, ensure_ascii=False).encode("utf-8")
+            position = _BLANKS.match(text, position).end()  # type: ignore[union-attr]  # it matches nothing, too
+        if r"\u" in text:
+            json.dumps(documents, ensure_ascii=False).encode("utf-8")
     except (ValueError, RecursionError):
         return None
     return documents
@@ -94,6 +106,13 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) != len(pairs):
         raise _NotJson
     return found
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if math.isinf(number):
+        raise _NotJson
+    return number
 
 
 def _no_constant(_name: str) -> Any:
@@ -133,4 +152,5 @@ def _parsed(document: Any, path: str, source: str, number: int) -> Manifest:
     try:
         return parser(document)
     except PodInvalid as error:
-        raise ManifestError(source, number, "; ".join(f"{at}{problem}" for problem in error.problems)) from None
+        placed = (Problem(f"{at}{one.path}" if one.path else path, one.message) for one in error.problems)
+        raise ManifestError(source, number, sentence(placed)) from None

@@ -21,6 +21,17 @@ _MAPS = frozenset(
 """Fields whose keys a person chooses; in a path such a key is written in brackets."""
 
 _DEEPEST = 100
+_MOST_VALUES = 20_000
+"""How many values a pod may have. Reading one takes some 10 to 40 µs, and a workflow's task has two seconds in all."""
+
+_MOST_ELEMENTS = {"containers": 500, "initContainers": 500, "ephemeralContainers": 500, "volumes": 500}
+"""How many there may be of what takes ten times as long."""
+
+_OF_PROCESSES = (Pod, EphemeralContainer)
+_NO_NULS = "must have no NUL character, which no process and no path can be given"
+_MOST_SUGGESTIONS = 20
+_LONGEST_SUGGESTED = 64
+_LONGEST_STEP = 80
 
 _Parsed = TypeVar("_Parsed", bound=Model)
 
@@ -29,11 +40,15 @@ def parse_pod(document: Any, *, strict: bool = True) -> Pod:
     """Read a Pod from data such as `json.loads` returns.
 
     With `strict`, an unknown field is a problem, as a person's slip must be; `status` alone may hold fields that this
-    version does not know, since an API server wrote it. Without, unknown fields are ignored, as between our own
-    versions. A null is an absent field. Raises PodInvalid with every problem found.
+    version does not know, since an API server wrote it; and what no node could run is refused at once: thousands of
+    containers, values by the ten thousand, text with NULs in it. Without, unknown fields are ignored, as between our
+    own versions. A null is an absent field. Raises PodInvalid with every problem found.
     """
-    if not strict or not isinstance(document, Mapping) or "status" not in document:
-        return _parse(Pod, document, strict=strict)
+    if not strict:
+        return _parse(Pod, document, strict=False)
+    _check_size(document)
+    if not isinstance(document, Mapping) or "status" not in document:
+        return _parse(Pod, document, strict=True)
     wanted = {name: value for name, value in document.items() if name != "status"}
     parsed = _parse(Pod, wanted, strict=True)
     status = _parse(Pod, {"status": document["status"]}, strict=False).status
@@ -56,42 +71,79 @@ def parse_ephemeral_container(document: Any, *, strict: bool = True) -> Ephemera
 
 
 def _parse(model: type[_Parsed], document: Any, *, strict: bool) -> _Parsed:
+    cleaned = _without_nulls(document, _NO_NULS if strict and model in _OF_PROCESSES else "", False, ())
     try:
-        return model.model_validate(
-            _without_nulls(document, False, 0), extra="forbid" if strict else "ignore", by_alias=True, by_name=False
-        )
+        return model.model_validate(cleaned, extra="forbid" if strict else "ignore", by_alias=True, by_name=False)
     except ValidationError as error:
         raise PodInvalid(_problems(model, error)) from None
 
 
-def _without_nulls(value: Any, chosen_keys: bool, depth: int) -> Any:
-    """Drop null fields, and make null values of text maps empty: what Go's decoder does with them."""
-    if depth > _DEEPEST:
+def _check_size(document: Any) -> None:
+    """Refuse a pod that is larger than any that could run, before work is spent on it."""
+    spec = document.get("spec") if isinstance(document, Mapping) else None
+    for name, most in _MOST_ELEMENTS.items():
+        found = spec.get(name) if isinstance(spec, Mapping) else None
+        if isinstance(found, list | tuple) and len(found) > most:
+            raise PodInvalid([Problem(f"spec.{name}", f"must be no more than {most}")])
+    count = 0
+    waiting = [document]
+    while waiting:
+        value = waiting.pop()
+        inner = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ()
+        count += len(inner)
+        if count > _MOST_VALUES:
+            raise PodInvalid([Problem("", f"must have no more than {_MOST_VALUES} values")])
+        waiting.extend(inner)
+
+
+def _without_nulls(value: Any, no_nuls: str, chosen_keys: bool, path: tuple[int | str, ...]) -> Any:
+    """Drop null fields, and make null values of text maps empty: what Go's decoder does with them.
+
+    Raises PodInvalid for depth, for text that JSON can spell and UTF-8 cannot, and with `no_nuls`, which says why, for
+    NULs. `chosen_keys` says that the value is such a map.
+    """
+    if len(path) > _DEEPEST:
         raise PodInvalid([Problem("", f"nested more than {_DEEPEST} levels deep")])
     if isinstance(value, Mapping):
         return {
-            key: "" if item is None else _without_nulls(item, key in _MAPS, depth + 1)
+            _text(key, no_nuls, path): ""
+            if item is None
+            else _without_nulls(item, no_nuls, key in _MAPS and not chosen_keys, (*path, key))
             for key, item in value.items()
             if item is not None or chosen_keys
         }
     if isinstance(value, list | tuple):
-        return [_without_nulls(item, False, depth + 1) for item in value]
+        return [_without_nulls(item, no_nuls, False, (*path, index)) for index, item in enumerate(value)]
+    return _text(value, no_nuls, path)
+
+
+def _text(value: Any, no_nuls: str, path: tuple[int | str, ...]) -> Any:
+    """Return a value that is no text, or a text that may stand where it does."""
+    if isinstance(value, str):
+        if no_nuls and "\0" in value:
+            raise PodInvalid([Problem(_field_path(path), no_nuls)])
+        try:
+            value.isascii() or value.encode()
+        except UnicodeEncodeError:
+            raise PodInvalid([Problem(_field_path(path), "must be text; half of a surrogate pair is none")]) from None
     return value
 
 
 def _problems(model: type[Model], error: ValidationError) -> Iterator[Problem]:
-    for detail in error.errors(include_url=False):
+    for index, detail in enumerate(error.errors(include_url=False)):
         location = detail["loc"]
-        yield Problem(_field_path(location), _message(model, detail["type"], location, detail))
+        suggests = index < _MOST_SUGGESTIONS
+        yield Problem(_field_path(location), _message(model, detail["type"], location, detail, suggests))
 
 
 def _field_path(location: tuple[int | str, ...]) -> str:
     """Write a location as Kubernetes does: `spec.containers[0].image`, `metadata.labels[app]`."""
     path = ""
     chosen_key = False
-    for step in location:
-        if step == "[key]":
+    for whole in location:
+        if whole == "[key]":
             continue
+        step = whole[:_LONGEST_STEP] if isinstance(whole, str) else whole
         if isinstance(step, int) or chosen_key:
             path += f"[{step}]"
         else:
@@ -100,12 +152,14 @@ def _field_path(location: tuple[int | str, ...]) -> str:
     return path
 
 
-def _message(model: type[Model], kind: str, location: tuple[int | str, ...], detail: Mapping[str, Any]) -> str:
+def _message(
+    model: type[Model], kind: str, location: tuple[int | str, ...], detail: Mapping[str, Any], suggests: bool
+) -> str:
     given = detail["input"]
     context = detail.get("ctx", {})
     match kind:
         case "extra_forbidden":
-            return "unknown field" + _suggestion(model, location)
+            return "unknown field" + (_suggestion(model, location) if suggests else "")
         case "string_type":
             return "must be a string" + ("; put it in quotes" if isinstance(given, bool | int | float) else "")
         case "int_type" | "int_from_float" | "int_parsing":
@@ -128,6 +182,8 @@ def _message(model: type[Model], kind: str, location: tuple[int | str, ...], det
 
 def _suggestion(model: type[Model], location: tuple[int | str, ...]) -> str:
     """Name the known field that an unknown one resembles, if one does."""
+    if len(str(location[-1])) > _LONGEST_SUGGESTED:
+        return ""
     holder: Any = model
     for step in location[:-1]:
         if isinstance(step, int):

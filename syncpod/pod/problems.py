@@ -4,6 +4,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 _SHOWN = 20
+_LONGEST_PATH = 300
+_LONGEST_MESSAGE = 1000
+_LONGEST_REASON = _SHOWN * _LONGEST_MESSAGE
 
 
 @dataclass(frozen=True, order=True, slots=True)
@@ -18,15 +21,40 @@ class Problem:
     message: str
 
     def __str__(self) -> str:
-        return f"{self.path}: {self.message}" if self.path else self.message
+        """Write it as one line: what a person chose is cut, and shown as what it is where it would look otherwise."""
+        path, message = in_ascii(self.path, _LONGEST_PATH), on_one_line(self.message, _LONGEST_MESSAGE)
+        return f"{path}: {message}" if path else message
+
+
+def on_one_line(text: str, longest: int) -> str:
+    """Return a text with what a terminal would obey or leave out written as escapes, cut behind so many characters."""
+    cut = text if len(text) <= longest else f"{text[:longest]}…"
+    return cut if cut.isprintable() else "".join(one if one.isprintable() else _escaped(one) for one in cut)
+
+
+def in_ascii(text: str, longest: int) -> str:
+    """Return a text as `on_one_line` does, with letters that are not ASCII as escapes too.
+
+    This is for names, which are ASCII when they are right: a Cyrillic letter in one is not to pass for a Latin one.
+    """
+    line = on_one_line(text, longest)
+    return line if line.isascii() else "".join(one if one.isascii() or one == "…" else _escaped(one) for one in line)
+
+
+def _escaped(character: str) -> str:
+    return character.encode("unicode_escape").decode("ascii")
 
 
 def sentence(problems: Iterable[Problem]) -> str:
     """Join problems on one line, at most twenty of them."""
-    texts = [str(problem) for problem in problems]
-    if len(texts) > _SHOWN:
-        texts[_SHOWN:] = [f"and {len(texts) - _SHOWN} more"]
-    return "; ".join(texts)
+    return "; ".join(lines(problems))
+
+
+def lines(problems: Iterable[Problem]) -> list[str]:
+    """Write problems as lines, at most twenty of them, and one that says how many more there are."""
+    found = tuple(problems)
+    texts = [str(problem) for problem in found[:_SHOWN]]
+    return [*texts, f"and {len(found) - _SHOWN} more"] if len(found) > _SHOWN else texts
 
 
 class PodInvalid(ValueError):
@@ -44,5 +72,6 @@ class ManifestError(ValueError):
         self.source = source
         self.document = document
         self.reason = reason
-        place = f"{source}, document {document}" if document else source
-        super().__init__(f"{place}: {reason}")
+        name = on_one_line(source, _LONGEST_PATH)
+        place = f"{name}, document {document}" if document else name
+        super().__init__(f"{place}: {on_one_line(reason, _LONGEST_REASON)}")

@@ -16,7 +16,7 @@ _DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "
 _BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 _NANO = Fraction(1, 10**9)
 _LARGEST_EXPONENT = 1000
-_LONGEST = 4096
+_LONGEST = 1024
 _LARGEST_BINARY = 2**63 - 1
 
 

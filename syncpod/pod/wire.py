@@ -77,7 +77,10 @@ def _read_quantity(value: Any) -> str:
     """Let numbers stand for the text they are written as; the API server takes `cpu: 1` and `cpu: 0.5` too."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise ValueError("must be a quantity such as 100m, 0.5, 64Mi or 129e6")
-    text = str(value)
+    try:
+        text = str(value)
+    except ValueError:  # Python writes no integer of more than 4,300 digits.
+        text = ""
     parse_quantity(text)
     return text
 

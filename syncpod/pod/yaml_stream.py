@@ -29,17 +29,21 @@ DEEPEST = 100
 _MOST_ALIASED = 10_000
 """How many values aliases may add to a stream."""
 
-_MOST_VALUES = 500_000
-"""How many values a stream may have: about as many as manifests of 10 MiB hold."""
+MOST_VALUES = 250_000
+"""How many values a stream may have, keys among them: those of a thousand pods, or half a second's."""
 
-_MOST_RESCANNED = 8 * 1024 * 1024
+_MOST_RESCANNED = 16 * 1024 * 1024
 """How many characters may be read again on account of escaped single quotes."""
+
+_LONGEST_SHOWN = 80
 
 _WORDS: dict[str, bool | None] = {
     **dict.fromkeys(("", "~", "null", "Null", "NULL")),
     **dict.fromkeys(("y", "Y", "yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON"), True),
     **dict.fromkeys(("n", "N", "no", "No", "NO", "false", "False", "FALSE", "off", "Off", "OFF"), False),
 }
+_ESCAPE = re.compile(r"\\.", re.DOTALL)
+_DOUBLE_QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _INTEGER = re.compile(r"([-+]?)(?:0b([01_]+)|0[xX]([0-9a-fA-F_]+)|0o?([0-7_]+)|([0-9][0-9_]*))")
 _BASES = (2, 16, 8, 10)
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
@@ -77,14 +81,17 @@ def _with_plain_quotes(text: str) -> str:
             for _ in _events(text):
                 pass
         except yaml.scanner.ScannerError as error:
-            mark = error.problem_mark
+            mark, quote = error.problem_mark, error.context_mark
             backslash = mark.index if mark is not None else 0
-            rescanned += backslash
-            if "escape character" not in str(error.problem) or not text.startswith(r"\'", backslash):
+            if quote is None or "escape character" not in str(error.problem) or not text.startswith(r"\'", backslash):
                 return text
+            rescanned += len(text)
             if rescanned > _MOST_RESCANNED:
                 raise YamlError(1, r"too many \' escapes: write ' without a backslash inside double quotes") from None
-            text = text[:backslash] + text[backslash + 1 :]
+            quoted = _DOUBLE_QUOTED.match(text, quote.index)
+            end = quoted.end() if quoted is not None else len(text)
+            scalar = _ESCAPE.sub(lambda found: "'" if found[0] == r"\'" else found[0], text[quote.index : end])
+            text = text[: quote.index] + scalar + text[end:]
         except yaml.YAMLError:
             return text
         else:
@@ -135,8 +142,8 @@ class _Composer:
 
     def _counted(self, event: Event) -> None:
         self._count += 1
-        if self._count > _MOST_VALUES:
-            raise self._refuse(f"more than {_MOST_VALUES} values", event)
+        if self._count > MOST_VALUES:
+            raise self._refuse(f"more than {MOST_VALUES} values", event)
 
     def _value(self, event: Any, events: Iterator[Event], depth: int) -> Any:
         if isinstance(event, AliasEvent):
@@ -174,10 +181,11 @@ class _Composer:
                 continue
             key = self._key(event, self._value(event, events, depth + 1))
             if key in found:
-                raise self._refuse(f"the key {key[:80]!r} is there twice", event)
+                raise self._refuse(f"the key {key[:_LONGEST_SHOWN]!r} is there twice", event)
             found[key] = self._value(next(events), events, depth + 1)
         for addition in merged:
-            found = {**addition, **found}
+            for key, value in addition.items():
+                found.setdefault(key, value)
         return found
 
     def _merged(self, event: Event, value: Any) -> list[dict[str, Any]]:
@@ -194,10 +202,11 @@ class _Composer:
         raise self._refuse("a key must be a string", event)
 
     def _alias(self, event: AliasEvent) -> Any:
+        shown = str(event.anchor)[:_LONGEST_SHOWN]
         if event.anchor in self._open_anchors:
-            raise self._refuse(f"the anchor {event.anchor!r} holds itself", event)
+            raise self._refuse(f"the anchor {shown!r} holds itself", event)
         if event.anchor not in self._anchors:
-            raise self._refuse(f"unknown anchor {event.anchor!r}", event)
+            raise self._refuse(f"unknown anchor {shown!r}", event)
         value, size = self._anchors[event.anchor]
         # An aliased value counts each time it is reached, so that aliases of aliases count in full.
         self._aliased += size

@@ -127,6 +127,7 @@ GOOD = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n---\n"
         ("é" * (LARGEST_MANIFEST // 2 + 1), "m.yaml: larger than 10 MiB"),
         ("é".encode("latin-1"), "m.yaml: not UTF-8 text (byte 0)"),
         ("kind: Pod".encode("utf-16"), "m.yaml: not UTF-8 text (byte 0)"),
+        ("kind: Pod".encode("utf-16-le"), "m.yaml: not text: it holds a NUL (character 1); is it UTF-16?"),
         (GOOD + "a: \x07", "m.yaml, document 1: not YAML: control characters are not allowed"),
         (GOOD + "a: b: c", "m.yaml, document 2: not YAML: mapping values are not allowed in this context (line 5, column 5)"),
         (GOOD + "a: @x", "m.yaml, document 2: not YAML: found character that cannot start any token (line 5, column 4)"),
@@ -141,14 +142,20 @@ GOOD = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n---\n"
         ("null: b", "m.yaml, document 1: a key must be a string (line 1, column 1)"),
         ("a: *x", "m.yaml, document 1: unknown anchor 'x' (line 1, column 4)"),
         ("# &x\n---\n---\nb: *x", "m.yaml, document 2: unknown anchor 'x' (line 4, column 4)"),
+        ("a: *" + "x" * 1000, f"m.yaml, document 1: unknown anchor '{'x' * 80}' (line 1, column 4)"),
+        ("a: !%1b%5b31m y", "m.yaml, document 1: YAML tags such as !\\x1b[31m are not taken (line 1, column 4)"),
+        ("apiVersion: v1\nkind: Pod\nmetadata: {\"\\e[2J\": 1}", "m.yaml, document 1: metadata.\\x1b[2J: unknown field"),
+        ("apiVersion: v1\nkind: Pod\nmetadata: {\"a\\nsyncpod: b\": 1}", "m.yaml, document 1: metadata.a\\nsyncpod: b: unknown field"),
+        ("apiVersion: v1\nkind: Pod\nmetadata: {nаme: a}", "m.yaml, document 1: metadata.n\\u0430me: unknown field; did you mean name?"),
+        ('{"apiVersion": "v1", "kind": "Pod", "metadata": {"' + "a" * 100_000 + '": 1}}', f"m.yaml, document 1: metadata.{'a' * 80}: unknown field"),
         ("a: &x [*x]", "m.yaml, document 1: the anchor 'x' holds itself (line 1, column 8)"),
         ("a: {<<: 1}", "m.yaml, document 1: << takes an object or a list of objects (line 1, column 5)"),
         (bomb(), "m.yaml, document 1: aliases stand for more than 10000 values (line 4, column 45)"),
         ("[" * 100_000, "m.yaml, document 1: nested more than 100 levels deep (line 1, column 101)"),
         ("- " * 100_000, "m.yaml, document 1: nested more than 100 levels deep (line 1, column 201)"),
         ('{"a":' * 100_000, "m.yaml, document 1: nested more than 100 levels deep (line 1, column 497)"),
-        ("[" + "1," * 600_000 + "]", "m.yaml, document 1: more than 500000 values (line 1, column 999998)"),
-        ('a: "' + "\\'" * 100_000 + '"', r"m.yaml, document 1: too many \' escapes: write ' without a backslash inside double quotes"),
+        ("[" + "1," * 600_000 + "]", "m.yaml, document 1: more than 250000 values (line 1, column 499998)"),
+        ("- \"\\'\"\n" * 100_000, r"m.yaml, document 1: too many \' escapes: write ' without a backslash inside double quotes"),
         ('{"a": "\\ud800"}', "m.yaml, document 1: not YAML: found invalid Unicode character escape code (line 1, column 10)"),
         ("hello", "m.yaml, document 1: must be an object with apiVersion and kind"),
         ("[1]", "m.yaml, document 1: must be an object with apiVersion and kind"),
@@ -170,6 +177,16 @@ def test_what_cannot_be_read_is_refused_in_one_sentence(text: str | bytes, reaso
     with pytest.raises(ManifestError) as caught:
         load_documents(text, source="m.yaml")
     assert str(caught.value) == reason
+
+
+def test_escapes_of_single_quotes_in_one_text_are_read_together() -> None:
+    assert read('a: "' + "\\'" * 100_000 + '"\nb: "\\\\\\\'\\""') == {"a": "'" * 100_000, "b": "\\'\""}
+
+
+def test_merges_cost_no_more_than_what_they_add() -> None:
+    merged = read("".join(f"k{n}: v\n<<: {{k{n}: w, m{n}: x}}\n" for n in range(20_000)))
+    assert len(merged) == 40_000
+    assert (merged["k7"], merged["m7"]) == ("v", "x")
 
 
 def test_a_secret_is_never_shown_in_what_is_said_about_it() -> None:
