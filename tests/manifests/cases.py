@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -63,6 +63,16 @@ class Case:
         return self.path.rpartition(".")[0].replace("/", "-").lower()[-63:].strip("-")
 
 
+@dataclass(frozen=True)
+class Manifests:
+    """The manifests of a directory."""
+
+    directory: Path
+    cases: tuple[Case, ...]
+    localized: Callable[[str, str], str] = field(default=lambda text, _namespace: text)
+    """Is given a manifest's text and the namespace of its case, and returns the text to be applied."""
+
+
 class Outcome(StrEnum):
     """What became of a manifest."""
 
@@ -82,16 +92,14 @@ class Row:
     seen: str
 
 
-async def come_to(case: Case, node: Node, directory: Path, localized: Callable[[str, str], str]) -> Row:
-    """Apply a manifest with what it needs, look at what becomes of it, and delete its pods again.
+async def come_to(case: Case, node: Node, manifests: Manifests) -> Row:
+    """Apply a manifest with what it needs, look at what becomes of it, and delete its pods again."""
 
-    `localized` is given a manifest's text and its namespace, and returns the text to be applied.
-    """
-    texts = [
-        localized((directory / each).read_text(), case.namespace) if isinstance(each, str) else json.dumps(each)
-        for each in case.given
-    ]
-    text = localized((directory / case.path).read_text(), case.namespace)
+    def text_of(path: str) -> str:
+        return manifests.localized((manifests.directory / path).read_text(), case.namespace)
+
+    texts = [text_of(each) if isinstance(each, str) else json.dumps(each) for each in case.given]
+    text = text_of(case.path)
     applied = []
     try:
         for number, each in enumerate(texts, 1):
@@ -101,7 +109,7 @@ async def come_to(case: Case, node: Node, directory: Path, localized: Callable[[
         applied.append(await _apply(node, case, text, case.namespace))
         return await _seen(case, applied[-1], applied[:-1])
     except Unsupported as refused:
-        return Row(case.path, Outcome.REFUSED, f"{refused} (in the pod's events)")
+        return Row(case.path, Outcome.REFUSED, f"{refused} (in the pod's status or events)")
     except NotSo as otherwise:
         return Row(case.path, Outcome.DIFFERS, str(otherwise))
     finally:

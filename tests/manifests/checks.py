@@ -10,7 +10,7 @@ from typing import Any
 
 from tests.e2e.engine import status_of
 from tests.manifests.cases import Applied, Check
-from tests.manifests.node import PATIENCE, NotSo, RunningPod, state_of
+from tests.manifests.node import PATIENCE, NotSo, RunningPod, fetched, state_of
 
 
 def runs(*, restarts: int | None = 0) -> Check:
@@ -154,16 +154,6 @@ def cpu_limit(container: str, millicpus: int) -> Check:
     )
 
 
-def throttled(container: str) -> Check:
-    """The container's limit of CPU holds it back."""
-    return comes_to_print(
-        container,
-        "cd /sys/fs/cgroup; cat cpu.stat cpu/cpu.stat 2>/dev/null | grep -q '^nr_throttled [1-9]' && echo yes",
-        "yes",
-        shown=f"{container} is held back by it",
-    )
-
-
 def pod_limits(millicpus: int, mebibytes: int) -> Check:
     """The pod's cgroup, that of all its containers, may use so much."""
 
@@ -201,6 +191,18 @@ def serves(port: int, *words: str) -> Check:
             if missing:
                 raise NotSo(f"port {port} serves `{page.strip()}`, without {missing}")
         return f"port {port} serves `{' … '.join(words)}`"
+
+    return check
+
+
+def serves_on_the_node(port: int, *words: str) -> Check:
+    """A page with these words is served at a port of the node's loopback address."""
+
+    async def check(applied: Applied) -> str:
+        page = await fetched(f"http://127.0.0.1:{port}/")
+        if any(word not in page for word in words):
+            raise NotSo(f"port {port} of the node serves `{page.strip()}`")
+        return f"port {port} of the node serves `{' … '.join(words)}`"
 
     return check
 
@@ -245,6 +247,20 @@ def rejected(reason: str, words: str) -> Check:
         if found.get("reason") != reason or words not in found.get("message", ""):
             raise NotSo(f"phase {found['phase']}, reason {found.get('reason')}: {found.get('message')}")
         return f"phase Failed, reason {reason}: `{words}`"
+
+    return check
+
+
+def waits(container: str, reason: str, words: str) -> Check:
+    """A container waits for that reason, with these words in its message."""
+
+    async def check(applied: Applied) -> str:
+        def seen(pod: dict[str, Any]) -> bool:
+            waiting = state_of(pod, container).get("waiting", {})
+            return waiting.get("reason") == reason and words in waiting.get("message", "")
+
+        await applied.pod.until(f"waiting for {reason} in {container}", seen)
+        return f"{container} waits: {reason}: {words}"
 
     return check
 

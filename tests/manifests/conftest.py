@@ -1,15 +1,17 @@
-"""The manifests on their way, on each containerd in turn."""
+"""The manifests on their way, on each runtime in turn."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
 
-from tests.manifests import documentation
+from tests.manifests import documentation, examples
 from tests.manifests.running import Run
 from tests.runtimes.containerd import Containerd
+from tests.runtimes.runtime import Runtime
 from tests.runtimes.temporal import DevServer
 
 
@@ -19,5 +21,17 @@ async def documented(
 ) -> AsyncIterator[Run]:
     """The documentation's manifests, all begun."""
     directory = tmp_path_factory.mktemp("documented")
-    async with Run.begun(documentation.CASES, containerd, temporal_server, directory) as run:
+    async with Run.begun(documentation.MANIFESTS, containerd, temporal_server, directory) as run:
+        yield run
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def exemplified(
+    runtime: Runtime, temporal_server: DevServer, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[Run]:
+    """The examples, all begun."""
+    if os.geteuid() != 0:
+        pytest.skip("docs/manifests.md tells what becomes of the examples where the runtime is root's")
+    directory = tmp_path_factory.mktemp("exemplified")
+    async with Run.begun(examples.MANIFESTS, runtime, temporal_server, directory) as run:
         yield run

@@ -5,15 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import shutil
-import tempfile
 import time
 import urllib.request
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 from temporalio.client import WorkflowHandle
 from temporalio.service import RPCError
@@ -35,7 +32,7 @@ class NotSo(AssertionError):
 
 
 class Unsupported(Exception):
-    """The runtime cannot do what a pod asks for; the text is the sentence in which the node says so."""
+    """The node does not do what a pod asks for; the text is the sentence in which it says so."""
 
 
 @dataclass
@@ -81,13 +78,15 @@ class RunningPod:
     async def until(self, what: str, seen: Callable[[dict[str, Any]], Any]) -> dict[str, Any]:
         """Ask until `seen` holds; raises NotSo with `what` and the status that it had at last.
 
-        Raises Unsupported where the node refuses the pod for its runtime's sake.
+        Raises Unsupported where the node turns the pod away, or cannot run it on its runtime.
         """
         deadline = time.monotonic() + PATIENCE
         while True:
             pod = await self.get()
             if seen(pod):
                 return pod
+            if pod["status"].get("phase") == "Failed" and pod["status"].get("reason"):
+                raise Unsupported(f"{pod['status']['reason']}: {pod['status']['message']}")
             if pod["status"].get("phase") == "Pending":
                 events = await self.events()
                 if refusals := [each for each in events if each["reason"] == Fault.UNSUPPORTED_BY_RUNTIME]:
@@ -125,16 +124,7 @@ class RunningPod:
     async def page(self, port: int) -> str:
         """What it serves at the pod's address."""
         pod = await self.until("at an address", lambda pod: pod["status"].get("podIP"))
-        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-        url = f"http://{pod['status']['podIP']}:{port}/"
-        last: OSError | None = None
-        for _ in range(50):  # a server that runs is not yet one that listens
-            try:
-                return str((await asyncio.to_thread(lambda: opener.open(url, timeout=10).read())), "utf-8")
-            except OSError as error:
-                last = error
-                await asyncio.sleep(0.2)
-        raise NotSo(f"port {port} serves nothing: {last}")
+        return await fetched(f"http://{pod['status']['podIP']}:{port}/")
 
     async def delete(self) -> None:
         """Delete it and wait until its workflow has ended."""
@@ -160,29 +150,32 @@ def _summary(pod: dict[str, Any]) -> str:
 
 @contextlib.asynccontextmanager
 async def node_on(runtime: Runtime, server: DevServer, directory: Path) -> AsyncIterator[Node]:
-    """A node on a runtime. Secrets are kept in a directory of memory of its own, which goes with it."""
-    with _memory() as memory, patch.dict(os.environ, {"SYNCPOD_MEMORY_DIR": str(memory)}):
-        async with engine_node(runtime, server, directory) as engine:
-            environ = {
-                "TEMPORAL_ADDRESS": server.address,
-                "TEMPORAL_CONFIG_FILE": os.devnull,
-                "SYNCPOD_STATE_DIR": str(engine.worker.state_dir),
-                "SYNCPOD_MEMORY_DIR": str(memory),
-                "SYNCPOD_NODE": engine.name,
-            }
-            applied = directory / "manifests"
-            applied.mkdir()
-            async with CommandLine.opened(environ) as commands:
-                yield Node(engine, commands, applied)
+    """A node on a runtime, and a command line that takes it for this machine's."""
+    async with engine_node(runtime, server, directory) as engine:
+        environ = {
+            "TEMPORAL_ADDRESS": server.address,
+            "TEMPORAL_CONFIG_FILE": os.devnull,
+            "SYNCPOD_STATE_DIR": str(engine.worker.state_dir),
+            "SYNCPOD_MEMORY_DIR": str(directory / "memory"),
+            "SYNCPOD_NODE": engine.name,
+        }
+        applied = directory / "manifests"
+        applied.mkdir()
+        async with CommandLine.opened(environ) as commands:
+            yield Node(engine, commands, applied)
 
 
-@contextlib.contextmanager
-def _memory() -> Iterator[Path]:
-    directory = Path(tempfile.mkdtemp(prefix="syncpod-tests-", dir="/dev/shm"))
-    try:
-        yield directory
-    finally:
-        shutil.rmtree(directory)
+async def fetched(url: str) -> str:
+    """A page, once it is there; raises NotSo if it never is."""
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    last: OSError | None = None
+    for _ in range(50):  # a server that runs is not yet one that listens
+        try:
+            return str(await asyncio.to_thread(lambda: opener.open(url, timeout=10).read()), "utf-8")
+        except OSError as error:
+            last = error
+            await asyncio.sleep(0.2)
+    raise NotSo(f"{url} serves nothing: {last}")
 
 
 def state_of(pod: dict[str, Any], name: str) -> dict[str, Any]:

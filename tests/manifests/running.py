@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Self
 
-from tests.manifests import documentation
-from tests.manifests.cases import Case, Row, come_to
+from tests.manifests.cases import Case, Manifests, Row, come_to
 from tests.manifests.node import Node, node_on
-from tests.manifests.stand_ins import MADE, import_into, localized
+from tests.manifests.stand_ins import MADE, import_into
 from tests.runtimes.containerd import Containerd
 from tests.runtimes.runtime import Runtime
 from tests.runtimes.temporal import DevServer
@@ -26,24 +25,29 @@ _SLOW = ("restart-all-containers", "healthcheck", "termination", "liveness")
 class Run:
     """The manifests on their way."""
 
-    def __init__(self, node: Node, cases: Sequence[Case]) -> None:
+    def __init__(self, node: Node, manifests: Manifests, only: str) -> None:
         self._node = node
+        self._manifests = manifests
         self._slots = asyncio.Semaphore(_AT_ONCE)
-        ordered = sorted(cases, key=lambda case: not any(slow in case.path for slow in _SLOW))
+        wanted = (case for case in manifests.cases if only in str(manifests.directory / case.path))
+        ordered = sorted(wanted, key=lambda case: not any(slow in case.path for slow in _SLOW))
         self._rows = {case.path: self._begin(case) for case in ordered}
 
     @classmethod
     @contextlib.asynccontextmanager
     async def begun(
-        cls, cases: Sequence[Case], runtime: Runtime, server: DevServer, directory: Path
+        cls, manifests: Manifests, runtime: Runtime, server: DevServer, directory: Path, *, only: str = ""
     ) -> AsyncIterator[Self]:
-        """Begin with all of them on a node of their own; those not asked for by the end are broken off."""
+        """Begin with all of them on a node of their own; those not asked for by the end are broken off.
+
+        `only` leaves out those whose path does not have that in it.
+        """
         if isinstance(runtime, Containerd):
             import_into(runtime, directory)
         async with node_on(runtime, server, directory) as node:
             if isinstance(runtime, Containerd):
                 await node.images(each.image for each in MADE)
-            run = cls(node, cases)
+            run = cls(node, manifests, only)
             try:
                 yield run
             finally:
@@ -56,9 +60,13 @@ class Run:
         row = await (self._rows.pop(case.path, None) or self._begin(case))
         return row
 
+    async def rows(self) -> dict[str, Row]:
+        """What all of them came to, by their paths."""
+        return dict(zip(self._rows, await asyncio.gather(*self._rows.values()), strict=True))
+
     def _begin(self, case: Case) -> asyncio.Task[Row]:
         async def one() -> Row:
             async with self._slots:
-                return await come_to(case, self._node, documentation.DIRECTORY, localized)
+                return await come_to(case, self._node, self._manifests)
 
         return asyncio.ensure_future(one())

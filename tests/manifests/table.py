@@ -6,16 +6,15 @@ import argparse
 import asyncio
 import re
 import tempfile
-from collections.abc import Iterable, Mapping
-from contextlib import ExitStack
+from collections.abc import Mapping
 from pathlib import Path
 
-from tests.manifests import documentation
-from tests.manifests.cases import Case, Outcome, Row
+from tests.manifests import documentation, examples
+from tests.manifests.cases import Case, Manifests, Outcome, Row
 from tests.manifests.running import Run
 from tests.manifests.stand_ins import STAND_INS
 from tests.runtimes.containerd import Containerd
-from tests.runtimes.runtime import Runtime
+from tests.runtimes.embedded import Embedded
 from tests.runtimes.temporal import DevServer
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "manifests.md"
@@ -53,7 +52,8 @@ def written(document: str, results: Results) -> str:
         for runtime, title in _TITLES.items()
     }
     for name, text in (
-        ("documentation", _table(documentation.CASES, documentation.DIRECTORY, known)),
+        ("documentation", _table(documentation.MANIFESTS, known)),
+        ("examples", _table(examples.MANIFESTS, known)),
         ("images", _images()),
     ):
         before, begin, rest = document.partition(f"<!-- {name}: begin -->\n")
@@ -62,10 +62,9 @@ def written(document: str, results: Results) -> str:
     return document
 
 
-def _table(cases: Iterable[Case], directory: Path, known: Results) -> str:
-    cases = tuple(cases)
-    first = known[FIRST]
-    rows = [case for case in cases if case.path in first]
+def _table(manifests: Manifests, known: Results) -> str:
+    first, directory = known[FIRST], manifests.directory
+    rows = [case for case in manifests.cases if case.path in first]
     counts = [f"{sum(first[c.path].outcome is each for c in rows)} {each.value}" for each in Outcome]
     lines = [
         f"{len(rows)} manifests on {_TITLES[FIRST]}: {', '.join(counts)}.",
@@ -119,23 +118,30 @@ def _plain(text: str) -> str:
 def main() -> None:
     """Run every manifest on the runtimes and write the document."""
     parser = argparse.ArgumentParser(prog="python -m tests.manifests.table", description=main.__doc__)
-    parser.add_argument("--runtime", choices=("1.6", "2.4"), action="append", help="only this containerd")
+    parser.add_argument("--runtime", choices=_TITLES, action="append", help="only this runtime")
     parser.add_argument("--only", default="", help="only manifests whose path has this in it")
     options = parser.parse_args()
     results: dict[str, Mapping[str, Row]] = {}
-    for version in options.runtime or ("2.4", "1.6"):
-        with ExitStack() as stack:
-            runtime = stack.enter_context(Containerd.launch(version))
-            server = stack.enter_context(DevServer.launch())
-            directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-            results[runtime.name] = asyncio.run(_all(runtime, server, directory, options.only))
+    for name in options.runtime or _TITLES:
+        with _launched(name) as runtime, DevServer.launch() as server, tempfile.TemporaryDirectory() as directory:
+            results[name] = asyncio.run(_all(runtime, server, Path(directory), options.only))
     DOCUMENT.write_text(written(DOCUMENT.read_text(), results))
 
 
-async def _all(runtime: Runtime, server: DevServer, directory: Path, only: str) -> dict[str, Row]:
-    cases = [case for case in documentation.CASES if only in case.path]
-    async with Run.begun(cases, runtime, server, directory) as run:
-        return {case.path: await run.row(case) for case in cases}
+def _launched(name: str) -> Containerd | Embedded:
+    return Embedded.launch() if name == "embedded" else Containerd.launch(_TITLES[name].removeprefix("containerd "))
+
+
+async def _all(runtime: Containerd | Embedded, server: DevServer, directory: Path, only: str) -> dict[str, Row]:
+    found: dict[str, Row] = {}
+    for manifests in (documentation.MANIFESTS, examples.MANIFESTS):
+        if manifests is documentation.MANIFESTS and not isinstance(runtime, Containerd):
+            continue  # it has no images but the machine's own programs
+        place = directory / manifests.directory.name
+        place.mkdir()
+        async with Run.begun(manifests, runtime, server, place, only=only) as run:
+            found |= await run.rows()
+    return found
 
 
 if __name__ == "__main__":

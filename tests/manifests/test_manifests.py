@@ -4,26 +4,33 @@ from __future__ import annotations
 
 import pytest
 
-from tests.manifests import documentation
-from tests.manifests.cases import Case, Outcome, Row
+from tests.manifests import documentation, examples
+from tests.manifests.cases import Case, Manifests, Outcome, Row
 from tests.manifests.running import Run
 from tests.manifests.stand_ins import STAND_INS, named_images
 from tests.manifests.table import DOCUMENT, expected, written
 from tests.runtimes.containerd import Containerd
+from tests.runtimes.runtime import Runtime
 
 TOLD = DOCUMENT.read_text()
 
 
-@pytest.mark.parametrize("case", documentation.CASES, ids=lambda case: case.path)
+@pytest.mark.parametrize("case", documentation.MANIFESTS.cases, ids=lambda case: case.path)
 async def test_a_manifest_of_the_documentation(documented: Run, containerd: Containerd, case: Case) -> None:
     assert await documented.row(case) == expected(TOLD, containerd.name)[case.path]
 
 
-def test_every_manifest_has_a_case_and_no_namespace_is_shared() -> None:
-    files = {str(path.relative_to(documentation.DIRECTORY)) for path in documentation.DIRECTORY.rglob("*.yaml")}
-    assert [case.path for case in documentation.CASES if case.path not in files] == []
-    assert {case.path for case in documentation.CASES} == files
-    assert len({case.namespace for case in documentation.CASES}) == len(files)
+@pytest.mark.parametrize("case", examples.MANIFESTS.cases, ids=lambda case: case.path)
+async def test_an_example(exemplified: Run, runtime: Runtime, case: Case) -> None:
+    assert await exemplified.row(case) == expected(TOLD, runtime.name)[case.path]
+
+
+@pytest.mark.parametrize("manifests", [documentation.MANIFESTS, examples.MANIFESTS], ids=["documentation", "examples"])
+def test_every_manifest_has_a_case_and_no_namespace_is_shared(manifests: Manifests) -> None:
+    found = (path for path in manifests.directory.rglob("*") if path.suffix in (".yaml", ".json"))
+    files = sorted(str(path.relative_to(manifests.directory)) for path in found)
+    assert sorted(case.path for case in manifests.cases) == files
+    assert len({case.namespace for case in manifests.cases}) == len(files)
 
 
 def test_every_image_has_its_stand_in_and_no_other_has() -> None:
@@ -36,7 +43,7 @@ def test_the_document_is_what_it_would_be_written_as() -> None:
 
 
 def test_a_result_that_another_runtime_shares_is_told_once_and_one_of_its_own_besides() -> None:
-    path = documentation.CASES[0].path
+    path = documentation.MANIFESTS.cases[0].path
     both, other = Row(path, Outcome.AS_DESCRIBED, "a | b"), Row(path, Outcome.REFUSED, "a <b> ⏎ `c`")
     shared = written(TOLD, {"containerd24": {path: both}, "containerd16": {path: both}})
     apart = written(shared, {"containerd16": {path: other}})
