@@ -83,11 +83,19 @@ def test_the_worker_sees_the_machine_under_the_machines_own_paths() -> None:
         (volume["source"], volume["target"]) if isinstance(volume, dict) else volume.split(":")[:2]
         for volume in WORKER["volumes"]
     )
-    needed = {"/run/containerd", "/var/log/pods", "/var/lib/syncpod", "/sys/fs/cgroup", "/etc/machine-id"}
+    memory = WORKER["environment"]["SYNCPOD_MEMORY_DIR"]
+    needed = {"/run/containerd", "/var/log/pods", "/var/lib/syncpod", memory, "/sys/fs/cgroup", "/etc/machine-id"}
     assert pairs == {path: path for path in needed}
     assert (WORKER["pid"], WORKER["network_mode"], WORKER["uts"]) == ("host", "host", "host")
     socket = WORKER["environment"]["CONTAINER_RUNTIME_ENDPOINT"].removeprefix("unix://")
     assert PurePath(socket).is_relative_to("/run/containerd")
+
+
+def test_what_the_worker_mounts_is_seen_by_the_runtime_and_what_is_secret_stays_in_the_machines_memory() -> None:
+    (state,) = [volume for volume in WORKER["volumes"] if isinstance(volume, dict)]
+    assert (state["source"], state["bind"]["propagation"]) == ("/var/lib/syncpod", "rshared")
+    assert WORKER["privileged"], "mounting takes CAP_SYS_ADMIN"
+    assert WORKER["environment"]["SYNCPOD_MEMORY_DIR"].startswith("/run/")
 
 
 def test_the_worker_reaches_temporal_where_it_is_published() -> None:
