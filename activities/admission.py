@@ -7,7 +7,7 @@ from typing import Literal
 
 from activities.attempt import Attempt, PodFault
 from activities.metrics import count_rejection
-from syncpod.cri.pod_cgroups import settle_tiers
+from syncpod.cri.pod_cgroups import remove_empty_tiers, weigh_tiers
 from syncpod.cri.pod_records import read_pod_record, write_pod_record
 from syncpod.messages import CreateSandbox, Fault, Rejection
 from syncpod.pod import Pod
@@ -48,15 +48,20 @@ async def admit(attempt: Attempt, request: CreateSandbox) -> None:
 async def finish(attempt: Attempt) -> None:
     """Free what the pod takes of its node: nothing of this life of it runs again. Safe to repeat. Raises OSError."""
     await asyncio.to_thread(_mark, attempt, "finished")
-    await forget(attempt)
+    await _strike(attempt)
 
 
 async def forget(attempt: Attempt) -> None:
-    """Free what the pod takes of its node, its record being gone or saying so. Safe to repeat. Raises OSError."""
+    """Free what the pod takes of its node, of which nothing is left there. Safe to repeat. Raises OSError."""
+    await asyncio.to_thread(remove_empty_tiers, attempt.node.context)
+    await _strike(attempt)
+
+
+async def _strike(attempt: Attempt) -> None:
     node = attempt.node
     async with node.ledger.open() as page:
-        page.strike(attempt.ref)
-        await asyncio.to_thread(settle_tiers, node.context, page.burstable_milli_cpu)
+        if page.strike(attempt.ref):
+            await asyncio.to_thread(weigh_tiers, node.context, page.burstable_milli_cpu)
 
 
 def _mark(attempt: Attempt, mark: Literal["admitted", "finished"]) -> None:

@@ -71,10 +71,12 @@ class Page:
         self._pods[ref.uid] = entry
         self._taken.add(entry.demand)
 
-    def strike(self, ref: PodRef) -> None:
-        """Count this life of the pod no longer. Safe to repeat."""
-        if self._is_of(ref):
+    def strike(self, ref: PodRef) -> bool:
+        """Count this life of the pod no longer; say whether it was counted."""
+        counted = self._is_of(ref)
+        if counted:
             self._strike(ref.uid)
+        return counted
 
     def _is_of(self, ref: PodRef) -> bool:
         entry = self._pods.get(ref.uid)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from activities.attempt import Attempt, PodFault
-from syncpod.cri.pod_cgroups import LimitsRefused, make_pod_cgroup, settle_tiers
+from syncpod.cri.pod_cgroups import LimitsRefused, make_pod_cgroup, weigh_tiers
 from syncpod.messages import Fault
 from syncpod.pod import Pod
 
@@ -23,4 +23,4 @@ async def prepare_cgroup(attempt: Attempt, pod: Pod) -> None:
     except LimitsRefused as refused:
         raise PodFault(Fault.UNSUPPORTED_BY_RUNTIME, str(refused)) from refused
     async with node.ledger.open() as page:
-        await asyncio.to_thread(settle_tiers, node.context, page.burstable_milli_cpu)
+        await asyncio.to_thread(weigh_tiers, node.context, page.burstable_milli_cpu)

@@ -177,7 +177,7 @@ async def _crowd(pods: int) -> AsyncIterator[_Crowd]:
         stack.push_async_callback(asyncio.to_thread, server.close)
         worker = NodeProcess(
             directory,
-            *("--log-level", "warning"),
+            *("--no-pod-cgroups", "--log-level", "warning"),
             runtime=runtime.endpoint,
             temporal=server.address,
             node=NODE,

@@ -60,23 +60,31 @@ def make_pod_cgroup(node: NodeContext, pod: Pod, *, mountinfo: Path = MOUNTINFO)
             )
 
 
-def settle_tiers(node: NodeContext, burstable_milli_cpu: int, *, mountinfo: Path = MOUNTINFO) -> None:
-    """Let each tier that there is weigh what it should, and remove those that we made and that are empty.
+def weigh_tiers(node: NodeContext, burstable_milli_cpu: int, *, mountinfo: Path = MOUNTINFO) -> None:
+    """Let each tier that there is weigh what it should: the burstable what its pods request, the other next to nothing.
 
-    The burstable tier weighs what its pods request together, the best-effort one as little as there is
-    (cm/qos_container_manager_linux.go, v1.36, setCPUCgroupConfig). Safe to repeat; blocks. Raises OSError.
+    Mirrors cm/qos_container_manager_linux.go, v1.36, setCPUCgroupConfig. Safe to repeat; blocks. Raises OSError.
     """
     weights = {TIERS["Burstable"]: burstable_limits(burstable_milli_cpu), TIERS["BestEffort"]: BEST_EFFORT_LIMITS}
     for hierarchy in _hierarchies(node, mountinfo):
-        for tier, limits in weights.items():
-            directory = hierarchy.path / tier_cgroup(node, tier).relative_to("/")
-            _remove_if_empty(directory, hierarchy.path)
-            try:
-                if "cpu" in _controllers(hierarchy):
+        if "cpu" in _controllers(hierarchy):
+            for tier, limits in weights.items():
+                directory = hierarchy.path / tier_cgroup(node, tier).relative_to("/")
+                try:
                     _write(directory, as_files(limits, hierarchy.version))
-            except OSError as error:
-                if error.errno not in _CLOSED:
-                    raise
+                except OSError as error:
+                    if error.errno not in _CLOSED:
+                        raise
+
+
+def remove_empty_tiers(node: NodeContext, *, mountinfo: Path = MOUNTINFO) -> None:
+    """Remove the tiers, and the cgroups above them, that were made here and hold nothing any more.
+
+    Difference: the kubelet's stay. Safe to repeat, and while pods' cgroups are being made; blocks. Raises OSError.
+    """
+    for hierarchy in _hierarchies(node, mountinfo):
+        for tier in TIERS.values():
+            _remove_if_empty(hierarchy.path / tier_cgroup(node, tier).relative_to("/"), hierarchy.path)
 
 
 def _hierarchies(node: NodeContext, mountinfo: Path) -> tuple[Hierarchy, ...]:

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 from syncpod.cri.cgroup_mounts import hierarchies
 from syncpod.cri.cgroups import pod_cgroup, remove_pod_cgroup
 from syncpod.cri.node import NodeContext
-from syncpod.cri.pod_cgroups import LimitsRefused, make_pod_cgroup, settle_tiers
+from syncpod.cri.pod_cgroups import LimitsRefused, make_pod_cgroup, remove_empty_tiers, weigh_tiers
 from syncpod.pod import Pod
 from tests.cri.translation import HOST, NODE, make_pod
 
@@ -73,7 +74,7 @@ def test_version_2_is_given_weights_and_maxima_and_hands_its_controllers_down(un
 
 def test_a_tier_of_version_2_weighs_what_its_pods_request(unified: Path) -> None:
     tier = cgroup(unified / "syncpod" / "burstable", "cpu", "cpu.weight")
-    settle_tiers(PLAIN, 4000, mountinfo=mountinfo(unified))
+    weigh_tiers(PLAIN, 4000, mountinfo=mountinfo(unified))
     assert (tier / "cpu.weight").read_text() == "157"
     assert not (unified / "syncpod" / "besteffort").exists()
 
@@ -118,7 +119,7 @@ def test_a_limit_that_the_pod_asks_for_itself_is_refused_by_name_where_nothing_e
 @pytest.mark.skipif(os.geteuid() == 0, reason="nothing is closed to root")
 def test_closed_cgroups_fail_no_pod_that_asks_for_nothing_of_them() -> None:
     make_pod_cgroup(PLAIN, pod_of(LIMITED))
-    settle_tiers(PLAIN, 100)
+    weigh_tiers(PLAIN, 100)
 
 
 # --- this machine's ---------------------------------------------------------------------------------------------------
@@ -212,15 +213,29 @@ def test_making_it_again_brings_its_limits_back(node: NodeContext) -> None:
 def test_tiers_weigh_with_their_pods_and_go_with_the_last_of_them(node: NodeContext) -> None:
     make_pod_cgroup(node, pod_of(LIMITED, uid="a"))
     make_pod_cgroup(node, pod_of({}, uid="b"))
-    settle_tiers(node, 3000)
+    weigh_tiers(node, 3000)
     assert limits(node, "burstable")[0] == "3072"
     assert limits(node, "besteffort")[0] == "2"
     remove_pod_cgroup(node, "a")
-    settle_tiers(node, 0)
+    remove_empty_tiers(node)
+    weigh_tiers(node, 0)
     assert limits(node, "burstable") == (None, None, None)
     assert limits(node, "besteffort")[0] == "2"
     remove_pod_cgroup(node, "b")
-    settle_tiers(node, 0)
+    remove_empty_tiers(node)
+    assert not any((each.path / node.cgroup_parent).exists() for each in HERE)
+
+
+def test_a_tier_may_be_removed_while_the_next_pod_comes_into_it(node: NodeContext) -> None:
+    def come_and_go(uid: str) -> None:
+        for _ in range(30):
+            make_pod_cgroup(node, pod_of(LIMITED, uid=uid))
+            assert any((each.path / node.cgroup_parent / "burstable" / f"pod{uid}").exists() for each in HERE)
+            remove_pod_cgroup(node, uid)
+            remove_empty_tiers(node)
+
+    with ThreadPoolExecutor() as threads:
+        list(threads.map(come_and_go, "abc"))
     assert not any((each.path / node.cgroup_parent).exists() for each in HERE)
 
 
@@ -229,7 +244,7 @@ def test_a_parent_that_was_there_before_stays_empty_as_it_is(node: NodeContext) 
         (hierarchy.path / node.cgroup_parent).mkdir()
     make_pod_cgroup(node, pod_of(LIMITED))
     remove_pod_cgroup(node, "a")
-    settle_tiers(node, 0)
+    remove_empty_tiers(node)
     assert all((each.path / node.cgroup_parent).exists() for each in HERE)
     assert not any((each.path / node.cgroup_parent / "burstable").exists() for each in HERE)
 
