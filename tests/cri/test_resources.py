@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from syncpod.cri.oom_score import oom_score_adj
-from syncpod.cri.resources import cpu_quota, cpu_shares, pod_amounts
+from syncpod.cri.resources import cpu_quota, cpu_shares
+from syncpod.pod.amounts import pod_amounts
 from tests.cri.translation import HOST, NODE, as_data, configured, make_container, make_pod, sandbox
 
 GIB = 1 << 30
@@ -53,6 +54,46 @@ def test_a_container_that_asks_for(asked: dict[str, Any], told: dict[str, str]) 
     node = replace(NODE, host=replace(HOST, hugepage_sizes=()))
     config = configured(*make_container({"resources": asked}), node=node)
     assert as_data(config.linux.resources) == {"cpu_period": "100000", **told}
+
+
+BOUNDED: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, str]]] = {
+    "a container without limits": (
+        {"limits": {"cpu": "2", "memory": "1Gi"}},
+        {},
+        {"cpu_shares": "2048", "cpu_quota": "200000", "memory_limit_in_bytes": str(GIB), "oom_score_adj": "-997"},
+    ),
+    "one with a limit of its own": (
+        {"limits": {"cpu": "2", "memory": "1Gi"}, "requests": {"memory": "512Mi"}},
+        {"limits": {"cpu": "500m"}, "requests": {"cpu": "250m"}},
+        {"cpu_shares": "256", "cpu_quota": "50000", "memory_limit_in_bytes": str(GIB), "oom_score_adj": "938"},
+    ),
+    "one whose limit is 0": (
+        {"limits": {"memory": "1Gi"}, "requests": {"memory": "1Mi"}},
+        {"limits": {"memory": "0"}},
+        {"cpu_shares": "2", "memory_limit_in_bytes": str(GIB), "oom_score_adj": "999"},
+    ),
+    "one of a pod that only requests": ({"requests": {"cpu": "2"}}, {}, {"cpu_shares": "2", "oom_score_adj": "999"}),
+}
+
+
+@pytest.mark.parametrize(("of_the_pod", "own", "told"), BOUNDED.values(), ids=BOUNDED)
+def test_the_resources_of_the_pod_as_a_whole_bound(
+    of_the_pod: dict[str, Any], own: dict[str, Any], told: dict[str, str]
+) -> None:
+    node = replace(NODE, host=replace(HOST, hugepage_sizes=()))
+    config = configured(*make_container({"resources": own}, resources=of_the_pod), node=node)
+    assert as_data(config.linux.resources) == {"cpu_period": "100000", **told}
+
+
+def test_huge_pages_of_the_pod_are_each_containers_that_says_nothing_of_them() -> None:
+    whole = {"limits": {"cpu": "1", "hugepages-2Mi": "8Mi"}}
+    containers = [
+        {"name": "silent", "image": "i"},
+        {"name": "own", "image": "i", "resources": {"limits": {"cpu": "1", "hugepages-2Mi": "2Mi"}}},
+    ]
+    pod = make_pod({"containers": containers, "resources": whole})
+    made = [configured(pod, each).linux.resources.hugepage_limits[0].limit for each in pod.spec.containers]
+    assert made == [8 << 20, 2 << 20]
 
 
 def test_huge_pages_are_none_of_a_container_that_asks_for_none() -> None:
@@ -123,6 +164,13 @@ def test_a_sidecar_never_goes_before_the_main_container_that_asked_for_least() -
     assert oom_score_adj(pod, large, 8 * GIB) == 625
 
 
+def test_what_only_the_pod_requests_is_shared_out_among_its_containers() -> None:
+    pod = pod_of(["1Gi", "0"], sidecars=["1Gi", "0"], resources={"requests": {"memory": "6Gi"}})
+    assert [oom_score_adj(pod, each, 8 * GIB) for each in pod.spec.containers] == [750, 875]
+    # The second sidecar is protected as the main container is that requests least: both have their share alone.
+    assert [oom_score_adj(pod, each, 8 * GIB) for each in pod.spec.init_containers] == [750, 875]
+
+
 @given(st.integers(0, 1 << 40), st.integers(1, 1 << 45))
 def test_a_burstable_container_always_lies_between_guaranteed_and_best_effort(requested: int, memory: int) -> None:
     pod = pod_of([str(requested)])
@@ -159,6 +207,17 @@ def test_what_a_whole_pod_requests(mains: list[int], inits: list[tuple[str, int]
         }
     )
     assert pod_amounts(pod, "requests")["cpu"].value() == total
+
+
+def test_a_sandbox_says_what_the_pod_says_of_itself_before_what_its_containers_add_up_to() -> None:
+    whole = {"requests": {"cpu": "3"}, "limits": {"memory": "2Gi"}}
+    pod, _ = make_container({"resources": {"requests": {"cpu": "1"}, "limits": {"cpu": "2"}}}, resources=whole)
+    assert as_data(sandbox(pod).linux.resources) == {
+        "cpu_period": "100000",
+        "cpu_quota": "200000",
+        "cpu_shares": "3072",
+        "memory_limit_in_bytes": str(2 * GIB),
+    }
 
 
 def test_a_sandbox_says_what_all_its_containers_may_take_and_what_it_takes_itself() -> None:
