@@ -93,8 +93,9 @@ class PodWorkflow:
             report.update_status(self.state, self.holds, workflow.now())
             decision = decide.next_step(self.state, workflow.now(), pulling=self.pulls)
             if decision.holds != self.holds:
+                begun = [hold for hold in decision.holds if hold not in self.holds]
                 self.holds = decision.holds
-                report.note_holds(self.state, self.holds, workflow.now())
+                report.note_holds(self.state, begun, workflow.now())
                 report.update_status(self.state, self.holds, workflow.now())
             report.note_decision(self.state, decision.plan, self.planned, workflow.now())
             self.planned = decision.plan

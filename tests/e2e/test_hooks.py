@@ -29,7 +29,7 @@ async def told(live: LivePod, reason: str) -> list[str]:
 async def test_hooks_run_after_the_start_and_before_the_end(pods: Pods, tmp_path: Path) -> None:
     web = shell(
         "web",
-        "mkdir -p /tmp/www; echo here >/tmp/www/stop; httpd -p 8769 -h /tmp/www;"
+        "mkdir -p /tmp/www; echo here >/tmp/www/stop; busybox httpd -p 8769 -h /tmp/www;"
         " trap 'echo ended >>/out/said; exit 0' TERM; while :; do sleep 0.1; done",
         volumeMounts=[OUT],
         lifecycle={
@@ -48,6 +48,7 @@ async def test_hooks_run_after_the_start_and_before_the_end(pods: Pods, tmp_path
     assert (tmp_path / "said").read_text() == "started\n"
     await live.delete()
     assert (tmp_path / "said").read_text() == "started\nstopping\nended\n"
+    assert await told(live, "FailedPreStopHook") == []
 
 
 async def test_a_failed_post_start_hook_ends_the_container_and_says_why(pods: Pods) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.e2e.engine import LivePod, Pods, conditions_of, shell, status_of
 
-SERVES = "mkdir -p /tmp/www && echo well >/tmp/www/healthz && httpd -p 8765 -h /tmp/www && "
+SERVES = "mkdir -p /tmp/www && echo well >/tmp/www/healthz && busybox httpd -p 8765 -h /tmp/www && "
 EVERY_SECOND = {"periodSeconds": 1, "failureThreshold": 1}
 
 
