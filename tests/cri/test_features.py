@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from syncpod.cri.features import recursive_read_only_handlers, refusals
-from syncpod.cri.port import RuntimeHandler, RuntimeStatus
+from syncpod.cri.features import needs_version, recursive_read_only_handlers, refusals
+from syncpod.cri.port import RuntimeHandler, RuntimeStatus, RuntimeVersion
 from tests.cri.translation import make_pod
 
 
@@ -75,6 +75,34 @@ CASES: dict[str, tuple[dict[str, Any], RuntimeStatus, list[str]]] = {
 @pytest.mark.parametrize(("spec", "runtime", "paths"), CASES.values(), ids=CASES)
 def test_refuses(spec: dict[str, Any], runtime: RuntimeStatus, paths: list[str]) -> None:
     assert [sentence.partition(": ")[0] for sentence in refusals(make_pod(spec), runtime)] == paths
+
+
+OF_AN_IMAGE = {"volumes": [{"name": "a", "emptyDir": {}}, {"name": "b", "image": {"reference": "tools:1"}}]}
+VERSIONS = [
+    ("containerd", "1.6.20~ds1", False),
+    ("containerd", "v2.0.9", False),
+    ("containerd", "v2.1.0-beta.1", True),
+    ("containerd", "2.10.1", True),
+    ("containerd", "3.0.0", True),
+    ("cri-o", "1.32.4", False),
+    ("cri-o", "1.33.0", True),
+    ("syncpod", "9.9", False),
+    ("containerd", "unknown", False),
+]
+
+
+@pytest.mark.parametrize(("name", "version", "able"), VERSIONS)
+def test_images_are_mounted_by_the_runtimes_that_can(name: str, version: str, able: bool) -> None:
+    pod = make_pod(OF_AN_IMAGE)
+    assert needs_version(pod)
+    expected = () if able else (
+        f"spec.volumes[1].image: {name} {version} cannot mount images; containerd can from 2.1, CRI-O from 1.33",
+    )  # fmt: skip
+    assert refusals(pod, OLD, RuntimeVersion(name, version)) == expected
+
+
+def test_only_for_an_image_volume_is_the_runtimes_version_asked_for() -> None:
+    assert not needs_version(make_pod())
 
 
 def test_an_unknown_handler_is_told_the_known_ones() -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from syncpod.cri.config_error import ContainerConfigError
 from syncpod.cri.hosts_file import hosts_file
+from syncpod.cri.mounts import container_mounts
 from tests.cri.translation import HOST, NODE, UID, as_data, configured, make_container, make_pod
 
 VOLUMES: list[dict[str, Any]] = [
@@ -81,10 +82,74 @@ def test_recursive_read_only_is_the_handlers_that_the_pod_runs_with() -> None:
         configured(pod, container, node=replace(NODE, recursive_read_only_handlers=("",)))
 
 
+PARTS: list[dict[str, Any]] = [
+    {"configMap": {"name": "m"}},
+    {"secret": {"secretName": "s"}},
+    {"downwardAPI": {"items": []}},
+    {"projected": {"sources": []}},
+    {"projected": {"sources": [{"configMap": {"name": "m"}}, {"secret": {"name": "s"}}]}},
+    {"emptyDir": {"medium": "Memory"}},
+]
+PLACES = [
+    ("state", "configmap", True),
+    ("memory", "secret", True),
+    ("state", "downward-api", True),
+    ("state", "projected", True),
+    ("memory", "projected", True),
+    ("memory", "empty-dir", False),
+]
+
+
+@pytest.mark.parametrize(("source", "place"), list(zip(PARTS, PLACES, strict=True)), ids=str)
+def test_volumes_of_files_are_only_read_and_what_is_secret_lies_in_memory(
+    source: dict[str, Any], place: tuple[str, str, bool]
+) -> None:
+    pod, container = make_container(
+        {"volumeMounts": [{"name": "v", "mountPath": "/v"}]}, volumes=[{"name": "v", **source}]
+    )
+    below, plugin, only_read = place
+    base = {"state": NODE.state_dir, "memory": NODE.memory_dir}[below]
+    mount = as_data(configured(pod, container, pod_ips=()).mounts[0])
+    assert mount == {
+        "container_path": "/v",
+        "host_path": f"{base}/pods/{UID}/volumes/kubernetes.io~{plugin}/v",
+        **({"readonly": True} if only_read else {}),
+    }
+
+
+def test_an_empty_dir_in_memory_has_the_kubelets_place_where_the_node_may_mount() -> None:
+    pod, container = make_container(
+        {"volumeMounts": [{"name": "v", "mountPath": "/v"}]},
+        volumes=[{"name": "v", "emptyDir": {"medium": "Memory"}}],
+    )
+    mount = configured(pod, container, node=replace(NODE, may_mount=True)).mounts[0]
+    assert mount.host_path == f"{NODE.state_dir}/pods/{UID}/volumes/kubernetes.io~empty-dir/v"
+
+
+def test_a_part_of_a_volume_is_the_place_that_was_prepared_for_it() -> None:
+    wanted = [{"name": "scratch", "mountPath": "/a"}, {"name": "scratch", "mountPath": "/b", "subPath": "b"}]
+    made = mounts(wanted, sub_paths={1: "/prepared/1"})
+    assert made[1] == {"container_path": "/b", "host_path": "/prepared/1"}
+    assert made[0]["host_path"].endswith("/scratch")
+
+
+def test_an_image_is_mounted_by_the_runtime_and_only_read() -> None:
+    pod, container = make_container(
+        {"volumeMounts": [{"name": "v", "mountPath": "/v"}, {"name": "v", "mountPath": "/w", "subPath": "usr/share"}]},
+        volumes=[{"name": "v", "image": {"reference": "docker.io/library/tools:1"}}],
+    )
+    made = container_mounts(pod, container, NODE, (), "spec.containers[0]", {1: "usr/share"}, {"v": "sha256:1"})
+    image = {"image": "sha256:1", "user_specified_image": "docker.io/library/tools:1"}
+    assert [as_data(mount) for mount in made] == [
+        {"container_path": "/v", "readonly": True, "image": image},
+        {"container_path": "/w", "readonly": True, "image": image, "image_sub_path": "usr/share"},
+    ]
+
+
 ERRORS: dict[str, tuple[dict[str, Any], str]] = {
     "a volume that is not there": ({"name": "no", "mountPath": "/x"}, r"\.name: the pod has no volume 'no'"),
-    "a part of a volume": ({"name": "logs", "mountPath": "/x", "subPath": "a"}, r"\.subPath: not supported"),
-    "a computed part": ({"name": "logs", "mountPath": "/x", "subPathExpr": "a"}, r"\.subPathExpr: not supported"),
+    "a part of a volume": ({"name": "logs", "mountPath": "/x", "subPath": "a"}, r"\.subPath: .* not been prepared"),
+    "a computed part": ({"name": "logs", "mountPath": "/x", "subPathExpr": "a"}, r"\.subPath: .* not been prepared"),
     "recursively read-only and writable": (
         {"name": "logs", "mountPath": "/x", "recursiveReadOnly": "Enabled"},
         r"\.recursiveReadOnly: Enabled needs readOnly: true",
