@@ -5,7 +5,9 @@ from __future__ import annotations
 import base64
 import json
 import os
+import signal
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +22,7 @@ from syncpod.cli.settings import settings
 from syncpod.cli.state_directory import StartedWorker, prepare, write_worker
 from syncpod.objects import admit_object
 from syncpod.pod import Admission, Pod, parse_secret
-from tests.cli.conftest import Command
+from tests.cli.conftest import Command, program
 from tests.cli.manifests import as_json, fresh_name, manifest
 from tests.workflows.scripted import ScriptedNode
 
@@ -247,6 +249,27 @@ async def test_a_file_that_is_spoilt_is_named(alone: Command, tmp_path: Path) ->
     (tmp_path / "memory/objects/secrets/default/keys.json").write_text("hunter2")
     spoilt = await alone("get", "secrets")
     assert spoilt.code == 1 and "keys.json: holds no Secret" in spoilt.err and "hunter2" not in spoilt.err
+
+
+async def test_a_mistake_made_a_thousand_times_is_not_said_a_thousand_times(alone: Command) -> None:
+    refused = await alone("apply", "-f", "-", stdin=as_json(config_map(data={f"/{n}": "" for n in range(1000)})))
+    assert refused.code == 2
+    assert refused.err.count("\n") == 21
+    assert refused.err.endswith("configmap settings: and 980 more\n")
+
+
+def test_a_watch_goes_on_with_a_line_for_each_change(tmp_path: Path) -> None:
+    environ = {"SYNCPOD_STATE_DIR": str(tmp_path / "state"), "SYNCPOD_MEMORY_DIR": str(tmp_path / "memory")}
+    make = ("create", "configmap")
+    program(*make, "first", environ=environ)
+    command = [sys.executable, "-m", "syncpod.cli.main", "get", "cm", "-w", "-o", "name"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ, **environ}) as watch:
+        assert watch.stdout is not None
+        assert watch.stdout.readline() == "configmap/first\n"
+        program(*make, "second", environ=environ)
+        assert watch.stdout.readline() == "configmap/second\n"
+        watch.send_signal(signal.SIGINT)
+        assert watch.wait(30) == 130
 
 
 async def test_a_mebibyte_is_taken_and_no_more(alone: Command) -> None:

@@ -101,6 +101,31 @@ async def test_a_namespace_that_is_not_there_is_named(
         )
 
 
+async def test_secrets_on_a_disk_are_warned_of_and_in_memory_not(
+    runtime: Containerd, temporal_server: DevServer, tmp_path: Path, node: str
+) -> None:
+    for memory, warned in ((tmp_path / "memory", True), (Path(f"/dev/shm/syncpod-tests-{node}"), False)):
+        flags = {"node": node, "SYNCPOD_MEMORY_DIR": str(memory)}
+        with NodeProcess(tmp_path, runtime=runtime.endpoint, temporal=temporal_server.address, **flags) as worker:
+            await worker.ready()
+            record = read_worker_record(worker.state_dir)
+            assert record is not None and record.memory_dir == str(memory)
+            assert memory.stat().st_mode & 0o777 == 0o700
+            said = f"the memory directory {memory} is not on a memory file system: Secrets lie on its disk"
+            assert (said in worker.log.read_text()) == warned
+            await worker.stop()
+        worker.log.unlink()
+        memory.rmdir()
+
+
+async def test_what_is_not_ours_is_no_place_for_secrets(
+    runtime: Containerd, temporal_server: DevServer, tmp_path: Path, node: str
+) -> None:
+    (tmp_path / "memory").symlink_to(tmp_path)
+    with NodeProcess(tmp_path, runtime=runtime.endpoint, temporal=temporal_server.address, node=node) as worker:
+        assert "is there, and is not a directory of this user's" in await refusal(worker)
+
+
 async def test_a_node_name_that_kubernetes_would_not_take_is_refused(tmp_path: Path) -> None:
     with NodeProcess(tmp_path, runtime=NOWHERE, temporal="127.0.0.1:1", node="My_Node") as worker:
         assert (await refusal(worker)).startswith("node name 'My_Node': must be at most 253 lower-case letters, digits")
