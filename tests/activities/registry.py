@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import dataclasses
 import io
 import json
+import os
 import tarfile
 import tempfile
 import threading
+import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -32,6 +35,12 @@ class Registry:
         self.open.set()
         self.status = 0
         """When not 0, what every request is answered with."""
+        self.accounts: dict[str, str] = {}
+        """Passwords by name; while there are any, whoever cannot say one is answered 401."""
+        self.seen: list[str] = []
+        """Who has asked, in order: names, or "" for nobody in particular."""
+        self.bytes_per_second = 0
+        """When not 0, how fast blobs are sent."""
         self.address = ""
 
     def announce_to(self, runtime: Containerd) -> None:
@@ -47,6 +56,13 @@ class Registry:
             return bool(self.requests)
 
         await until(has_been)
+
+    def admits(self, authorization: str) -> bool:
+        """Say whether whoever says so may ask."""
+        kind, _, encoded = authorization.partition(" ")
+        name, _, password = (base64.b64decode(encoded).decode() if kind == "Basic" else "").partition(":")
+        self.seen.append(name)
+        return not self.accounts or (bool(name) and self.accounts.get(name) == password)
 
     def answer(self, path: str) -> tuple[int, str, bytes]:
         """Status, media type and body for a path of the distribution API."""
@@ -70,9 +86,12 @@ class Registry:
 
 
 @contextlib.contextmanager
-def registry() -> Iterator[Registry]:
-    """A registry that listens until the block ends."""
-    served = Registry(*_image())
+def registry(*, noise: int = 0) -> Iterator[Registry]:
+    """A registry that listens until the block ends.
+
+    With `noise` its image is so many bytes that no runtime has yet, in place of a busybox that can be started.
+    """
+    served = Registry(*_image(noise))
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -84,16 +103,28 @@ def registry() -> Iterator[Registry]:
             self._answer(body=False)
 
         def _answer(self, *, body: bool) -> None:
-            status, media_type, content = served.answer(self.path)
+            if served.admits(self.headers.get("Authorization", "")):
+                status, media_type, content = served.answer(self.path)
+            else:
+                status, media_type, content = 401, "text/plain", b"who are you?"
             with contextlib.suppress(ConnectionError):  # who asked has hung up
                 self.send_response(status)
                 self.send_header("Content-Type", media_type)
                 self.send_header("Content-Length", str(len(content)))
                 if "/manifests/" in self.path and status == 200:
                     self.send_header("Docker-Content-Digest", served.manifest_digest)
+                if status == 401:
+                    self.send_header("WWW-Authenticate", 'Basic realm="tests"')
                 self.end_headers()
                 if body:
-                    self.wfile.write(content)
+                    self._send(content)
+
+        def _send(self, content: bytes) -> None:
+            part = served.bytes_per_second // 20 or len(content) or 1
+            for start in range(0, len(content), part):
+                self.wfile.write(content[start : start + part])
+                if served.bytes_per_second:
+                    time.sleep(0.05)
 
         def log_message(self, format: str, *args: object) -> None:
             return
@@ -111,14 +142,15 @@ def registry() -> Iterator[Registry]:
             thread.join()
 
 
-def _image() -> tuple[dict[str, bytes], str]:
+def _image(noise: int) -> tuple[dict[str, bytes], str]:
     """The blobs of a small image by digest, and its manifest's digest."""
     with tempfile.TemporaryDirectory() as directory:
         archive = Path(directory, "image.tar")
         [busybox] = [each for each in images() if each.name == BUSYBOX]
         # Under an id of its own: the runtime would take it for the busybox that it has.
         config = {**busybox.config, "Labels": {"from": "registry"}}
-        write_archive(archive, [dataclasses.replace(busybox, config=config)])
+        layer = _noise(noise) if noise else busybox.layer
+        write_archive(archive, [dataclasses.replace(busybox, config=config, layer=layer)])
         with tarfile.open(fileobj=io.BytesIO(archive.read_bytes())) as tar:
             files = {entry.name: tar.extractfile(entry) for entry in tar if entry.isfile()}
             contents = {name: file.read() for name, file in files.items() if file is not None}
@@ -127,3 +159,13 @@ def _image() -> tuple[dict[str, bytes], str]:
         f"sha256:{name.removeprefix(prefix)}": content for name, content in contents.items() if name.startswith(prefix)
     }
     return blobs, json.loads(contents["index.json"])["manifests"][0]["digest"]
+
+
+def _noise(size: int) -> bytes:
+    """A layer of one file that cannot be compressed."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as tar:
+        entry = tarfile.TarInfo("noise")
+        entry.size = size
+        tar.addfile(entry, io.BytesIO(os.urandom(size)))
+    return buffer.getvalue()
