@@ -1,0 +1,200 @@
+"""A change of a ConfigMap or Secret reaches the pods that show it, and whoever waits for it."""
+
+import logging
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from temporalio.service import RPCError, RPCStatusCode
+
+from syncpod.agent.volume_refresh import VolumeRefresh
+from syncpod.cri.directories import plan_pod, prepare_pod, remove_pod_directories
+from syncpod.cri.node import NodeContext
+from syncpod.cri.pod_records import PodRecord, write_pod_record
+from syncpod.cri.pod_volumes import pod_volumes
+from syncpod.objects import ObjectRef, ObjectStore
+from syncpod.pod import ConfigMap, Pod
+from tests.cri.translation import NODE, make_pod
+
+SETTINGS, OTHER = ObjectRef("ConfigMap", "default", "settings"), ObjectRef("ConfigMap", "default", "other")
+WEB, DB = ("pod/default/web", "create_sandbox"), ("pod/default/db", "main")
+
+
+@dataclass
+class Scene:
+    """A node without a runtime: its directories, its objects, and who was told what."""
+
+    node: NodeContext
+    waiting_for: dict[ObjectRef, set[tuple[str, str]]] = field(default_factory=dict)
+    told: list[tuple[str, str]] = field(default_factory=list)
+    server_is_away: bool = False
+
+    @property
+    def store(self) -> ObjectStore:
+        return ObjectStore(self.node.state_dir, self.node.memory_dir)
+
+    def refresh(self) -> VolumeRefresh:
+        return VolumeRefresh(self.node, self.store, self.waiting_for, self.tell)
+
+    async def tell(self, workflow_id: str, subject: str) -> bool:
+        if self.server_is_away:
+            raise RPCError("away", RPCStatusCode.UNAVAILABLE, b"")
+        self.told.append((workflow_id, subject))
+        return True
+
+    def put(self, name: str = "settings", **data: str) -> None:
+        document = {"metadata": {"name": name, "namespace": "default"}, "data": data}
+        self.store.put(ConfigMap.model_validate(document))
+
+    def start(self, uid: str = "u1", **config_map: Any) -> Pod:
+        """A pod that shows a ConfigMap, with its volumes and its record."""
+        source = {"name": "settings", **config_map}
+        pod = make_pod({"volumes": [{"name": "v", "configMap": source}]}, uid=uid, name=f"web-{uid}")
+        prepare_pod(plan_pod(pod, self.node), self.store)
+        write_pod_record(self.node, PodRecord(pod=pod))
+        return pod
+
+    def shown(self, pod: Pod) -> dict[str, str]:
+        (volume,) = pod_volumes(pod, self.node)
+        assert volume.path is not None
+        return {path.name: path.read_text() for path in volume.path.iterdir() if not path.name.startswith("..")}
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Scene:
+    return Scene(replace(NODE, state_dir=tmp_path / "state", memory_dir=tmp_path / "memory", log_dir=tmp_path / "logs"))
+
+
+# --- who shows it -----------------------------------------------------------------------------------------------------
+
+
+async def test_a_change_arrives_in_each_pod_that_shows_the_object(scene: Scene) -> None:
+    scene.put(colour="red")
+    pods = [scene.start("u1"), scene.start("u2")]
+    refresh = scene.refresh()
+    await refresh.look()
+    scene.put(colour="blue", shape="round")
+    await refresh.look()
+    assert [scene.shown(pod) for pod in pods] == [{"colour": "blue", "shape": "round"}] * 2
+
+
+async def test_what_changed_while_no_worker_ran_arrives_with_the_first_look(scene: Scene) -> None:
+    scene.put(colour="red")
+    pod = scene.start()
+    scene.put(colour="blue")
+    await scene.refresh().look()
+    assert scene.shown(pod) == {"colour": "blue"}
+
+
+async def test_an_optional_object_comes_and_goes(scene: Scene) -> None:
+    pod = scene.start(optional=True)
+    refresh = scene.refresh()
+    await refresh.look()
+    scene.put(colour="red")
+    await refresh.look()
+    assert scene.shown(pod) == {"colour": "red"}
+    scene.store.delete(SETTINGS)
+    await refresh.look()
+    assert scene.shown(pod) == {}
+
+
+async def test_what_an_object_showed_stays_when_it_goes_and_that_is_said_once(
+    scene: Scene, caplog: pytest.LogCaptureFixture
+) -> None:
+    scene.put(colour="red")
+    pod = scene.start()
+    refresh = scene.refresh()
+    await refresh.look()
+    with caplog.at_level(logging.WARNING):
+        scene.store.delete(SETTINGS)
+        for _ in range(3):
+            await refresh.look()
+    assert scene.shown(pod) == {"colour": "red"}
+    assert [record.getMessage() for record in caplog.records] == [
+        'pod default/web-u1: volumes stay as they are: MountVolume.SetUp failed for volume "v" : '
+        'configmap "settings" not found'
+    ]
+    scene.put(colour="green")
+    await refresh.look()
+    assert scene.shown(pod) == {"colour": "green"}
+
+
+async def test_what_the_disk_refuses_is_tried_again(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
+    scene.put(colour="red")
+    pod = scene.start()
+    refresh = scene.refresh()
+    await refresh.look()
+    (volume,) = pod_volumes(pod, scene.node)
+    assert volume.path is not None
+    (volume.path / "shape").write_text("in the way")
+    scene.put(colour="blue", shape="round")
+    with caplog.at_level(logging.WARNING):
+        await refresh.look()
+        await refresh.look()
+    assert len(caplog.records) == 1
+    (volume.path / "shape").unlink()
+    await refresh.look()
+    assert scene.shown(pod) == {"colour": "blue", "shape": "round"}
+
+
+async def test_a_pod_that_has_gone_is_forgotten(scene: Scene) -> None:
+    scene.put(colour="red")
+    pod = scene.start()
+    refresh = scene.refresh()
+    await refresh.look()
+    meta = pod.metadata
+    remove_pod_directories(scene.node, namespace=meta.namespace, name=meta.name, uid=meta.uid)
+    scene.put(colour="blue")
+    await refresh.look()
+    assert list((scene.node.state_dir / "pods").iterdir()) == []
+
+
+# --- who waits for it -------------------------------------------------------------------------------------------------
+
+
+async def test_who_waits_is_told_once_when_the_object_appears(scene: Scene) -> None:
+    refresh = scene.refresh()
+    await refresh.look()
+    scene.waiting_for |= {SETTINGS: {WEB, DB}, OTHER: {WEB}}
+    await refresh.look()
+    assert scene.told == []
+    scene.put("settings", colour="red")
+    scene.put("other", colour="red")
+    await refresh.look()
+    await refresh.look()
+    assert (scene.told, scene.waiting_for) == ([DB, WEB], {})
+
+
+async def test_who_waits_for_a_key_is_told_of_each_change(scene: Scene) -> None:
+    scene.put(colour="red")
+    refresh = scene.refresh()
+    await refresh.look()
+    for shape in ("round", "square"):
+        scene.waiting_for[SETTINGS] = {DB}
+        await refresh.look()
+        scene.put(shape=shape)
+        await refresh.look()
+    assert scene.told == [DB, DB]
+
+
+async def test_nobody_is_told_that_an_object_has_gone(scene: Scene) -> None:
+    scene.put(colour="red")
+    refresh = scene.refresh()
+    await refresh.look()
+    scene.waiting_for[SETTINGS] = {DB}
+    scene.store.delete(SETTINGS)
+    await refresh.look()
+    assert (scene.told, scene.waiting_for) == ([], {SETTINGS: {DB}})
+
+
+async def test_who_cannot_be_told_is_told_later(scene: Scene) -> None:
+    refresh = scene.refresh()
+    await refresh.look()
+    scene.waiting_for[SETTINGS] = {DB, WEB}
+    scene.put(colour="red")
+    scene.server_is_away = True
+    await refresh.look()
+    scene.server_is_away = False
+    await refresh.look()
+    assert (scene.told, scene.waiting_for) == ([DB, WEB], {})
