@@ -38,7 +38,7 @@ from syncpod.agent.rival import HEARTBEAT, refuse_rivals
 from syncpod.agent.search_attributes import register_search_attributes
 from syncpod.cri.capacity import CapacityInvalid, parse_capacity, read_capacity
 from syncpod.cri.client import CriClient
-from syncpod.cri.endpoint import VARIABLE, NoRuntime, find_endpoint
+from syncpod.cri.endpoint import VARIABLE, NoRuntime, find_endpoint, listener_pid
 from syncpod.cri.errors import CriError
 from syncpod.cri.features import recursive_read_only_handlers
 from syncpod.cri.fit import Capacity
@@ -68,6 +68,7 @@ from syncpod.node_settings import (
 )
 from syncpod.plugin import NoServer, connect, connection_settings, syncpod_plugin
 from syncpod.volumes.mounting import may_mount
+from syncpod.volumes.visibility import has_no_more_rights, mounts_reach, shares_mounts
 from workflows.pod import PodWorkflow
 from workflows.runner import workflow_runner
 
@@ -112,7 +113,7 @@ async def _serve_locked(
         version = await _meet_runtime(settings, endpoint, cri)
         client = await connect(settings=connection, runtime=_runtime(), identity=life.identity)
         await refuse_rivals(client, task_queue, life)
-        context = await _context(settings, client, cri)
+        context = await _context(settings, client, cri, endpoint)
         facts = NodeFacts(
             name=settings.node,
             runtime=version.name,
@@ -247,9 +248,17 @@ async def _meet_runtime(settings: NodeSettings, endpoint: str, cri: CriClient) -
     return version
 
 
-async def _context(settings: NodeSettings, client: Client, cri: CriClient) -> NodeContext:
+async def _context(settings: NodeSettings, client: Client, cri: CriClient, endpoint: str) -> NodeContext:
     cluster = await client.workflow_service.get_cluster_info(GetClusterInfoRequest(), retry=True)
     host = read_host()
+    runtime = await asyncio.to_thread(_listener, endpoint)
+    reached = may_mount() and mounts_reach(runtime, settings.state_dir)
+    if may_mount() and not reached:
+        log.warning(
+            "the runtime does not see what is mounted below %s here: volumes in memory get no limit of their own, and "
+            "no container a part of a volume (subPath); share that directory with this worker (propagation rshared)",
+            settings.state_dir,
+        )
     return NodeContext(
         name=settings.node,
         state_dir=settings.state_dir,
@@ -261,9 +270,19 @@ async def _context(settings: NodeSettings, client: Client, cri: CriClient) -> No
         pod_cgroups=settings.pod_cgroups,
         cgroup_driver=await cri.runtime_config(),
         recursive_read_only_handlers=recursive_read_only_handlers(await cri.status()),
-        may_mount=may_mount(),
+        may_mount=reached,
+        hands_over_paths=has_no_more_rights(runtime),
+        has_own_files=not shares_mounts(runtime),
         host=host,
     )
+
+
+def _listener(endpoint: str) -> int:
+    """Return the runtime's pid, 0 where it cannot be told."""
+    try:
+        return listener_pid(endpoint)
+    except OSError:
+        return 0
 
 
 def _capacity(settings: NodeSettings, host: Host) -> Capacity:

@@ -24,7 +24,8 @@ from syncpod.messages import ContainerKind, pod_workflow_id
 from syncpod.objects import ObjectRef, ObjectUnreadable, values
 from syncpod.pod import ConfigMap, Container, Pod
 from syncpod.volumes.beneath import open_directory, read_beneath
-from syncpod.volumes.subpath import SubPathRefused, clear_sub_paths, prepare_sub_path
+from syncpod.volumes.subpath import SubPath, SubPathRefused, clear_sub_paths, prepare_sub_path, refused_part
+from syncpod.volumes.visibility import is_the_machines
 
 _LARGEST_ENV_FILE = 1 << 20
 """Bytes; as many as a ConfigMap may have. The kubelet reads a file of any size."""
@@ -109,11 +110,33 @@ def _read_file(place: Path, path: str) -> EnvFile:
 
 
 def _prepare(node: NodeContext, pod: Pod, container: Container, texts: Mapping[int, str]) -> dict[int, str]:
+    """Prepare the parts that lie on the node. Blocks. Raises ContainerConfigError, UnsafeName, OSError."""
     plans = plan_sub_paths(pod, container, node, texts)
+    if not plans:
+        return {}
     if node.may_mount:
         clear_sub_paths(sub_paths_directory(node, pod.metadata.uid), container.name)
+    elif not node.hands_over_paths:
+        raise ContainerConfigError(
+            "a part of a volume (subPath) cannot be had here: the worker may not mount where the runtime sees it, and "
+            "the runtime, which may do more than the worker, could be led out of the volume by its path"
+        )
+    return {index: str(_prepare_one(node, plan)) for index, plan in sorted(plans.items())}
+
+
+def _prepare_one(node: NodeContext, plan: SubPath) -> Path:
+    """Prepare one part; why it could not be is told to the log alone (see SubPathRefused)."""
     try:
-        return {index: str(prepare_sub_path(plan, may_mount=node.may_mount)) for index, plan in sorted(plans.items())}
+        if node.has_own_files and not _is_shared(node, plan.root):
+            why = f"{plan.root} of the machine is not at this path here, where the worker has files of its own"
+            raise refused_part("prepare subPath", plan) from FileNotFoundError(why)
+        return prepare_sub_path(plan, may_mount=node.may_mount)
     except SubPathRefused as refused:
         activity.logger.warning("%s: %s", refused, refused.__cause__)
         raise ContainerConfigError(str(refused)) from refused
+
+
+def _is_shared(node: NodeContext, place: Path) -> bool:
+    """Say whether a volume's place is the same to the worker and to the runtime: what is the node's own always is."""
+    own = (node.state_dir, node.memory_dir)
+    return any(place.is_relative_to(directory) for directory in own) or is_the_machines(place)

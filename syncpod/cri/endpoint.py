@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import stat
+import struct
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
@@ -96,3 +97,16 @@ def _obstacle(path: str) -> str | None:
     except OSError as error:
         return error.strerror or str(error)
     return None
+
+
+def listener_pid(endpoint: str) -> int:
+    """Return the pid of the process that listens at an endpoint; 0 if this process's pid namespace has it not.
+
+    Blocks. Raises OSError where nothing listens.
+    """
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.settimeout(_PATIENCE_SECONDS)
+        probe.connect(socket_path(endpoint))
+        size = struct.calcsize("3i")
+        pid: int = struct.unpack("3i", probe.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size))[0]
+    return pid

@@ -65,6 +65,10 @@ class NodeContext:
     """Runtime handlers that announce recursive read-only mounts; ``""`` is the runtime's default handler."""
     may_mount: bool = False
     """The worker may mount file systems, and the runtime sees what it mounts below ``state_dir``."""
+    hands_over_paths: bool = False
+    """The runtime may do no more on this machine than the worker: no path that it is handed leads it to more."""
+    has_own_files: bool = False
+    """The worker has a mount namespace of its own, a container's: a path may mean something else to the runtime."""
     host: Host = field(default_factory=Host)
 
 

@@ -23,10 +23,13 @@ _libc = ctypes.CDLL(None, use_errno=True)
 @cache
 def may_mount() -> bool:
     """Say whether this process may mount: it has CAP_SYS_ADMIN. What a security module adds shows when it is tried."""
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith("CapEff:"):
-            return bool(int(line.split()[1], 16) >> _CAP_SYS_ADMIN & 1)
-    return False
+    return bool(effective_capabilities(os.getpid()) >> _CAP_SYS_ADMIN & 1)
+
+
+def effective_capabilities(pid: int) -> int:
+    """Return a process's effective capabilities, a bit each. Raises OSError."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next((int(line.split()[1], 16) for line in lines if line.startswith("CapEff:")), 0)
 
 
 def mount_tmpfs(path: Path, size_bytes: int | None, mode: int) -> None:

@@ -41,8 +41,8 @@ def prepare_sub_path(sub_path: SubPath, *, may_mount: bool) -> Path:
 
     They get the volume's permissions. Where the node may mount, the path is `place`, at which the part is bound anew;
     what was bound there before is taken away. Elsewhere it is the part's own path as it was found, with no symlink in
-    it: between this and the runtime's mount a container that shares the volume could still change it, but what an
-    ordinary user's runtime can show is no more than what that user may see anyhow.
+    it: between this and the runtime's mount a container that shares the volume could still change it, so it is only for
+    a runtime that may see no more than this process.
 
     Mirrors subpath_linux.go, v1.36, SafeMakeDir and PrepareSafeSubpath; difference: an absolute symlink is refused even
     if it leads, by the node's paths, back into the volume. Raises :class:`SubPathRefused`, caused by what was wrong.
@@ -53,7 +53,7 @@ def prepare_sub_path(sub_path: SubPath, *, may_mount: bool) -> Path:
             return Path(f"/proc/self/fd/{opened}").readlink()
         _bind(opened, sub_path.place)
     except OSError as error:
-        raise _refused("prepare subPath", sub_path) from error
+        raise refused_part("prepare subPath", sub_path) from error
     finally:
         os.close(opened)
     return sub_path.place
@@ -81,13 +81,13 @@ def _open(sub_path: SubPath) -> int:
     try:
         root = open_directory(sub_path.root)
     except OSError as error:
-        raise _refused("prepare subPath", sub_path) from error
+        raise refused_part("prepare subPath", sub_path) from error
     try:
         return open_beneath(root, sub_path.relative)
     except FileNotFoundError:
         return _make(root, sub_path)
     except OSError as error:
-        raise _refused("prepare subPath", sub_path) from error
+        raise refused_part("prepare subPath", sub_path) from error
     finally:
         os.close(root)
 
@@ -96,11 +96,11 @@ def _make(root: int, sub_path: SubPath) -> int:
     try:
         return make_beneath(root, sub_path.relative, stat.S_IMODE(os.fstat(root).st_mode))
     except OSError as error:
-        raise _refused("create subPath directory", sub_path) from error
+        raise refused_part("create subPath directory", sub_path) from error
 
 
-def _refused(tried: str, sub_path: SubPath) -> SubPathRefused:
-    """Say what failed, and not why: that could tell who wrote the pod about files of the node."""
+def refused_part(tried: str, sub_path: SubPath) -> SubPathRefused:
+    """Return the refusal in the kubelet's words: what failed, and not why, which could tell of files of the node."""
     return SubPathRefused(f'failed to {tried} for volumeMount "{sub_path.volume}" of container "{sub_path.container}"')
 
 

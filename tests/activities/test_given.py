@@ -180,9 +180,9 @@ REFUSED_PARTS = {
 """By the container's name: the mount, and what is said, which never shows what an expression has come to."""
 
 
-async def test_what_leads_out_of_a_volume_ends_the_start_with_the_kubelets_words(bench: Bench) -> None:
+async def test_what_leads_out_of_a_volume_ends_the_start_with_the_kubelets_words(mounting: Bench) -> None:
     env = [{"name": "EMPTY", "value": ""}, {"name": "ROOT", "value": "/etc"}, {"name": "UP", "value": "../.."}]
-    pod = bench.pod(
+    pod = mounting.pod(
         *(
             container(name, env=env, volumeMounts=[{"name": "v", "mountPath": "/x", **mount}])
             for name, (mount, _) in REFUSED_PARTS.items()
@@ -198,3 +198,34 @@ async def test_what_leads_out_of_a_volume_ends_the_start_with_the_kubelets_words
         assert (fault, error.message) == (Fault.CREATE_CONTAINER_CONFIG_ERROR, message)
         assert [(each.reason, each.message) for each in detail.events] == [("Failed", f"Error: {message}")]
         assert detail.status.containers == ()
+
+
+async def test_a_part_of_a_volume_is_refused_where_its_path_could_lead_the_runtime_to_more_than_the_worker_may_see(
+    bench: Bench,
+) -> None:
+    assert (bench.node.context.may_mount, bench.node.context.hands_over_paths) == (False, False)
+    pod = bench.pod(
+        container(volumeMounts=[{"name": "v", "mountPath": "/x", "subPath": "a"}]),
+        volumes=[{"name": "v", "emptyDir": {}}],
+    )
+    await pod.create_sandbox()
+    fault, error, _ = await fault_of(pod.start())
+    assert (fault, "may not mount" in error.message) == (Fault.CREATE_CONTAINER_CONFIG_ERROR, True)
+    bench.node.context = dataclasses.replace(bench.node.context, hands_over_paths=True)
+    assert (await pod.start()).status.containers[0].state == "running"
+
+
+async def test_a_part_of_a_path_of_the_machine_is_refused_to_a_worker_that_has_other_files_there(
+    mounting: Bench, tmp_path: Path
+) -> None:
+    mounting.node.context = dataclasses.replace(mounting.node.context, has_own_files=True)
+    pod = mounting.pod(
+        container("theirs", volumeMounts=[{"name": "h", "mountPath": "/x", "subPath": "a"}]),
+        container("ours", volumeMounts=[{"name": "v", "mountPath": "/x", "subPath": "a"}]),
+        volumes=[{"name": "h", "hostPath": {"path": str(tmp_path / "only here")}}, {"name": "v", "emptyDir": {}}],
+    )
+    (tmp_path / "only here").mkdir()
+    await pod.create_sandbox()
+    _, error, _ = await fault_of(pod.start("theirs"))
+    assert error.message == 'failed to prepare subPath for volumeMount "h" of container "theirs"'
+    assert (await pod.start("ours")).status.containers[0].state == "running"

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from syncpod.cri import endpoint
-from syncpod.cri.endpoint import NoRuntime, candidates, find_endpoint, socket_path
+from syncpod.cri.endpoint import NoRuntime, candidates, find_endpoint, listener_pid, socket_path
 
 
 @pytest.fixture
@@ -144,3 +144,10 @@ def test_socket_path_drops_the_scheme() -> None:
 
 def test_real_runtime_is_found(cri_endpoint: str) -> None:
     assert find_endpoint({"CONTAINER_RUNTIME_ENDPOINT": cri_endpoint}) == cri_endpoint
+
+
+def test_the_process_that_listens_is_known_by_its_pid(directory: Path) -> None:
+    with listen(directory / "cri.sock"):
+        assert listener_pid(f"unix://{directory / 'cri.sock'}") == os.getpid()
+    with pytest.raises(ConnectionRefusedError):
+        listener_pid(str(directory / "cri.sock"))

@@ -1,0 +1,104 @@
+"""Who sees what a node mounts: the runtime beside it, and the one outside its container."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from syncpod.volumes.mounting import may_mount
+from syncpod.volumes.visibility import has_no_more_rights, is_the_machines, mounts_reach, propagates, shares_mounts
+
+HOST = """\
+22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw
+30 22 0:20 / /run rw shared:5 - tmpfs tmpfs rw
+"""
+CONTAINER = """\
+50 40 0:60 / / rw,relatime master:40 - overlay overlay rw
+51 50 8:1 /var/lib/syncpod /var/lib/syncpod rw {propagation} - ext4 /dev/sda1 rw
+52 50 8:1 /var/lib/a\\040b /var/lib/a\\040b rw shared:1 - ext4 /dev/sda1 rw
+"""
+STATE = Path("/var/lib/syncpod/pods/x")
+
+
+@pytest.mark.parametrize(
+    ("propagation", "outside", "seen"),
+    [
+        ("shared:1", HOST, True),
+        ("shared:1", HOST.replace("shared:1", "master:1"), True),
+        ("shared:1", "", True),
+        ("shared:1", HOST.replace("shared:1", "shared:11"), False),
+        ("master:1", HOST, False),
+        ("", HOST, False),
+    ],
+)
+def test_mounts_of_a_container_are_seen_outside_where_the_directory_is_shared_with_it(
+    propagation: str, outside: str, seen: bool
+) -> None:
+    own = CONTAINER.format(propagation=propagation).replace("rw  -", "rw -")
+    assert propagates(own, outside, STATE) is seen
+
+
+def test_the_deepest_mount_on_the_way_counts_and_the_one_on_top_of_it() -> None:
+    own = CONTAINER.format(propagation="shared:1")
+    assert not propagates(own, HOST, Path("/var/lib/other"))
+    assert propagates(own, HOST, Path("/var/lib/a b/c"))
+    covered = own + "60 51 0:70 / /var/lib/syncpod rw - tmpfs tmpfs rw\n"
+    assert not propagates(covered, HOST, STATE)
+
+
+def test_a_process_in_the_same_mount_namespace_sees_everything(tmp_path: Path) -> None:
+    assert shares_mounts(os.getpid())
+    assert mounts_reach(os.getpid(), tmp_path)
+
+
+def test_a_process_that_is_not_there_shares_nothing() -> None:
+    assert not shares_mounts(0)
+
+
+@pytest.mark.skipif(not may_mount(), reason="a mount namespace needs CAP_SYS_ADMIN")
+def test_a_process_with_private_mounts_of_its_own_does_not_see_ours(tmp_path: Path) -> None:
+    waits = (sys.executable, "-c", "print('ready', flush=True); input()")
+    with subprocess.Popen(
+        ("unshare", "--mount", "--propagation", "private", *waits),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "ready\n"
+        assert not shares_mounts(other.pid)
+        assert not mounts_reach(other.pid, tmp_path)
+        other.communicate("\n")
+
+
+def test_a_process_has_no_more_rights_if_it_is_the_same_users_and_has_no_more_capabilities() -> None:
+    assert has_no_more_rights(os.getpid())
+    assert not has_no_more_rights(0)
+    if os.geteuid() != 0:
+        assert not has_no_more_rights(1)
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or not may_mount(), reason="only root can give up capabilities")
+def test_to_a_process_that_has_given_up_capabilities_one_that_has_them_has_more_rights() -> None:
+    ask = "import sys; from syncpod.volumes.visibility import *; print(has_no_more_rights(int(sys.argv[1])))"
+    ran = subprocess.run(
+        ("setpriv", "--bounding-set=-sys_admin", sys.executable, "-c", ask, str(os.getpid())),
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.stdout == "False\n", ran.stderr
+
+
+def test_a_path_is_the_machines_where_the_machine_has_the_same_there(tmp_path: Path) -> None:
+    here = tmp_path / "etc"
+    here.mkdir()
+    assert is_the_machines(here, machine=Path("/proc/self/root"))
+    assert not is_the_machines(tmp_path / "none", machine=Path("/proc/self/root"))
+    other = tmp_path / "machine"
+    assert not is_the_machines(here, machine=other)
+    Path(f"{other}{here}").mkdir(parents=True)
+    assert not is_the_machines(here, machine=other)
