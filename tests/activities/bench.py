@@ -44,6 +44,7 @@ from syncpod.messages import (
     StepResult,
 )
 from syncpod.pod import Pod, admit_pod
+from syncpod.volumes.mounting import may_mount
 from tests.runtimes.containerd import Containerd
 from tests.runtimes.images import BUSYBOX
 from tests.runtimes.sweep import sweep
@@ -297,6 +298,7 @@ async def bench_of(runtime: Containerd, directory: Path) -> AsyncIterator[Bench]
             log_dir=directory / "logs",
             cluster="test/default",
             cgroup_parent=runtime.cgroup_parent,
+            may_mount=may_mount(),
             host=read_host(),
         )
         returned: list[ObservedPod] = []
