@@ -29,6 +29,7 @@ from activities.images import image_id
 from activities.node import Node
 from activities.pulls import PullSettings
 from activities.registry import steps
+from activities.sources import known_secrets
 from syncpod import telemetry
 from syncpod.agent import foreign
 from syncpod.agent.agent import Agent
@@ -134,6 +135,7 @@ async def _serve_locked(
             sysctls=_sysctls(settings),
             pull_settings=_pull_settings(settings),
         )
+        cri.withhold(await asyncio.to_thread(known_secrets, node.objects))
         await node.pulls.records.recover(lambda image: image_id(cri, image))
         images = ImageGc(context, cri, _image_gc_policy(settings), node.pulls.records.prune)
         agent.beside("image garbage collection", images.run)

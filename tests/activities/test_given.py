@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from activities.sources import known_secrets
 from syncpod.messages import Fault
 from syncpod.objects import ObjectRef
 from syncpod.pod import ConfigMap, ObjectMeta, Secret
@@ -133,6 +134,12 @@ async def test_a_secret_that_a_runtime_quotes_is_told_to_nobody(bench: Bench) ->
     told = f"{error!r} {error.message} {detail!r} {left.message} {detail.model_dump_json()}"
     for form in (value, base64.b64encode(value.encode()).decode()):
         assert form not in told
+
+
+async def test_a_worker_that_begins_knows_what_its_elder_gave_to_containers(bench: Bench) -> None:
+    bench.node.objects.put(secret("keys", token="s3cret", empty=""))
+    bench.node.objects.put(config_map("settings", color="blue"))
+    assert known_secrets(bench.node.objects) == {"s3cret"}
 
 
 async def test_a_part_of_a_volume_is_bound_for_each_instance_and_gone_with_the_pod(mounting: Bench) -> None:
