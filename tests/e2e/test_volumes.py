@@ -10,9 +10,11 @@ from typing import Any
 
 import pytest
 
+from syncpod.cri.features import mounts_images
 from syncpod.objects import ObjectRef
 from syncpod.pod import ConfigMap, Secret
 from tests.e2e.engine import PATIENCE, EngineNode, LivePod, Pods, shell, status_of
+from tests.runtimes.images import BUSYBOX_2
 
 OF_EACH_KIND = 8
 GROUP = 2000
@@ -191,3 +193,27 @@ async def test_a_pod_waits_for_what_its_volumes_show_and_goes_on_once_it_is_ther
     # Not the back-off ran out: the pod was told.
     assert "backoff_expired" in {line["subject"] for line in await pod.history("signal")}
     assert "secret-text" not in engine.said
+
+
+async def test_an_image_is_mounted_where_the_runtime_can_and_refused_by_name_elsewhere(
+    pods: Pods, engine: EngineNode
+) -> None:
+    mounts = [{"name": "image", "mountPath": "/all"}, {"name": "image", "mountPath": "/part", "subPath": "etc"}]
+    pod = await pods.apply(
+        "image",
+        shell("main", volumeMounts=mounts),
+        volumes=[{"name": "image", "image": {"reference": BUSYBOX_2}}],
+    )
+    version = await engine.cri.version()
+    if mounts_images(version):
+        await pod.running()
+        assert (await pod.exec("main", "ls /all/bin/busybox; head -1 /part/passwd")).startswith(
+            "/all/bin/busybox\nroot:x:0:0"
+        )
+        assert "Read-only file system" in await pod.exec("main", "echo > /all/new")
+        return
+    refusal = f"spec.volumes[0].image: {version.name} {version.version} cannot mount images"
+    deadline = time.monotonic() + PATIENCE
+    while not any(refusal in line["reason"] for line in await pod.history("hold")):
+        assert time.monotonic() < deadline, pod.node.said
+        await asyncio.sleep(0.1)
