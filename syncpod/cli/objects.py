@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from syncpod.cli.console import say
 from syncpod.cli.failure import Failure
 from syncpod.cli.node_objects import saying_what_failed, store_to_read
-from syncpod.cli.settings import settings
 from syncpod.objects import Kind, ObjectRef
 
 if TYPE_CHECKING:
@@ -38,9 +37,9 @@ def delete_objects(refs: Sequence[ObjectRef], *, ignore_not_found: bool) -> None
     """Remove objects from the node; what pods were given of them before, they keep. Raises Failure."""
     absent = []
     with saying_what_failed():
-        store = store_to_read(settings())
+        store = store_to_read()
         for ref in refs:
-            if store.get(ref) is not None and store.delete(ref):
+            if store.delete(ref):
                 say(f"{ref} deleted")
             else:
                 absent.append(not_there(ref.kind, ref.name, ref.namespace))

@@ -83,10 +83,10 @@ class ObjectStore:
         return tuple(held for held in found if held is not None)
 
     def delete(self, ref: ObjectRef) -> bool:
-        """Remove an object; say whether it was there."""
-        if not _is_name(ref):
-            return False
+        """Remove an object, also one that cannot be read; say whether it was there."""
         file = self._file(ref)
+        if not _is_name(ref) or not os.path.lexists(file):
+            return False
         with self._locked(ref.kind):
             # What a put that was killed had begun to write goes with whatever is deleted.
             self._draft(ref.kind).unlink(missing_ok=True)
@@ -186,7 +186,7 @@ def _read(file: Path, kind: Kind) -> ConfigMap | Secret | None:
     try:
         return ConfigMap.model_validate_json(text) if kind == "ConfigMap" else Secret.model_validate_json(text)
     except ValidationError:  # its text would show what is in the file
-        raise ObjectUnreadable(f"{file}: holds no {kind}; apply it again, or remove the file") from None
+        raise ObjectUnreadable(f"{file}: holds no {kind}: delete it, and apply it again") from None
 
 
 def _scan(directory: Path) -> tuple[os.DirEntry[str], ...]:

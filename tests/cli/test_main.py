@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from syncpod.cli.arguments import pod_names
+from syncpod.cli.arguments import named, pod_names
 from syncpod.cli.console import Columns
 from syncpod.cli.failure import BadInput
 from syncpod.cli.main import app, run
@@ -64,6 +64,9 @@ def test_help_is_found(arguments: tuple[str, ...]) -> None:
         (("delete", "web", "--force", "--grace-period", "5"), "--force means no grace"),
         (("delete", "web", "--grace-period", "-7"), "--grace-period: must be 0 or more seconds"),
         (("describe",), "name what to describe, or choose it with --selector"),
+        (("history", "cm", "web"), "'cm': only pods can be named here; a pod of that name is pod/cm"),
+        (("get", "pods,cm", "-w"), "--watch goes on with things of one kind"),
+        (("delete", "cm"), "say what to delete, in one way"),
         (("logs",), "name one pod, or choose pods with --selector"),
         (("logs", "web", "-p", "-f"), "do not go together"),
         (("logs", "web", "--since", "1d"), "--since: '1d' is no duration"),
@@ -157,6 +160,36 @@ def test_a_closed_pipe_ends_quietly() -> None:
 )
 def test_pods_are_named_in_each_of_kubectls_ways(words: list[str], names: list[str]) -> None:
     assert pod_names(words) == names
+
+
+@pytest.mark.parametrize(
+    ("words", "things"),
+    [
+        ([], {"Pod": []}),
+        (["web"], {"Pod": ["web"]}),
+        (["cm"], {"ConfigMap": []}),
+        (["secrets", "a", "b", "a"], {"Secret": ["a", "b"]}),
+        (["po,cm,pods", "a"], {"Pod": ["a"], "ConfigMap": ["a"]}),
+        (["secret/a", "web", "cm/b", "secret/a"], {"Secret": ["a"], "Pod": ["web"], "ConfigMap": ["b"]}),
+        (["web", "cm"], {"Pod": ["web", "cm"]}),
+    ],
+)
+def test_things_are_named_in_each_of_kubectls_ways(words: list[str], things: dict[str, list[str]]) -> None:
+    assert named(words) == things
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["cm/"], "the configmap's name is missing"),
+        (["cm", "cm/a"], "the kind is named already; write a"),
+        (["cm,svc"], "'svc': only pods, configmaps and secrets are here"),
+        (["svc/a"], "'svc/a': pods, configmaps and secrets can be named here"),
+    ],
+)
+def test_what_cannot_be_named_is_refused(words: list[str], sentence: str) -> None:
+    with pytest.raises(BadInput, match=sentence):
+        named(words)
 
 
 def test_a_pod_without_a_name_is_refused() -> None:

@@ -58,8 +58,8 @@ def test_what_is_not_there_is_none_and_deletes_as_nothing(store: ObjectStore, tm
     assert store.get(ref()) is None
     assert store.list("Secret") == ()
     assert store.versions() == {}
-    assert list(tmp_path.iterdir()) == [], "a look makes nothing"
     assert not store.delete(ref())
+    assert list(tmp_path.iterdir()) == [], "that makes nothing"
 
 
 def test_objects_are_listed_by_namespace_and_name(store: ObjectStore) -> None:
@@ -127,6 +127,8 @@ def test_a_file_that_holds_no_object_is_named_and_not_shown(store: ObjectStore, 
         store.get(ref("Secret"))
     assert str(file) in str(wrong.value) and "hunter2" not in str(wrong.value)
     assert wrong.value.__cause__ is None and wrong.value.__suppress_context__
+    assert store.delete(ref("Secret"))
+    assert store.put(secret()) == "created"
 
 
 def test_what_is_refused_changes_nothing(store: ObjectStore) -> None:
