@@ -164,7 +164,7 @@ class _Start:
         pod_ips = ordered_pod_ips(home.ip, home.additional_ips, context.host.addresses) if home else ()
         try:
             variables = await variables_of(self.attempt, pod, container, request.kind, pod_ips)
-            plan = plan_container(pod, container, context, pod_ips)
+            plan = plan_container(pod, container, context, pod_ips, restart_count=request.restart)
             await asyncio.to_thread(prepare_container, plan)
             sub_paths = await sub_paths_of(self.attempt, pod, container, request.kind, variables)
             config = container_config(

@@ -9,6 +9,7 @@ from protos.cri.v1.api_pb2 import (
     ImageSpec,
     KeyValue,
     LinuxContainerConfig,
+    Mount,
 )
 from syncpod.cri.config_error import ContainerConfigError
 from syncpod.cri.env import NO_SOURCES, Sources, environment
@@ -20,6 +21,7 @@ from syncpod.cri.paths import UnsafeName, container_log_file
 from syncpod.cri.port import ImageStatus
 from syncpod.cri.resources import container_resources
 from syncpod.cri.security import container_security_context, verify_run_as_non_root
+from syncpod.cri.termination_message import message_file
 from syncpod.pod import Container, EphemeralContainer, Pod
 
 ContainerKind = Literal["container", "init_container", "ephemeral_container"]
@@ -55,8 +57,12 @@ def container_config(
     try:
         log_path = container_log_file(container.name, restart_count)
         mounts = container_mounts(pod, container, node, pod_ips, path, sub_paths, images)
+        message = message_file(node, pod.metadata.uid, container, restart_count)
     except UnsafeName as unsafe:
         raise ContainerConfigError(str(unsafe)) from unsafe
+    if message is not None:
+        place = container.termination_message_path
+        mounts.append(Mount(container_path=place, host_path=str(message), selinux_relabel=node.host.selinux))
     return ContainerConfig(
         metadata=ContainerMetadata(name=container.name, attempt=restart_count),
         image=ImageSpec(

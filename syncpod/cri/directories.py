@@ -25,6 +25,7 @@ from syncpod.cri.paths import (
 )
 from syncpod.cri.pod_volumes import PodVolume, alone, make_volumes, pod_volumes
 from syncpod.cri.sub_paths import sub_paths_directory
+from syncpod.cri.termination_message import make_message_file, message_file
 from syncpod.cri.tree_removal import remove_tree
 from syncpod.objects import ObjectStore
 from syncpod.pod import Container, Pod
@@ -63,6 +64,8 @@ class ContainerPlan:
 
     directories: tuple[Directory, ...]
     etc_hosts: Path | None
+    message_file: Path | None
+    """Where the instance leaves its termination message, if it has a place for one."""
     pod: Pod
     pod_ips: tuple[str, ...]
 
@@ -112,7 +115,9 @@ def make_directories(directories: tuple[Directory, ...]) -> None:
         _make(directory)
 
 
-def plan_container(pod: Pod, container: Container, node: NodeContext, pod_ips: tuple[str, ...]) -> ContainerPlan:
+def plan_container(
+    pod: Pod, container: Container, node: NodeContext, pod_ips: tuple[str, ...], *, restart_count: int = 0
+) -> ContainerPlan:
     """Return what a container needs before it is created. Raises :class:`~syncpod.cri.paths.UnsafeName`."""
     logs = log_directory_of(pod, node)
     return ContainerPlan(
@@ -122,14 +127,20 @@ def plan_container(pod: Pod, container: Container, node: NodeContext, pod_ips: t
             Directory(logs / Path(container_log_file(container.name, 0)).parent, _LOGS),
         ),
         etc_hosts=etc_hosts_file(node, pod.metadata.uid) if manages_etc_hosts(pod, container, pod_ips) else None,
+        message_file=message_file(node, pod.metadata.uid, container, restart_count),
         pod=pod,
         pod_ips=pod_ips,
     )
 
 
 def prepare_container(plan: ContainerPlan, *, hosts_of_node: Path = Path("/etc/hosts")) -> None:
-    """Make the container's log directory and write the pod's /etc/hosts. Blocks; safe to repeat. Raises OSError."""
+    """Make the container's log directory and termination message, and write the pod's /etc/hosts.
+
+    Blocks; safe to repeat. Raises OSError.
+    """
     make_directories(plan.directories)
+    if plan.message_file is not None:
+        make_message_file(plan.message_file)
     if plan.etc_hosts is None:
         return
     of_node = hosts_of_node.read_text(errors="surrogateescape") if plan.pod.spec.host_network else ""

@@ -15,13 +15,14 @@ import asyncio
 import itertools
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TypeVar
 
 from syncpod.cri import names
 from syncpod.cri.errors import CriError, DeadlineExceeded, NotFound
 from syncpod.cri.port import ContainerSummary, CriRuntime, RuntimeContainerStatus, SandboxStatus, SandboxSummary
+from syncpod.cri.termination_message import termination_message, wants_message
 from syncpod.lifecycle.observed import ObservedContainer, ObservedPod, ObservedSandbox, Seq
 
 PID_NOT_SAID = -1
@@ -233,6 +234,8 @@ class PodReader:
     async def _ask_container(self, listed: ContainerSummary) -> ObservedContainer:
         # Who watches the process of what runs would ask for its pid at once: that is one call less.
         status = await self._runtime.container_status(listed.id, verbose=listed.state == "running")
+        if wants_message(status):
+            status = replace(status, message=await asyncio.to_thread(termination_message, status))
         observed = _observed_container(listed.sandbox_id, status)
         self._containers[listed.id] = observed
         return observed

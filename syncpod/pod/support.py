@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from syncpod.pod.amounts import HUGE_PAGES
-from syncpod.pod.defaults import DEFAULT_SCHEDULER_NAME, DEFAULT_TERMINATION_MESSAGE_PATH
+from syncpod.pod.defaults import DEFAULT_SCHEDULER_NAME
 from syncpod.pod.kinds import Pod
 from syncpod.pod.problems import Problem
 from syncpod.pod.validation.scheduling import is_default_toleration
@@ -36,8 +36,6 @@ class Rule(NamedTuple):
 
 REFUSED = (
     Rule("<>.lifecycle.stopSignal", "stop signals"),
-    Rule("<>.terminationMessagePath", "termination messages", (DEFAULT_TERMINATION_MESSAGE_PATH,)),
-    Rule("<>.terminationMessagePolicy", "termination messages", ("File",)),
     Rule("<>.volumeDevices", "block volumes"),
     Rule("<>.resources.claims", "resource claims"),
     Rule("resources.claims", "resource claims"),

@@ -18,8 +18,12 @@ HOSTS_MOUNT = {"container_path": "/etc/hosts", "host_path": f"/var/lib/syncpod/p
 
 
 def mounts(volume_mounts: list[dict[str, Any]], **how: Any) -> list[Any]:
+    """The mounts of a container, but for the last: the place of its termination message."""
     config = configured(*make_container({"volumeMounts": volume_mounts}, volumes=VOLUMES), **how)
-    return [as_data(mount) for mount in config.mounts]
+    *made, message = [as_data(mount) for mount in config.mounts]
+    assert message["container_path"] == "/dev/termination-log"
+    assert message["host_path"].startswith(f"/var/lib/syncpod/pods/{UID}/containers/")
+    return made
 
 
 def test_volumes_come_in_the_order_of_mounting_then_the_hosts_file() -> None:

@@ -1,0 +1,35 @@
+"""What containers say at their end, in their status."""
+
+from __future__ import annotations
+
+from tests.e2e.engine import Pods, shell, status_of
+
+
+async def test_a_pod_shows_what_its_containers_said_at_their_end(pods: Pods) -> None:
+    live = await pods.apply(
+        "words",
+        shell("file", "echo hello; printf 'all done' >/dev/termination-log"),
+        shell("own", "printf 'mine' >/tmp/said; exit 4", terminationMessagePath="/tmp/said"),
+        shell(
+            "log",
+            "echo one; echo two >&2; sleep 0.1; exit 3",
+            terminationMessagePolicy="FallbackToLogsOnError",
+        ),
+        shell("silent", "echo nothing of this; exit 3"),
+        restartPolicy="Never",
+    )
+    pod = await live.phase("Failed")
+    ends = {name: status_of(pod, name)["state"]["terminated"] for name in ("file", "own", "log", "silent")}
+    assert {name: (end["exitCode"], end.get("message", "")) for name, end in ends.items()} == {
+        "file": (0, "all done"),
+        "own": (4, "mine"),
+        "log": (3, "one\ntwo\n"),
+        "silent": (3, ""),
+    }
+
+
+async def test_each_instance_has_words_of_its_own(pods: Pods) -> None:
+    live = await pods.apply("again", shell("web", "cat /dev/termination-log; date +%N >/dev/termination-log; exit 1"))
+    pod = await live.until(lambda pod: status_of(pod, "web").get("lastState", {}).get("terminated", {}).get("message"))
+    assert status_of(pod, "web")["lastState"]["terminated"]["message"].strip().isdigit()
+    assert [line for line in await live.log("web") if line.strip()] == [], "the file of a new instance is empty"
