@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 import uuid
 from pathlib import Path
@@ -217,3 +218,30 @@ async def test_an_image_is_mounted_where_the_runtime_can_and_refused_by_name_els
     while not any(refusal in line["reason"] for line in await pod.history("hold")):
         assert time.monotonic() < deadline, pod.node.said
         await asyncio.sleep(0.1)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="the first test shows more of it")
+async def test_an_ordinary_users_pods_have_volumes_too(pods: Pods, engine: EngineNode, names: dict[str, str]) -> None:
+    await asyncio.to_thread(engine.objects.put, config_map(names["settings"], colour="red"))
+    await asyncio.to_thread(engine.objects.put, secret(names["password"], root="secret-text"))
+    label = {"path": "labels", "fieldRef": {"fieldPath": "metadata.labels"}}
+    parts = [{"secret": {"name": names["password"]}}, {"downwardAPI": {"items": [label]}}]
+    wanted: list[dict[str, Any]] = [
+        {"name": "map", "configMap": {"name": names["settings"]}},
+        {"name": "secret", "secret": {"secretName": names["password"], "defaultMode": 0o400}},
+        {"name": "parts", "projected": {"sources": parts}},
+        {"name": "memory", "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}},
+    ]
+    mounts = [{"name": each["name"], "mountPath": f"/v-{each['name']}"} for each in wanted]
+    document = pods.manifest("volumes", shell("main", volumeMounts=mounts), volumes=wanted)
+    document["metadata"]["labels"] = {"app": "one"}
+    pod = pods.know(document)
+    await pod.apply(document)
+    await pod.running()
+    assert await pod.exec("main", "cat /v-map/colour /v-secret/root /v-parts/labels") == 'redsecret-textapp="one"'
+    assert await pod.exec("main", "echo hello > /v-memory/file; cat /v-memory/file") == "hello"
+    home = engine.worker.state_dir.parent
+    assert {path.name for path in home.glob("memory/pods/*/volumes/*/*")} == {"memory", "parts", "secret"}
+    await asyncio.to_thread(engine.objects.put, secret(names["password"], root="other-text"))
+    await seen(pod, "cat /v-secret/root /v-parts/root", "other-textother-text")
+    await pod.delete()

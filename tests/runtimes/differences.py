@@ -57,7 +57,10 @@ DIFFERENCES: tuple[Difference, ...] = (
     Difference(
         "users and groups",
         "A container runs as whoever runs the runtime; another user or group is refused, and so is an fsGroup.",
-        ("test_containers.py::test_the_environment_and_the_identity_are_what_the_pod_says",),
+        (
+            "test_containers.py::test_the_environment_and_the_identity_are_what_the_pod_says",
+            "test_volumes.py::test_a_pod_sees_eight_volumes_of_each_kind_and_what_becomes_of_them",
+        ),
         without_root=True,
     ),
     Difference(

@@ -24,6 +24,7 @@ TESTS = (
     "tests/e2e/test_start.py",
     "tests/e2e/test_containers.py",
     "tests/e2e/test_environment.py",
+    "tests/e2e/test_volumes.py",
     "tests/e2e/test_changes.py",
     "tests/e2e/test_deletion.py",
 )
