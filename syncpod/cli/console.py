@@ -39,6 +39,13 @@ def remark(text: str) -> None:
     sys.stderr.flush()
 
 
+def printable(text: str) -> str:
+    """Return a text on one line, with what a terminal would obey or hide written as escapes."""
+    if text.isprintable():
+        return text
+    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode("ascii") for one in text)
+
+
 def warn(text: str) -> None:
     """Write a warning in kubectl's manner."""
     remark(f"{paint('Warning:', 'yellow', sys.stderr)} {text}")

@@ -33,7 +33,7 @@ from syncpod.cli import (
     version,
     worker,
 )
-from syncpod.cli.console import paint, remark
+from syncpod.cli.console import paint, printable, remark
 from syncpod.cli.failure import BAD_INPUT, INTERRUPTED, Failure
 
 app = typer.Typer(
@@ -150,8 +150,8 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _fail(sentence: str, code: int) -> int:
-    for line in sentence.splitlines():
-        remark(f"{paint('syncpod:', 'red', sys.stderr)} {line}")
+    for line in sentence.split("\n") if sentence else ():
+        remark(f"{paint('syncpod:', 'red', sys.stderr)} {printable(line)}")
     return code
 
 

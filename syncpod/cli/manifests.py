@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from syncpod.cli.failure import BadInput
+from syncpod.cli.manifest_files import STDIN, texts
 
 if TYPE_CHECKING:
     from syncpod.objects import ObjectAdmission, ObjectRef
     from syncpod.pod import Admission, Manifest
 
-_SUFFIXES: Final = (".yaml", ".yml", ".json")
-_STDIN: Final = "standard input"
+_LONGEST_NAME: Final = 80
 
 
 @dataclass(frozen=True)
@@ -36,11 +33,13 @@ def admitted(sources: Sequence[str], namespace: str) -> Manifests:
     """
     from syncpod.objects import admit_object
     from syncpod.pod import Pod, PodInvalid, admit
+    from syncpod.pod.problems import in_ascii, lines
 
     found, problems = _documents(sources, namespace)
     whole, seen = Manifests([], []), set()
     for source, document in found:
-        what = f"{document.kind.lower()} {document.metadata.name}: " if document.metadata.name else ""
+        name = in_ascii(document.metadata.name, _LONGEST_NAME)
+        what = f"{document.kind.lower()} {name}: " if name else ""
         try:
             if isinstance(document, Pod):
                 admission = admit(document)
@@ -51,7 +50,7 @@ def admitted(sources: Sequence[str], namespace: str) -> Manifests:
                 whole.objects.append(taken)
                 metadata = taken.object.metadata
         except PodInvalid as wrong:
-            problems += [f"{source}: {what}{problem}" for problem in wrong.problems]
+            problems += [f"{source}: {what}{line}" for line in lines(wrong.problems)]
             continue
         key = document.kind, metadata.namespace, metadata.name
         if key in seen:
@@ -88,54 +87,31 @@ def _refuse(problems: Sequence[str]) -> None:
 
 
 def _named(sources: Sequence[str]) -> str:
-    return ", ".join(_STDIN if source == "-" else source for source in sources)
+    return ", ".join(STDIN if source == "-" else source for source in sources)
 
 
 def _documents(sources: Sequence[str], namespace: str) -> tuple[list[tuple[str, Manifest]], list[str]]:
     """Return the documents with their files, and a line for each file or document that cannot be read."""
     from syncpod.pod import ManifestError, load_documents
+    from syncpod.pod.problems import in_ascii
 
-    texts, problems = _texts(sources)
+    problems: list[str] = []
     found: list[tuple[str, Manifest]] = []
-    for source, text in texts:
+    for source, text in texts(sources, problems):
         try:
             documents = load_documents(text, source=source)
         except ManifestError as wrong:
             problems.append(str(wrong))
             continue
         for document in documents:
-            what, own = f"{document.kind.lower()} {document.metadata.name}", document.metadata.namespace
+            own = document.metadata.namespace
             if namespace and own not in ("", namespace):  # kubectl refuses these as well
-                problems.append(f"{source}: {what}: metadata.namespace: is {own}, but --namespace asks for {namespace}")
+                what = f"{document.kind.lower()} {in_ascii(document.metadata.name, _LONGEST_NAME)}"
+                given = in_ascii(own, _LONGEST_NAME)
+                problems.append(
+                    f"{source}: {what}: metadata.namespace: is {given}, but --namespace asks for {namespace}"
+                )
             else:
                 metadata = document.metadata.model_copy(update={"namespace": own or namespace})
                 found.append((source, document.model_copy(update={"metadata": metadata})))
     return found, problems
-
-
-def _texts(sources: Sequence[str]) -> tuple[list[tuple[str, bytes]], list[str]]:
-    """Return each file's name and text, and a line for each that cannot be read."""
-    texts, problems = [], []
-    for source in sources:
-        if source == "-":
-            texts.append((_STDIN, sys.stdin.buffer.read()))
-            continue
-        if "://" in source:
-            problems.append(f"{source}: URLs are not read; download it first, or pipe it into -f -")
-            continue
-        for path in _files(Path(source)):
-            try:
-                texts.append((str(path), path.read_bytes()))
-            except OSError as error:
-                problems.append(f"{path}: {os.strerror(error.errno or 0)}")
-    return texts, problems
-
-
-def _files(path: Path) -> list[Path]:
-    """Return the file itself, or a directory's manifests in order of name; not those of directories in it."""
-    if not path.is_dir():
-        return [path]
-    files = sorted(file for file in path.iterdir() if file.suffix in _SUFFIXES and file.is_file())
-    if not files:
-        raise BadInput(f"{path}: no {', '.join(_SUFFIXES)} file in this directory")
-    return files

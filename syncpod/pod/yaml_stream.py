@@ -29,8 +29,8 @@ DEEPEST = 100
 _MOST_ALIASED = 10_000
 """How many values aliases may add to a stream."""
 
-MOST_VALUES = 250_000
-"""How many values a stream may have, keys among them: those of a thousand pods, or half a second's."""
+MOST_VALUES = 200_000
+"""How many values a stream may have, keys among them: those of a thousand pods, or half a second."""
 
 _MOST_RESCANNED = 16 * 1024 * 1024
 """How many characters may be read again on account of escaped single quotes."""

@@ -114,10 +114,10 @@ def _check_special(source: Any, volume_name: str, path: str) -> Iterator[Problem
                 yield Problem(f"{path}.registry", "must be host:port, or several of them with commas between")
             if len(tenant) > _LONGEST_TENANT:
                 yield Problem(f"{path}.tenant", f"must be no more than {_LONGEST_TENANT} characters")
-        case AzureDiskVolumeSource(kind=kind, disk_uri=uri) if kind is not None and uri:
+        case AzureDiskVolumeSource(kind=kind, disk_uri=uri) if uri:
             begins = "/subscriptions/" if kind == "Managed" else "https://"
             if not uri.startswith(begins):
-                yield Problem(f"{path}.diskURI", f"must begin with {begins} for kind {kind}")
+                yield Problem(f"{path}.diskURI", f"must begin with {begins} for kind {kind or 'Shared'}")
         case StorageOSVolumeSource(volume_name=name, volume_namespace=namespace):
             for field, value in (("volumeName", name), ("volumeNamespace", namespace)):
                 if value and (wrong := syntax.dns_label(value)):

@@ -1,0 +1,68 @@
+"""The texts of manifests: from files, from directories, from standard input, no more of each than may be in one."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import BinaryIO, Final
+
+from syncpod.cli.console import printable
+from syncpod.cli.failure import BadInput
+
+STDIN: Final = "standard input"
+_SUFFIXES: Final = (".yaml", ".yml", ".json")
+
+
+def texts(sources: Sequence[str], problems: list[str]) -> Iterator[tuple[str, bytes]]:
+    """Yield each file's name and text, one after the other; add a line to `problems` for each that cannot be read.
+
+    A source is a file, a pipe or a device, a directory, or ``-``. Of one that never ends, one byte more is read than a
+    manifest may have, so that whoever parses it says so. A name is yielded as it may be shown on a terminal. Raises
+    BadInput for a directory with nothing in it.
+    """
+    for source in sources:
+        if "://" in source:
+            problems.append(f"{printable(source)}: URLs are not read; download it first, or pipe it into -f -")
+            continue
+        if source == "-":
+            yield STDIN, _beginning(sys.stdin.buffer)
+            continue
+        try:
+            files = _files(Path(source))
+        except OSError as error:
+            problems.append(f"{printable(source)}: {_reason(error)}")
+            continue
+        for path in files:
+            try:
+                with path.open("rb") as file:
+                    text = _beginning(file)
+            except OSError as error:
+                problems.append(f"{printable(str(path))}: {_reason(error)}")
+                continue
+            yield printable(str(path)), text
+
+
+def _beginning(file: BinaryIO) -> bytes:
+    from syncpod.pod import LARGEST_MANIFEST
+
+    return file.read(LARGEST_MANIFEST + 1)
+
+
+def _files(path: Path) -> list[Path]:
+    """Return the file itself, or a directory's manifests in order of name; not those of directories in it.
+
+    In a directory a pipe or a device is nobody's manifest, and is passed over; a link that leads nowhere is not.
+    """
+    if not path.is_dir():
+        return [path]
+    entries = sorted(entry for entry in path.iterdir() if entry.suffix in _SUFFIXES)
+    files = [entry for entry in entries if entry.is_file() or (entry.is_symlink() and not entry.exists())]
+    if not files:
+        raise BadInput(f"{printable(str(path))}: no {', '.join(_SUFFIXES)} file in this directory")
+    return files
+
+
+def _reason(error: OSError) -> str:
+    return os.strerror(error.errno) if error.errno else str(error)
