@@ -15,6 +15,7 @@ from syncpod.cli.options import Namespace, Selector, Things
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from temporalio.api.common.v1 import Payloads
     from temporalio.client import Client, WorkflowExecutionDescription
 
     from syncpod.cli.description import Facts, PendingStep
@@ -117,9 +118,19 @@ def _pending(description: WorkflowExecutionDescription) -> tuple[PendingStep, ..
             attempt=activity.attempt,
             since=activity.scheduled_time.ToDatetime(UTC) if activity.HasField("scheduled_time") else None,
             failure=activity.last_failure.message,
+            doing=_said(activity.heartbeat_details),
         )
         for activity in description.raw_description.pending_activities
     )
+
+
+def _said(heartbeat: Payloads) -> str:
+    """Return what a step said with its last heartbeat: one phrase."""
+    from temporalio.converter import default
+
+    for payload in heartbeat.payloads:
+        return str(default().payload_converter.from_payload(payload))
+    return ""
 
 
 def _page(client: Client, workflow_id: str, run_id: str) -> str:

@@ -27,6 +27,8 @@ class PendingStep:
     """When it was scheduled."""
     failure: str
     """How its last try failed; "" = it has not."""
+    doing: str = ""
+    """What it does or waits for, as it said last: `pulls web:1: 12.3 of 40.1 MiB, 8 s`; "" = it has not said."""
 
 
 @dataclass(frozen=True)
@@ -264,6 +266,8 @@ def _workflow(facts: Facts, now: datetime) -> list[str]:
     for step in facts.pending:
         since = f", for {short_duration(now - step.since)}" if step.since else ""
         lines.append(f"  {step.name}: try {step.attempt}{since}")
+        if step.doing:
+            lines.append(f"    {step.doing}")
         if step.failure:
             lines.append(f"    last failed: {step.failure}")
     if facts.holds:

@@ -84,6 +84,20 @@ async def test_a_step_that_is_tried_again_is_described_with_its_last_failure(
     node.script[StepName.CREATE_SANDBOX].clear()
 
 
+async def test_a_step_that_takes_long_is_described_with_what_it_says_of_itself(
+    syncpod: Command, node: ScriptedNode, on: tuple[str, str]
+) -> None:
+    name = fresh_name()
+    node.gate["create_sandbox"] = asyncio.Event()
+    await syncpod("apply", "-f", "-", *on, stdin=as_json(manifest(name)))
+    try:
+        async with asyncio.timeout(30):
+            while "\n    waits at the gate of create_sandbox\n" not in (await syncpod("describe", "pod", name)).out:
+                pass
+    finally:
+        node.gate.pop("create_sandbox").set()
+
+
 async def test_a_back_off_is_described_and_planned(
     syncpod: Command, node: ScriptedNode, client: Client, on: tuple[str, str]
 ) -> None:

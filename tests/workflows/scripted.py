@@ -136,7 +136,7 @@ class ScriptedNode:
         gate = self.gate.get(name.value)
         try:
             while gate is not None and not gate.is_set():
-                activity.heartbeat()
+                activity.heartbeat(f"waits at the gate of {name.value}")
                 await asyncio.sleep(0.05)
         except asyncio.CancelledError:
             kills = name.value.startswith("kill")
