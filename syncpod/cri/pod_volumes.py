@@ -123,7 +123,7 @@ def _source(pod: Pod, volume: Volume, node: NodeContext, path: str) -> EmptyDir 
     if place is None:
         raise EmptyDirRefused(f"{_kind(volume)} is not supported by this version")
     if volume.empty_dir is not None:
-        made = empty_dir(
+        return empty_dir(
             pod,
             volume.empty_dir.medium,
             volume.empty_dir.size_limit,
@@ -131,8 +131,8 @@ def _source(pod: Pod, volume: Volume, node: NodeContext, path: str) -> EmptyDir 
             ready=empty_dir_ready_file(node, pod.metadata.uid, volume.name),
             may_mount=node.may_mount,
             memory_bytes=node.host.memory_bytes,
+            page_sizes=[_bytes(size) for size in node.host.hugepage_sizes],
         )
-        return made
     of = sources(volume, path, pod.metadata.namespace or "default", lambda file, at: volume_field(file, pod, node, at))
     mode = files.IN_MEMORY if place.is_relative_to(node.memory_dir) else files.ON_DISK
     group = pod.spec.security_context.fs_group if pod.spec.security_context is not None else None
@@ -172,6 +172,12 @@ def _failure_of(
 
 def _failure(volume: str, why: str, wants: tuple[ObjectRef, ...] = ()) -> VolumeFailure:
     return VolumeFailure(f'MountVolume.SetUp failed for volume "{volume}" : {why}', wants)
+
+
+def _bytes(page_size: str) -> int:
+    """Return a size of pages as cgroups name it in bytes: ``2MB`` is 2097152."""
+    unit = page_size.lstrip("0123456789")
+    return int(page_size.removesuffix(unit)) << 10 * ("B", "KB", "MB", "GB", "TB").index(unit)
 
 
 def _kind(volume: Volume) -> str:

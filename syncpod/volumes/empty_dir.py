@@ -2,6 +2,7 @@
 
 import os
 import stat
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -54,9 +55,17 @@ class EmptyDir:
 
 
 def empty_dir(
-    pod: Pod, medium: str, size_limit: str | None, *, path: Path, ready: Path, may_mount: bool, memory_bytes: int
+    pod: Pod,
+    medium: str,
+    size_limit: str | None,
+    *,
+    path: Path,
+    ready: Path,
+    may_mount: bool,
+    memory_bytes: int,
+    page_sizes: Collection[int] = (),
 ) -> EmptyDir:
-    """Return what has to be made for an emptyDir at `path`, on a node of so much memory.
+    """Return what has to be made for an emptyDir at `path`, on a node of so much memory and huge pages of such sizes.
 
     In memory it is a tmpfs of its own where the node may mount; else `path` must lie on a memory file system, and what
     watches the disk holds it to its size. Raises EmptyDirRefused (emptydir/empty_dir.go, v1.36, setupTmpfs and
@@ -69,6 +78,8 @@ def empty_dir(
         size = memory_limit(pod, size_limit, memory_bytes)
         return EmptyDir(path, ready, _IN_MEMORY, Tmpfs(size) if may_mount else None, group)
     page = _page_bytes(pod, medium)
+    if page not in page_sizes:
+        raise EmptyDirRefused(f"medium {medium}: this machine has no huge pages of {page} bytes")
     if not may_mount:
         raise EmptyDirRefused(f"medium {medium}: needs the right to mount, which the worker has not (CAP_SYS_ADMIN)")
     return EmptyDir(path, ready, _ON_DISK, Hugetlbfs(page), group)

@@ -36,7 +36,13 @@ def pod(*limits: str, **spec: Any) -> Pod:
 
 def planned(place: Path, medium: str = "", *, of: Pod | None = None, may_mount: bool = True, **more: Any) -> EmptyDir:
     ready = place.parent / "ready"
-    arguments = {"path": place, "ready": ready, "may_mount": may_mount, "memory_bytes": 100 * MIB}
+    arguments = {
+        "path": place,
+        "ready": ready,
+        "may_mount": may_mount,
+        "memory_bytes": 100 * MIB,
+        "page_sizes": (2 * MIB, 1 << 30),
+    }
     return empty_dir(of or pod(), medium, more.pop("size_limit", None), **{**arguments, **more})
 
 
@@ -70,6 +76,9 @@ HUGE = {"name": "a", "resources": {"requests": {"hugepages-2Mi": "4Mi"}, "limits
 LARGE = {"name": "b", "resources": {"requests": {"hugepages-1Gi": "1Gi"}, "limits": {"hugepages-1Gi": "1Gi"}}}
 
 
+ODD = {"name": "c", "resources": {"requests": {"hugepages-32Mi": "32Mi"}, "limits": {"hugepages-32Mi": "32Mi"}}}
+
+
 @pytest.mark.parametrize(
     ("medium", "containers", "page"),
     [("HugePages", [HUGE], 2 * MIB), ("HugePages-2Mi", [HUGE, LARGE], 2 * MIB), ("HugePages-1Gi", [LARGE], 1 << 30)],
@@ -85,6 +94,7 @@ REFUSED: dict[str, tuple[str, list[dict[str, Any]], bool, str]] = {
     "of no container": ("HugePages", [{"name": "a"}], True, "no container of the pod requests huge pages"),
     "of another size": ("HugePages-1Gi", [HUGE], True, "no container of the pod requests huge pages"),
     "of several sizes": ("HugePages", [HUGE, LARGE], True, "can't be used if container requests multiple"),
+    "that the machine has not": ("HugePages-32Mi", [ODD], True, "no huge pages of 33554432 bytes"),
     "where nothing may be mounted": ("HugePages", [HUGE], False, "needs the right to mount"),
 }
 
@@ -147,6 +157,20 @@ def test_one_in_memory_is_mounted_once_with_its_size_and_group(tmp_path: Path) -
         assert mounting.is_mount(volume.path)
     finally:
         mounting.unmount(volume.path)
+
+
+@ROOT
+@pytest.mark.skipif(not Path("/sys/kernel/mm/hugepages/hugepages-2048kB").exists(), reason="no huge pages of 2 MiB")
+def test_one_of_huge_pages_is_a_file_system_of_them(tmp_path: Path) -> None:
+    plugin = tmp_path / "plugin"
+    plugin.mkdir()
+    volume = planned(plugin / "v", "HugePages", of=Pod.model_validate({"spec": {"containers": [HUGE]}}))
+    make_empty_dir(volume)
+    make_empty_dir(volume)
+    assert [each.kind for each in mounting.mounts_at(volume.path)] == ["hugetlbfs"]
+    assert os.statvfs(volume.path).f_bsize == 2 * MIB
+    take_away_mounts(plugin)
+    assert not mounting.is_mount(volume.path)
 
 
 @ROOT
