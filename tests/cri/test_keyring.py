@@ -46,6 +46,7 @@ def told(ring: Keyring, repository: str) -> list[str]:
         ("*.quay.io", "eu.quay.io/etcd"),
         ("eu.*.io", "eu.quay.io/etcd"),
         ("*-1.quay.io", "eu-1.quay.io/etcd"),
+        ("e*u*-*1.quay.io", "eu-1.quay.io/etcd"),
         ("*.*.quay.io", "a.b.quay.io/etcd"),
         ("*.quay.io:8443/team", "eu.quay.io:8443/team/app"),
         ("localhost:5000", "localhost:5000/app"),
@@ -65,6 +66,8 @@ def test_a_registry_covers_what_lies_below_it(registry: str, repository: str) ->
         ("*.quay.io", "a.b.quay.io/etcd"),
         ("*quay.io", "eu.quay.io/etcd"),
         ("k*.io", "quay.io/etcd"),
+        ("*y*y*.io", "quay.io/etcd"),
+        ("qua*ay.io", "quay.io/etcd"),
         ("quay.io:443", "quay.io/etcd"),
         ("quay.io", "quay.io:443/etcd"),
         ("quay.io/coreos", "quay.io/other"),
@@ -77,6 +80,11 @@ def test_a_registry_covers_what_lies_below_it(registry: str, repository: str) ->
 )
 def test_a_registry_covers_nothing_else(registry: str, repository: str) -> None:
     assert told(keyring(registry), repository) == []
+
+
+def test_no_pattern_takes_long() -> None:
+    hostile = "*a" * 5_000 + "*b.io"
+    assert told(keyring(hostile), f"{'a' * 200_000}.io/app") == []
 
 
 def test_the_most_specific_registry_is_tried_first_whatever_their_order() -> None:
