@@ -135,6 +135,8 @@ class BackoffExpired(Message):
 
     container: str = ""
     restart: int | None = None
+    appeared: str = ""
+    """The ConfigMap or Secret that was wanting and is there now, where the node's agent says so."""
 
 
 class ProbeChanged(Message):

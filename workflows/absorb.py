@@ -71,21 +71,28 @@ def _pleg(state: PodState, payload: Any, now: datetime) -> None:
 def _backoff_expired(state: PodState, payload: Any, now: datetime) -> None:
     """Let go what a back-off holds: the restart that the node's queue names, or whatever an operator names.
 
-    An operator names a container, or a step of the whole pod that has failed (`create_sandbox`).
+    An operator names a container, or a step of the whole pod that has failed (`create_sandbox`). So does the agent when
+    what was wanting is there; that may cross with the end of the back-off, and means nothing then.
     """
     signal = BackoffExpired.model_validate(payload)
     subject = signal.container
     spec = state.pod.spec
     names = [c.name for c in (*spec.init_containers, *spec.containers, *spec.ephemeral_containers)]
     steps = [key.removeprefix("step/") for key in state.backoff.entries if key.count("/") == 1]
+    newest = state.own.newest(subject)
+    runs = newest is not None and newest.state == "running"
+    if signal.appeared and (runs or subject not in (*names, *steps)):
+        return
     if signal.restart is None and subject not in (*names, *steps):
         raise Rejected(f"container: is {subject!r}, must be one of {', '.join(sorted((*names, *steps)))}")
-    newest = state.own.newest(subject)
-    if signal.restart is None and newest is not None and newest.state == "running":
+    if signal.restart is None and runs:
         raise Rejected(f"container {subject} runs: there is no back-off to end")
     expected = state.next_restart(subject) if subject in names else 0
     if signal.restart is None:
-        state.note(now, "signal", "backoff_expired", f"an operator ends the back-off of {subject}")
+        why = f"an operator ends the back-off of {subject}"
+        if signal.appeared:
+            why = f"{signal.appeared} has come or changed: the back-off of {subject} ends"
+        state.note(now, "signal", "backoff_expired", why)
     elif signal.restart != expected:
         return
     state.released = {**state.released, subject: expected}

@@ -34,9 +34,10 @@ class Signals:
         """Tell a pod that a container's back-off is over."""
         return await self._send(workflow_id, "backoff_expired", BackoffExpired(container=container, restart=restart))
 
-    async def may_go_on(self, workflow_id: str, subject: str) -> bool:
+    async def may_go_on(self, workflow_id: str, subject: str, appeared: str) -> bool:
         """Tell a pod that what a container, or a step of the whole pod, has failed for is there now."""
-        return await self._send(workflow_id, "backoff_expired", BackoffExpired(container=subject))
+        signal = BackoffExpired(container=subject, appeared=appeared)
+        return await self._send(workflow_id, "backoff_expired", signal)
 
     async def probe(self, ref: PodRef, change: ProbeChanged) -> bool:
         """Tell a pod that a probe of one of its containers says something else."""

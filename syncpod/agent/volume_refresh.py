@@ -32,8 +32,9 @@ WaitingFor = MutableMapping[ObjectRef, set[tuple[str, str]]]
 """Who failed for want of an object: workflow id, and the container or step. They note themselves before they look for
 the last time, so whoever puts the object there is either seen by them, or finds them here."""
 
-Tell = Callable[[str, str], Awaitable[bool]]
-"""Signals a workflow that a container or step may go on; returns whether there was one. Raises RPCError."""
+Tell = Callable[[str, str, str], Awaitable[bool]]
+"""Signals a workflow that a container or step may go on, and what has come; returns whether there was a workflow.
+Raises RPCError."""
 
 
 @dataclass(frozen=True)
@@ -126,8 +127,9 @@ class VolumeRefresh:
         """Tell each who waits for what has appeared or changed, once for all of it."""
         waiters = {waiter for ref in self._to_tell for waiter in self._waiting_for.get(ref, ())}
         for waiter in sorted(waiters):
+            wanted = (ref for ref in sorted(self._to_tell) if waiter in self._waiting_for.get(ref, ()))
             try:
-                await self._tell(*waiter)
+                await self._tell(*waiter, ", ".join(str(ref) for ref in wanted))
             except RPCError as error:
                 log.debug("what %s in %s waits for is there, but it cannot be told: %s", waiter[1], waiter[0], error)
                 return

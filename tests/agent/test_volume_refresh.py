@@ -27,7 +27,7 @@ class Scene:
 
     node: NodeContext
     waiting_for: dict[ObjectRef, set[tuple[str, str]]] = field(default_factory=dict)
-    told: list[tuple[str, str]] = field(default_factory=list)
+    told: list[tuple[str, str, str]] = field(default_factory=list)
     server_is_away: bool = False
 
     @property
@@ -37,10 +37,10 @@ class Scene:
     def refresh(self) -> VolumeRefresh:
         return VolumeRefresh(self.node, self.store, self.waiting_for, self.tell)
 
-    async def tell(self, workflow_id: str, subject: str) -> bool:
+    async def tell(self, workflow_id: str, subject: str, appeared: str) -> bool:
         if self.server_is_away:
             raise RPCError("away", RPCStatusCode.UNAVAILABLE, b"")
-        self.told.append((workflow_id, subject))
+        self.told.append((workflow_id, subject, appeared))
         return True
 
     def put(self, name: str = "settings", **data: str) -> None:
@@ -163,7 +163,8 @@ async def test_who_waits_is_told_once_when_the_object_appears(scene: Scene) -> N
     scene.put("other", colour="red")
     await refresh.look()
     await refresh.look()
-    assert (scene.told, scene.waiting_for) == ([DB, WEB], {})
+    assert scene.told == [(*DB, 'configmap "settings"'), (*WEB, 'configmap "other", configmap "settings"')]
+    assert scene.waiting_for == {}
 
 
 async def test_who_waits_for_a_key_is_told_of_each_change(scene: Scene) -> None:
@@ -175,7 +176,7 @@ async def test_who_waits_for_a_key_is_told_of_each_change(scene: Scene) -> None:
         await refresh.look()
         scene.put(shape=shape)
         await refresh.look()
-    assert scene.told == [DB, DB]
+    assert scene.told == [(*DB, 'configmap "settings"')] * 2
 
 
 async def test_nobody_is_told_that_an_object_has_gone(scene: Scene) -> None:
@@ -197,4 +198,5 @@ async def test_who_cannot_be_told_is_told_later(scene: Scene) -> None:
     await refresh.look()
     scene.server_is_away = False
     await refresh.look()
-    assert (scene.told, scene.waiting_for) == ([DB, WEB], {})
+    assert [told[:2] for told in scene.told] == [DB, WEB]
+    assert scene.waiting_for == {}

@@ -192,7 +192,8 @@ async def test_a_pod_waits_for_what_its_volumes_show_and_goes_on_once_it_is_ther
     await pod.running()
     assert await pod.exec("main", "cat /map/colour /secret/root") == "redsecret-text"
     # Not the back-off ran out: the pod was told.
-    assert "backoff_expired" in {line["subject"] for line in await pod.history("signal")}
+    told = f'configmap "{names["settings"]}" has come or changed: the back-off of create_sandbox ends'
+    assert told in {line["reason"] for line in await pod.history("signal")}
     assert "secret-text" not in engine.said
 
 

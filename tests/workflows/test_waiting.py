@@ -1,0 +1,42 @@
+"""A pod that waits for a ConfigMap or Secret goes on when its node says that it is there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from temporalio.client import Client
+from temporalio.exceptions import ApplicationError
+
+from syncpod.messages import Fault, StepInput
+from tests.workflows.scripted import ScriptedNode, query_pod, start_pod, until
+from tests.workflows.test_pod_workflow import is_ready, manifest, running
+
+MISSING = 'MountVolume.SetUp failed for volume "v" : configmap "settings" not found'
+
+
+def lacks_object(_: StepInput) -> Any:
+    raise ApplicationError(MISSING, type=Fault.FAILED_MOUNT.value, non_retryable=True)
+
+
+async def test_a_pod_whose_volume_lacked_an_object_goes_on_when_it_appears(client: Client, node: ScriptedNode) -> None:
+    node.script["create_sandbox"].append(lacks_object)
+    handle = await start_pod(client, node, manifest())
+
+    async def lines(kind: str) -> list[str]:
+        return [line["reason"] for line in await handle.query("history") if line["kind"] == kind]
+
+    await until(handle, lambda _: node.steps() == ["create_sandbox"])
+    while not await lines("hold"):
+        await query_pod(handle)
+    await handle.signal("backoff_expired", {"container": "create_sandbox", "appeared": 'configmap "settings"'})
+    await until(handle, is_ready)
+    assert await lines("signal") == ['configmap "settings" has come or changed: the back-off of create_sandbox ends']
+
+
+async def test_what_appears_for_a_pod_that_runs_already_means_nothing(client: Client, node: ScriptedNode) -> None:
+    handle = await running(client, node, manifest())
+    for subject in ("create_sandbox", "web", "nobody"):
+        await handle.signal("backoff_expired", {"container": subject, "appeared": 'secret "password"'})
+    await query_pod(handle)
+    told = [*await handle.query("history"), *await handle.query("events")]
+    assert not [line for line in told if "backoff_expired" in str(line) or line.get("reason") == "Rejected"]
