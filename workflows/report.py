@@ -15,7 +15,7 @@ from syncpod.lifecycle.facts import Termination
 from syncpod.lifecycle.phase import TERMINAL_PHASES
 from syncpod.lifecycle.plan import PlannedStep, something_to_stop
 from syncpod.lifecycle.status import StatusDecision, StatusInputs, pod_status, terminated_pod_status
-from syncpod.messages import labels_attribute
+from syncpod.messages import StepName, labels_attribute
 from syncpod.pod import ContainerState, ContainerStatus
 from workflows import decide, desired
 from workflows.decide import Hold, Step
@@ -33,7 +33,7 @@ _LABELS = SearchAttributeKey.for_keyword_list("PodLabels")
 
 def update_status(state: PodState, holds: Sequence[Hold], now: datetime) -> None:
     """Compute the pod's status afresh from the view and from what is remembered."""
-    waiting = dict(state.waiting)
+    waiting = _without_sandbox(state, holds) | state.waiting
     for hold in holds:
         if hold.reason in ("CrashLoopBackOff", "ImagePullBackOff"):
             waiting[hold.subject] = WaitingReason(reason=hold.reason, message=hold.message)
@@ -45,6 +45,17 @@ def update_status(state: PodState, holds: Sequence[Hold], now: datetime) -> None
     state.status, state.reached = decision.status, decision.phase
     if state.removed:
         state.status = terminated_pod_status(state.pod, state.status, now=now)
+
+
+def _without_sandbox(state: PodState, holds: Sequence[Hold]) -> dict[str, WaitingReason]:
+    """Return for each container what keeps its pod from getting a sandbox: the kubelet only has an event for it."""
+    held = next((hold for hold in holds if hold.subject == StepName.CREATE_SANDBOX.value), None)
+    if held is None:
+        return {}
+    spec = state.pod.spec
+    reason = "PodInitializing" if spec.init_containers else "ContainerCreating"
+    why = WaitingReason(reason=reason, message=f"{held.reason}: {held.message}")
+    return {container.name: why for container in (*spec.init_containers, *spec.containers)}
 
 
 def _computed(state: PodState, waiting: Mapping[str, WaitingReason], now: datetime) -> StatusDecision:

@@ -94,10 +94,12 @@ def command(
 
 
 def environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment for the server: without settings that are meant for clients, credentials among them."""
-    return {name: value for name, value in environ.items() if not name.startswith("TEMPORAL_")} | {
-        "TEMPORAL_CONFIG_FILE": os.devnull
-    }
+    """Return the environment for the server: without settings that are meant for clients, credentials among them.
+
+    It wants to know who its user is, which nobody can tell who is not in the machine's list: a number will do.
+    """
+    mine = {name: value for name, value in environ.items() if not name.startswith("TEMPORAL_")}
+    return {"USER": str(os.geteuid())} | mine | {"TEMPORAL_CONFIG_FILE": os.devnull}
 
 
 def start(

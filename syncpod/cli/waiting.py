@@ -109,11 +109,13 @@ def _because(applied: Applied, reading: Reading | None) -> str:
 
 
 def hindrance(pod: Pod) -> str:
-    """Return what keeps a pod from coming up, in the runtime's words and with the container's name; "" = nothing said.
+    """Return what keeps a pod from coming up, in the node's or the runtime's words; "" = nothing said.
 
     A container that has ended as it should keeps nothing, whatever it said.
     """
     status = pod.status
+    if status.message:
+        return status.message
     for entry in (*status.init_container_statuses, *status.container_statuses):
         waiting, ended = entry.state.waiting, entry.state.terminated
         message = waiting.message if waiting else ended.message if ended and ended.exit_code else ""

@@ -222,6 +222,19 @@ async def test_a_pod_waits_while_the_network_is_not_ready_and_spends_no_attempt(
     assert [s.attempt for s in node.pods[uid].sandboxes] == [0]
 
 
+async def test_a_pod_that_gets_no_sandbox_shows_why_with_each_container(client: Client, node: ScriptedNode) -> None:
+    message = 'MountVolume.SetUp failed for volume "v" : configmap "c" not found'
+    node.fault("create_sandbox", Fault.FAILED_MOUNT, message)
+    handle = await start_pod(client, node, manifest())
+    pod = await until(
+        handle, lambda pod: bool(container(pod, "web").get("state", {}).get("waiting", {}).get("message"))
+    )
+    waiting = container(pod, "web")["state"]["waiting"]
+    assert waiting == {"reason": "ContainerCreating", "message": f"FailedMount: {message}"}
+    await handle.signal("backoff_expired", {"container": "create_sandbox"})
+    await until(handle, is_ready)
+
+
 async def test_a_spent_attempt_takes_the_next_number(client: Client, node: ScriptedNode) -> None:
     node.script["create_sandbox"].append(lambda _: Outcome.SPENT)
     handle = await running(client, node, manifest())
