@@ -21,7 +21,8 @@ from syncpod.agent.record_cache import RecordCache
 from syncpod.cri.node import NodeContext
 from syncpod.cri.pod_records import PodRecord
 from syncpod.cri.pod_volumes import MountFailure, refresh_volumes
-from syncpod.objects import ObjectRef, ObjectStore, references
+from syncpod.messages import StepName, pod_workflow_id
+from syncpod.objects import ObjectRef, ObjectStore, Reference, references
 from syncpod.pod import Pod
 
 log = logging.getLogger(__name__)
@@ -38,11 +39,14 @@ Raises RPCError."""
 
 
 @dataclass(frozen=True)
-class _Shown:
-    """A pod with volumes of files, and the objects that they show, whether they are there or not."""
+class _Use:
+    """A pod that refers to objects, whether they are there or not."""
 
     pod: Pod
-    objects: frozenset[ObjectRef]
+    shown: frozenset[ObjectRef]
+    """Those that its volumes show."""
+    needed: tuple[tuple[ObjectRef, str], ...]
+    """Those that it cannot do without, each with the container or step that fails for want of it."""
 
 
 class VolumeRefresh:
@@ -54,7 +58,7 @@ class VolumeRefresh:
         self._store = store
         self._waiting_for = waiting_for
         self._tell = tell
-        self._shown = RecordCache(node, _shown)
+        self._uses = RecordCache(node, _use)
         self._versions: dict[ObjectRef, str] | None = None
         self._behind: dict[str, set[ObjectRef]] = {}
         """By pod: objects that have changed, and that its volumes do not show as they are."""
@@ -75,11 +79,14 @@ class VolumeRefresh:
             await asyncio.sleep(LOOK_SECONDS)
 
     async def look(self) -> None:
-        """Find what has changed since the last look, and carry it on; the first one takes everything for changed.
+        """Find what has changed since the last look, and carry it on.
 
-        What could not be carried on is tried again by the next look. Raises OSError.
+        The first look takes everything for changed, and whoever lacks something for waiting: an earlier worker's steps
+        may have failed for it. What could not be carried on is tried again by the next look. Raises OSError.
         """
         versions = await asyncio.to_thread(self._store.versions)
+        if self._versions is None:
+            await self._note_who_lacks(versions)
         changed = _changed(self._versions, versions)
         if changed or self._behind:
             await self._refresh(changed)
@@ -88,10 +95,17 @@ class VolumeRefresh:
         self._to_tell = {ref for ref in self._to_tell | changed if ref in versions}
         await self._tell_waiting()
 
+    async def _note_who_lacks(self, versions: dict[ObjectRef, str]) -> None:
+        for use in (await asyncio.to_thread(self._uses.read)).values():
+            workflow_id = pod_workflow_id(use.pod.metadata.namespace, use.pod.metadata.name)
+            for ref, subject in use.needed:
+                if ref not in versions:
+                    self._waiting_for.setdefault(ref, set()).add((workflow_id, subject))
+
     async def _refresh(self, changed: frozenset[ObjectRef]) -> None:
-        pods = await asyncio.to_thread(self._shown.read)
-        for uid, shown in pods.items():
-            if affected := shown.objects & changed:
+        pods = await asyncio.to_thread(self._uses.read)
+        for uid, use in pods.items():
+            if affected := use.shown & changed:
                 self._behind.setdefault(uid, set()).update(affected)
         for uid, objects in tuple(self._behind.items()):
             if uid in pods and await self._is_behind(pods[uid].pod, objects):
@@ -150,6 +164,25 @@ def _changed(before: dict[ObjectRef, str] | None, now: dict[ObjectRef, str]) -> 
     return frozenset(ref for ref in known.keys() | now.keys() if known.get(ref) != now.get(ref))
 
 
-def _shown(record: PodRecord) -> _Shown | None:
-    objects = frozenset(reference.ref for reference in references(record.pod) if reference.use == "volume")
-    return _Shown(record.pod, objects) if objects else None
+def _use(record: PodRecord) -> _Use | None:
+    found = references(record.pod)
+    needed = {(each.ref, _subject(record.pod, each)) for each in found if not each.optional}
+    shown = frozenset(each.ref for each in found if each.use == "volume")
+    return _Use(record.pod, shown, tuple(sorted(needed))) if found else None
+
+
+def _subject(pod: Pod, reference: Reference) -> str:
+    """Return who fails for want of an object: the pod's sandbox for a volume's, else the container that names it."""
+    if reference.use == "volume":
+        return StepName.CREATE_SANDBOX.value
+    kinds = (
+        ("initContainers", pod.spec.init_containers),
+        ("containers", pod.spec.containers),
+        ("ephemeralContainers", pod.spec.ephemeral_containers),
+    )
+    return next(
+        container.name
+        for field, containers in kinds
+        for index, container in enumerate(containers)
+        if reference.path.startswith(f"spec.{field}[{index}].")
+    )

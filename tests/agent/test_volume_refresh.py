@@ -9,7 +9,7 @@ import pytest
 from temporalio.service import RPCError, RPCStatusCode
 
 from syncpod.agent.volume_refresh import VolumeRefresh
-from syncpod.cri.directories import plan_pod, prepare_pod, remove_pod_directories
+from syncpod.cri.directories import make_directories, own_directories, plan_pod, prepare_pod, remove_pod_directories
 from syncpod.cri.node import NodeContext
 from syncpod.cri.pod_records import PodRecord, write_pod_record
 from syncpod.cri.pod_volumes import pod_volumes
@@ -165,6 +165,25 @@ async def test_who_waits_is_told_once_when_the_object_appears(scene: Scene) -> N
     await refresh.look()
     assert scene.told == [(*DB, 'configmap "settings"'), (*WEB, 'configmap "other", configmap "settings"')]
     assert scene.waiting_for == {}
+
+
+async def test_who_waited_when_the_last_worker_died_is_told_too(scene: Scene) -> None:
+    source = {"configMapKeyRef": {"name": "other", "key": "k"}}
+    optional = {"configMapKeyRef": {"name": "third", "key": "k", "optional": True}}
+    spec = {
+        "volumes": [{"name": "v", "configMap": {"name": "settings"}}],
+        "initContainers": [{"name": "first", "image": "i", "env": [{"name": "A", "valueFrom": source}]}],
+        "containers": [{"name": "main", "image": "i", "env": [{"name": "A", "valueFrom": optional}]}],
+    }
+    pod = make_pod(spec, uid="u1", name="web")
+    make_directories(own_directories("u1", scene.node))
+    write_pod_record(scene.node, PodRecord(pod=pod))
+    refresh = scene.refresh()
+    await refresh.look()
+    assert scene.waiting_for == {SETTINGS: {WEB}, OTHER: {("pod/default/web", "first")}}
+    scene.put(colour="red")
+    await refresh.look()
+    assert scene.told == [(*WEB, 'configmap "settings"')]
 
 
 async def test_who_waits_for_a_key_is_told_of_each_change(scene: Scene) -> None:
