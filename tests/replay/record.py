@@ -1,7 +1,6 @@
-"""Records one history for each kind of pod: `python -m tests.replay.record`.
+"""Records one history for each kind of pod that has none yet: `python -m tests.replay.record`.
 
-To be run when a change of decisions is meant (then `DECISION_VERSION` grows as well) or when a kind of pod is new; the
-histories that are checked in are what earlier workers wrote, and must go on replaying.
+The histories that are checked in are what earlier workers wrote, and must go on replaying: none is ever written anew.
 """
 
 from __future__ import annotations
@@ -13,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from temporalio.client import Client, WorkflowHandle
+from temporalio.exceptions import ApplicationError
 
-from syncpod.messages import Fault
+from syncpod.messages import Fault, Rejection, StepInput, StepResult
 from syncpod.plugin import DATA_CONVERTER
 from tests.runtimes.temporal import DevServer
 from tests.workflows.scripted import ScriptedNode, container, phase, query_pod, scripted_worker, start_pod, until
@@ -152,6 +152,77 @@ async def continued(client: Client, node: ScriptedNode) -> Handle:
     return latest
 
 
+async def pulled_beside(client: Client, node: ScriptedNode) -> Handle:
+    """An image is pulled while another container starts, exits and restarts."""
+    node.absent.add("gone:1")
+    node.gate["pull_image"] = asyncio.Event()
+    containers = [{"name": "slow", "image": "gone:1"}, {"name": "quick", "image": "busybox:1"}]
+    handle = await start_pod(client, node, pod("pulled-beside", containers=containers))
+    seen = await until(handle, lambda seen: bool(container(seen, "quick").get("state", {}).get("running")))
+    await node.tell(handle, node.exits(seen["metadata"]["uid"], "quick", 1))
+    await until(handle, lambda seen: container(seen, "quick").get("restartCount") == 1)
+    node.gate["pull_image"].set()
+    await until(handle, lambda seen: phase(seen) == "Running")
+    return handle
+
+
+async def probed(client: Client, node: ScriptedNode) -> Handle:
+    """A pod becomes ready by its probe, is found dead, and is restarted."""
+    probe = {"tcpSocket": {"port": 80}}
+    web = {"name": "web", "image": "busybox:1", "readinessProbe": probe, "livenessProbe": probe}
+    handle, uid = await up(client, node, pod("probed", containers=[web]))
+    instance = node.pods[uid].newest("web")
+    assert instance is not None
+    for type_, result in (("readiness", "success"), ("liveness", "failure")):
+        change = {"container": "web", "containerID": instance.id, "probe": type_, "result": result}
+        await handle.signal("probe", change)
+    await until(handle, lambda seen: container(seen, "web").get("restartCount") == 1)
+    return handle
+
+
+async def turned_away(client: Client, node: ScriptedNode) -> Handle:
+    """A node has no room for a pod, which has then failed; it is deleted."""
+
+    def refuse(step: StepInput) -> Any:
+        detail = StepResult(status=node.list(step.ref.uid), rejection=Rejection(reason="OutOfcpu", message="no room"))
+        raise ApplicationError("no room", detail, type=Fault.POD_REJECTED.value, non_retryable=True)
+
+    node.script["create_sandbox"].append(refuse)
+    handle = await start_pod(client, node, pod("turned-away"))
+    await until(handle, lambda seen: phase(seen) == "Failed")
+    await handle.signal("delete_pod", {})
+    await handle.result()
+    return handle
+
+
+async def put_out(client: Client, node: ScriptedNode) -> Handle:
+    """A node puts a pod out."""
+    handle, uid = await up(client, node, pod("put-out"))
+    await handle.signal("evict", {"uid": uid, "message": "too much"})
+    await until(handle, lambda seen: phase(seen) == "Failed")
+    return handle
+
+
+async def expired(client: Client, node: ScriptedNode) -> Handle:
+    """A pod has been active for as long as it may."""
+    handle, _ = await up(client, node, pod("expired", activeDeadlineSeconds=1))
+    await until(handle, lambda seen: phase(seen) == "Failed")
+    return handle
+
+
+async def relabelled(client: Client, node: ScriptedNode) -> Handle:
+    """Labels change that a volume shows."""
+    items = [{"path": "labels", "fieldRef": {"fieldPath": "metadata.labels"}}]
+    document = pod("relabelled", volumes=[{"name": "info", "downwardAPI": {"items": items}}])
+    handle, _ = await up(client, node, document)
+    changed = copy.deepcopy(document)
+    changed["metadata"]["labels"] = {"tier": "front"}
+    await handle.execute_update("apply", changed)
+    await until(handle, lambda _: "sync_volumes" in node.steps())
+    await until(handle, lambda seen: phase(seen) == "Running")
+    return handle
+
+
 STORIES: tuple[Story, ...] = (
     brought_up,
     crash_loop,
@@ -162,21 +233,30 @@ STORIES: tuple[Story, ...] = (
     finished_and_deleted,
     deleted_while_starting,
     continued,
+    pulled_beside,
+    probed,
+    turned_away,
+    put_out,
+    expired,
+    relabelled,
 )
 
 
 async def record() -> None:
-    """Play each story on a dev server and write its history down."""
+    """Play each story that has no history on a dev server, and write it down."""
     HISTORIES.mkdir(exist_ok=True)
     with DevServer.launch() as server:
         client = await Client.connect(server.address, data_converter=DATA_CONVERTER)
         for story in STORIES:
+            written = HISTORIES / f"{story.__name__}.json"
+            if written.exists():
+                continue
             node = ScriptedNode()
             async with scripted_worker(client, node):
                 handle = await story(client, node)
                 await query_pod(handle)
                 history = await handle.fetch_history()
-            (HISTORIES / f"{story.__name__}.json").write_text(history.to_json() + "\n")
+            written.write_text(history.to_json() + "\n")
             print(f"{story.__name__}: {len(history.events)} events")  # noqa: T201  # a tool for people
 
 
