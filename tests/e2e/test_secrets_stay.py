@@ -1,0 +1,283 @@
+"""A Secret that a pod uses in every way there is stays on its node: it is looked for in all that is left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import json
+import os
+import secrets
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from temporalio.client import Client
+
+from syncpod.messages import pod_workflow_id
+from syncpod.plugin import DATA_CONVERTER
+from tests.agent.waiting import until_asked
+from tests.cli.conftest import Result, program
+from tests.e2e.engine import PATIENCE, RUNS, shell, status_of
+from tests.e2e.searching import CommandLines, files_with, forms, found_in
+from tests.runtimes.images import BUSYBOX
+from tests.runtimes.runtime import Runtime
+from tests.runtimes.temporal import DevServer
+from tests.worker.collector import Collector
+from tests.worker.node_process import NodeProcess
+
+USES = 'echo "$TOKEN|$token|$(cat /keys/token)|$(cat /all/keys/token)|$(cat /part)" | sha256sum; '
+"""Says what it sees in a way that gives nothing away."""
+
+
+class Exports(Collector):
+    """A collector that keeps what it is sent as it came."""
+
+    def __init__(self) -> None:
+        self.bodies: list[bytes] = []
+        super().__init__()
+
+    def take(self, path: str, body: bytes) -> None:
+        self.bodies.append(body)
+        super().take(path, body)
+
+
+class ClosedRegistry:
+    """An image registry on the loopback that takes nobody's password, and keeps what it was shown."""
+
+    def __init__(self) -> None:
+        self.shown: set[str] = set()
+        registry = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:  # the name that http.server calls
+                registry.shown.add(self.headers.get("Authorization", ""))
+                self.send_response(401)
+                self.send_header("WWW-Authenticate", 'Basic realm="private"')
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+
+            def do_HEAD(self) -> None:
+                self.do_GET()
+
+            def log_message(self, format: str, *args: object) -> None:
+                """Say nothing."""
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.address = f"127.0.0.1:{self._server.server_port}"
+        self._thread = threading.Thread(target=self._server.serve_forever)
+        self._thread.start()
+
+    def announce_to(self, runtime: Runtime) -> None:
+        """Tell the runtime that this registry speaks HTTP, where it does not take that for granted."""
+        told = runtime.directory / "registries" / self.address / "hosts.toml"
+        told.parent.mkdir(parents=True)
+        told.write_text(f'server = "http://{self.address}"\n')
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+
+
+@pytest.fixture
+def registry(runtime: Runtime) -> Iterator[ClosedRegistry]:
+    closed = ClosedRegistry()
+    closed.announce_to(runtime)
+    yield closed
+    closed.close()
+
+
+@dataclass
+class Here:
+    """A node's commands, as a person gives them, and all that they say."""
+
+    environ: dict[str, str]
+    said: list[str] = field(default_factory=list)
+
+    async def run(self, *command: str, stdin: str = "") -> Result:
+        result = await asyncio.to_thread(program, *command, environ=self.environ, stdin=stdin)
+        self.said.append(result.out + result.err)
+        return result
+
+
+def objects(token: str, registry: str) -> list[dict[str, Any]]:
+    """Two Secrets with the token, one in clear and one encoded: to be used, and to pull with."""
+    login = {"auths": {registry: {"username": "me", "password": token}}}
+    return [
+        {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "keys"}, "stringData": {"token": token}},
+        {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {"name": "login"},
+            "type": "kubernetes.io/dockerconfigjson",
+            "data": {".dockerconfigjson": base64.b64encode(json.dumps(login).encode()).decode()},
+        },
+    ]
+
+
+def pod(name: str, registry: str, *, absent: str) -> dict[str, Any]:
+    """A pod that uses them in every way, some of which fail; `absent` is a program that is not there."""
+    env = [{"name": "TOKEN", "valueFrom": {"secretKeyRef": {"name": "keys", "key": "token"}}}]
+    volumes = {"name": "keys", "mountPath": "/keys"}, {"name": "all", "mountPath": "/all"}
+    part = {"name": "keys", "mountPath": "/part", "subPath": "token"}
+    uses = {"envFrom": [{"secretRef": {"name": "keys"}}], "env": env, "volumeMounts": [*volumes, part]}
+    climbs = {"name": "scratch", "mountPath": "/x", "subPathExpr": "$(DOTS)/$(TOKEN)"}
+    dots = {"name": "DOTS", "value": ".."}
+    missing = [{"name": "NONE", "valueFrom": {"secretKeyRef": {"name": "keys", "key": "none"}}}]
+    private = {"name": "private", "image": f"{registry}/private:1", "command": ["sh", "-c", RUNS]}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name},
+        "spec": {
+            "hostNetwork": True,
+            "terminationGracePeriodSeconds": 1,
+            "imagePullSecrets": [{"name": "login"}],
+            "containers": [
+                shell("runs", USES + RUNS, **uses),
+                shell("crashes", USES + "exit 3", **uses),
+                {"name": "fails", "image": BUSYBOX, "command": [absent], "env": env},
+                shell("climbs", env=[*env, dots], volumeMounts=[climbs]),
+                shell("lacks", env=missing),
+                private,
+            ],
+            "volumes": [
+                {"name": "keys", "secret": {"secretName": "keys"}},
+                {"name": "all", "projected": {"sources": [{"secret": {"name": "keys", "items": KEYS}}]}},
+                {"name": "scratch", "emptyDir": {}},
+            ],
+        },
+    }
+
+
+KEYS = [{"key": "token", "path": "keys/token"}]
+WRONG = (
+    {"data": {"token": "{token}!not base64"}},
+    {"data": {"token": ["{token}"]}},
+    {"stringData": {"token": {"nested": "{token}"}}},
+    {"type": "kubernetes.io/dockerconfigjson", "stringData": {".dockerconfigjson": "{token}"}},
+)
+"""Secrets that are refused, in a sentence that shows nothing of them."""
+
+
+def test_the_search_finds_a_text_in_each_of_its_forms() -> None:
+    text = secrets.token_hex(12)
+    planted = (
+        f"a {text} b",
+        json.dumps({"x": base64.b64encode(f"{{'password': '{text}'}}".encode()).decode()}),
+        *(base64.b64encode(f"{'x' * shift}{text}-more".encode()).decode() for shift in range(6)),
+        text.encode().hex(),
+        "".join(f"%{ord(each):02X}" for each in text),
+    )
+    assert [found_in(each.encode(), text) for each in planted] == [True] * len(planted)
+    assert not found_in(" ".join(planted).encode(), secrets.token_hex(12))
+    assert min(map(len, forms(text))) >= 20
+
+
+async def test_a_secret_that_is_refused_is_not_shown_in_the_refusal(tmp_path: Path) -> None:
+    here = Here({"SYNCPOD_STATE_DIR": str(tmp_path / "state"), "SYNCPOD_MEMORY_DIR": str(tmp_path / "memory")})
+    token = secrets.token_hex(12)
+    for wrong in WRONG:
+        document = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "wrong"}, **wrong}
+        refused = await here.run("apply", "-f", "-", stdin=json.dumps(document).replace("{token}", token))
+        assert (refused.code, refused.out, len(refused.err.splitlines())) == (2, "", 1), refused.err
+    assert [said for said in here.said if found_in(said.encode(), token)] == []
+    assert files_with(token, tmp_path) == []
+
+
+async def test_a_secret_is_in_nothing_that_is_left_behind(
+    runtime: Runtime, temporal_server: DevServer, registry: ClosedRegistry, tmp_path: Path
+) -> None:
+    """The pod's name is the control: it is looked for in the same way, in the same places, and found in each."""
+    token, name = f"tk{secrets.token_hex(14)}", f"stays-{secrets.token_hex(12)}"
+    client = await Client.connect(temporal_server.address, data_converter=DATA_CONVERTER)
+    settings = ("--cgroup-parent", runtime.cgroup_parent) if runtime.cgroup_parent else ()
+    node = f"n-{secrets.token_hex(4)}"
+    with (
+        Exports() as exports,
+        CommandLines() as lines,
+        NodeProcess(
+            tmp_path,
+            *settings,
+            runtime=runtime.endpoint,
+            temporal=temporal_server.address,
+            node=node,
+            OTEL_EXPORTER_OTLP_ENDPOINT=exports.endpoint,
+        ) as worker,
+    ):
+        await worker.ready()
+        here = Here(
+            {
+                "SYNCPOD_STATE_DIR": str(worker.state_dir),
+                "SYNCPOD_MEMORY_DIR": str(tmp_path / "memory"),
+                "SYNCPOD_LOG_DIR": str(tmp_path / "logs"),
+                "SYNCPOD_NODE": node,
+                "TEMPORAL_ADDRESS": temporal_server.address,
+                "TEMPORAL_CONFIG_FILE": os.devnull,
+                "OTEL_EXPORTER_OTLP_ENDPOINT": exports.endpoint,
+            }
+        )
+        # containerd's own log says what it could not execute.
+        absent = "/no/$(TOKEN)" if runtime.name == "embedded" else "/no/such/program"
+        items = [*objects(token, registry.address), pod(name, registry.address, absent=absent)]
+        manifest = json.dumps({"apiVersion": "v1", "kind": "List", "items": items})
+        assert (await here.run("apply", "-f", "-", stdin=manifest)).code == 0, here.said[-1]
+        history = await live(here, client, name, token)
+        left = files_with(token, worker.state_dir, tmp_path / "logs")
+        assert files_with(token, tmp_path / "memory"), "the node itself has it"
+        assert (await here.run("delete", "-f", "-", stdin=manifest)).code == 0, here.said[-1]
+        assert await worker.stop() == 0, worker.log.read_text()
+    if runtime.name != "embedded":
+        [shown] = registry.shown - {""}
+        assert base64.b64decode(shown.removeprefix("Basic ")).decode() == f"me:{token}", "it was pulled with"
+
+    database = tuple(temporal_server.directory.glob("temporal.db*"))
+    for text, is_there in ((name, True), (token, False)):
+        places = {
+            "the database": bool(files_with(text, *database)),
+            "the worker's log": bool(files_with(text, worker.log)),
+            "spans": any(found_in(body, text) for body in exports.bodies),
+            "command lines": bool(lines.with_text(text)),
+            "the history": found_in(history, text),
+            "what commands say": found_in("".join(here.said).encode(), text),
+        }
+        assert places == dict.fromkeys(places, is_there)
+    logs = (temporal_server.log, worker.output, worker.log, runtime.log)
+    assert (files_with(token, *logs), left, files_with(token, tmp_path / "memory")) == ([], [], [])
+
+
+async def live(here: Here, client: Client, name: str, token: str) -> bytes:
+    """Let the pod live through all that it uses and fails at, looking on with every command; its history, as JSON."""
+    handle = client.get_workflow_handle(pod_workflow_id("default", name))
+    seen: dict[str, Any] = {}
+
+    async def all_has_happened() -> bool:
+        seen.update(await handle.query("pod"))
+        waiting = {
+            container: status_of(seen, container).get("state", {}).get("waiting", {}).get("message", "")
+            for container in ("fails", "climbs", "lacks")
+        }
+        return (
+            "running" in status_of(seen, "runs").get("state", {})
+            and status_of(seen, "crashes").get("restartCount", 0) > 0
+            and all(waiting.values())
+            and status_of(seen, "private").get("state", {}) != {}
+        )
+
+    await until_asked(all_has_happened, patience=PATIENCE)
+    hashed = hashlib.sha256((("|".join([token] * 5)) + "\n").encode()).hexdigest()
+    logs = await here.run("logs", name, "-c", "runs")
+    assert hashed in logs.out, "the container saw it in every way"
+    for command in (
+        ("get", "pod", name, "-o", "yaml"),
+        ("describe", "pod", name),
+        ("describe", "secret", "keys"),
+        ("history", name, "-o", "json"),
+    ):
+        assert (await here.run(*command)).code == 0, here.said[-1]
+    return (await handle.fetch_history()).to_json().encode()
