@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from syncpod.pod import Pod, load_documents
 from tests.manifests.command_line import Said
@@ -35,8 +37,8 @@ Check = Callable[[Applied], Awaitable[str]]
 """Waits until something is as described, and says what it has seen; raises NotSo where it is otherwise."""
 
 
-Before = Callable[[Applied, str], Awaitable[str]]
-"""Is told what was given to a manifest, and the manifest's text."""
+Around = Callable[[Applied, str], AbstractAsyncContextManager[str]]
+"""Is told what was given to a manifest, and the manifest's text; yields the text to be applied."""
 
 
 @dataclass(frozen=True)
@@ -54,8 +56,8 @@ class Case:
     """What it needs to be there: manifests beside it, and objects that its page has made otherwise."""
     elsewhere: str = ""
     """What of the description comes from other parts of a cluster than a node, so that no kubelet alone does it."""
-    before: Before | None = None
-    """Makes ready what is no object, once what is given is there, and returns the manifest's text as it then is."""
+    around: Around | None = None
+    """What is no object, and is there for as long as the manifest's pods are."""
 
     @property
     def namespace(self) -> str:
@@ -90,6 +92,12 @@ class Row:
     path: str
     outcome: Outcome
     seen: str
+    """In one line."""
+
+    @classmethod
+    def of(cls, case: Case, outcome: Outcome, seen: str) -> Self:
+        """The row of what was seen, in as many lines as it has."""
+        return cls(case.path, outcome, " ⏎ ".join(seen.strip().splitlines()))
 
 
 async def come_to(case: Case, node: Node, manifests: Manifests) -> Row:
@@ -100,18 +108,18 @@ async def come_to(case: Case, node: Node, manifests: Manifests) -> Row:
 
     texts = [text_of(each) if isinstance(each, str) else json.dumps(each) for each in case.given]
     text = text_of(case.path)
-    applied = []
+    applied: list[Applied] = []
     try:
         for number, each in enumerate(texts, 1):
             applied.append(await _apply(node, case, each, f"{case.namespace}-{number}"))
-        if case.before is not None:
-            text = await case.before(applied[-1] if applied else Applied(node, case.namespace, Said(0, "", "")), text)
-        applied.append(await _apply(node, case, text, case.namespace))
-        return await _seen(case, applied[-1], applied[:-1])
+        given = applied[-1] if applied else Applied(node, case.namespace, Said(0, "", ""))
+        async with case.around(given, text) if case.around else contextlib.nullcontext(text) as text:
+            applied.append(await _apply(node, case, text, case.namespace))
+            return await _seen(case, applied[-1], applied[:-1])
     except Unsupported as refused:
-        return Row(case.path, Outcome.REFUSED, f"{refused} (in the pod's status or events)")
+        return Row.of(case, Outcome.REFUSED, f"{refused} (in the pod's status or events)")
     except NotSo as otherwise:
-        return Row(case.path, Outcome.DIFFERS, str(otherwise))
+        return Row.of(case, Outcome.DIFFERS, str(otherwise))
     finally:
         await asyncio.gather(*(pod.delete() for each in applied for pod in each.pods))
 
@@ -135,14 +143,14 @@ async def _apply(node: Node, case: Case, text: str, name: str) -> Applied:
 
 async def _seen(case: Case, applied: Applied, given: list[Applied]) -> Row:
     if applied.said.code == 2:
-        return Row(case.path, Outcome.REFUSED, applied.said.err)
+        return Row.of(case, Outcome.REFUSED, applied.said.err)
     refused = [each.said.err for each in given if each.said.code == 2]
     if refused:
-        return Row(case.path, Outcome.REFUSED, "; ".join(refused))
+        return Row.of(case, Outcome.REFUSED, "; ".join(refused))
     wrong = [each.said.err for each in (*given, applied) if each.said.code]
     if wrong:
-        return Row(case.path, Outcome.DIFFERS, "; ".join(wrong))
+        return Row.of(case, Outcome.DIFFERS, "; ".join(wrong))
     seen = [await check(applied) for check in case.checks]
     remarks = [*applied.said.warnings, *filter(None, [case.elsewhere])]
     outcome = Outcome.AS_ON_A_NODE if remarks else Outcome.AS_DESCRIBED
-    return Row(case.path, outcome, "; ".join([*filter(None, seen), *remarks]))
+    return Row.of(case, outcome, "; ".join([*filter(None, seen), *remarks]))

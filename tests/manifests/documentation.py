@@ -6,6 +6,10 @@ case has what a kubelet without one does, and `elsewhere` says what is missing.
 
 from __future__ import annotations
 
+import asyncio
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +35,10 @@ from tests.manifests.checks import (
     status,
     succeeds,
 )
-from tests.manifests.stand_ins import NGINX, localized
+from tests.manifests.node import NotSo
+from tests.manifests.stand_ins import NGINX, PRIVATE, localized, made
+from tests.runtimes.containerd import Containerd
+from tests.runtimes.docker_registry import DockerRegistry, announce
 
 DIRECTORY = Path(__file__).with_name("kubernetes-docs")
 
@@ -66,19 +73,40 @@ SITE = {
 }
 
 
-async def the_site_is_that_pod(given: Applied, text: str) -> str:
+@asynccontextmanager
+async def the_site_is_that_pod(given: Applied, text: str) -> AsyncIterator[str]:
     """A site that cannot be reached from here is a pod in its place."""
     await given.pod.page(80)
     pod = await given.pod.get()
-    return text.replace("info.cern.ch", pod["status"]["podIP"])
+    yield text.replace("info.cern.ch", pod["status"]["podIP"])
 
 
-async def the_node_has_the_profile(given: Applied, text: str) -> str:
+@asynccontextmanager
+async def the_image_is_private(given: Applied, text: str) -> AsyncIterator[str]:
+    """A registry with a password, and the Secret with it made as the page makes it. Raises Missing."""
+    runtime = given.node.engine.runtime
+    assert isinstance(runtime, Containerd)
+    with tempfile.TemporaryDirectory() as directory:
+        registry = DockerRegistry(Path(directory), user="jo", password="janes-password")
+        announce(runtime, registry.address)
+        with registry:
+            await asyncio.to_thread(registry.push, made(PRIVATE, fresh=True), "team/app", "1")
+            said = await given.node.syncpod(
+                *("create", "secret", "docker-registry", "regcred", "--namespace", given.namespace),
+                *(f"--docker-server={registry.address}", "--docker-username=jo", "--docker-password=janes-password"),
+            )
+            if said.code:
+                raise NotSo(said.err)
+            yield text.replace(PRIVATE.image, f"{registry.address}/team/app:1")
+
+
+@asynccontextmanager
+async def the_node_has_the_profile(given: Applied, text: str) -> AsyncIterator[str]:
     """A seccomp profile that logs every call, as the page has it put on the nodes."""
     profiles = given.node.engine.worker.state_dir / "seccomp" / "profiles"
     profiles.mkdir(mode=0o700, parents=True)
     (profiles / "audit.json").write_text('{"defaultAction": "SCMP_ACT_LOG"}')
-    return text
+    yield text
 
 
 MANIFESTS = Manifests(
@@ -159,7 +187,7 @@ MANIFESTS = Manifests(
             (runs(), serves(80, "Welcome to nginx!")),
             f"{_CONFIGURE}/configure-pod-initialization",
             given=(SITE,),
-            before=the_site_is_that_pod,
+            around=the_site_is_that_pod,
         ),
         Case(
             "pods/inject/configmap-envFrom.yaml",
@@ -368,17 +396,9 @@ MANIFESTS = Manifests(
         Case(
             "pods/private-reg-pod.yaml",
             "Runs an image of a registry that asks for the password in a Secret.",
-            (runs(),),
+            (runs(), serves(8080, "Hello, world!"), event("Pulled", "Successfully pulled image")),
             f"{_CONFIGURE}/pull-image-private-registry",
-            given=(
-                {
-                    "apiVersion": "v1",
-                    "kind": "Secret",
-                    "metadata": {"name": "regcred"},
-                    "type": "kubernetes.io/dockerconfigjson",
-                    "stringData": {".dockerconfigjson": '{"auths": {"registry.invalid": {"auth": "YTpi"}}}'},
-                },
-            ),
+            around=the_image_is_private,
         ),
         Case(
             "pods/probe/grpc-liveness.yaml",
@@ -495,7 +515,7 @@ MANIFESTS = Manifests(
                 serves(5678, "just made some syscalls!"),
             ),
             f"{_TUTORIALS}/security/seccomp",
-            before=the_node_has_the_profile,
+            around=the_node_has_the_profile,
         ),
         Case(
             "pods/security/seccomp/ga/default-pod.yaml",

@@ -57,7 +57,7 @@ MANIFESTS = Manifests(
         ),
         shows(
             "downward-api.yaml",
-            "The pod's own fields and limits, as variables and as a file.",
+            "The pod's own fields and requests, as variables and as a file.",
             'downward-api: 64 Mi, 250m CPU, tier="back"',
         ),
         shows("env-file.yaml", "A variable from a file that an init container has written.", "the answer is 42"),
@@ -80,7 +80,7 @@ MANIFESTS = Manifests(
                     "immutable-configmap.yaml",
                     "3.14159",
                     "3",
-                    "configmap constants: data: field is immutable when `immutable` is set",
+                    'The ConfigMap "constants" is invalid: data: Forbidden: field is immutable when `immutable` is set',
                 ),
             ),
         ),

@@ -27,6 +27,10 @@ PATIENCE = 120.0
 """Seconds for which a state is waited for that a manifest ought to come to."""
 
 
+_BY_RUNTIME = "code = FailedPrecondition desc = "
+"""What stands before the sentence in which the embedded runtime refuses what it can never do."""
+
+
 class NotSo(AssertionError):
     """A pod is not as its documentation says; the text says what is otherwise."""
 
@@ -91,6 +95,8 @@ class RunningPod:
                 events = await self.events()
                 if refusals := [each for each in events if each["reason"] == Fault.UNSUPPORTED_BY_RUNTIME]:
                     raise Unsupported(refusals[-1]["message"])
+                if refusals := [each for each in events if _BY_RUNTIME in each["message"]]:
+                    raise Unsupported(refusals[-1]["message"].partition(_BY_RUNTIME)[2])
             if time.monotonic() > deadline:
                 raise NotSo(f"it never was {what}; {_summary(pod)}, {await self._last_event()}")
             await asyncio.sleep(0.2)

@@ -7,13 +7,14 @@ is IfNotPresent, and its namespace.
 
 from __future__ import annotations
 
+import functools
 import io
 import re
+import secrets
 import tarfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from tests.runtimes import images
 from tests.runtimes.containerd import Containerd
@@ -99,6 +100,7 @@ PAUSE = StandIn(images.PAUSE, "waits to be ended, as the original does")
 NGINX = _made("nginx", "a web server on port 80 with its pages in /usr/share/nginx/html", _NGINX)
 HELLO = _made("hello", "a web server on port 8080 that greets, with its version", _HELLO, "VERSION=2.0.0")
 HELLO_1 = _made("hello-1", "the same with another version", _HELLO, "VERSION=1.0.0")
+PRIVATE = _made("private", "the same, in a registry of this machine that asks for a password", _HELLO, "VERSION=2.0.0")
 ECHO = _made("http-echo", "a web server on port 5678 that answers with the text it is given", _ECHO)
 REDIS = _made("redis", "waits like a server, and says which configuration it was given; no database", _REDIS)
 STRESS = _made("stress", "busy loops, as many as it is told", _STRESS)
@@ -128,7 +130,7 @@ STAND_INS: Mapping[str, StandIn] = {
     "gcr.io/google-samples/hello-app:2.0": HELLO,
     "gcr.io/google-samples/node-hello:1.0": HELLO,
     "registry.k8s.io/goproxy:0.1": HELLO,
-    "<your-private-image>": HELLO,
+    "<your-private-image>": PRIVATE,
     "hashicorp/http-echo:1.0": ECHO,
     "redis": REDIS,
     "redis:5": REDIS,
@@ -164,24 +166,29 @@ def import_into(runtime: Containerd, directory: Path) -> None:
     """Make the images and hand them to a containerd, once; `directory` is for the archive."""
     if f"{MADE[0].image} " in runtime.ctr("images", "list"):
         return
-    layer = _with_files(next(image.layer for image in images.images() if image.name == images.BUSYBOX))
     archive = directory / "stand-ins.tar"
-    images.write_archive(
-        archive,
-        (images.Image(each.image, layer, {"Env": [_PATH, *each.environment], **_command(each)}) for each in MADE),
-    )
+    images.write_archive(archive, [made(each) for each in MADE])
     runtime.ctr("images", "import", archive)
     archive.unlink()
 
 
-def _command(stand_in: StandIn) -> dict[str, Any]:
-    return {"Entrypoint": ["sh", "-c", stand_in.script, "server"]} if stand_in.script else {"Cmd": ["sh"]}
+def made(stand_in: StandIn, *, fresh: bool = False) -> images.Image:
+    """The image of a stand-in that is made here; a fresh one is like none that a runtime has."""
+    files = {**_FILES, "fresh": secrets.token_hex()} if fresh else _FILES
+    layer = _with_files(_busybox(), files)
+    command = {"Entrypoint": ["sh", "-c", stand_in.script, "server"]} if stand_in.script else {"Cmd": ["sh"]}
+    return images.Image(stand_in.image, layer, {"Env": [_PATH, *stand_in.environment], **command})
 
 
-def _with_files(layer: bytes) -> bytes:
+@functools.cache
+def _busybox() -> bytes:
+    return next(image.layer for image in images.images() if image.name == images.BUSYBOX)
+
+
+def _with_files(layer: bytes, files: Mapping[str, str]) -> bytes:
     buffer = io.BytesIO(layer)
     with tarfile.open(fileobj=buffer, mode="a") as tar:
-        for name, text in _FILES.items():
+        for name, text in files.items():
             entry = tarfile.TarInfo(name)
             entry.mode, entry.size = 0o755, len(text)
             tar.addfile(entry, io.BytesIO(text.encode()))

@@ -108,7 +108,7 @@ def _cells(row: Row) -> str:
 
 
 def _escaped(text: str) -> str:
-    return text.replace("|", "\\|").replace("\n", " ⏎ ").replace("<", "&lt;")
+    return text.replace("|", "\\|").replace("<", "&lt;")
 
 
 def _plain(text: str) -> str:
