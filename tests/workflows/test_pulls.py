@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
 from temporalio.client import Client
 
 from tests.workflows.scripted import ScriptedNode, container, phase, start_pod, until
@@ -88,3 +89,25 @@ async def test_a_run_does_not_continue_as_new_while_it_pulls(client: Client, nod
     node.gate["pull_image"].set()
     await until(latest, is_ready)
     assert node.steps() == ["create_sandbox", "pull_image slow", "start_container quick", "start_container slow"]
+
+
+@pytest.mark.parametrize(
+    ("own", "volumes", "pulls"), [("Never", "IfNotPresent", 0), ("Never", "Always", 1), ("IfNotPresent", "Always", 1)]
+)
+async def test_an_image_volume_that_is_always_pulled_is_pulled_before_each_start(
+    client: Client, node: ScriptedNode, own: str, volumes: str, pulls: int
+) -> None:
+    web = {
+        "name": "web",
+        "image": "busybox:1",
+        "imagePullPolicy": own,
+        "volumeMounts": [{"name": "data", "mountPath": "/data"}],
+    }
+    volume = {"name": "data", "image": {"reference": "data:1", "pullPolicy": volumes}}
+    handle = await start_pod(client, node, manifest(containers=[web], volumes=[volume]))
+    pod = await until(handle, is_ready)
+    uid = pod["metadata"]["uid"]
+    assert node.steps(uid) == ["create_sandbox", *["pull_image web"] * pulls, "start_container web"]
+    await node.tell(handle, node.exits(uid, "web", 1), "ContainerDied")
+    await until(handle, lambda pod: container(pod, "web").get("restartCount") == 1 and runs(pod, "web"))
+    assert node.steps(uid)[-1 - pulls :] == [*["pull_image web"] * pulls, "start_container web"]
