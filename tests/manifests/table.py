@@ -18,6 +18,7 @@ from tests.runtimes.embedded import Embedded
 from tests.runtimes.temporal import DevServer
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "manifests.md"
+LIST = examples.DIRECTORY / "README.md"
 
 Results = Mapping[str, Mapping[str, Row]]
 """By the runtime's name, as `containerd24`, and the manifest's path."""
@@ -56,10 +57,20 @@ def written(document: str, results: Results) -> str:
         ("examples", _table(examples.MANIFESTS, known)),
         ("images", _images()),
     ):
-        before, begin, rest = document.partition(f"<!-- {name}: begin -->\n")
-        _, end, after = rest.partition(f"<!-- {name}: end -->\n")
-        document = "".join((before, begin, text, end, after))
+        document = _with_section(document, name, text)
     return document
+
+
+def listed(document: str) -> str:
+    """The examples' own document, with a line for each."""
+    rows = [f"| [{case.path}]({case.path}) | {case.describes} |" for case in examples.MANIFESTS.cases]
+    return _with_section(document, "examples", "\n".join(["", "| file | shows |", "|---|---|", *rows, "", ""]))
+
+
+def _with_section(document: str, name: str, text: str) -> str:
+    before, begin, rest = document.partition(f"<!-- {name}: begin -->\n")
+    _, end, after = rest.partition(f"<!-- {name}: end -->\n")
+    return "".join((before, begin, text, end, after))
 
 
 def _table(manifests: Manifests, known: Results) -> str:
@@ -126,6 +137,7 @@ def main() -> None:
         with _launched(name) as runtime, DevServer.launch() as server, tempfile.TemporaryDirectory() as directory:
             results[name] = asyncio.run(_all(runtime, server, Path(directory), options.only))
     DOCUMENT.write_text(written(DOCUMENT.read_text(), results))
+    LIST.write_text(listed(LIST.read_text()))
 
 
 def _launched(name: str) -> Containerd | Embedded:

@@ -8,7 +8,7 @@ from tests.manifests import documentation, examples
 from tests.manifests.cases import Case, Manifests, Outcome, Row
 from tests.manifests.running import Run
 from tests.manifests.stand_ins import STAND_INS, named_images
-from tests.manifests.table import DOCUMENT, expected, written
+from tests.manifests.table import DOCUMENT, LIST, expected, listed, written
 from tests.runtimes.containerd import Containerd
 from tests.runtimes.require import Missing, do_without
 from tests.runtimes.runtime import Runtime
@@ -43,8 +43,9 @@ def test_every_image_has_its_stand_in_and_no_other_has() -> None:
     assert {image for text in texts for image in named_images(text)} == STAND_INS.keys()
 
 
-def test_the_document_is_what_it_would_be_written_as() -> None:
+def test_the_documents_are_what_they_would_be_written_as() -> None:
     assert written(TOLD, {}) == TOLD
+    assert listed(LIST.read_text()) == LIST.read_text()
 
 
 def test_a_result_that_another_runtime_shares_is_told_once_and_one_of_its_own_besides() -> None:
