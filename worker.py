@@ -35,6 +35,7 @@ from syncpod.agent import foreign
 from syncpod.agent.agent import Agent
 from syncpod.agent.image_gc import ImageGc
 from syncpod.agent.lock import NodeLock, NotThisNode, machine_id
+from syncpod.agent.log_rotation import LogLimits, LogRotation
 from syncpod.agent.rival import HEARTBEAT, refuse_rivals
 from syncpod.agent.search_attributes import register_search_attributes
 from syncpod.cri.capacity import CapacityInvalid, parse_capacity, read_capacity
@@ -139,6 +140,8 @@ async def _serve_locked(
         await node.pulls.records.recover(lambda image: image_id(cri, image))
         images = ImageGc(context, cri, _image_gc_policy(settings), node.pulls.records.prune)
         agent.beside("image garbage collection", images.run)
+        limits = LogLimits(settings.logs.max_bytes, settings.logs.max_files)
+        agent.beside("log rotation", LogRotation(context.log_dir, cri, agent.pleg.listings, limits).run)
         worker = make_worker(client, node, agent, task_queue=task_queue, identity=life.identity)
         record = WorkerRecord(
             pid=os.getpid(),

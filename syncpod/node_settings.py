@@ -31,6 +31,8 @@ IMAGE_GC_HIGH: Final = "SYNCPOD_IMAGE_GC_HIGH"
 IMAGE_GC_LOW: Final = "SYNCPOD_IMAGE_GC_LOW"
 IMAGE_GC_MIN_AGE: Final = "SYNCPOD_IMAGE_GC_MIN_AGE"
 IMAGE_GC_MAX_AGE: Final = "SYNCPOD_IMAGE_GC_MAX_AGE"
+CONTAINER_LOG_MAX_SIZE: Final = "SYNCPOD_CONTAINER_LOG_MAX_SIZE"
+CONTAINER_LOG_MAX_FILES: Final = "SYNCPOD_CONTAINER_LOG_MAX_FILES"
 MAX_PARALLEL_IMAGE_PULLS: Final = "SYNCPOD_MAX_PARALLEL_IMAGE_PULLS"
 REGISTRY_AUTH_FILE: Final = "SYNCPOD_REGISTRY_AUTH_FILE"
 IMAGE_VERIFICATION_POLICY: Final = "SYNCPOD_IMAGE_PULL_CREDENTIALS_VERIFICATION_POLICY"
@@ -43,6 +45,8 @@ _CGROUP_PART = re.compile(r"[A-Za-z0-9._-]+")
 _DURATION = re.compile(r"(?:\d+(?:\.\d+)?(?:h|ms|m|s))+|0")
 _DURATION_PART = re.compile(r"(\d+(?:\.\d+)?)(h|ms|m|s)")
 _SECONDS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
+_SIZE = re.compile(r"(\d+)(Ki|Mi|Gi|k|M|G|)")
+_FACTORS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30}
 _YES, _NO = ("1", "true", "yes", "on"), ("", "0", "false", "no", "off")
 _IN_MEMORY = ("tmpfs", "ramfs")
 
@@ -63,6 +67,16 @@ class ImageGcSettings:
     """imageMinimumGCAge: what was pulled later stays."""
     maximum_age_seconds: float = 0.0
     """imageMaximumGCAge: what is unused for longer goes, however empty the disk is; 0 = nothing does."""
+
+
+@dataclass(frozen=True)
+class LogSettings:
+    """How much of a container's log is kept; names and defaults are those of the kubelet's configuration."""
+
+    max_bytes: int = 10 * 2**20
+    """containerLogMaxSize: size from which a log is rotated."""
+    max_files: int = 5
+    """containerLogMaxFiles: files of one instance, the growing one included; at least 2."""
 
 
 @dataclass(frozen=True)
@@ -100,6 +114,8 @@ class NodeSettings:
     allowed_unsafe_sysctls: tuple[str, ...]
     """Names, or beginnings of names with a ``*`` behind them, that pods may set besides the safe ones."""
     image_gc: ImageGcSettings
+    """From the environment alone."""
+    logs: LogSettings
     """From the environment alone."""
     image_pulls: ImagePullSettings
     runtime_endpoint: str | None
@@ -147,6 +163,7 @@ def node_settings(
         pod_cgroups=_flag(POD_CGROUPS, environ.get(POD_CGROUPS, "true")) if pod_cgroups is None else pod_cgroups,
         allowed_unsafe_sysctls=_list(allowed_unsafe_sysctls or environ.get(ALLOWED_UNSAFE_SYSCTLS, "")),
         image_gc=_image_gc(environ),
+        logs=_logs(environ),
         image_pulls=_image_pulls(environ, max_parallel_image_pulls, registry_auth_file),
         runtime_endpoint=runtime_endpoint or environ.get(RUNTIME_ENDPOINT) or None,
         allow_foreign_kubelet=(
@@ -293,6 +310,18 @@ def _image_gc(environ: Mapping[str, str]) -> ImageGcSettings:
             f"{IMAGE_GC_MAX_AGE}: must be 0, or more than the {found.minimum_age_seconds:g} s of {IMAGE_GC_MIN_AGE}"
         )
     return found
+
+
+def _logs(environ: Mapping[str, str]) -> LogSettings:
+    usual = LogSettings()
+    size = environ.get(CONTAINER_LOG_MAX_SIZE) or str(usual.max_bytes)
+    files = environ.get(CONTAINER_LOG_MAX_FILES) or str(usual.max_files)
+    read = _SIZE.fullmatch(size)
+    if read is None or not int(read[1]):
+        raise SettingsInvalid(f"{CONTAINER_LOG_MAX_SIZE}={size!r}: must be a size such as 10Mi")
+    if not files.isdecimal() or not files.isascii() or int(files) < 2:
+        raise SettingsInvalid(f"{CONTAINER_LOG_MAX_FILES}={files!r}: must be a whole number, at least 2")
+    return LogSettings(int(read[1]) * _FACTORS[read[2]], int(files))
 
 
 def _percent(name: str, environ: Mapping[str, str], usual: int) -> int:

@@ -175,6 +175,10 @@ class Pleg:
         pod = self._pods.get(uid)
         return pod.newest if pod else None
 
+    def listings(self) -> tuple[ObservedPod, ...]:
+        """Return the newest listing of every pod."""
+        return tuple(pod.newest for pod in self._pods.values())
+
     async def wake(self, ref: PodRef, *events: str) -> None:
         """Read the pod and signal its workflow with these events, even if nothing changed. Raises CriError."""
         self.tell(ref, await self._reader.read(ref.uid), *events)
