@@ -72,8 +72,8 @@ class Page:
         self._taken.add(entry.demand)
 
     def strike(self, ref: PodRef) -> bool:
-        """Count this life of the pod no longer; say whether it was counted."""
-        counted = self._is_of(ref)
+        """Count this life of the pod no longer, whichever it is where none is named; say whether it was counted."""
+        counted = self._is_of(ref) if ref.incarnation else ref.uid in self._pods
         if counted:
             self._strike(ref.uid)
         return counted

@@ -106,6 +106,15 @@ async def test_an_earlier_life_of_a_pod_gives_its_place_to_the_next(two_cores: B
     await asking(two_cores, "1").create_sandbox()
 
 
+async def test_a_pod_whose_workflow_is_gone_gives_its_place_to_the_next_of_its_name(two_cores: Bench) -> None:
+    first, second = asking(two_cores, "2"), asking(two_cores, "2")
+    await first.create_sandbox()
+    metadata = second.pod.metadata.model_copy(update={"name": first.pod.metadata.name})
+    second.pod = second.pod.model_copy(update={"metadata": metadata})
+    await second.create_sandbox()
+    assert (await first.view()).sandboxes == ()
+
+
 async def test_a_port_of_the_node_is_one_pods_alone(bench: Bench) -> None:
     ports = [{"containerPort": 18080}]
     first = bench.pod(container(ports=ports))
