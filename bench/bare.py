@@ -5,17 +5,17 @@ from __future__ import annotations
 import asyncio
 import uuid
 from dataclasses import dataclass
-from functools import partial
 
 from bench.watch import Watch
 from protos.cri.v1 import api_pb2 as cri
 from syncpod.cri import ContainerConfig, SandboxConfig
 from syncpod.cri.cgroups import remove_pod_cgroup
-from syncpod.cri.container_config import container_config
+from syncpod.cri.container_config import ContainerKind, container_config, container_variables
 from syncpod.cri.directories import plan_container, plan_pod, prepare_container, prepare_pod, remove_pod_directories
 from syncpod.cri.node import NodeContext
 from syncpod.cri.sandbox_config import sandbox_config
-from syncpod.pod import Pod
+from syncpod.objects import ObjectStore
+from syncpod.pod import Container, Pod
 from tests.runtimes.bare import BareCri
 
 _ADDRESS = ("192.0.2.1",)
@@ -49,19 +49,31 @@ class BareNode:
         """Do beforehand all that is no CRI call."""
         metadata = pod.metadata.model_copy(update={"uid": str(uuid.uuid4())})
         pod = pod.model_copy(update={"metadata": metadata})
-        prepare_pod(plan_pod(pod, self._context))
+        prepare_pod(plan_pod(pod, self._context), ObjectStore(self._context.state_dir, self._context.memory_dir))
         for container in (*pod.spec.init_containers, *pod.spec.containers):
             prepare_container(plan_container(pod, container, self._context, _ADDRESS))
-        config = partial(
-            container_config, pod, observed_image=None, pod_ips=_ADDRESS, node=self._context, incarnation="bare"
-        )
         (main,) = pod.spec.containers
         return BarePod(
             pod,
             sandbox_config(pod, attempt=0, node=self._context, incarnation="bare"),
-            tuple(config(each, kind="init_container", restart_count=0) for each in pod.spec.init_containers),
-            config(main, kind="container", restart_count=0),
-            config(main, kind="container", restart_count=1),
+            tuple(self._config(pod, each, "init_container") for each in pod.spec.init_containers),
+            self._config(pod, main, "container"),
+            self._config(pod, main, "container", restart_count=1),
+        )
+
+    def _config(
+        self, pod: Pod, container: Container, kind: ContainerKind, *, restart_count: int = 0
+    ) -> ContainerConfig:
+        return container_config(
+            pod,
+            container,
+            kind=kind,
+            restart_count=restart_count,
+            observed_image=None,
+            pod_ips=_ADDRESS,
+            node=self._context,
+            incarnation="bare",
+            variables=container_variables(pod, container, kind=kind, pod_ips=_ADDRESS, node=self._context),
         )
 
     async def start(self, made: BarePod) -> None:

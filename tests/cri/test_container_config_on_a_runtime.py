@@ -22,6 +22,7 @@ from syncpod.cri.directories import (
 from syncpod.cri.host import read_host
 from syncpod.cri.node import NodeContext, ordered_pod_ips
 from syncpod.cri.sandbox_config import sandbox_config
+from syncpod.objects import ObjectStore
 from syncpod.pod import Container, Pod
 from tests.cri.translation import NODE, make_pod
 from tests.runtimes.images import BUSYBOX, USER_1000
@@ -84,6 +85,7 @@ class Pods:
         self.node = replace(
             NODE,
             state_dir=directory / "state",
+            memory_dir=directory / "memory",
             log_dir=directory / "logs",
             cgroup_parent=f"syncpod-test-{os.getpid()}",
             host=read_host(),
@@ -91,7 +93,7 @@ class Pods:
 
     async def run(self, spec: dict[str, Any], **metadata: Any) -> Running:
         pod = make_pod(spec, uid=f"uid-{os.getpid()}-{len(self.running)}", **metadata)
-        prepare_pod(plan_pod(pod, self.node))
+        prepare_pod(plan_pod(pod, self.node), ObjectStore(self.node.state_dir, self.node.memory_dir))
         config = sandbox_config(pod, attempt=0, node=self.node, incarnation="life-1")
         sandbox_id = await self.client.run_pod_sandbox(config)
         status = await self.client.pod_sandbox_status(sandbox_id)
