@@ -69,11 +69,12 @@ async def _watch(attempt: Attempt, image: str) -> None:
     cri, pulls = attempt.node.cri, attempt.node.pulls
     began = time.monotonic()
     try:
-        before = await cri.ingests()
+        before = await cri.ingests() if pulls.tells_bytes else None
+        pulls.tells_bytes = before is not None
         downloads = Downloads(before or ())
         while True:
             await asyncio.sleep(LOOK_SECONDS)
-            if before is not None:
+            if pulls.tells_bytes:
                 downloads.see(await cri.ingests() or ())
             others = pulls.under_way - 1
             beside = f" beside {others} other{'s' if others > 1 else ''}" if others else ""

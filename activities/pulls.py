@@ -43,6 +43,8 @@ class Pulls:
         """How many pulls have their turn."""
         self.ended = 0
         """How many have had it: while this stays the same, no pull has brought anything."""
+        self.tells_bytes = True
+        """Whether the runtime tells how far downloads are, as far as anybody has asked."""
         self._slots = asyncio.Semaphore(settings.at_once)
         self._images: dict[str, _Queue] = {}
 
