@@ -6,6 +6,7 @@ Read and prepared before anything of the container is made, on a thread: a volum
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -142,15 +143,21 @@ def _prepare(node: NodeContext, pod: Pod, container: Container, texts: Mapping[i
 
 
 def _prepare_one(node: NodeContext, plan: SubPath) -> Path:
-    """Prepare one part; why it could not be is told to the log alone (see SubPathRefused)."""
+    """Prepare one part. Why it could not be is told to the log alone, and the part itself to nobody.
+
+    It may be a Secret's value, and an error's causes go with it into the pod's history.
+    """
     try:
         if node.has_own_files and not _is_shared(node, plan.root):
-            why = f"{plan.root} of the machine is not at this path here, where the worker has files of its own"
-            raise refused_part("prepare subPath", plan) from FileNotFoundError(why)
+            why = f"the machine's {plan.root} is not at this path here, where the worker has files of its own"
+            raise refused_part("prepare subPath", plan) from FileNotFoundError(errno.ENOENT, why)
         return prepare_sub_path(plan, may_mount=node.may_mount)
     except SubPathRefused as refused:
-        activity.logger.warning("%s: %s", refused, refused.__cause__)
-        raise ContainerConfigError(str(refused)) from refused
+        cause = refused.__cause__
+        activity.logger.warning(
+            "%s: %s", refused, cause.strerror if isinstance(cause, OSError) else type(cause).__name__
+        )
+        raise ContainerConfigError(str(refused)) from None
 
 
 def _is_shared(node: NodeContext, place: Path) -> bool:

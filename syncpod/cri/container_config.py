@@ -122,6 +122,6 @@ def _expanded(words: tuple[str, ...], variables: Mapping[str, str], path: str) -
     for index, word in enumerate(expanded):
         try:
             word.encode()
-        except UnicodeEncodeError as error:
-            raise ContainerConfigError(f"{path}[{index}]: refers to a value that is not UTF-8 text") from error
+        except UnicodeEncodeError:
+            raise ContainerConfigError(f"{path}[{index}]: refers to a value that is not UTF-8 text") from None
     return expanded

@@ -57,8 +57,8 @@ def _text(mount: VolumeMount, variables: Mapping[str, str], path: str) -> str:
         text = expand(written, variables)
     try:
         text.encode()
-    except UnicodeEncodeError as error:
-        raise ContainerConfigError(f"{path}.subPathExpr: refers to a value that is not UTF-8 text") from error
+    except UnicodeEncodeError:
+        raise ContainerConfigError(f"{path}.subPathExpr: refers to a value that is not UTF-8 text") from None
     if text.startswith("/"):
         raise ContainerConfigError(f"error SubPath `{written}` must not be an absolute path")
     if ".." in text.split("/"):

@@ -13,6 +13,8 @@ from syncpod.cri.go_text import go_quote
 _MOST_WORDS = 4096
 _SHORT = 4
 """Fewer characters are hidden only where they stand alone, or every text would be riddled with holes."""
+_SHORTEST = 3
+"""Fewer are never hidden: everybody could guess them, and exit codes are numbers as short."""
 _MASK = "***"
 
 
@@ -25,7 +27,7 @@ class Unspeakable:
 
     def learn(self, words: Iterable[str]) -> None:
         """Take in words that were not known, in each way in which a runtime would write them."""
-        forms = [form for word in words if word for form in _forms(word) if form not in self._words]
+        forms = [form for word in words for form in _forms(word) if form not in self._words]
         if forms:
             self._words.update(dict.fromkeys(forms))
             for oldest in list(self._words)[: max(0, len(self._words) - _MOST_WORDS)]:
@@ -40,11 +42,12 @@ class Unspeakable:
 def _forms(word: str) -> tuple[str, ...]:
     """Return a word as it is, as Go quotes it, and as JSON does."""
     lines = word.strip()
-    return tuple(dict.fromkeys((word, lines, go_quote(lines)[1:-1], json.dumps(lines)[1:-1])))
+    forms = dict.fromkeys((word, lines, go_quote(lines)[1:-1], json.dumps(lines)[1:-1]))
+    return tuple(form for form in forms if len(form.strip()) >= _SHORTEST)
 
 
 def _pattern(words: Iterable[str]) -> re.Pattern[str]:
     """Match any of the words, a longer one before one that it begins with."""
-    ordered = sorted((word for word in words if word), key=len, reverse=True)
+    ordered = sorted(words, key=len, reverse=True)
     parts = (re.escape(word) if len(word) >= _SHORT else rf"(?<!\w){re.escape(word)}(?!\w)" for word in ordered)
     return re.compile("|".join(parts))

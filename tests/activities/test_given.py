@@ -10,10 +10,12 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
+from temporalio.api.failure.v1 import Failure
 
 from activities.sources import known_secrets
 from syncpod.messages import Fault
 from syncpod.objects import ObjectRef
+from syncpod.plugin import DATA_CONVERTER
 from syncpod.pod import ConfigMap, ObjectMeta, Secret
 from syncpod.volumes.mounting import is_mount, may_mount
 from tests.activities.bench import Bench, PodOnBench, container, fault_of, until
@@ -136,6 +138,25 @@ async def test_a_secret_that_a_runtime_quotes_is_told_to_nobody(bench: Bench) ->
         assert form not in told
 
 
+async def test_a_secret_that_names_a_part_of_a_volume_is_told_to_nobody(
+    mounting: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    value = f"part-{secrets.token_hex(8)}"
+    mounting.node.objects.put(secret("keys", where=value))
+    env = [{"name": "WHERE", "valueFrom": {"secretKeyRef": {"name": "keys", "key": "where"}}}]
+    mounts = [{"name": "v", "mountPath": "/x", "subPathExpr": "$(WHERE)/x"}]
+    pod = mounting.pod(container(env=env, volumeMounts=mounts), volumes=[{"name": "v", "emptyDir": {}}])
+    await pod.create_sandbox()
+    (pod.directory / "volumes" / "kubernetes.io~empty-dir" / "v" / value).symlink_to("/etc")
+    _, error, detail = await fault_of(pod.start())
+    failure = Failure()
+    DATA_CONVERTER.failure_converter.to_failure(error, DATA_CONVERTER.payload_converter, failure)
+    assert "leads out of its directory" in caplog.text
+    for told in (str(failure), caplog.text, detail.model_dump_json()):
+        assert "failed to prepare subPath for volumeMount" in told
+        assert value not in told
+
+
 async def test_a_worker_that_begins_knows_what_its_elder_gave_to_containers(bench: Bench) -> None:
     bench.node.objects.put(secret("keys", token="s3cret", empty=""))
     bench.node.objects.put(config_map("settings", color="blue"))
@@ -210,7 +231,7 @@ async def test_what_leads_out_of_a_volume_ends_the_start_with_the_kubelets_words
 async def test_a_part_of_a_volume_is_refused_where_its_path_could_lead_the_runtime_to_more_than_the_worker_may_see(
     bench: Bench,
 ) -> None:
-    assert (bench.node.context.may_mount, bench.node.context.hands_over_paths) == (False, False)
+    bench.node.context = dataclasses.replace(bench.node.context, may_mount=False, hands_over_paths=False)
     pod = bench.pod(
         container(volumeMounts=[{"name": "v", "mountPath": "/x", "subPath": "a"}]),
         volumes=[{"name": "v", "emptyDir": {}}],

@@ -25,8 +25,12 @@ def test_the_longer_of_two_words_is_hidden_whole() -> None:
 
 
 def test_a_short_word_is_hidden_only_where_it_stands_alone() -> None:
-    assert without("create failed: exec: a: not found", "a") == "create failed: exec: ***: not found"
-    assert without('exec: "123": no', "123") == 'exec: "***": no'
+    assert without('concat: exec: "cat": not found', "cat") == 'concat: exec: "***": not found'
+    assert without('pid 1234: exec: "123": no', "123") == 'pid 1234: exec: "***": no'
+
+
+def test_what_is_shorter_than_that_is_not_hidden() -> None:
+    assert without("runc failed: exit status 1", "1", "no", "\n") == "runc failed: exit status 1"
 
 
 def test_nothing_is_hidden_where_nothing_is_known_or_the_word_is_empty() -> None:
