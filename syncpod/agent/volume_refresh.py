@@ -19,6 +19,7 @@ from temporalio.service import RPCError
 
 from syncpod.agent.record_cache import RecordCache
 from syncpod.cri.node import NodeContext
+from syncpod.cri.paths import UnsafeName
 from syncpod.cri.pod_records import PodRecord
 from syncpod.cri.pod_volumes import MountFailure, refresh_volumes
 from syncpod.messages import StepName, pod_workflow_id
@@ -125,6 +126,9 @@ class VolumeRefresh:
         except OSError as error:
             self._complain(pod, str(error))
             return True
+        except UnsafeName as error:
+            self._complain(pod, str(error))
+            return False
         self._complaints.pop(meta.uid, None)
         if written:
             log.info("pod %s/%s: volumes %s are up to date again", meta.namespace, meta.name, ", ".join(written))

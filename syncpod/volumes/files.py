@@ -67,8 +67,10 @@ def objects_of(volumes: Iterable[Files], store: ObjectStore) -> Objects:
     for ref in wanted:
         try:
             held = store.get(ref)
+            if held is not None:
+                found[ref] = values(held)
         except ObjectUnreadable as error:
             raise PayloadError(str(error), ref) from error
-        if held is not None:
-            found[ref] = values(held)
+        except ValueError as error:
+            raise PayloadError(f"{ref} cannot be read: {error}", ref) from error
     return found
