@@ -306,8 +306,9 @@ def _read_all(directory: Path, model: type[_T]) -> Iterator[tuple[Path, _T | Non
 
 
 def _replace(path: Path, record: PulledRecord | _Intent) -> None:
-    """Replace a file at once or not at all; 0600, in a directory of 0700. Raises OSError."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    """Replace a file at once or not at all; 0600, in directories of 0700. Raises OSError."""
+    for directory in reversed(path.parents[:3]):  # the state directory too, where nobody has made it yet
+        directory.mkdir(mode=0o700, exist_ok=True)
     draft = path.with_name(f"{path.name}{_DRAFT}")
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
     try:

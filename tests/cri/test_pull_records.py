@@ -161,7 +161,7 @@ def test_files_are_the_kubelets_private_and_without_a_password(records: PullReco
     assert (
         path.name == "sha256-a35ce5d7d33e6bd99b9c3f7bd5a40a9da5a0f5f9b1e6ee69eb4bea49cdc2e8a1" or len(path.name) == 71
     )
-    everything = [path for path in (tmp_path / "image_manager").rglob("*")]
+    everything = [tmp_path / "image_manager", *(tmp_path / "image_manager").rglob("*")]
     modes = {stat.S_IMODE(path.stat().st_mode) for path in everything}
     assert modes == {0o600, 0o700}
     assert not any("hunter2" in path.read_text() for path in everything if path.is_file())
