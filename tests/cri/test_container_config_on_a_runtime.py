@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from syncpod.cri.cgroups import cgroup_hierarchies, pod_cgroup, remove_pod_cgroup
+from syncpod.cri.cgroup_mounts import hierarchies
+from syncpod.cri.cgroups import pod_cgroup, remove_pod_cgroup
 from syncpod.cri.client import CriClient
 from syncpod.cri.container_config import ContainerKind, container_config, container_variables
 from syncpod.cri.directories import (
@@ -28,7 +29,7 @@ from tests.cri.translation import NODE, make_pod
 from tests.runtimes.images import BUSYBOX, USER_1000
 
 SLEEP = ["sleep", "1000"]
-HIERARCHIES = cgroup_hierarchies(Path("/proc/self/mountinfo").read_text())
+HIERARCHIES = [each.path for each in hierarchies(Path("/proc/self/mountinfo").read_text())]
 NETWORK, HOSTS = str(Path("/proc/self/ns/net").readlink()), Path("/etc/hosts").read_text()
 """The node's own."""
 
@@ -195,7 +196,7 @@ async def test_its_limits_are_in_the_pods_cgroup_which_goes_when_the_pod_has_gon
         {"containers": [{"name": "main", "image": BUSYBOX, "command": SLEEP, "resources": limits}]}
     )
     main = await running.start(running.pod.spec.containers[0])
-    below = pod_cgroup(running.node, running.pod.metadata.uid).relative_to("/")
+    below = pod_cgroup(running.node, running.pod).relative_to("/")
     files = {
         "cpu.shares": "102",
         "cpu.cfs_quota_us": "50000",

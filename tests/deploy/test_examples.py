@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from syncpod.cli.manifests import admitted_pods
+from syncpod.cli.manifests import admitted
 from syncpod.pod import EphemeralContainer, Pod, admit_pod, load_documents, pod_to_wire
 from tests.runtimes.images import BUSYBOX
 
@@ -41,4 +41,4 @@ def test_what_other_clients_send_is_the_first_example() -> None:
 
 def test_the_directory_is_applied_as_it_is() -> None:
     """A directory is read flat: what is no pod by itself lies in one of its own."""
-    assert len(admitted_pods([str(EXAMPLES)], "")) == len(list(EXAMPLES.glob("*.yaml")))
+    assert len(admitted([str(EXAMPLES)], "").pods) == len(list(EXAMPLES.glob("*.yaml")))
