@@ -188,9 +188,14 @@ def _node_or_pod(of_the_node: bool) -> str:
 
 
 def _capabilities(capabilities: Capabilities | None) -> Capability | None:
+    """Return what is added and dropped, by the names that a pod spec has.
+
+    A prefix of ``CAP_`` is taken off, where the kubelet passes it on and containerd 1.6 then leaves the capability out.
+    """
     if capabilities is None:
         return None
-    return Capability(add_capabilities=capabilities.add, drop_capabilities=capabilities.drop)
+    added, dropped = ([name.removeprefix("CAP_") for name in names] for names in (capabilities.add, capabilities.drop))
+    return Capability(add_capabilities=added, drop_capabilities=dropped)
 
 
 def _groups(security: PodSecurityContext) -> tuple[int, ...]:

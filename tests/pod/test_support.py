@@ -18,20 +18,7 @@ def env(**source: Any) -> dict[str, Any]:
 
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
-    ({f"{C}.livenessProbe": {"tcpSocket": {"port": 1}}}, f"{CP}.livenessProbe: not supported yet: probes"),
-    ({f"{C}.readinessProbe": {"tcpSocket": {"port": 1}}}, f"{CP}.readinessProbe: not supported yet: probes"),
-    ({f"{C}.startupProbe": {"tcpSocket": {"port": 1}}}, f"{CP}.startupProbe: not supported yet: probes"),
-    ({"spec.containers.1.livenessProbe": {}}, "spec.containers[1].livenessProbe: not supported yet: probes"),
-    ({"spec.initContainers.0.restartPolicy": "Always", "spec.initContainers.0.startupProbe": {}}, "spec.initContainers[0].startupProbe: not supported yet: probes"),
-    ({f"{C}.lifecycle": {}}, f"{CP}.lifecycle: not supported yet: lifecycle hooks and stop signals"),
-    ({f"{C}.terminationMessagePath": "/dev/other"}, f"{CP}.terminationMessagePath: not supported yet: termination messages"),
-    ({f"{C}.terminationMessagePolicy": "FallbackToLogsOnError"}, f"{CP}.terminationMessagePolicy: not supported yet: termination messages"),
-    ({f"{C}.envFrom": [{"secretRef": {"name": "s"}}]}, f"{CP}.envFrom: not supported yet: environment from ConfigMaps and Secrets"),
-    (env(configMapKeyRef={"name": "m", "key": "k"}), f"{CP}.env[0].valueFrom.configMapKeyRef: not supported yet: environment from ConfigMaps"),
-    (env(secretKeyRef={"name": "m", "key": "k"}), f"{CP}.env[0].valueFrom.secretKeyRef: not supported yet: environment from Secrets"),
-    (env(fileKeyRef={"volumeName": "work", "path": "p", "key": "k"}), f"{CP}.env[0].valueFrom.fileKeyRef: not supported yet: environment from files"),
-    ({f"{C}.volumeMounts": [{"name": "work", "mountPath": "/w", "subPath": "a"}]}, f"{CP}.volumeMounts[0].subPath: not supported yet: mounting a part of a volume"),
-    ({f"{C}.volumeMounts": [{"name": "work", "mountPath": "/w", "subPathExpr": "$(A)"}]}, f"{CP}.volumeMounts[0].subPathExpr: not supported yet: mounting a part of a volume"),
+    ({f"{C}.lifecycle": {"stopSignal": "SIGUSR1"}}, f"{CP}.lifecycle.stopSignal: not supported yet: stop signals"),
     ({f"{C}.volumeDevices": [{"name": "work", "devicePath": "/d"}]}, f"{CP}.volumeDevices: not supported yet: block volumes"),
     ({f"{C}.resources": {"claims": [{"name": "c"}]}}, f"{CP}.resources.claims: not supported yet: resource claims"),
     ({f"{C}.resources": {"requests": {"example.com/gpu": 1}}}, f"{CP}.resources.requests[example.com/gpu]: not supported yet: the resource example.com/gpu"),
@@ -43,11 +30,10 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ),
     ({"spec.resources": {"claims": [{"name": "c"}]}}, "spec.resources.claims: not supported yet: resource claims"),
     ({"spec.resourceClaims": [{"name": "c"}]}, "spec.resourceClaims: not supported yet: resource claims"),
-    ({"spec.activeDeadlineSeconds": 5}, "spec.activeDeadlineSeconds: not supported yet: deadlines"),
     ({"spec.readinessGates": [{"conditionType": "a"}]}, "spec.readinessGates: not supported yet: readiness gates, since nothing here sets their conditions"),
     ({"spec.os": {"name": "windows"}}, "spec.os.name: not supported yet: operating systems other than linux"),
     ({"spec.securityContext": {"windowsOptions": {}}}, "spec.securityContext.windowsOptions: not supported yet: Windows"),
-    ({"spec.ephemeralContainers": [{"name": "d", "image": "i", "envFrom": [{}]}]}, "spec.ephemeralContainers[0].envFrom: not supported yet: environment from ConfigMaps and Secrets"),
+    ({"spec.ephemeralContainers": [{"name": "d", "image": "i", "volumeDevices": [{}]}]}, "spec.ephemeralContainers[0].volumeDevices: not supported yet: block volumes"),
 ]  # fmt: skip
 
 
@@ -88,6 +74,15 @@ SUPPORTED: list[dict[str, Any]] = [
     {"spec.dnsPolicy": "ClusterFirstWithHostNet", "spec.subdomain": "a", "spec.setHostnameAsFQDN": True},
     {"spec.hostnameOverride": "a"},
     env(resourceFieldRef={"resource": "limits.cpu"}),
+    env(configMapKeyRef={"name": "m", "key": "k"}),
+    env(secretKeyRef={"name": "m", "key": "k"}),
+    env(fileKeyRef={"volumeName": "work", "path": "p", "key": "k"}),
+    {f"{C}.envFrom": [{"prefix": "A_", "configMapRef": {"name": "m"}}, {"secretRef": {"name": "s"}}]},
+    {f"{C}.volumeMounts": [{"name": "work", "mountPath": "/w", "subPath": "a"}, {"name": "work", "mountPath": "/x", "subPathExpr": "$(A)"}]},
+    {f"{C}.livenessProbe": {"tcpSocket": {"port": 1}}, f"{C}.readinessProbe": {"exec": {"command": ["true"]}}, f"{C}.startupProbe": {"httpGet": {"port": 1}}},
+    {f"{C}.lifecycle": {"preStop": {"sleep": {"seconds": 1}}, "postStart": {"exec": {"command": ["true"]}}}},
+    {f"{C}.terminationMessagePath": "/dev/other", f"{C}.terminationMessagePolicy": "FallbackToLogsOnError"},
+    {"spec.activeDeadlineSeconds": 5, "spec.imagePullSecrets": [{"name": "registry"}]},
     {f"{C}.resizePolicy": [{"resourceName": "cpu", "restartPolicy": "RestartContainer"}]},
     env(fieldRef={"fieldPath": "status.podIP"}),
 ]  # fmt: skip
@@ -113,6 +108,7 @@ WITHOUT_EFFECT: list[tuple[str, Any]] = [
     ("serviceAccountName", "robot"),
     ("serviceAccount", "robot"),
     ("automountServiceAccountToken", True),
+    ("securityContext", {"fsGroupChangePolicy": "OnRootMismatch"}),
 ]
 
 
@@ -121,7 +117,8 @@ def test_what_only_a_cluster_acts_on_is_taken_and_said(field: str, value: Any) -
     pod = with_defaults(parse_pod(changed({f"spec.{field}": value})))
     assert check_supported(pod) == ()
     (warning,) = check_without_effect(pod)
-    assert warning.path == f"spec.{'serviceAccountName' if field == 'serviceAccount' else field}"
+    said = {"serviceAccount": "serviceAccountName", "securityContext": "securityContext.fsGroupChangePolicy"}
+    assert warning.path == f"spec.{said.get(field, field)}"
     assert warning.message.startswith("has no effect here: ")
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from syncpod.pod import admit, check_supported, check_without_effect, parse_pod, with_defaults
 from syncpod.pod.support_table import Support, rendered, rows, unused_notes
+from tests.pod.everything import EVERYTHING
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "pod-support.md"
 BEGIN, END = "<!-- fields: begin -->\n", "<!-- fields: end -->\n"
@@ -34,7 +35,7 @@ def test_what_the_table_calls_refused_or_ignored_is() -> None:
         "kind": "Pod",
         "metadata": {"name": "a", "finalizers": ["example.com/x"]},
         "spec": {
-            "containers": [{"name": "a", "image": "b", "livenessProbe": {"exec": {"command": ["true"]}}}],
+            "containers": [{"name": "a", "image": "b", "lifecycle": {"stopSignal": "SIGUSR1"}}],
             "nodeSelector": {"a": "b"},
             "os": {"name": "windows"},
             "hostAliases": [{"ip": "10.0.0.1", "hostnames": ["a"]}],
@@ -42,8 +43,8 @@ def test_what_the_table_calls_refused_or_ignored_is() -> None:
     }
     pod = with_defaults(parse_pod(document))
     refused = {problem.path for problem in check_supported(pod)}
-    assert refused == {"spec.containers[0].livenessProbe", "spec.os.name"}
-    assert by_path["spec.<containers>[].livenessProbe"] is Support.REFUSED
+    assert refused == {"spec.containers[0].lifecycle.stopSignal", "spec.os.name"}
+    assert by_path["spec.<containers>[].lifecycle.stopSignal"] is Support.REFUSED
     assert by_path["spec.os.name"] is Support.PARTLY
     assert [problem.path for problem in check_without_effect(pod)] == ["spec.nodeSelector"]
     assert by_path["spec.nodeSelector"] is Support.WARNED
@@ -51,6 +52,26 @@ def test_what_the_table_calls_refused_or_ignored_is() -> None:
     taken = {**document, "spec": {"containers": [{"name": "a", "image": "b"}]}}
     assert [problem.path for problem in admit(taken).warnings] == ["metadata.finalizers"]
     assert by_path["metadata.finalizers[]"] is Support.WARNED
+
+
+def row_path(path: str) -> str:
+    """The path of the row that speaks of a field: without places in lists, and one for all lists of containers."""
+    return re.sub(r"^spec\.(c|initC|ephemeralC)ontainers\[\]", "spec.<containers>[]", re.sub(r"\[\d+\]", "[]", path))
+
+
+def test_of_a_pod_with_every_field_what_the_table_says_becomes_true() -> None:
+    """Each field that is refused or warned about has such a row, and each such row its field."""
+    pod = with_defaults(parse_pod(EVERYTHING))
+    listed = {support: {row.path.removesuffix("[]") for row in rows() if row.support is support} for support in Support}
+    refused = {row_path(problem.path) for problem in check_supported(pod)}
+    resources = {path for path in refused if path.endswith("[example.com/gpu]")}
+    warned = {row_path(problem.path) for problem in check_without_effect(pod)}
+    # One pod cannot have everything: what speaks of Windows, and claims of the pod as a whole, it has not got.
+    windows = {"spec.<containers>[].securityContext.windowsOptions", "spec.securityContext.windowsOptions"}
+    assert refused - resources == listed[Support.REFUSED] - windows - {"spec.resources.claims"}
+    unset = {path for path in listed[Support.WARNED] if path.startswith("metadata.")}
+    unset |= {"spec.schedulingGates", "spec.automountServiceAccountToken"}
+    assert warned - {"spec.tolerations"} == listed[Support.WARNED] - unset
 
 
 if __name__ == "__main__":

@@ -74,7 +74,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"metadata.generateName": "Web-"}, f"metadata.generateName: {S}"),
     ({"metadata.labels": {"a/b/c": ""}}, "metadata.labels[a/b/c]: must have a lower-case DNS subdomain before its '/'"),
     ({"metadata.labels": {"a": "é"}}, f"metadata.labels[a]: {Q}"),
-    ({"metadata.labels": {"аpp": "x"}}, f"metadata.labels[аpp]: {Q}"),
+    ({"metadata.labels": {"\u0430pp": "x"}}, rf"metadata.labels[\u0430pp]: {Q}"),
     ({A: {"k": "v" * 262_144}}, "metadata.annotations: must be no more than 256 KiB in all"),
     ({A: {"kubernetes.io/config.mirror": ""}}, "metadata.annotations[kubernetes.io/config.mirror]: may be set only with spec.nodeName, being a kubelet's"),
     ({A: {"controller.kubernetes.io/pod-deletion-cost": "007"}}, "metadata.annotations[controller.kubernetes.io/pod-deletion-cost]: must be an integer of 32 bits"),
