@@ -112,8 +112,9 @@ class Pods:
         self.running.clear()
         for hierarchy in HIERARCHIES:
             parent = hierarchy / self.node.cgroup_parent
-            if parent.exists():
-                parent.rmdir()
+            for cgroup in (parent / "burstable", parent / "besteffort", parent):
+                if cgroup.exists():
+                    cgroup.rmdir()
 
 
 @pytest.fixture
