@@ -9,8 +9,8 @@ from syncpod.cri.node import NodeContext
 from syncpod.cri.paths import log_directory_of
 from syncpod.cri.resources import overhead_resources, sandbox_resources
 from syncpod.cri.security import sandbox_security_context
-from syncpod.cri.sysctls import dotted
 from syncpod.pod import Container, Pod
+from syncpod.pod.validation.syntax import dotted_sysctl
 
 
 def sandbox_config(pod: Pod, *, attempt: int, node: NodeContext, incarnation: str) -> PodSandboxConfig:
@@ -76,4 +76,4 @@ def _container_ports(container: Container) -> list[PortMapping]:
 
 def _sysctls(pod: Pod) -> dict[str, str]:
     security = pod.spec.security_context
-    return {dotted(each.name): each.value for each in security.sysctls} if security is not None else {}
+    return {dotted_sysctl(each.name): each.value for each in security.sysctls} if security is not None else {}

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from syncpod.pod import Pod
+from syncpod.pod.validation.syntax import dotted_sysctl
 
 Namespace = Literal["IPC", "Net"]
 
@@ -50,7 +51,7 @@ class AllowedSysctls:
         """
         security, spec = pod.spec.security_context, pod.spec
         for sysctl in security.sysctls if security is not None else ():
-            name = dotted(sysctl.name)
+            name = dotted_sysctl(sysctl.name)
             namespace = self._namespace(name)
             if namespace is None:
                 return f'forbidden sysctl: "{name}" not allowlisted'
@@ -77,15 +78,9 @@ def allowed_sysctls(kernel: str, unsafe: Iterable[str] = ()) -> AllowedSysctls:
     for pattern in unsafe:
         if len(pattern) > _LONGEST or not _PATTERN.fullmatch(pattern):
             raise SysctlPatternInvalid(f"sysctl {pattern!r}: must be a name such as net.core.somaxconn or net.ipv4.*")
-        name, star, _ = dotted(pattern).partition("*")
+        name, star, _ = dotted_sysctl(pattern).partition("*")
         (prefixes if star else names)[name] = _known(name)
     return AllowedSysctls(names, prefixes)
-
-
-def dotted(name: str) -> str:
-    """Return a sysctl's name with dots between its parts: where a slash comes first, dots and slashes change places."""
-    first = next((character for character in name if character in "./"), ".")
-    return name if first == "." else name.translate(str.maketrans("./", "/."))
 
 
 def _known(name: str) -> Namespace:

@@ -150,6 +150,12 @@ def test_new_privileges_are_kept_from_a_container_that_may_not_escalate(allowed:
     assert context(own).no_new_privs is kept
 
 
+def test_capabilities_go_by_the_names_that_every_runtime_knows() -> None:
+    made = context({"capabilities": {"add": ["NET_ADMIN", "CAP_SYS_TIME"], "drop": ["ALL", "CAP_CHOWN"]}}).capabilities
+    assert list(made.add_capabilities) == ["NET_ADMIN", "SYS_TIME"]
+    assert list(made.drop_capabilities) == ["ALL", "CHOWN"]
+
+
 def test_the_pods_fields_that_a_container_leaves_open_reach_it() -> None:
     made = context({"privileged": True, "readOnlyRootFilesystem": True}, {"runAsUser": 9})
     assert (made.privileged, made.readonly_rootfs, made.run_as_user.value) == (True, True, 9)
