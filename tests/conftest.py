@@ -18,10 +18,10 @@ from tests.runtimes.temporal import DevServer
 _RUNTIMES = ("embedded", "containerd16", "containerd24")
 
 _NOTHING_MAY_SKIP = bool(os.environ.get("SYNCPOD_REQUIRE"))
-if _NOTHING_MAY_SKIP:
-    # Nothing is left to chance then either: the same examples with each run. New ones are looked for wherever somebody
-    # runs the tests by hand.
-    settings.load_profile("ci")
+# Where nothing may skip nothing is left to chance either: the same examples with each run. New ones are looked for
+# wherever somebody runs the tests by hand. How long an example takes says more of the machine than of what is tested.
+settings.register_profile("by-hand", deadline=None)
+settings.load_profile("ci" if _NOTHING_MAY_SKIP else "by-hand")
 
 
 @pytest.fixture(scope="session")
