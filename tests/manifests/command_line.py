@@ -31,10 +31,8 @@ class Said:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What it warned of, without the names of the pods."""
-        return tuple(
-            re.sub(r"^Warning: (pod \S+: )?", "", line) for line in self.err.splitlines() if line.startswith("Warning:")
-        )
+        """What it warned of in a manifest, without the names of the pods; not that a busy node is slow to answer."""
+        return tuple(re.findall(r"^Warning: (?:pod \S+: )?((?:spec|metadata)\..*)$", self.err, re.MULTILINE))
 
     def refusal(self, source: str) -> str:
         """The sentences by which it refused a manifest, without the names of the file and the pod; "" if it did not."""

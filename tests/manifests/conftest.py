@@ -15,7 +15,7 @@ from tests.runtimes.runtime import Runtime
 from tests.runtimes.temporal import DevServer
 
 
-@pytest_asyncio.fixture(scope="session", loop_scope="session")
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def documented(
     containerd: Containerd, temporal_server: DevServer, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[Run]:
@@ -25,7 +25,7 @@ async def documented(
         yield run
 
 
-@pytest_asyncio.fixture(scope="session", loop_scope="session")
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def exemplified(
     runtime: Runtime, temporal_server: DevServer, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[Run]:

@@ -76,7 +76,7 @@ class RunningPod:
 
     async def get(self) -> dict[str, Any]:
         """The whole Pod, with its status."""
-        pod: dict[str, Any] = await self.handle.query("pod")
+        pod: dict[str, Any] = await self._ask("pod")
         return pod
 
     async def until(self, what: str, seen: Callable[[dict[str, Any]], Any]) -> dict[str, Any]:
@@ -103,7 +103,7 @@ class RunningPod:
 
     async def events(self) -> list[dict[str, Any]]:
         """Its events, oldest first."""
-        events: list[dict[str, Any]] = await self.handle.query("events")
+        events: list[dict[str, Any]] = await self._ask("events")
         return events
 
     async def instance(self, name: str) -> RuntimeContainerStatus:
@@ -137,6 +137,17 @@ class RunningPod:
         with contextlib.suppress(RPCError):  # it has ended already
             await self.handle.signal("delete_pod", {"gracePeriodSeconds": 0})
             await asyncio.wait_for(self.handle.result(), PATIENCE)
+
+    async def _ask(self, query: str) -> Any:
+        """Ask the workflow, as often as it takes: on a busy machine it may be between two tries of a task."""
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            try:
+                return await self.handle.query(query)
+            except RPCError as error:
+                if time.monotonic() > deadline:
+                    raise NotSo(f"its workflow does not answer: {error}\n{self.engine.said}") from None
+                await asyncio.sleep(0.5)
 
     async def _last_event(self) -> str:
         events = await self.events()
