@@ -36,7 +36,10 @@ DIFFERENCES: tuple[Difference, ...] = (
     Difference(
         "processes",
         "There are no PID namespaces: a container sees the machine's processes, and its own is not number 1.",
-        ("test_start.py::test_an_ephemeral_container_sees_the_processes_of_its_target_as_its_own",),
+        (
+            "test_start.py::test_an_ephemeral_container_sees_the_processes_of_its_target_as_its_own",
+            "test_identity.py::test_a_pod_shares_the_namespaces_that_it_says",
+        ),
     ),
     Difference(
         "images",
@@ -46,7 +49,11 @@ DIFFERENCES: tuple[Difference, ...] = (
     Difference(
         "an image's user",
         "There is nobody in an image: its user is whoever runs the runtime.",
-        ("test_containers.py::test_an_image_says_who_runs_it_and_so_in_which_groups_besides",),
+        (
+            "test_containers.py::test_an_image_says_who_runs_it_and_so_in_which_groups_besides",
+            "test_identity.py::test_a_container_that_must_not_run_as_root_is_told_why_it_does_not_run",
+            "test_identity.py::test_a_pods_groups_are_only_its_own_where_it_says_strict",
+        ),
     ),
     Difference(
         "an image's user",
@@ -68,6 +75,10 @@ DIFFERENCES: tuple[Difference, ...] = (
         "A container has its own files (a private layer over the machine's), /tmp, mounts and host name, and shares "
         "all else. What would need more is refused: host ports without the host's network, sysctls, seccomp profiles, "
         "AppArmor and SELinux, devices, user namespaces.",
+        (
+            "test_identity.py::test_each_container_has_the_powers_that_its_security_context_gives_it",
+            "test_identity.py::test_a_pod_has_the_kernel_parameters_that_it_asks_for",
+        ),
     ),
     Difference(
         "mount propagation",

@@ -47,7 +47,7 @@ class NodeProcess:
 
     async def ready(self) -> Self:
         """Wait until it says that it serves; raises AssertionError with its log if it ends instead."""
-        await until(lambda: self._process.poll() is not None or self.output.read_text().endswith("\n"), patience=60)
+        await until(lambda: self._process.poll() is not None or self.output.read_text().endswith("\n"), patience=180)
         assert self._process.poll() is None, self.log.read_text()
         return self
 

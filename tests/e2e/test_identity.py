@@ -1,0 +1,228 @@
+"""Who a pod's containers run as, what they may do, and which namespaces they are in: looked at from inside."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from protos.cri.v1 import api_pb2 as cri
+from tests.e2e.engine import EngineNode, LivePod, Pods, shell, status_of
+from tests.runtimes.bare import BareCri
+from tests.runtimes.images import BUSYBOX, NOBODY, USER_1000
+
+COMMAND = Path("/proc/self/comm").read_text().strip()
+HERE = {kind: str(Path(f"/proc/self/ns/{kind}").readlink()) for kind in ("net", "ipc", "pid", "uts", "mnt", "user")}
+"""This process's namespaces, which are the node's."""
+HAS_APP_ARMOR = Path("/sys/module/apparmor").exists()
+DEFAULT_CAPABILITIES = 0xA80425FB
+"""What containerd leaves a container's root: fourteen capabilities, CHOWN to SETFCAP."""
+NET_ADMIN = 1 << 12
+NET_RAW = 1 << 13
+NO_MKDIR = {
+    "defaultAction": "SCMP_ACT_ALLOW",
+    "syscalls": [{"names": ["mkdir", "mkdirat"], "action": "SCMP_ACT_ERRNO"}],
+}
+"""A seccomp profile under which no directory can be made."""
+
+
+def secured(name: str, *, image: str = BUSYBOX, **context: Any) -> dict[str, Any]:
+    return {**shell(name), "image": image, "securityContext": context}
+
+
+async def process_status(pod: LivePod, name: str) -> dict[str, str]:
+    """What the kernel says of a shell in a container."""
+    lines = (await pod.exec(name, "cat /proc/self/status")).splitlines()
+    return {key: value.strip() for key, _, value in (line.partition(":") for line in lines)}
+
+
+async def waiting(pod: LivePod, name: str, reason: str) -> str:
+    """Wait until a container waits for a reason; the message."""
+    seen = await pod.until(lambda pod: status_of(pod, name).get("state", {}).get("waiting", {}).get("reason") == reason)
+    return str(status_of(seen, name)["state"]["waiting"]["message"])
+
+
+async def test_each_container_has_the_powers_that_its_security_context_gives_it(pods: Pods, engine: EngineNode) -> None:
+    profiles = engine.worker.state_dir / "seccomp" / "profiles"
+    profiles.mkdir(parents=True, exist_ok=True)
+    (profiles / "no-mkdir.json").write_text(json.dumps(NO_MKDIR))
+    pod = await pods.apply(
+        "powers",
+        secured("plain"),
+        secured("capable", capabilities={"add": ["NET_ADMIN"], "drop": ["ALL"]}),
+        secured("by-its-other-name", capabilities={"add": ["CAP_NET_ADMIN"], "drop": ["NET_RAW"]}),
+        secured("locked", allowPrivilegeEscalation=False, readOnlyRootFilesystem=True),
+        secured("privileged", privileged=True),
+        secured("confined", seccompProfile={"type": "RuntimeDefault"}),
+        secured("unconfined", seccompProfile={"type": "Unconfined"}),
+        secured("local", seccompProfile={"type": "Localhost", "localhostProfile": "profiles/no-mkdir.json"}),
+        secured("missing", seccompProfile={"type": "Localhost", "localhostProfile": "profiles/none.json"}),
+        secured("somebody", runAsUser=1234, runAsGroup=2345),
+        secured("labelled", seLinuxOptions={"type": "spc_t", "level": "s0:c1,c2"}),
+        securityContext={"seLinuxOptions": {"role": "system_r"}},
+    )
+    message = await waiting(pod, "missing", "CreateContainerError")
+    assert f"{profiles}/none.json" in message and "no such file or directory" in message
+    await pod.until(lambda seen: sum("running" in each["state"] for each in seen["status"]["containerStatuses"]) == 10)
+
+    seen = {name: await process_status(pod, name) for name in ("plain", "capable", "by-its-other-name", "locked")}
+    seen |= {name: await process_status(pod, name) for name in ("privileged", "confined", "unconfined", "local")}
+    seen |= {"somebody": await process_status(pod, "somebody")}
+    capabilities = {name: int(status["CapEff"], 16) for name, status in seen.items()}
+    everything = int((await process_status(pod, "privileged"))["CapBnd"], 16)
+    assert capabilities == {
+        "plain": DEFAULT_CAPABILITIES,
+        "capable": NET_ADMIN,
+        "by-its-other-name": (DEFAULT_CAPABILITIES | NET_ADMIN) & ~NET_RAW,
+        "locked": DEFAULT_CAPABILITIES,
+        "privileged": everything,
+        "confined": DEFAULT_CAPABILITIES,
+        "unconfined": DEFAULT_CAPABILITIES,
+        "local": DEFAULT_CAPABILITIES,
+        "somebody": 0,
+    }
+    assert everything & ~DEFAULT_CAPABILITIES & NET_ADMIN
+    assert {name for name, status in seen.items() if status["NoNewPrivs"] == "1"} == {"locked"}
+    # 0 is no filter, 2 is one; nobody has asked for the default one, so "plain" has none.
+    assert {name for name, status in seen.items() if status["Seccomp"] == "2"} == {"confined", "local"}
+
+    shown = {
+        ("plain", "touch /x && echo made"): "made",
+        ("locked", "touch /x"): "touch: /x: Read-only file system",
+        ("plain", "echo 1 > /proc/sys/net/ipv4/ip_forward"): "sh: can't create /proc/sys/net/ipv4/ip_forward: "
+        "Read-only file system",
+        ("plain", "ls -A /sys/firmware"): "",
+        ("privileged", "cat /proc/sys/net/ipv4/ip_forward > /proc/sys/net/ipv4/ip_forward && echo set"): "set",
+        ("local", "mkdir /made"): "mkdir: can't create directory '/made': Operation not permitted",
+        ("plain", "mkdir /made && echo made"): "made",
+        ("somebody", "id -u; id -g; id -G"): "1234\n2345\n2345",
+    }
+    assert {key: await pod.exec(*key) for key in shown} == shown
+    labels = {name: await selinux_options(pod, name) for name in ("plain", "labelled")}
+    assert labels == {"plain": {"role": "system_r"}, "labelled": {"type": "spc_t", "level": "s0:c1,c2"}}
+
+
+async def selinux_options(pod: LivePod, name: str) -> dict[str, str]:
+    """What the runtime was asked for; a machine without SELinux shows no more."""
+    instance = await pod.instance(name)
+    async with BareCri(pod.node.runtime.endpoint) as bare:
+        request = cri.ContainerStatusRequest(container_id=instance.id, verbose=True)
+        answer = await bare.runtime.ContainerStatus(request)
+    options = json.loads(answer.info["info"])["config"]["linux"]["security_context"].get("selinux_options") or {}
+    return {key: value for key, value in options.items() if value}
+
+
+async def test_a_container_that_must_not_run_as_root_is_told_why_it_does_not_run(pods: Pods) -> None:
+    pod = await pods.apply(
+        "non-root",
+        secured("image-of-root"),
+        secured("image-of-a-name", image=NOBODY),
+        secured("root-by-choice", runAsUser=0),
+        secured("image-of-a-number", image=USER_1000),
+        secured("number-by-choice", image=NOBODY, runAsUser=7),
+        secured("excepted", runAsNonRoot=False),
+        securityContext={"runAsNonRoot": True},
+    )
+    uid = (await pod.get())["metadata"]["uid"]
+    words = {
+        "image-of-root": "container has runAsNonRoot and image will run as root",
+        "image-of-a-name": "container has runAsNonRoot and image has non-numeric user (nobody), cannot verify user is "
+        "non-root",
+        "root-by-choice": "container's runAsUser breaks non-root policy",
+    }
+    for name, sentence in words.items():
+        where = f'(pod: "{pod.name}_default({uid})", container: {name})'
+        assert await waiting(pod, name, "CreateContainerConfigError") == f"{sentence} {where}"
+    await pod.until(lambda seen: sum("running" in each["state"] for each in seen["status"]["containerStatuses"]) == 3)
+    users = {name: await pod.exec(name, "id -u") for name in ("image-of-a-number", "number-by-choice", "excepted")}
+    assert users == {"image-of-a-number": "1000", "number-by-choice": "7", "excepted": "0"}
+
+
+async def test_a_pods_groups_are_only_its_own_where_it_says_strict(pods: Pods, engine: EngineNode) -> None:
+    groups = {"fsGroup": 3456, "supplementalGroups": [4567]}
+    main = {**shell("main"), "image": USER_1000}
+    pod = await pods.apply("strict", main, securityContext={**groups, "supplementalGroupsPolicy": "Strict"})
+    if (await engine.cri.status()).supplemental_groups_policy:
+        await pod.running()
+        assert await pod.exec("main", "id -G") == "1000 3456 4567"  # without 2000, which the image would add
+        return
+    final = await pod.phase("Failed")
+    assert final["status"]["reason"] == "SupplementalGroupsPolicyNotSupported"
+    assert final["status"]["message"] == (
+        "Pod was rejected: SupplementalGroupsPolicy=Strict is not supported in this node"
+    )
+
+
+SYSCTLS = {"net.ipv4.ip_unprivileged_port_start": "81", "kernel.shm_rmid_forced": "1"}
+
+
+async def test_a_pod_has_the_kernel_parameters_that_it_asks_for(pods: Pods) -> None:
+    sysctls = [{"name": name, "value": value} for name, value in SYSCTLS.items()]
+    pod = await pods.apply("sysctls", shell("main"), securityContext={"sysctls": sysctls})
+    await pod.running()
+    seen = {name: await pod.exec("main", f"cat /proc/sys/{name.replace('.', '/')}") for name in SYSCTLS}
+    assert seen == SYSCTLS
+
+
+async def test_a_pod_shares_the_namespaces_that_it_says(pods: Pods) -> None:
+    own = await pods.apply("own", shell("main"), shell("side"))
+    shared = await pods.apply("shared", shell("main"), shell("side"), shareProcessNamespace=True)
+    nodes = await pods.apply("nodes", shell("main"), hostNetwork=True, hostPID=True, hostIPC=True)
+    seen: dict[tuple[str, str], dict[str, str]] = {}
+    for pod, names in ((own, ("main", "side")), (shared, ("main", "side")), (nodes, ("main",))):
+        await pod.running()
+        for name in names:
+            links = (
+                await pod.exec(name, f"for kind in {' '.join(HERE)}; do readlink /proc/self/ns/$kind; done")
+            ).split()
+            seen[pod.name, name] = dict(zip(HERE, links, strict=True))
+
+    def same(first: dict[str, str], second: dict[str, str]) -> set[str]:
+        return {kind for kind in HERE if first[kind] == second[kind]}
+
+    assert same(seen[own.name, "main"], seen[own.name, "side"]) == {"net", "ipc", "uts", "user"}
+    assert same(seen[own.name, "main"], HERE) == {"user"}
+    assert same(seen[shared.name, "main"], seen[shared.name, "side"]) == {"net", "ipc", "uts", "user", "pid"}
+    assert await shared.exec("main", "cat /proc/1/comm") == "pause"
+    assert same(seen[nodes.name, "main"], HERE) == {"net", "ipc", "pid", "uts", "user"}
+    assert await nodes.exec("main", f"cat /proc/{os.getpid()}/comm") == COMMAND
+
+
+@pytest.mark.parametrize(
+    ("spec", "reason", "message"),
+    [
+        (
+            {"securityContext": {"appArmorProfile": {"type": "RuntimeDefault"}}},
+            "AppArmor",
+            "Cannot enforce AppArmor: AppArmor is not enabled on the host",
+        ),
+        (
+            {"securityContext": {"sysctls": [{"name": "net.core.somaxconn", "value": "9"}]}},
+            "SysctlForbidden",
+            'forbidden sysctl: "net.core.somaxconn" not allowlisted',
+        ),
+    ],
+    ids=["AppArmor", "an unsafe sysctl"],
+)
+async def test_what_the_node_cannot_hold_a_pod_to_it_is_turned_away_for(
+    pods: Pods, spec: dict[str, Any], reason: str, message: str
+) -> None:
+    if reason == "AppArmor" and HAS_APP_ARMOR:
+        pytest.skip("this machine has AppArmor")
+    pod = await pods.apply("turned-away", shell("main"), **spec)
+    final = await pod.phase("Failed")
+    assert (final["status"]["reason"], final["status"]["message"]) == (reason, f"Pod was rejected: {message}")
+    assert (await pod.event(reason))["message"] == message
+    assert await pod.sandboxes() == []
+
+
+async def test_a_pod_with_users_of_its_own_is_refused_by_name(pods: Pods) -> None:
+    bare = secured("main", procMount="Unmasked")  # which only such a pod may ask for
+    pod = await pods.apply("users", bare, hostUsers=False)
+    refused = await pod.event("UnsupportedByRuntime")
+    assert refused["message"].startswith("spec.hostUsers: ")
+    assert (await pod.get())["status"]["phase"] == "Pending"
+    assert await pod.sandboxes() == []
