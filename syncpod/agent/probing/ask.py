@@ -5,8 +5,6 @@ from __future__ import annotations
 from syncpod.cri.port import CriRuntime
 from syncpod.handlers.answer import Answer, NoAnswer, Target
 from syncpod.handlers.command import run_command
-from syncpod.handlers.grpc_health import grpc_health
-from syncpod.handlers.http_get import http_get
 from syncpod.handlers.tcp_socket import tcp_socket
 from syncpod.lifecycle.probing import timeout_seconds
 from syncpod.pod import Probe
@@ -31,9 +29,13 @@ async def _ask(probe: Probe, target: Target, cri: CriRuntime) -> Answer:
     if probe.exec is not None:
         return await run_command(probe.exec, target, patience, cri)
     if probe.http_get is not None:
+        from syncpod.handlers.http_get import http_get  # it is slow to import, and many nodes have no use for it
+
         return await http_get(probe.http_get, target, patience)
     if probe.tcp_socket is not None:
         return await tcp_socket(probe.tcp_socket, target, patience)
     if probe.grpc is not None:
+        from syncpod.handlers.grpc_health import grpc_health
+
         return await grpc_health(probe.grpc, target, patience)
     raise NoAnswer("missing probe handler")
