@@ -9,15 +9,19 @@ import re
 import secrets
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
+from syncpod.cri.pull_records import pulled_images
+from syncpod.objects import ObjectStore
 from syncpod.pod import ObjectMeta, Secret
 from tests.e2e.engine import RUNS, EngineNode, LivePod, Pods, shell, status_of
+from tests.e2e.faults_support import FaultyNode
 from tests.runtimes.containerd import Containerd
 from tests.runtimes.docker_registry import DockerRegistry, announce, free_port, fresh_busybox, slow_way
 from tests.runtimes.require import Missing, do_without
+from tests.runtimes.runtime import Runtime
 
 PASSWORD = "right-" + secrets.token_hex(12)
 WRONG = "wrong-" + secrets.token_hex(12)
@@ -26,28 +30,28 @@ pytestmark = pytest.mark.parametrize("runtime", ["containerd16", "containerd24"]
 
 
 @pytest.fixture
-def shop(engine: EngineNode, tmp_path: Path) -> Iterator[DockerRegistry]:
+def shop(runtime: Runtime, tmp_path: Path) -> Iterator[DockerRegistry]:
     """A registry, empty as yet."""
     try:
         registry = DockerRegistry(tmp_path, user="jo", password=PASSWORD)
     except Missing as missing:
         do_without("docker-registry", str(missing))
-    announce(containerd_of(engine), registry.address)
+    announce(containerd_of(runtime), registry.address)
     with registry:
         yield registry
 
 
-def containerd_of(engine: EngineNode) -> Containerd:
-    assert isinstance(engine.runtime, Containerd)
-    return engine.runtime
+def containerd_of(runtime: Runtime) -> Containerd:
+    assert isinstance(runtime, Containerd)
+    return runtime
 
 
-def put_secret(engine: EngineNode, name: str, address: str, password: str) -> None:
+def put_secret(objects: ObjectStore, name: str, address: str, password: str) -> None:
     auth = base64.b64encode(f"jo:{password}".encode()).decode()
     config = json.dumps({"auths": {f"http://{address}/v2/": {"auth": auth}}})
     metadata = ObjectMeta(name=name, namespace="default")
     kind = "kubernetes.io/dockerconfigjson"
-    engine.objects.put(Secret(metadata=metadata, type=kind, string_data={".dockerconfigjson": config}))
+    objects.put(Secret(metadata=metadata, type=kind, string_data={".dockerconfigjson": config}))
 
 
 def container(image: str, name: str = "main", **more: Any) -> dict[str, Any]:
@@ -79,7 +83,7 @@ async def test_a_pod_with_the_password_gets_its_image_and_one_without_does_not(
 ) -> None:
     image = await asyncio.to_thread(fresh_busybox, 4096)
     digest = await asyncio.to_thread(shop.push, image, "team/app", "1")
-    put_secret(engine, "right", shop.address, PASSWORD)
+    put_secret(engine.objects, "right", shop.address, PASSWORD)
     name = f"{shop.address}/team/app"
     wanted = [{"name": "right"}]
     pod = await pods.apply(
@@ -106,7 +110,7 @@ async def test_a_pod_with_a_wrong_password_waits_and_goes_on_when_the_secret_is_
 ) -> None:
     image = f"{shop.address}/app:1"
     await asyncio.to_thread(lambda: shop.push(fresh_busybox(4096), "app", "1"))
-    put_secret(engine, "wrong", shop.address, WRONG)
+    put_secret(engine.objects, "wrong", shop.address, WRONG)
     wanted = [{"name": "wrong"}, {"name": "absent"}]
     pod = await pods.apply("wrong", container(image), shell("other"), imagePullSecrets=wanted)
     seen = await pod.until(lambda pod: waiting(pod).get("reason") == "ImagePullBackOff")
@@ -121,14 +125,14 @@ async def test_a_pod_with_a_wrong_password_waits_and_goes_on_when_the_secret_is_
     assert ("Warning", "Failed", "Error: ErrImagePull") in told
     assert ("Normal", "BackOff", f'Back-off pulling image "{image}"') in told
 
-    put_secret(engine, "wrong", shop.address, PASSWORD)
+    put_secret(engine.objects, "wrong", shop.address, PASSWORD)
     await pod.running()
     assert_unsaid(await everything_said(pod), PASSWORD, WRONG)
 
 
 async def test_a_registry_that_is_not_there_is_waited_for(pods: Pods, engine: EngineNode) -> None:
     address = f"127.0.0.1:{free_port()}"
-    announce(containerd_of(engine), address)
+    announce(containerd_of(engine.runtime), address)
     pod = await pods.apply("nobody", container(f"{address}/app:1"))
     seen = await pod.until(lambda pod: waiting(pod).get("reason") == "ImagePullBackOff")
     assert waiting(seen)["message"].startswith(f'Back-off pulling image "{address}/app:1": ErrImagePull: ')
@@ -142,8 +146,8 @@ async def test_a_pull_is_watched_holds_up_nobody_and_outlives_its_registry(
     await asyncio.to_thread(lambda: shop.push(fresh_busybox(12 << 20), "big", "1"))
     async with slow_way(shop.port, bytes_per_second=3 << 20) as port:
         address = f"127.0.0.1:{port}"
-        announce(containerd_of(engine), address)
-        put_secret(engine, "slow", address, PASSWORD)
+        announce(containerd_of(engine.runtime), address)
+        put_secret(engine.objects, "slow", address, PASSWORD)
         pod = await pods.apply(
             "big", container(f"{address}/big:1"), shell("other"), imagePullSecrets=[{"name": "slow"}]
         )
@@ -157,6 +161,28 @@ async def test_a_pull_is_watched_holds_up_nobody_and_outlives_its_registry(
         await asyncio.to_thread(shop.start)
         await pod.running()
         assert [step["outcome"] for step in await pod.history("step") if step["subject"] == "pull_image"][-1] == "done"
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+async def test_a_worker_killed_in_a_pull_leaves_the_next_one_to_finish_and_to_verify_it(
+    node: FaultyNode, shop: DockerRegistry, when: Literal["before", "after"]
+) -> None:
+    image = f"{shop.address}/app:1"
+    await asyncio.to_thread(lambda: shop.push(fresh_busybox(4096), "app", "1"))
+    home = node.worker.state_dir.parent
+    put_secret(ObjectStore(home / "state", home / "memory"), "right", shop.address, PASSWORD)
+    with node.proxy.stop("PullImage", when) as stop:
+        pod = await node.apply(container(image), imagePullSecrets=[{"name": "right"}])
+        await stop.reached(patience=60)
+        intents = home / "state" / "image_manager" / "pulling"
+        assert len(list(intents.iterdir())) == 1
+        await node.kill()
+    await node.serve()
+    await pod.running()
+    assert list(intents.iterdir()) == []
+    [record] = [each for each in pulled_images(home / "state") if f"{shop.address}/app" in each.credential_mapping]
+    known = record.credential_mapping[f"{shop.address}/app"]
+    assert ([each.name for each in known.kubernetes_secrets], known.node_pods_accessible) == (["right"], False)
 
 
 async def doing(pod: LivePod, word: str) -> str:
