@@ -17,6 +17,7 @@ import signal
 import sys
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
+from importlib import metadata
 
 from temporalio.api.workflowservice.v1 import GetClusterInfoRequest
 from temporalio.client import Client
@@ -168,6 +169,8 @@ def make_worker(client: Client, node: Node, hooks: NodeHooks, *, task_queue: str
         client,
         task_queue=task_queue,
         identity=identity,
+        # Unless it is told, the SDK compiles the source of every module anew to name them all: a third of a cold start.
+        build_id=f"syncpod-{metadata.version('syncpod')}",
         plugins=[
             syncpod_plugin(workflows=[PodWorkflow], activities=steps(node), runner=workflow_runner(), hooks=hooks)
         ],
