@@ -26,15 +26,19 @@ def check_resources(
             if wrong := _resource_name(name, whole_pod) or _amount(name, text):
                 yield Problem(here, wrong)
     yield from _check_requests_within_limits(resources.requests, resources.limits, path)
-    seen = set()
+    seen: set[tuple[str, str]] = set()
+    named: set[str] = set()  # one claim as a whole is also each request of it
     for index, claim in enumerate(resources.claims):
         here = f"{path}.claims[{index}]"
         if whole_pod:
             yield Problem(here, "must not be set for the pod as a whole")
         elif claim.name not in claims:
             yield Problem(f"{here}.name", f"{claim.name!r} is not in spec.resourceClaims")
-        elif (claim.name, claim.request) in seen:
+        elif claim.request and (wrong := syntax.dns_label(claim.request)):
+            yield Problem(f"{here}.request", wrong)
+        elif seen & {(claim.name, claim.request), (claim.name, "")} or (not claim.request and claim.name in named):
             yield Problem(here, "is there twice")
+        named.add(claim.name)
         seen.add((claim.name, claim.request))
 
 
