@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import re
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
@@ -117,7 +118,9 @@ async def come_to(case: Case, node: Node, manifests: Manifests) -> Row:
             applied.append(await _apply(node, case, text, case.namespace))
             return await _seen(case, applied[-1], applied[:-1])
     except Unsupported as refused:
-        return Row.of(case, Outcome.REFUSED, f"{refused} (in the pod's status or events)")
+        series = node.engine.runtime.series
+        sentence = re.sub(rf"\b{re.escape(series)}\.\S+", series, str(refused))  # any release of it says so
+        return Row.of(case, Outcome.REFUSED, f"{sentence} (in the pod's status or events)")
     except NotSo as otherwise:
         return Row.of(case, Outcome.DIFFERS, str(otherwise))
     finally:
