@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from syncpod.cli.arguments import named, read_selector
-from syncpod.cli.console import say
+from syncpod.cli.console import printable, say
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.options import Namespace, Selector, Things
 
@@ -45,7 +45,9 @@ def describe(
         described += parts
         missing += absent
     if described:
-        say("\n\n\n".join("\n".join(lines) for lines in described))
+        # Annotations and messages are anybody's text: what a terminal would obey in them is shown, and not sent.
+        lines = "\n\n\n".join("\n".join(lines) for lines in described).split("\n")
+        say("\n".join(printable(line.expandtabs()) for line in lines))
     if missing:
         raise Failure("\n".join(missing))
 

@@ -35,6 +35,7 @@ async def test_a_described_pod_shows_its_state_and_what_was_rejected(
     name = fresh_name()
     env = [
         {"name": "PLAIN", "value": "x"},
+        {"name": "ORDER", "value": "\x1b[2J\x07"},
         {"name": "SELF", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
     ]
     mounts = [{"name": "work", "mountPath": "/work", "readOnly": True}]
@@ -53,6 +54,7 @@ async def test_a_described_pod_shows_its_state_and_what_was_rejected(
         "Ready: True",
         "Restart Count: 0",
         "PLAIN: x",
+        r"ORDER: \x1b[2J\x07",
         "SELF: (v1:metadata.name)",
         "/work from work (ro)",
         "Ready True",
