@@ -35,6 +35,8 @@ class ProbeState:
     """How many equal answers in a row `last` ends."""
     on_hold: bool = False
     """Nothing more is asked of this instance: it is to be killed, or it has started."""
+    settled: bool = False
+    """`result` is what the instance has answered, and not what stands for it before it has."""
 
 
 def probe_of(container: Container, type_: ProbeType) -> Probe | None:
@@ -49,8 +51,8 @@ def probe_of(container: Container, type_: ProbeType) -> Probe | None:
 
 def begin(type_: ProbeType, known: ProbeResult | None = None) -> ProbeState:
     """Return the state of a probe of a new instance; or of one of which a result is known from an earlier life."""
-    settled = known is not None and (type_ == "startup" or (type_ == "liveness" and known == "failure"))
-    return ProbeState(type_, known or INITIAL[type_], on_hold=settled)
+    final = known is not None and (type_ == "startup" or (type_ == "liveness" and known == "failure"))
+    return ProbeState(type_, known or INITIAL[type_], on_hold=final, settled=known is not None)
 
 
 def waits_for_start(type_: ProbeType, *, started: bool) -> bool:
@@ -66,7 +68,15 @@ def answered(state: ProbeState, probe: Probe, answer: ProbeResult) -> ProbeState
     if run < (threshold or _THRESHOLDS[answer]):
         return counted
     holds = state.type == "startup" or (state.type == "liveness" and answer == "failure")
-    return replace(counted, result=answer, on_hold=holds, run=0 if holds else run)
+    return replace(counted, result=answer, on_hold=holds, settled=True, run=0 if holds else run)
+
+
+def says_something(before: ProbeState, after: ProbeState) -> bool:
+    """Say whether the pod is to hear of an answer: the result is another, or a failure that was only assumed is one.
+
+    A container that never is ready has to say why at least once.
+    """
+    return after.result != before.result or (after.result == "failure" and after.settled and not before.settled)
 
 
 def period_seconds(probe: Probe) -> int:

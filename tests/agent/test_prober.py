@@ -111,6 +111,21 @@ async def test_only_changes_are_told(tmp_path: Path) -> None:
     assert node.tries == 3
 
 
+async def test_a_container_that_never_is_ready_says_why_once(tmp_path: Path) -> None:
+    node = a_node(tmp_path, readinessProbe=tcp(1))
+    first = node.prober()
+    first.observe(listing("c1"))
+    await passing(lambda: node.results() == [("c1", "readiness", "failure")])
+    assert "connection refused" in node.told[0].message
+    await passing(lambda: not first._pods[UID].outbox)
+    await first.close()
+    second = node.prober()
+    second.observe(listing("c1"))
+    await asyncio.sleep(1.2)
+    assert len(node.told) == 1, "what the last worker has told is not told again"
+    await second.close()
+
+
 async def test_liveness_and_readiness_wait_until_startup_has_succeeded(tmp_path: Path) -> None:
     door, slow = Door(), Door()
     await door.open()

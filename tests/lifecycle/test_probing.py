@@ -17,6 +17,7 @@ from syncpod.lifecycle.probing import (
     answered,
     begin,
     period_seconds,
+    says_something,
     timeout_seconds,
     waits_for_start,
 )
@@ -102,3 +103,18 @@ def test_a_result_changes_exactly_when_enough_answers_in_a_row_agree(
         if answers[max(0, position - needed + 1) : position + 1] == [answer] * needed:
             expected = answer
         assert state.result == expected
+
+
+def test_a_failure_that_was_only_assumed_is_worth_a_word_once_it_has_been_answered() -> None:
+    probe, state, said = Probe(failure_threshold=2), begin("readiness"), []
+    for answer in ("failure", "failure", "failure", "success", "failure", "failure"):
+        before, state = state, answered(state, probe, answer)
+        said.append(says_something(before, state))
+    assert said == [False, True, False, True, False, True]
+    known = begin("readiness", "failure")
+    assert not says_something(known, answered(answered(known, probe, "failure"), probe, "failure"))
+
+
+def test_that_a_container_lives_as_was_assumed_is_worth_no_word() -> None:
+    before = begin("liveness")
+    assert not says_something(before, answered(before, Probe(), "success"))

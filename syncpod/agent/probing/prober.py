@@ -4,7 +4,8 @@
 
     listings ──► Prober ──► one task per probe ──► ask ──► a changed result ──► the pod's signals, until acknowledged
 
-Nothing is said while nothing changes. Mirrors prober/prober_manager.go and prober/worker.go, v1.36. Differences: the
+Nothing is said while nothing changes; that a container is not ready from the start is said once it has failed its
+probe often enough. Mirrors prober/prober_manager.go and prober/worker.go, v1.36. Differences: the
 first question is asked as soon as the delay is over, not at the next tick of the period; after a worker's start it is
 put off by a fixed share of the period, where the kubelet's is random; results survive a restart of the worker.
 """
@@ -37,6 +38,7 @@ from syncpod.lifecycle.probing import (
     begin,
     period_seconds,
     probe_of,
+    says_something,
     waits_for_start,
 )
 from syncpod.lifecycle.restart import is_sidecar
@@ -189,7 +191,7 @@ class Prober:
         took = time.monotonic() - began
         metrics.probed(state.type, "successful" if success else "failed", pod.ref, instance.container.name, took)
         after = answered(state, probe, result)
-        if after.result != state.result:
+        if says_something(state, after):
             self._tell(pod, instance, after, answer)
         if after.type == "startup" and after.result == "success":
             instance.started.set()
