@@ -28,7 +28,9 @@ async def grpc_health(action: GRPCAction, target: Target, timeout_seconds: float
             response = await check(health_pb2.HealthCheckRequest(service=service), timeout=timeout_seconds)
         except grpc.aio.AioRpcError as error:
             return Answer("failure", _reason(error, where, service, timeout_seconds))
-    status = health_pb2.HealthCheckResponse.ServingStatus.Name(response.status)
+    known = {number: name for name, number in health_pb2.HealthCheckResponse.ServingStatus.items()}
+    # The number is the container's: one that this version has no name for is answered like any other.
+    status = known.get(response.status, str(response.status))
     if status == "SERVING":
         return Answer("success")
     return Answer("failure", f'service unhealthy (responded with "{status}")')

@@ -24,5 +24,7 @@ async def tcp_socket(action: TCPSocketAction, target: Target, timeout_seconds: f
         return Answer("failure", f"dial tcp {where}: connect: connection refused")
     except OSError as error:
         return Answer("failure", f"dial tcp {where}: {error.strerror or error}")
+    except ValueError as error:  # a name that is none: one of its labels is too long to be looked up
+        return Answer("failure", f"dial tcp: lookup {host}: {error}")
     writer.transport.abort()
     return Answer("success")

@@ -161,3 +161,32 @@ async def test_the_health_service_is_asked_about_the_service_that_is_named() -> 
     assert unknown.result == "failure"
     gone = await grpc_health(GRPCAction(port=port), target(), 1)
     assert (gone.result, "failed to connect" in gone.text) == ("failure", True)
+
+
+async def test_a_status_that_the_protocol_has_no_name_for_is_a_failure() -> None:
+    async def check(request: health_pb2.HealthCheckRequest, context: grpc.aio.ServicerContext[Any, Any]) -> bytes:
+        return b"\x08\x63"
+
+    server = grpc.aio.server()
+    handler = grpc.unary_unary_rpc_method_handler(
+        check, request_deserializer=health_pb2.HealthCheckRequest.FromString, response_serializer=bytes
+    )
+    server.add_generic_rpc_handlers(
+        (grpc.method_handlers_generic_handler("grpc.health.v1.Health", {"Check": handler}),)
+    )
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    try:
+        answer = await grpc_health(GRPCAction(port=port), target(), 5)
+    finally:
+        await server.stop(0)
+    assert (answer.result, answer.text) == ("failure", 'service unhealthy (responded with "99")')
+
+
+@pytest.mark.parametrize("host", ["a" * 64 + ".example", "a..example"])
+async def test_a_host_name_that_is_none_is_a_failure(host: str) -> None:
+    asked = [
+        await tcp_socket(TCPSocketAction(port=80, host=host), target(), 5),
+        await http_get(HTTPGetAction(path="/", port=80, host=host), target(), 5),
+    ]
+    assert [answer.result for answer in asked] == ["failure", "failure"]
