@@ -274,7 +274,15 @@ class CriClient(CriRuntime):
             request,
             about=_container(container_id),
         )
-        return ExecResult(stdout=answer.stdout, stderr=answer.stderr, exit_code=answer.exit_code)
+        return ExecResult(
+            stdout=self._without_secrets(answer.stdout),
+            stderr=self._without_secrets(answer.stderr),
+            exit_code=answer.exit_code,
+        )
+
+    def _without_secrets(self, output: bytes) -> bytes:
+        """Return what a probe or a hook has written: it becomes an event or a line of the worker's log."""
+        return self._unspeakable.without(output.decode(errors="surrogateescape")).encode(errors="surrogateescape")
 
     @override
     async def exec(

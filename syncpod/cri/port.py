@@ -231,7 +231,7 @@ class CriRuntime(Protocol):
     """
 
     def withhold(self, words: Iterable[str]) -> None:
-        """Keep words out of every error and every container's message from here on: values of Secrets."""
+        """Keep words out of every error, every container's message and every command's output: values of Secrets."""
         ...
 
     async def version(self) -> RuntimeVersion:
