@@ -38,6 +38,8 @@ Check = Callable[[Applied], Awaitable[str]]
 """Waits until something is as described, and says what it has seen; raises NotSo where it is otherwise."""
 
 
+_TRIES = 5
+
 Around = Callable[[Applied, str], AbstractAsyncContextManager[str]]
 """Is told what was given to a manifest, and the manifest's text; yields the text to be applied."""
 
@@ -131,7 +133,10 @@ async def _apply(node: Node, case: Case, text: str, name: str) -> Applied:
     suffix = "json" if text.startswith("{") else "yaml"
     path = node.directory / f"{name}.{suffix}"
     path.write_text(text)
-    said = await node.syncpod("apply", "-f", str(path), "--namespace", case.namespace)
+    for _ in range(_TRIES):
+        said = await node.syncpod("apply", "-f", str(path), "--namespace", case.namespace)
+        if said.code != 1:  # a busy node may be too slow to answer; the command then says to apply it again
+            break
     pods = []
     if said.code == 0:
         pods = [each.metadata.name for each in load_documents(text) if isinstance(each, Pod)]
