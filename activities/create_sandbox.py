@@ -18,6 +18,7 @@ from activities.pod_cgroup import prepare_cgroup
 from activities.pod_record import note_pod
 from activities.removal import remove_dead, remove_sandbox
 from activities.slots import slot
+from activities.sources import secrets_of
 from activities.wording import go_error
 from syncpod.cri import SandboxConfig
 from syncpod.cri.config_error import SandboxConfigError
@@ -165,6 +166,7 @@ async def _make(attempt: Attempt, request: CreateSandbox) -> str:
     except MountFailure as error:
         raise _mount_failed(error) from error
     await _prepare(attempt, plan)
+    node.cri.withhold(await asyncio.to_thread(secrets_of, node.objects, pod))
     await prepare_cgroup(attempt, pod)
     attempt.doing = "waits for other sandboxes to be made"
     async with slot(attempt, node.sandbox_slots, at_most_seconds=SLOT_SECONDS):

@@ -22,7 +22,7 @@ from syncpod.cri.mounts import volume_places
 from syncpod.cri.node import NodeContext
 from syncpod.cri.sub_paths import plan_sub_paths, sub_path_texts, sub_paths_directory
 from syncpod.messages import ContainerKind, pod_workflow_id
-from syncpod.objects import ObjectRef, ObjectStore, ObjectUnreadable, values
+from syncpod.objects import ObjectRef, ObjectStore, ObjectUnreadable, references, values
 from syncpod.pod import ConfigMap, Container, Pod
 from syncpod.volumes.beneath import open_directory, read_beneath
 from syncpod.volumes.subpath import SubPath, SubPathRefused, clear_sub_paths, prepare_sub_path, refused_part
@@ -88,6 +88,19 @@ def known_secrets(store: ObjectStore) -> frozenset[str]:
         except (ObjectUnreadable, OSError) as error:
             activity.logger.warning("%s", error)
             continue
+        if held is not None:
+            found[ref] = values(held)
+    return Sources(found).secrets()
+
+
+def secrets_of(store: ObjectStore, pod: Pod) -> frozenset[str]:
+    """Return the values of the Secrets that a pod refers to, those that it only sees as files among them. Blocks."""
+    found: dict[ObjectRef, Mapping[str, bytes]] = {}
+    for ref in {reference.ref for reference in references(pod) if reference.ref.kind == "Secret"}:
+        try:
+            held = store.get(ref)
+        except (ObjectUnreadable, OSError):
+            continue  # who cannot read it gives it to nobody
         if held is not None:
             found[ref] = values(held)
     return Sources(found).secrets()

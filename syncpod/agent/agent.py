@@ -82,7 +82,7 @@ class Agent:
         self.waiting_for: dict[ObjectRef, set[tuple[str, str]]] = {}
         """Who failed for want of an object; steps note themselves, and the refresh of volumes tells them."""
         store = ObjectStore(context.state_dir, context.memory_dir)
-        self._volumes = VolumeRefresh(context, store, self.waiting_for, self.signals.may_go_on)
+        self._volumes = VolumeRefresh(context, store, self.waiting_for, self.signals.may_go_on, withhold=cri.withhold)
         self._takeover = Takeover(client, task_queue, life.identity)
         storage = StorageEviction(context, cri, self.pleg.newest, self.signals.evict)
         self._beside: dict[str, Callable[[], Awaitable[None]]] = {"limits of storage": storage.run}

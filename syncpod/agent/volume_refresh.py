@@ -12,18 +12,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
 from dataclasses import dataclass
 
 from temporalio.service import RPCError
 
 from syncpod.agent.record_cache import RecordCache
+from syncpod.cri.env import Sources
 from syncpod.cri.node import NodeContext
 from syncpod.cri.paths import UnsafeName
 from syncpod.cri.pod_records import PodRecord
 from syncpod.cri.pod_volumes import MountFailure, refresh_volumes
 from syncpod.messages import StepName, pod_workflow_id
-from syncpod.objects import ObjectRef, ObjectStore, Reference, references
+from syncpod.objects import ObjectRef, ObjectStore, ObjectUnreadable, Reference, references, values
 from syncpod.pod import Pod
 
 log = logging.getLogger(__name__)
@@ -53,12 +54,24 @@ class _Use:
 class VolumeRefresh:
     """Serves the pods of one node. All methods belong to one event loop."""
 
-    def __init__(self, node: NodeContext, store: ObjectStore, waiting_for: WaitingFor, tell: Tell) -> None:
-        """Watch `store`; tell those in `waiting_for` by `tell`, and take them out of it."""
+    def __init__(
+        self,
+        node: NodeContext,
+        store: ObjectStore,
+        waiting_for: WaitingFor,
+        tell: Tell,
+        *,
+        withhold: Callable[[frozenset[str]], None],
+    ) -> None:
+        """Watch `store`; tell those in `waiting_for` by `tell`, and take them out of it.
+
+        `withhold` is told the values of Secrets that have come or changed, before any pod shows them.
+        """
         self._node = node
         self._store = store
         self._waiting_for = waiting_for
         self._tell = tell
+        self._withhold = withhold
         self._uses = RecordCache(node, _use)
         self._versions: dict[ObjectRef, str] | None = None
         self._behind: dict[str, set[ObjectRef]] = {}
@@ -89,12 +102,25 @@ class VolumeRefresh:
         if self._versions is None:
             await self._note_who_lacks(versions)
         changed = _changed(self._versions, versions)
+        if secrets := [ref for ref in changed if ref.kind == "Secret"]:
+            self._withhold(await asyncio.to_thread(self._values, secrets))
         if changed or self._behind:
             await self._refresh(changed)
         # Only now: a change is not to be forgotten if the look fails.
         self._versions = versions
         self._to_tell = {ref for ref in self._to_tell | changed if ref in versions}
         await self._tell_waiting()
+
+    def _values(self, refs: Iterable[ObjectRef]) -> frozenset[str]:
+        found: dict[ObjectRef, Mapping[str, bytes]] = {}
+        for ref in refs:
+            try:
+                held = self._store.get(ref)
+            except (ObjectUnreadable, OSError):
+                continue  # no pod shows what cannot be read
+            if held is not None:
+                found[ref] = values(held)
+        return Sources(found).secrets()
 
     async def _note_who_lacks(self, versions: dict[ObjectRef, str]) -> None:
         for use in (await asyncio.to_thread(self._uses.read)).values():

@@ -97,6 +97,10 @@ class CriClient(CriRuntime):
     def withhold(self, words: Iterable[str]) -> None:
         self._unspeakable.learn(words)
 
+    @override
+    def speakable(self, text: str) -> str:
+        return self._unspeakable.without(text)
+
     async def close(self) -> None:
         """Close the connection, cancelling what is still under way."""
         await self._channel.close()

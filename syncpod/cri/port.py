@@ -234,6 +234,10 @@ class CriRuntime(Protocol):
         """Keep words out of every error, every container's message and every command's output: values of Secrets."""
         ...
 
+    def speakable(self, text: str) -> str:
+        """Return a text that a container has left, without the words that are withheld."""
+        ...
+
     async def version(self) -> RuntimeVersion:
         """Name the runtime. Raises Unimplemented when what listens there speaks no CRI v1."""
         ...

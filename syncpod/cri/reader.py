@@ -235,7 +235,8 @@ class PodReader:
         # Who watches the process of what runs would ask for its pid at once: that is one call less.
         status = await self._runtime.container_status(listed.id, verbose=listed.state == "running")
         if wants_message(status):
-            status = replace(status, message=await asyncio.to_thread(termination_message, status))
+            said = await asyncio.to_thread(termination_message, status)
+            status = replace(status, message=self._runtime.speakable(said))
         observed = _observed_container(listed.sandbox_id, status)
         self._containers[listed.id] = observed
         return observed

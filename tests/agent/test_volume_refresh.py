@@ -14,7 +14,7 @@ from syncpod.cri.node import NodeContext
 from syncpod.cri.pod_records import PodRecord, write_pod_record
 from syncpod.cri.pod_volumes import pod_volumes
 from syncpod.objects import ObjectRef, ObjectStore
-from syncpod.pod import ConfigMap, Pod
+from syncpod.pod import ConfigMap, Pod, Secret
 from tests.cri.translation import NODE, make_pod
 
 SETTINGS, OTHER = ObjectRef("ConfigMap", "default", "settings"), ObjectRef("ConfigMap", "default", "other")
@@ -28,6 +28,7 @@ class Scene:
     node: NodeContext
     waiting_for: dict[ObjectRef, set[tuple[str, str]]] = field(default_factory=dict)
     told: list[tuple[str, str, str]] = field(default_factory=list)
+    withheld: set[str] = field(default_factory=set)
     server_is_away: bool = False
 
     @property
@@ -35,7 +36,7 @@ class Scene:
         return ObjectStore(self.node.state_dir, self.node.memory_dir)
 
     def refresh(self) -> VolumeRefresh:
-        return VolumeRefresh(self.node, self.store, self.waiting_for, self.tell)
+        return VolumeRefresh(self.node, self.store, self.waiting_for, self.tell, withhold=self.withheld.update)
 
     async def tell(self, workflow_id: str, subject: str, appeared: str) -> bool:
         if self.server_is_away:
@@ -77,6 +78,17 @@ async def test_a_change_arrives_in_each_pod_that_shows_the_object(scene: Scene) 
     scene.put(colour="blue", shape="round")
     await refresh.look()
     assert [scene.shown(pod) for pod in pods] == [{"colour": "blue", "shape": "round"}] * 2
+
+
+async def test_values_of_secrets_are_withheld_as_soon_as_they_are_there(scene: Scene) -> None:
+    refresh = scene.refresh()
+    secret = {"metadata": {"name": "keys", "namespace": "default"}, "stringData": {"token": "first word"}}
+    scene.store.put(Secret.model_validate(secret))
+    await refresh.look()
+    assert scene.withheld == {"first word"}
+    scene.store.put(Secret.model_validate({**secret, "stringData": {"token": "second word"}}))
+    await refresh.look()
+    assert scene.withheld == {"first word", "second word"}
 
 
 async def test_what_changed_while_no_worker_ran_arrives_with_the_first_look(scene: Scene) -> None:

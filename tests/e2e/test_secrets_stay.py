@@ -128,6 +128,7 @@ def pod(name: str, registry: str, *, absent: str) -> dict[str, Any]:
     uses = {"envFrom": [{"secretRef": {"name": "keys"}}], "env": env, "volumeMounts": [*volumes, part]}
     climbs = {"name": "scratch", "mountPath": "/x", "subPathExpr": "$(DOTS)/$(TOKEN)"}
     dots = {"name": "DOTS", "value": ".."}
+    tells = {"exec": {"command": ["sh", "-c", "cat /keys/token; exit 1"]}, "periodSeconds": 1, "failureThreshold": 1}
     missing = [{"name": "NONE", "valueFrom": {"secretKeyRef": {"name": "keys", "key": "none"}}}]
     private = {"name": "private", "image": f"{registry}/private:1", "command": ["sh", "-c", RUNS]}
     return {
@@ -144,6 +145,7 @@ def pod(name: str, registry: str, *, absent: str) -> dict[str, Any]:
                 {"name": "fails", "image": BUSYBOX, "command": [absent], "env": env},
                 shell("climbs", env=[*env, dots], volumeMounts=[climbs]),
                 shell("lacks", env=missing),
+                shell("asked", readinessProbe=tells, volumeMounts=[volumes[0]]),
                 private,
             ],
             "volumes": [
@@ -267,6 +269,7 @@ async def live(here: Here, client: Client, name: str, token: str) -> bytes:
             and status_of(seen, "crashes").get("restartCount", 0) > 0
             and all(waiting.values())
             and status_of(seen, "private").get("state", {}) != {}
+            and any("probe failed: ***" in event["message"] for event in await handle.query("events"))
         )
 
     await until_asked(all_has_happened, patience=PATIENCE)

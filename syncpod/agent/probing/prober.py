@@ -165,7 +165,10 @@ class Prober:
             if waits_for_start(type_, started=instance.started.is_set()):
                 await instance.started.wait()
             asked = time.monotonic()
-            state = await self._ask(pod, instance, state, probe)
+            try:
+                state = await self._ask(pod, instance, state, probe)
+            except Exception:  # whatever it is, a container is not to be left unasked for good
+                log.exception("%s probe of %s in %s", type_, instance.container.name, pod.ref.name)
             await asyncio.sleep(max(0.0, period - (time.monotonic() - asked)))
 
     def _first_delay(self, instance: _Instance, type_: ProbeType, probe: Probe) -> float:
