@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import re
-import time
 from typing import Any
 
 from tests.e2e.engine import status_of
 from tests.manifests.cases import Applied, Check
-from tests.manifests.node import PATIENCE, NotSo, RunningPod, fetched, state_of
+from tests.manifests.node import NotSo, RunningPod, fetched, moments, state_of
 
 
 def runs(*, restarts: int | None = 0) -> Check:
@@ -100,20 +98,17 @@ def prints(container: str, script: str, *wanted: str) -> Check:
     return check
 
 
-def comes_to_print(container: str, script: str, *wanted: str, shown: str = "") -> Check:
+def comes_to_print(container: str, script: str, *wanted: str) -> Check:
     """A shell in the container prints these lines, at once or later."""
 
     async def check(applied: Applied) -> str:
-        deadline = time.monotonic() + PATIENCE
-        while True:
+        otherwise = NotSo()
+        async for _ in moments():
             try:
-                seen = await prints(container, script, *wanted)(applied)
-            except NotSo:
-                if time.monotonic() > deadline:
-                    raise
-                await asyncio.sleep(0.2)
-            else:
-                return shown or seen
+                return await prints(container, script, *wanted)(applied)
+            except NotSo as error:
+                otherwise = error
+        raise otherwise
 
     return check
 
@@ -212,11 +207,13 @@ def status(path: str, wanted: Any) -> Check:
 
     async def check(applied: Applied) -> str:
         for pod in applied.pods:
-            deadline = time.monotonic() + PATIENCE
-            while (found := _at(await pod.get(), path)) != wanted:
-                if time.monotonic() > deadline:
-                    raise NotSo(f"status.{path} is {found!r}, not {wanted!r}")
-                await asyncio.sleep(0.2)
+            found: Any = None
+            async for _ in moments():
+                found = _at(await pod.get(), path)
+                if found == wanted:
+                    break
+            else:
+                raise NotSo(f"status.{path} is {found!r}, not {wanted!r}")
         return f"status.{path}: {wanted}"
 
     return check
@@ -226,14 +223,12 @@ def event(reason: str, words: str = "") -> Check:
     """An event of that reason comes, with these words in it."""
 
     async def check(applied: Applied) -> str:
-        deadline = time.monotonic() + PATIENCE
-        while True:
+        events: list[dict[str, Any]] = []
+        async for _ in moments():
             events = [each for each in await applied.pod.events() if each["reason"] == reason]
             if any(words in each["message"] for each in events):
                 return f"event {reason}: {words}".removesuffix(": ")
-            if time.monotonic() > deadline:
-                raise NotSo(f"no event {reason} with `{words}`, but {[each['message'] for each in events]}")
-            await asyncio.sleep(0.2)
+        raise NotSo(f"no event {reason} with `{words}`, but {[each['message'] for each in events]}")
 
     return check
 
@@ -310,15 +305,13 @@ def _logged(container: str, lines: list[str], stream: str, shown: str) -> Check:
 
 
 async def _until_logged(pod: RunningPod, container: str, stream: str, has: Any) -> None:
-    deadline = time.monotonic() + PATIENCE
     await pod.until(f"started in {container}", lambda pod: {"running", "terminated"} & state_of(pod, container).keys())
-    while True:
+    found: list[str] = []
+    async for _ in moments():
         found = [line.rstrip() for line in await pod.log(container, stream) if line.strip()]
         if has(found):
             return
-        if time.monotonic() > deadline:
-            raise NotSo(f"{container} writes `{' ⏎ '.join(found[:20])}`")
-        await asyncio.sleep(0.2)
+    raise NotSo(f"{container} writes `{' ⏎ '.join(found[:20])}`")
 
 
 def _all_run(pod: dict[str, Any], restarts: int | None) -> bool:

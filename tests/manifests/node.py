@@ -23,7 +23,7 @@ from tests.manifests.command_line import CommandLine, Said
 from tests.runtimes.runtime import Runtime
 from tests.runtimes.temporal import DevServer
 
-PATIENCE = 120.0
+PATIENCE = 300.0
 """Seconds for which a state is waited for that a manifest ought to come to."""
 
 
@@ -84,8 +84,8 @@ class RunningPod:
 
         Raises Unsupported where the node turns the pod away, or cannot run it on its runtime.
         """
-        deadline = time.monotonic() + PATIENCE
-        while True:
+        pod: dict[str, Any] = {"status": {}}
+        async for _ in moments():
             pod = await self.get()
             if seen(pod):
                 return pod
@@ -97,9 +97,7 @@ class RunningPod:
                     raise Unsupported(refusals[-1]["message"])
                 if refusals := [each for each in events if _BY_RUNTIME in each["message"]]:
                     raise Unsupported(refusals[-1]["message"].partition(_BY_RUNTIME)[2])
-            if time.monotonic() > deadline:
-                raise NotSo(f"it never was {what}; {_summary(pod)}, {await self._last_event()}")
-            await asyncio.sleep(0.2)
+        raise NotSo(f"it never was {what}; {_summary(pod)}, {await self._last_event()}")
 
     async def events(self) -> list[dict[str, Any]]:
         """Its events, oldest first."""
@@ -140,14 +138,13 @@ class RunningPod:
 
     async def _ask(self, query: str) -> Any:
         """Ask the workflow, as often as it takes: on a busy machine it may be between two tries of a task."""
-        deadline = time.monotonic() + PATIENCE
-        while True:
+        why = ""
+        async for _ in moments():
             try:
                 return await self.handle.query(query)
             except RPCError as error:
-                if time.monotonic() > deadline:
-                    raise NotSo(f"its workflow does not answer: {error}\n{self.engine.said}") from None
-                await asyncio.sleep(0.5)
+                why = str(error)
+        raise NotSo(f"its workflow does not answer: {why}\n{self.engine.said}")
 
     async def _last_event(self) -> str:
         events = await self.events()
@@ -180,6 +177,17 @@ async def node_on(runtime: Runtime, server: DevServer, directory: Path) -> Async
         applied.mkdir()
         async with CommandLine.opened(environ) as commands:
             yield Node(engine, commands, applied)
+
+
+async def moments() -> AsyncIterator[None]:
+    """The moments at which to look for what is waited for: few, since looking costs too."""
+    deadline = time.monotonic() + PATIENCE
+    pause = 0.25
+    while time.monotonic() < deadline:
+        yield
+        await asyncio.sleep(pause)
+        pause = min(pause * 1.5, 2.0)
+    yield
 
 
 async def fetched(url: str) -> str:
