@@ -78,6 +78,7 @@ def test_any_sequence_of_sets_and_deaths_shows_one_whole_set(lives: list[tuple[P
     with TemporaryDirectory() as name:
         volume = Path(name)
         shown: dict[str, bytes] = {}
+        seen: set[str] = set()
         for payload, changes in lives:
             ended = write_until_killed(volume, payload, changes)
             data = volume / "..data"
@@ -87,9 +88,9 @@ def test_any_sequence_of_sets_and_deaths_shows_one_whole_set(lives: list[tuple[P
             visible = files_in(volume)
             assert visible.items() <= whole.items()
             assert not ended or visible == whole
-            # What is in both sets is there throughout.
-            assert {path for path in visible if path in shown} == {path for path in whole if path in shown} or ended
-            shown = whole
+            # What was there, and is in the set that is shown now, is there throughout.
+            assert {path for path in seen if path in whole} <= visible.keys()
+            shown, seen = whole, set(visible)
         write(volume, last)
         assert files_in(volume) == contents(last)
         names = {path.partition("/")[0] for path in last}
