@@ -12,7 +12,7 @@ async def test_a_pod_shows_what_its_containers_said_at_their_end(pods: Pods) -> 
         shell("own", "printf 'mine' >/tmp/said; exit 4", terminationMessagePath="/tmp/said"),
         shell(
             "log",
-            "echo one; echo two >&2; sleep 0.1; exit 3",
+            "echo one; sleep 0.2; echo two >&2; sleep 0.1; exit 3",
             terminationMessagePolicy="FallbackToLogsOnError",
         ),
         shell("silent", "echo nothing of this; exit 3"),
@@ -29,7 +29,7 @@ async def test_a_pod_shows_what_its_containers_said_at_their_end(pods: Pods) -> 
 
 
 async def test_each_instance_has_words_of_its_own(pods: Pods) -> None:
-    live = await pods.apply("again", shell("web", "cat /dev/termination-log; date +%N >/dev/termination-log; exit 1"))
+    live = await pods.apply("again", shell("web", "cat /dev/termination-log; echo 7 >/dev/termination-log; exit 1"))
     pod = await live.until(lambda pod: status_of(pod, "web").get("lastState", {}).get("terminated", {}).get("message"))
     assert status_of(pod, "web")["lastState"]["terminated"]["message"].strip().isdigit()
     assert [line for line in await live.log("web") if line.strip()] == [], "the file of a new instance is empty"
