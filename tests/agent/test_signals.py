@@ -83,7 +83,7 @@ async def test_a_back_offs_end_names_container_and_restart(client: Client, workf
         return bool(await received(workflow))
 
     await until_asked(there)
-    assert await received(workflow) == [{"signal": "backoff_expired", "container": "web", "restart": 3}]
+    assert await received(workflow) == [{"signal": "backoff_expired", "container": "web", "restart": 3, "appeared": ""}]
     await queue.close()
 
 
