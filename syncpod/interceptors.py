@@ -17,14 +17,14 @@ from syncpod.messages import PodRef, StepInput
 
 ARM_BACKOFF = "syncpod_arm_backoff"
 """Extern function ``(workflow_id, container, restart, delay_seconds)`` by which a workflow, not replaying, has the node
-agent signal the end of a back-off."""
+agent signal the end of a back-off; with no delay (None) the back-off is over, and need not be signalled."""
 
 
 class NodeHooks(Protocol):
     """What the worker's node listens to. Without one (command line, replayer) nothing is called."""
 
-    def arm_backoff(self, workflow_id: str, container: str, restart: int, delay_seconds: float) -> None:
-        """Signal the end of a back-off then. Called from the threads of workflow tasks."""
+    def arm_backoff(self, workflow_id: str, container: str, restart: int, delay_seconds: float | None) -> None:
+        """Signal the end of a back-off then, or with None no more. Called from the threads of workflow tasks."""
 
     def step_began(self, ref: PodRef) -> None:
         """Hear that a try of a step of the pod begins. Called in the worker's event loop, as the next."""
@@ -73,5 +73,5 @@ class _ToldOfSteps(ActivityInboundInterceptor):
             self._hooks.step_ended(request.ref, fault)
 
 
-def _arm_nothing(workflow_id: str, container: str, restart: int, delay_seconds: float) -> None:
+def _arm_nothing(workflow_id: str, container: str, restart: int, delay_seconds: float | None) -> None:
     """Do nothing: here is no node, and the workflow's own timer ends the back-off."""

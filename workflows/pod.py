@@ -239,11 +239,14 @@ class PodWorkflow:
 
     def arm_queue(self, decision: decide.Decision) -> None:
         """Have the node's queue signal each hold's end exactly then. Costs no history; again after a restart."""
-        if workflow.unsafe.is_replaying():
-            return
         arm = workflow.extern_functions().get("syncpod_arm_backoff")
+        if workflow.unsafe.is_replaying() or arm is None:
+            return
+        for subject in [each for each in self.queued if each not in {hold.subject for hold in decision.holds}]:
+            restart, _ = self.queued.pop(subject)
+            arm(workflow.info().workflow_id, subject, restart, None)  # ended by an operator, or with the pod
         for hold in decision.holds:
-            if arm is None or self.queued.get(hold.subject) == (hold.restart, hold.until):
+            if self.queued.get(hold.subject) == (hold.restart, hold.until):
                 continue
             self.queued[hold.subject] = (hold.restart, hold.until)
             delay = max(timedelta(0), hold.until - workflow.now()).total_seconds()

@@ -101,9 +101,13 @@ class Agent:
         """Take a listing that a step is about to return to its workflow."""
         self.pleg.returned(listing)
 
-    def arm_backoff(self, workflow_id: str, container: str, restart: int, delay_seconds: float) -> None:
-        """Signal the end of a back-off then. Called from the threads of workflow tasks."""
-        self._loop.call_soon_threadsafe(self.backoff_queue.arm, workflow_id, container, restart, delay_seconds)
+    def arm_backoff(self, workflow_id: str, container: str, restart: int, delay_seconds: float | None) -> None:
+        """Signal the end of a back-off then, or with None no more. Called from the threads of workflow tasks."""
+        queue = self.backoff_queue
+        if delay_seconds is None:
+            self._loop.call_soon_threadsafe(queue.disarm, workflow_id, container, restart)
+        else:
+            self._loop.call_soon_threadsafe(queue.arm, workflow_id, container, restart, delay_seconds)
 
     def step_began(self, ref: PodRef) -> None:
         """Hear that a try of a step begins."""

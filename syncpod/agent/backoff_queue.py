@@ -61,6 +61,14 @@ class BackoffQueue:
         loop = asyncio.get_running_loop()
         alarm.timer = loop.call_later(max(0.0, delay_seconds), self._expired, key, alarm)
 
+    def disarm(self, workflow_id: str, container: str, restart: int) -> None:
+        """Ring no more for this restart of the container or an older one: its back-off was ended before its time."""
+        key = workflow_id, container
+        alarm = self._alarms.get(key)
+        if alarm is not None and alarm.restart <= restart:
+            alarm.stop()
+            del self._alarms[key]
+
     def __len__(self) -> int:
         """How many alarms are set or ringing."""
         return len(self._alarms)

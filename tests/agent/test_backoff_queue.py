@@ -100,3 +100,17 @@ async def test_a_closed_queue_rings_no_more(bell: Bell) -> None:
     await queue.close()
     await asyncio.sleep(0.03)
     assert bell.rung == []
+
+
+async def test_what_was_ended_before_its_time_rings_no_more_and_what_came_after_it_still_does(
+    queue: BackoffQueue, bell: Bell
+) -> None:
+    queue.arm("pod/default/a", "web", 1, 0.02)
+    queue.arm("pod/default/a", "log", 3, 0.02)
+    queue.disarm("pod/default/a", "web", 1)
+    queue.disarm("pod/default/a", "log", 2)  # of an older restart: it comes late
+    queue.disarm("pod/default/b", "web", 1)  # never armed
+    assert len(queue) == 1
+    await until(lambda: len(queue) == 0)
+
+    assert bell.rung == [("pod/default/a", "log", 3)]

@@ -98,7 +98,7 @@ def deep_block(levels: int) -> str:
 
 
 LARGE: dict[str, tuple[str | bytes, str]] = {
-    "labels by the hundred thousand": (labels(MANY), ", document 1: must have no more than 20000 values"),
+    "labels by the hundred thousand": (labels(MANY), ", document 1: more than 200000 values (line 3, column 1088856)"),
     "containers": (pod(containers=[{}] * MANY), ", document 1: spec.containers: must be no more than 500"),
     "environment in JSON": (pod(containers=[{"name": "app", "image": "busybox", "env": [{}] * MANY}]), ", document 1: must have no more than 20000 values"),
     "depth in flow YAML": ("[" * MANY, ", document 1: nested more than 100 levels deep (line 1, column 101)"),

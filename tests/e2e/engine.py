@@ -220,8 +220,10 @@ class EngineNode:
         """The directories of a pod's cgroup, one in each controller; none where the runtime may make no cgroups."""
         if not self.runtime.cgroup_parent:
             return []
-        root, parent = Path("/sys/fs/cgroup"), self.runtime.cgroup_parent.strip("/")
-        return sorted([*root.glob(f"{parent}/**/pod{uid}"), *root.glob(f"*/{parent}/**/pod{uid}")])
+        parent, tiers = self.runtime.cgroup_parent.strip("/"), ("", "burstable/", "besteffort/")
+        places = (f"{above}{parent}/{tier}pod{uid}" for above in ("", "*/") for tier in tiers)
+        # Never `**`: pods of other tests come and go meanwhile, and a directory that goes while it is read is an error.
+        return sorted(path for place in places for path in Path("/sys/fs/cgroup").glob(place))
 
     def directories(self, uid: str) -> list[Path]:
         """What the node has of a pod: its directory, the one in memory, and its logs."""
