@@ -30,7 +30,6 @@ from activities.images import image_id
 from activities.node import Node
 from activities.pulls import PullSettings
 from activities.registry import steps
-from activities.sources import known_secrets
 from syncpod import telemetry
 from syncpod.agent import foreign
 from syncpod.agent.agent import Agent
@@ -49,6 +48,7 @@ from syncpod.cri.host import read_host
 from syncpod.cri.node import Host, NodeContext
 from syncpod.cri.port import RuntimeVersion
 from syncpod.cri.reader import PodReader
+from syncpod.cri.secret_values import known_secret_values
 from syncpod.cri.sysctls import AllowedSysctls, SysctlPatternInvalid, allowed_sysctls
 from syncpod.cri.verification import Verification, VerificationInvalid
 from syncpod.interceptors import NodeHooks
@@ -137,7 +137,7 @@ async def _serve_locked(
             sysctls=_sysctls(settings),
             pull_settings=_pull_settings(settings),
         )
-        cri.withhold(await asyncio.to_thread(known_secrets, node.objects))
+        cri.withhold(await asyncio.to_thread(known_secret_values, node.objects))
         await node.pulls.records.recover(lambda image: image_id(cri, image))
         images = ImageGc(context, cri, _image_gc_policy(settings), node.pulls.records.prune)
         agent.beside("image garbage collection", images.run)

@@ -18,7 +18,6 @@ from activities.pod_cgroup import prepare_cgroup
 from activities.pod_record import note_pod
 from activities.removal import remove_dead, remove_sandbox
 from activities.slots import slot
-from activities.sources import secrets_of
 from activities.wording import go_error
 from syncpod.cri import SandboxConfig
 from syncpod.cri.config_error import SandboxConfigError
@@ -33,6 +32,7 @@ from syncpod.cri.paths import UnsafeName
 from syncpod.cri.pod_volumes import MountFailure, refresh_volumes
 from syncpod.cri.port import RuntimeStatus
 from syncpod.cri.sandbox_config import runtime_handler, sandbox_config
+from syncpod.cri.secret_values import secret_values
 from syncpod.messages import (
     CreateSandbox,
     Fault,
@@ -45,7 +45,7 @@ from syncpod.messages import (
     StepResult,
     pod_workflow_id,
 )
-from syncpod.objects import ObjectRef
+from syncpod.objects import ObjectRef, references
 from syncpod.pod import Pod
 
 _OWN_NAME = StepName.CREATE_SANDBOX.value
@@ -166,7 +166,8 @@ async def _make(attempt: Attempt, request: CreateSandbox) -> str:
     except MountFailure as error:
         raise _mount_failed(error) from error
     await _prepare(attempt, plan)
-    node.cri.withhold(await asyncio.to_thread(secrets_of, node.objects, pod))
+    refs = tuple(reference.ref for reference in references(pod))
+    node.cri.withhold(await asyncio.to_thread(secret_values, node.objects, refs))
     await prepare_cgroup(attempt, pod)
     attempt.doing = "waits for other sandboxes to be made"
     async with slot(attempt, node.sandbox_slots, at_most_seconds=SLOT_SECONDS):

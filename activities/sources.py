@@ -22,7 +22,7 @@ from syncpod.cri.mounts import volume_places
 from syncpod.cri.node import NodeContext
 from syncpod.cri.sub_paths import plan_sub_paths, sub_path_texts, sub_paths_directory
 from syncpod.messages import ContainerKind, pod_workflow_id
-from syncpod.objects import ObjectRef, ObjectStore, ObjectUnreadable, references, values
+from syncpod.objects import ObjectRef, ObjectUnreadable, values
 from syncpod.pod import ConfigMap, Container, Pod
 from syncpod.volumes.beneath import open_directory, read_beneath
 from syncpod.volumes.subpath import SubPath, SubPathRefused, clear_sub_paths, prepare_sub_path, refused_part
@@ -74,36 +74,6 @@ async def sub_paths_of(
     attempt.doing = f"prepares the parts of volumes that {container.name} mounts"
     places = await attempt.interruptible(asyncio.to_thread(_prepare, attempt.node.context, pod, container, texts))
     return {**texts, **places}
-
-
-def known_secrets(store: ObjectStore) -> frozenset[str]:
-    """Return all values of the node's Secrets as environments have them. Blocks.
-
-    For a worker that has just begun: what its elder gave to containers, the runtime may repeat to it.
-    """
-    found: dict[ObjectRef, Mapping[str, bytes]] = {}
-    for ref in (ref for ref in store.versions() if ref.kind == "Secret"):
-        try:
-            held = store.get(ref)
-        except (ObjectUnreadable, OSError) as error:
-            activity.logger.warning("%s", error)
-            continue
-        if held is not None:
-            found[ref] = values(held)
-    return Sources(found).secrets()
-
-
-def secrets_of(store: ObjectStore, pod: Pod) -> frozenset[str]:
-    """Return the values of the Secrets that a pod refers to, those that it only sees as files among them. Blocks."""
-    found: dict[ObjectRef, Mapping[str, bytes]] = {}
-    for ref in {reference.ref for reference in references(pod) if reference.ref.kind == "Secret"}:
-        try:
-            held = store.get(ref)
-        except (ObjectUnreadable, OSError):
-            continue  # who cannot read it gives it to nobody
-        if held is not None:
-            found[ref] = values(held)
-    return Sources(found).secrets()
 
 
 def _read(node: Node, pod: Pod, container: Container) -> Sources:

@@ -12,19 +12,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, MutableMapping
 from dataclasses import dataclass
 
 from temporalio.service import RPCError
 
 from syncpod.agent.record_cache import RecordCache
-from syncpod.cri.env import Sources
 from syncpod.cri.node import NodeContext
 from syncpod.cri.paths import UnsafeName
 from syncpod.cri.pod_records import PodRecord
 from syncpod.cri.pod_volumes import MountFailure, refresh_volumes
+from syncpod.cri.secret_values import secret_values
 from syncpod.messages import StepName, pod_workflow_id
-from syncpod.objects import ObjectRef, ObjectStore, ObjectUnreadable, Reference, references, values
+from syncpod.objects import ObjectRef, ObjectStore, Reference, references
 from syncpod.pod import Pod
 
 log = logging.getLogger(__name__)
@@ -103,24 +103,13 @@ class VolumeRefresh:
             await self._note_who_lacks(versions)
         changed = _changed(self._versions, versions)
         if secrets := [ref for ref in changed if ref.kind == "Secret"]:
-            self._withhold(await asyncio.to_thread(self._values, secrets))
+            self._withhold(await asyncio.to_thread(secret_values, self._store, secrets))
         if changed or self._behind:
             await self._refresh(changed)
         # Only now: a change is not to be forgotten if the look fails.
         self._versions = versions
         self._to_tell = {ref for ref in self._to_tell | changed if ref in versions}
         await self._tell_waiting()
-
-    def _values(self, refs: Iterable[ObjectRef]) -> frozenset[str]:
-        found: dict[ObjectRef, Mapping[str, bytes]] = {}
-        for ref in refs:
-            try:
-                held = self._store.get(ref)
-            except (ObjectUnreadable, OSError):
-                continue  # no pod shows what cannot be read
-            if held is not None:
-                found[ref] = values(held)
-        return Sources(found).secrets()
 
     async def _note_who_lacks(self, versions: dict[ObjectRef, str]) -> None:
         for use in (await asyncio.to_thread(self._uses.read)).values():

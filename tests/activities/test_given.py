@@ -12,7 +12,7 @@ import pytest
 import pytest_asyncio
 from temporalio.api.failure.v1 import Failure
 
-from activities.sources import known_secrets
+from syncpod.cri.secret_values import known_secret_values
 from syncpod.messages import Fault
 from syncpod.objects import ObjectRef
 from syncpod.plugin import DATA_CONVERTER
@@ -160,7 +160,7 @@ async def test_a_secret_that_names_a_part_of_a_volume_is_told_to_nobody(
 async def test_a_worker_that_begins_knows_what_its_elder_gave_to_containers(bench: Bench) -> None:
     bench.node.objects.put(secret("keys", token="s3cret", empty=""))
     bench.node.objects.put(config_map("settings", color="blue"))
-    assert known_secrets(bench.node.objects) == {"s3cret"}
+    assert known_secret_values(bench.node.objects) == {"s3cret"}
 
 
 async def test_a_part_of_a_volume_is_bound_for_each_instance_and_gone_with_the_pod(mounting: Bench) -> None:
