@@ -17,11 +17,10 @@ from syncpod.cri.expansion import expand
 from syncpod.cri.labels import container_annotations, container_labels
 from syncpod.cri.mounts import NOTHING, container_mounts
 from syncpod.cri.node import NodeContext
-from syncpod.cri.paths import UnsafeName, container_log_file
+from syncpod.cri.paths import UnsafeName, container_log_file, message_file
 from syncpod.cri.port import ImageStatus
 from syncpod.cri.resources import container_resources
 from syncpod.cri.security import container_security_context, verify_run_as_non_root
-from syncpod.cri.termination_message import message_file
 from syncpod.pod import Container, EphemeralContainer, Pod
 
 ContainerKind = Literal["container", "init_container", "ephemeral_container"]

@@ -19,13 +19,14 @@ from syncpod.cri.paths import (
     etc_hosts_file,
     log_directory_of,
     memory_pod_directory,
+    message_file,
     pod_directory,
     pod_log_directory,
     pods_directory,
 )
 from syncpod.cri.pod_volumes import PodVolume, alone, make_volumes, pod_volumes
 from syncpod.cri.sub_paths import sub_paths_directory
-from syncpod.cri.termination_message import make_message_file, message_file
+from syncpod.cri.termination_message import make_message_file
 from syncpod.cri.tree_removal import remove_tree
 from syncpod.objects import ObjectStore
 from syncpod.pod import Container, Pod

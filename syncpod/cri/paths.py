@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from syncpod.cri.node import NodeContext
-from syncpod.pod import Pod, Volume
+from syncpod.pod import Container, Pod, Volume
 
 _NAME_LIMIT = 255
 """Bytes of one name in a directory."""
@@ -100,6 +100,18 @@ def container_log_file(container: str, restart_count: int) -> str:
     buildContainerLogsPath).
     """
     return f"{safe_name(container, 'spec.containers[].name')}/{restart_count}.log"
+
+
+def message_file(node: NodeContext, uid: str, container: Container, restart_count: int) -> Path | None:
+    """Return the file that an instance sees at its terminationMessagePath; None where it has no such path.
+
+    Raises :class:`UnsafeName` (kuberuntime_container.go, v1.36, makeMounts). Difference: the file is named after the
+    restart, and not at random, so that a repeated start finds the one it had.
+    """
+    if not container.termination_message_path:
+        return None
+    name = safe_name(container.name, "spec.containers[].name")
+    return pod_directory(node, uid) / "containers" / name / f"{restart_count:08x}"
 
 
 def safe_name(name: str, path: str) -> str:

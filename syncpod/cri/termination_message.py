@@ -1,7 +1,6 @@
 """What a container says at its end: a file of its own, and where it left that empty, the end of its log.
 
-Mirrors kuberuntime_container.go, v1.36, getTerminationMessage, makeMounts and readLastStringFromContainerLogs.
-Difference: the file is named after the restart, and not at random, so that a repeated start finds the one it had.
+Mirrors kuberuntime_container.go, v1.36, getTerminationMessage and readLastStringFromContainerLogs.
 """
 
 from __future__ import annotations
@@ -12,10 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from syncpod.cri import names
-from syncpod.cri.node import NodeContext
-from syncpod.cri.paths import pod_directory
 from syncpod.cri.port import RuntimeContainerStatus
-from syncpod.pod import Container
 
 MESSAGE_LIMIT: Final = 4096
 """Bytes of the file that are read."""
@@ -27,16 +23,6 @@ _TAIL: Final = 1 << 20
 _MODE: Final = 0o666
 _KEPT: Final = 3
 """Files of a container that are kept: the runtime lists two of its instances, and a third may just be starting."""
-
-
-def message_file(node: NodeContext, uid: str, container: Container, restart_count: int) -> Path | None:
-    """Return the file that an instance sees at its terminationMessagePath; None where it has no such path.
-
-    Raises :class:`~syncpod.cri.paths.UnsafeName`.
-    """
-    if not container.termination_message_path:
-        return None
-    return pod_directory(node, uid) / "containers" / container.name / f"{restart_count:08x}"
 
 
 def make_message_file(path: Path) -> None:

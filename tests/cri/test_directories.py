@@ -18,11 +18,11 @@ from syncpod.cri.directories import (
     remove_pod_directories,
 )
 from syncpod.cri.node import NodeContext
-from syncpod.cri.paths import UnsafeName
+from syncpod.cri.paths import UnsafeName, message_file
 from syncpod.cri.pod_volumes import MountFailure
 from syncpod.cri.tree_removal import StillMounted, remove_tree
 from syncpod.objects import ObjectStore
-from syncpod.pod import Pod
+from syncpod.pod import Container, Pod
 from tests.cri.translation import NODE, UID, make_pod
 
 EMPTY_DIR = {"volumes": [{"name": "scratch", "emptyDir": {}}]}
@@ -282,6 +282,13 @@ def test_a_name_that_leads_elsewhere_removes_nothing(names: dict[str, str], node
     with pytest.raises(UnsafeName):
         remove(node, **names)
     assert own.exists()
+
+
+@pytest.mark.parametrize("name", ["", "..", "a/../../..", "n" * 256])
+def test_a_container_named_to_leave_its_pod_has_no_file_for_a_termination_message(name: str, node: NodeContext) -> None:
+    with pytest.raises(UnsafeName, match=r"^spec\.containers\[\]\.name: "):
+        message_file(node, UID, Container(name=name, termination_message_path="/dev/termination-log"), 0)
+    assert message_file(node, UID, Container(name=name, termination_message_path=""), 0) is None
 
 
 def test_a_tree_deeper_than_any_path_or_stack_is_removed(tmp_path: Path) -> None:
