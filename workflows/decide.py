@@ -180,8 +180,21 @@ def _remember_kills(state: PodState, step: Step) -> None:
 # --- terminating ------------------------------------------------------------------------------------------------------
 
 
+def is_unfinished(state: PodState) -> bool:
+    """Say whether the pod is over, nothing of it is left to stop, and its node has not been told so yet.
+
+    It failed before it had a sandbox (put out, past its deadline), or all that it had was ended before that amounted to
+    its end. As pod_workers.go, v1.36, has it, SyncTerminatingPod is run for every pod once; but one that was never let
+    in has nothing of its node, and one that is being deleted gives everything back when it is removed.
+    """
+    if not state.ending or state.deletion is not None or state.finished:
+        return False
+    let_in = state.failure is None or not state.failure.rejected
+    return let_in and not something_to_stop(state.observed, state.stopped_sandboxes)
+
+
 def _terminate(state: PodState, now: datetime) -> Decision:
-    if something_to_stop(state.observed, state.stopped_sandboxes):
+    if something_to_stop(state.observed, state.stopped_sandboxes) or is_unfinished(state):
         if state.deletion is None and state.failure is not None:
             why = state.failure.reason
         else:

@@ -16,6 +16,7 @@ from syncpod.lifecycle.status import PodFailure
 from syncpod.messages import (
     CreateSandbox,
     Evict,
+    KillPod,
     NodeFacts,
     Outcome,
     ProbeChanged,
@@ -193,6 +194,8 @@ def _done(state: PodState, step: Step) -> None:
             state.terminated = state.ending and not something_to_stop(state.observed, state.stopped_sandboxes)
             if not state.ending:
                 state.kill_by = None
+            if isinstance(step.input, KillPod) and step.input.final:
+                state.finished = True
         case StepName.REMOVE_POD:
             state.removed = True
         case StepName.CREATE_SANDBOX:

@@ -46,6 +46,9 @@ GUARANTEE = timedelta(seconds=1)
 BESIDE = "2026-11-pulls-run-beside-other-steps"
 """Patch: before it a pull was a step like any other, and held up the whole pod."""
 
+FINISHED = "2026-11-every-pod-that-is-over-is-killed-once"
+"""Patch: before it a pod of which nothing was left to stop kept its place on the node until it was deleted."""
+
 
 class Pull(NamedTuple):
     """A pull that runs beside the pod's other steps."""
@@ -91,6 +94,8 @@ class PodWorkflow:
             absorb.tidy(self.state, workflow.now())
             outcome.expire(self.state, workflow.now())
             report.update_status(self.state, self.holds, workflow.now())
+            if decide.is_unfinished(self.state) and not workflow.patched(FINISHED):
+                self.state.finished = True
             decision = decide.next_step(self.state, workflow.now(), pulling=self.pulls)
             if decision.holds != self.holds:
                 begun = [hold for hold in decision.holds if hold not in self.holds]

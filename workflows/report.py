@@ -33,18 +33,24 @@ _LABELS = SearchAttributeKey.for_keyword_list("PodLabels")
 
 def update_status(state: PodState, holds: Sequence[Hold], now: datetime) -> None:
     """Compute the pod's status afresh from the view and from what is remembered."""
+    decision = _computed(state, _waiting(state, holds), now)
+    over = decision.phase in TERMINAL_PHASES and not something_to_stop(state.observed, state.stopped_sandboxes)
+    if over:
+        # Perhaps all was killed before it amounted to this phase: a sidecar, once the last main container had ended.
+        state.terminated = True
+        decision = _computed(state, {}, now)  # nothing waits to run any more
+    state.status, state.reached = decision.status, decision.phase
+    if over or state.removed:
+        state.status = terminated_pod_status(state.pod, state.status, now=now)
+
+
+def _waiting(state: PodState, holds: Sequence[Hold]) -> dict[str, WaitingReason]:
+    """Return for each container that is to run why it does not, where that is known."""
     waiting = _without_sandbox(state, holds) | state.waiting
     for hold in holds:
         if hold.reason in ("CrashLoopBackOff", "ImagePullBackOff"):
             waiting[hold.subject] = WaitingReason(reason=hold.reason, message=hold.message)
-    decision = _computed(state, waiting, now)
-    if decision.phase in TERMINAL_PHASES and not something_to_stop(state.observed, state.stopped_sandboxes):
-        # All was killed before it amounted to this phase: a sidecar, say, once the last main container had ended.
-        state.terminated = True
-        decision = _computed(state, waiting, now)
-    state.status, state.reached = decision.status, decision.phase
-    if state.removed:
-        state.status = terminated_pod_status(state.pod, state.status, now=now)
+    return waiting
 
 
 def _without_sandbox(state: PodState, holds: Sequence[Hold]) -> dict[str, WaitingReason]:

@@ -111,6 +111,8 @@ class PodState(BaseModel):
     """The durable deadline of the pod's grace, set when the kill begins."""
     terminated: bool = False
     """Everything has been stopped for good, by deletion or because the pod has finished."""
+    finished: bool = False
+    """The node has been told that the pod is over, and has its place free again."""
     removed: bool = False
     """Nothing of the pod is left on the node."""
     successor: dict[str, Any] | None = None

@@ -135,3 +135,29 @@ async def test_a_deadline_that_is_added_later_counts_from_the_pods_start(client:
     await handle.execute_update("apply", document)
     pod = await until(handle, lambda pod: phase(pod) == "Failed")
     assert pod["status"]["reason"] == "DeadlineExceeded"
+
+
+async def test_a_pod_that_fails_before_it_has_a_sandbox_is_over_on_its_node_as_well(
+    client: Client, node: ScriptedNode
+) -> None:
+    """Row 19: a deadline that passes before the first container; row 21: every pod is terminated once."""
+    node.fault("create_sandbox", Fault.FAILED_CREATE_SANDBOX, "no network")
+    handle = await start_pod(client, node, manifest(activeDeadlineSeconds=1))
+    pod = await until(handle, lambda pod: "kill_pod" in node.steps() and phase(pod) == "Failed")
+    assert pod["status"]["reason"] == "DeadlineExceeded"
+    assert container(pod, "web")["state"]["terminated"]["reason"] == "ContainerStatusUnknown", "it waits for nothing"
+    name, kill = node.taken[-1]
+    assert (name, getattr(kill, "final", None), getattr(kill, "targets", None)) == ("kill_pod", True, ())
+    await handle.signal("evict", {"uid": pod["metadata"]["uid"], "message": "late"})
+    assert phase(await query_pod(handle)) == "Failed"
+    assert node.steps() == ["create_sandbox", "kill_pod"], "once"
+
+
+async def test_a_pod_whose_sidecar_ends_last_is_over_on_its_node_as_well(client: Client, node: ScriptedNode) -> None:
+    sidecar = {"name": "proxy", "image": "busybox:1", "restartPolicy": "Always"}
+    handle = await running(client, node, manifest(restartPolicy="Never", initContainers=[sidecar]))
+    uid = (await query_pod(handle))["metadata"]["uid"]
+    await node.tell(handle, node.exits(uid, "web", 0), "ContainerDied")
+    await until(handle, lambda pod: phase(pod) == "Succeeded")
+    await until(handle, lambda _: getattr(node.taken[-1][1], "final", False))
+    assert node.steps()[3:] == ["kill_pod", "kill_pod"]
