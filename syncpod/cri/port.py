@@ -212,6 +212,21 @@ class ImageFsInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class CpuUsage:
+    """How much of the processors has been used, in all."""
+
+    measured_at_ns: int
+    """By the runtime's clock, in nanoseconds since 1970."""
+    used_ns: int
+    """Nanoseconds of one core since the beginning. Only grows: two measurements tell what is used at a time."""
+    nano_cores: int | None
+    """The runtime's own reckoning of that, in billionths of a core, over a time that it does not tell; None = none.
+
+    containerd 1.6 reckons from whenever it was asked last, and says 0 the first time.
+    """
+
+
+@dataclass(frozen=True, slots=True)
 class ContainerStats:
     """What one container uses."""
 
@@ -219,6 +234,10 @@ class ContainerStats:
     name: str
     writable_layer: FilesystemUsage | None
     """What it has written to its own layer, as of some seconds ago; None where the runtime does not say."""
+    cpu: CpuUsage | None = None
+    """None where the runtime does not say: of one that does not run."""
+    working_set_bytes: int | None = None
+    """Memory that cannot be reclaimed without harm; None as for `cpu`."""
 
 
 class CriRuntime(Protocol):

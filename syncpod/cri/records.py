@@ -16,6 +16,7 @@ from syncpod.cri.port import (
     CgroupDriver,
     ContainerMount,
     ContainerStats,
+    CpuUsage,
     ContainerSummary,
     FilesystemUsage,
     ImageStatus,
@@ -212,6 +213,18 @@ def container_stats(stats: api_pb2.ContainerStats) -> ContainerStats:
         id=stats.attributes.id,
         name=stats.attributes.metadata.name,
         writable_layer=filesystem_usage(stats.writable_layer) if stats.HasField("writable_layer") else None,
+        cpu=_cpu_usage(stats.cpu) if stats.cpu.HasField("usage_core_nano_seconds") else None,
+        working_set_bytes=(
+            stats.memory.working_set_bytes.value if stats.memory.HasField("working_set_bytes") else None
+        ),
+    )
+
+
+def _cpu_usage(usage: api_pb2.CpuUsage) -> CpuUsage:
+    return CpuUsage(
+        measured_at_ns=usage.timestamp,
+        used_ns=usage.usage_core_nano_seconds.value,
+        nano_cores=usage.usage_nano_cores.value if usage.HasField("usage_nano_cores") else None,
     )
 
 

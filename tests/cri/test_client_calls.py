@@ -25,7 +25,7 @@ from syncpod.cri import telemetry
 from syncpod.cri.client import CriClient
 from syncpod.cri.errors import CriError, DeadlineExceeded, NotFound, TransportFault, Unavailable, Unimplemented
 from syncpod.cri.keyring import Credential
-from syncpod.cri.port import Ingest
+from syncpod.cri.port import CpuUsage, Ingest
 from tests.cri.owned_pods import OwnedPod
 
 HANDLERS = {
@@ -163,6 +163,18 @@ async def test_a_layer_that_the_runtime_says_nothing_of_is_told_from_an_empty_on
     assert empty.writable_layer.used_bytes == 0
     asked = cri.ListContainerStatsRequest.FromString(handler.requests["ListContainerStats"])
     assert asked.filter.pod_sandbox_id == "s"
+
+
+async def test_what_a_container_uses_is_told_from_what_nobody_has_measured(server: tuple[AnyCri, CriClient]) -> None:
+    handler, client = server
+    stats = [cri.ContainerStats(attributes=cri.ContainerAttributes(id=id)) for id in ("measured", "ended")]
+    stats[0].cpu.timestamp = 5
+    stats[0].cpu.usage_core_nano_seconds.value = 7
+    stats[0].memory.working_set_bytes.value = 0
+    handler.answers["ListContainerStats"] = cri.ListContainerStatsResponse(stats=stats).SerializeToString()
+    measured, ended = await client.list_container_stats(sandbox_id="s", timeout_seconds=2)
+    assert (measured.cpu, measured.working_set_bytes) == (CpuUsage(5, 7, nano_cores=None), 0)
+    assert (ended.cpu, ended.working_set_bytes) == (None, None)
 
 
 async def test_a_pull_says_name_and_password_and_shows_the_password_nowhere(
