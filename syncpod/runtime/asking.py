@@ -10,8 +10,9 @@ import time
 from pathlib import Path
 from typing import Any, Final
 
+from syncpod.runtime import store
 from syncpod.runtime.port import Exited, Process
-from syncpod.runtime.state import Runtime, log
+from syncpod.runtime.state import Runtime, log, remove_directory
 
 _ANSWER_SECONDS: Final = 5.0
 """How long an answer may take before it is asked again: it is there at once, unless a start is still under way."""
@@ -54,6 +55,25 @@ async def end_what_runs(runtime: Runtime, directory: Path) -> None:
                 await found.wait()
     except Exception as error:  # noqa: BLE001 - records that cannot be read are what this is for
         log(f"{directory}: what runs there, if anything, cannot be ended: {error!r}")
+
+
+async def discard(runtime: Runtime, directory: Path, process: str) -> None:
+    """Remove the directory of a thing that was half made or half removed, and end what runs there.
+
+    `process` is the name of what is in it for `Processes`. Where it cannot be found out who runs there, all is left for
+    the next server.
+    """
+    if (directory / process).exists():
+        try:
+            found = await ask(runtime, directory / process)
+        except Unanswered as problem:
+            log(f"{directory} is left for the next server: who runs there cannot be found out: {problem}")
+            return
+        if found is not None and not isinstance(found, Exited):
+            found.kill()
+            await found.wait()
+    store.forget(directory)
+    await remove_directory(runtime, directory)
 
 
 async def end_of(runtime: Runtime, watch: asyncio.Task[Any], directory: Path, started_at: int) -> Exited | None:

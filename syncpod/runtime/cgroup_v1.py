@@ -131,6 +131,8 @@ def _apply_memory(directory: Path, resources: LinuxContainerResources) -> None:
     with_swap_file = directory / "memory.memsw.limit_in_bytes"
     if memory < 0 and not with_swap:
         with_swap = _UNLIMITED
+    elif 0 < (files.read_number(with_swap_file) or 0) < memory and not with_swap:
+        with_swap = memory  # It grows beyond both together: none of it is swap, as containerd has it.
     settings = []
     if memory:
         settings.append((directory / "memory.limit_in_bytes", max(memory, _UNLIMITED)))

@@ -164,7 +164,19 @@ def _apply_memory(directory: Path, resources: LinuxContainerResources) -> None:
         _set_unless_idle("memory swap limit", directory / "memory.swap.max", swap)
     if resources.memory_limit_in_bytes:
         value = str(resources.memory_limit_in_bytes) if resources.memory_limit_in_bytes > 0 else "max"
+        _spare(directory, resources.memory_limit_in_bytes)
         files.set_value("memory limit", directory / "memory.max", value)
+
+
+def _spare(directory: Path, limit: int) -> None:
+    """Refuse a limit below what is in use: the kernel would kill for it, where version 1 refuses it itself.
+
+    What it can take back at once, the pages of files, is not counted. Raises :class:`CgroupRefused`.
+    """
+    table = files.read_table(directory / "memory.stat")
+    used = (files.read_number(directory / "memory.current") or 0) - table.get("file", 0) + table.get("shmem", 0)
+    if 0 < limit < used:
+        raise CgroupRefused(f"memory limit {limit}: the container uses {used} bytes now")
 
 
 def _set_unless_idle(what: str, file: Path, value: str) -> None:

@@ -24,6 +24,7 @@ from syncpod.runtime import cgroup_kill, cgroup_mounts
 from syncpod.runtime.cgroup_files import CgroupRefused, Memory, Pressures
 from syncpod.runtime.cgroup_mounts import Hierarchy
 from syncpod.runtime.cgroup_v2 import swap_max
+from syncpod.runtime.resource_changes import undoing
 
 __all__ = ["CgroupRefused", "CgroupUsage", "Cgroups", "container_cgroup"]
 
@@ -132,18 +133,26 @@ class Cgroups:
         """Return the files that a process enters the container's cgroup by, writing `0` to each; none where closed."""
         return tuple(str(directory / "cgroup.procs") for _, directory in self._directories(path))
 
-    def update(self, path: str, resources: LinuxContainerResources) -> None:
+    def update(self, path: str, resources: LinuxContainerResources, now: LinuxContainerResources) -> None:
         """Change the limits that are given; the others stay. Nothing where closed.
 
-        Raises :class:`CgroupRefused`, also where the container has no cgroup.
+        Raises :class:`CgroupRefused`, also where the container has no cgroup. What was changed by then is taken back,
+        to what it had `now`.
         """
         refusal = self.refusal(resources)
         if refusal:
             raise CgroupRefused(refusal)
-        for hierarchy, directory in self._directories(path):
+        for _, directory in self._directories(path):
             if not directory.is_dir():
                 raise CgroupRefused(f"{directory}: there is no such cgroup")
-            hierarchy.apply(directory, resources)
+        try:
+            for hierarchy, directory in self._directories(path):
+                hierarchy.apply(directory, resources)
+        except CgroupRefused:
+            for hierarchy, directory in self._directories(path):
+                with contextlib.suppress(CgroupRefused):  # As much of it as can be: what was refused is what is told.
+                    hierarchy.apply(directory, undoing(now, resources))
+            raise
 
     def usage(self, path: str) -> CgroupUsage | None:
         """Return what the container's processes use, or a pod's, given its cgroup; None if it is gone or closed."""

@@ -23,13 +23,14 @@ from typing import Any, Final
 
 from protos.cri.v1 import api_pb2
 from syncpod.runtime import listing, store
-from syncpod.runtime.asking import Unanswered, ask, end_of, end_what_runs, unknown
+from syncpod.runtime.asking import Unanswered, ask, discard, end_of, end_what_runs, unknown
 from syncpod.runtime.cgroups import CgroupRefused, container_cgroup
 from syncpod.runtime.images import Image
 from syncpod.runtime.port import Exited, Process, StartFailed
 from syncpod.runtime.process_spec import arguments, check_container, process_spec, stop_signal, user, wanted_mounts
 from syncpod.runtime.refusals import Refusal, failed, invalid, not_found, precondition, unsupported
 from syncpod.runtime.resolver import RESOLV_CONF
+from syncpod.runtime.resource_changes import changed
 from syncpod.runtime.state import Caller, Container, Runtime, Sandbox, in_thread, interned, log, remove_directory
 from syncpod.runtime.statuses import container_record, event, sandbox_record
 
@@ -337,7 +338,11 @@ class Containers:
     # --- resources ----------------------------------------------------------------------------------------------------
 
     async def update(self, container: Container, resources: api_pb2.LinuxContainerResources) -> None:
-        """Change the limits that are given, of a container that has not ended. Raises Refusal and CgroupRefused."""
+        """Change the limits that are given, of a container that has not ended; those of its record with them.
+
+        One that was not started yet gets them at its start. Raises Refusal and CgroupRefused, and nothing is changed
+        then. containerd takes note of a change to what has ended, too.
+        """
         runtime = self._runtime
         async with container.lock:
             if container.asking is not None:
@@ -350,8 +355,9 @@ class Containers:
                 if problem:
                     raise CgroupRefused(problem)
                 if container.process is not None:
-                    await in_thread(runtime.cgroups.update, container.cgroup, resources)
-            _merge_resources(config.linux.resources, resources)
+                    await in_thread(runtime.cgroups.update, container.cgroup, resources, config.linux.resources)
+            after = changed(config.linux.resources, resources, started=container.process is not None)
+            config.linux.resources.CopyFrom(after)
             request = api_pb2.CreateContainerRequest(pod_sandbox_id=container.sandbox.id, config=config)
             store.write_record(runtime.container_directory(container.id), facts, request.SerializeToString())
 
@@ -368,12 +374,12 @@ class Containers:
         try:
             record = store.read_record(directory)
             if record is None:
-                return runtime.begin(self._discard(directory))
+                return runtime.begin(discard(runtime, directory, "process"))
             facts, serialised = record
             request = api_pb2.CreateContainerRequest.FromString(serialised)
             matching = runtime.sandboxes.matching(request.pod_sandbox_id)
             if not matching:
-                return runtime.begin(self._discard(directory))
+                return runtime.begin(discard(runtime, directory, "process"))
             container = self._add(matching[0], id, facts, request.config)
         except OSError:
             raise  # That may pass.
@@ -413,20 +419,6 @@ class Containers:
         else:
             self._runs(container, found)
 
-    async def _discard(self, directory: Path) -> None:
-        """Remove what was half made or half removed, and end what runs there."""
-        if (directory / "process").exists():
-            try:
-                found = await ask(self._runtime, directory / "process")
-            except Unanswered as problem:
-                log(f"{directory} is left for the next server: who runs there cannot be found out: {problem}")
-                return
-            if found is not None and not isinstance(found, Exited):
-                found.kill()
-                await found.wait()
-        store.forget(directory)
-        await remove_directory(self._runtime, directory)
-
     def _tell(self, container: Container, kind: api_pb2.ContainerEventType) -> None:
         runtime = self._runtime
         runtime.events.publish(lambda: event(runtime, container.id, container.sandbox, kind))
@@ -435,13 +427,6 @@ class Containers:
 def container_name(container: api_pb2.ContainerMetadata, pod: api_pb2.PodSandboxMetadata) -> str:
     """Return the name that only one container may have, as containerd makes it."""
     return "_".join((container.name, pod.name, pod.namespace, pod.uid, str(container.attempt)))
-
-
-def _merge_resources(current: api_pb2.LinuxContainerResources, changed: api_pb2.LinuxContainerResources) -> None:
-    """Write what is set in `changed` over `current`: unset leaves as it is, and lists are replaced."""
-    if changed.hugepage_limits:
-        del current.hugepage_limits[:]
-    current.MergeFrom(changed)
 
 
 def _image_facts(image: Image) -> dict[str, str]:

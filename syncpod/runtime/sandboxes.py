@@ -19,7 +19,7 @@ from typing import Any, Final
 from protos.cri.v1 import api_pb2
 from syncpod.runtime import listing, store
 from syncpod.runtime.addresses import free_address
-from syncpod.runtime.asking import Unanswered, ask, end_of, end_what_runs
+from syncpod.runtime.asking import Unanswered, ask, discard, end_of, end_what_runs
 from syncpod.runtime.cgroups import CgroupRefused, container_cgroup
 from syncpod.runtime.containers import Containers
 from syncpod.runtime.port import Exited, Process, ProcessSpec, StartFailed
@@ -264,7 +264,7 @@ class Sandboxes:
         try:
             record = store.read_record(directory)
             if record is None:
-                return runtime.begin(self._discard(directory))
+                return runtime.begin(discard(runtime, directory, "pause"))
             facts, request = record
             sandbox = self._add(id, facts, api_pb2.RunPodSandboxRequest.FromString(request).config)
         except OSError:
@@ -289,20 +289,6 @@ class Sandboxes:
         if found is not None and not isinstance(found, Exited):
             sandbox.entry = listing.with_state(sandbox.entry, api_pb2.SANDBOX_READY)
             self._runs(sandbox, found)
-
-    async def _discard(self, directory: Path) -> None:
-        """Remove what was half made or half removed, and end what runs there."""
-        pause = directory / "pause"
-        if pause.exists():
-            try:
-                found = await ask(self._runtime, pause)
-            except Unanswered as problem:
-                log(f"{directory} is left for the next server: who runs there cannot be found out: {problem}")
-                return
-            if found is not None and not isinstance(found, Exited):
-                found.kill()
-                await found.wait()
-        await remove_directory(self._runtime, directory)
 
     def _tell(self, sandbox: Sandbox, kind: api_pb2.ContainerEventType) -> None:
         runtime = self._runtime

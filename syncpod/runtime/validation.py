@@ -104,8 +104,8 @@ def container_config(config: api_pb2.ContainerConfig, path: str) -> None:
 
 def resources(wanted: api_pb2.LinuxContainerResources, path: str) -> None:
     """Check limits. Raises Refusal."""
-    if wanted.memory_limit_in_bytes < 0:
-        raise invalid(f"{path}.memory_limit_in_bytes", "must not be negative")
+    if wanted.memory_limit_in_bytes < -1:
+        raise invalid(f"{path}.memory_limit_in_bytes", "must be a number of bytes, or -1 for no limit")
     if wanted.cpu_period < 0:
         raise invalid(f"{path}.cpu_period", "must not be negative")
     if wanted.cpu_shares < 0:

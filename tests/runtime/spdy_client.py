@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Self
 from urllib.parse import urlsplit
 
-from syncpod.runtime.streaming.spdy_frames import DICTIONARY
+from syncpod.streaming.spdy_frames import DICTIONARY
 
 SYN_STREAM, RST_STREAM, SETTINGS, PING, GOAWAY = 1, 3, 4, 6, 7
 

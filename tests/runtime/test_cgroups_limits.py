@@ -16,6 +16,7 @@ from protos.cri.v1.api_pb2 import HugepageLimit, LinuxContainerResources
 from syncpod.runtime.cgroups import CgroupRefused, Cgroups, container_cgroup
 
 MIB = 1 << 20
+BEFORE = LinuxContainerResources()
 
 ENTER = """
 import sys
@@ -157,15 +158,17 @@ def test_an_update_changes_what_it_gives_and_nothing_else(containers: Containers
     )
     cpus = containers.file(path, "cpuset.cpus", "cpuset.cpus.effective")
     containers.cgroups.update(
-        path, LinuxContainerResources(memory_limit_in_bytes=64 * MIB, memory_swap_limit_in_bytes=64 * MIB)
+        path, LinuxContainerResources(memory_limit_in_bytes=64 * MIB, memory_swap_limit_in_bytes=64 * MIB), BEFORE
     )
     usage = containers.cgroups.usage(path)
     assert usage and usage.memory and usage.memory.limit == 64 * MIB
     assert containers.file(path, "cpu.cfs_quota_us", "cpu.max").split()[0] == "50000"
-    containers.cgroups.update(path, LinuxContainerResources(cpu_quota=200_000, cpu_period=50_000, cpuset_cpus="0"))
+    containers.cgroups.update(
+        path, LinuxContainerResources(cpu_quota=200_000, cpu_period=50_000, cpuset_cpus="0"), BEFORE
+    )
     assert containers.file(path, "cpu.cfs_quota_us", "cpu.max").split()[0] == "200000"
     assert containers.file(path, "cpuset.cpus") == "0" != cpus or cpus == "0"
-    containers.cgroups.update(path, LinuxContainerResources(memory_limit_in_bytes=-1, cpu_quota=-1))
+    containers.cgroups.update(path, LinuxContainerResources(memory_limit_in_bytes=-1, cpu_quota=-1), BEFORE)
     usage = containers.cgroups.usage(path)
     assert usage and usage.memory and (usage.memory.limit, usage.memory.available) == (None, None)
     assert containers.file(path, "cpu.cfs_quota_us", "cpu.max").split()[0] in ("-1", "max")
@@ -176,10 +179,19 @@ def test_an_update_changes_what_it_gives_and_nothing_else(containers: Containers
 def test_memory_and_swap_move_together_in_either_direction(containers: Containers, limit: int) -> None:
     path = containers.make(memory_limit_in_bytes=64 * MIB, memory_swap_limit_in_bytes=64 * MIB)
     containers.cgroups.update(
-        path, LinuxContainerResources(memory_limit_in_bytes=limit, memory_swap_limit_in_bytes=limit)
+        path, LinuxContainerResources(memory_limit_in_bytes=limit, memory_swap_limit_in_bytes=limit), BEFORE
     )
     usage = containers.cgroups.usage(path)
     assert usage and usage.memory and usage.memory.limit == limit
+    assert usage.memory.swap_limit in (0, None)
+
+
+@needs("memory")
+def test_memory_may_grow_beyond_what_it_had_together_with_swap(containers: Containers) -> None:
+    path = containers.make(memory_limit_in_bytes=16 * MIB, memory_swap_limit_in_bytes=16 * MIB)
+    containers.cgroups.update(path, LinuxContainerResources(memory_limit_in_bytes=32 * MIB), BEFORE)
+    usage = containers.cgroups.usage(path)
+    assert usage and usage.memory and usage.memory.limit == 32 * MIB
     assert usage.memory.swap_limit in (0, None)
 
 
@@ -189,7 +201,7 @@ def test_a_limit_below_what_is_used_is_refused_rather_than_fatal(containers: Con
     path = containers.make(memory_limit_in_bytes=64 * MIB)
     process = containers.start(path, "hoard = b'x' * (16 << 20)\nprint('.', flush=True)\ninput()")
     with pytest.raises(CgroupRefused, match=r"memory limit 1048576: the container uses \d+ bytes now"):
-        containers.cgroups.update(path, LinuxContainerResources(memory_limit_in_bytes=MIB))
+        containers.cgroups.update(path, LinuxContainerResources(memory_limit_in_bytes=MIB), BEFORE)
     assert process.poll() is None
 
 
@@ -306,7 +318,7 @@ def test_everything_can_be_repeated(containers: Containers) -> None:
     assert containers.cgroups.usage(path) is None
     assert not containers.cgroups.oom_killed(path)
     with pytest.raises(CgroupRefused, match="there is no such cgroup"):
-        containers.cgroups.update(path, LinuxContainerResources(cpu_shares=2))
+        containers.cgroups.update(path, LinuxContainerResources(cpu_shares=2), BEFORE)
 
 
 def test_a_pods_cgroup_goes_with_its_last_container_but_one_that_was_there_before_stays(containers: Containers) -> None:

@@ -170,7 +170,7 @@ CONTAINERS: dict[str, tuple[Callable[[cri.ContainerConfig], Any], str]] = {
     ),
     "memory below zero": (
         lambda it: setattr(it.linux.resources, "memory_limit_in_bytes", -5),
-        "config.linux.resources.memory_limit_in_bytes: must not be negative",
+        "config.linux.resources.memory_limit_in_bytes: must be a number of bytes, or -1 for no limit",
     ),
     "an OOM score that is none": (
         lambda it: setattr(it.linux.resources, "oom_score_adj", 5000),

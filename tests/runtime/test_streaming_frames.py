@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from syncpod.runtime.streaming.spdy_frames import (
+from syncpod.streaming.spdy_frames import (
     DICTIONARY,
     MAX_CONTROL_FRAME,
     Data,

@@ -11,10 +11,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, Protocol
 
 from syncpod.runtime.streaming.channels import Channels, Dialect, part
-from syncpod.runtime.streaming.pipe import Pipe
-from syncpod.runtime.streaming.spdy import Session, SpdyStream
 from syncpod.runtime.streaming.websocket import WebSocket
-from syncpod.runtime.streaming.wire import CHUNK, Wire, deliver
+from syncpod.streaming.pipe import Pipe
+from syncpod.streaming.spdy import Session, SpdyStream
+from syncpod.streaming.wire import CHUNK, Wire, deliver
 
 logger = logging.getLogger(__name__)
 

@@ -31,7 +31,7 @@ from syncpod.runtime.streaming.request import Refused, Request, read_request
 from syncpod.runtime.streaming.spdy_command import VERSIONS, serve_over_spdy
 from syncpod.runtime.streaming.tickets import Tickets
 from syncpod.runtime.streaming.websocket import Tunnel, WebSocket
-from syncpod.runtime.streaming.wire import CHUNK, Socket
+from syncpod.streaming.wire import CHUNK, Socket
 
 logger = logging.getLogger(__name__)
 

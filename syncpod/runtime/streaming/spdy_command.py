@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from syncpod.runtime.port import Stream
-from syncpod.runtime.streaming.pipe import Pipe
 from syncpod.runtime.streaming.remote_command import Outcome, RemoteCommand, serve
-from syncpod.runtime.streaming.spdy import Session, SpdyStream, StreamReset
 from syncpod.runtime.streaming.terminal_sizes import TerminalSizes
-from syncpod.runtime.streaming.wire import CLOSING_SECONDS, Wire
+from syncpod.streaming.pipe import Pipe
+from syncpod.streaming.spdy import Session, SpdyStream, StreamReset
+from syncpod.streaming.wire import CLOSING_SECONDS, Wire
 
 STREAM_CREATION_SECONDS: Final = 30.0
 
