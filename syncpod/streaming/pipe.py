@@ -1,0 +1,68 @@
+"""Bytes on their way from a client to whoever reads them, bounded."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import Final
+
+LIMIT: Final = 256 * 1024
+
+
+class Pipe:
+    """Holds what a client sent until it is read.
+
+    `put` never waits, so that a reader of frames can finish what it does; whoever puts then waits for `space`. So at
+    most `limit` bytes and one chunk more are held.
+    """
+
+    def __init__(self, limit: int = LIMIT) -> None:
+        self._limit = limit
+        self._chunks: deque[bytes] = deque()
+        self._size = 0
+        self._ended = False
+        self._readable = asyncio.Event()
+        self._writable = asyncio.Event()
+        self._writable.set()
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more comes in."""
+        return self._ended
+
+    def put(self, data: bytes) -> None:
+        """Add bytes. After the end they are dropped."""
+        if self._ended or not data:
+            return
+        self._chunks.append(data)
+        self._size += len(data)
+        self._readable.set()
+        if self._size > self._limit:
+            self._writable.clear()
+
+    def end(self) -> None:
+        """Say that nothing more comes; what is held can still be read."""
+        self._ended = True
+        self._readable.set()
+
+    def discard(self) -> None:
+        """Drop what is held and all that comes: nobody reads any more."""
+        self._chunks.clear()
+        self._size = 0
+        self._writable.set()
+        self.end()
+
+    async def get(self) -> bytes:
+        """Return what has come, waiting for the first byte; empty at the end."""
+        while not self._chunks and not self._ended:
+            self._readable.clear()
+            await self._readable.wait()
+        data = b"".join(self._chunks)
+        self._chunks.clear()
+        self._size = 0
+        self._writable.set()
+        return data
+
+    async def space(self) -> None:
+        """Wait until no more than `limit` bytes are held."""
+        await self._writable.wait()
