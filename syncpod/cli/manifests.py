@@ -92,7 +92,7 @@ def _named(sources: Sequence[str]) -> str:
 
 def _documents(sources: Sequence[str], namespace: str) -> tuple[list[tuple[str, Manifest]], list[str]]:
     """Return the documents with their files, and a line for each file or document that cannot be read."""
-    from syncpod.pod import ManifestError, load_documents
+    from syncpod.pod import ManifestErrors, load_documents
     from syncpod.pod.problems import in_ascii
 
     problems: list[str] = []
@@ -100,8 +100,8 @@ def _documents(sources: Sequence[str], namespace: str) -> tuple[list[tuple[str, 
     for source, text in texts(sources, problems):
         try:
             documents = load_documents(text, source=source)
-        except ManifestError as wrong:
-            problems.append(str(wrong))
+        except ManifestErrors as wrong:
+            problems += str(wrong).split("\n")
             continue
         for document in documents:
             own = document.metadata.namespace

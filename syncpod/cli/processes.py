@@ -10,6 +10,9 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NoReturn
+
+from syncpod.cli.failure import BadInput
 
 LOG_LIMIT = 16 * 1024 * 1024
 """Bytes from which a log is put aside (as ``.old``) when its process is started anew."""
@@ -70,7 +73,7 @@ def start_detached(
 ) -> subprocess.Popen[bytes]:
     """Start a process that Ctrl-C here does not reach, with its output in `log`; it inherits the descriptors `keep`.
 
-    `umask` is for the files that it makes; -1 = ours.
+    `umask` is for the files that it makes; -1 = ours. Raises BadInput where there is no such program to run.
     """
     with contextlib.suppress(FileNotFoundError):
         if log.stat().st_size > LOG_LIMIT:
@@ -88,8 +91,24 @@ def start_detached(
             pass_fds=keep,
             umask=umask,
         )
+    except OSError as error:
+        raise cannot_run(command[0], error) from None
     finally:
         os.close(output)
+
+
+def run_in_place(command: Sequence[str], environment: Mapping[str, str]) -> NoReturn:
+    """Run a program in place of this one. Raises BadInput where there is no such program to run."""
+    try:
+        os.execve(command[0], command, environment)
+    except OSError as error:
+        raise cannot_run(command[0], error) from None
+
+
+def cannot_run(path: str, error: OSError) -> BadInput:
+    """Return the failure to run a program: this Python's, whose path may lead nowhere, or one beside it."""
+    what = f"the program {path!r}" if path else "this Python, whose own path is not known,"
+    return BadInput(f"{what} cannot be run: {error.strerror}; run syncpod from an environment that is whole")
 
 
 def last_lines(log: Path, count: int) -> list[str]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from syncpod.cli.failure import BAD_INPUT, BadInput, Failure
-from syncpod.cli.processes import ProcessIdentity, end, identify, is_running, last_lines, start_detached
+from syncpod.cli.processes import ProcessIdentity, end, identify, is_running, last_lines, run_in_place, start_detached
 from syncpod.cli.state_directory import (
     RuntimeRecord,
     exclusive,
@@ -150,7 +150,7 @@ def become(state_dir: Path, socket: Path | None, *, simulated: bool, environ: Ma
             raise Failure("/proc does not tell of this very process")
         write_runtime(state_dir, RuntimeRecord(me, f"unix://{where}", simulated, detached=False))
     line = command(state_dir, where, simulated=simulated)
-    os.execve(line[0], line, environment(environ))
+    run_in_place(line, environment(environ))
 
 
 def end_process(process: ProcessIdentity) -> bool:

@@ -19,8 +19,10 @@ CONTEXT: dict[str, Any] = {"allow_extra_args": True, "ignore_unknown_options": T
 
 def worker(context: typer.Context) -> None:
     """Serve this machine as a node until Ctrl-C."""
+    from syncpod.cli.processes import run_in_place
+
     program = worker_program()
-    os.execve(sys.executable, [sys.executable, str(program), *context.args], _environment(context.args))
+    run_in_place([sys.executable, str(program), *context.args], _environment(context.args))
 
 
 def _environment(arguments: Sequence[str]) -> dict[str, str]:

@@ -51,7 +51,7 @@ from syncpod.pod.probes import (
     SleepAction,
     TCPSocketAction,
 )
-from syncpod.pod.problems import ManifestError, PodInvalid, Problem
+from syncpod.pod.problems import ManifestError, ManifestErrors, PodInvalid, Problem
 from syncpod.pod.quantity import Quantity, parse_quantity, quantity_text
 from syncpod.pod.resources import ContainerResizePolicy, ResourceClaim, ResourceRequirements, VolumeResourceRequirements
 from syncpod.pod.scheduling import (
@@ -222,6 +222,7 @@ __all__ = [
     "ManagedFieldsEntry",
     "Manifest",
     "ManifestError",
+    "ManifestErrors",
     "Model",
     "NFSVolumeSource",
     "NodeAffinity",

@@ -9,7 +9,7 @@ from typing import Any
 from syncpod.pod.config import ConfigMap, Secret
 from syncpod.pod.kinds import Pod
 from syncpod.pod.parse import parse_config_map, parse_pod, parse_secret
-from syncpod.pod.problems import ManifestError, PodInvalid, Problem, sentence
+from syncpod.pod.problems import ManifestError, ManifestErrors, PodInvalid, Problem, sentence
 
 _BLANKS = re.compile(r"\s*")
 
@@ -30,13 +30,31 @@ _LISTS = {"List": None, **{f"{kind}List": kind for kind in _PARSERS}}
 def load_documents(text: str | bytes, *, source: str = "-") -> tuple[Manifest, ...]:
     """Read every object of a stream, in order; lists are opened and empty documents passed over.
 
-    Objects are parsed, strictly, and no more: `admit` defaults and validates. Raises ManifestError with one sentence
-    that names the source, the document and the field.
+    Objects are parsed, strictly, and no more: `admit` defaults and validates. Raises ManifestErrors with one sentence
+    for each object that cannot be taken, which names the source, the document and the field.
     """
     loaded: list[Manifest] = []
-    for number, document in read_documents(text, source=source):
-        for path, item in _opened(document, source, number):
-            loaded.append(_parsed(item, path, source, number))
+    wrong: list[ManifestError] = []
+
+    def load(number: int, document: Any) -> Iterator[Manifest]:
+        try:
+            items = list(_opened(document, source, number))
+        except ManifestError as error:
+            wrong.append(error)
+            return
+        for path, item in items:
+            try:
+                yield _parsed(item, path, source, number)
+            except ManifestError as error:
+                wrong.append(error)
+
+    try:
+        for number, document in read_documents(text, source=source):
+            loaded.extend(load(number, document))
+    except ManifestError as error:  # the text itself: nothing after it can be read
+        wrong.append(error)
+    if wrong:
+        raise ManifestErrors(wrong)
     return tuple(loaded)
 
 

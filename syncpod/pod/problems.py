@@ -75,3 +75,14 @@ class ManifestError(ValueError):
         name = on_one_line(source, _LONGEST_PATH)
         place = f"{name}, document {document}" if document else name
         super().__init__(f"{place}: {on_one_line(reason, _LONGEST_REASON)}")
+
+
+class ManifestErrors(ValueError):
+    """What of a file or stream cannot be taken: a line for each object, at most twenty of them."""
+
+    def __init__(self, errors: Iterable[ManifestError]) -> None:
+        self.errors = tuple(errors)
+        texts = [str(error) for error in self.errors[:_SHOWN]]
+        if len(self.errors) > _SHOWN:
+            texts.append(f"and {len(self.errors) - _SHOWN} more")
+        super().__init__("\n".join(texts))

@@ -9,7 +9,10 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from syncpod.cli import processes
+from syncpod.cli.failure import BadInput
 from syncpod.cli.processes import ProcessIdentity, end, identify, is_running, start_detached
 from syncpod.cli.state_directory import (
     ServerRecord,
@@ -41,6 +44,20 @@ def test_a_process_is_detached_logged_and_ended(tmp_path: Path) -> None:
     assert end(process, patience_seconds=10)
     assert child.wait() == -signal.SIGTERM
     assert not is_running(process) and identify(child.pid) is None
+
+
+@pytest.mark.parametrize(
+    ("mode", "why"), [(0o644, "Permission denied"), (0o755, "Exec format error"), (None, "No such file or directory")]
+)
+def test_a_program_that_cannot_be_run_is_named(tmp_path: Path, mode: int | None, why: str) -> None:
+    program = tmp_path / "python"
+    if mode is not None:
+        program.write_bytes(b"\x7fnone")
+        program.chmod(mode)
+    for begin in (lambda: start(tmp_path / "log", [str(program)]), lambda: processes.run_in_place([str(program)], {})):
+        with pytest.raises(BadInput) as refused:
+            begin()
+        assert str(refused.value).startswith(f"the program '{program}' cannot be run: {why}; ")
 
 
 def test_one_that_does_not_end_when_asked_is_killed(tmp_path: Path) -> None:

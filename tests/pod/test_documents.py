@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from syncpod.pod import (
     LARGEST_MANIFEST,
     ConfigMap,
-    ManifestError,
+    ManifestErrors,
     Pod,
     Secret,
     load_documents,
@@ -174,7 +174,7 @@ def test_what_cannot_be_read_is_refused_in_one_sentence(text: str | bytes, reaso
     if reason is None:
         assert load_documents(text) == ()
         return
-    with pytest.raises(ManifestError) as caught:
+    with pytest.raises(ManifestErrors) as caught:
         load_documents(text, source="m.yaml")
     assert str(caught.value) == reason
 
@@ -189,8 +189,23 @@ def test_merges_cost_no_more_than_what_they_add() -> None:
     assert (merged["k7"], merged["m7"]) == ("v", "x")
 
 
+def test_every_object_that_cannot_be_taken_has_a_line() -> None:
+    foreign = "---\napiVersion: v1\nkind: Service\n---\nkind: Ingress\n---\n[1]\n---\nkind: Pod\n"
+    with pytest.raises(ManifestErrors) as caught:
+        load_documents(GOOD + foreign, source="m.yaml")
+    assert str(caught.value).split("\n") == [
+        "m.yaml, document 3: kind: must be Pod, ConfigMap, Secret or List, not Service",
+        "m.yaml, document 4: kind: must be Pod, ConfigMap, Secret or List, not Ingress",
+        "m.yaml, document 5: must be an object with apiVersion and kind",
+        "m.yaml, document 6: apiVersion: required",
+    ]
+    with pytest.raises(ManifestErrors) as many:
+        load_documents("---\nkind: Service\n" * 1000)
+    assert len(str(many.value).split("\n")) == 21 and str(many.value).endswith("\nand 980 more")
+
+
 def test_a_secret_is_never_shown_in_what_is_said_about_it() -> None:
-    with pytest.raises(ManifestError) as caught:
+    with pytest.raises(ManifestErrors) as caught:
         load_documents("apiVersion: v1\nkind: Secret\nmetadata: {name: s}\ndata: {token: 7315}")
     assert "7315" not in str(caught.value)
 
@@ -213,5 +228,5 @@ def test_json_is_read_the_same_as_json_and_as_yaml(document: dict[str, Any]) -> 
 def test_any_text_is_read_or_refused(text: str | bytes) -> None:
     try:
         load_documents(text)
-    except ManifestError as error:
+    except ManifestErrors as error:
         assert str(error).startswith("-")
