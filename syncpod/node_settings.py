@@ -19,6 +19,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
+from syncpod.atomic_file import replace_file
+
 NODE: Final = "SYNCPOD_NODE"
 STATE_DIR: Final = "SYNCPOD_STATE_DIR"
 LOG_DIR: Final = "SYNCPOD_LOG_DIR"
@@ -45,7 +47,7 @@ _CGROUP_PART = re.compile(r"[A-Za-z0-9._-]+")
 _DURATION = re.compile(r"(?:\d+(?:\.\d+)?(?:h|ms|m|s))+|0")
 _DURATION_PART = re.compile(r"(\d+(?:\.\d+)?)(h|ms|m|s)")
 _SECONDS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
-_SIZE = re.compile(r"(\d+)(Ki|Mi|Gi|k|M|G|)")
+_SIZE = re.compile(r"([0-9]+)(Ki|Mi|Gi|k|M|G|)")
 _FACTORS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30}
 _YES, _NO = ("1", "true", "yes", "on"), ("", "0", "false", "no", "off")
 _IN_MEMORY = ("tmpfs", "ramfs")
@@ -376,7 +378,7 @@ _RECORD = "worker.json"
 
 def write_worker_record(state_dir: Path, record: WorkerRecord) -> None:
     """Say in the state directory that this worker serves. Atomic, readable by its owner only."""
-    replace_private(state_dir / _RECORD, json.dumps(asdict(record), indent=2) + "\n")
+    replace_file(state_dir / _RECORD, json.dumps(asdict(record), indent=2) + "\n", durable=True)
 
 
 def read_worker_record(state_dir: Path) -> WorkerRecord | None:
@@ -391,18 +393,3 @@ def read_worker_record(state_dir: Path) -> WorkerRecord | None:
 def remove_worker_record(state_dir: Path) -> None:
     """Take it back: the worker no longer serves."""
     (state_dir / _RECORD).unlink(missing_ok=True)
-
-
-def replace_private(path: Path, text: str) -> None:
-    """Replace a file's content at once or not at all, on disk before this returns; mode 0600."""
-    draft = path.with_name(f".{path.name}.new")
-    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "w") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    draft.replace(path)
-    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from syncpod.node_settings import replace_private
+from syncpod.atomic_file import replace_file
 
 _MACHINE_ID_FILES = (Path("/etc/machine-id"), Path("/var/lib/dbus/machine-id"))
 
@@ -107,7 +107,9 @@ class NodeLock:
         # A lost state directory must not count again from one: listings of this life would look older than those that
         # the workflows have. Seconds since 1970 lie above any count of boots; from there on it only counts.
         boot = said["boot"] + 1 if said else int(time.time())
-        replace_private(path, json.dumps({"node": node, "machine": machine, "place": place, "boot": boot}) + "\n")
+        replace_file(
+            path, json.dumps({"node": node, "machine": machine, "place": place, "boot": boot}) + "\n", durable=True
+        )
         digest = hashlib.sha256(f"{machine}:{place}".encode()).hexdigest()[:12]
         return NodeLife(node, digest, boot)
 

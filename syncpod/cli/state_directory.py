@@ -12,9 +12,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from syncpod.atomic_file import replace_file
 from syncpod.cli.failure import BadInput
 from syncpod.cli.processes import ProcessIdentity, is_running
-from syncpod.node_settings import replace_private
 
 MARK: Final = "syncpod-state"
 """The file by which a directory is known to have been made for syncpod alone."""
@@ -113,7 +113,9 @@ def mark(state_dir: Path) -> None:
     names = {path.name for path in state_dir.iterdir()}
     of_worker = "node.json" in names and names <= _OF_WORKER
     if not names or of_worker or (names == {"pods"} and _only_pods(state_dir / "pods")):
-        replace_private(state_dir / MARK, "This directory is syncpod's; `syncpod down --purge` removes it.\n")
+        replace_file(
+            state_dir / MARK, "This directory is syncpod's; `syncpod down --purge` removes it.\n", durable=True
+        )
 
 
 def _only_pods(directory: Path) -> bool:
@@ -195,7 +197,7 @@ def forget_worker(state_dir: Path) -> None:
 
 
 def _write(path: Path, record: Mapping[str, Any]) -> None:
-    replace_private(path, json.dumps(record, indent=2) + "\n")
+    replace_file(path, json.dumps(record, indent=2) + "\n", durable=True)
 
 
 _Record = TypeVar("_Record", ServerRecord, RuntimeRecord, StartedWorker)

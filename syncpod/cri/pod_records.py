@@ -4,12 +4,12 @@ The agent refreshes volumes and holds pods to their limits by it, and admission 
 references to ConfigMaps and Secrets, never what is in them.
 """
 
-import os
 from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, ValidationError
 
+from syncpod.atomic_file import replace_file
 from syncpod.cri.node import NodeContext
 from syncpod.cri.paths import pod_directory, pods_directory
 from syncpod.pod import Pod, pod_to_wire
@@ -37,11 +37,7 @@ def write_pod_record(node: NodeContext, record: PodRecord) -> None:
     It is not forced to disk: who finds none after a power cut makes it anew. Blocks. Raises OSError, UnsafeName.
     """
     path = pod_directory(node, record.pod.metadata.uid) / RECORD_NAME
-    draft = path.with_name(f".{RECORD_NAME}.new")
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
-    with os.fdopen(os.open(draft, flags, 0o600), "w") as file:
-        file.write(record.model_dump_json())
-    draft.replace(path)
+    replace_file(path, record.model_dump_json(), durable=False)
 
 
 def read_pod_record(node: NodeContext, uid: str) -> PodRecord | None:

@@ -10,10 +10,8 @@ Mirrors images/pullmanager, v1.36 (KubeletEnsureSecretPulledImages).
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import logging
-import os
 import threading
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
 from datetime import UTC, datetime
@@ -23,6 +21,7 @@ from typing import Final, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 
+from syncpod.atomic_file import replace_file
 from syncpod.cri.keyring import Credential
 from syncpod.cri.verification import Verification, without_tag_and_digest
 
@@ -309,13 +308,4 @@ def _replace(path: Path, record: PulledRecord | _Intent) -> None:
     """Replace a file at once or not at all; 0600, in directories of 0700. Raises OSError."""
     for directory in reversed(path.parents[:3]):  # the state directory too, where nobody has made it yet
         directory.mkdir(mode=0o700, exist_ok=True)
-    draft = path.with_name(f"{path.name}{_DRAFT}")
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
-    try:
-        with os.fdopen(os.open(draft, flags, 0o600), "w") as file:
-            file.write(record.model_dump_json())
-        draft.replace(path)
-    except OSError:
-        with contextlib.suppress(OSError):
-            draft.unlink()
-        raise
+    replace_file(path, record.model_dump_json(), durable=False, draft=path.with_name(f"{path.name}{_DRAFT}"))

@@ -3,24 +3,10 @@
 from typing import NamedTuple
 
 from syncpod.pod import ConfigMap, ObjectMeta, PodInvalid, Problem, Secret, validate_config_map, validate_secret
+from syncpod.pod.meta import CLUSTERS_METADATA, SERVERS_METADATA
 from syncpod.pod.wire import wire_name
 
-_SERVERS = (
-    "resource_version",
-    "self_link",
-    "uid",
-    "creation_timestamp",
-    "generation",
-    "deletion_timestamp",
-    "deletion_grace_period_seconds",
-    "managed_fields",
-)
-"""Metadata that the keeper of an object writes, here as in a cluster."""
-
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
-
-_CLUSTERS = ("owner_references", "finalizers")
-"""Metadata that other parts of a cluster act on."""
 
 
 class ObjectAdmission(NamedTuple):
@@ -42,12 +28,12 @@ def admit_object(given: ConfigMap | Secret) -> ObjectAdmission:
         raise PodInvalid(problems)
     metadata = given.metadata
     warnings = []
-    if dropped := [name for name in _SERVERS if getattr(metadata, name)]:
+    if dropped := [name for name in SERVERS_METADATA if getattr(metadata, name)]:
         names = ", ".join(map(wire_name, dropped))
         warnings.append(Problem("metadata", f"dropped what an API server filled in: {names}"))
     warnings += [
         Problem(f"metadata.{wire_name(name)}", "dropped: it speaks to controllers of a cluster")
-        for name in _CLUSTERS
+        for name in CLUSTERS_METADATA
         if getattr(metadata, name)
     ]
     if _LAST_APPLIED in metadata.annotations:

@@ -19,6 +19,7 @@ from typing import Final
 
 from pydantic import ValidationError
 
+from syncpod.atomic_file import replace_file, sync_directory
 from syncpod.objects.refs import KINDS, Kind, ObjectRef, ref_of
 from syncpod.objects.replacing import Change, replaced
 from syncpod.pod import ConfigMap, Secret
@@ -94,7 +95,7 @@ class ObjectStore:
                 file.unlink()
             except (FileNotFoundError, NotADirectoryError):
                 return False
-            _sync_directory(file.parent)
+            sync_directory(file.parent)
             with contextlib.suppress(OSError):  # not empty: others are in this namespace
                 file.parent.rmdir()
             return True
@@ -135,16 +136,9 @@ class ObjectStore:
 
     def _write(self, kept: ConfigMap | Secret) -> None:
         """Replace the object's file; the lock is held, so the draft that may lie there is nobody's."""
-        file, draft = self._file(ref_of(kept)), self._draft(kept.kind)
+        file = self._file(ref_of(kept))
         _make_private(file.parent)
-        draft.unlink(missing_ok=True)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        with os.fdopen(os.open(draft, flags, 0o600), "wb") as opened:
-            opened.write(_to_json(kept))
-            opened.flush()
-            os.fsync(opened.fileno())
-        draft.replace(file)
-        _sync_directory(file.parent)
+        replace_file(file, _to_json(kept), durable=True, draft=self._draft(kept.kind))
 
     @contextlib.contextmanager
     def _locked(self, kind: Kind) -> Iterator[None]:
@@ -201,11 +195,3 @@ def _make_private(directory: Path) -> None:
     """Make a directory and what is missing above it, for this user alone."""
     for missing in reversed([path for path in (directory, *directory.parents) if not path.exists()]):
         missing.mkdir(mode=0o700, exist_ok=True)
-
-
-def _sync_directory(directory: Path) -> None:
-    opened = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(opened)
-    finally:
-        os.close(opened)

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple, TypeVar
 from syncpod.pod.containers import Container, EphemeralContainer
 from syncpod.pod.defaults import with_container_defaults, with_defaults
 from syncpod.pod.kinds import Pod
+from syncpod.pod.meta import CLUSTERS_METADATA, SERVERS_METADATA
 from syncpod.pod.parse import parse_ephemeral_container, parse_pod
 from syncpod.pod.problems import PodInvalid, Problem
 from syncpod.pod.status import PodStatus
@@ -13,24 +14,9 @@ from syncpod.pod.validation.pod import validate_ephemeral_container, validate_po
 from syncpod.pod.volumes import Volume
 from syncpod.pod.wire import wire_name
 
-_SERVERS = (
-    "resource_version",
-    "self_link",
-    "uid",
-    "creation_timestamp",
-    "generation",
-    "deletion_timestamp",
-    "deletion_grace_period_seconds",
-    "managed_fields",
-)
-"""Metadata that an API server writes; `uid` is a person's choice in a manifest that bears no other sign of a server."""
-
-_CLUSTERS = ("owner_references", "finalizers")
-"""Metadata that other parts of a cluster act on."""
-
 DROPPED = {
-    **{f"metadata.{wire_name(name)}": "an API server writes it" for name in _SERVERS if name != "uid"},
-    **{f"metadata.{wire_name(name)}": "controllers of a cluster act on it" for name in _CLUSTERS},
+    **{f"metadata.{wire_name(name)}": "an API server writes it" for name in SERVERS_METADATA if name != "uid"},
+    **{f"metadata.{wire_name(name)}": "controllers of a cluster act on it" for name in CLUSTERS_METADATA},
 }
 """By path: what admission drops, with a warning, and why."""
 
@@ -108,11 +94,11 @@ def _without_cluster(pod: Pod) -> tuple[Pod, list[Problem]]:
     from_server = bool(
         metadata.resource_version or metadata.creation_timestamp or metadata.managed_fields or pod.status != PodStatus()
     )
-    dropped = [name for name in _SERVERS if getattr(metadata, name) and (name != "uid" or from_server)]
+    dropped = [name for name in SERVERS_METADATA if getattr(metadata, name) and (name != "uid" or from_server)]
     if dropped:
         names = ", ".join(map(wire_name, dropped))
         warnings.append(Problem("metadata", f"dropped what an API server filled in: {names}"))
-    for name in _CLUSTERS:
+    for name in CLUSTERS_METADATA:
         if getattr(metadata, name):
             dropped.append(name)
             warnings.append(Problem(f"metadata.{wire_name(name)}", "dropped: it speaks to controllers of a cluster"))

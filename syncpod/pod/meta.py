@@ -7,6 +7,22 @@ from pydantic import Field
 from syncpod.pod.enums import LabelSelectorOperator
 from syncpod.pod.wire import Flag, Int32, Int64, Model, Time
 
+SERVERS_METADATA = (
+    "resource_version",
+    "self_link",
+    "uid",
+    "creation_timestamp",
+    "generation",
+    "deletion_timestamp",
+    "deletion_grace_period_seconds",
+    "managed_fields",
+)
+"""What the keeper of an object writes, here as in a cluster. A pod's `uid` is a person's choice in a manifest that
+bears no other sign of a server."""
+
+CLUSTERS_METADATA = ("owner_references", "finalizers")
+"""What other parts of a cluster act on."""
+
 
 class OwnerReference(Model):
     """The object that this one belongs to."""

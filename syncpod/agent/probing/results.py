@@ -7,9 +7,9 @@ container that had started is not asked whether it has, and one that was ready s
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 
+from syncpod.atomic_file import replace_file
 from syncpod.cri.node import NodeContext
 from syncpod.cri.paths import pod_directory
 from syncpod.lifecycle.probing import PROBE_TYPES, ProbeResult, ProbeType
@@ -43,8 +43,4 @@ def write_results(node: NodeContext, uid: str, results: Results) -> None:
     kept: dict[str, dict[str, str]] = {}
     for (container_id, type_), result in results.items():
         kept.setdefault(container_id, {})[type_] = result
-    draft = directory / f".{_NAME}.new"
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
-    with os.fdopen(os.open(draft, flags, 0o600), "w") as file:
-        json.dump(kept, file)
-    draft.replace(directory / _NAME)
+    replace_file(directory / _NAME, json.dumps(kept), durable=False)
