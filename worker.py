@@ -7,7 +7,6 @@ SIGINT; the pods run on. Exit codes: 0 asked to end, 1 a defect, 2 cannot serve,
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import contextlib
 import gc
@@ -33,45 +32,36 @@ from activities.registry import steps
 from syncpod import telemetry
 from syncpod.agent import foreign
 from syncpod.agent.agent import Agent
+from syncpod.agent.command_line import parse_arguments
 from syncpod.agent.image_gc import ImageGc
 from syncpod.agent.lock import NodeLock, NotThisNode, machine_id
-from syncpod.agent.log_rotation import LogLimits, LogRotation
+from syncpod.agent.log_rotation import LogRotation
+from syncpod.agent.node_setup import (
+    image_gc_policy,
+    log_limits,
+    node_context,
+    prepare_memory,
+    sysctls,
+    verification,
+)
 from syncpod.agent.rival import HEARTBEAT, refuse_rivals
 from syncpod.agent.search_attributes import register_search_attributes
-from syncpod.cri.capacity import CapacityInvalid, parse_capacity, read_capacity
 from syncpod.cri.client import CriClient
-from syncpod.cri.endpoint import VARIABLE, NoRuntime, find_endpoint, listener_pid
+from syncpod.cri.endpoint import VARIABLE, NoRuntime, find_endpoint
 from syncpod.cri.errors import CriError
-from syncpod.cri.features import recursive_read_only_handlers
-from syncpod.cri.fit import Capacity
-from syncpod.cri.host import read_host
-from syncpod.cri.node import Host, NodeContext
 from syncpod.cri.port import RuntimeVersion
 from syncpod.cri.reader import PodReader
 from syncpod.cri.secret_values import known_secret_values
-from syncpod.cri.sysctls import AllowedSysctls, SysctlPatternInvalid, allowed_sysctls
-from syncpod.cri.verification import Verification, VerificationInvalid
 from syncpod.interceptors import NodeHooks
-from syncpod.lifecycle.image_gc import ImageGcPolicy
 from syncpod.messages import NodeFacts, node_task_queue
 from syncpod.node_settings import (
-    ALLOWED_UNSAFE_SYSCTLS,
-    CAPACITY,
-    IMAGE_VERIFICATION_ALLOWLIST,
-    IMAGE_VERIFICATION_POLICY,
-    MEMORY_DIR,
     NodeSettings,
     SettingsInvalid,
     WorkerRecord,
-    is_in_memory,
-    make_memory_directory,
-    node_settings,
     remove_worker_record,
     write_worker_record,
 )
 from syncpod.plugin import NoServer, connect, connection_settings, syncpod_plugin
-from syncpod.volumes.mounting import may_mount
-from syncpod.volumes.visibility import has_no_more_rights, mounts_reach, shares_mounts
 from workflows.pod import PodWorkflow
 from workflows.runner import workflow_runner
 
@@ -92,7 +82,7 @@ class CannotServe(Exception):
 
 
 async def serve(settings: NodeSettings, connection: ClientConnectConfig, stop: asyncio.Event) -> None:
-    """Serve the node until `stop`. Raises CannotServe; anything else is a defect."""
+    """Serve the node until `stop`. Raises CannotServe, SettingsInvalid; anything else is a defect."""
     endpoint = _find_runtime(settings, os.environ)
     with contextlib.ExitStack() as last:  # the node is free again before telemetry is flushed, which may take a while
         async with CriClient(endpoint) as cri:
@@ -110,13 +100,13 @@ async def _serve_locked(
     lock: NodeLock,
     stop: asyncio.Event,
 ) -> None:
-    life, task_queue = lock.life, node_task_queue(settings.node)
+    life, task_queue, pulls = lock.life, node_task_queue(settings.node), settings.image_pulls
     try:
-        _prepare_memory(settings)
+        prepare_memory(settings)
         version = await _meet_runtime(settings, endpoint, cri)
         client = await connect(settings=connection, runtime=_runtime(), identity=life.identity)
         await refuse_rivals(client, task_queue, life)
-        context = await _context(settings, client, cri, endpoint)
+        context = await node_context(settings, cri, endpoint, cluster=await _cluster(client))
         facts = NodeFacts(
             name=settings.node,
             runtime=version.name,
@@ -134,15 +124,15 @@ async def _serve_locked(
             facts=lambda: facts,
             returned=agent.returned,
             waiting_for=agent.waiting_for,
-            sysctls=_sysctls(settings),
-            pull_settings=_pull_settings(settings),
+            sysctls=sysctls(settings, os.uname().release),
+            pull_settings=PullSettings(pulls.at_once, verification(pulls), pulls.registry_auth_file),
         )
         cri.withhold(await asyncio.to_thread(known_secret_values, node.objects))
         await node.pulls.records.recover(lambda image: image_id(cri, image))
-        images = ImageGc(context, cri, _image_gc_policy(settings), node.pulls.records.prune)
+        images = ImageGc(context, cri, image_gc_policy(settings.image_gc), node.pulls.records.prune)
         agent.beside("image garbage collection", images.run)
-        limits = LogLimits(settings.logs.max_bytes, settings.logs.max_files)
-        agent.beside("log rotation", LogRotation(context.log_dir, cri, agent.pleg.listings, limits).run)
+        rotation = LogRotation(context.log_dir, cri, agent.pleg.listings, log_limits(settings.logs))
+        agent.beside("log rotation", rotation.run)
         worker = make_worker(client, node, agent, task_queue=task_queue, identity=life.identity)
         record = WorkerRecord(
             pid=os.getpid(),
@@ -169,8 +159,7 @@ def make_worker(client: Client, node: Node, hooks: NodeHooks, *, task_queue: str
         client,
         task_queue=task_queue,
         identity=identity,
-        # Unless it is told, the SDK compiles the source of every module anew to name them all: a third of a cold start.
-        build_id=f"syncpod-{metadata.version('syncpod')}",
+        build_id=_build_id(),
         plugins=[
             syncpod_plugin(workflows=[PodWorkflow], activities=steps(node), runner=workflow_runner(), hooks=hooks)
         ],
@@ -234,17 +223,6 @@ def _lock(settings: NodeSettings) -> NodeLock:
         raise CannotServe(str(refusal)) from refusal
 
 
-def _prepare_memory(settings: NodeSettings) -> None:
-    """Make the directory for Secrets. Raises SettingsInvalid where it is another user's."""
-    make_memory_directory(settings.memory_dir)
-    if not is_in_memory(settings.memory_dir):
-        log.warning(
-            "the memory directory %s is not on a memory file system: Secrets lie on its disk; name another in %s",
-            settings.memory_dir,
-            MEMORY_DIR,
-        )
-
-
 async def _meet_runtime(settings: NodeSettings, endpoint: str, cri: CriClient) -> RuntimeVersion:
     try:
         version = await cri.version()
@@ -256,74 +234,21 @@ async def _meet_runtime(settings: NodeSettings, endpoint: str, cri: CriClient) -
     return version
 
 
-async def _context(settings: NodeSettings, client: Client, cri: CriClient, endpoint: str) -> NodeContext:
+async def _cluster(client: Client) -> str:
+    """Return what tells this Temporal server and namespace from all others."""
     cluster = await client.workflow_service.get_cluster_info(GetClusterInfoRequest(), retry=True)
-    host = read_host()
-    runtime = await asyncio.to_thread(_listener, endpoint)
-    reached = may_mount() and mounts_reach(runtime, settings.state_dir)
-    if may_mount() and not reached:
-        log.warning(
-            "the runtime does not see what is mounted below %s here: volumes in memory get no limit of their own, and "
-            "no container a part of a volume (subPath); share that directory with this worker (propagation rshared)",
-            settings.state_dir,
-        )
-    return NodeContext(
-        name=settings.node,
-        state_dir=settings.state_dir,
-        memory_dir=settings.memory_dir,
-        log_dir=settings.log_dir,
-        cluster=f"{cluster.cluster_id}/{client.namespace}",
-        cgroup_parent=settings.cgroup_parent,
-        capacity=_capacity(settings, host),
-        pod_cgroups=settings.pod_cgroups,
-        cgroup_driver=await cri.runtime_config(),
-        recursive_read_only_handlers=recursive_read_only_handlers(await cri.status()),
-        may_mount=reached,
-        hands_over_paths=has_no_more_rights(runtime),
-        has_own_files=not shares_mounts(runtime),
-        host=host,
-    )
+    return f"{cluster.cluster_id}/{client.namespace}"
 
 
-def _listener(endpoint: str) -> int:
-    """Return the runtime's pid, 0 where it cannot be told."""
+def _build_id() -> str:
+    """Name this program to the server; a checkout that is not installed has no version.
+
+    Unless it is told, the SDK compiles the source of every module anew to name them all: a third of a cold start.
+    """
     try:
-        return listener_pid(endpoint)
-    except OSError:
-        return 0
-
-
-def _capacity(settings: NodeSettings, host: Host) -> Capacity:
-    try:
-        return read_capacity(host, settings.state_dir, parse_capacity(settings.capacity))
-    except CapacityInvalid as wrong:
-        raise CannotServe(f"{wrong} (--capacity or {CAPACITY})") from wrong
-
-
-def _sysctls(settings: NodeSettings) -> AllowedSysctls:
-    try:
-        return allowed_sysctls(os.uname().release, settings.allowed_unsafe_sysctls)
-    except SysctlPatternInvalid as wrong:
-        raise CannotServe(f"{wrong} (--allowed-unsafe-sysctls or {ALLOWED_UNSAFE_SYSCTLS})") from wrong
-
-
-def _pull_settings(settings: NodeSettings) -> PullSettings:
-    pulls = settings.image_pulls
-    policy = {"policy": pulls.verification_policy} if pulls.verification_policy else {}
-    try:
-        verification = Verification(**policy, allowed=pulls.verification_allowlist)
-    except VerificationInvalid as wrong:
-        raise CannotServe(f"{wrong} ({IMAGE_VERIFICATION_POLICY}, {IMAGE_VERIFICATION_ALLOWLIST})") from wrong
-    return PullSettings(pulls.at_once, verification, pulls.registry_auth_file)
-
-
-def _image_gc_policy(settings: NodeSettings) -> ImageGcPolicy:
-    return ImageGcPolicy(
-        high_threshold_percent=settings.image_gc.high_threshold_percent,
-        low_threshold_percent=settings.image_gc.low_threshold_percent,
-        min_age=timedelta(seconds=settings.image_gc.minimum_age_seconds),
-        max_age=timedelta(seconds=settings.image_gc.maximum_age_seconds),
-    )
+        return f"syncpod-{metadata.version('syncpod')}"
+    except metadata.PackageNotFoundError:
+        return "syncpod-checkout"
 
 
 def _runtime() -> Runtime:
@@ -340,30 +265,13 @@ def _runtime() -> Runtime:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the worker as a process; return its exit code."""
-    options = _parser().parse_args(arguments)
-    logging.basicConfig(
-        stream=sys.stderr, level=options.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s"
-    )
+    log_level, read_settings = parse_arguments(arguments)
+    logging.basicConfig(stream=sys.stderr, level=log_level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     for chatty in ("grpc", "asyncio"):
         logging.getLogger(chatty).setLevel(logging.WARNING)
     _spare_the_collector()
     try:
-        settings = node_settings(
-            os.environ,
-            node=options.node,
-            state_dir=options.state_dir,
-            memory_dir=options.memory_dir,
-            log_dir=options.log_dir,
-            cgroup_parent=options.cgroup_parent,
-            capacity=options.capacity,
-            pod_cgroups=options.pod_cgroups,
-            allowed_unsafe_sysctls=options.allowed_unsafe_sysctls,
-            max_parallel_image_pulls=options.max_parallel_image_pulls,
-            registry_auth_file=options.registry_auth_file,
-            runtime_endpoint=options.runtime_endpoint,
-            allow_foreign_kubelet=options.allow_foreign_kubelet,
-        )
-        asyncio.run(_until_signalled(settings, connection_settings()))
+        asyncio.run(_until_signalled(read_settings(os.environ), connection_settings()))
     except (SettingsInvalid, NoServer, CannotServe) as refusal:
         sys.stderr.write(f"syncpod worker: {refusal}\n")
         return 2
@@ -406,47 +314,6 @@ def _asked_to_stop(stop: asyncio.Event) -> None:
         os._exit(130)
     log.info("stopping; the pods run on")
     stop.set()
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="syncpod worker", description="Serve this machine as a node.")
-    parser.add_argument("--node", help="the node's name (SYNCPOD_NODE; default: the host's)")
-    parser.add_argument("--state-dir", help="where the node keeps its state (SYNCPOD_STATE_DIR)")
-    parser.add_argument("--memory-dir", help="where it keeps Secrets, on a memory file system (SYNCPOD_MEMORY_DIR)")
-    parser.add_argument("--log-dir", help="where the pods' logs go (SYNCPOD_LOG_DIR)")
-    parser.add_argument("--cgroup-parent", help="the cgroup above the pods' (SYNCPOD_CGROUP_PARENT)")
-    parser.add_argument(
-        "--capacity", help="what pods may request together, as cpu=8,memory=32Gi,pods=110 (SYNCPOD_CAPACITY)"
-    )
-    parser.add_argument(
-        "--no-pod-cgroups",
-        action="store_false",
-        default=None,
-        dest="pod_cgroups",
-        help="leave the pods' cgroups to the runtime, without limits for pods as a whole (SYNCPOD_POD_CGROUPS=false)",
-    )
-    parser.add_argument(
-        "--allowed-unsafe-sysctls",
-        help="sysctls that pods may set besides the safe ones, as kernel.msgmax,net.core.* "
-        "(SYNCPOD_ALLOWED_UNSAFE_SYSCTLS)",
-    )
-    parser.add_argument(
-        "--max-parallel-image-pulls",
-        help="how many images are pulled at once (SYNCPOD_MAX_PARALLEL_IMAGE_PULLS; default: 1)",
-    )
-    parser.add_argument(
-        "--registry-auth-file",
-        help="the node's own credentials for registries, as docker login writes them (SYNCPOD_REGISTRY_AUTH_FILE)",
-    )
-    parser.add_argument("--runtime-endpoint", help=f"the CRI socket, unix:///path ({VARIABLE})")
-    parser.add_argument(
-        "--allow-foreign-kubelet",
-        action="store_true",
-        default=None,
-        help="serve beside a kubelet on the same runtime, although it kills pods that it does not know",
-    )
-    parser.add_argument("--log-level", default="info", choices=("debug", "info", "warning", "error"))
-    return parser
 
 
 if __name__ == "__main__":

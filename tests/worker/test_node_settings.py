@@ -10,9 +10,13 @@ from pathlib import Path
 import pytest
 
 from syncpod import node_settings as module
+from syncpod.agent.command_line import parse_arguments
+from syncpod.agent.node_setup import capacity, sysctls, verification
+from syncpod.cri.node import Host
 from syncpod.node_settings import (
     ImageGcSettings,
     ImagePullSettings,
+    LogSettings,
     SettingsInvalid,
     WorkerRecord,
     is_in_memory,
@@ -286,3 +290,56 @@ def test_settings_of_pulls_that_are_none_are_refused(environ: dict[str, str], wh
     with pytest.raises(SettingsInvalid) as caught:
         node_settings(environ)
     assert str(caught.value) == why
+
+
+def test_logs_are_kept_as_the_kubelet_keeps_them_unless_told_otherwise() -> None:
+    """Row 83: containerLogMaxSize and containerLogMaxFiles, from the environment."""
+    assert node_settings({}).logs == LogSettings(max_bytes=10 * 1024 * 1024, max_files=5)
+    for size, read in {"4096": 4096, "100k": 100_000, "50Mi": 50 * 1024 * 1024, "1G": 10**9}.items():
+        told = {"SYNCPOD_CONTAINER_LOG_MAX_SIZE": size, "SYNCPOD_CONTAINER_LOG_MAX_FILES": "2"}
+        assert node_settings(told).logs == LogSettings(read, 2)
+
+
+@pytest.mark.parametrize("size", ["0", "0Mi", "-1", "1.5Mi", "10MB", "10 Mi", "ten", "٣"])
+def test_a_size_of_logs_that_is_none_is_refused(size: str) -> None:
+    with pytest.raises(SettingsInvalid) as caught:
+        node_settings({"SYNCPOD_CONTAINER_LOG_MAX_SIZE": size})
+    assert str(caught.value) == f"SYNCPOD_CONTAINER_LOG_MAX_SIZE={size!r}: must be a size such as 10Mi"
+
+
+@pytest.mark.parametrize("number", ["0", "1", "-2", "2.0", "two", "٣"])
+def test_a_number_of_log_files_that_leaves_none_to_rotate_to_is_refused(number: str) -> None:
+    with pytest.raises(SettingsInvalid) as caught:
+        node_settings({"SYNCPOD_CONTAINER_LOG_MAX_FILES": number})
+    said = f"SYNCPOD_CONTAINER_LOG_MAX_FILES={number!r}: must be a whole number, at least 2"
+    assert str(caught.value) == said
+
+
+def test_each_flag_goes_over_the_environment_and_what_is_no_flag_ends_the_process() -> None:
+    environ = {"SYNCPOD_NODE": "n1", "SYNCPOD_STATE_DIR": "/env", "SYNCPOD_POD_CGROUPS": "true"}
+    level, read = parse_arguments(["--state-dir", "/flag", "--no-pod-cgroups", "--log-level", "debug"])
+    settings = read(environ)
+    assert (level, settings.node, settings.state_dir, settings.pod_cgroups) == ("DEBUG", "n1", Path("/flag"), False)
+    _, read = parse_arguments([])
+    assert read(environ) == node_settings(environ)
+    with pytest.raises(SystemExit) as ended:
+        parse_arguments(["--no-such-flag"])
+    assert ended.value.code == 2
+
+
+@pytest.mark.parametrize(
+    ("flags", "told"),
+    [
+        (["--capacity", "cpu"], r"--capacity or SYNCPOD_CAPACITY"),
+        (["--allowed-unsafe-sysctls", "*"], r"--allowed-unsafe-sysctls or SYNCPOD_ALLOWED_UNSAFE_SYSCTLS"),
+    ],
+)
+def test_what_a_setting_comes_to_names_it_where_it_is_wrong(flags: list[str], told: str) -> None:
+    settings = parse_arguments(flags)[1]({})
+    with pytest.raises(SettingsInvalid, match=told):
+        capacity(settings, Host()) if flags[0] == "--capacity" else sysctls(settings, "6.1.0")
+
+
+def test_an_unknown_policy_of_verification_names_its_variable() -> None:
+    with pytest.raises(SettingsInvalid, match="SYNCPOD_IMAGE_PULL_CREDENTIALS_VERIFICATION_POLICY"):
+        verification(ImagePullSettings(verification_policy="Sometimes"))

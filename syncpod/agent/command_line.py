@@ -1,0 +1,63 @@
+"""The worker's command line: flags, each of which goes over a variable of the environment."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Mapping, Sequence
+
+from syncpod.cri.endpoint import VARIABLE
+from syncpod.node_settings import NodeSettings, node_settings
+
+ReadSettings = Callable[[Mapping[str, str]], NodeSettings]
+"""Returns the settings, the environment being this. Raises SettingsInvalid."""
+
+
+def parse_arguments(arguments: Sequence[str] | None) -> tuple[str, ReadSettings]:
+    """Return the level of the log, and what reads the settings; None: the process' own arguments.
+
+    Exits with 0 after ``--help``, with 2 for what cannot be parsed.
+    """
+    options = vars(_parser().parse_args(arguments))
+    log_level = options.pop("log_level").upper()
+    return log_level, lambda environ: node_settings(environ, **options)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="syncpod worker", description="Serve this machine as a node.")
+    parser.add_argument("--node", help="the node's name (SYNCPOD_NODE; default: the host's)")
+    parser.add_argument("--state-dir", help="where the node keeps its state (SYNCPOD_STATE_DIR)")
+    parser.add_argument("--memory-dir", help="where it keeps Secrets, on a memory file system (SYNCPOD_MEMORY_DIR)")
+    parser.add_argument("--log-dir", help="where the pods' logs go (SYNCPOD_LOG_DIR)")
+    parser.add_argument("--cgroup-parent", help="the cgroup above the pods' (SYNCPOD_CGROUP_PARENT)")
+    parser.add_argument(
+        "--capacity", help="what pods may request together, as cpu=8,memory=32Gi,pods=110 (SYNCPOD_CAPACITY)"
+    )
+    parser.add_argument(
+        "--no-pod-cgroups",
+        action="store_false",
+        default=None,
+        dest="pod_cgroups",
+        help="leave the pods' cgroups to the runtime, without limits for pods as a whole (SYNCPOD_POD_CGROUPS=false)",
+    )
+    parser.add_argument(
+        "--allowed-unsafe-sysctls",
+        help="sysctls that pods may set besides the safe ones, as kernel.msgmax,net.core.* "
+        "(SYNCPOD_ALLOWED_UNSAFE_SYSCTLS)",
+    )
+    parser.add_argument(
+        "--max-parallel-image-pulls",
+        help="how many images are pulled at once (SYNCPOD_MAX_PARALLEL_IMAGE_PULLS; default: 1)",
+    )
+    parser.add_argument(
+        "--registry-auth-file",
+        help="the node's own credentials for registries, as docker login writes them (SYNCPOD_REGISTRY_AUTH_FILE)",
+    )
+    parser.add_argument("--runtime-endpoint", help=f"the CRI socket, unix:///path ({VARIABLE})")
+    parser.add_argument(
+        "--allow-foreign-kubelet",
+        action="store_true",
+        default=None,
+        help="serve beside a kubelet on the same runtime, although it kills pods that it does not know",
+    )
+    parser.add_argument("--log-level", default="info", choices=("debug", "info", "warning", "error"))
+    return parser

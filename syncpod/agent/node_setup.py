@@ -1,0 +1,128 @@
+"""What a node's settings come to on this machine, for the parts of its worker."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from datetime import timedelta
+
+from syncpod.agent.log_rotation import LogLimits
+from syncpod.cri.capacity import CapacityInvalid, parse_capacity, read_capacity
+from syncpod.cri.endpoint import listener_pid
+from syncpod.cri.features import recursive_read_only_handlers
+from syncpod.cri.fit import Capacity
+from syncpod.cri.host import read_host
+from syncpod.cri.node import Host, NodeContext
+from syncpod.cri.port import CriRuntime
+from syncpod.cri.sysctls import AllowedSysctls, SysctlPatternInvalid, allowed_sysctls
+from syncpod.cri.verification import Verification, VerificationInvalid
+from syncpod.lifecycle.image_gc import ImageGcPolicy
+from syncpod.node_settings import (
+    ALLOWED_UNSAFE_SYSCTLS,
+    CAPACITY,
+    IMAGE_VERIFICATION_ALLOWLIST,
+    IMAGE_VERIFICATION_POLICY,
+    MEMORY_DIR,
+    ImageGcSettings,
+    ImagePullSettings,
+    LogSettings,
+    NodeSettings,
+    SettingsInvalid,
+    is_in_memory,
+    make_memory_directory,
+)
+from syncpod.volumes.mounting import may_mount
+from syncpod.volumes.visibility import has_no_more_rights, mounts_reach, shares_mounts
+
+log = logging.getLogger("syncpod.worker")
+
+
+def prepare_memory(settings: NodeSettings) -> None:
+    """Make the directory for Secrets. Raises SettingsInvalid where it is another user's."""
+    make_memory_directory(settings.memory_dir)
+    if not is_in_memory(settings.memory_dir):
+        log.warning(
+            "the memory directory %s is not on a memory file system: Secrets lie on its disk; name another in %s",
+            settings.memory_dir,
+            MEMORY_DIR,
+        )
+
+
+async def node_context(settings: NodeSettings, cri: CriRuntime, endpoint: str, *, cluster: str) -> NodeContext:
+    """Return the node as steps and agent see it: what is set, and what this machine and its runtime allow.
+
+    `cluster` is the Temporal cluster's id and namespace. Raises SettingsInvalid, CriError.
+    """
+    host = read_host()
+    runtime = await asyncio.to_thread(_listener, endpoint)
+    reached = may_mount() and mounts_reach(runtime, settings.state_dir)
+    if may_mount() and not reached:
+        log.warning(
+            "the runtime does not see what is mounted below %s here: volumes in memory get no limit of their own, and "
+            "no container a part of a volume (subPath); share that directory with this worker (propagation rshared)",
+            settings.state_dir,
+        )
+    return NodeContext(
+        name=settings.node,
+        state_dir=settings.state_dir,
+        memory_dir=settings.memory_dir,
+        log_dir=settings.log_dir,
+        cluster=cluster,
+        cgroup_parent=settings.cgroup_parent,
+        capacity=capacity(settings, host),
+        pod_cgroups=settings.pod_cgroups,
+        cgroup_driver=await cri.runtime_config(),
+        recursive_read_only_handlers=recursive_read_only_handlers(await cri.status()),
+        may_mount=reached,
+        hands_over_paths=has_no_more_rights(runtime),
+        has_own_files=not shares_mounts(runtime),
+        host=host,
+    )
+
+
+def _listener(endpoint: str) -> int:
+    """Return the runtime's pid, 0 where it cannot be told."""
+    try:
+        return listener_pid(endpoint)
+    except OSError:
+        return 0
+
+
+def capacity(settings: NodeSettings, host: Host) -> Capacity:
+    """Return what the node has for pods. Raises SettingsInvalid."""
+    try:
+        return read_capacity(host, settings.state_dir, parse_capacity(settings.capacity))
+    except CapacityInvalid as wrong:
+        raise SettingsInvalid(f"{wrong} (--capacity or {CAPACITY})") from wrong
+
+
+def sysctls(settings: NodeSettings, release: str) -> AllowedSysctls:
+    """Return what pods may set of a kernel of this release. Raises SettingsInvalid."""
+    try:
+        return allowed_sysctls(release, settings.allowed_unsafe_sysctls)
+    except SysctlPatternInvalid as wrong:
+        raise SettingsInvalid(f"{wrong} (--allowed-unsafe-sysctls or {ALLOWED_UNSAFE_SYSCTLS})") from wrong
+
+
+def verification(pulls: ImagePullSettings) -> Verification:
+    """Return for which images that are there a pod still has to show credentials. Raises SettingsInvalid."""
+    policy = {"policy": pulls.verification_policy} if pulls.verification_policy else {}
+    try:
+        return Verification(**policy, allowed=pulls.verification_allowlist)
+    except VerificationInvalid as wrong:
+        raise SettingsInvalid(f"{wrong} ({IMAGE_VERIFICATION_POLICY}, {IMAGE_VERIFICATION_ALLOWLIST})") from wrong
+
+
+def image_gc_policy(settings: ImageGcSettings) -> ImageGcPolicy:
+    """Return when images are removed."""
+    return ImageGcPolicy(
+        high_threshold_percent=settings.high_threshold_percent,
+        low_threshold_percent=settings.low_threshold_percent,
+        min_age=timedelta(seconds=settings.minimum_age_seconds),
+        max_age=timedelta(seconds=settings.maximum_age_seconds),
+    )
+
+
+def log_limits(settings: LogSettings) -> LogLimits:
+    """Return how much of a container's log is kept."""
+    return LogLimits(settings.max_bytes, settings.max_files)
