@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shlex
 from pathlib import Path
 
 from syncpod.cli.failure import BadInput, Failure
@@ -24,13 +25,12 @@ def require_ours(directory: Path) -> None:
 def purge(directory: Path, memory: Path) -> None:
     """Remove a state directory and a memory directory that nobody uses any more; raises Failure, naming the hindrance.
 
-    What others have put there stays. So does everything where something is still mounted.
+    What others have put there stays. What workers that died have left mounted for volumes is unmounted; where anything
+    else is, everything stays.
     """
     from syncpod.cri.tree_removal import remove_tree
 
-    mounts = [*_mounts_below(directory), *_mounts_below(memory)]
-    if mounts:
-        raise Failure(f"{mounts[0]} is a mount point: unmount it, and call `syncpod down --purge` again")
+    _unmount(directory, memory)
     _purge_memory(memory)
     with exclusive(directory):
         names = [*sorted(OURS - {MARK}), MARK]  # the mark goes last: what was interrupted may be repeated
@@ -46,6 +46,31 @@ def purge(directory: Path, memory: Path) -> None:
     directory.rmdir()
 
 
+def _unmount(directory: Path, memory: Path) -> None:
+    """Take away what workers have mounted for volumes and left there. Raises Failure where anything else is mounted."""
+    from syncpod.volumes.mounting import mounts_below, unmount
+
+    own = directory.resolve()
+    places = [*mounts_below(own), *mounts_below(memory.resolve())]
+    others = [place for place in places if not _is_of_a_volume(place, own)]
+    try:
+        for place in places if not others else ():
+            unmount(place)
+    except OSError:
+        others = list(mounts_below(own))
+    if others:
+        commands = "; ".join(f"umount -- {shlex.quote(str(place))}" for place in others)
+        raise Failure(f"something is mounted in {directory}: `{commands}`, and call `syncpod down --purge` again")
+
+
+def _is_of_a_volume(place: Path, state_dir: Path) -> bool:
+    """Say whether workers mount at this place: an emptyDir in memory, or a part of a volume (subPath)."""
+    match place.relative_to(state_dir).parts if place.is_relative_to(state_dir) else ():
+        case ("pods", _, "volumes", "kubernetes.io~empty-dir", _) | ("pods", _, "volume-subpaths", _, _, _):
+            return True
+    return False
+
+
 def _purge_memory(memory: Path) -> None:
     """Remove what is in memory. It bears no mark: only what workers put there goes, and then it, if nothing is left."""
     from syncpod.cri.tree_removal import remove_tree
@@ -59,10 +84,3 @@ def _purge_memory(memory: Path) -> None:
                 memory.rmdir()
     except (SettingsInvalid, OSError) as error:
         raise Failure(f"{memory} cannot be removed altogether: {error}") from None
-
-
-def _mounts_below(directory: Path) -> list[str]:
-    inside = f"{directory.resolve()}/"
-    lines = Path("/proc/self/mountinfo").read_text().splitlines()
-    places = [line.split()[4].encode().decode("unicode_escape") for line in lines]
-    return [place for place in places if place.startswith(inside)]

@@ -1,13 +1,12 @@
 """A volume of files, made from ConfigMaps, Secrets and the pod itself, and kept up to date."""
 
-import os
 import stat
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from syncpod.objects import ObjectRef, ObjectStore, ObjectUnreadable, values
-from syncpod.volumes.ownership import give_to_group
+from syncpod.volumes.ownership import change_group, give_to_group
 from syncpod.volumes.payload import Objects, ObjectSource, PayloadError, Source, payload
 from syncpod.volumes.writer import write
 
@@ -54,7 +53,7 @@ def _make_root(volume: Files) -> None:
     if volume.group is not None:
         mode |= stat.S_ISGID
         if found.st_gid != volume.group:
-            os.chown(volume.path, -1, volume.group, follow_symlinks=False)
+            change_group(volume.path, volume.group)
     # A change of group takes the setgid bit away.
     if stat.S_IMODE(volume.path.lstat().st_mode) != mode:
         volume.path.chmod(mode)

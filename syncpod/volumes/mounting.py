@@ -17,6 +17,9 @@ _MNT_DETACH = 0x2
 _UMOUNT_NOFOLLOW = 0x8
 _CAP_SYS_ADMIN = 21
 
+_OCTAL = re.compile(rb"\\([0-7]{3})")
+"""As mountinfo writes spaces, tabs, line ends and backslashes."""
+
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -124,6 +127,17 @@ def mounts_at(path: Path) -> tuple[MountPoint, ...]:
             kind = fields[fields.index(b"-") + 1]
             found.append(MountPoint(os.fsdecode(fields[3]), os.fsdecode(kind)))
     return tuple(found)
+
+
+def mounts_below(directory: Path) -> tuple[Path, ...]:
+    """Return each place below a directory, an absolute one without symlinks, at which something is mounted.
+
+    The deepest first, so that they may be taken away in this order. Raises OSError.
+    """
+    fields = (line.split(b" ") for line in Path("/proc/self/mountinfo").read_bytes().splitlines())
+    places = {Path(os.fsdecode(_OCTAL.sub(lambda found: bytes([int(found[1], 8)]), field[4]))) for field in fields}
+    below = (place for place in places if directory in place.parents)
+    return tuple(sorted(below, key=lambda place: (-len(place.parts), place)))
 
 
 def _mount_id(path: Path) -> str:

@@ -23,10 +23,25 @@ def give_to_group(volume: Path, group: int, *, read_only: bool) -> None:
             _give(name, group, read_only, here)
 
 
+def change_group(path: str | Path, group: int, directory: int | None = None) -> None:
+    """Give one file, directory or symlink to a group. Raises OSError, which names the field where nobody may do that.
+
+    Only root may give files to any group; others only to one that they are members of.
+    """
+    try:
+        os.chown(path, -1, group, dir_fd=directory, follow_symlinks=False)
+    except PermissionError as error:
+        why = (
+            f"spec.securityContext.fsGroup: must be a group of the worker's user, since it may not give files to "
+            f"others (it lacks CAP_CHOWN): group {group}: {error.strerror}"
+        )
+        raise PermissionError(error.errno, why, os.fspath(path)) from error
+
+
 def _give(name: str, group: int, read_only: bool, directory: int | None) -> None:
     found = os.stat(name, dir_fd=directory, follow_symlinks=False)
     if found.st_gid != group:
-        os.chown(name, -1, group, dir_fd=directory, follow_symlinks=False)
+        change_group(name, group, directory)
     if stat.S_ISLNK(found.st_mode):
         return
     more = _READ_ONLY if read_only else _READ_WRITE

@@ -21,6 +21,7 @@ from syncpod.cli.settings import settings
 from syncpod.cli.state_directory import MARK, RuntimeRecord, prepare, recorded_runtime, write_runtime
 from syncpod.cri import endpoint
 from syncpod.node_settings import NodeSettings, WorkerRecord, write_worker_record
+from syncpod.volumes.mounting import bind, is_mount, may_mount, mount_tmpfs, unmount
 from tests.cli.conftest import program
 
 
@@ -242,6 +243,33 @@ def test_a_memory_directory_that_is_a_link_is_not_followed(tmp_path: Path) -> No
     with pytest.raises(Failure, match="is not a directory of this user's"):
         purging.purge(state, memory)
     assert (tmp_path / "theirs" / "objects").is_dir() and state.is_dir()
+
+
+@pytest.mark.skipif(not may_mount(), reason="mounting needs CAP_SYS_ADMIN")
+def test_what_a_crash_left_mounted_for_volumes_is_unmounted_and_nothing_else(tmp_path: Path) -> None:
+    state, treasure = tmp_path / "a state", tmp_path / "treasure"
+    pod = state / "pods" / "0b5e7f0e-29ab-4c58-a1b5-d0b2a2b1a9a1"
+    ours = [pod / "volumes/kubernetes.io~empty-dir/v", pod / "volume-subpaths/v/app/0"]
+    theirs = [pod / "volumes/kubernetes.io~secret/v", state / "runtime/disk"]
+    prepare(state)
+    for place in (treasure, *ours, *theirs):
+        place.mkdir(parents=True)
+    (treasure / "gold").touch()
+    try:
+        mount_tmpfs(ours[0], 1 << 20, 0o777)
+        for place in (ours[1], *theirs):
+            bind(treasure, place)
+        with pytest.raises(Failure) as refused:
+            purging.purge(state, tmp_path / "memory")
+        assert all(f"umount -- '{place}'" in str(refused.value) for place in theirs)
+        assert all(is_mount(place) for place in (*ours, *theirs))
+        for place in theirs:
+            unmount(place)
+        purging.purge(state, tmp_path / "memory")
+    finally:
+        for place in (*ours, *theirs):
+            unmount(place)
+    assert not state.exists() and (treasure / "gold").exists()
 
 
 def test_a_directory_deeper_than_any_stack_or_path_is_purged(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """What belongs to a pod's group, and what that group may do."""
 
+import errno
 import os
 import stat
 from pathlib import Path
@@ -59,3 +60,12 @@ def test_giving_twice_changes_nothing_more(volume: Path) -> None:
 def test_a_group_that_this_user_is_not_in_is_an_error(volume: Path) -> None:
     with pytest.raises(PermissionError):
         give_to_group(volume, 54321, read_only=False)
+
+
+def test_a_group_that_may_not_be_given_names_the_field(volume: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def chown(*_: object, **__: object) -> None:
+        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+
+    monkeypatch.setattr(os, "chown", chown)
+    with pytest.raises(PermissionError, match=r"spec\.securityContext\.fsGroup: must be a group of .* group 3000"):
+        give_to_group(volume, 3000, read_only=False)
