@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from syncpod.runtime.streaming import wire
+from syncpod.streaming import wire
 from syncpod.streaming.pipe import Pipe
 from syncpod.streaming.wire import Socket, deliver
 
