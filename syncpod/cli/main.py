@@ -31,6 +31,7 @@ from syncpod.cli import (
     server,
     up,
     version,
+    wait,
     worker,
 )
 from syncpod.cli.console import paint, printable, remark
@@ -71,6 +72,7 @@ _PANELS: dict[str, dict[str, Callable[..., Any]]] = {
         "exec": exec.exec_,
         "history": history.history,
         "plan": plan.plan,
+        "wait": wait.wait,
         "delete": delete.delete,
     },
     "This machine": {
