@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import uuid
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any, Final
 
+from temporalio.api.enums.v1 import TaskQueueType
 from temporalio.api.operatorservice.v1 import ListSearchAttributesRequest
+from temporalio.api.taskqueue.v1 import TaskQueue
+from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
 from temporalio.client import (
     Client,
     WithStartWorkflowOperation,
@@ -32,7 +36,11 @@ from syncpod.messages import POD_WORKFLOW, SEARCH_ATTRIBUTES, labels_attribute, 
 from syncpod.pod import Pod, pod_to_wire
 
 PATIENCE_SECONDS: Final = 5.0
-"""How long an update may take to be answered; then the node is said to be away."""
+"""How long an update may take to be answered; then the node is said to be away, if nobody serves it."""
+BUSY_PATIENCE_SECONDS: Final = 30.0
+"""How long it may take where somebody does: a worker that has much to do is not away."""
+_POLLED_WITHIN: Final = timedelta(seconds=70)
+"""A worker's poll for tasks lasts a minute, and the server remembers pollers for longer than they live."""
 _TASK_TIMEOUT: Final = timedelta(seconds=3)
 _PAUSE_SECONDS: Final = 0.2
 _AGAIN: Final = frozenset(
@@ -72,15 +80,14 @@ async def apply_pod(
 ) -> Applied:
     """Hand a checked pod to its workflow, on `node` unless it names another.
 
-    An answer is waited for no longer than `patience`, and never longer than PATIENCE_SECONDS. Repeats are harmless: one
-    update id covers all tries. Raises BadInput for what may not be changed, and Failure where the node of an existing
-    pod does not answer in time.
+    An answer is waited for no longer than `patience`, and never longer than PATIENCE_SECONDS, or BUSY_PATIENCE_SECONDS
+    where a worker serves the node. Repeats are harmless: one update id covers all tries. Raises BadInput for what may
+    not be changed, and Failure where the node of an existing pod does not answer in time.
     """
     node = pod.spec.node_name or node
     namespace, name = pod.metadata.namespace, pod.metadata.name
     before = await read_pod(client, namespace, name)
-    seconds = min(PATIENCE_SECONDS, patience.total_seconds()) if patience else PATIENCE_SECONDS
-    answered = await _update(client, pod, node, has_attributes, seconds)
+    answered = await _update(client, pod, node, has_attributes, patience.total_seconds() if patience else math.inf)
     if not answered:
         if before is None and await _is_open(client, namespace, name):
             return Applied(pod, Change.CREATED, node, node_is_away=True)
@@ -119,12 +126,16 @@ def _compare(before: Reading, after: Reading | None) -> Change:
     return Change.UNCHANGED if same else Change.CONFIGURED
 
 
-async def _update(client: Client, pod: Pod, node: str, has_attributes: bool, seconds: float) -> bool:
+async def _update(client: Client, pod: Pod, node: str, has_attributes: bool, patience: float) -> bool:
     """Send the update until it is answered; False = not in time. Raises BadInput with the workflow's refusal."""
+    at_first = min(PATIENCE_SECONDS, patience)
+    then = min(BUSY_PATIENCE_SECONDS, patience) - at_first
     sending = asyncio.create_task(_send_until_answered(client, pod, node, has_attributes))
     try:
         # The SDK's own timeout is one of each try, and it tries again by itself: the whole is bounded here.
-        answered, _ = await asyncio.wait({sending}, timeout=seconds)
+        answered, _ = await asyncio.wait({sending}, timeout=at_first)
+        if not answered and then > 0 and await _is_served(client, node):
+            answered, _ = await asyncio.wait({sending}, timeout=then)
     finally:
         sending.cancel()
         await asyncio.gather(sending, return_exceptions=True)
@@ -132,6 +143,21 @@ async def _update(client: Client, pod: Pod, node: str, has_attributes: bool, sec
         return False
     sending.result()
     return True
+
+
+async def _is_served(client: Client, node: str) -> bool:
+    """Say whether a worker has lately asked for the node's tasks; a server that does not tell counts as a no."""
+    request = DescribeTaskQueueRequest(
+        namespace=client.namespace,
+        task_queue=TaskQueue(name=node_task_queue(node)),
+        task_queue_type=TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW,
+    )
+    try:
+        queue = await client.workflow_service.describe_task_queue(request, timeout=timedelta(seconds=5))
+    except RPCError:
+        return False
+    since = datetime.now(tz=UTC) - _POLLED_WITHIN
+    return any(poller.last_access_time.ToDatetime(tzinfo=UTC) > since for poller in queue.pollers)
 
 
 async def _send_until_answered(client: Client, pod: Pod, node: str, has_attributes: bool) -> None:

@@ -223,6 +223,16 @@ async def test_a_pod_that_fails_is_not_waited_for(
     assert (await syncpod("get", "pod", name, "--no-headers")).out.split()[1:4] == ["0/1", "Error", "0"]
 
 
+async def test_a_node_that_is_slow_to_answer_is_not_said_to_be_away(
+    syncpod: Command, on: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await syncpod("apply", "-f", "-", *on, stdin=as_json(manifest(fresh_name())))  # its worker polls by now
+    monkeypatch.setattr(applying, "PATIENCE_SECONDS", 0.0)
+    name = fresh_name()
+    made = await syncpod("apply", "-f", "-", *on, stdin=as_json(manifest(name)))
+    assert (made.code, made.out, made.err) == (0, f"pod/{name} created\n", "")
+
+
 async def test_a_node_that_is_away_loses_nothing_and_is_named(
     syncpod: Command, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:

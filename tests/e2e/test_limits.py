@@ -33,9 +33,10 @@ def outside(pods: Pods, cgroup: str) -> tuple[str, str, str]:
     return shares, quota, memory
 
 
-def is_there(pods: Pods, cgroup: str) -> bool:
-    """Whether a cgroup below the node's is there for CPU."""
-    return Path("/sys/fs/cgroup/cpu", pods.node.runtime.cgroup_parent.strip("/"), cgroup).exists()
+def is_empty(pods: Pods, tier: str) -> bool:
+    """Whether a tier is there for CPU and holds no pod: others may be of tests that share the runtime."""
+    directory = Path("/sys/fs/cgroup/cpu", pods.node.runtime.cgroup_parent.strip("/"), tier)
+    return directory.exists() and not any(directory.glob("pod*"))
 
 
 async def inside(pod: LivePod, name: str) -> set[str]:
@@ -78,7 +79,7 @@ async def test_containers_their_pod_and_its_tier_are_given_what_the_pod_asks_for
         assert await inside(other, "a") == {f"{parent}{cgroup}/{(await other.instance('a')).id}"}
         assert own is None or outside(pods, cgroup) == own
     await pods.delete()
-    assert not is_there(pods, "burstable")
+    assert not is_empty(pods, "burstable")
 
 
 HOLD = "mkfifo /tmp/full; sleep 1000 < /tmp/full & exec dd if=/dev/zero of=/tmp/full bs=30M count=1"
