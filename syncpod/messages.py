@@ -139,6 +139,13 @@ class BackoffExpired(Message):
     """The ConfigMap or Secret that was wanting and is there now, where the node's agent says so."""
 
 
+class Restart(Message):
+    """Signal ``restart``: an operator has a container ended with its grace and started again, without a back-off."""
+
+    container: str = ""
+    """A main container or a sidecar; "" = every main container."""
+
+
 class ProbeChanged(Message):
     """Signal ``probe``: what a probe of one container instance says now; sent only when that has changed."""
 

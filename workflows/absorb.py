@@ -13,7 +13,8 @@ from pydantic import ValidationError
 
 from syncpod.lifecycle import backoff
 from syncpod.lifecycle.probing import probe_of
-from syncpod.messages import NOT_READY_FAULTS, BackoffExpired, Evict, Pleg, ProbeChanged
+from syncpod.lifecycle.restart import is_sidecar
+from syncpod.messages import NOT_READY_FAULTS, BackoffExpired, Evict, Pleg, ProbeChanged, Restart
 from syncpod.pod import PodInvalid
 from workflows.desired import Rejected, apply, delete
 from workflows.outcome import heard, meet_node, observe, put_out
@@ -98,6 +99,30 @@ def _backoff_expired(state: PodState, payload: Any, now: datetime) -> None:
     state.released = {**state.released, subject: expected}
 
 
+def _restart(state: PodState, payload: Any, now: datetime) -> None:
+    """Have running containers ended and started again, and whatever does not run started, without a back-off.
+
+    One that its policy lets rest runs once more. Nothing of a pod that ends is started, and what runs once is not run
+    again: plain init containers, ephemeral containers.
+    """
+    signal = Restart.model_validate(payload)
+    if state.ending:
+        raise Rejected("the pod is ending or has ended: nothing of it is started again")
+    spec = state.pod.spec
+    mains = [container.name for container in spec.containers]
+    sidecars = [container.name for container in spec.init_containers if is_sidecar(container)]
+    if signal.container and signal.container not in (*mains, *sidecars):
+        known = ", ".join(sorted((*mains, *sidecars)))
+        raise Rejected(f"container: is {signal.container!r}, must be a main container or a sidecar, one of {known}")
+    for name in (signal.container,) if signal.container else mains:
+        newest = state.own.newest(name)
+        if newest is not None:
+            state.replacing = {**state.replacing, newest.id: True}
+        if newest is None or newest.state != "running":
+            state.released = {**state.released, name: state.next_restart(name)}
+        state.note(now, "signal", "restart", f"an operator restarts {name}", container=name)
+
+
 def _evict(state: PodState, payload: Any, now: datetime) -> None:
     signal = Evict.model_validate(payload)
     if signal.uid != state.pod.metadata.uid:
@@ -124,6 +149,7 @@ _SIGNALS = {
     "pleg": _pleg,
     "probe": _probe,
     "backoff_expired": _backoff_expired,
+    "restart": _restart,
     "evict": _evict,
 }
 

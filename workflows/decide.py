@@ -10,7 +10,7 @@ Pure: no clock, no I/O, no Temporal. `next_step` changes nothing; `begin` record
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -22,7 +22,7 @@ from syncpod.lifecycle.conditions import ALL_CONTAINERS_RESTARTING, is_true
 from syncpod.lifecycle.observed import ObservedSandbox
 from syncpod.lifecycle.plan import PlannedStep, plan_steps, something_to_stop
 from syncpod.lifecycle.resize import ActuatedResources
-from syncpod.lifecycle.restart import container_should_restart
+from syncpod.lifecycle.restart import container_should_restart, restart_policy
 from syncpod.lifecycle.termination import kill_grace_seconds, pod_grace_seconds, termination_order
 from syncpod.messages import (
     CreateSandbox,
@@ -42,6 +42,9 @@ from workflows.state import PodState
 
 START_ERROR_CODE = 128
 """What a runtime gives as exit code of a container whose process could not be started."""
+
+OPERATOR_RESTARTS = "an operator restarts it"
+"""Why a container is ended and started again that nothing else is wrong with."""
 
 START_KINDS = {
     "start_container": "container",
@@ -66,6 +69,8 @@ class Step:
     """The back-offs as they are once the step begins, where beginning it changes them."""
     cleared: str = ""
     """The exit (runtime id) for which the container's back-off has been passed."""
+    replaces: str = ""
+    """The instance (runtime id) that the step ends only so that another follows, though by its policy it might rest."""
 
 
 @dataclass(frozen=True)
@@ -124,8 +129,22 @@ def planned(state: PodState) -> tuple[PlannedStep, ...]:
         startup=state.probes.get("startup", {}),
         actuated=_actuated(state.pod),
         restart_all=is_true(state.status.conditions, ALL_CONTAINERS_RESTARTING),
+        followed=[container.id for container in view.containers if state.is_followed(container)],
     )
-    return plan_steps(state.pod, view, actions, stopped_sandboxes=state.stopped_sandboxes)
+    steps = plan_steps(state.pod, view, actions, stopped_sandboxes=state.stopped_sandboxes)
+    return (*_asked_restarts(state, steps), *steps)
+
+
+def _asked_restarts(state: PodState, steps: Sequence[PlannedStep]) -> list[PlannedStep]:
+    """Return the kills of running containers that an operator restarts, of those that nothing else ends anyway."""
+    doomed = {id_ for step in steps for id_ in (*step.ids, *step.kill)}
+    if not state.replacing or any(step.verb == "kill_pod" for step in steps):
+        return []
+    return [
+        PlannedStep("kill_container", container.name, ids=(container.id,), follows=True, why=OPERATOR_RESTARTS)
+        for container in state.own.newest_by_name().values()
+        if container.state == "running" and state.replacing.get(container.id) and container.id not in doomed
+    ]
 
 
 def _actuated(pod: Pod) -> ActuatedResources:
@@ -281,7 +300,16 @@ def _as_step(state: PodState, planned_step: PlannedStep, now: datetime) -> Decis
             grace = kill_grace_seconds(state.pod, _main_or_init(state.pod, name), planned_step.reason)
             target = KillTarget(id=container_id, name=name, grace_seconds=grace, **_pre_stop(state.pod, name))
             kill = KillContainer(ref=state.ref, target=target, message=why, reason=planned_step.reason)
-            step = Step(StepName.KILL_CONTAINER, kill, f"kill {name}: {why}", why, name, backoff.step_key(verb, name))
+            replaces = container_id if planned_step.follows and _might_rest(state.pod, name) else ""
+            step = Step(
+                StepName.KILL_CONTAINER,
+                kill,
+                f"kill {name}: {why}",
+                why,
+                name,
+                backoff.step_key(verb, name),
+                replaces=replaces,
+            )
             return _unless_held(state, step, now)
         case "remove_container":
             removal = RemoveContainers(
@@ -312,6 +340,12 @@ def _pre_stop(pod: Pod, name: str) -> dict[str, Any]:
         return {}
     ports = {port.name: port.container_port for port in container.ports if port.name}
     return {"pre_stop": container.lifecycle.pre_stop, "ports": ports}
+
+
+def _might_rest(pod: Pod, name: str) -> bool:
+    """Say whether the container's policy lets it rest after some exit."""
+    container = _main_or_init(pod, name)
+    return container is not None and restart_policy(container, pod.spec) != "Always"
 
 
 def _main_or_init(pod: Pod, name: str) -> Container | None:
@@ -421,7 +455,7 @@ def _crash_loop(
     """
     last = state.last_exit(name)
     free = StartDecision(allowed=True, delay=backoff.NO_DELAY)
-    if last is None or state.cleared.get(name) == last.id:
+    if last is None or state.cleared.get(name) == last.id or state.replacing.get(last.id):
         return free, None, ""
     container = state.container(name)
     meta = state.pod.metadata

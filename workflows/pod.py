@@ -46,6 +46,9 @@ GUARANTEE = timedelta(seconds=1)
 BESIDE = "2026-11-pulls-run-beside-other-steps"
 """Patch: before it a pull was a step like any other, and held up the whole pod."""
 
+REPLACED = "2026-11-what-is-ended-to-run-again-runs-again"
+"""Patch: before it a container ended by a probe or a new definition rested if its policy let it rest by its code."""
+
 FINISHED = "2026-11-every-pod-that-is-over-is-killed-once"
 """Patch: before it a pod of which nothing was left to stop kept its place on the node until it was deleted."""
 
@@ -163,6 +166,8 @@ class PodWorkflow:
         if step.name == StepName.KILL_POD:
             self.publish()  # a kill takes as long as the grace: what is shown must not be of before
         argument = decide.begin(self.state, step, began)
+        if step.replaces and workflow.patched(REPLACED):
+            self.state.replacing = {step.replaces: False} | self.state.replacing
         self.show()
         activity: workflow.ActivityHandle[Any] = workflow.start_activity(
             step.name.value,
@@ -361,6 +366,11 @@ class PodWorkflow:
         self.put("backoff_expired", args)
 
     @workflow.signal
+    def restart(self, *args: Any) -> None:
+        """End a container and start it again: ``{"container": "web"}``, or ``{}`` for every main container."""
+        self.put("restart", args)
+
+    @workflow.signal
     def evict(self, *args: Any) -> None:
         """Put the pod out, for the node: ``{"uid": …, "reason": "Evicted", "message": …, "gracePeriodSeconds": 1}``."""
         self.put("evict", args)
@@ -368,7 +378,7 @@ class PodWorkflow:
     @workflow.signal(dynamic=True)
     def unknown(self, name: str, args: Sequence[RawValue]) -> None:
         """Show a signal of an unknown name as a rejection."""
-        known = "update_pod, delete_pod, pleg, probe, backoff_expired, evict"
+        known = "update_pod, delete_pod, pleg, probe, backoff_expired, restart, evict"
         self.state.reject(workflow.now(), name, f"signal {name}: unknown, with {len(args)} payloads; known: {known}")
         self.woken = True
 

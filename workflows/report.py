@@ -78,6 +78,7 @@ def _computed(state: PodState, waiting: Mapping[str, WaitingReason], now: dateti
             probes=ProbeResults(startup=state.probes.get("startup", {}), readiness=state.probes.get("readiness", {})),
             terminal=state.terminated,
             failure=state.failure,
+            followed=state.followed,
         )
     )
 

@@ -92,6 +92,9 @@ class PodState(BaseModel):
     """By container: the exit (runtime id) that its back-off has been passed for, until the start succeeds or fails."""
     released: dict[str, int] = {}
     """By container: the restart that may start although its back-off runs (the queue's or an operator's signal)."""
+    replacing: dict[str, bool] = {}
+    """By runtime id: instances that are ended only so that another follows, whatever the policy; True: an operator asks
+    for it, and no crash loop holds it back. Forgotten once the other is there."""
     missing_images: tuple[str, ...] = ()
     pulled: dict[str, int] = {}
     """By container with policy Always: the restart that its image has been pulled for."""
@@ -156,6 +159,18 @@ class PodState(BaseModel):
             if container.name == name:
                 return container
         raise KeyError(name)
+
+    @property
+    def followed(self) -> tuple[str, ...]:
+        """The containers that have ended only so that another instance follows."""
+        if not self.replacing:
+            return ()
+        newest = self.own.newest_by_name().values()
+        return tuple(container.name for container in newest if self.is_followed(container))
+
+    def is_followed(self, container: ObservedContainer) -> bool:
+        """Say whether an instance has ended, and only so that another follows."""
+        return container.state == "exited" and container.id in self.replacing
 
     def last_exit(self, container: str) -> Exit | None:
         """Return the newest recorded exit of a container."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -32,6 +32,7 @@ def compute_pod_actions(
     startup: Mapping[str, str],
     actuated: ActuatedResources,
     restart_all: bool = False,
+    followed: Collection[str] = (),
 ) -> PodActions:
     """Decide what one sync of a pod is to do.
 
@@ -46,8 +47,10 @@ def compute_pod_actions(
 
     `observed` lists sandboxes and containers newest first. `liveness` and `startup` map container ids to the last
     result of that probe (`success`, `failure`, `unknown`; no key: none yet). `restart_all` says that this sync is a
-    RestartAllContainers pass (see `should_restart_all`). Back-off and image pulls play no part: they are for whoever
-    carries the actions out.
+    RestartAllContainers pass (see `should_restart_all`). `followed` are ids of instances that were ended only so that
+    another follows: it does, whatever the policy. (The kubelet kills and starts in one sync and so needs none; here
+    each step is decided by itself.) Back-off and image pulls play no part: they are for whoever carries the actions
+    out.
 
     A pure function: equal inputs give equal actions. It reads no clock and raises nothing but the ValueError of a
     quantity that is none.
@@ -92,7 +95,15 @@ def compute_pod_actions(
 
     # 6. Main containers.
     verdicts = [
-        _judge(container, pod, statuses.get(container.name), liveness=liveness, startup=startup, actuated=actuated)
+        _judge(
+            container,
+            pod,
+            statuses.get(container.name),
+            liveness=liveness,
+            startup=startup,
+            actuated=actuated,
+            followed=followed,
+        )
         for container in pod.spec.containers
     ]
     resizes = (*init.resizes, *(verdict.resize for verdict in verdicts if verdict.resize is not None))
@@ -140,8 +151,11 @@ def _judge(
     liveness: Mapping[str, str],
     startup: Mapping[str, str],
     actuated: ActuatedResources,
+    followed: Collection[str],
 ) -> _Verdict:
     if status is None or status.state != "running":
+        if status is not None and status.id in followed:
+            return _Verdict(start=True)
         if not should_container_be_restarted(container, pod, status):
             return _Verdict()
         if status is not None and status.state == "unknown":

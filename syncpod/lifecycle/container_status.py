@@ -18,7 +18,7 @@ Differences, each because a fact is at hand where the kubelet has to guess:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
@@ -35,6 +35,7 @@ from syncpod.pod import (
     ContainerStatus,
     Model,
     Pod,
+    ResourceRequirements,
     VolumeMountStatus,
 )
 
@@ -84,6 +85,10 @@ class ContainerContext:
     """A restart of all containers has been called for and may have removed some already."""
     recursive_read_only: bool = False
     """The runtime mounts read-only recursively."""
+    actuated: Mapping[str, ResourceRequirements] = field(default_factory=dict)
+    """By container name: what running instances were last given, where that is not what the pod has for them."""
+    followed: Collection[str] = ()
+    """Names of main containers that have ended only so that another instance follows, whatever their policy."""
 
     def container_id(self, raw: str) -> str:
         """Return an id as statuses have it."""
@@ -114,10 +119,19 @@ def _present(
         image=newest.image,
         image_id=newest.image_ref,
         container_id=context.container_id(newest.id),
-        resources=container.resources,
+        resources=_resources(context, container, newest),
         allocated_resources=container.resources.requests,
         volume_mounts=_volume_mounts(context, container),
     )
+
+
+def _resources(context: ContainerContext, container: Container, newest: ObservedContainer) -> ResourceRequirements:
+    """Return what an instance has: what it was given, or once it does not run, what the next one will be given.
+
+    Difference: of a running one the kubelet shows what the runtime reports, which is rounded.
+    """
+    given = context.actuated.get(container.name) if newest.state == "running" else None
+    return given or container.resources
 
 
 def _state(
@@ -232,7 +246,8 @@ def _held_back(
 ) -> ContainerStatus:
     """Show a container that is to run, and cannot, as waiting with the reason; without one its state says more."""
     why = context.waiting.get(container.name)
-    if why is None or not _is_to_run(context.pod, container, kind, newest, status):
+    followed = container.name in context.followed
+    if why is None or not (followed or _is_to_run(context.pod, container, kind, newest, status)):
         return status
     last_state = status.state if status.state.terminated else status.last_state
     waiting = ContainerStateWaiting(reason=why.reason, message=why.message)

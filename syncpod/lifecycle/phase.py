@@ -7,7 +7,7 @@ while something can still run, is the business of `syncpod.lifecycle.status`.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final, Literal
 
 from syncpod.lifecycle.observed import ObservedPod
@@ -50,11 +50,13 @@ def pod_phase(
     *,
     pod_is_terminal: bool,
     pod_has_initialized: bool,
+    followed: Collection[str] = (),
 ) -> Phase:
     """Return the phase that the containers' statuses amount to.
 
     `pod_is_terminal`: every container has been stopped for good, so nothing restarts whatever the policy says.
     `pod_has_initialized`: see the function of that name; sidecars that restart then no longer make the pod Pending.
+    `followed`: names of containers that have ended only so that another instance follows, whatever their policy.
     A container without a status is unknown. Of several statuses with one name the first counts.
 
     Mirrors kubelet_pods.go, v1.36, getPhase.
@@ -73,7 +75,8 @@ def pod_phase(
         if is_sidecar(container):
             count.update(_sidecar_standing(by_name.get(container.name)))
     for container in pod.spec.containers:
-        count.update(_main_container_standing(container, pod.spec, by_name.get(container.name)))
+        standing = _main_container_standing(container, pod.spec, by_name.get(container.name))
+        count.update(word for word in standing if container.name not in followed or word != "stopped for good")
 
     if init["pending"] or (count["pending sidecar"] and not pod_has_initialized) or count["waiting"]:
         return "Pending"

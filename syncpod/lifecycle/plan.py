@@ -45,6 +45,8 @@ class PlannedStep:
     """The sandbox's attempt (create_sandbox only)."""
     reason: KillReason = ""
     """The kubelet's reason of a kill."""
+    follows: bool = False
+    """Whether the container is killed only so that another instance of it follows (kill_container only)."""
     why: str = ""
     """One phrase for people: summary of the step, line of the plan."""
     sidecar: bool = False
@@ -71,7 +73,7 @@ def plan_steps(
             return tuple(steps)
         steps.extend(_purge_init_containers(pod, observed))
     else:
-        steps.extend(_kills(actions))
+        steps.extend(_kills(pod, actions))
         steps.extend(_resets(actions))
     if actions.create_sandbox:
         steps.append(PlannedStep("create_sandbox", attempt=actions.attempt, why=_why_sandbox(observed)))
@@ -109,9 +111,18 @@ def why_start(last: ObservedContainer | None) -> str:
     return "to be restarted"
 
 
-def _kills(actions: PodActions) -> list[PlannedStep]:
+def _kills(pod: Pod, actions: PodActions) -> list[PlannedStep]:
+    starts = {pod.spec.containers[index].name for index in actions.containers_to_start}
+    starts |= {pod.spec.init_containers[index].name for index in actions.init_containers_to_start}
     return [
-        PlannedStep("kill_container", kill.name, ids=(kill.id,), reason=kill.reason, why=kill.message)
+        PlannedStep(
+            "kill_container",
+            kill.name,
+            ids=(kill.id,),
+            reason=kill.reason,
+            follows=kill.name in starts,
+            why=kill.message,
+        )
         for kill in actions.containers_to_kill
     ]
 

@@ -14,7 +14,7 @@ normalizeStatus, mergePodStatus and TerminatePod.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
@@ -39,6 +39,7 @@ from syncpod.lifecycle.phase import (
     pod_has_initialized,
     pod_phase,
 )
+from syncpod.lifecycle.pod_resources import PodResources, resources_of, with_resources
 from syncpod.lifecycle.qos import pod_qos
 from syncpod.lifecycle.restart import container_should_restart, is_sidecar
 from syncpod.lifecycle.restart_all import should_restart_all
@@ -95,6 +96,12 @@ class StatusInputs:
     """A verdict that the pod has failed. Pass it until the phase shows it."""
     recursive_read_only: bool = False
     """The runtime mounts read-only recursively."""
+    actuated: PodResources | None = None
+    """What was last applied of the pod's resources, where that is not what the pod has; None = it is."""
+    resize: tuple[PodCondition, ...] = ()
+    """The conditions that speak of a resize, with their times."""
+    followed: Collection[str] = ()
+    """Names of main containers that have ended only so that another instance follows, whatever their policy."""
 
 
 @dataclass(frozen=True)
@@ -120,6 +127,8 @@ def pod_status(inputs: StatusInputs) -> StatusDecision:
         probes=inputs.probes,
         restarting_all=in_progress or should_restart_all(pod.spec, inputs.observed, in_progress=False),
         recursive_read_only=inputs.recursive_read_only,
+        actuated=inputs.actuated.containers if inputs.actuated is not None else {},
+        followed=inputs.followed,
     )
     init = _statuses(context, pod.spec.init_containers, "init", previous.init_container_statuses)
     main = _statuses(context, pod.spec.containers, "main", previous.container_statuses)
@@ -151,7 +160,7 @@ def pod_status(inputs: StatusInputs) -> StatusDecision:
         start_time=previous.start_time or inputs.now,
         qos_class=previous.qos_class or pod_qos(pod),
         allocated_resources={} if rejected else pod_text(pod, "requests"),
-        resources=None if rejected else _whole_resources(pod),
+        resources=None if rejected else _whole_resources(with_resources(pod, inputs.actuated or resources_of(pod))),
         init_container_statuses=init,
         container_statuses=main,
         ephemeral_container_statuses=ephemeral,
@@ -264,7 +273,14 @@ def _reached(
     if inputs.failure is not None:
         return "Failed", inputs.failure.reason, inputs.failure.message
     initialized = pod_has_initialized(inputs.pod, inputs.observed)
-    phase = pod_phase(inputs.pod, init, main, pod_is_terminal=inputs.terminal, pod_has_initialized=initialized)
+    phase = pod_phase(
+        inputs.pod,
+        init,
+        main,
+        pod_is_terminal=inputs.terminal,
+        pod_has_initialized=initialized,
+        followed=inputs.followed,
+    )
     if phase == previous.phase:
         return phase, previous.reason, previous.message
     return phase, "", ""
@@ -292,7 +308,7 @@ def _conditions(
     if condition.all_containers_could_restart(pod):
         own.append(condition.all_containers_restarting_condition(pod, observed, phase, old_conditions=old))
     generation = pod.metadata.generation
-    return (*foreign, *(condition.stamp(c, old, now=inputs.now, generation=generation) for c in own))
+    return (*foreign, *inputs.resize, *(condition.stamp(c, old, now=inputs.now, generation=generation) for c in own))
 
 
 def _conditions_at_end(status: PodStatus, phase: str | None, now: datetime) -> tuple[PodCondition, ...]:
