@@ -14,12 +14,16 @@ from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.options import Container, Namespace
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import AsyncIterator, Sequence
 
     from temporalio.client import Client
 
-    from syncpod.cli.streaming import Channel
-    from syncpod.pod import Pod
+    from syncpod.cli.containers import Instance
+    from syncpod.cli.streaming import Output, Write
+    from syncpod.cri.client import CriClient
+
+Stdin = Annotated[bool, typer.Option("--stdin", "-i", help="Pass our input on, and its end.")]
+Tty = Annotated[bool, typer.Option("--tty", "-t", help="Lend our terminal; with --stdin.")]
 
 
 def exec_(
@@ -27,62 +31,100 @@ def exec_(
     command: Annotated[list[str] | None, typer.Argument(metavar="-- COMMAND", hidden=True, show_default=False)] = None,
     namespace: Namespace = "default",
     container: Container = "",
-    stdin: Annotated[bool, typer.Option("--stdin", "-i", help="Pass our input to the command.")] = False,
-    tty: Annotated[bool, typer.Option("--tty", "-t", help="Give the command a terminal.")] = False,
+    stdin: Stdin = False,
+    tty: Tty = False,
 ) -> None:
-    """Run a command in a container; its exit code is passed on."""
+    """Run a command in a container; its exit code is passed on.
+
+    With --stdin the command reads our input, to its end; with --tty as well it has our terminal, and every key goes to
+    it, Ctrl-C too.
+
+    \b
+    Examples:
+      syncpod exec web -- date
+      syncpod exec -it web -c app -- sh
+      syncpod exec -i web -- sh -c 'cat > /tmp/dump' < dump
+    """  # noqa: D301
     from syncpod.cli import session
 
     name = pod_name([pod])
     if not command:
         raise BadInput(f"say what to run: syncpod exec {name} -- COMMAND")
-    if tty and not (stdin and sys.stdin.isatty() and sys.stdout.isatty()):
-        remark("Note: no terminal to lend to the command (--tty needs --stdin and a terminal); going on without")
-        tty = False
+    tty = tty and has_terminal(stdin=stdin)
 
     async def work(client: Client) -> int:
-        from syncpod.cli.containers import chosen_container
+        from syncpod.cli.containers import chosen_container, running_instance, runtime_of
         from syncpod.cli.pods import require_pod
 
         found = (await require_pod(client, namespace, name)).pod
-        return await _run(found, chosen_container(found, container), command, stdin=stdin, tty=tty)
+        chosen = chosen_container(found, container)
+        instance = running_instance(found, chosen)
+        async with runtime_of(found) as runtime:
+            return await _lend(runtime, instance, chosen, command, stdin=stdin, tty=tty)
 
     raise typer.Exit(session.run(work))
 
 
-async def _run(pod: Pod, container: str, command: Sequence[str], *, stdin: bool, tty: bool) -> int:
+def has_terminal(*, stdin: bool) -> bool:
+    """Say whether there is a terminal to lend; where there is none, remark that it goes on without, as kubectl does."""
+    if stdin and sys.stdin.isatty():
+        return True
+    remark("Note: no terminal to lend (--tty needs --stdin and a terminal there); going on without")
+    return False
+
+
+async def _lend(
+    runtime: CriClient, instance: Instance, container: str, command: Sequence[str], *, stdin: bool, tty: bool
+) -> int:
+    """Run a command with our own streams and terminal."""
     from syncpod.cli import terminal
-    from syncpod.cli.containers import running_instance, runtime_of, unanswered
-    from syncpod.cli.streaming import NoEndOfInput, StreamBroken, stream
+
+    source = sys.stdin.fileno() if stdin else -1
+    with terminal.raw(source) if tty else contextlib.nullcontext():
+        return await run_in(
+            runtime,
+            instance,
+            container,
+            command,
+            stdin=terminal.read(source) if stdin else None,
+            write=write_ours,
+            sizes=terminal.sizes(source) if tty else None,
+        )
+
+
+async def run_in(
+    runtime: CriClient,
+    instance: Instance,
+    container: str,
+    command: Sequence[str],
+    *,
+    stdin: AsyncIterator[bytes] | None,
+    write: Write,
+    sizes: AsyncIterator[tuple[int, int]] | None = None,
+) -> int:
+    """Run a command in a container and return its exit code; with `sizes` it has a terminal.
+
+    Raises Failure where the runtime refuses or cannot be reached, or the stream breaks (`StreamBroken`).
+    """
+    from syncpod.cli.containers import unanswered
+    from syncpod.cli.streaming import stream
     from syncpod.cri.errors import CriError, TransportFault
 
-    instance = running_instance(pod, container)
-    async with runtime_of(pod) as runtime:
-        try:
-            url = await runtime.exec(instance.id, tuple(command), tty=tty, stdin=stdin, stdout=True, stderr=not tty)
-        except TransportFault as fault:
-            raise unanswered(fault) from None
-        except CriError as error:
-            raise Failure(f'the runtime refuses to run a command in container "{container}": {error.message}') from None
-    source = sys.stdin.fileno() if stdin else -1
+    tty = sizes is not None
     try:
-        with terminal.raw(source) if tty else contextlib.nullcontext():
-            return await stream(
-                url,
-                stdin=terminal.read(source) if stdin else None,
-                sizes=terminal.sizes(source) if tty else None,
-                write=_write,
-                input_ends=stdin and not sys.stdin.isatty(),
-            )
-    except NoEndOfInput as error:
-        raise BadInput(f"{error}: with it `exec --stdin` takes input from a terminal only") from None
-    except StreamBroken as error:
-        raise Failure(str(error)) from None
+        url = await runtime.exec(
+            instance.id, tuple(command), tty=tty, stdin=stdin is not None, stdout=True, stderr=not tty
+        )
+    except TransportFault as fault:
+        raise unanswered(fault) from None
+    except CriError as error:
+        raise Failure(f'the runtime refuses to run a command in container "{container}": {error.message}') from None
+    return await stream(url, stdin=stdin, sizes=sizes, write=write, tty=tty)
 
 
-def _write(channel: Channel, data: bytes) -> None:
-    from syncpod.cli.streaming import Channel
+async def write_ours(which: Output, data: bytes) -> None:
+    """Write a command's output to our own."""
+    from syncpod.cli import terminal
+    from syncpod.cli.streaming import Output
 
-    stream = sys.stderr.buffer if channel is Channel.STDERR else sys.stdout.buffer
-    stream.write(data)
-    stream.flush()
+    await terminal.write((sys.stderr if which is Output.STDERR else sys.stdout).fileno(), data)

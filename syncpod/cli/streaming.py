@@ -1,46 +1,45 @@
-"""Running a command in a container through the runtime's streaming endpoint, over WebSocket.
+"""A command's streams, through the runtime's streaming endpoint, over SPDY/3.1.
 
-Each message begins with a byte that names its channel. Version 4 cannot say that standard input has ended; version 5
-can, and the embedded runtime speaks it, but containerd refuses it.
+Of the two protocols of Kubernetes' clients this is the one in which every runtime can be told that input has ended:
+what containerd and CRI-O serve over WebSocket is too old to say so.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
-from collections.abc import AsyncIterator, Callable
-from enum import IntEnum
-from http import HTTPStatus
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from enum import Enum
 from typing import Any, Final
+from urllib.parse import urlsplit
 
-from websockets.asyncio.client import ClientConnection, connect
-from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus, NegotiationError
-from websockets.typing import Subprotocol
+from syncpod.cli.failure import Failure
+from syncpod.streaming.client import ClientSession, session_of
+from syncpod.streaming.connection import UpgradeRefused
+from syncpod.streaming.spdy import SpdyStream, StreamReset
 
-from syncpod.cli.console import remark
-
-V4: Final = Subprotocol("v4.channel.k8s.io")
-V5: Final = Subprotocol("v5.channel.k8s.io")
-
-
-class Channel(IntEnum):
-    """What a message carries."""
-
-    STDIN = 0
-    STDOUT = 1
-    STDERR = 2
-    STATUS = 3
-    RESIZE = 4
-    CLOSE = 255
-    """Version 5: the channel that the second byte names has ended."""
+PROTOCOL: Final = "v4.channel.k8s.io"
+"""The newest over SPDY: it ends with a structured status."""
 
 
-class StreamBroken(Exception):
+class Output(Enum):
+    """Where a command's output comes from."""
+
+    STDOUT = "stdout"
+    STDERR = "stderr"
+
+
+Write = Callable[[Output, bytes], Awaitable[None]]
+"""Takes output; nothing more is read from the runtime than it takes."""
+
+
+class StreamBroken(Failure):
     """The command's outcome is not known, or it could not be run; the text says why."""
 
 
-class NoEndOfInput(StreamBroken):
-    """The runtime cannot be told that input has ended; the command has not been run."""
+class NeverRan(StreamBroken):
+    """The runtime says that it could not run the command, and why; or why it could not attach."""
 
 
 async def stream(
@@ -48,92 +47,113 @@ async def stream(
     *,
     stdin: AsyncIterator[bytes] | None,
     sizes: AsyncIterator[tuple[int, int]] | None,
-    write: Callable[[Channel, bytes], None],
-    input_ends: bool = False,
+    write: Write,
+    tty: bool = False,
 ) -> int:
-    """Run the command that `url` was made for, pass its streams, and return its exit code.
+    """Run the command that `url` was made for, or attach; pass its streams, and return its exit code.
 
-    With `input_ends` the command waits for the end of its input: then only version 5 will do, and a runtime without it
-    refuses before anything is run (NoEndOfInput). `sizes` yields the terminal's columns and rows, now and whenever they
-    change. `write` is given what comes on stdout and stderr. Raises StreamBroken.
+    `url` stands for stdin where there is one, for stdout, and for stderr unless there is a terminal (`tty`). `sizes`
+    yields columns and rows of ours, now and whenever they change. `write` is given what comes; the end of `stdin` is
+    passed on. Raises StreamBroken.
     """
-    address = url.replace("http", "ws", 1)
-    protocols = [V5] if input_ends else [V5, V4]
     try:
-        async with connect(
-            address, subprotocols=protocols, compression=None, max_size=None, proxy=None, ping_interval=None
-        ) as connection:
-            senders = [
-                asyncio.create_task(sender)
-                for sender in (
-                    _send_input(connection, stdin) if stdin is not None else None,
-                    _send_sizes(connection, sizes) if sizes is not None else None,
-                )
-                if sender is not None
-            ]
-            try:
-                return await _receive(connection, write)
-            finally:
-                for sender in senders:
-                    sender.cancel()
-                await asyncio.gather(*senders, return_exceptions=True)
-    except BrokenPipeError:
-        raise  # ours: whoever read our output has seen enough
-    except (OSError, InvalidHandshake) as error:
-        if input_ends and _is_refusal(error):
-            raise NoEndOfInput("this runtime cannot be told that input has ended") from error
-        raise StreamBroken(f"the runtime does not stream from {url.partition('/exec')[0]}: {error}") from error
+        async with session_of(url, PROTOCOL) as session:
+            # In kubectl's order; a runtime begins once it has all that the URL stands for.
+            status = await _open(session, "error")
+            input = await _open(session, "stdin") if stdin is not None else None
+            outputs = {Output.STDOUT: await _open(session, Output.STDOUT.value)}
+            if not tty:
+                outputs[Output.STDERR] = await _open(session, Output.STDERR.value)
+            resizes = await _open(session, "resize") if tty else None
+            sending = []
+            if stdin is not None and input is not None:
+                sending.append(_send_input(input, stdin))
+            if sizes is not None and resizes is not None:
+                sending.append(_send_sizes(resizes, sizes))
+            receiving = [_pass_output(opened, which, write) for which, opened in outputs.items()]
+            said, *_ = await _while_sending(sending, _whole(status), *receiving)
+    except UpgradeRefused as error:
+        raise StreamBroken(f"the runtime does not stream from {_place(url)}: {error}") from error
+    except StreamReset as error:
+        raise StreamBroken(f"the runtime does not stream from {_place(url)} as others do: {error}") from error
+    if not said:
+        raise StreamBroken("the connection to the runtime broke; the command may still run")
+    return exit_code(said)
 
 
-def _is_refusal(error: Exception) -> bool:
-    """Say whether the runtime answered that it does not speak what it was offered; kubelet's streaming server: 403."""
-    return isinstance(error, NegotiationError) or (
-        isinstance(error, InvalidStatus) and error.response.status_code == HTTPStatus.FORBIDDEN
-    )
+def _place(url: str) -> str:
+    """Return the server that a URL leads to: the rest is a secret that stands for the command."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc}"
 
 
-async def _receive(connection: ClientConnection, write: Callable[[Channel, bytes], None]) -> int:
-    """Pass output on until the status comes; whatever is still under way comes before the runtime closes."""
-    code: int | None = None
+async def _open(session: ClientSession, kind: str) -> SpdyStream:
     try:
-        async for message in connection:
-            data = message.encode() if isinstance(message, str) else message
-            match data[:1]:
-                case b"\x01" | b"\x02":
-                    write(Channel(data[0]), data[1:])
-                case b"\x03" if len(data) > 1:
-                    code = exit_code(data[1:])
-    except ConnectionClosed as closed:
-        if code is None:
-            raise StreamBroken("the connection to the runtime broke; the command may still run") from closed
-    if code is None:
-        raise StreamBroken("the runtime closed the connection without a status")
-    return code
+        return await session.open({"streamtype": kind})
+    except StreamReset:
+        raise
+    except ConnectionError as error:
+        raise StreamBroken("the connection to the runtime broke before anything ran") from error
 
 
-async def _send_input(connection: ClientConnection, stdin: AsyncIterator[bytes]) -> None:
-    async for data in stdin:
-        await connection.send(bytes((Channel.STDIN,)) + data)
-    if connection.subprotocol == V5:
-        await connection.send(bytes((Channel.CLOSE, Channel.STDIN)))
-    else:
-        remark("Note: this runtime cannot be told that input has ended; Ctrl-C leaves the command")
+async def _while_sending(
+    sending: list[Coroutine[Any, Any, None]], *receiving: Coroutine[Any, Any, bytes]
+) -> list[bytes]:
+    """Return what is received, in order, once all of it is there; then nothing more is sent.
+
+    Raises what our own ends of the streams raise: a terminal that is gone, a reader that has seen enough.
+    """
+    tasks = [asyncio.create_task(each) for each in (*sending, *receiving)]
+    received = asyncio.gather(*tasks[len(sending) :])
+    pending: set[asyncio.Future[Any]] = {received, *tasks[: len(sending)]}
+    try:
+        while not received.done():
+            done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
+            for ended in done:
+                ended.result()
+        return received.result()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(received, *tasks, return_exceptions=True)
 
 
-async def _send_sizes(connection: ClientConnection, sizes: AsyncIterator[tuple[int, int]]) -> None:
-    async for width, height in sizes:
-        await connection.send(bytes((Channel.RESIZE,)) + json.dumps({"Width": width, "Height": height}).encode())
+async def _whole(opened: SpdyStream) -> bytes:
+    said = b""
+    while data := await opened.input.get():
+        said += data
+    return said
+
+
+async def _pass_output(opened: SpdyStream, which: Output, write: Write) -> bytes:
+    while data := await opened.input.get():
+        await write(which, data)
+    return b""
+
+
+async def _send_input(opened: SpdyStream, stdin: AsyncIterator[bytes]) -> None:
+    """Pass input on, and its end; a command that has ended, or reads no more, is no failure."""
+    with contextlib.suppress(ConnectionError):
+        async for data in stdin:
+            await opened.write(data)
+        await opened.finish()
+
+
+async def _send_sizes(opened: SpdyStream, sizes: AsyncIterator[tuple[int, int]]) -> None:
+    with contextlib.suppress(ConnectionError):
+        async for width, height in sizes:
+            await opened.write(json.dumps({"Width": width, "Height": height}).encode())
 
 
 def exit_code(status: bytes) -> int:
-    """Return the exit code that a ``metav1.Status`` tells of. Raises StreamBroken where the command never ran."""
+    """Return the exit code that a ``metav1.Status`` tells of. Raises NeverRan where nothing ran."""
     try:
         said: dict[str, Any] = json.loads(status)
     except ValueError:
-        raise StreamBroken(status.decode(errors="replace").strip()) from None
+        raise NeverRan(status.decode(errors="replace").strip()) from None
     if said.get("status") == "Success":
         return 0
     for cause in (said.get("details") or {}).get("causes") or ():
         if cause.get("reason") == "ExitCode":
             return int(cause["message"])
-    raise StreamBroken(said.get("message") or "the runtime says that it failed, and not why")
+    raise NeverRan(said.get("message") or "the runtime says that it failed, and not why")

@@ -1,28 +1,57 @@
-"""What ``exec`` lends to a command: its input, and a terminal, raw, its size passed on, given back as it was."""
+"""What ``exec`` and ``attach`` lend to a command: input, output, and a terminal, raw, given back as it was."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import os
+import select
 import signal
 import termios
 import tty
 from collections.abc import AsyncIterator, Iterator
 from typing import Final
 
+from syncpod.cli.failure import Failure
+from syncpod.streaming.readiness import readable, writable
+
 _BLOCK: Final = 32 * 1024
+_TAKEN_WHOLE: Final = select.PIPE_BUF
+"""Bytes that a pipe which is ready takes without making the writer wait."""
+
+_ENDS: Final = (signal.SIGTERM, signal.SIGHUP)
 
 
 @contextlib.contextmanager
 def raw(terminal: int) -> Iterator[None]:
-    """Have every key passed on as it is typed, Ctrl-C too, for as long as the block lasts."""
+    """Have every key passed on as it is typed, Ctrl-C too, for as long as the block lasts.
+
+    The terminal is given back also where this process is told to end (SIGTERM, SIGHUP): then the block is left, and
+    Failure raised with the exit code that a shell would show. To be used in a task.
+    """
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    assert task is not None
+    told: list[int] = []
+
+    def leave(number: int) -> None:
+        told.append(number)
+        task.cancel()
+
     before = termios.tcgetattr(terminal)
     tty.setraw(terminal)
     try:
+        for number in _ENDS:
+            loop.add_signal_handler(number, leave, number)
         yield
+    except asyncio.CancelledError:
+        if told:
+            raise Failure("", 128 + told[0]) from None
+        raise
     finally:
-        termios.tcsetattr(terminal, termios.TCSADRAIN, before)
+        for number in _ENDS:
+            loop.remove_signal_handler(number)
+        with contextlib.suppress(termios.error):  # it is gone
+            termios.tcsetattr(terminal, termios.TCSADRAIN, before)
 
 
 async def sizes(terminal: int) -> AsyncIterator[tuple[int, int]]:
@@ -42,19 +71,23 @@ async def sizes(terminal: int) -> AsyncIterator[tuple[int, int]]:
 
 async def read(source: int) -> AsyncIterator[bytes]:
     """Yield what comes from a terminal, a pipe or a file, until its end; no faster than it is taken."""
-    while data := await _next(source):
+    while True:
+        await readable(source)
+        data = os.read(source, _BLOCK)
+        if not data:
+            return
         yield data
 
 
-async def _next(source: int) -> bytes:
-    loop = asyncio.get_running_loop()
-    ready = asyncio.Event()
-    try:
-        loop.add_reader(source, ready.set)
-    except PermissionError:
-        return os.read(source, _BLOCK)  # a file, which never lets us wait
-    try:
-        await ready.wait()
-    finally:
-        loop.remove_reader(source)
-    return os.read(source, _BLOCK)
+async def write(target: int, data: bytes) -> None:
+    """Write all of it to a terminal, a pipe or a file, no faster than that takes it; meanwhile all else goes on.
+
+    Raises BrokenPipeError once nobody reads.
+    """
+    ready = select.poll()
+    ready.register(target, select.POLLOUT)
+    rest = memoryview(data)
+    while rest:
+        if not ready.poll(0):
+            await writable(target)
+        rest = rest[os.write(target, rest[:_TAKEN_WHOLE]) :]

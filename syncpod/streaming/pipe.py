@@ -1,4 +1,4 @@
-"""Bytes on their way from a client to whoever reads them, bounded."""
+"""Bytes on their way from a peer to whoever reads them, bounded."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ LIMIT: Final = 256 * 1024
 
 
 class Pipe:
-    """Holds what a client sent until it is read.
+    """Holds what a peer sent until it is read.
 
     `put` never waits, so that a reader of frames can finish what it does; whoever puts then waits for `space`. So at
     most `limit` bytes and one chunk more are held.

@@ -56,7 +56,7 @@ DICTIONARY: Final = (
 
 
 class FrameError(Exception):
-    """The client does not speak SPDY/3.1: nothing more on this connection can be understood."""
+    """The peer does not speak SPDY/3.1: nothing more on this connection can be understood."""
 
 
 class FrameType(IntEnum):
@@ -89,12 +89,19 @@ class GoAwayStatus(IntEnum):
 
 @dataclass(frozen=True)
 class SynStream:
-    """The client opens a stream."""
+    """The peer opens a stream."""
 
     stream_id: int
     headers: Mapping[str, str]
     """Names in lower case."""
     fin: bool
+
+
+@dataclass(frozen=True)
+class SynReply:
+    """The peer takes a stream that was opened to it."""
+
+    stream_id: int
 
 
 @dataclass(frozen=True)
@@ -113,7 +120,7 @@ class Ping:
 
 @dataclass(frozen=True)
 class GoAway:
-    """The client ends the connection."""
+    """The peer ends the connection."""
 
 
 @dataclass(frozen=True)
@@ -126,14 +133,14 @@ class Data:
     """The stream's last."""
 
 
-Frame = SynStream | RstStream | Ping | GoAway | Data
+Frame = SynStream | SynReply | RstStream | Ping | GoAway | Data
 
 
 class Decoder:
     """Turns what comes on one connection into frames.
 
-    Window updates and settings are passed over: the clients' library, spdystream, neither sends nor obeys them, so
-    whoever waited for them would wait for ever. Backpressure is TCP's.
+    Window updates and settings are passed over: the library at the other end, spdystream, neither sends nor obeys them,
+    so whoever waited for them would wait for ever. Backpressure is TCP's.
     """
 
     def __init__(self) -> None:
@@ -198,7 +205,11 @@ class Decoder:
                 return Ping(ping_id)
             case FrameType.GOAWAY:
                 return GoAway()
-            case FrameType.SYN_REPLY | FrameType.HEADERS:  # of no interest, but the compressor's state has to follow
+            case FrameType.SYN_REPLY:
+                (stream_id,) = struct.unpack_from(">I", payload)
+                self._header_block(payload[4:])
+                return SynReply(stream_id & 0x7FFFFFFF)
+            case FrameType.HEADERS:  # of no interest, but the compressor's state has to follow
                 self._header_block(payload[4:])
         return None
 
@@ -227,22 +238,31 @@ def _counted_at(text: bytes, position: int) -> tuple[str, int]:
 
 
 class Encoder:
-    """Makes the frames that a server sends on one connection. The order of calls is the order of frames."""
+    """Makes the frames that one end sends on a connection. The order of calls is the order of frames."""
 
     def __init__(self) -> None:
         self._headers = zlib.compressobj(zdict=DICTIONARY)
 
+    def syn_stream(self, stream_id: int, headers: Mapping[str, str]) -> bytes:
+        """Open a stream; the names of headers are in lower case."""
+        return _control_frame(FrameType.SYN_STREAM, struct.pack(">IIH", stream_id, 0, 0) + self._header_block(headers))
+
     def syn_reply(self, stream_id: int) -> bytes:
         """Accept a stream, without headers."""
-        block = self._headers.compress(struct.pack(">I", 0)) + self._headers.flush(zlib.Z_SYNC_FLUSH)
-        return _control_frame(FrameType.SYN_REPLY, struct.pack(">I", stream_id) + block)
+        return _control_frame(FrameType.SYN_REPLY, struct.pack(">I", stream_id) + self._header_block({}))
+
+    def _header_block(self, headers: Mapping[str, str]) -> bytes:
+        text = struct.pack(">I", len(headers)) + b"".join(
+            _counted(part.encode()) for header in headers.items() for part in header
+        )
+        return self._headers.compress(text) + self._headers.flush(zlib.Z_SYNC_FLUSH)
 
     def rst_stream(self, stream_id: int, status: ResetStatus) -> bytes:
         """End a stream both ways."""
         return _control_frame(FrameType.RST_STREAM, struct.pack(">II", stream_id, status))
 
     def ping(self, ping_id: int) -> bytes:
-        """Answer a ping."""
+        """Send a ping, or answer one."""
         return _control_frame(FrameType.PING, struct.pack(">I", ping_id))
 
     def no_settings(self) -> bytes:
@@ -250,7 +270,7 @@ class Encoder:
         return _control_frame(FrameType.SETTINGS, struct.pack(">I", 0))
 
     def go_away(self, last_stream_id: int, status: GoAwayStatus) -> bytes:
-        """Say that the connection ends, and which stream of the client's was the last to be heard."""
+        """Say that the connection ends, and which stream of the peer's was the last to be heard."""
         return _control_frame(FrameType.GOAWAY, struct.pack(">II", last_stream_id, status))
 
     def data(self, stream_id: int, data: bytes, *, fin: bool = False) -> bytes:

@@ -1,12 +1,47 @@
-"""What the runtime says of how a command ended."""
+"""A command's streams as the command line passes them, through the embedded runtime's streaming server."""
 
 from __future__ import annotations
 
+import asyncio
+import hashlib
 import json
+import os
+from collections.abc import AsyncIterator
 
 import pytest
 
-from syncpod.cli.streaming import StreamBroken, exit_code
+from syncpod.cli.streaming import NeverRan, Output, StreamBroken, exit_code, stream
+from tests.runtime.local_streams import Commands, commands_of_a_server
+
+MUCH = 24_000_000
+"""More than both ends and the system keep of a connection, many times over."""
+
+
+@pytest.fixture
+async def commands() -> AsyncIterator[Commands]:
+    async with commands_of_a_server() as commands:
+        yield commands
+
+
+class Written:
+    """What has come, by stream."""
+
+    def __init__(self) -> None:
+        self.out = bytearray()
+        self.err = bytearray()
+
+    async def __call__(self, which: Output, data: bytes) -> None:
+        (self.err if which is Output.STDERR else self.out).extend(data)
+
+
+async def lines(*several: bytes) -> AsyncIterator[bytes]:
+    for line in several:
+        yield line
+
+
+async def nothing_for_ever() -> AsyncIterator[bytes]:
+    await asyncio.Event().wait()
+    yield b""
 
 
 def test_success_is_0() -> None:
@@ -28,5 +63,123 @@ def test_the_exit_code_is_passed_on() -> None:
     ],
 )
 def test_a_command_that_never_ran_says_why(status: bytes, sentence: str) -> None:
-    with pytest.raises(StreamBroken, match=sentence):
+    with pytest.raises(NeverRan, match=sentence):
         exit_code(status)
+
+
+async def test_both_outputs_come_apart_and_the_code_with_them(commands: Commands) -> None:
+    written = Written()
+    url = commands.exec("sh", "-c", "read line; echo $line; echo err >&2; exit 4", stdin=True)
+    assert await stream(url, stdin=lines(b"typed\n"), sizes=None, write=written) == 4
+    assert (written.out, written.err) == (b"typed\n", b"err\n")
+
+
+async def test_much_goes_through_both_ways_at_once_and_ends_with_the_input(commands: Commands) -> None:
+    data = os.urandom(1_000_000) * (MUCH // 1_000_000)
+    written = Written()
+    url = commands.exec("cat", stdin=True)
+    assert await stream(url, stdin=lines(data[: MUCH // 2], data[MUCH // 2 :]), sizes=None, write=written) == 0
+    assert hashlib.sha256(written.out).digest() == hashlib.sha256(data).digest()
+
+
+async def test_a_slow_reader_holds_up_the_command_and_loses_nothing(commands: Commands) -> None:
+    released, taken = asyncio.Event(), bytearray()
+
+    async def write(_which: Output, data: bytes) -> None:
+        await released.wait()
+        taken.extend(data)
+
+    script = f"head -c {MUCH} /dev/zero; echo done >&2"
+    streaming = asyncio.create_task(stream(commands.exec("sh", "-c", script), stdin=None, sizes=None, write=write))
+    process = (await commands.one()).process
+    await asyncio.wait({streaming}, timeout=0.5)
+    assert process.returncode is None and not streaming.done()
+    released.set()
+    assert await streaming == 0
+    assert len(taken) == MUCH + len("done\n")
+
+
+async def test_a_command_that_does_not_read_all_its_input_is_heard_to_its_end(commands: Commands) -> None:
+    async def without_end() -> AsyncIterator[bytes]:
+        while True:
+            yield bytes(100_000)
+
+    written = Written()
+    script = "head -c 10 >/dev/null; head -c 3000000 /dev/zero; exit 3"
+    assert (
+        await stream(commands.exec("sh", "-c", script, stdin=True), stdin=without_end(), sizes=None, write=written) == 3
+    )
+    assert len(written.out) == 3_000_000
+
+
+async def test_a_command_that_ends_is_not_waited_for_by_its_input(commands: Commands) -> None:
+    written = Written()
+    url = commands.exec("echo", "done", stdin=True)
+    assert await stream(url, stdin=nothing_for_ever(), sizes=None, write=written) == 0
+    assert written.out == b"done\n"
+
+
+async def test_a_terminal_has_our_size_and_its_changes(commands: Commands) -> None:
+    written = Written()
+    changed = asyncio.Event()
+
+    async def sizes() -> AsyncIterator[tuple[int, int]]:
+        yield 101, 31
+        await changed.wait()
+        yield 120, 40
+
+    async def write(which: Output, data: bytes) -> None:
+        await written(which, data)
+        if b"31 101" in written.out:
+            changed.set()
+
+    script = 'while size=$(stty size); do echo "$size"; test "$size" = "40 120" && exit 6; sleep 0.05; done'
+    url = commands.exec("sh", "-c", script, tty=True, stdin=True)
+    assert await stream(url, stdin=nothing_for_ever(), sizes=sizes(), write=write, tty=True) == 6
+    assert b"40 120" in written.out
+
+
+async def test_what_is_not_there_never_ran(commands: Commands) -> None:
+    with pytest.raises(NeverRan, match="not found"):
+        await stream(commands.exec("no-such-program"), stdin=None, sizes=None, write=Written())
+
+
+async def test_an_input_that_fails_is_no_end_of_it(commands: Commands) -> None:
+    async def broken() -> AsyncIterator[bytes]:
+        yield b"some"
+        raise OSError("the terminal is gone")
+
+    with pytest.raises(OSError, match="gone"):
+        await stream(commands.exec("cat", stdin=True), stdin=broken(), sizes=None, write=Written())
+
+
+async def test_a_refused_url_is_told_in_the_servers_words_without_its_secret(commands: Commands) -> None:
+    url = commands.exec("true")
+    assert await stream(url, stdin=None, sizes=None, write=Written()) == 0
+    with pytest.raises(StreamBroken, match="no such URL, or it has been used") as refused:
+        await stream(url, stdin=None, sizes=None, write=Written())
+    assert url.rpartition("/")[2] not in str(refused.value)
+
+
+async def test_nobody_there_is_told(unused_tcp_port_of_the_machine: int) -> None:
+    url = f"http://127.0.0.1:{unused_tcp_port_of_the_machine}/exec/x"
+    with pytest.raises(StreamBroken, match=r"does not stream from http://127.0.0.1:[0-9]+: .*refused"):
+        await stream(url, stdin=None, sizes=None, write=Written())
+
+
+async def test_a_server_that_breaks_off_leaves_the_outcome_unknown() -> None:
+    async def break_off(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 101 Switching Protocols\r\n\r\n")
+        writer.close()
+
+    async with await asyncio.start_server(break_off, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        with pytest.raises(StreamBroken, match="broke"):
+            await stream(f"http://127.0.0.1:{port}/exec/x", stdin=None, sizes=None, write=Written())
+
+
+@pytest.fixture
+async def unused_tcp_port_of_the_machine() -> int:
+    async with await asyncio.start_server(lambda *_: None, "127.0.0.1", 0) as server:
+        return int(server.sockets[0].getsockname()[1])

@@ -12,7 +12,6 @@ import pytest
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.typing import Subprotocol
 
-from syncpod.cli.streaming import Channel, StreamBroken, stream
 from tests.runtime.local_streams import Commands, commands_of_a_server
 
 SUCCESS = {"metadata": {}, "status": "Success"}
@@ -176,19 +175,3 @@ async def test_the_servers_end_is_no_success(commands: Commands) -> None:
         said = await connection.recv()
     assert json.loads(said[1:])["message"] == "the runtime's server ends"
     assert streams.process.returncode == -9
-
-
-async def test_our_own_client_speaks_it(commands: Commands) -> None:
-    written: list[tuple[Channel, bytes]] = []
-
-    async def lines() -> AsyncIterator[bytes]:
-        yield b"typed\n"
-
-    def write(channel: Channel, data: bytes) -> None:
-        written.append((channel, data))
-
-    url = commands.exec("sh", "-c", "read line; echo $line; exit 4", stdin=True)
-    assert await stream(url, stdin=lines(), sizes=None, write=write) == 4
-    assert b"".join(data for channel, data in written if channel is Channel.STDOUT) == b"typed\n"
-    with pytest.raises(StreamBroken, match="not found"):
-        await stream(commands.exec("no-such-program"), stdin=None, sizes=None, write=write)

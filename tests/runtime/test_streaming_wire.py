@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import pytest
 
-from syncpod.streaming import wire
+from syncpod.runtime.streaming import wire
+from syncpod.runtime.streaming.wire import Socket, deliver
 from syncpod.streaming.pipe import Pipe
-from syncpod.streaming.wire import Socket, deliver
 
 MUCH = 30_000_000
 """More than the system keeps for a connection."""

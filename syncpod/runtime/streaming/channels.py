@@ -18,8 +18,8 @@ from syncpod.runtime.port import Stream
 from syncpod.runtime.streaming.remote_command import Outcome, RemoteCommand, serve
 from syncpod.runtime.streaming.terminal_sizes import TerminalSizes
 from syncpod.runtime.streaming.websocket import WebSocket
+from syncpod.runtime.streaming.wire import CLOSING_SECONDS, deliver
 from syncpod.streaming.pipe import Pipe
-from syncpod.streaming.wire import CLOSING_SECONDS, deliver
 
 CLOSE: Final = 255
 

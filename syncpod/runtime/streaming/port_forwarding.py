@@ -11,10 +11,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, Protocol
 
 from syncpod.runtime.streaming.channels import Channels, Dialect, part
+from syncpod.runtime.streaming.spdy_session import ServerSession
 from syncpod.runtime.streaming.websocket import WebSocket
+from syncpod.runtime.streaming.wire import Wire, deliver
 from syncpod.streaming.pipe import Pipe
-from syncpod.streaming.spdy import Session, SpdyStream
-from syncpod.streaming.wire import CHUNK, Wire, deliver
+from syncpod.streaming.spdy import CHUNK, SpdyStream
 
 logger = logging.getLogger(__name__)
 
@@ -181,7 +182,7 @@ def _port(text: str) -> int | None:
 async def forward_over_spdy(connect: Connect, wire: Wire) -> None:
     """Forward connections for a client that speaks SPDY until it is gone. Raises ConnectionError."""
     pairs = _Pairs(connect)
-    session = Session(wire, pairs.accept)
+    session = ServerSession(wire, pairs.accept)
     try:
         await session.run()
     finally:

@@ -12,8 +12,8 @@ from typing import Any, Protocol, TypeVar
 
 from syncpod.runtime.port import StartFailed, Stream, Streams
 from syncpod.runtime.streaming.terminal_sizes import TerminalSizes
+from syncpod.runtime.streaming.wire import CLOSING_SECONDS
 from syncpod.streaming.pipe import Pipe
-from syncpod.streaming.wire import CLOSING_SECONDS
 
 logger = logging.getLogger(__name__)
 

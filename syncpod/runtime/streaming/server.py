@@ -31,7 +31,8 @@ from syncpod.runtime.streaming.request import Refused, Request, read_request
 from syncpod.runtime.streaming.spdy_command import VERSIONS, serve_over_spdy
 from syncpod.runtime.streaming.tickets import Tickets
 from syncpod.runtime.streaming.websocket import Tunnel, WebSocket
-from syncpod.streaming.wire import CHUNK, Socket
+from syncpod.runtime.streaming.wire import Socket
+from syncpod.streaming.spdy import CHUNK
 
 logger = logging.getLogger(__name__)
 

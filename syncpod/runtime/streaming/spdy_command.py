@@ -8,10 +8,11 @@ from typing import Final
 
 from syncpod.runtime.port import Stream
 from syncpod.runtime.streaming.remote_command import Outcome, RemoteCommand, serve
+from syncpod.runtime.streaming.spdy_session import ServerSession
 from syncpod.runtime.streaming.terminal_sizes import TerminalSizes
+from syncpod.runtime.streaming.wire import CLOSING_SECONDS, Wire
 from syncpod.streaming.pipe import Pipe
-from syncpod.streaming.spdy import Session, SpdyStream, StreamReset
-from syncpod.streaming.wire import CLOSING_SECONDS, Wire
+from syncpod.streaming.spdy import SpdyStream, StreamReset
 
 STREAM_CREATION_SECONDS: Final = 30.0
 
@@ -38,7 +39,7 @@ class SpdyClient:
     """Who asked for a command over SPDY (a `Client`)."""
 
     def __init__(self, command: RemoteCommand, wire: Wire, version: Version) -> None:
-        self.session = Session(wire, self._accept)
+        self.session = ServerSession(wire, self._accept)
         self.sizes = TerminalSizes()
         self.gone = asyncio.Event()
         self._version = version

@@ -14,8 +14,8 @@ from websockets.protocol import State
 from websockets.server import ServerProtocol
 
 from syncpod.runtime.streaming.request import Refused
+from syncpod.runtime.streaming.wire import Socket
 from syncpod.streaming.pipe import Pipe
-from syncpod.streaming.wire import Socket
 
 MAX_MESSAGE: Final = 32 * 1024 * 1024
 """As the kubelet's: clients that send a file send it in one message."""

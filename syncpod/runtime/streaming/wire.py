@@ -6,9 +6,10 @@ import asyncio
 import contextlib
 from typing import Final, Protocol
 
+from syncpod.streaming import spdy
 from syncpod.streaming.pipe import Pipe
+from syncpod.streaming.spdy import CHUNK
 
-CHUNK: Final = 64 * 1024
 CLOSING_SECONDS: Final = 2.0
 """How long a client may take to read what was written before the end."""
 
@@ -24,14 +25,8 @@ class Waiting(Protocol):
         """
 
 
-class Wire(Waiting, Protocol):
+class Wire(Waiting, spdy.Wire, Protocol):
     """What a session of frames runs on: a TCP connection, or a WebSocket that carries bytes."""
-
-    async def read(self) -> bytes:
-        """Return what has come; empty once the client is gone, however it went."""
-
-    async def write(self, data: bytes) -> None:
-        """Send, waiting while the client does not read. Raises ConnectionError once it is gone."""
 
     def write_at_once(self, data: bytes) -> None:
         """Send without waiting: for a few bytes now and then. Raises ConnectionError once the client is gone."""

@@ -1,0 +1,97 @@
+"""The client's end of a SPDY/3.1 session."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Mapping
+from typing import Final
+
+from syncpod.streaming.connection import Connection
+from syncpod.streaming.spdy import Session, SpdyStream, StreamReset, Wire
+from syncpod.streaming.spdy_frames import Frame, Ping, ResetStatus, SynReply, SynStream
+
+PING_SECONDS: Final = 60.0
+"""How long nothing may be sent: a runtime hangs up on who is idle for hours, and a person may just be reading."""
+
+
+class ClientSession(Session):
+    """Opens streams, and keeps the session alive."""
+
+    def __init__(self, wire: Wire) -> None:
+        super().__init__(wire)
+        self._opening: dict[int, asyncio.Event] = {}
+        self._next_id = 1
+        self._next_ping = 1
+
+    async def open(self, headers: Mapping[str, str]) -> SpdyStream:
+        """Open a stream, and wait until the server has taken it: what is sent before would be dropped.
+
+        Raises StreamReset where the server will not have it, and ConnectionError once it is gone.
+        """
+        stream = SpdyStream(self, self._next_id, headers)
+        self._next_id += 2
+        self._streams[stream.id] = stream
+        answered = self._opening[stream.id] = asyncio.Event()
+        try:
+            await self._wire.write(self._encoder.syn_stream(stream.id, headers))
+            await answered.wait()
+        finally:
+            del self._opening[stream.id]
+        if stream.reset.is_set():
+            raise StreamReset(f"the server refuses stream {stream.id}")
+        return stream
+
+    async def run(self) -> None:
+        """Read until the server is gone; then no stream has anything more to come.
+
+        That it says goodbye is not its end: what it has sent before may still be under way.
+        """
+        pinging = asyncio.create_task(self._ping())
+        try:
+            await super().run()
+        finally:
+            pinging.cancel()
+            for answered in self._opening.values():
+                answered.set()
+
+    async def _handle(self, frame: Frame) -> bool:
+        match frame:
+            case SynReply(stream_id):
+                if stream_id in self._opening:
+                    self._opening[stream_id].set()
+            case SynStream(stream_id):  # a runtime has nothing to ask of us
+                await self.send_reset(stream_id, ResetStatus.REFUSED_STREAM)
+            case Ping(ping_id) if ping_id % 2 == 0:  # an odd one is the answer to ours
+                await self._wire.write(self._encoder.ping(ping_id))
+            case _:
+                going_on = await super()._handle(frame)
+                for stream_id, answered in self._opening.items():
+                    if stream_id not in self._streams:  # reset
+                        answered.set()
+                return going_on
+        return True
+
+    async def _ping(self) -> None:
+        with contextlib.suppress(ConnectionError):
+            while True:
+                await asyncio.sleep(PING_SECONDS)
+                await self._wire.write(self._encoder.ping(self._next_ping))
+                self._next_ping = (self._next_ping + 2) & 0x7FFFFFFF
+
+
+@contextlib.asynccontextmanager
+async def session_of(url: str, protocol: str) -> AsyncIterator[ClientSession]:
+    """Connect to the URL that a runtime gave out, and yield a session on which streams can be opened.
+
+    In the end the connection is closed, and with it all streams. Raises UpgradeRefused.
+    """
+    connection = await Connection.dial(url, protocol)
+    session = ClientSession(connection)
+    reading = asyncio.create_task(session.run())
+    try:
+        yield session
+    finally:
+        reading.cancel()
+        await asyncio.gather(reading, return_exceptions=True)
+        connection.close()

@@ -1,0 +1,150 @@
+"""A client's connection to a streaming server: a URL, asked to go on in SPDY/3.1."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from http import HTTPStatus
+from typing import Final, Self
+from urllib.parse import SplitResult, urlsplit
+
+from syncpod.streaming.readiness import readable, writable
+from syncpod.streaming.spdy import CHUNK
+
+VERSION_HEADER: Final = "X-Stream-Protocol-Version"
+MAX_ANSWER: Final = 16 * 1024
+"""Bytes of the server's answer, its head and what it says when it refuses."""
+ANSWER_SECONDS: Final = 30.0
+
+
+class UpgradeRefused(Exception):
+    """The server does not go on in SPDY, or there is none; the text is what it says, or the system."""
+
+
+class Connection:
+    """A TCP connection (a `Wire`).
+
+    Reading goes on after the peer has stopped reading, which `asyncio`'s own streams do not: a command that ends before
+    its input does is cut off from it, and what it has written before is still to be had.
+    """
+
+    def __init__(self, connected: socket.socket) -> None:
+        self._socket = connected
+        self._ahead = b""
+        """Read already, together with the server's answer."""
+        self._unsent = bytearray()
+        self._sending = asyncio.Lock()
+
+    @classmethod
+    async def dial(cls, url: str, protocol: str) -> Self:
+        """Connect to the URL that a runtime gave out, and agree on SPDY/3.1 and what runs on it. Raises UpgradeRefused.
+
+        Only over plain HTTP: a runtime's streaming server is on this machine.
+        """
+        parts = urlsplit(url)
+        if parts.scheme != "http" or parts.hostname is None:
+            raise UpgradeRefused(f"its address begins with {parts.scheme}://, and only http:// is spoken")
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                connection = cls(await _connected(parts.hostname, parts.port or 80))
+                try:
+                    await connection._upgrade(parts, protocol)
+                except BaseException:
+                    connection.close()
+                    raise
+        except TimeoutError:
+            raise UpgradeRefused(f"no answer within {ANSWER_SECONDS:g} seconds") from None
+        except OSError as error:
+            raise UpgradeRefused(error.strerror or str(error)) from error
+        return connection
+
+    async def _upgrade(self, url: SplitResult, protocol: str) -> None:
+        request = (
+            f"POST {url.path}{'?' + url.query if url.query else ''} HTTP/1.1",
+            f"Host: {url.netloc}",
+            "Connection: Upgrade",
+            "Upgrade: SPDY/3.1",
+            f"{VERSION_HEADER}: {protocol}",
+            "Content-Length: 0",
+        )
+        await self.write("\r\n".join((*request, "", "")).encode())
+        answer = await self._read_past(b"\r\n\r\n")
+        head, _, self._ahead = answer.partition(b"\r\n\r\n")
+        status = head.split(b" ", 2)[1:2]
+        if status != [b"101"]:
+            raise UpgradeRefused(await self._refusal(head))
+
+    async def _read_past(self, mark: bytes) -> bytes:
+        answer = b""
+        while mark not in answer:
+            data = await self.read()
+            answer += data
+            if not data or len(answer) > MAX_ANSWER:
+                raise UpgradeRefused("the answer is not HTTP")
+        return answer
+
+    async def _refusal(self, head: bytes) -> str:
+        """Return what the server says of why it refuses: the text of its answer, else its status."""
+        lines = head.decode("latin-1").split("\r\n")
+        length = next(
+            (line.partition(":")[2].strip() for line in lines if line.lower().startswith("content-length:")), ""
+        )
+        wanted = min(int(length), MAX_ANSWER) if length.isascii() and length.isdigit() else MAX_ANSWER
+        text = b""
+        while len(text) < wanted and (data := await self.read()):
+            text += data
+        said = text.decode(errors="replace").strip()
+        return said or lines[0].partition(" ")[2] or HTTPStatus.BAD_GATEWAY.phrase
+
+    async def read(self) -> bytes:
+        """Return what has come; empty once the server is gone, however it went."""
+        if self._ahead:
+            ahead, self._ahead = self._ahead, b""
+            return ahead
+        while True:
+            try:
+                return self._socket.recv(CHUNK)
+            except BlockingIOError:
+                await readable(self._socket.fileno())
+            except OSError:
+                return b""
+
+    async def write(self, data: bytes) -> None:
+        """Send, waiting while the server does not read. Raises ConnectionError once it takes nothing more.
+
+        What a cancelled call has begun to send, the next one goes on with: frames stay whole.
+        """
+        self._unsent += data
+        async with self._sending:
+            while self._unsent:
+                try:
+                    del self._unsent[: self._socket.send(self._unsent)]
+                except BlockingIOError:
+                    await writable(self._socket.fileno())
+                except OSError as error:
+                    raise ConnectionResetError("the server takes nothing more") from error
+
+    def close(self) -> None:
+        """End the connection at once."""
+        self._socket.close()
+
+
+async def _connected(host: str, port: int) -> socket.socket:
+    """Return a non-blocking socket, connected to the first address of the host that answers. Raises OSError."""
+    loop = asyncio.get_running_loop()
+    problem = OSError(f"{host} has no address")
+    for family, kind, protocol, _, address in await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM):
+        connecting = socket.socket(family, kind, protocol)
+        try:
+            connecting.setblocking(False)
+            connecting.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            await loop.sock_connect(connecting, address)
+        except OSError as error:
+            connecting.close()
+            problem = error
+        except BaseException:
+            connecting.close()
+            raise
+        else:
+            return connecting
+    raise problem
