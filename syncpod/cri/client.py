@@ -243,6 +243,20 @@ class CriClient(CriRuntime):
         return records.container_status(answer)
 
     @override
+    async def update_pod_sandbox_resources(
+        self, sandbox_id: str, *, overhead: LinuxResources, resources: LinuxResources
+    ) -> None:
+        request = api_pb2.UpdatePodSandboxResourcesRequest(
+            pod_sandbox_id=sandbox_id, overhead=overhead, resources=resources
+        )
+        await self._call(
+            "update_podsandbox_resources",
+            self._runtime.UpdatePodSandboxResources,
+            request,
+            about=_sandbox(sandbox_id),
+        )
+
+    @override
     async def update_container_resources(self, container_id: str, resources: LinuxResources) -> None:
         request = api_pb2.UpdateContainerResourcesRequest(container_id=container_id, linux=resources)
         await self._call(
@@ -301,6 +315,11 @@ class CriClient(CriRuntime):
     async def attach(self, container_id: str, *, tty: bool, stdin: bool, stdout: bool, stderr: bool) -> str:
         request = api_pb2.AttachRequest(container_id=container_id, tty=tty, stdin=stdin, stdout=stdout, stderr=stderr)
         return (await self._call("attach", self._runtime.Attach, request, about=_container(container_id))).url
+
+    @override
+    async def port_forward(self, sandbox_id: str) -> str:
+        request = api_pb2.PortForwardRequest(pod_sandbox_id=sandbox_id)
+        return (await self._call("port_forward", self._runtime.PortForward, request, about=_sandbox(sandbox_id))).url
 
     # --- images -------------------------------------------------------------------------------------------------------
 

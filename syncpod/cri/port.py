@@ -238,6 +238,8 @@ class ContainerStats:
     """None where the runtime does not say: of one that does not run."""
     working_set_bytes: int | None = None
     """Memory that cannot be reclaimed without harm; None as for `cpu`."""
+    memory_usage_bytes: int | None = None
+    """All of it, page cache included; None where the runtime does not say."""
 
 
 class CriRuntime(Protocol):
@@ -346,6 +348,13 @@ class CriRuntime(Protocol):
         """Prepare the streaming of the main process; return the URL to connect to, good for one connection soon."""
         ...
 
+    async def port_forward(self, sandbox_id: str) -> str:
+        """Prepare connections to a sandbox's ports; return the URL to connect to, good for one connection soon.
+
+        The ports are named on that connection.
+        """
+        ...
+
     async def list_container_stats(self, *, sandbox_id: str, timeout_seconds: float) -> tuple[ContainerStats, ...]:
         """Measure the containers of one sandbox: those that run, and where the runtime is containerd the others too.
 
@@ -356,6 +365,15 @@ class CriRuntime(Protocol):
 
     async def reopen_container_log(self, container_id: str) -> None:
         """Have a running container's log file opened anew, after rotation."""
+        ...
+
+    async def update_pod_sandbox_resources(
+        self, sandbox_id: str, *, overhead: LinuxResources, resources: LinuxResources
+    ) -> None:
+        """Tell of a sandbox's new resources, beside its overhead, before they are applied to its cgroup.
+
+        What is 0 or empty stays as it is. Raises Unimplemented from most runtimes.
+        """
         ...
 
     async def update_container_resources(self, container_id: str, resources: LinuxResources) -> None:
