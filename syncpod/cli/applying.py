@@ -7,14 +7,11 @@ import contextlib
 import math
 import uuid
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from enum import StrEnum
 from typing import Any, Final
 
-from temporalio.api.enums.v1 import TaskQueueType
 from temporalio.api.operatorservice.v1 import ListSearchAttributesRequest
-from temporalio.api.taskqueue.v1 import TaskQueue
-from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
 from temporalio.client import (
     Client,
     WithStartWorkflowOperation,
@@ -27,31 +24,18 @@ from temporalio.common import (
     TypedSearchAttributes,
     WorkflowIDConflictPolicy,
 )
-from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.pods import Reading, handle_of, read_pod
+from syncpod.cli.updating import AGAIN, PAUSE_SECONDS, answer_in_time, is_gone, refusal
 from syncpod.messages import POD_WORKFLOW, SEARCH_ATTRIBUTES, labels_attribute, node_task_queue, pod_workflow_id
 from syncpod.pod import Pod, pod_to_wire
 
-PATIENCE_SECONDS: Final = 5.0
-"""How long an update may take to be answered; then the node is said to be away, if nobody serves it."""
-BUSY_PATIENCE_SECONDS: Final = 30.0
-"""How long it may take where somebody does: a worker that has much to do is not away."""
-_POLLED_WITHIN: Final = timedelta(seconds=70)
-"""A worker's poll for tasks lasts a minute, and the server remembers pollers for longer than they live."""
 _TASK_TIMEOUT: Final = timedelta(seconds=3)
-_PAUSE_SECONDS: Final = 0.2
-_AGAIN: Final = frozenset(
-    {
-        RPCStatusCode.UNAVAILABLE,
-        RPCStatusCode.FAILED_PRECONDITION,
-        RPCStatusCode.ABORTED,
-        RPCStatusCode.NOT_FOUND,  # the pod ended between its look-up and the update; the next try starts it anew
-        RPCStatusCode.DEADLINE_EXCEEDED,
-    }
-)
+_LOOK_SECONDS: Final = 0.2
+_AGAIN: Final = AGAIN | {RPCStatusCode.NOT_FOUND}
+"""Not found: the pod ended between its look-up and the update; the next try starts it anew."""
 
 
 class Change(StrEnum):
@@ -80,14 +64,15 @@ async def apply_pod(
 ) -> Applied:
     """Hand a checked pod to its workflow, on `node` unless it names another.
 
-    An answer is waited for no longer than `patience`, and never longer than PATIENCE_SECONDS, or BUSY_PATIENCE_SECONDS
-    where a worker serves the node. Repeats are harmless: one update id covers all tries. Raises BadInput for what may
-    not be changed, and Failure where the node of an existing pod does not answer in time.
+    An answer is waited for no longer than `patience`, and as `answer_in_time` says. Repeats are harmless: one update id
+    covers all tries. Raises BadInput for what may not be changed, and Failure where the node of an existing pod does
+    not answer in time.
     """
     node = pod.spec.node_name or node
     namespace, name = pod.metadata.namespace, pod.metadata.name
     before = await read_pod(client, namespace, name)
-    answered = await _update(client, pod, node, has_attributes, patience.total_seconds() if patience else math.inf)
+    seconds = patience.total_seconds() if patience else math.inf
+    answered = await answer_in_time(client, node, _until_answered(client, pod, node, has_attributes), seconds)
     if not answered:
         if before is None and await _is_open(client, namespace, name):
             return Applied(pod, Change.CREATED, node, node_is_away=True)
@@ -126,41 +111,8 @@ def _compare(before: Reading, after: Reading | None) -> Change:
     return Change.UNCHANGED if same else Change.CONFIGURED
 
 
-async def _update(client: Client, pod: Pod, node: str, has_attributes: bool, patience: float) -> bool:
-    """Send the update until it is answered; False = not in time. Raises BadInput with the workflow's refusal."""
-    at_first = min(PATIENCE_SECONDS, patience)
-    then = min(BUSY_PATIENCE_SECONDS, patience) - at_first
-    sending = asyncio.create_task(_send_until_answered(client, pod, node, has_attributes))
-    try:
-        # The SDK's own timeout is one of each try, and it tries again by itself: the whole is bounded here.
-        answered, _ = await asyncio.wait({sending}, timeout=at_first)
-        if not answered and then > 0 and await _is_served(client, node):
-            answered, _ = await asyncio.wait({sending}, timeout=then)
-    finally:
-        sending.cancel()
-        await asyncio.gather(sending, return_exceptions=True)
-    if not answered:
-        return False
-    sending.result()
-    return True
-
-
-async def _is_served(client: Client, node: str) -> bool:
-    """Say whether a worker has lately asked for the node's tasks; a server that does not tell counts as a no."""
-    request = DescribeTaskQueueRequest(
-        namespace=client.namespace,
-        task_queue=TaskQueue(name=node_task_queue(node)),
-        task_queue_type=TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW,
-    )
-    try:
-        queue = await client.workflow_service.describe_task_queue(request, timeout=timedelta(seconds=5))
-    except RPCError:
-        return False
-    since = datetime.now(tz=UTC) - _POLLED_WITHIN
-    return any(poller.last_access_time.ToDatetime(tzinfo=UTC) > since for poller in queue.pollers)
-
-
-async def _send_until_answered(client: Client, pod: Pod, node: str, has_attributes: bool) -> None:
+async def _until_answered(client: Client, pod: Pod, node: str, has_attributes: bool) -> bool:
+    """Send the update until it is answered: True. Raises BadInput with the workflow's refusal."""
     update_id = uuid.uuid4().hex
     while True:
         start = _start(pod, node, has_attributes)
@@ -169,17 +121,17 @@ async def _send_until_answered(client: Client, pod: Pod, node: str, has_attribut
                 "apply", pod_to_wire(pod), id=update_id, result_type=dict, start_workflow_operation=start
             )
         except WorkflowUpdateFailedError as error:
-            if not _is_gone(error):
-                raise BadInput(_refusal(pod, error)) from None
+            if not is_gone(error):
+                raise BadInput(refusal(pod, error)) from None
             update_id = uuid.uuid4().hex
         except RPCError as error:
             if error.status not in _AGAIN:
                 raise
         else:
-            return
+            return True
         finally:
             await _look_at(start)
-        await asyncio.sleep(_PAUSE_SECONDS)
+        await asyncio.sleep(PAUSE_SECONDS)
 
 
 async def _look_at(start: WithStartWorkflowOperation[Any, Any]) -> None:
@@ -188,7 +140,7 @@ async def _look_at(start: WithStartWorkflowOperation[Any, Any]) -> None:
     The SDK keeps a failure or a cancellation there as well, and Python reports one that nobody has looked at.
     """
     with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(_PAUSE_SECONDS):
+        async with asyncio.timeout(_LOOK_SECONDS):
             await asyncio.gather(start.workflow_handle(), return_exceptions=True)
 
 
@@ -220,15 +172,6 @@ def _attributes(pod: Pod, node: str) -> TypedSearchAttributes:
     if labels := labels_attribute(dict(pod.metadata.labels)):
         pairs.append(SearchAttributePair(SearchAttributeKey.for_keyword_list("PodLabels"), labels))
     return TypedSearchAttributes(pairs)
-
-
-def _is_gone(error: WorkflowUpdateFailedError) -> bool:
-    return isinstance(error.cause, ApplicationError) and error.cause.type == "Gone"
-
-
-def _refusal(pod: Pod, error: WorkflowUpdateFailedError) -> str:
-    why = error.cause.message if isinstance(error.cause, ApplicationError) else str(error.cause)
-    return f"pod {pod.metadata.name}: {why}"
 
 
 async def _is_open(client: Client, namespace: str, name: str) -> bool:

@@ -13,7 +13,7 @@ import pytest
 import yaml
 from temporalio.client import Client, WorkflowExecutionStatus
 
-from syncpod.cli import applying, pods
+from syncpod.cli import pods, updating
 from syncpod.messages import Fault, StepName
 from tests.cli.conftest import Command, program
 from tests.cli.manifests import as_json, fresh_name, manifest
@@ -117,7 +117,8 @@ async def test_pods_are_listed_by_namespace_name_and_label(syncpod: Command, on:
     assert (await syncpod("get", "-n", space, "-l", "app in (web),tier", "-o", "name")).out == f"pod/{a}\n"
     assert (await syncpod("get", "po", "-n", space, "-l", "app!=web", "--no-headers")).out.split()[0] == b
     everywhere = await syncpod("get", "pods", "-A")
-    assert everywhere.out.startswith("NAMESPACE") and f"{space}   {a}" in everywhere.out
+    rows = [line.split() for line in everywhere.out.splitlines()]
+    assert rows[0][:2] == ["NAMESPACE", "NAME"] and [space, a] in [row[:2] for row in rows]
     wide = await syncpod("get", "pods", b, "-n", space, "-o", "wide")
     assert on[1] in wide.out and "READINESS GATES" in wide.out
     document = json.loads((await syncpod("get", "pods", "-n", space, "-o", "json")).out)
@@ -227,7 +228,7 @@ async def test_a_node_that_is_slow_to_answer_is_not_said_to_be_away(
     syncpod: Command, on: tuple[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await syncpod("apply", "-f", "-", *on, stdin=as_json(manifest(fresh_name())))  # its worker polls by now
-    monkeypatch.setattr(applying, "PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr(updating, "PATIENCE_SECONDS", 0.0)
     name = fresh_name()
     made = await syncpod("apply", "-f", "-", *on, stdin=as_json(manifest(name)))
     assert (made.code, made.out, made.err) == (0, f"pod/{name} created\n", "")
@@ -236,7 +237,7 @@ async def test_a_node_that_is_slow_to_answer_is_not_said_to_be_away(
 async def test_a_node_that_is_away_loses_nothing_and_is_named(
     syncpod: Command, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(applying, "PATIENCE_SECONDS", 1.0)
+    monkeypatch.setattr(updating, "PATIENCE_SECONDS", 1.0)
     monkeypatch.setattr(pods, "QUERY_DEADLINE", timedelta(seconds=0.3))
     name, away = fresh_name(), f"gone-{fresh_name()}"
     made = await syncpod("apply", "-f", "-", "--node", away, stdin=as_json(manifest(name)))
