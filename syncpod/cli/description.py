@@ -14,7 +14,7 @@ from syncpod.cli.durations import age, short_duration
 from syncpod.cli.layout import NONE, mapping, pairs
 from syncpod.cli.volume_description import volume_lines
 from syncpod.messages import EventRecord
-from syncpod.pod import Container, ContainerState, ContainerStatus, EnvVar, Pod, Probe
+from syncpod.pod import Container, ContainerState, ContainerStatus, EnvVar, EphemeralContainer, Pod, Probe
 
 
 @dataclass(frozen=True)
@@ -134,6 +134,8 @@ def _container(container: Container, status: ContainerStatus | None) -> Iterator
     yield "Image", [container.image]
     if status is not None and status.image_id:
         yield "Image ID", [status.image_id]
+    if isinstance(container, EphemeralContainer) and container.target_container_name:
+        yield "Target Container", [container.target_container_name]
     ports = [f"{port.container_port}/{port.protocol or 'TCP'}" for port in container.ports]
     yield ("Ports" if len(ports) > 1 else "Port"), [", ".join(ports) or NONE]
     if any(port.host_port for port in container.ports):

@@ -1,14 +1,62 @@
-"""Others' command lines, which drive pods as well as ours."""
+"""Command lines that drive pods: ours, and others', which do as well."""
 
 from __future__ import annotations
 
 import asyncio
 import os
+import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.e2e.engine import EngineNode
+from tests.e2e.engine import PATIENCE, EngineNode
 from tests.runtimes.temporal import temporal_program
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a command of ours came to."""
+
+    code: int
+    out: str
+    err: str
+
+
+def machine_of(node: EngineNode) -> dict[str, str]:
+    """The environment of somebody who uses `syncpod` on a node's machine."""
+    home = node.worker.state_dir.parent
+    return {
+        **os.environ,
+        "TEMPORAL_ADDRESS": node.server.address,
+        "TEMPORAL_CONFIG_FILE": os.devnull,
+        "SYNCPOD_NODE": node.name,
+        "SYNCPOD_STATE_DIR": str(node.worker.state_dir),
+        "SYNCPOD_MEMORY_DIR": str(home / "memory"),
+        "SYNCPOD_LOG_DIR": str(home / "logs"),
+        "CONTAINER_RUNTIME_ENDPOINT": node.runtime.endpoint,
+    }
+
+
+async def syncpod(node: EngineNode, *arguments: str, stdin: str = "") -> Result:
+    """Run our own program on the node's machine, as a process of its own."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "syncpod.cli.main",
+        *arguments,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env=machine_of(node),
+    )
+    try:
+        async with asyncio.timeout(PATIENCE):
+            out, err = await process.communicate(stdin.encode())
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    return Result(process.returncode, out.decode(), err.decode())
 
 
 async def temporal(node: EngineNode, *arguments: str | Path) -> str:

@@ -37,14 +37,14 @@ def test_all_that_is_wrong_is_said_at_once() -> None:
         {
             "metadata.name": "A",
             "spec.containers.0.image": "",
-            "spec.readinessGates": [{"conditionType": "a"}],
+            "spec.readinessGates": [{}],
             "spec.hostAliases": [{}],
         }
     )
     with pytest.raises(PodInvalid) as caught:
         admit(document)
     assert [problem.path for problem in caught.value.problems] == [
-        "metadata.name", "spec.containers[0].image", "spec.hostAliases[0].ip", "spec.readinessGates",
+        "metadata.name", "spec.containers[0].image", "spec.readinessGates[0].conditionType", "spec.hostAliases[0].ip",
     ]  # fmt: skip
 
 
@@ -99,6 +99,7 @@ RUNNING = with_defaults(parse_pod(pod(spec__ephemeralContainers=[{"name": "first
 
 
 def test_an_ephemeral_container_gets_its_defaults() -> None:
+    """Row 55: as any container does."""
     taken = admit_ephemeral_container(RUNNING, {"name": "look", "image": "busybox", "targetContainerName": "server"})
     assert pod_to_wire(taken) == {
         "name": "look", "image": "busybox", "imagePullPolicy": "Always", "targetContainerName": "server",
@@ -123,9 +124,33 @@ def test_an_ephemeral_container_gets_its_defaults() -> None:
     ],
 )  # fmt: skip
 def test_an_ephemeral_container_that_does_not_fit_is_refused(document: dict[str, Any], problem: str) -> None:
+    """Row 55: by the path of what is wrong."""
     with pytest.raises(PodInvalid) as caught:
         admit_ephemeral_container(RUNNING, document)
     assert str(caught.value).startswith(problem)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("ports", [{"containerPort": 80}]),
+        ("resources", {"limits": {"cpu": "1"}}),
+        ("resources", {"requests": {"memory": "1Mi"}}),
+        ("resizePolicy", [{"resourceName": "cpu", "restartPolicy": "NotRequired"}]),
+        ("restartPolicy", "Always"),
+        ("restartPolicyRules", [{"action": "Restart", "exitCodes": {"operator": "In", "values": [1]}}]),
+        ("livenessProbe", {"exec": {"command": ["true"]}}),
+        ("readinessProbe", {"exec": {"command": ["true"]}}),
+        ("startupProbe", {"exec": {"command": ["true"]}}),
+        ("lifecycle", {"preStop": {"exec": {"command": ["true"]}}}),
+    ],
+)
+def test_what_an_ephemeral_container_may_not_have_is_refused_by_its_path(field: str, value: Any) -> None:
+    """Row 55: no resources, probes, hooks, ports, and never a restart."""
+    with pytest.raises(PodInvalid) as caught:
+        admit_ephemeral_container(RUNNING, {"name": "look", "image": "busybox", field: value})
+    paths = {problem.path: problem.message for problem in caught.value.problems}
+    assert paths[f"ephemeralContainer.{field}"] == "must not be set for an ephemeral container"
 
 
 def test_admission_needs_no_status_and_gives_none() -> None:

@@ -1,0 +1,239 @@
+"""``syncpod debug``: join a container for looking around to a pod that runs."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from syncpod.cli.arguments import pod_name
+from syncpod.cli.console import printable, remark, say, warn
+from syncpod.cli.exec import has_terminal, write_ours
+from syncpod.cli.failure import BadInput, Failure
+from syncpod.cli.options import Namespace
+
+if TYPE_CHECKING:
+    from temporalio.client import Client
+
+    from syncpod.cli.debugging import Wanted
+    from syncpod.cri.client import CriClient
+    from syncpod.pod import EphemeralContainer, Pod
+
+_POLL_SECONDS: Final = 0.1
+_LOOKS_FOR_THE_END: Final = 20
+"""How often a container is looked at after its streams have ended, before it is taken to run on."""
+_UNDER_WAY: Final = ("", "ContainerCreating", "PodInitializing")
+"""Reasons of waiting that pass by themselves."""
+_NEVER_RAN: Final = ("StartError", "ContainerCannotRun")
+"""Reasons of an end whose message says what kept the container from running."""
+
+
+def debug(
+    pod: Annotated[str, typer.Argument(metavar="POD", hidden=True, show_default=False)],
+    command: Annotated[list[str] | None, typer.Argument(metavar="-- COMMAND", hidden=True, show_default=False)] = None,
+    namespace: Namespace = "default",
+    image: Annotated[str, typer.Option("--image", metavar="IMAGE", help="The image to look around with.")] = "",
+    target: Annotated[
+        str, typer.Option("--target", metavar="NAME", help="A container whose processes are to be seen.")
+    ] = "",
+    container: Annotated[
+        str, typer.Option("--container", "-c", metavar="NAME", help="What to call it.", show_default="debugger-xxxxx")
+    ] = "",
+    stdin: Annotated[bool, typer.Option("--stdin", "-i", help="Give it input; ours where we are attached.")] = False,
+    tty: Annotated[bool, typer.Option("--tty", "-t", help="Give it a terminal.")] = False,
+    attach: Annotated[
+        bool | None,
+        typer.Option("--attach/--no-attach", help="Stay with it until it ends.", show_default="with -i"),
+    ] = None,
+    env: Annotated[
+        list[str] | None, typer.Option("--env", metavar="NAME=VALUE", help="A variable of its environment.")
+    ] = None,
+    image_pull_policy: Annotated[
+        str, typer.Option("--image-pull-policy", metavar="POLICY", help="Always, IfNotPresent or Never.")
+    ] = "",
+    arguments_only: Annotated[
+        bool, typer.Option("--arguments-only", help="Give COMMAND to the image's own program.")
+    ] = False,
+    profile: Annotated[
+        str,
+        typer.Option(
+            "--profile", metavar="PROFILE", help="What it may do: general, baseline, restricted, netadmin, sysadmin."
+        ),
+    ] = "general",
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only what the container writes.")] = False,
+    copy_to: Annotated[str, typer.Option("--copy-to", hidden=True)] = "",
+) -> None:
+    """Join an ephemeral container to a running pod, to look around in it; its exit code is passed on.
+
+    The pod's other containers run on as they are. An ephemeral container is never started again and cannot be taken
+    away: it stays in the pod, ended, until the pod is deleted. One that does not start is tried again with a back-off,
+    and keeps the pod from nothing.
+
+    \b
+    Examples:
+      syncpod debug web -it --image busybox --target app
+      syncpod debug web --image busybox --attach -- nslookup db
+      cat script.sh | syncpod debug web -i --image busybox -- sh
+    """  # noqa: D301
+    from syncpod.cli import session
+    from syncpod.cli.debugging import Wanted
+
+    name = pod_name([pod])
+    if copy_to:
+        raise BadInput(
+            "--copy-to: not supported: `syncpod get pod NAME -o yaml` prints a manifest, which may be applied under "
+            "another name"
+        )
+    if not image:
+        raise BadInput(f"say what to look around with: syncpod debug {name} --image IMAGE")
+    if tty and not stdin:
+        raise BadInput("--tty needs --stdin")
+    attached = stdin if attach is None else attach
+    if attached and tty:
+        tty = has_terminal(stdin=stdin)
+    wanted = Wanted(
+        image=image,
+        name=container,
+        target=target,
+        command=tuple(command or ()),
+        arguments_only=arguments_only,
+        env=tuple(env or ()),
+        pull_policy=image_pull_policy,
+        profile=profile,
+        stdin=stdin,
+        # What is piped into the container ends for it, too; a terminal may be attached to it again.
+        stdin_once=stdin and attached and not tty,
+        tty=tty,
+    )
+
+    async def work(client: Client) -> int:
+        return await _debug(client, namespace, name, wanted, attached=attached, quiet=quiet)
+
+    raise typer.Exit(session.run(work))
+
+
+async def _debug(client: Client, namespace: str, name: str, wanted: Wanted, *, attached: bool, quiet: bool) -> int:
+    from syncpod.cli.containers import runtime_of
+    from syncpod.cli.debugging import debug_container
+    from syncpod.cli.pods import require_pod
+    from syncpod.cli.updating import send_update
+    from syncpod.pod import pod_to_wire
+
+    pod = (await require_pod(client, namespace, name)).pod
+    if attached:
+        runtime_of(pod)  # a pod of another node is refused before anything is changed
+    container = debug_container(pod, wanted)
+    if not (wanted.name or quiet):
+        remark(f"Defaulting debug container name to {container.name}.")
+    if wanted.target and not quiet:
+        remark(
+            f'Targeting container "{wanted.target}". If you don\'t see processes from this container it may be because '
+            "the container runtime doesn't support this feature."
+        )
+    await send_update(client, pod, "add_ephemeral_container", pod_to_wire(container))
+    if not attached:
+        if not quiet:
+            say(f'ephemeral container "{container.name}" joined pod "{name}"')
+        return 0
+    pod = await _until_begun(client, pod, container.name)
+    return await _stay(pod, container)
+
+
+async def _until_begun(client: Client, pod: Pod, container: str) -> Pod:
+    """Return the pod once the container runs or has ended. Raises Failure with what keeps it from starting."""
+    from syncpod.cli.containers import status_of
+    from syncpod.cli.pods import not_found, read_pod
+
+    meta = pod.metadata
+    while True:
+        reading = await read_pod(client, meta.namespace, meta.name)
+        if reading is None or (reading.current and reading.pod.metadata.uid != meta.uid):
+            raise not_found(meta.name, meta.namespace)
+        state = status_of(reading.pod, container).state
+        if state.running is not None or state.terminated is not None:
+            return reading.pod
+        if reading.pod.metadata.deletion_timestamp is not None or reading.pod.status.phase in ("Succeeded", "Failed"):
+            raise Failure(f'pod "{meta.name}" ends: container "{container}" is not started any more')
+        if state.waiting is not None and state.waiting.reason not in _UNDER_WAY:
+            why = ": ".join(part for part in (state.waiting.reason, state.waiting.message) if part)
+            raise Failure(
+                f'container "{container}" does not start: {why}\n'
+                f"it stays in the pod, which tries again: `syncpod describe pod {meta.name}` shows what comes of it, "
+                f"and once it runs, `syncpod attach {meta.name} -c {container}` attaches"
+            )
+        await asyncio.sleep(_POLL_SECONDS)
+
+
+async def _stay(pod: Pod, container: EphemeralContainer) -> int:
+    """Stay with a container that has begun until it ends or lets us go; return its exit code.
+
+    One without input is followed by its log, so that nothing is missed of what it wrote before we were there; so is
+    one that has ended already. Raises Failure.
+    """
+    from syncpod.cli.containers import current_instance, runtime_of, status_of, unanswered
+    from syncpod.cri.errors import CriError, TransportFault
+
+    instance = current_instance(pod, container.name)
+    runs = status_of(pod, container.name).state.running is not None
+    async with runtime_of(pod) as runtime:
+        try:
+            if not (container.stdin and runs and await _attach(runtime, pod, instance.id, tty=container.tty)):
+                await _follow(runtime, instance.id)
+            return await _outcome(runtime, pod, container.name, instance.id)
+        except TransportFault as fault:
+            raise unanswered(fault) from None
+        except CriError as error:
+            why = error.message or error.code
+            raise Failure(f'the runtime does not tell of container "{container.name}": {why}') from None
+
+
+async def _attach(runtime: CriClient, pod: Pod, container_id: str, *, tty: bool) -> bool:
+    """Attach for as long as the container, or our input, lasts; False = it had ended before. Raises Failure."""
+    from syncpod.cli.attach import attach
+    from syncpod.cli.streaming import NeverRan, StreamBroken
+
+    try:
+        await attach(pod, container_id, stdin=True, tty=tty)
+    except Failure as failure:
+        begun = isinstance(failure, StreamBroken) and not isinstance(failure, NeverRan)
+        if begun or (await runtime.container_status(container_id)).state == "running":
+            raise
+        return False
+    return True
+
+
+async def _follow(runtime: CriClient, container_id: str) -> None:
+    """Write what a container has written and writes, until it has ended; one that never ran has no log."""
+    from syncpod.cli.log_files import read_log
+    from syncpod.cli.streaming import Output
+    from syncpod.cri.errors import CriError
+
+    async def runs() -> bool:
+        try:
+            return (await runtime.container_status(container_id)).state == "running"
+        except CriError:
+            return False
+
+    path = Path((await runtime.container_status(container_id)).log_path)
+    try:
+        async for line in read_log(path, runs=runs):
+            await write_ours(Output(line.stream), line.text + b"\n")
+    except FileNotFoundError:
+        return
+    except PermissionError:
+        raise BadInput(f"{path}: permission denied; run as root") from None
+
+
+async def _outcome(runtime: CriClient, pod: Pod, container: str, container_id: str) -> int:
+    """Return the code that a container has ended with; one that runs on let us go, which is no failure."""
+    for _ in range(_LOOKS_FOR_THE_END):
+        status = await runtime.container_status(container_id)
+        if status.state != "running":
+            if status.reason in _NEVER_RAN and status.message:
+                warn(f"container {container}: {printable(status.message)}")
+            return status.exit_code
+        await asyncio.sleep(_POLL_SECONDS)
+    remark(f"The container runs on: `syncpod attach {pod.metadata.name} -c {container}` attaches again.")
+    return 0

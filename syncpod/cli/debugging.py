@@ -1,0 +1,109 @@
+"""A debug container as ``debug`` makes it: its name, its profile, and what is wrong with it by the flag's name."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from syncpod.cli.containers import container_names
+from syncpod.cli.failure import BadInput
+from syncpod.pod import EphemeralContainer, Pod, PodInvalid, Problem, admit_ephemeral_container
+from syncpod.pod.problems import sentence
+
+_LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
+"""Of which names that are made up consist in Kubernetes: no vowels, so that they never are words."""
+_SUFFIX: Final = 5
+
+PROFILES: Final[Mapping[str, Mapping[str, Any]]] = {
+    "general": {"capabilities": {"add": ["SYS_PTRACE"]}},
+    "baseline": {},
+    "restricted": {
+        "runAsNonRoot": True,
+        "allowPrivilegeEscalation": False,
+        "capabilities": {"drop": ["ALL"]},
+        "seccompProfile": {"type": "RuntimeDefault"},
+    },
+    "netadmin": {"capabilities": {"add": ["NET_ADMIN", "NET_RAW"]}},
+    "sysadmin": {"privileged": True},
+}
+"""By name: the securityContext that the container gets (cmd/debug/profiles.go, v1.36, for ephemeral containers)."""
+
+_FLAGS: Final[Mapping[str, str]] = {
+    "name": "--container",
+    "image": "--image",
+    "imagePullPolicy": "--image-pull-policy",
+    "targetContainerName": "--target",
+    "env": "--env",
+}
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A debug container as the command line says it."""
+
+    image: str
+    name: str
+    """"" = one is made up."""
+    target: str
+    """The container whose processes it is to see; "" = none."""
+    command: tuple[str, ...]
+    """Its command line, empty = the image's."""
+    arguments_only: bool
+    """`command` are arguments of the image's own program."""
+    env: tuple[str, ...]
+    """Each ``NAME=VALUE``."""
+    pull_policy: str
+    profile: str
+    stdin: bool
+    stdin_once: bool
+    """Its input ends with that of the first who is attached."""
+    tty: bool
+
+
+def debug_container(pod: Pod, wanted: Wanted) -> EphemeralContainer:
+    """Return the container that is to join the pod, checked (cmd/debug/debug.go, v1.36, generateDebugContainer).
+
+    Raises BadInput, by flags. Differences: the pod keeps its labels; a profile cannot be customized.
+    """
+    if wanted.profile not in PROFILES:
+        raise BadInput(f"--profile: must be {', '.join(PROFILES)}, not {wanted.profile!r}")
+    profile = PROFILES[wanted.profile]
+    document = {
+        "name": wanted.name or _made_up_name(container_names(pod)),
+        "image": wanted.image,
+        "env": [_variable(each) for each in wanted.env],
+        "args" if wanted.arguments_only else "command": list(wanted.command),
+        "stdin": wanted.stdin,
+        "stdinOnce": wanted.stdin_once,
+        "tty": wanted.tty,
+        **({"imagePullPolicy": wanted.pull_policy} if wanted.pull_policy else {}),
+        **({"targetContainerName": wanted.target} if wanted.target else {}),
+        **({"securityContext": profile} if profile else {}),
+    }
+    try:
+        return admit_ephemeral_container(pod, document)
+    except PodInvalid as invalid:
+        raise BadInput(sentence(map(_by_flag, invalid.problems))) from None
+
+
+def _made_up_name(taken: Sequence[str]) -> str:
+    while True:
+        name = "debugger-" + "".join(secrets.choice(_LETTERS) for _ in range(_SUFFIX))
+        if name not in taken:
+            return name
+
+
+def _variable(given: str) -> dict[str, str]:
+    name, equals, value = given.partition("=")
+    if not equals:
+        raise BadInput(f"--env: {given!r}: must be NAME=VALUE")
+    return {"name": name, "value": value}
+
+
+def _by_flag(problem: Problem) -> Problem:
+    """Name the flag that a field comes from, where there is one."""
+    field = problem.path.removeprefix("ephemeralContainer.")
+    flag = _FLAGS.get(field.partition("[")[0].partition(".")[0])
+    return Problem(flag, problem.message) if flag else problem

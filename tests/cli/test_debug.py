@@ -1,0 +1,99 @@
+"""`debug` on a scripted node: what is sent, what is said, and what of the pod is shown afterwards."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from syncpod.messages import Fault, StepName
+from tests.cli.conftest import Command
+from tests.cli.manifests import as_json, fresh_name, manifest
+from tests.workflows.scripted import ScriptedNode
+
+
+@pytest.fixture
+async def web(syncpod: Command, node: ScriptedNode, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A pod that runs on this very node, by name."""
+    here = node.queue.removeprefix("node/")
+    monkeypatch.setenv("SYNCPOD_NODE", here)
+    name = fresh_name()
+    assert (await syncpod("apply", "-f", "-", "--wait", "--node", here, stdin=as_json(manifest(name)))).code == 0
+    return name
+
+
+async def test_a_container_joins_a_pod_under_a_name_that_is_said(syncpod: Command, web: str) -> None:
+    """Row 55: nothing else of the pod changes but its generation."""
+    joined = await syncpod("debug", web, "--image", "busybox:1", "--target", "app", "--", "sleep", "9")
+    assert joined.code == 0, joined.err
+    said = re.match(r"Defaulting debug container name to (debugger-\w{5})\.\n", joined.err)
+    assert said is not None and 'Targeting container "app"' in joined.err
+    assert joined.out == f'ephemeral container "{said[1]}" joined pod "{web}"\n'
+    shown = json.loads((await syncpod("get", "pod", web, "-o", "json")).out)
+    (container,) = shown["spec"]["ephemeralContainers"]
+    assert (container["name"], container["command"]) == (said[1], ["sleep", "9"])
+    assert (container["targetContainerName"], shown["metadata"]["generation"]) == ("app", 2)
+    again = await syncpod("debug", web, "--image", "busybox:1", "-c", said[1], "-q")
+    assert (again.code, again.out) == (2, "")
+    assert again.err == f"syncpod: --container: {said[1]} is a container of this pod already\n"
+    silent = await syncpod("debug", web, "--image", "busybox:1", "-q")
+    assert (silent.code, silent.out, silent.err) == (0, "", "")
+
+
+async def test_a_container_that_does_not_start_says_why_and_harms_nothing(
+    syncpod: Command, web: str, node: ScriptedNode
+) -> None:
+    """Row 55: it waits with its reason, and the pod is as ready as it was."""
+    node.fault(
+        StepName.START_EPHEMERAL_CONTAINER, Fault.CREATE_CONTAINER_CONFIG_ERROR, "unable to find target container app"
+    )
+    failed = await syncpod("debug", web, "--image", "busybox:1", "-c", "look", "--attach", "-q")
+    assert (failed.code, failed.out) == (1, "")
+    assert failed.err.splitlines() == [
+        'syncpod: container "look" does not start: CreateContainerConfigError: unable to find target container app',
+        f"syncpod: it stays in the pod, which tries again: `syncpod describe pod {web}` shows what comes of it, "
+        f"and once it runs, `syncpod attach {web} -c look` attaches",
+    ]
+    described = (await syncpod("describe", "pod", web)).out
+    assert "Ephemeral Containers:\n  look:\n" in described
+    assert "unable to find target container app" in described.partition("Ephemeral Containers:")[2]
+    assert (await syncpod("get", "pod", web, "--no-headers")).out.split()[1:4] == ["1/1", "Running", "0"]
+    planned = (await syncpod("plan", web)).out
+    assert re.search(r"look waits for \d+s more: CreateContainerConfigError", planned), planned
+    # It counts for nobody who waits for the pod either.
+    here = node.queue.removeprefix("node/")
+    waited = await syncpod("apply", "-f", "-", "--wait", "--node", here, stdin=as_json(manifest(web)))
+    assert (waited.code, waited.out) == (0, f"pod/{web} unchanged\npod/{web} ready\n")
+
+
+@pytest.mark.parametrize(
+    ("flags", "sentence"),
+    [
+        ((), "say what to look around with: syncpod debug {web} --image IMAGE"),
+        (("--image", "i", "-t"), "--tty needs --stdin"),
+        (("--image", "i", "--copy-to", "other"), "--copy-to: not supported"),
+        (("--image", "i", "--target", "db"), "--target: 'db' is no container of this pod"),
+    ],
+)
+async def test_what_cannot_be_asked_for_is_refused_by_the_flag(
+    syncpod: Command, web: str, flags: tuple[str, ...], sentence: str
+) -> None:
+    """Row 55: and nothing is sent."""
+    refused = await syncpod("debug", web, "-q", *flags)
+    assert (refused.code, refused.out) == (2, "")
+    assert refused.err.startswith(f"syncpod: {sentence.format(web=web)}")
+    shown = json.loads((await syncpod("get", "pod", web, "-o", "json")).out)
+    assert "ephemeralContainers" not in shown["spec"]
+
+
+async def test_who_is_not_there_and_where_it_does_not_run(
+    syncpod: Command, web: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    missing = await syncpod("debug", "nobody", "--image", "i")
+    assert (missing.code, missing.err) == (1, 'syncpod: pods "nobody" not found in namespace default\n')
+    monkeypatch.setenv("SYNCPOD_NODE", "elsewhere")
+    apart = await syncpod("debug", web, "--image", "i", "--attach")
+    assert apart.code == 1 and "this is elsewhere: run this command there" in apart.err
+    shown = json.loads((await syncpod("get", "pod", web, "-o", "json")).out)
+    assert "ephemeralContainers" not in shown["spec"]

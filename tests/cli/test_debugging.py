@@ -1,0 +1,122 @@
+"""What `debug` makes of its flags, before a pod is told."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from syncpod.cli.debugging import PROFILES, Wanted, debug_container
+from syncpod.cli.failure import BadInput
+from syncpod.pod import Pod, admit_pod, pod_to_wire
+from tests.cli.manifests import manifest
+
+WANTED = Wanted(
+    image="busybox:1",
+    name="",
+    target="",
+    command=(),
+    arguments_only=False,
+    env=(),
+    pull_policy="",
+    profile="baseline",
+    stdin=False,
+    stdin_once=False,
+    tty=False,
+)
+
+
+@pytest.fixture
+def pod() -> Pod:
+    """A pod of one container, app."""
+    return admit_pod(manifest("web"))
+
+
+def made(pod: Pod, **wanted: Any) -> dict[str, Any]:
+    return pod_to_wire(debug_container(pod, replace(WANTED, **wanted)))
+
+
+def test_an_image_is_enough(pod: Pod) -> None:
+    """Row 55: no restart policy, no probes, no resources; a name that is made up."""
+    container = made(pod)
+    assert re.fullmatch("debugger-[bcdfghjklmnpqrstvwxz2456789]{5}", container.pop("name"))
+    assert container == {
+        "image": "busybox:1",
+        "imagePullPolicy": "IfNotPresent",
+        "terminationMessagePath": "/dev/termination-log",
+        "terminationMessagePolicy": "File",
+    }
+    assert made(pod)["name"] != made(pod)["name"]
+
+
+def test_each_flag_has_its_field(pod: Pod) -> None:
+    """Row 55: what `kubectl debug` sets."""
+    container = made(
+        pod,
+        name="look",
+        target="app",
+        command=("sh", "-c", "true"),
+        env=("A=1", "B=x=y", "C="),
+        pull_policy="Never",
+        stdin=True,
+        stdin_once=True,
+        tty=True,
+    )
+    assert container == {
+        "name": "look",
+        "image": "busybox:1",
+        "targetContainerName": "app",
+        "command": ["sh", "-c", "true"],
+        "env": [{"name": "A", "value": "1"}, {"name": "B", "value": "x=y"}, {"name": "C"}],
+        "imagePullPolicy": "Never",
+        "stdin": True,
+        "stdinOnce": True,
+        "tty": True,
+        "terminationMessagePath": "/dev/termination-log",
+        "terminationMessagePolicy": "File",
+    }
+    arguments = made(pod, command=("-n", "5"), arguments_only=True)
+    assert arguments["args"] == ["-n", "5"] and "command" not in arguments
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_a_profile_is_a_security_context(profile: str, pod: Pod) -> None:
+    """Row 55: kubectl's profiles, as they are for ephemeral containers."""
+    given = made(pod, profile=profile).get("securityContext", {})
+    assert (
+        given
+        == {
+            "general": {"capabilities": {"add": ["SYS_PTRACE"]}},
+            "baseline": {},
+            "restricted": {
+                "allowPrivilegeEscalation": False,
+                "capabilities": {"drop": ["ALL"]},
+                "runAsNonRoot": True,
+                "seccompProfile": {"type": "RuntimeDefault"},
+            },
+            "netadmin": {"capabilities": {"add": ["NET_ADMIN", "NET_RAW"]}},
+            "sysadmin": {"privileged": True},
+        }[profile]
+    )
+
+
+@pytest.mark.parametrize(
+    ("wanted", "sentence"),
+    [
+        ({"name": "app"}, "--container: app is a container of this pod already"),
+        ({"name": "Look"}, "--container: must consist of lower-case letters"),
+        ({"target": "db"}, "--target: 'db' is no container of this pod"),
+        ({"image": " busybox"}, "--image: must not begin or end with white space"),
+        ({"env": ("A",)}, "--env: 'A': must be NAME=VALUE"),
+        ({"env": ("=1",)}, "--env: required"),
+        ({"pull_policy": "Sometimes"}, "--image-pull-policy: must be"),
+        ({"profile": "legacy"}, "--profile: must be general, baseline, restricted, netadmin, sysadmin, not 'legacy'"),
+    ],
+)
+def test_what_is_wrong_is_told_by_the_flag(wanted: dict[str, Any], sentence: str, pod: Pod) -> None:
+    """Row 55: refused before anything is sent."""
+    with pytest.raises(BadInput) as refused:
+        debug_container(pod, replace(WANTED, **wanted))
+    assert str(refused.value).startswith(sentence)

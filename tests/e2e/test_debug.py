@@ -1,0 +1,158 @@
+"""Ephemeral containers as people come by them, by `syncpod debug`, on real runtimes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import pty
+import select
+import sys
+import time
+
+from tests.e2e.clients import machine_of, syncpod
+from tests.e2e.engine import EngineNode, LivePod, Pods, conditions_of, shell, status_of
+from tests.runtimes.images import BUSYBOX
+
+ABSENT = "syncpod.invalid/no/such:1"
+"""An image on a registry whose name resolves nowhere."""
+SYS_PTRACE = 1 << 19
+LOOK = "echo out $WHO; echo err >&2; grep CapEff /proc/self/status; cat /proc/[0-9]*/cmdline | tr '\\0' ' '; exit 7"
+
+
+async def test_what_joins_a_pod_looks_around_in_it_and_its_end_stays(pods: Pods, engine: EngineNode) -> None:
+    """Row 55: in its target's processes, never restarted, the pod's own containers as they were."""
+    pod = await pods.apply("debugged", shell("app"), restartPolicy="Always")
+    await pod.running()
+    before = (await pod.instance("app")).id
+    flags = ("--image", BUSYBOX, "-c", "look", "--target", "app", "--env", "WHO=me", "--attach")
+    looked = await syncpod(engine, "debug", pod.name, *flags, "--", "sh", "-c", LOOK)
+    assert looked.code == 7, looked.err
+    written, powers, processes = looked.out.split("\n", 2)
+    assert written == "out me" and "err\n" in looked.err and 'Targeting container "app"' in looked.err
+    assert int(powers.split()[1], 16) & SYS_PTRACE
+    assert "while :; do sleep 0.1; done" in processes
+
+    seen = await pod.until(lambda pod: "terminated" in status_of(pod, "look").get("state", {}))
+    ended = status_of(seen, "look")
+    assert (ended["state"]["terminated"]["exitCode"], ended["restartCount"]) == (7, 0)
+    assert (seen["status"]["phase"], conditions_of(seen)["Ready"]) == ("Running", ("True",))
+    assert ((await pod.instance("app")).id, len(await pod.containers("look"))) == (before, 1)
+
+    described, logged, planned, shown = await asyncio.gather(
+        syncpod(engine, "describe", "pod", pod.name),
+        syncpod(engine, "logs", pod.name, "-c", "look"),
+        syncpod(engine, "plan", pod.name),
+        syncpod(engine, "get", "pod", pod.name, "-o", "json"),
+    )
+    told = described.out.partition("Ephemeral Containers:\n")[2].partition("\nConditions:")[0]
+    assert told.startswith("  look:\n") and "Exit Code:" in told and "Target Container:" in told, described.out
+    assert logged.out.startswith("out me\n")
+    assert planned.out == f"pod/{pod.name}: as it is, nothing to do\n"
+    (spec,) = json.loads(shown.out)["spec"]["ephemeralContainers"]
+    assert (spec["name"], spec["targetContainerName"]) == ("look", "app")
+
+
+async def test_a_session_ends_with_its_input_and_its_code_is_passed_on(pods: Pods, engine: EngineNode) -> None:
+    """Row 55: attached to what was piped in, and to a terminal."""
+    pod = await pods.apply("session", shell("app"))
+    await pod.running()
+    script = "echo hello; echo $((6 * 7)) >&2; exit 3\n"
+    piped = await syncpod(engine, "debug", pod.name, "-i", "--image", BUSYBOX, "--", "sh", stdin=script)
+    assert (piped.code, piped.out) == (3, "hello\n"), piped.err
+    first, *_ = piped.err.splitlines()
+    assert first.startswith("Defaulting debug container name to debugger-") and "42" in piped.err
+    counted = await syncpod(engine, "debug", pod.name, "-qi", "--image", BUSYBOX, "--", "wc", "-c", stdin="x" * 100_000)
+    assert (counted.code, counted.out.strip(), counted.err) == (0, "100000", "")
+
+    code, seen = await asyncio.to_thread(type_into_a_shell, engine, pod)
+    assert code == 5 and b"/dev/pts/" in seen, seen
+    statuses = (await pod.get())["status"]["ephemeralContainerStatuses"]
+    assert [each["state"]["terminated"]["exitCode"] for each in statuses] == [3, 0, 5]
+    assert {each["restartCount"] for each in statuses} == {0}
+
+
+def type_into_a_shell(engine: EngineNode, pod: LivePod) -> tuple[int, bytes]:
+    """Debug with a terminal; type `tty; exit 5` when the prompt is there. The code, and all that was seen."""
+    command = [sys.executable, "-m", "syncpod.cli.main", "debug", "-it", pod.name, "--image", BUSYBOX, "--", "sh"]
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.execve(command[0], command, {**machine_of(engine), "TERM": "xterm"})
+    seen = b""
+
+    def until(*signs: bytes) -> None:
+        nonlocal seen
+        deadline = time.monotonic() + 60
+        while not any(sign in seen for sign in signs):
+            assert select.select([terminal], [], [], max(0, deadline - time.monotonic()))[0], seen
+            seen += os.read(terminal, 4096)
+
+    try:
+        until(b"press enter")
+        os.write(terminal, b"\r")
+        until(b"# ", b"$ ")
+        os.write(terminal, b"tty; exit 5\r")
+        until(b"/dev/pts/")
+        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), seen
+    finally:
+        os.close(terminal)
+
+
+async def test_what_does_not_start_says_why_and_harms_nothing(pods: Pods, engine: EngineNode) -> None:
+    """Row 55: not for want of an image, of a program, or of its target; the pod stays ready, and ends as any other."""
+    pod = await pods.apply("harmless", shell("app"))
+    await pod.running()
+    never, missing = await asyncio.gather(
+        syncpod(
+            engine, "debug", pod.name, "-q", "--attach", "-c", "never",
+            "--image", ABSENT, "--image-pull-policy", "Never",
+        ),
+        syncpod(
+            engine, "debug", pod.name, "-q", "--attach", "-c", "missing",
+            "--image", BUSYBOX, "--", "frobnicate",
+        ),
+    )  # fmt: skip
+    assert (never.code, never.out) == (1, "")
+    assert 'container "never" does not start: ErrImageNeverPull: ' in never.err and ABSENT in never.err
+    assert missing.code in (127, 128) and "frobnicate" in missing.err, missing
+
+    seen = await pod.until(lambda pod: "terminated" in status_of(pod, "missing").get("state", {}))
+    assert status_of(seen, "missing")["state"]["terminated"]["exitCode"] == missing.code
+    assert status_of(seen, "never")["state"]["waiting"]["reason"] == "ErrImageNeverPull"
+    assert (seen["status"]["phase"], conditions_of(seen)["Ready"]) == ("Running", ("True",))
+    assert [status_of(seen, name)["restartCount"] for name in ("app", "never", "missing")] == [0, 0, 0]
+    plan = await pod.handle.query("plan")
+    assert ([hold["subject"] for hold in plan["holds"]], plan["steps"]) == (["never"], [])
+    final = await pod.delete()
+    assert status_of(final, "app")["state"]["terminated"]["exitCode"] == 0
+
+
+async def test_an_image_that_cannot_be_had_is_asked_for_again_after_a_back_off(pods: Pods, engine: EngineNode) -> None:
+    """Row 55: ErrImagePull, then ImagePullBackOff."""
+    pod = await pods.apply("absent", shell("app"))
+    await pod.running()
+    failed = await syncpod(engine, "debug", pod.name, "-q", "--attach", "-c", "look", "--image", ABSENT)
+    assert failed.code == 1
+    assert 'container "look" does not start: ' in failed.err and ABSENT in failed.err, failed.err
+    seen = await pod.until(
+        lambda pod: status_of(pod, "look").get("state", {}).get("waiting", {}).get("reason") == "ImagePullBackOff"
+    )
+    assert (seen["status"]["phase"], conditions_of(seen)["Ready"]) == ("Running", ("True",))
+    assert [event["container"] for event in await pod.events("BackOff")] == ["look"]
+
+
+async def test_it_may_start_before_the_pod_is_initialized_but_not_before_its_target(
+    pods: Pods, engine: EngineNode
+) -> None:
+    """Row 55: whoever looks into a pod that hangs in its init container gets in; the target has to be there."""
+    pod = await pods.apply("hanging", shell("app"), initContainers=[shell("setup", "sleep 1000")])
+    await pod.until(lambda pod: "running" in status_of(pod, "setup").get("state", {}))
+    early, targeted = await asyncio.gather(
+        syncpod(engine, "debug", pod.name, "-q", "--attach", "-c", "early", "--image", BUSYBOX, "--", "echo", "in"),
+        syncpod(engine, "debug", pod.name, "-q", "--attach", "-c", "late", "--image", BUSYBOX, "--target", "app"),
+    )
+    assert (early.code, early.out) == (0, "in\n"), early.err
+    assert targeted.code == 1
+    why = 'container "late" does not start: CreateContainerConfigError: unable to find target container app'
+    assert why in targeted.err
+    assert (await pod.get())["status"]["phase"] == "Pending"
