@@ -137,19 +137,49 @@ async def _come_to(client: Client, applied: Applied, reading: Reading | None) ->
     if applied.follows and (reading is None or reading.pod.metadata.uid == applied.follows):
         return Settled.NOT_YET
     state = settled(reading)
-    if state is Settled.READY and not await _is_idle(client, applied.pod):
+    if state is Settled.READY and reading is not None and not await _is_idle(client, reading.pod):
         return Settled.NOT_YET
     return state
 
 
 async def _is_idle(client: Client, pod: Pod) -> bool:
-    """Say whether the pod's workflow has neither a step to take nor a wait to sit out; one that is silent has."""
+    """Say whether the pod's workflow has neither a step to take nor a wait to sit out; one that is silent has.
+
+    An ephemeral container that does not start keeps nobody waiting: it is no part of what was applied.
+    """
     handle = handle_of(client, pod.metadata.namespace, pod.metadata.name)
     try:
         plan = await handle.query("plan", None, result_type=dict, rpc_timeout=QUERY_DEADLINE)
     except (RPCError, WorkflowQueryFailedError):
         return False
-    return not plan["steps"] and not plan["holds"]
+    apart = {container.name for container in pod.spec.ephemeral_containers}
+    return not plan["steps"] and all(hold["subject"] in apart for hold in plan["holds"])
+
+
+async def until_seen(
+    client: Client, namespace: str, name: str, seen: Callable[[Reading | None], bool], deadline: float | None
+) -> tuple[Reading | None, bool]:
+    """Read a pod until `seen` says yes of it, or time is over; return it as it was last, and whether that was said.
+
+    `deadline` is by the loop's clock; None = as long as it takes. The pod is read once at least.
+    """
+    while True:
+        reading = await read_pod(client, namespace, name)
+        if seen(reading):
+            return reading, True
+        if deadline is not None and asyncio.get_running_loop().time() >= deadline:
+            return reading, False
+        await asyncio.sleep(POLL_SECONDS)
+
+
+def state_of(reading: Reading | None) -> str:
+    """Say how a pod is that has not come to what was waited for, and what it hangs on where something is said."""
+    if reading is None:
+        return "it is not there"
+    if not reading.current:
+        return f"node {reading.pod.spec.node_name or '?'} is away"
+    word, why = summarize(reading.pod).status, hindrance(reading.pod)
+    return f"it is {word}, {why}" if why else f"it is {word}"
 
 
 async def until_gone(client: Client, namespace: str, name: str, uid: str) -> None:
