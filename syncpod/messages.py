@@ -146,6 +146,17 @@ class Restart(Message):
     """A main container or a sidecar; "" = every main container."""
 
 
+class SetCondition(Message):
+    """Signal ``set_condition``: what somebody else says of the pod, a readiness gate's condition for one."""
+
+    type: str = ""
+    """``example.com/load-balanced``, say; none that the node itself sets."""
+    status: Literal["True", "False", "Unknown"] = "Unknown"
+    reason: str = ""
+    """One word in CamelCase."""
+    message: str = ""
+
+
 class ProbeChanged(Message):
     """Signal ``probe``: what a probe of one container instance says now; sent only when that has changed."""
 

@@ -11,11 +11,11 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from syncpod.lifecycle import backoff
+from syncpod.lifecycle import backoff, conditions
 from syncpod.lifecycle.probing import probe_of
 from syncpod.lifecycle.restart import is_sidecar
-from syncpod.messages import NOT_READY_FAULTS, BackoffExpired, Evict, Pleg, ProbeChanged, Restart
-from syncpod.pod import PodInvalid
+from syncpod.messages import NOT_READY_FAULTS, BackoffExpired, Evict, Pleg, ProbeChanged, Restart, SetCondition
+from syncpod.pod import PodCondition, PodInvalid
 from workflows.desired import Rejected, apply, delete
 from workflows.outcome import heard, meet_node, observe, put_out
 from workflows.state import PodState
@@ -123,6 +123,18 @@ def _restart(state: PodState, payload: Any, now: datetime) -> None:
         state.note(now, "signal", "restart", f"an operator restarts {name}", container=name)
 
 
+def _set_condition(state: PodState, payload: Any, now: datetime) -> None:
+    """Take a condition that somebody else owns; Ready follows where it is one of the pod's readiness gates."""
+    signal = SetCondition.model_validate(payload)
+    given = PodCondition(type=signal.type, status=signal.status, reason=signal.reason, message=signal.message)
+    known = state.status.conditions
+    if problem := conditions.foreign_problem(given, known):
+        raise Rejected(problem)
+    stamped = conditions.stamp(given, known, now=now.replace(microsecond=0), generation=state.pod.metadata.generation)
+    state.status = state.status.model_copy(update={"conditions": conditions.with_condition(known, stamped)})
+    state.note(now, "signal", "set_condition", f"{signal.type} is {signal.status}")
+
+
 def _evict(state: PodState, payload: Any, now: datetime) -> None:
     signal = Evict.model_validate(payload)
     if signal.uid != state.pod.metadata.uid:
@@ -150,6 +162,7 @@ _SIGNALS = {
     "probe": _probe,
     "backoff_expired": _backoff_expired,
     "restart": _restart,
+    "set_condition": _set_condition,
     "evict": _evict,
 }
 

@@ -371,6 +371,11 @@ class PodWorkflow:
         self.put("restart", args)
 
     @workflow.signal
+    def set_condition(self, *args: Any) -> None:
+        """Take a condition of another's, a readiness gate's: ``{"type": "example.com/a", "status": "True"}``."""
+        self.put("set_condition", args)
+
+    @workflow.signal
     def evict(self, *args: Any) -> None:
         """Put the pod out, for the node: ``{"uid": …, "reason": "Evicted", "message": …, "gracePeriodSeconds": 1}``."""
         self.put("evict", args)
@@ -378,7 +383,7 @@ class PodWorkflow:
     @workflow.signal(dynamic=True)
     def unknown(self, name: str, args: Sequence[RawValue]) -> None:
         """Show a signal of an unknown name as a rejection."""
-        known = "update_pod, delete_pod, pleg, probe, backoff_expired, restart, evict"
+        known = "update_pod, delete_pod, pleg, probe, backoff_expired, restart, set_condition, evict"
         self.state.reject(workflow.now(), name, f"signal {name}: unknown, with {len(args)} payloads; known: {known}")
         self.woken = True
 

@@ -18,6 +18,7 @@ from syncpod.lifecycle.restart import is_sidecar
 from syncpod.lifecycle.restart_all import should_restart_all
 from syncpod.lifecycle.sandbox import pod_sandbox_changed
 from syncpod.pod import Container, ContainerStatus, Pod, PodCondition
+from syncpod.pod.validation.syntax import qualified_name
 
 INITIALIZED: Final = "Initialized"
 READY: Final = "Ready"
@@ -38,10 +39,38 @@ OWNED: Final = (
 )
 """The condition types that only this engine writes."""
 
+MOST_FOREIGN: Final = 64
+"""How many conditions others may give a pod."""
+
 
 def find(conditions: Iterable[PodCondition], type_: str) -> PodCondition | None:
     """Return the condition of a type, or None."""
     return next((condition for condition in conditions if condition.type == type_), None)
+
+
+def foreign_problem(condition: PodCondition, conditions: Sequence[PodCondition]) -> str:
+    """Say why somebody else may not set this condition of a pod that has `conditions`; "" = he may.
+
+    The API server takes any; here those of the node itself are refused, and what would make the pod's state large.
+    """
+    if condition.type in OWNED:
+        return f"type: {condition.type} is the node's own to set"
+    if wrong := qualified_name(condition.type):
+        return f"type: {wrong}"
+    for name, text, most in (("reason", condition.reason, 1024), ("message", condition.message, 4096)):
+        if len(text.encode()) > most:
+            return f"{name}: must be no more than {most} bytes"
+    others = {known.type for known in conditions if known.type not in OWNED}
+    if condition.type not in others and len(others) >= MOST_FOREIGN:
+        return f"type: the pod has {MOST_FOREIGN} conditions of others already"
+    return ""
+
+
+def with_condition(conditions: Sequence[PodCondition], condition: PodCondition) -> tuple[PodCondition, ...]:
+    """Return the conditions with this one in place of the one of its type, or in front."""
+    if find(conditions, condition.type) is None:
+        return (condition, *conditions)
+    return tuple(condition if known.type == condition.type else known for known in conditions)
 
 
 def is_true(conditions: Iterable[PodCondition], type_: str) -> bool:

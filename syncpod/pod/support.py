@@ -50,7 +50,6 @@ REFUSED = (
         for name in ("serviceAccountToken", "clusterTrustBundle", "podCertificate")
     ),
     Rule("resourceClaims", "resource claims"),
-    Rule("readinessGates", "readiness gates, since nothing here sets their conditions"),
     Rule("os.name", "operating systems other than linux", ("linux",)),
     Rule("securityContext.windowsOptions", "Windows"),
 )

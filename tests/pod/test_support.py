@@ -30,7 +30,6 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ),
     ({"spec.resources": {"claims": [{"name": "c"}]}}, "spec.resources.claims: not supported yet: resource claims"),
     ({"spec.resourceClaims": [{"name": "c"}]}, "spec.resourceClaims: not supported yet: resource claims"),
-    ({"spec.readinessGates": [{"conditionType": "a"}]}, "spec.readinessGates: not supported yet: readiness gates, since nothing here sets their conditions"),
     ({"spec.os": {"name": "windows"}}, "spec.os.name: not supported yet: operating systems other than linux"),
     ({"spec.securityContext": {"windowsOptions": {}}}, "spec.securityContext.windowsOptions: not supported yet: Windows"),
     ({"spec.ephemeralContainers": [{"name": "d", "image": "i", "volumeDevices": [{}]}]}, "spec.ephemeralContainers[0].volumeDevices: not supported yet: block volumes"),
