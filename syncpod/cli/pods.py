@@ -76,10 +76,7 @@ async def list_pods(client: Client, namespace: str | None, selector: Selector) -
 
     Which pods there are comes from visibility, which may lag behind by a moment; what they are is asked of each.
     """
-    query = f"WorkflowType = '{POD_WORKFLOW}' AND ExecutionStatus = 'Running'"
-    if namespace is not None:
-        query += f" AND WorkflowId STARTS_WITH 'pod/{namespace}/'"
-    executions = {execution.id: execution async for execution in client.list_workflows(query)}
+    executions = await _open_executions(client, namespace)
     some = asyncio.Semaphore(_AT_ONCE)
 
     async def read(execution: WorkflowExecution) -> Reading | None:
@@ -89,6 +86,30 @@ async def list_pods(client: Client, namespace: str | None, selector: Selector) -
     found = await asyncio.gather(*map(read, executions.values()))
     readings = [reading for reading in found if reading and selector.matches(reading.pod.metadata.labels)]
     return sorted(readings, key=lambda reading: reading.key)
+
+
+async def list_recorded(client: Client, namespace: str | None) -> list[Pod]:
+    """Return the same pods as Temporal last recorded them, which costs their nodes nothing: names, UIDs, phases."""
+    executions = await _open_executions(client, namespace)
+    pods = [_from_attributes(execution) for execution in executions.values()]
+    return sorted(pods, key=lambda pod: (pod.metadata.namespace, pod.metadata.name))
+
+
+async def read_recorded(client: Client, namespace: str, name: str) -> Pod:
+    """Return a pod as Temporal last recorded it, one that has ended too. Raises Failure where there never was one."""
+    try:
+        return _from_attributes(await handle_of(client, namespace, name).describe())
+    except RPCError as error:
+        if error.status == RPCStatusCode.NOT_FOUND:
+            raise not_found(name, namespace) from None
+        raise
+
+
+async def _open_executions(client: Client, namespace: str | None) -> dict[str, WorkflowExecution]:
+    query = f"WorkflowType = '{POD_WORKFLOW}' AND ExecutionStatus = 'Running'"
+    if namespace is not None:
+        query += f" AND WorkflowId STARTS_WITH 'pod/{namespace}/'"
+    return {execution.id: execution async for execution in client.list_workflows(query)}
 
 
 def note_absent_nodes(readings: Iterable[Reading]) -> None:

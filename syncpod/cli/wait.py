@@ -145,9 +145,9 @@ async def _until(client: Client, namespace: str, name: str, wanted: Goal, deadli
     """Return the pod as it was when it had come to it; None where it was to be gone and never was there."""
     from syncpod.cli.goals import Created, Deleted
     from syncpod.cli.pods import not_found, read_pod
-    from syncpod.cli.waiting import POLL_SECONDS, until_gone
+    from syncpod.cli.waiting import until_gone, until_seen
 
-    first = reading = await read_pod(client, namespace, name)
+    first = await read_pod(client, namespace, name)
     if isinstance(wanted, Deleted):
         if first is None:
             return None
@@ -159,31 +159,24 @@ async def _until(client: Client, namespace: str, name: str, wanted: Goal, deadli
         return first
     if first is None and not isinstance(wanted, Created):
         raise not_found(name, namespace)
-    while True:
-        try:
-            if reading is not None and (isinstance(wanted, Created) or wanted.is_met(reading.wire)):
-                return reading
-        except ValueError as wrong:
-            raise BadInput(f"--for: {wrong}") from None
-        if deadline is not None and asyncio.get_running_loop().time() >= deadline:
-            raise _timed_out(name, reading)
-        await asyncio.sleep(POLL_SECONDS)
-        reading = await read_pod(client, namespace, name)
+
+    def is_met(reading: Reading | None) -> bool:
+        return reading is not None and (isinstance(wanted, Created) or wanted.is_met(reading.wire))
+
+    try:
+        reading, came = await until_seen(client, namespace, name, is_met, deadline)
+    except ValueError as wrong:
+        raise BadInput(f"--for: {wrong}") from None
+    if not came:
+        raise _timed_out(name, reading)
+    return reading
 
 
 def _timed_out(name: str, reading: Reading | None) -> Failure:
-    """Return kubectl's failure, and what the pod hangs on, where something is said."""
-    from syncpod.cli.columns import summarize
-    from syncpod.cli.waiting import hindrance
+    """Return kubectl's failure, and how the pod is."""
+    from syncpod.cli.waiting import state_of
 
-    if reading is None:
-        state = ""
-    elif not reading.current:
-        state = f": node {reading.pod.spec.node_name or '?'} is away"
-    else:
-        why = hindrance(reading.pod)
-        state = f": it is {summarize(reading.pod).status}" + (f", {why}" if why else "")
-    return Failure(f"timed out waiting for the condition on pods/{name}{state}")
+    return Failure(f"timed out waiting for the condition on pods/{name}: {state_of(reading)}")
 
 
 def _print(name: str, reading: Reading, output: str) -> None:

@@ -1,0 +1,81 @@
+"""``syncpod restart``: end containers with their grace and start them again."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from syncpod.cli.arguments import pod_names
+from syncpod.cli.console import say
+from syncpod.cli.failure import BadInput, Failure
+from syncpod.cli.options import Container, Namespace, PodNames, Timeout
+
+if TYPE_CHECKING:
+    from datetime import timedelta
+
+    from temporalio.client import Client
+
+    from syncpod.pod import Pod
+
+
+def restart(
+    what: PodNames = None,
+    container: Container = "",
+    namespace: Namespace = "default",
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until they run again and the pod is ready.")] = False,
+    timeout: Timeout = "5m",
+) -> None:
+    """Restart a pod's containers, or one of them.
+
+    Each is ended with its grace, its preStop hook first, and started again at once, whatever its restart policy says
+    and without a back-off; one that waits out a back-off is started now. The pod keeps its place, its addresses and its
+    volumes. Sidecars are restarted when they are named, init containers never.
+    """
+    from syncpod.cli import session
+    from syncpod.cli.apply import parse_timeout
+
+    names = pod_names(what or [])
+    if not names:
+        raise BadInput("name a pod")
+    patience = parse_timeout(timeout)
+
+    async def work(client: Client) -> None:
+        done = await asyncio.gather(
+            *(_restart(client, namespace, name, container, patience if wait else None, wait=wait) for name in names),
+            return_exceptions=True,
+        )
+        failures = [each for each in done if isinstance(each, BaseException)]
+        if unforeseen := [each for each in failures if not isinstance(each, Failure)]:
+            raise unforeseen[0]
+        if failures:
+            raise Failure("\n".join(map(str, failures)), max(getattr(each, "code", 1) for each in failures))
+
+    session.run(work)
+
+
+async def _restart(
+    client: Client, namespace: str, name: str, container: str, patience: timedelta | None, *, wait: bool
+) -> None:
+    from syncpod.cli.containers import chosen_container
+    from syncpod.cli.operator_signals import pod_to_signal, signal, until_up
+
+    pod = await pod_to_signal(client, namespace, name)
+    chosen = [chosen_container(pod, container)] if container else [each.name for each in pod.spec.containers]
+    await signal(client, pod, "restart", {"container": container})
+    say(f"pod/{name} restarting ({', '.join(chosen)})")
+    if wait:
+        before = {each: _instance(pod, each) for each in chosen}
+        state = await until_up(
+            client, pod, patience, lambda seen: all(_instance(seen, each) not in ("", before[each]) for each in chosen)
+        )
+        say(f"pod/{name} {state}")
+
+
+def _instance(pod: Pod, container: str) -> str:
+    """Return the id of the instance that runs; "" where none does."""
+    from syncpod.cli.containers import status_of
+
+    status = status_of(pod, container)
+    return status.container_id if status.state.running is not None else ""
