@@ -13,7 +13,7 @@ from temporalio.worker import (
     WorkflowInterceptorClassInput,
 )
 
-from syncpod.messages import PodRef, StepInput
+from syncpod.messages import KillPod, PodRef, StepInput
 
 ARM_BACKOFF = "syncpod_arm_backoff"
 """Extern function ``(workflow_id, container, restart, delay_seconds)`` by which a workflow, not replaying, has the node
@@ -26,8 +26,11 @@ class NodeHooks(Protocol):
     def arm_backoff(self, workflow_id: str, container: str, restart: int, delay_seconds: float | None) -> None:
         """Signal the end of a back-off then, or with None no more. Called from the threads of workflow tasks."""
 
-    def step_began(self, ref: PodRef) -> None:
-        """Hear that a try of a step of the pod begins. Called in the worker's event loop, as the next."""
+    def step_began(self, ref: PodRef, *, kills: bool) -> None:
+        """Hear that a try of a step of the pod begins; `kills` where it ends all that runs of the pod.
+
+        Called in the worker's event loop, as the next.
+        """
 
     def step_ended(self, ref: PodRef, fault: str) -> None:
         """Hear that it has ended, well ("") or with a fault of that type."""
@@ -60,7 +63,7 @@ class _ToldOfSteps(ActivityInboundInterceptor):
         request = input.args[0] if input.args else None
         if not isinstance(request, StepInput):
             return await super().execute_activity(input)
-        self._hooks.step_began(request.ref)
+        self._hooks.step_began(request.ref, kills=isinstance(request, KillPod))
         fault = "cancelled"
         try:
             result = await super().execute_activity(input)

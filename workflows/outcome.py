@@ -78,6 +78,12 @@ def observe(state: PodState, listing: ObservedPod, now: datetime) -> None:
 def heard(state: PodState, change: ProbeChanged, now: datetime) -> None:
     """Take what a probe says of an instance, which may not be in the view yet; events as prober/prober.go has them."""
     what = f"{change.probe.capitalize()} probe"
+    if change.result == "unknown":  # it could not be asked, which is no result
+        text = f"{what} errored and resulted in unknown state: {change.message}"
+        state.event(now, "Warning", "Unhealthy", text, change.container)
+        return
+    if state.ending and change.probe != "readiness" and change.result == "failure":
+        return  # the end is to be quiet (worker.go, v1.36, doProbe: set to success once deletion is asked for)
     if change.result == "failure":
         state.event(now, "Warning", "Unhealthy", f"{what} failed: {change.message}", change.container)
     elif change.warning:

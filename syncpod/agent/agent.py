@@ -109,8 +109,10 @@ class Agent:
         else:
             self._loop.call_soon_threadsafe(queue.arm, workflow_id, container, restart, delay_seconds)
 
-    def step_began(self, ref: PodRef) -> None:
-        """Hear that a try of a step begins."""
+    def step_began(self, ref: PodRef, *, kills: bool = False) -> None:
+        """Hear that a try of a step begins; `kills` where it ends all that runs of the pod."""
+        if kills:
+            self.prober.ending(ref.uid)
         self.pleg.step_began(ref.uid)
 
     def step_ended(self, ref: PodRef, fault: str) -> None:

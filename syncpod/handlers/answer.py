@@ -33,6 +33,10 @@ class NoAnswer(Exception):
     """The question could not be asked at all: it is asked again, and counts as nothing."""
 
 
+class NoAddress(NoAnswer):
+    """The pod has no address at the moment: its sandbox is being made, or has just ended."""
+
+
 class NoSuchPort(NoAnswer):
     """The probe names a port that the container has not got."""
 

@@ -9,6 +9,7 @@ from typing import Final
 from syncpod.cri.errors import CommandTimedOut, CriError
 from syncpod.cri.port import CriRuntime
 from syncpod.handlers.answer import BODY_LIMIT, Answer, NoAnswer, Target
+from syncpod.handlers.http_get import HOOK_AGENT, http_get
 from syncpod.pod import HTTPGetAction, LifecycleHandler
 
 _NOT_TLS: Final = "WRONG_VERSION_NUMBER"
@@ -47,8 +48,6 @@ async def _run(command: tuple[str, ...], target: Target, cri: CriRuntime) -> Non
 
 
 async def _get(action: HTTPGetAction, target: Target) -> str:
-    from syncpod.handlers.http_get import HOOK_AGENT, http_get  # it is slow to import, and few hooks have use for it
-
     failed = await _asked(http_get(action, target, None, user_agent=HOOK_AGENT))
     if not failed:
         return ""

@@ -3,91 +3,114 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from typing import Final
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import SplitResult, quote, urljoin, urlsplit
 
-import aiohttp
-from yarl import URL
-
-from syncpod.handlers.answer import BODY_LIMIT, Answer, NoAnswer, Target, port_number
+from syncpod.handlers.answer import BODY_LIMIT, Answer, NoAddress, NoAnswer, Target, port_number
+from syncpod.handlers.dialing import NotConnected, host_and_port
+from syncpod.handlers.http_exchange import NotHttp, Response, get, host_header
 from syncpod.pod import HTTPGetAction
 
 PROBE_AGENT: Final = "kube-probe/1.36"
 HOOK_AGENT: Final = "kube-lifecycle/1.36"
-_REDIRECTS: Final = 10
+_REQUESTS: Final = 10
+"""Made for one question at most: what is asked and where that leads."""
 _MOVED: Final = (301, 302, 303, 307, 308)
+_KEPT_IN_PATHS: Final = "/%?:@!$&'()*+,;=~-._"
+_NO_VALUE: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+_TRANSPORTS: Final = ("Host", "Content-Length", "Transfer-Encoding", "Trailer", "Connection")
+"""Headers that are not the probe's to set; Go's client leaves them out (net/http, Request.write)."""
+
+Headers = tuple[tuple[str, str], ...]
+"""Names and values, in order; a name may come more than once."""
 
 
 async def http_get(
     action: HTTPGetAction, target: Target, timeout_seconds: float | None, *, user_agent: str = PROBE_AGENT
 ) -> Answer:
-    """GET once: 200 to 399 is success; a redirect to another host is a warning and is not followed.
+    """GET once: 200 to 299 is success, and so are, with a warning, 300 to 399 that lead nowhere or to another host.
 
-    Certificates are not checked. Without a timeout it may take for ever. Raises :class:`NoAnswer` where the request
-    cannot be made at all.
+    A redirect on the same host is followed. Certificates are not checked. Without a timeout it may take for ever.
+    Difference: an answer that breaks off, or hangs, within its body is a failure; the kubelet counts it as nothing, and
+    asks on for ever. Raises :class:`NoAnswer` where the request cannot be made at all.
     """
     host = action.host or target.ip
     if not host:
-        raise NoAnswer("the pod has no address yet")
-    address = f"[{host}]" if ":" in host else host
+        raise NoAddress("the pod has no address yet")
+    port = port_number(action.port, target)
     path = action.path if action.path.startswith("/") else f"/{action.path}"
-    try:
-        url = URL(
-            f"{(action.scheme or 'HTTP').lower()}://{address}:{port_number(action.port, target)}{path}", encoded=True
-        )
-    except ValueError as error:
-        raise NoAnswer(f"cannot ask {path}: {error}") from error
+    url = f"{(action.scheme or 'HTTP').lower()}://{host_and_port(host, port)}{_encoded(path)}"
+    headers, named_host = _headers(action, user_agent)
     try:
         async with asyncio.timeout(timeout_seconds):
-            return await _follow(url, _headers(action, user_agent))
+            return await _follow(_split(url), headers, named_host)
     except TimeoutError:
         return Answer(
             "failure",
             f'Get "{url}": context deadline exceeded (Client.Timeout exceeded while awaiting headers)',
         )
-    except (aiohttp.ClientError, OSError, ValueError) as error:
-        return Answer("failure", f'Get "{url}": {_reason(error)}')
+    except (NotConnected, NotHttp, OSError) as error:
+        return Answer("failure", f'Get "{url}": {error or type(error).__name__}')
 
 
-async def _follow(url: URL, headers: dict[str, str]) -> Answer:
-    connector = aiohttp.TCPConnector(ssl=False, force_close=True)
-    first = url
-    async with aiohttp.ClientSession(
-        connector=connector,
-        auto_decompress=False,
-        cookie_jar=aiohttp.DummyCookieJar(),
-        skip_auto_headers=("User-Agent",),
-    ) as session:
-        for _ in range(_REDIRECTS):
-            async with session.get(url, headers=headers, allow_redirects=False) as response:
-                body = (await response.content.read(BODY_LIMIT)).decode(errors="replace")
-                location = response.headers.get("Location", "")
-                if response.status not in _MOVED or not location:
-                    return _judge(response.status, body)
-                url = URL(urljoin(str(url), location), encoded=True)
-                if urlsplit(str(url)).hostname != urlsplit(str(first)).hostname:
-                    return Answer("warning", "Probe terminated redirects, Response body: " + body)
-    return Answer("failure", f'Get "{url}": stopped after {_REDIRECTS} redirects')
+async def _follow(first: SplitResult, headers: Headers, named_host: str) -> Answer:
+    url = first
+    for _ in range(_REQUESTS):
+        response = await get(url, (("Host", named_host or host_header(url)), *headers), BODY_LIMIT)
+        if response.status not in _MOVED or not response.location:
+            return _judge(response)
+        if urlsplit(response.location).netloc:
+            named_host = ""  # it was for the server that was asked; this one is named by its own address
+        url = _split(urljoin(url.geturl(), _encoded(response.location)))
+        if url.scheme not in ("http", "https"):
+            raise NotHttp(f'unsupported protocol scheme "{url.scheme}"')
+        if url.hostname != first.hostname:
+            return _judge(response)
+    raise NotHttp(f"stopped after {_REQUESTS} redirects")
 
 
-def _judge(status: int, body: str) -> Answer:
-    if 200 <= status < 400:
+def _judge(response: Response) -> Answer:
+    body = response.body.decode(errors="replace")
+    if 200 <= response.status < 300:
         return Answer("success", body)
-    return Answer("failure", f"HTTP probe failed with statuscode: {status}")
+    if 300 <= response.status < 400:
+        return Answer("warning", f"Probe terminated redirects, Response body: {body}")
+    return Answer("failure", f"HTTP probe failed with statuscode: {response.status}")
 
 
-def _headers(action: HTTPGetAction, user_agent: str) -> dict[str, str]:
-    """Return the headers: the probe's own, then what it does not set; an empty value takes a header away."""
-    given = {header.name: header.value for header in action.http_headers}
-    names = {name.lower() for name in given}
-    usual = {"User-Agent": user_agent, "Accept": "*/*"}
-    headers = given | {name: value for name, value in usual.items() if name.lower() not in names}
-    return {name: value for name, value in headers.items() if value or name.lower() not in ("user-agent", "accept")}
+def _headers(action: HTTPGetAction, user_agent: str) -> tuple[Headers, str]:
+    """Return the headers, and the ``Host`` that the probe asks for ("" = none).
+
+    The probe's own are all sent, repeated ones as well, then what it does not set; an empty value takes the usual
+    headers away (pkg/probe/http/request.go, v1.36, NewRequestForHTTPGetAction). Raises :class:`NoAnswer`.
+    """
+    given: dict[str, list[str]] = {}
+    for header in action.http_headers:
+        if _NO_VALUE.search(header.value) or _NO_VALUE.search(header.name) or not header.name.strip():
+            raise NoAnswer(f"net/http: invalid header field value for {header.name!r}")
+        name = "-".join(part.capitalize() for part in header.name.split("-"))
+        given.setdefault(name, []).append(header.value.strip())
+    named_host = given.get("Host", [""])[0]
+    for name, usual in (("User-Agent", user_agent), ("Accept", "*/*")):
+        if name not in given:
+            given[name] = [usual]
+        elif not given[name][0]:
+            del given[name]
+    sent = [(name, value) for name, values in given.items() if name not in _TRANSPORTS for value in values]
+    return (*sent, ("Connection", "close")), named_host
 
 
-def _reason(error: Exception) -> str:
-    """Name what went wrong as Go's client does, where that is one of the usual things."""
-    cause = getattr(error, "os_error", error)
-    if isinstance(cause, ConnectionRefusedError):
-        return "dial tcp: connect: connection refused"
-    return str(error) or type(error).__name__
+def _encoded(path: str) -> str:
+    """Return a path or URL with what may not stand in one percent-encoded, and without its fragment."""
+    return quote(path.partition("#")[0], safe=f"{_KEPT_IN_PATHS}[]")
+
+
+def _split(url: str) -> SplitResult:
+    """Take a URL apart. Raises :class:`NotHttp` where it is none."""
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError as error:
+        raise NotHttp(str(error)) from error
+    return parts

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from syncpod.handlers.answer import Answer, NoAnswer, Target, port_number
+from syncpod.handlers.answer import Answer, NoAddress, Target, port_number
+from syncpod.handlers.dialing import NotConnected, dial, host_and_port
 from syncpod.pod import TCPSocketAction
 
 
@@ -12,19 +13,14 @@ async def tcp_socket(action: TCPSocketAction, target: Target, timeout_seconds: f
     """Open a connection and close it again: that it opens is success. Raises :class:`NoAnswer`."""
     host = action.host or target.ip
     if not host:
-        raise NoAnswer("the pod has no address yet")
+        raise NoAddress("the pod has no address yet")
     port = port_number(action.port, target)
-    where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     try:
         async with asyncio.timeout(timeout_seconds):
-            _, writer = await asyncio.open_connection(host, port)
+            connection = await dial(host, port)
     except TimeoutError:
-        return Answer("failure", f"dial tcp {where}: i/o timeout")
-    except ConnectionRefusedError:
-        return Answer("failure", f"dial tcp {where}: connect: connection refused")
-    except OSError as error:
-        return Answer("failure", f"dial tcp {where}: {error.strerror or error}")
-    except ValueError as error:  # a name that is none: one of its labels is too long to be looked up
-        return Answer("failure", f"dial tcp: lookup {host}: {error}")
-    writer.transport.abort()
+        return Answer("failure", f"dial tcp {host_and_port(host, port)}: i/o timeout")
+    except NotConnected as error:
+        return Answer("failure", str(error))
+    connection.close()
     return Answer("success")

@@ -11,14 +11,20 @@ from typing import Any, cast
 
 from temporalio.service import RPCError, RPCStatusCode
 
+from syncpod.agent.probing.ask import with_static_variables
+from syncpod.agent.probing.outbox import Outbox
 from syncpod.agent.probing.prober import Prober
+from syncpod.agent.probing.schedule import Schedule
+from syncpod.agent.probing.worker import ProbeWorker
 from syncpod.cri import CriRuntime
 from syncpod.cri.node import NodeContext
 from syncpod.cri.paths import pod_directory
 from syncpod.cri.pod_records import PodRecord, write_pod_record
+from syncpod.handlers.answer import Answer
 from syncpod.lifecycle.observed import ObservedContainer, ObservedPod, ObservedSandbox
+from syncpod.lifecycle.probing import begin
 from syncpod.messages import PodRef, ProbeChanged
-from syncpod.pod import parse_pod
+from syncpod.pod import Container, Probe, parse_pod
 from tests.agent.waiting import until
 
 UID = "5f0c2f2e-0000-4000-8000-000000000001"
@@ -95,6 +101,7 @@ async def passing(condition: Callable[[], bool]) -> None:
 
 
 async def test_only_changes_are_told(tmp_path: Path) -> None:
+    """Row 90: a readiness result is told as soon as it changes, and only then."""
     door = Door()
     await door.open()
     node = a_node(tmp_path, readinessProbe=tcp(door.port))
@@ -112,6 +119,7 @@ async def test_only_changes_are_told(tmp_path: Path) -> None:
 
 
 async def test_a_container_that_never_is_ready_says_why_once(tmp_path: Path) -> None:
+    """Row 83: what has not been ready since its start is taken for not ready, and says why once."""
     node = a_node(tmp_path, readinessProbe=tcp(1))
     first = node.prober()
     first.observe(listing("c1"))
@@ -127,6 +135,7 @@ async def test_a_container_that_never_is_ready_says_why_once(tmp_path: Path) -> 
 
 
 async def test_liveness_and_readiness_wait_until_startup_has_succeeded(tmp_path: Path) -> None:
+    """Row 84: only the startup probe is asked until it has succeeded; the others go on at once then."""
     door, slow = Door(), Door()
     await door.open()
     await slow.open()
@@ -149,6 +158,7 @@ async def test_liveness_and_readiness_wait_until_startup_has_succeeded(tmp_path:
 
 
 async def test_a_new_instance_is_asked_anew_and_the_old_one_no_more(tmp_path: Path) -> None:
+    """Row 86: a failed liveness probe is on hold until there is another instance."""
     node = a_node(tmp_path, livenessProbe=tcp(1))
     prober = node.prober()
     prober.observe(listing("c1"))
@@ -157,7 +167,7 @@ async def test_a_new_instance_is_asked_anew_and_the_old_one_no_more(tmp_path: Pa
     await passing(lambda: node.results()[1:] == [("c2", "liveness", "failure")])
     prober.observe(listing("c2", state="exited"))
     await asyncio.sleep(0)
-    assert not [task for task in asyncio.all_tasks() if task.get_name().startswith("liveness web/")]
+    assert not [task for task in asyncio.all_tasks() if task.get_name().startswith("liveness probe of web")]
     await prober.close()
 
 
@@ -172,7 +182,123 @@ async def test_a_result_is_repeated_until_the_server_has_it(tmp_path: Path) -> N
     await prober.close()
 
 
+async def test_what_was_not_told_before_its_container_ended_is_told_and_then_forgotten(tmp_path: Path) -> None:
+    node = a_node(tmp_path, livenessProbe=tcp(1))
+    node.away = True
+    prober = node.prober()
+    prober.observe(listing("c1"))
+    await passing(lambda: node.tries >= 1)
+    prober.observe(listing("c1", state="exited"))
+    assert UID in prober._pods, "something is still to be told"
+    node.away = False
+    await passing(lambda: node.results() == [("c1", "liveness", "failure")])
+    await passing(lambda: not prober._pods)
+    await prober.close()
+
+
+async def test_that_a_container_cannot_be_asked_is_told_once_and_is_no_result(tmp_path: Path) -> None:
+    """Row 85: after three tries what cannot be asked makes an event, and counts neither as success nor as failure."""
+    node = a_node(tmp_path, livenessProbe=tcp(1) | {"tcpSocket": {"port": "nowhere"}})
+    prober = node.prober()
+    prober.observe(listing("c1"))
+    await passing(lambda: node.results() == [("c1", "liveness", "unknown")])
+    assert node.told[0].message == "couldn't find port: nowhere"
+    await asyncio.sleep(2.2)
+    assert len(node.told) == 1
+    await passing(lambda: not prober._pods[UID].outbox)
+    assert prober._pods[UID].results == {}, "the next worker begins where this one did"
+    await prober.close()
+
+
+async def test_a_failure_that_is_still_to_be_told_is_not_lost_to_a_remark(tmp_path: Path) -> None:
+    node = a_node(tmp_path)
+    node.away = True
+    outbox = Outbox(PodRef(uid=UID, name="web"), node.send, taken=lambda _: None, emptied=lambda: None)
+    for result in ("failure", "unknown"):
+        outbox.put(ProbeChanged.model_validate({"containerID": "c1", "probe": "readiness", "result": result}))
+    await passing(lambda: node.tries >= 1)
+    node.away = False
+    await passing(lambda: not outbox)
+    assert node.results() == [("c1", "readiness", "failure"), ("c1", "readiness", "unknown")]
+
+
+async def test_a_warning_is_told_when_it_begins(tmp_path: Path) -> None:
+    """Row 87: a redirect elsewhere is a success with a warning, though the result is what it was."""
+    moved = asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        away = b"HTTP/1.1 302 Found\r\nLocation: http://192.0.2.1/\r\n\r\n"
+        writer.write(away if moved.is_set() else b"HTTP/1.1 200 OK\r\n\r\n")
+        writer.close()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        node = a_node(tmp_path, readinessProbe={"httpGet": {"port": port}, "periodSeconds": 1})
+        prober = node.prober()
+        prober.observe(listing("c1"))
+        await passing(lambda: node.results() == [("c1", "readiness", "success")])
+        moved.set()
+        await passing(lambda: len(node.told) == 2)
+        await asyncio.sleep(1.2)
+        await prober.close()
+    assert [(change.result, change.warning) for change in node.told] == [("success", False), ("success", True)]
+
+
+async def test_of_a_pod_that_is_being_killed_only_readiness_is_asked_on(tmp_path: Path) -> None:
+    """Row 91: liveness and startup are asked no more once the pod ends; readiness is, until nothing runs."""
+    door = Door()
+    await door.open()
+    node = a_node(tmp_path, livenessProbe=tcp(door.port), readinessProbe=tcp(door.port))
+    prober = node.prober()
+    prober.observe(listing("c1"))
+    await passing(lambda: node.results() == [("c1", "readiness", "success")])
+    prober.ending(UID)
+    await door.close()
+    await passing(lambda: node.results()[1:] == [("c1", "readiness", "failure")])
+    await asyncio.sleep(1.2)
+    assert len(node.told) == 2
+    await prober.close()
+
+
+async def test_what_begins_together_has_its_turns_and_what_is_late_keeps_to_its_grid() -> None:
+    """Row 83: questions keep to the periods from the first; those that a long one has missed are left out."""
+    schedule, seen = Schedule(), list[float]()
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+
+    async def question(_: Probe) -> Answer:
+        seen.append(loop.time() - began)
+        await asyncio.sleep(2.5 if len(seen) == 1 else 0)
+        return Answer("success")
+
+    probe = Probe(period_seconds=1)
+    worker = ProbeWorker("a probe", begin("readiness"), probe, schedule, question, lambda *_: None, started=True)
+    worker.begin(0)
+    await passing(lambda: len(seen) == 4)
+    worker.end()
+    schedule.close()
+    assert [int(at) for at in seen] == [0, 2, 3, 4]
+
+
+async def test_a_command_knows_the_variables_that_the_manifest_spells_out() -> None:
+    """Row 88: $(NAME) in a probe's command is expanded from static variables alone."""
+    container = Container.model_validate({
+        "name": "web",
+        "image": "busybox:1",
+        "env": [
+            {"name": "PORT", "value": "80"},
+            {"name": "IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
+        ],
+    })  # fmt: skip
+    probe = Probe.model_validate({"exec": {"command": ["nc", "$(IP)localhost", "$(PORT)", "$(WHAT)", "$$(PORT)"]}})
+    expanded = with_static_variables(probe, container).exec
+    assert expanded is not None
+    assert expanded.command == ("nc", "localhost", "80", "$(WHAT)", "$(PORT)")
+
+
 async def test_a_restarted_worker_goes_on_where_the_last_one_stopped(tmp_path: Path) -> None:
+    """Row 92: what had started and was ready stays so when the worker is started again."""
     door = Door()
     await door.open()
     node = a_node(tmp_path, startupProbe=tcp(door.port), readinessProbe=tcp(door.port))

@@ -14,6 +14,7 @@ async def steps(live: LivePod) -> list[str]:
 
 
 async def test_a_container_is_asked_in_every_way_and_restarted_when_it_fails(pods: Pods) -> None:
+    """Row 88: exec, httpGet and tcpSocket on real containers; a failed liveness kills with the probe's own grace."""
     port = [{"name": "web", "containerPort": 8765}]
     live = await pods.apply(
         "asked",

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
+import subprocess
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -45,8 +48,12 @@ def answering(status: int, **more: Any) -> Handler:
     return handler
 
 
-@pytest.mark.parametrize(("status", "result"), [(200, "success"), (399, "success"), (400, "failure"), (503, "failure")])
+@pytest.mark.parametrize(
+    ("status", "result"),
+    [(200, "success"), (299, "success"), (300, "warning"), (399, "warning"), (400, "failure"), (503, "failure")],
+)
 async def test_200_to_399_is_success(status: int, result: str) -> None:
+    """Row 87: 200 to 399 is success; 300 to 399 that leads nowhere warns."""
     async with serving(answering(status)) as port:
         answer = await http_get(HTTPGetAction(path="/healthz", port="web"), target(web=port), 5)
     assert answer.result == result
@@ -55,6 +62,7 @@ async def test_200_to_399_is_success(status: int, result: str) -> None:
 
 
 async def test_headers_are_the_probes_own_and_the_kubelets() -> None:
+    """Row 87: User-Agent and Accept are the kubelet's, unless the probe sets them."""
     seen: dict[str, str] = {}
 
     async def handler(request: web.Request) -> web.Response:
@@ -75,7 +83,94 @@ async def test_headers_are_the_probes_own_and_the_kubelets() -> None:
     assert seen["path"] == "/a%20b?q=1"
 
 
+@asynccontextmanager
+async def raw(*answers: bytes) -> AsyncIterator[tuple[int, list[bytes]]]:
+    """A server that answers each connection with the next of these bytes, and ends it; gives its port and requests."""
+    requests: list[bytes] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        requests.append(await reader.readuntil(b"\r\n\r\n"))
+        for byte in answers[len(requests) - 1 : len(requests)]:
+            writer.write(byte)
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with server:
+        yield server.sockets[0].getsockname()[1], requests
+
+
+async def test_a_request_has_each_header_as_often_as_it_is_given_and_none_besides() -> None:
+    """Row 87: repeated headers are all sent, an empty Accept takes it away, and what frames messages is ours."""
+    async with raw(b"HTTP/1.1 200 OK\r\n\r\n") as (port, requests):
+        given = (("x-tag", "a"), ("X-Tag", "b"), ("ACCEPT", ""), ("Content-Length", "9"), ("user-agent", "me"))
+        headers = tuple(HTTPHeader(name=name, value=value) for name, value in given)
+        action = HTTPGetAction(path="/a b?q=ü#part", port=port, http_headers=headers)
+        assert (await http_get(action, target(), 5)).result == "success"
+    assert requests == [
+        f"GET /a%20b?q=%C3%BC HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nX-Tag: a\r\nX-Tag: b\r\nUser-Agent: me\r\n"
+        "Connection: close\r\n\r\n".encode()
+    ]
+
+
+@pytest.mark.parametrize("header", [("X-A", "b\r\nX-Evil: 1"), ("X\nA", "b"), ("", "b")])
+async def test_a_header_that_is_none_is_not_sent(header: tuple[str, str]) -> None:
+    with pytest.raises(NoAnswer, match="invalid header field value"):
+        await http_get(HTTPGetAction(port=1, http_headers=(HTTPHeader(name=header[0], value=header[1]),)), target(), 5)
+
+
+@pytest.mark.parametrize(
+    ("answer", "result", "text"),
+    [
+        (
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3;x=y\r\nwel\r\n1\r\nl\r\n0\r\n\r\n",
+            "success",
+            "well",
+        ),
+        (b"HTTP/1.0 200 OK\n\nuntil the end", "success", "until the end"),
+        (b"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\nHTTP/1.1 204 No Content\r\n\r\n", "success", ""),
+        (b"HTTP/1.1 302 Found\r\n\r\nnowhere", "warning", "Probe terminated redirects, Response body: nowhere"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf", "failure", "unexpected EOF"),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", "failure", "invalid byte in chunk length"),
+        (b"220 mail.example ESMTP\r\n", "failure", 'malformed HTTP response "220 mail.example ESMTP"'),
+        (b"HTTP/1.1 many\r\n\r\n", "failure", "malformed HTTP response"),
+        (b"HTTP/1.1 302 Found\r\nLocation: ftp://127.0.0.1/\r\n\r\n", "failure", 'unsupported protocol scheme "ftp"'),
+        (b"", "failure", "EOF"),
+    ],
+)
+async def test_whatever_is_answered_is_an_answer(answer: bytes, result: str, text: str) -> None:
+    async with raw(answer) as (port, _):
+        said = await http_get(HTTPGetAction(port=port), target(), 5)
+    assert said.result == result
+    assert said.text.endswith(text) if result != "failure" else text in said.text
+
+
+async def test_certificates_are_not_looked_at(tmp_path: Path) -> None:
+    """Row 87: TLS is not verified; a server without TLS has failed."""
+    await asyncio.to_thread(
+        subprocess.run,
+        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-subj",
+         "/CN=other", "-days", "1", "-keyout", tmp_path / "key", "-out", tmp_path / "cert"],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / "cert", tmp_path / "key")
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nwell")
+        await writer.drain()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0, ssl=context) as server, raw(b"") as (plain, _):
+        port = server.sockets[0].getsockname()[1]
+        said = await http_get(HTTPGetAction(port=port, scheme="HTTPS"), target(), 5)
+        refused = await http_get(HTTPGetAction(port=plain, scheme="HTTPS"), target(), 1)
+    assert (said.result, said.text) == ("success", "well")
+    assert refused.result == "failure"
+
+
 async def test_a_redirect_is_followed_on_the_same_host_and_is_a_warning_elsewhere() -> None:
+    """Row 87: at most ten requests, and none to another host."""
+
     async def handler(request: web.Request) -> web.Response:
         match request.path:
             case "/here":
@@ -112,12 +207,14 @@ async def test_a_server_that_hangs_or_is_not_there_has_failed() -> None:
 
 
 async def test_a_long_body_is_not_read_to_its_end() -> None:
+    """Row 87: 10 KiB of the body are read."""
     async with serving(answering(200, body=b"x" * 1_000_000)) as port:
         answer = await http_get(HTTPGetAction(path="/", port=port), target(), 5)
     assert (answer.result, len(answer.text) <= 10 * 1024) == ("success", True)
 
 
 async def test_a_connection_that_opens_is_success() -> None:
+    """Row 89: a TCP probe is a connection."""
     async with serving(answering(200)) as port:
         assert (await tcp_socket(TCPSocketAction(port="web"), target(web=port), 5)).result == "success"
     answer = await tcp_socket(TCPSocketAction(port=port), target(), 5)
@@ -131,6 +228,7 @@ async def test_a_port_that_is_none_cannot_be_asked(port: str | int) -> None:
 
 
 async def test_the_health_service_is_asked_about_the_service_that_is_named() -> None:
+    """Row 89: a gRPC probe is a call of Check at the pod's address."""
     statuses = {"": "SERVING", "slow": "NOT_SERVING"}
 
     async def check(request: health_pb2.HealthCheckRequest, context: grpc.aio.ServicerContext[Any, Any]) -> Any:

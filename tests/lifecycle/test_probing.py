@@ -34,6 +34,7 @@ def after(type_: ProbeType, probe: Probe, *answers: ProbeResult) -> ProbeState:
 
 
 def test_a_probe_says_at_first_what_the_kubelet_assumes() -> None:
+    """Row 83: liveness Success, readiness Failure, startup Unknown."""
     assert {type_: begin(type_).result for type_ in PROBE_TYPES} == {
         "startup": "unknown",
         "liveness": "success",
@@ -42,6 +43,7 @@ def test_a_probe_says_at_first_what_the_kubelet_assumes() -> None:
 
 
 def test_one_success_and_three_failures_count_unless_the_probe_says_otherwise() -> None:
+    """Row 85: a result is what enough answers in a row agree on."""
     assert after("readiness", Probe(), "success").result == "success"
     assert after("readiness", Probe(), "success", "failure", "failure").result == "success"
     assert after("readiness", Probe(), "success", "failure", "failure", "failure").result == "failure"
@@ -56,6 +58,7 @@ def test_a_different_answer_begins_the_count_anew() -> None:
 
 
 def test_a_failed_liveness_and_any_decided_startup_hold_until_the_next_instance() -> None:
+    """Row 86: nothing more is asked of an instance that is to be killed, or whose startup is decided."""
     assert after("liveness", Probe(failure_threshold=1), "failure").on_hold
     assert not after("liveness", Probe(), "success").on_hold
     assert after("startup", Probe(), "success").on_hold
@@ -64,6 +67,7 @@ def test_a_failed_liveness_and_any_decided_startup_hold_until_the_next_instance(
 
 
 def test_what_an_earlier_life_heard_is_not_asked_again() -> None:
+    """Row 92: results outlive the worker that heard them."""
     assert begin("startup", "success").on_hold
     assert begin("startup", "failure").on_hold
     assert begin("liveness", "failure").on_hold
@@ -76,6 +80,7 @@ def test_what_an_earlier_life_heard_is_not_asked_again() -> None:
     [("startup", False, False), ("startup", True, True), ("liveness", False, True), ("readiness", True, False)],
 )
 def test_only_startup_is_asked_of_what_has_not_started(type_: ProbeType, started: bool, waits: bool) -> None:
+    """Row 84: liveness and readiness wait for Started."""
     assert waits_for_start(type_, started=started) is waits
 
 
@@ -93,6 +98,7 @@ def test_a_probe_without_times_has_the_kubelets() -> None:
 def test_a_result_changes_exactly_when_enough_answers_in_a_row_agree(
     type_: ProbeType, successes: int, failures: int, answers: list[Single]
 ) -> None:
+    """Row 85: thresholds, for any sequence of answers."""
     probe = Probe(success_threshold=successes, failure_threshold=failures)
     state, expected = begin(type_), INITIAL[type_]
     for position, answer in enumerate(answers):

@@ -89,7 +89,7 @@ class Heard:
     def arm_backoff(self, workflow_id: str, container: str, restart: int, delay_seconds: float | None) -> None:
         self.told.append(("arm", workflow_id, container, restart, delay_seconds))
 
-    def step_began(self, ref: PodRef) -> None:
+    def step_began(self, ref: PodRef, *, kills: bool) -> None:
         self.told.append(("began", ref))
 
     def step_ended(self, ref: PodRef, fault: str) -> None:

@@ -23,6 +23,7 @@ async def says(handle: Any, name: str, probe: str, result: str, message: str = "
 
 
 async def test_a_pod_is_ready_when_its_readiness_probe_says_so(client: Client, node: ScriptedNode) -> None:
+    """Row 90: readiness changes the status at once, and decides no step."""
     handle = await start_pod(
         client, node, manifest(containers=[{"name": "web", "image": "busybox:1", "readinessProbe": TCP}])
     )
@@ -59,6 +60,7 @@ async def test_a_failed_liveness_probe_restarts_the_container_with_the_probes_gr
 
 
 async def test_what_follows_a_sidecar_waits_for_its_startup_probe(client: Client, node: ScriptedNode) -> None:
+    """Row 84: a sidecar has started when its startup probe says so."""
     sidecar = {"name": "proxy", "image": "busybox:1", "restartPolicy": "Always", "startupProbe": TCP}
     handle = await start_pod(client, node, manifest(initContainers=[sidecar]))
     await until(handle, lambda pod: bool(container(pod, "proxy").get("state", {}).get("running")))
@@ -66,6 +68,18 @@ async def test_what_follows_a_sidecar_waits_for_its_startup_probe(client: Client
     await says(handle, "proxy", "startup", "success")
     await until(handle, is_ready)
     assert node.steps() == ["create_sandbox", "start_init_container proxy", "start_container web"]
+
+
+async def test_that_a_probe_cannot_be_asked_is_an_event_and_no_result(client: Client, node: ScriptedNode) -> None:
+    """Row 85: an error is not a result, and emits Unhealthy."""
+    handle = await start_pod(
+        client, node, manifest(containers=[{"name": "web", "image": "busybox:1", "livenessProbe": TCP}])
+    )
+    await says(handle, "web", "liveness", "unknown", "couldn't find port: nowhere")
+    pod = await until(handle, is_ready)
+    events = [event["message"] for event in await handle.query("events") if event["reason"] == "Unhealthy"]
+    assert events == ["Liveness probe errored and resulted in unknown state: couldn't find port: nowhere"]
+    assert container(pod, "web")["restartCount"] == 0
 
 
 async def test_results_outlive_a_run(client: Client, node: ScriptedNode) -> None:

@@ -2,12 +2,15 @@
 
 ::
 
-    listings ──► Prober ──► one task per probe ──► ask ──► a changed result ──► the pod's signals, until acknowledged
+    listings ──► Prober ──► a worker per probe ──► ask ──► a changed result ──► the pod's outbox, until acknowledged
+                                  ▲   │
+                                  └ schedule: one heap, one timer
 
 Nothing is said while nothing changes; that a container is not ready from the start is said once it has failed its
 probe often enough. Mirrors prober/prober_manager.go and prober/worker.go, v1.36. Differences: the
 first question is asked as soon as the delay is over, not at the next tick of the period; after a worker's start it is
-put off by a fixed share of the period, where the kubelet's is random; results survive a restart of the worker.
+put off by a fixed share of the period, where the kubelet's is random; results survive a restart of the worker; that a
+container cannot be asked, or answers with a warning, is told when it begins and not with every question.
 """
 
 from __future__ import annotations
@@ -16,14 +19,16 @@ import asyncio
 import logging
 import time
 import zlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-
-from temporalio.service import RPCError
+from functools import partial
 
 from syncpod.agent import metrics
-from syncpod.agent.probing.ask import ask
+from syncpod.agent.probing.ask import ask, with_static_variables
+from syncpod.agent.probing.outbox import Outbox, Send
 from syncpod.agent.probing.results import read_results, write_results
+from syncpod.agent.probing.schedule import Schedule
+from syncpod.agent.probing.worker import ProbeWorker
 from syncpod.cri.node import NodeContext
 from syncpod.cri.pod_records import read_pod_record
 from syncpod.cri.port import CriRuntime
@@ -34,12 +39,9 @@ from syncpod.lifecycle.probing import (
     ProbeResult,
     ProbeState,
     ProbeType,
-    answered,
     begin,
     period_seconds,
     probe_of,
-    says_something,
-    waits_for_start,
 )
 from syncpod.lifecycle.restart import is_sidecar
 from syncpod.messages import PodRef, ProbeChanged
@@ -47,10 +49,6 @@ from syncpod.pod import Container, Pod, Probe
 
 log = logging.getLogger(__name__)
 
-Send = Callable[[PodRef, ProbeChanged], Awaitable[bool]]
-"""Signals a changed result; returns whether there was a workflow to take it. Raises RPCError while nobody answers."""
-
-_RETRY_SECONDS = (0.1, 5.0)
 _TEXT_LIMIT = 1024
 """Characters of an answer that the pod is told."""
 
@@ -61,24 +59,21 @@ class _Instance:
 
     container: Container
     observed: ObservedContainer
-    started: asyncio.Event = field(default_factory=asyncio.Event)
-    tasks: list[asyncio.Task[None]] = field(default_factory=list)
+    workers: tuple[ProbeWorker, ...] = ()
 
 
 @dataclass
 class _Pod:
-    """A pod of which something runs that has probes."""
+    """A pod of which something runs that has probes, or of whose probes something is still to be told."""
 
     ref: PodRef
     spec: Pod
     listing: ObservedPod
+    outbox: Outbox
     results: dict[tuple[str, ProbeType], ProbeResult]
     """What the workflow has been told, by container id and type."""
     instances: dict[str, _Instance] = field(default_factory=dict)
     """By container id."""
-    outbox: dict[tuple[str, ProbeType], ProbeChanged] = field(default_factory=dict)
-    """What is still to be told: the newest of each probe."""
-    flight: asyncio.Task[None] | None = None
 
 
 class Prober:
@@ -100,6 +95,7 @@ class Prober:
         self._host_ip = host_ip
         self._clock = clock
         self._born = clock()
+        self._schedule = Schedule()
         self._pods: dict[str, _Pod] = {}
         self._without: dict[str, frozenset[str]] = {}
         """Pods without probes, by UID, with the containers that were seen of them: they cost nothing further."""
@@ -115,20 +111,28 @@ class Prober:
         pod.listing = listing
         for container_id in tuple(pod.instances):
             if container_id not in running:
-                _cancel(pod.instances.pop(container_id))
+                _end(pod.instances.pop(container_id).workers)
         for container_id, observed in running.items():
             if container_id not in pod.instances and (container := _with_probes(pod.spec, observed.name)) is not None:
                 pod.instances[container_id] = self._begin(pod, container, observed)
-        if not pod.instances and not pod.outbox:
-            del self._pods[listing.uid]
+        self._forget_if_done(pod)
+
+    def ending(self, uid: str) -> None:
+        """Hear that what runs of a pod is being killed: only whether it is ready is asked on, until nothing runs.
+
+        Mirrors prober_manager.go, v1.36, StopLivenessAndStartup.
+        """
+        pod = self._pods.get(uid)
+        for instance in pod.instances.values() if pod is not None else ():
+            _end(worker for worker in instance.workers if worker.state.type != "readiness")
 
     async def close(self) -> None:
         """Stop asking; nothing is told any more."""
-        tasks = [task for pod in self._pods.values() for one in pod.instances.values() for task in one.tasks]
-        tasks += [pod.flight for pod in self._pods.values() if pod.flight is not None]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        self._schedule.close()
+        workers = [worker for pod in self._pods.values() for one in pod.instances.values() for worker in one.workers]
+        asked = [worker.task for worker in workers if worker.task is not None]
+        _end(workers)
+        await asyncio.gather(*asked, *(pod.outbox.close() for pod in self._pods.values()), return_exceptions=True)
 
     def _meet(self, listing: ObservedPod) -> _Pod | None:
         """Read what a pod's containers are to be asked; None where there is nothing to ask."""
@@ -141,64 +145,61 @@ class Prober:
             return None
         self._without.pop(listing.uid, None)
         ref = PodRef(namespace=listing.namespace, name=listing.name, uid=listing.uid)
-        pod = _Pod(ref, record.pod, listing, read_results(self._node, listing.uid))
+        outbox = Outbox(
+            ref,
+            self._send,
+            taken=lambda change: self._keep(pod, change),
+            emptied=lambda: self._forget_if_done(pod),
+        )
+        pod = _Pod(ref, record.pod, listing, outbox, read_results(self._node, listing.uid))
         self._pods[listing.uid] = pod
         return pod
 
+    def _forget_if_done(self, pod: _Pod) -> None:
+        if not pod.instances and not pod.outbox and self._pods.get(pod.ref.uid) is pod:
+            del self._pods[pod.ref.uid]
+
     def _begin(self, pod: _Pod, container: Container, observed: ObservedContainer) -> _Instance:
         instance = _Instance(container, observed)
-        if container.startup_probe is None or pod.results.get((observed.id, "startup")) == "success":
-            instance.started.set()
+        started = container.startup_probe is None or pod.results.get((observed.id, "startup")) == "success"
+        workers = []
         for type_ in PROBE_TYPES:
             probe = probe_of(container, type_)
             if probe is not None:
-                work = self._work(pod, instance, type_, probe)
-                instance.tasks.append(asyncio.create_task(work, name=f"{type_} {pod.ref.name}/{container.name}"))
+                worker = ProbeWorker(
+                    f"{type_} probe of {container.name} in {pod.ref.namespace}/{pod.ref.name}",
+                    begin(type_, pod.results.get((observed.id, type_))),
+                    with_static_variables(probe, container),
+                    self._schedule,
+                    partial(self._ask, pod, instance, type_),
+                    partial(self._tell, pod, instance),
+                    started=started,
+                )
+                worker.begin(self._first_delay(observed, type_, probe))
+                workers.append(worker)
+        instance.workers = tuple(workers)
         return instance
 
-    async def _work(self, pod: _Pod, instance: _Instance, type_: ProbeType, probe: Probe) -> None:
-        """Ask one probe of one instance until it is on hold or the instance is gone."""
-        state = begin(type_, pod.results.get((instance.observed.id, type_)))
-        period = period_seconds(probe)
-        await asyncio.sleep(self._first_delay(instance, type_, probe))
-        while not state.on_hold:
-            if waits_for_start(type_, started=instance.started.is_set()):
-                await instance.started.wait()
-            asked = time.monotonic()
-            try:
-                state = await self._ask(pod, instance, state, probe)
-            except Exception:  # whatever it is, a container is not to be left unasked for good
-                log.exception("%s probe of %s in %s", type_, instance.container.name, pod.ref.name)
-            await asyncio.sleep(max(0.0, period - (time.monotonic() - asked)))
-
-    def _first_delay(self, instance: _Instance, type_: ProbeType, probe: Probe) -> float:
+    def _first_delay(self, observed: ObservedContainer, type_: ProbeType, probe: Probe) -> float:
         """Return the seconds until the first question; those that ran before this worker did are spread out."""
-        started_at = instance.observed.started_at
-        began = started_at.timestamp() if started_at is not None else self._clock()
+        began = observed.started_at.timestamp() if observed.started_at is not None else self._clock()
         delay = max(0.0, began + (probe.initial_delay_seconds or 0) - self._clock())
         if began >= self._born:
             return delay
-        share = zlib.crc32(f"{instance.observed.id}/{type_}".encode()) % 1000 / 1000
+        share = zlib.crc32(f"{observed.id}/{type_}".encode()) % 1000 / 1000
         return delay + share * period_seconds(probe)
 
-    async def _ask(self, pod: _Pod, instance: _Instance, state: ProbeState, probe: Probe) -> ProbeState:
-        began = time.monotonic()
+    async def _ask(self, pod: _Pod, instance: _Instance, type_: ProbeType, probe: Probe) -> Answer:
+        began, result = time.monotonic(), "unknown"
         try:
             answer = await ask(probe, self._target(pod, instance), self._cri)
+            result = "failed" if answer.result == "failure" else "successful"
         except NoAnswer as error:
-            metrics.probed(state.type, "unknown", pod.ref, instance.container.name, time.monotonic() - began)
-            log.debug("%s probe of %s in %s: %s", state.type, instance.container.name, pod.ref.name, error)
-            return state
-        success = answer.result != "failure"
-        result: ProbeResult = "success" if success else "failure"
-        took = time.monotonic() - began
-        metrics.probed(state.type, "successful" if success else "failed", pod.ref, instance.container.name, took)
-        after = answered(state, probe, result)
-        if says_something(state, after):
-            self._tell(pod, instance, after, answer)
-        if after.type == "startup" and after.result == "success":
-            instance.started.set()
-        return after
+            log.debug("%s probe of %s in %s: %s", type_, instance.container.name, pod.ref.name, error)
+            raise
+        finally:
+            metrics.probed(type_, result, pod.ref, instance.container.name, time.monotonic() - began)
+        return answer
 
     def _target(self, pod: _Pod, instance: _Instance) -> Target:
         ready = next((sandbox for sandbox in pod.listing.sandboxes if sandbox.ready), None)
@@ -209,45 +210,28 @@ class Prober:
 
     # --- telling ------------------------------------------------------------------------------------------------------
 
-    def _tell(self, pod: _Pod, instance: _Instance, state: ProbeState, answer: Answer) -> None:
-        key = (instance.observed.id, state.type)
-        pod.outbox[key] = ProbeChanged(
+    def _tell(self, pod: _Pod, instance: _Instance, state: ProbeState, result: ProbeResult, answer: Answer) -> None:
+        change = ProbeChanged(
             uid=pod.ref.uid,
             container=instance.container.name,
             container_id=instance.observed.id,
             probe=state.type,
-            result=state.result,
+            result=result,
             message=answer.text[:_TEXT_LIMIT],
             warning=answer.result == "warning",
         )
-        if pod.flight is None:
-            pod.flight = asyncio.create_task(self._deliver(pod), name=f"probes of {pod.ref.name}")
+        pod.outbox.put(change)
+        if state.type == "startup" and result == "success":
+            for worker in instance.workers:
+                worker.container_started()
 
-    async def _deliver(self, pod: _Pod) -> None:
-        """Send what is to be told, the newest of each probe, until the workflow has it or there is none."""
-        pause, longest = _RETRY_SECONDS
-        try:
-            while pod.outbox:
-                key, change = next(iter(pod.outbox.items()))
-                try:
-                    taken = await self._send(pod.ref, change)
-                except RPCError as error:
-                    log.debug("probe signal to %s/%s: %s", pod.ref.namespace, pod.ref.name, error)
-                    await asyncio.sleep(pause)
-                    pause = min(2 * pause, longest)
-                    continue
-                pause, _ = _RETRY_SECONDS
-                if pod.outbox.get(key) is change:
-                    del pod.outbox[key]
-                if taken:
-                    self._keep(pod, key, change)
-        finally:
-            pod.flight = None
-
-    def _keep(self, pod: _Pod, key: tuple[str, ProbeType], change: ProbeChanged) -> None:
+    def _keep(self, pod: _Pod, change: ProbeChanged) -> None:
+        """Note on disk what the workflow has been told, for the next worker; a remark changes no result."""
+        if change.result == "unknown":
+            return
         present = {container.id for container in pod.listing.containers}
         pod.results = {known: result for known, result in pod.results.items() if known[0] in present}
-        pod.results[key] = change.result
+        pod.results[change.container_id, change.probe] = change.result
         try:
             write_results(self._node, pod.ref.uid, pod.results)
         except OSError as error:
@@ -260,6 +244,6 @@ def _with_probes(pod: Pod, name: str) -> Container | None:
     return next((one for one in asked if one.name == name and any(probe_of(one, type_) for type_ in PROBE_TYPES)), None)
 
 
-def _cancel(instance: _Instance) -> None:
-    for task in instance.tasks:
-        task.cancel()
+def _end(workers: Iterable[ProbeWorker]) -> None:
+    for worker in workers:
+        worker.end()

@@ -1,0 +1,54 @@
+"""Connections to containers, made without a transport or a buffer: most are closed as soon as they are open."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from ipaddress import ip_address
+
+
+class NotConnected(Exception):
+    """No connection; the text says why, in the words of Go's dialer, which the kubelet's users know."""
+
+
+def host_and_port(host: str, port: int) -> str:
+    """Return ``host:port``, an IPv6 address in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+async def dial(host: str, port: int) -> socket.socket:
+    """Connect to an address or a name, whose addresses are tried in turn; the caller closes what it gets.
+
+    There is no timeout here: the caller cancels. Raises :class:`NotConnected`.
+    """
+    failed = f"dial tcp: lookup {host}: no such host"
+    for family, address in await _addresses(host, port):
+        end = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
+        try:
+            await asyncio.get_running_loop().sock_connect(end, address)
+        except OSError as error:
+            end.close()
+            refused = isinstance(error, ConnectionRefusedError)
+            why = "connection refused" if refused else (error.strerror or str(error)).lower()
+            failed = f"dial tcp {host_and_port(address[0], port)}: connect: {why}"
+        except BaseException:
+            end.close()
+            raise
+        else:
+            return end
+    raise NotConnected(failed)
+
+
+async def _addresses(host: str, port: int) -> list[tuple[int, tuple[str, int]]]:
+    try:
+        family = socket.AF_INET6 if ip_address(host).version == 6 else socket.AF_INET
+    except ValueError:
+        pass
+    else:
+        return [(family, (host, port))]
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except (OSError, ValueError) as error:  # ValueError: a name that is none, one of its labels too long or empty
+        reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
+        raise NotConnected(f"dial tcp: lookup {host}: {reason}") from error
+    return [(family, address[:2]) for family, _, _, _, address in found if isinstance(address[0], str)]
