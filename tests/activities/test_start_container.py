@@ -83,6 +83,7 @@ async def test_called_twice_it_adopts_what_it_started(bench: Bench) -> None:
 
 @pytest.mark.parametrize("name", [StepName.START_INIT_CONTAINER, StepName.START_EPHEMERAL_CONTAINER])
 async def test_init_and_ephemeral_containers_are_adopted_the_second_time_too(bench: Bench, name: StepName) -> None:
+    """Row 55: never two of one."""
     pod = bench.pod(initContainers=[container("setup")])
     debugger = admit_ephemeral_container(pod.pod, container("debug"))
     pod.pod = pod.pod.model_copy(update={"spec": pod.pod.spec.model_copy(update={"ephemeral_containers": (debugger,)})})
@@ -289,6 +290,7 @@ async def test_a_configuration_that_cannot_be_is_a_fault_before_anything_is_made
 
 
 async def test_an_ephemeral_container_whose_target_is_not_there_cannot_be_configured(bench: Bench) -> None:
+    """Row 55: CreateContainerConfigError until the target exists."""
     pod = bench.pod()
     debugger = admit_ephemeral_container(pod.pod, container("debug", targetContainerName="main"))
     pod.pod = pod.pod.model_copy(update={"spec": pod.pod.spec.model_copy(update={"ephemeral_containers": (debugger,)})})

@@ -77,18 +77,21 @@ def test_the_ports_annotation_is_json_that_reads_back() -> None:
 
 
 def test_an_ephemeral_container_shares_its_targets_processes() -> None:
+    """Row 55: namespace mode TARGET, with the target's id."""
     pod = make_pod({"ephemeralContainers": [{"name": "debug", "image": "a", "targetContainerName": "main"}]})
     config = configured(pod, pod.spec.ephemeral_containers[0], kind="ephemeral_container", target_id="c0ffee")
     assert as_data(config.linux.security_context.namespace_options) == {"pid": "TARGET", "target_id": "c0ffee"}
 
 
 def test_an_ephemeral_container_of_a_pod_that_shares_them_all_needs_no_target() -> None:
+    """Row 55: it sees all of them without."""
     pod = make_pod({"shareProcessNamespace": True, "ephemeralContainers": [{"name": "debug", "image": "a"}]})
     config = configured(pod, pod.spec.ephemeral_containers[0], kind="ephemeral_container", target_id="c0ffee")
     assert as_data(config.linux.security_context.namespace_options) == {}
 
 
 def test_an_ephemeral_container_whose_target_is_not_there_is_an_error() -> None:
+    """Row 55: the sentence is the kubelet's."""
     pod = make_pod({"ephemeralContainers": [{"name": "debug", "image": "a", "targetContainerName": "main"}]})
     with pytest.raises(ContainerConfigError, match="unable to find target container main") as caught:
         configured(pod, pod.spec.ephemeral_containers[0], kind="ephemeral_container")

@@ -233,6 +233,7 @@ async def test_its_output_lies_where_the_kubelet_keeps_it(pods: Pods) -> None:
 
 
 async def test_containers_see_their_own_processes_and_an_ephemeral_one_its_targets(pods: Pods) -> None:
+    """Row 55: namespace mode TARGET."""
     running = await pods.run(
         {
             "containers": [

@@ -157,6 +157,7 @@ async def add_ephemeral_containers(pod: LivePod) -> None:
 
 
 async def test_an_ephemeral_container_sees_the_processes_of_its_target_as_its_own(pods: Pods) -> None:
+    """Row 55: the PID namespace is the target's."""
     pod = await pods.apply("target", shell("a"))
     await pod.running()
     await pod.handle.execute_update("add_ephemeral_container", shell("debug", "sleep 1000", targetContainerName="a"))

@@ -626,6 +626,7 @@ def test_sidecars(mutate: Mutate, expected: PodActions) -> None:
 
 @pytest.mark.parametrize(("mutate", "expected"), EPHEMERAL_CONTAINERS.values(), ids=EPHEMERAL_CONTAINERS)
 def test_ephemeral_containers(mutate: Mutate, expected: PodActions) -> None:
+    """Row 55: started if never made, init containers or not; never again."""
     assert mutate(one_debugger()).decide() == expected
 
 

@@ -478,6 +478,7 @@ def test_a_sidecar_that_crashes_does_not_bring_the_pod_back_to_pending() -> None
 
 
 def test_ephemeral_containers_are_shown_and_change_nothing_else() -> None:
+    """Row 55: neither phase nor readiness."""
     story = Story(ONE).has("web").tell()
     phase, conditions = story.phase, story.status.conditions
     story.spec = ONE | {"ephemeralContainers": [{"name": "debug", "image": "local/busybox:1"}]}

@@ -83,6 +83,7 @@ async def test_a_pod_comes_up_in_the_kubelets_order(client: Client, node: Script
 
 
 async def test_an_ephemeral_container_is_added_by_update(client: Client, node: ScriptedNode) -> None:
+    """Row 55: started once, beside what runs."""
     handle = await running(client, node, manifest())
     await handle.execute_update("add_ephemeral_container", {"name": "debug", "image": "busybox:1"})
     pod = await until(handle, lambda pod: bool(container(pod, "debug").get("state", {}).get("running")))
