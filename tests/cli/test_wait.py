@@ -1,0 +1,172 @@
+"""`wait`, `restart` and `retry`: what an operator does with pods, on a scripted node."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+from temporalio.client import Client, WorkflowHandle
+
+from syncpod.messages import Fault
+from tests.cli.conftest import Command
+from tests.cli.manifests import as_json, fresh_name, manifest
+from tests.workflows.scripted import ScriptedNode
+
+READY = "--for=condition=Ready"
+
+
+@pytest.fixture
+def on(node: ScriptedNode) -> tuple[str, str]:
+    """The flag that puts pods on the scripted node."""
+    return "--node", node.queue.removeprefix("node/")
+
+
+async def test_a_pod_is_waited_for_until_it_has_come_to_it(syncpod: Command, on: tuple[str, str]) -> None:
+    one, two = fresh_name(), fresh_name()
+    labels = {"wait": one}
+    documents = as_json(manifest(one, labels=labels), manifest(two, labels=labels))
+    await syncpod("apply", "-f", "-", *on, stdin=documents)
+    both = f"pod/{one} condition met\npod/{two} condition met\n"
+    assert (await syncpod("wait", f"pod/{one}", f"pod/{two}", READY)).out == both
+    assert (await syncpod("wait", "-f", "-", "--for=condition=ready=true", stdin=documents)).out == both
+    selected = await syncpod("wait", "pods", "-l", f"wait={one}", "--for=jsonpath={.status.phase}=Running")
+    assert sorted(selected.out.splitlines()) == sorted(both.splitlines())
+    assert (await syncpod("wait", one, READY, "-o", "name")).out == f"pod/{one}\n"
+    shown = json.loads((await syncpod("wait", one, "--for=create", "-o", "json")).out)
+    assert (shown["kind"], shown["metadata"]["name"]) == ("Pod", one)
+
+
+async def test_when_time_is_over_it_is_said_what_the_pod_hangs_on(syncpod: Command, on: tuple[str, str]) -> None:
+    good, never = fresh_name(), fresh_name()
+    await syncpod("apply", "-f", "-", "--wait", *on, stdin=as_json(manifest(good)))
+    for timeout in ("0", "200ms"):
+        late = await syncpod("wait", good, "--for=condition=Ready=False", "--timeout", timeout)
+        sentence = f"syncpod: timed out waiting for the condition on pods/{good}: it is Running\n"
+        assert (late.code, late.out, late.err) == (1, "", sentence)
+    missing = await syncpod("wait", never, good, READY)
+    assert (missing.code, missing.out) == (1, f"pod/{good} condition met\n")
+    assert missing.err == f'syncpod: pods "{never}" not found in namespace default\n'
+    none = await syncpod("wait", "--all", "-n", "nowhere", READY)
+    assert (none.code, none.err) == (1, "syncpod: no matching resources found\n")
+    uncreated = await syncpod("wait", never, "--for=create", "--timeout", "100ms")
+    assert (uncreated.code, uncreated.err.count("it is not there")) == (1, 1)
+
+
+async def test_creation_and_deletion_are_waited_for(syncpod: Command, on: tuple[str, str]) -> None:
+    name = fresh_name()
+    gone = await syncpod("wait", name, "--for=delete")
+    assert (gone.code, gone.out, gone.err) == (0, "", "")
+    waiting = asyncio.create_task(syncpod("wait", name, "--for=create", "--timeout=-1s"))
+    await asyncio.sleep(0.3)
+    assert not waiting.done()
+    await syncpod("apply", "-f", "-", "--wait", *on, stdin=as_json(manifest(name)))
+    assert (await waiting).code == 0
+    ending = asyncio.create_task(syncpod("wait", name, "--for=delete", "--timeout=60s"))
+    await asyncio.sleep(0.3)
+    assert not ending.done()
+    await syncpod("delete", name)
+    assert (await ending).code == 0
+    late = await syncpod("wait", name, "--for=condition=Ready")
+    assert late.code == 1 and "not found" in late.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("web",), "--for: say what to wait for: --for=condition=Ready"),
+        (("web", "--for=Ready"), "--for: must be condition=NAME[=VALUE], delete, create or jsonpath="),
+        (("web", "--for=jsonpath={..a}"), "--for: '{..a}' cannot be read as JSONPath from '..a' on"),
+        ((READY,), "say which pods to wait for, in one way"),
+        (("web", "--all", READY), "say which pods to wait for, in one way"),
+        (("web", "-A", READY), "pods that are named are of one namespace"),
+        (("web", READY, "--timeout", "soon"), "--timeout: 'soon' is no duration"),
+        (("web", READY, "-o", "wide"), "--output: must be json, yaml, name, not wide"),
+        (("svc/web", READY), "'svc/web': only pods can be named here"),
+    ],
+)
+async def test_what_cannot_be_waited_for_is_refused(
+    syncpod: Command, arguments: tuple[str, ...], sentence: str
+) -> None:
+    refused = await syncpod("wait", *arguments)
+    assert (refused.code, refused.out) == (2, "")
+    assert sentence in refused.err and refused.err.count("\n") == 1
+
+
+async def test_a_value_that_nothing_can_be_compared_with_is_refused(syncpod: Command, on: tuple[str, str]) -> None:
+    name = fresh_name()
+    await syncpod("apply", "-f", "-", "--wait", *on, stdin=as_json(manifest(name)))
+    refused = await syncpod("wait", name, "--for=jsonpath={.status}=Running")
+    assert (refused.code, refused.err.count("\n")) == (2, 1)
+
+
+# --- restart ----------------------------------------------------------------------------------------------------------
+
+
+async def test_containers_are_restarted_and_waited_for(
+    syncpod: Command, node: ScriptedNode, on: tuple[str, str]
+) -> None:
+    name = fresh_name()
+    containers = [{"name": each, "image": "busybox:1"} for each in ("app", "side")]
+    await syncpod("apply", "-f", "-", "--wait", *on, stdin=as_json(manifest(name, containers=containers)))
+    one = await syncpod("restart", name, "-c", "side", "--wait")
+    assert (one.code, one.out, one.err) == (0, f"pod/{name} restarting (side)\npod/{name} ready\n", "")
+    all_ = await syncpod("restart", f"pod/{name}", "--wait")
+    assert all_.out == f"pod/{name} restarting (app, side)\npod/{name} ready\n"
+    pod = json.loads((await syncpod("get", "pod", name, "-o", "json")).out)
+    assert {each["name"]: each["restartCount"] for each in pod["status"]["containerStatuses"]} == {"app": 1, "side": 2}
+
+
+async def test_what_cannot_be_restarted_is_said(syncpod: Command, on: tuple[str, str]) -> None:
+    name, never = fresh_name(), fresh_name()
+    init = [{"name": "setup", "image": "busybox:1"}]
+    await syncpod("apply", "-f", "-", *on, stdin=as_json(manifest(name, initContainers=init)))
+    unknown = await syncpod("restart", name, "-c", "none")
+    assert (unknown.code, unknown.err) == (
+        2,
+        f'syncpod: container "none" is not in pod "{name}", which has setup, app\n',
+    )
+    once = await syncpod("restart", name, "-c", "setup")
+    assert (once.code, once.out) == (1, "")
+    assert f"pod \"{name}\": signal restart: container: is 'setup', must be a main container or a sidecar" in once.err
+    missing = await syncpod("restart", never, name, "-c", "none")
+    assert missing.code == 2 and missing.err.count("\n") == 2
+    assert (await syncpod("restart")).err == "syncpod: name a pod\n"
+
+
+# --- retry ------------------------------------------------------------------------------------------------------------
+
+
+async def test_a_back_off_is_ended_by_name_or_with_all_others(
+    syncpod: Command, client: Client, node: ScriptedNode, on: tuple[str, str]
+) -> None:
+    name = fresh_name()
+    for _ in range(2):
+        node.fault("start_container", Fault.RUN_CONTAINER_ERROR, "no such program")
+    await syncpod("apply", "-f", "-", *on, stdin=as_json(manifest(name)))
+    handle = client.get_workflow_handle(f"pod/default/{name}")
+    await _until_held(handle, node, tries=1)
+    first = await syncpod("retry", name, "-c", "app")
+    assert (first.code, first.out) == (0, f"pod/{name} retrying (app)\n"), first.err
+    await _until_held(handle, node, tries=2)
+    second = await syncpod("retry", name, "--wait")
+    assert second.out == f"pod/{name} retrying (app)\npod/{name} ready\n", second.err
+
+
+async def _until_held(handle: WorkflowHandle[Any, Any], node: ScriptedNode, *, tries: int) -> None:
+    async with asyncio.timeout(20):
+        tried = "start_container app"
+        while node.steps().count(tried) < tries or not (await handle.query("plan"))["holds"]:  # noqa: ASYNC110  # a query is all there is
+            await asyncio.sleep(0.05)
+
+
+async def test_where_nothing_waits_it_is_said(syncpod: Command, on: tuple[str, str]) -> None:
+    name = fresh_name()
+    await syncpod("apply", "-f", "-", "--wait", *on, stdin=as_json(manifest(name)))
+    nothing = await syncpod("retry", name)
+    assert (nothing.code, nothing.err) == (1, f'syncpod: pod "{name}" waits out no back-off: it is Running\n')
+    runs = await syncpod("retry", name, "-c", "app")
+    assert (runs.code, runs.err) == (1, f'syncpod: container "app" in pod "{name}" waits out no back-off\n')
+    unknown = await syncpod("retry", name, "-c", "none")
+    assert (unknown.code, unknown.err.count("\n")) == (2, 1)
