@@ -96,6 +96,31 @@ class Fences:
             if not turn.wanted:
                 del self._turns[ref.uid, lane]
 
+    @asynccontextmanager
+    async def undisturbed(self, uid: str, holder: Holder) -> AsyncIterator[bool]:
+        """Hold the pod for the block, unless a step has it or wants it now; yield whether it is held.
+
+        For what is tidied up between steps. It has no claim: it is never newer than a step, and no step is refused for
+        it. A step that comes meanwhile asks `holder` to let go, and waits until it has.
+        """
+        key = (uid, "")
+        if key in self._turns:
+            yield False
+            return
+        turn = self._turns[key] = _Turn()
+        turn.wanted += 1
+        try:
+            async with turn.lock:  # nobody has it: no step comes between
+                turn.holder = holder
+                try:
+                    yield True
+                finally:
+                    turn.holder = None
+        finally:
+            turn.wanted -= 1
+            if not turn.wanted:
+                del self._turns[key]
+
     def _see(self, ref: PodRef, claim: Claim, lane: str) -> None:
         """Note a claim; raise StaleFence when a newer one is known."""
         key = (ref.uid, ref.incarnation, lane)

@@ -18,4 +18,4 @@ def note_pod(node: NodeContext, ref: PodRef, pod: Pod) -> None:
     known = read_pod_record(node, ref.uid)
     if known is None or known.incarnation != ref.incarnation:
         known = PodRecord(incarnation=ref.incarnation)
-    write_pod_record(node, known.model_copy(update={"pod": pod}))
+    write_pod_record(node, known.model_copy(update={"pod": pod, "cluster": node.cluster}))

@@ -86,14 +86,15 @@ class Agent:
         self._takeover = Takeover(client, task_queue, life.identity)
         storage = StorageEviction(context, cri, self.pleg.newest, self.signals.evict)
         self._beside: dict[str, Callable[[], Awaitable[None]]] = {"limits of storage": storage.run}
+        self._watchers: list[Callable[[ObservedPod], None]] = [self.pidfds.watch, self.prober.observe]
         self._boarding: list[asyncio.Task[None]] = []
         self._following: dict[str, asyncio.Task[None]] = {}
         self._ended: dict[str, dict[str, float]] = {}
 
     def _watch(self, listing: ObservedPod) -> None:
-        """Follow what runs of a pod: its processes, and what its containers are to be asked."""
-        self.pidfds.watch(listing)
-        self.prober.observe(listing)
+        """Follow what there is of a pod: its processes, what its containers are to be asked, what may go of it."""
+        for watcher in self._watchers:
+            watcher(listing)
 
     # --- what the worker tells ----------------------------------------------------------------------------------------
 
@@ -123,6 +124,10 @@ class Agent:
     def beside(self, name: str, run: Callable[[], Awaitable[None]]) -> None:
         """Have `run` run as long as the agent does, which its failure does not end: it is logged, and begun again."""
         self._beside[name] = run
+
+    def tell(self, watcher: Callable[[ObservedPod], None]) -> None:
+        """Have `watcher` hear of each new listing of a pod."""
+        self._watchers.append(watcher)
 
     # --- its life -----------------------------------------------------------------------------------------------------
 

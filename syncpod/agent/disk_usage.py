@@ -17,6 +17,8 @@ class DiskUsage:
 
     bytes: int
     """As allocated on disk: blocks, not lengths."""
+    inodes: int = 0
+    """Files, directories and all else that has a name there."""
     whole: bool = True
     """False where it took too long or could not be read to its end: there may be more."""
 
@@ -38,7 +40,7 @@ def disk_usage(directory: Path, *, seconds: float, own_mount: bool = True) -> Di
             return DiskUsage(0)
     except (FileNotFoundError, NotADirectoryError):
         return DiskUsage(0)
-    blocks = top.st_blocks
+    blocks, inodes = top.st_blocks, 1
     several_names: set[int] = set()
     waiting = [os.fspath(directory)] if S_ISDIR(top.st_mode) else []
     until = time.monotonic() + seconds
@@ -48,11 +50,12 @@ def disk_usage(directory: Path, *, seconds: float, own_mount: bool = True) -> Di
             with os.scandir(waiting.pop()) as entries:
                 for entry in entries:
                     if time.monotonic() > until:
-                        return DiskUsage(blocks * _BLOCK_BYTES, whole=False)
+                        return DiskUsage(blocks * _BLOCK_BYTES, inodes, whole=False)
                     stat = _stat(entry)
                     if stat is None or stat.st_dev != top.st_dev or stat.st_ino in several_names:
                         continue
                     blocks += stat.st_blocks
+                    inodes += 1
                     if S_ISDIR(stat.st_mode):
                         waiting.append(entry.path)
                     elif stat.st_nlink > 1:
@@ -61,7 +64,7 @@ def disk_usage(directory: Path, *, seconds: float, own_mount: bool = True) -> Di
             continue
         except OSError:
             whole = False
-    return DiskUsage(blocks * _BLOCK_BYTES, whole=whole)
+    return DiskUsage(blocks * _BLOCK_BYTES, inodes, whole=whole)
 
 
 def _stat(entry: os.DirEntry[str]) -> os.stat_result | None:

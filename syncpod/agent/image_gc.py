@@ -122,6 +122,21 @@ class ImageGc:
             log.warning("%s", said)
         self._said = said
 
+    async def remove_unused(self) -> int:
+        """Remove whatever is unused, however much room there is, but for what was pulled just now; return the bytes.
+
+        For a node under pressure (DeleteUnusedImages). Raises ImageGcFailed, CriError, OSError.
+        """
+        seen = await self._look()
+        removal = _Removal(self._cri)
+        try:
+            await removal.remove(removable(seen.unused, self._policy, seen.at), reason="space")
+        finally:
+            await asyncio.to_thread(self._prune, seen.present - removal.gone, before=seen.began)
+        if removal.failures:
+            raise ImageGcFailed(IMAGE_GC_FAILED, "; ".join(removal.failures))
+        return removal.freed
+
     async def collect(self) -> int:
         """Collect once; return how many bytes of images were removed. Raises ImageGcFailed, CriError, OSError."""
         seen = await self._look()

@@ -76,3 +76,19 @@ collected_images = _meter.create_counter(
     "image_garbage_collected_total",
     description="Images removed, by reason: for want of space, or for age.",
 )
+
+orphaned_pods = _meter.create_counter(
+    "orphaned_runtime_pods_total",
+    description="Pods found in the runtime that no workflow asks for.",
+)
+
+_collected = _meter.create_counter(
+    "garbage_collected_total",
+    description="Dead containers, spent sandboxes and remains of gone pods that were removed, by kind.",
+)
+
+
+def collected(kind: str, number: int) -> None:
+    """Count what was removed: `kind` is `container`, `sandbox` or `pod`."""
+    if number:
+        _collected.add(number, {"kind": kind})

@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -204,7 +204,7 @@ class Pleg:
             return
         if not pod.owed and self.busy(uid):
             return
-        if pod.owed or _worth_telling(_difference(pod), pod.newest):
+        if pod.owed or _worth_telling(pod):
             pod.flight = asyncio.create_task(self._deliver(uid, pod), name=f"pleg {uid}")
         elif not pod.steps and _empty(pod.newest):
             del self._pods[uid]
@@ -213,7 +213,7 @@ class Pleg:
         """Send the pod's newest listing until the workflow has it or there is no workflow."""
         pause, longest = RETRY_SECONDS
         try:
-            while pod.owed or _worth_telling(_difference(pod), pod.newest):
+            while pod.owed or _worth_telling(pod):
                 listing, told = pod.newest, len(pod.owed)
                 events = (*pod.owed, *(PlegEvent(type=e.type, id=e.id) for e in _difference(pod)))[-_EVENTS_MAX:]
                 try:
@@ -286,10 +286,32 @@ def _difference(pod: _Pod) -> tuple[PodLifecycleEvent, ...]:
     return pod_lifecycle_events(known, newest)
 
 
-def _worth_telling(events: Iterable[PodLifecycleEvent], listing: ObservedPod) -> bool:
-    """Say whether events wake the workflow. That a container was created does not: it is about to be started."""
-    created = {container.id for container in listing.containers if container.state == "created"}
-    return any(event.type != "ContainerChanged" or event.id not in created for event in events)
+def _worth_telling(pod: _Pod) -> bool:
+    """Say whether what happened wakes the workflow.
+
+    That a container was created does not: it is about to be started. Nor that something was tidied up by which no
+    decision goes: an instance or a sandbox that had ended, and has a successor. The workflow's view has it a little
+    longer then, and loses it with the next listing that it is given.
+    """
+    created = {container.id for container in pod.newest.containers if container.state == "created"}
+    spent = _spent(pod.known) if pod.known is not None else frozenset()
+    return any(
+        not (event.type == "ContainerChanged" and event.id in created)
+        and not (event.type == "ContainerRemoved" and event.id in spent)
+        for event in _difference(pod)
+    )
+
+
+def _spent(listing: ObservedPod) -> frozenset[str]:
+    """Return the ids of what had ended in a listing, and was not the newest of its kind."""
+    newest = {container.id for container in listing.newest_by_name().values()}
+    older = listing.ordered().sandboxes[1:]
+    return frozenset(
+        (
+            *(each.id for each in listing.containers if each.state == "exited" and each.id not in newest),
+            *(each.id for each in older if not each.ready),
+        )
+    )
 
 
 def _named(listing: ObservedPod, earlier: ObservedPod) -> ObservedPod:

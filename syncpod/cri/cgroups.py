@@ -83,6 +83,17 @@ def kill_pod_cgroup(node: NodeContext, uid: str, *, mountinfo: Path = MOUNTINFO)
     return tuple(sorted(killed))
 
 
+def count_processes(node: NodeContext, uid: str, *, mountinfo: Path = MOUNTINFO) -> int | None:
+    """Return how many processes a pod has, its sandbox's included, by its cgroup; None where it has none. Blocks.
+
+    Raises :class:`~syncpod.cri.paths.UnsafeName`, OSError.
+    """
+    for top in _directories(node, uid, mountinfo):
+        if top.is_dir():
+            return sum(len(_processes(Path(directory))) for directory, _, _ in os.walk(top))
+    return None
+
+
 def remove_pod_cgroup(node: NodeContext, uid: str, *, mountinfo: Path = MOUNTINFO) -> None:
     """Remove the pod's cgroup, and those in it, from every hierarchy that is mounted. Safe to repeat; blocks.
 

@@ -24,6 +24,7 @@ from syncpod.cri.paths import (
     pod_log_directory,
     pods_directory,
 )
+from syncpod.cri.pod_records import RECORD_NAME
 from syncpod.cri.pod_volumes import PodVolume, alone, make_volumes, pod_volumes
 from syncpod.cri.sub_paths import sub_paths_directory
 from syncpod.cri.termination_message import make_message_file
@@ -156,21 +157,25 @@ def prepare_container(plan: ContainerPlan, *, hosts_of_node: Path = Path("/etc/h
 def remove_pod_directories(node: NodeContext, *, namespace: str, name: str, uid: str) -> None:
     """Remove the pod's directory with its volumes, what of it lies in memory, and its logs. Blocks; safe to repeat.
 
-    Only for a pod without containers. What was mounted for it is unmounted first; hostPaths are not touched. Raises
+    Only for a pod without containers. What was mounted for it is unmounted first; hostPaths are not touched. The pod's
+    record goes last, since by it whoever comes after a death halfway knows whose the rest is. Raises
     :class:`~syncpod.cri.tree_removal.StillMounted` while something else is mounted in a volume, and OSError.
     """
     own, logs = pod_directory(node, uid), pod_log_directory(node, namespace, name, uid)
     in_memory = memory_pod_directory(node, uid)
+    remove_tree(logs)
     try:
         with alone(own):
             clear_sub_paths(sub_paths_directory(node, uid))
             take_away_mounts(own / "volumes" / EMPTY_DIR)
             remove_tree(in_memory)
+            for entry in own.iterdir():
+                if entry.name != RECORD_NAME:
+                    remove_tree(entry)
             remove_tree(own)
     except (FileNotFoundError, NotADirectoryError):
         remove_tree(in_memory)
         remove_tree(own)
-    remove_tree(logs)
 
 
 def _directories_of(volumes: tuple[PodVolume, ...], node: NodeContext) -> Iterator[Directory]:

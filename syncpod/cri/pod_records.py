@@ -29,6 +29,10 @@ class PodRecord(BaseModel):
     """The node has let it in: what it requests counts as taken until it has finished, or its directory goes."""
     finished: bool = False
     """Nothing of it will run again: it has been stopped for good."""
+    evicted: bool = False
+    """The node has put it out: none of its dead containers is needed any more."""
+    cluster: str = ""
+    """The Temporal cluster and namespace that have its workflow; "" = noted by an earlier version."""
 
 
 def write_pod_record(node: NodeContext, record: PodRecord) -> None:

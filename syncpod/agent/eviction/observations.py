@@ -1,0 +1,157 @@
+"""How much a node has left of memory, disks and processes.
+
+Mirrors server/stats, v1.36, as eviction/helpers.go, makeSignalObservations, reads it. Memory is what is free and what a
+reclaim gives back at once, the page cache that nobody has used lately (on cgroup v2 the kubelet reckons so; on v1 it
+counts the kernel's own slabs as available, too). The node's disk is that of its state, which has the pods' volumes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from syncpod.agent.own_thread import in_own_thread
+from syncpod.cri.errors import CriError
+from syncpod.cri.node import NodeContext
+from syncpod.cri.port import CriRuntime
+from syncpod.lifecycle.eviction import Observation, Observations, Signal
+
+log = logging.getLogger(__name__)
+
+DISK_SECONDS: Final = 5.0
+"""How long a disk may take to say how full it is; one that hangs is asked no more until it answers."""
+_KIB: Final = 1024
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One look at the node."""
+
+    signals: Observations
+    dedicated_images: bool
+    """Images and writable layers lie on another disk than the node's state."""
+
+
+@dataclass(frozen=True)
+class _Disk:
+    device: int
+    space: Observation
+    inodes: Observation | None
+    """None on a file system that has no fixed number of them."""
+
+
+class NodeObservations:
+    """Measures one node. All methods belong to one event loop."""
+
+    def __init__(self, node: NodeContext, cri: CriRuntime, wanted: Collection[Signal], *, proc: Path = Path("/proc")):
+        """Measure what `wanted` names, and no more; `proc` is where the kernel says it."""
+        self._state_dir = node.state_dir
+        self._cri = cri
+        self._wanted = frozenset(wanted)
+        self._proc = proc
+        self._asking: dict[Path, asyncio.Future[_Disk]] = {}
+        self._complaints: dict[str, str] = {}
+
+    async def measure(self) -> Measured:
+        """Measure now. What cannot be measured is left out, and said once for as long as it is the same."""
+        signals: dict[Signal, Observation] = {}
+        if "memory.available" in self._wanted:
+            self._read("memory", signals, "memory.available", lambda: read_memory(self._proc / "meminfo"))
+        if "pid.available" in self._wanted:
+            self._read("processes", signals, "pid.available", lambda: read_pids(self._proc))
+        node = await self._disk("the node's disk", self._state_dir) if self._wants("nodefs", "imagefs") else None
+        images = None
+        if self._wants("imagefs") and (place := await self._image_place()) is not None:
+            images = await self._disk("the images' disk", place)
+        if node is not None:
+            _note(signals, "nodefs.available", "nodefs.inodesFree", node)
+        if images is not None:
+            _note(signals, "imagefs.available", "imagefs.inodesFree", images)
+        kept: Observations = {signal: seen for signal, seen in signals.items() if signal in self._wanted}
+        dedicated = node is not None and images is not None and node.device != images.device
+        return Measured(kept, dedicated)
+
+    def _wants(self, *disks: str) -> bool:
+        return any(signal.partition(".")[0] in disks for signal in self._wanted)
+
+    def _read(
+        self, what: str, signals: dict[Signal, Observation], signal: Signal, read: Callable[[], Observation]
+    ) -> None:
+        try:
+            signals[signal] = read()
+        except (OSError, ValueError, KeyError, IndexError) as error:
+            self._complain(what, str(error))
+        else:
+            self._complaints.pop(what, None)
+
+    async def _image_place(self) -> Path | None:
+        try:
+            filesystems = (await self._cri.image_fs_info()).image_filesystems
+        except CriError as error:
+            self._complain("the images' disk", str(error))
+            return None
+        if not filesystems:
+            self._complain("the images' disk", "the runtime tells of none")
+            return None
+        return Path(filesystems[0].mountpoint)
+
+    async def _disk(self, what: str, path: Path) -> _Disk | None:
+        asking = self._asking.get(path)
+        if asking is None:
+            asking = self._asking[path] = in_own_thread(lambda: read_disk(path), name="statvfs")
+        await asyncio.wait({asking}, timeout=DISK_SECONDS)
+        if not asking.done():
+            self._complain(what, "it does not answer")
+            return None
+        del self._asking[path]
+        try:
+            disk = asking.result()
+        except OSError as error:
+            self._complain(what, str(error))
+            return None
+        self._complaints.pop(what, None)
+        return disk
+
+    def _complain(self, what: str, why: str) -> None:
+        if self._complaints.get(what) != why:
+            log.warning("how much is left of %s cannot be told, so no pod is put out for it: %s", what, why)
+        self._complaints[what] = why
+
+
+def read_memory(meminfo: Path) -> Observation:
+    """Return the memory that is left and that there is, in bytes. Raises OSError, KeyError, ValueError."""
+    said = dict(line.split(":", 1) for line in meminfo.read_text().splitlines() if ":" in line)
+    total, free, inactive = (int(said[name].split()[0]) * _KIB for name in ("MemTotal", "MemFree", "Inactive(file)"))
+    return Observation(available=free + inactive, capacity=total)
+
+
+def read_pids(proc: Path) -> Observation:
+    """Return how many more tasks the kernel can have, and how many in all. Raises OSError, ValueError, IndexError.
+
+    Mirrors server/stats and cm, v1.36, rlimit: the smaller of pid_max and threads-max, less those there are.
+    """
+    most = min(int((proc / "sys/kernel" / name).read_text()) for name in ("pid_max", "threads-max"))
+    tasks = int((proc / "loadavg").read_text().split()[3].partition("/")[2])
+    return Observation(available=most - tasks, capacity=most)
+
+
+def read_disk(path: Path) -> _Disk:
+    """Return how full the disk of a path is. Blocks. Raises OSError."""
+    found = os.statvfs(path)
+    inodes = Observation(found.f_ffree, found.f_files) if found.f_files else None
+    return _Disk(
+        device=path.stat().st_dev,
+        space=Observation(found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize),
+        inodes=inodes,
+    )
+
+
+def _note(signals: dict[Signal, Observation], space: Signal, inodes: Signal, disk: _Disk) -> None:
+    signals[space] = disk.space
+    if disk.inodes is not None:
+        signals[inodes] = disk.inodes

@@ -1,0 +1,148 @@
+"""What each pod of a node uses of what the node is short of; measured only then.
+
+Mirrors server/stats, v1.36, as the rankings of eviction/helpers.go read it. Differences: only pods that have a sandbox
+are measured, and put out, since others use nothing worth having; and files are counted when they are asked for, for so
+long and no longer, so that what there is too much of to count is known to be at least what was counted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from syncpod.agent.disk_usage import disk_usage
+from syncpod.agent.own_thread import in_own_thread
+from syncpod.agent.record_cache import RecordCache
+from syncpod.cri.cgroups import count_processes
+from syncpod.cri.errors import CriError
+from syncpod.cri.node import NodeContext
+from syncpod.cri.paths import UnsafeName, log_directory_of, volume_directory
+from syncpod.cri.pod_records import PodRecord
+from syncpod.cri.port import ContainerStats, CriRuntime
+from syncpod.lifecycle.eviction import RESOURCES, Signal
+from syncpod.lifecycle.eviction_ranking import Candidate, ContainerUsage, PodUsage, Written
+from syncpod.lifecycle.observed import ObservedPod
+from syncpod.lifecycle.storage_limits import storage_limits
+from syncpod.messages import PodRef
+from syncpod.pod import Pod
+
+log = logging.getLogger(__name__)
+
+STATS_SECONDS: Final = 2.0
+"""How long the runtime may take to say what one pod's containers use; a hung shim never says it."""
+COUNT_SECONDS: Final = 5.0
+"""How long one pod's files are counted."""
+_AT_ONCE: Final = 8
+_COUNTED_AT_ONCE: Final = 2
+
+Newest = Callable[[str], ObservedPod | None]
+
+
+@dataclass(frozen=True)
+class ActivePod:
+    """A pod that has not finished, and where its files are."""
+
+    ref: PodRef
+    pod: Pod
+    volumes: tuple[Path, ...]
+    """Those on the node's disk."""
+    logs: Path
+
+
+class PodUsages:
+    """Measures the pods of one node. All methods belong to one event loop."""
+
+    def __init__(self, node: NodeContext, cri: CriRuntime, newest: Newest) -> None:
+        """`newest` returns the newest listing of the pod with that UID."""
+        self._node = node
+        self._cri = cri
+        self._newest = newest
+        self._active = RecordCache(node, lambda record: _active(node, record))
+        self._counting = asyncio.Semaphore(_COUNTED_AT_ONCE)
+
+    async def active(self) -> dict[str, ActivePod]:
+        """Return the pods that have a sandbox and have not finished, by UID. Raises OSError."""
+        noted = await asyncio.to_thread(self._active.read)
+        return {uid: pod for uid, pod in noted.items() if self._sandbox(uid)}
+
+    async def measure(self, pods: Mapping[str, ActivePod], signal: Signal) -> tuple[Candidate, ...]:
+        """Return what each of these pods uses of what that signal tells of; None where nothing is said of one."""
+        slots = asyncio.Semaphore(_AT_ONCE)
+
+        async def measured(uid: str, pod: ActivePod) -> Candidate:
+            async with slots:
+                try:
+                    return Candidate(pod.pod, await self._usage(uid, pod, signal))
+                except (CriError, OSError) as error:
+                    log.warning("what pod %s/%s uses is not known: %s", pod.ref.namespace, pod.ref.name, error)
+                    return Candidate(pod.pod, None)
+
+        return tuple(await asyncio.gather(*(measured(uid, pod) for uid, pod in pods.items())))
+
+    def _sandbox(self, uid: str) -> str:
+        listing = self._newest(uid)
+        return next((each.id for each in listing.sandboxes if each.ready), "") if listing else ""
+
+    async def _usage(self, uid: str, pod: ActivePod, signal: Signal) -> PodUsage | None:
+        """Measure one pod. Raises CriError, OSError."""
+        resource = RESOURCES[signal]
+        if resource == "pids":
+            processes = await asyncio.to_thread(count_processes, self._node, uid)
+            return None if processes is None else PodUsage(processes=processes)
+        stats = await self._cri.list_container_stats(sandbox_id=self._sandbox(uid), timeout_seconds=STATS_SECONDS)
+        listing = self._newest(uid)
+        running = {each.id for each in listing.containers if each.state == "running"} if listing else set()
+        mine = [each for each in stats if each.id in running]
+        if resource == "memory":
+            return PodUsage(tuple(ContainerUsage(each.name, memory=each.working_set_bytes) for each in mine))
+        return await self._count(pod, mine)
+
+    async def _count(self, pod: ActivePod, stats: list[ContainerStats]) -> PodUsage:
+        """Count a pod's files; a disk that hangs counts as one of which nothing is known. Raises OSError."""
+
+        def count() -> PodUsage:
+            seconds = COUNT_SECONDS / (len(pod.volumes) + len(stats) + 1)
+
+            def written(path: Path) -> Written:
+                usage = disk_usage(path, seconds=seconds)
+                return Written(usage.bytes, usage.inodes)
+
+            volumes = Written()
+            for volume in pod.volumes:
+                volumes = volumes.plus(written(volume))
+            return PodUsage(
+                tuple(ContainerUsage(s.name, layer=_layer(s), logs=written(pod.logs / s.name)) for s in stats), volumes
+            )
+
+        async with self._counting:
+            counting = in_own_thread(count, name=f"du {pod.ref.uid}")
+            await asyncio.wait({counting}, timeout=2 * COUNT_SECONDS)
+        if not counting.done():
+            raise TimeoutError("its disk does not answer")
+        return counting.result()
+
+
+def _layer(stats: ContainerStats) -> Written | None:
+    layer = stats.writable_layer
+    return None if layer is None else Written(layer.used_bytes, layer.inodes_used)
+
+
+def _active(node: NodeContext, record: PodRecord) -> ActivePod | None:
+    if record.finished:
+        return None
+    pod, meta = record.pod, record.pod.metadata
+    on_disk = storage_limits(pod).on_disk
+    try:
+        volumes = (volume_directory(node, meta.uid, volume) for volume in pod.spec.volumes if volume.name in on_disk)
+        return ActivePod(
+            ref=PodRef(namespace=meta.namespace, name=meta.name, uid=meta.uid, incarnation=record.incarnation),
+            pod=pod,
+            volumes=tuple(path for path in volumes if path is not None),
+            logs=log_directory_of(pod, node),
+        )
+    except UnsafeName:  # create_sandbox has refused it, and said so to the pod
+        return None

@@ -1,0 +1,115 @@
+"""Removes what is left of pods that are gone: sandboxes, cgroup, volumes, logs and the pod's directory.
+
+A pod's own workflow removes all of it at its end. Something is left only where that workflow was ended from outside.
+What counts as gone is what has nothing alive in the runtime, and had not for some minutes, and no open workflow:
+
+- where the runtime has nothing of it at all, and its record names this Temporal cluster: no workflow of its name is
+  open, or it is of another pod.
+- where dead containers or sandboxes are left: its own workflow has ended, or its name is another pod's. That the server
+  does not know of a workflow is no evidence against what is still in the runtime.
+
+Mirrors kubelet_pods.go, v1.36, HandlePodCleanups (directories and volumes of vanished pods) and kuberuntime_gc.go,
+evictPodLogsDirectories. Difference: what has no record of ours is left alone, since it may be a kubelet's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Iterable
+
+from temporalio.service import RPCError
+
+from syncpod.agent import metrics
+from syncpod.agent.housekeeping.dead_containers import Collector
+from syncpod.agent.housekeeping.pod_workflows import PodWorkflows, unaccounted
+from syncpod.agent.record_cache import RecordCache
+from syncpod.cri.errors import CriError
+from syncpod.cri.node import NodeContext
+from syncpod.cri.pod_records import PodRecord
+from syncpod.lifecycle.container_gc import is_dead
+from syncpod.lifecycle.observed import ObservedPod
+from syncpod.messages import PodRef
+
+log = logging.getLogger(__name__)
+
+
+class GonePods:
+    """The removal of gone pods' remains on one node. All methods belong to one event loop."""
+
+    def __init__(
+        self,
+        node: NodeContext,
+        workflows: PodWorkflows,
+        collector: Collector,
+        listings: Callable[[], Iterable[ObservedPod]],
+        *,
+        period: float = 60.0,
+        min_age: float = 300.0,
+    ) -> None:
+        """Look each `period` seconds for pods of which for `min_age` seconds nothing was alive."""
+        self._workflows = workflows
+        self._collector = collector
+        self._listings = listings
+        self._period = period
+        self._min_age = min_age
+        self._noted = RecordCache(node, lambda record: _ref(record, node.cluster))
+        self._dead_since: dict[str, float] = {}
+        self._complaints: dict[str, str] = {}
+        self.total = 0
+        """Pods whose remains were removed in this life."""
+
+    async def run(self) -> None:
+        """Look for ever."""
+        while True:
+            await asyncio.sleep(self._period)
+            await self.round()
+
+    async def round(self) -> int:
+        """Look once; return how many pods' remains were removed. While the server does not answer, nothing is."""
+        try:
+            noted = await asyncio.to_thread(self._noted.read)
+            due = self._long_dead(noted)
+            gone = unaccounted((noted[uid] for uid in due), await self._workflows.open()) if due else ()
+        except (RPCError, OSError) as error:
+            log.debug("gone pods are not looked for: %s", error)
+            return 0
+        removed = 0
+        for ref in gone:
+            try:
+                cleared = await self._collector.clear(ref.uid, self._is_gone)
+            except (RPCError, CriError, OSError) as error:
+                self._complain(ref, str(error))
+                continue
+            if cleared:
+                log.info("removed what was left of pod %s/%s (uid %s), which is gone", ref.namespace, ref.name, ref.uid)
+                removed += 1
+        metrics.collected("pod", removed)
+        self.total += removed
+        return removed
+
+    def _long_dead(self, noted: dict[str, PodRef]) -> tuple[str, ...]:
+        """Return the UIDs of pods of which nothing has been alive for long enough."""
+        now = time.monotonic()
+        listed = {listing.uid: listing for listing in self._listings()}
+        dead = [uid for uid in noted if uid not in listed or is_dead(listed[uid])]
+        self._dead_since = {uid: self._dead_since.get(uid, now) for uid in dead}
+        return tuple(uid for uid, since in self._dead_since.items() if now - since >= self._min_age)
+
+    async def _is_gone(self, ref: PodRef, in_runtime: bool) -> bool:
+        standing = await self._workflows.standing(ref)
+        return standing in ("closed", "another") or (standing == "unknown" and not in_runtime)
+
+    def _complain(self, ref: PodRef, why: str) -> None:
+        if self._complaints.get(ref.uid) != why:
+            log.warning("what is left of pod %s/%s, which is gone, stays for now: %s", ref.namespace, ref.name, why)
+        self._complaints[ref.uid] = why
+
+
+def _ref(record: PodRecord, cluster: str) -> PodRef | None:
+    """Return which pod a record is of; None where its workflow is another Temporal cluster's, or nobody says whose."""
+    if record.cluster != cluster:
+        return None
+    meta = record.pod.metadata
+    return PodRef(namespace=meta.namespace, name=meta.name, uid=meta.uid, incarnation=record.incarnation)

@@ -1,0 +1,93 @@
+"""Says on disk how the node does, for ``syncpod node``: its conditions, its orphans, and what it has tidied up.
+
+Conditions, reasons and messages are those of a Node object (nodestatus/setters.go, v1.36), there being none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from syncpod.cri.node_report import Chore, NodeReport, Orphan, write_node_report
+from syncpod.cri.node_report import NodeCondition as Said
+from syncpod.lifecycle.eviction import NodeCondition
+
+log = logging.getLogger(__name__)
+
+LOOK_SECONDS: Final = 2.0
+_CONDITIONS: Final[dict[NodeCondition, tuple[tuple[str, str], tuple[str, str]]]] = {
+    "MemoryPressure": (
+        ("KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
+        ("KubeletHasInsufficientMemory", "kubelet has insufficient memory available"),
+    ),
+    "DiskPressure": (
+        ("KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
+        ("KubeletHasDiskPressure", "kubelet has disk pressure"),
+    ),
+    "PIDPressure": (
+        ("KubeletHasSufficientPID", "kubelet has sufficient PID available"),
+        ("KubeletHasInsufficientPID", "kubelet has insufficient PID available"),
+    ),
+}
+
+Counted = tuple[str, float, Callable[[], int], str]
+"""A chore: its name, its period in seconds, how much it has removed, and of what."""
+
+
+class NodeReporter:
+    """Writes one node's report whenever it says something else. All methods belong to one event loop."""
+
+    def __init__(self, state_dir: Path, chores: Iterable[Counted]) -> None:
+        """Write into the node's state directory."""
+        now = datetime.now(UTC)
+        self._state_dir = state_dir
+        self._chores = tuple(chores)
+        self._since: dict[NodeCondition, datetime] = dict.fromkeys(_CONDITIONS, now)
+        self._under: frozenset[NodeCondition] = frozenset()
+        self._orphans: tuple[Orphan, ...] = ()
+        self._written: NodeReport | None = None
+
+    def has_conditions(self, conditions: tuple[NodeCondition, ...]) -> None:
+        """Hear which conditions hold now."""
+        for changed in self._under ^ set(conditions):
+            self._since[changed] = datetime.now(UTC)
+        self._under = frozenset(conditions)
+
+    def has_orphans(self, orphans: tuple[Orphan, ...]) -> None:
+        """Hear which pods no workflow asks for."""
+        self._orphans = orphans
+
+    async def run(self) -> None:
+        """Write for ever, when there is something new to say."""
+        while True:
+            report = self.report()
+            if report != self._written:
+                stamped = report.model_copy(update={"at": datetime.now(UTC)})
+                try:
+                    await asyncio.to_thread(write_node_report, self._state_dir, stamped)
+                    self._written = report
+                except OSError as error:
+                    log.warning("the node's report cannot be written: %s", error)
+            await asyncio.sleep(LOOK_SECONDS)
+
+    def report(self) -> NodeReport:
+        """Return what there is to say, without when."""
+        return NodeReport(
+            conditions=tuple(self._condition(name) for name in _CONDITIONS),
+            orphans=self._orphans,
+            chores=tuple(
+                Chore(name=name, every_seconds=every, done=done(), what=what)
+                for name, every, done, what in self._chores
+            ),
+        )
+
+    def _condition(self, name: NodeCondition) -> Said:
+        holds = name in self._under
+        reason, message = _CONDITIONS[name][holds]
+        return Said(
+            type=name, status="True" if holds else "False", since=self._since[name], reason=reason, message=message
+        )

@@ -1,0 +1,222 @@
+"""When a node is short of memory, disk or processes, and what it says of itself then.
+
+A threshold is met while less of something is left than it says. A hard one calls for action at once, a soft one when it
+has been met for its grace period; once met, it counts as met until its minimum reclaim is there as well. A condition of
+the node (`MemoryPressure`, `DiskPressure`, `PIDPressure`) holds while a threshold behind it is met, soft ones in their
+grace period included, and for five minutes after, so that it does not come and go.
+
+Mirrors eviction/eviction_manager.go, v1.36, synchronize and Admit, and eviction/helpers.go. What it leaves out: signals
+of the pods' own cgroup (allocatableMemory) and of a container file system apart from that of the images (containerfs).
+Time here is seconds of a clock that only goes forward.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from struct import pack, unpack
+from typing import Final, Literal, NamedTuple
+
+from syncpod.lifecycle.phase import is_static_pod
+from syncpod.lifecycle.qos import pod_qos
+from syncpod.lifecycle.storage_limits import SYSTEM_CRITICAL_PRIORITY
+from syncpod.pod import Pod, parse_quantity, quantity_text
+
+Signal = Literal[
+    "memory.available", "nodefs.available", "nodefs.inodesFree", "imagefs.available", "imagefs.inodesFree",
+    "pid.available",
+]  # fmt: skip
+Resource = Literal["memory", "ephemeral-storage", "inodes", "pids"]
+NodeCondition = Literal["MemoryPressure", "DiskPressure", "PIDPressure"]
+
+EVICTED: Final = "Evicted"
+DISRUPTION_TARGET: Final = "DisruptionTarget"
+TERMINATION_BY_KUBELET: Final = "TerminationByKubelet"
+"""The condition of a pod that its node puts out for want of something, and its reason."""
+
+RESOURCES: Final[Mapping[Signal, Resource]] = {
+    "memory.available": "memory",
+    "nodefs.available": "ephemeral-storage",
+    "nodefs.inodesFree": "inodes",
+    "imagefs.available": "ephemeral-storage",
+    "imagefs.inodesFree": "inodes",
+    "pid.available": "pids",
+}
+CONDITIONS: Final[Mapping[Signal, NodeCondition]] = {
+    "memory.available": "MemoryPressure",
+    "nodefs.available": "DiskPressure",
+    "nodefs.inodesFree": "DiskPressure",
+    "imagefs.available": "DiskPressure",
+    "imagefs.inodesFree": "DiskPressure",
+    "pid.available": "PIDPressure",
+}
+_MEMORY_TAINT: Final = "node.kubernetes.io/memory-pressure"
+
+
+@dataclass(frozen=True)
+class Amount:
+    """So much of something: a number, or a part of all there is."""
+
+    number: int = 0
+    text: str = ""
+    """As messages show the number; "" of a part, which is shown as the number it comes to."""
+    part: float = 0.0
+    """0.1 is a tenth of the capacity; 0 = it is `number`."""
+
+    def of(self, capacity: int) -> int:
+        """Return the number that it is, of that capacity (api/types.go, GetThresholdQuantity)."""
+        return int(capacity * self.part) if self.part else self.number
+
+    def shown(self, capacity: int) -> str:
+        """Return it as the kubelet's messages have it."""
+        return self.text if not self.part else bytes_text(self.of(capacity))
+
+
+@dataclass(frozen=True)
+class Threshold:
+    """How little of something may be left."""
+
+    signal: Signal
+    value: Amount
+    grace_seconds: float = 0.0
+    """How long it has to be met; 0 = it is a hard one."""
+    min_reclaim: Amount = Amount()
+    """How much more there has to be before it counts as met no longer."""
+
+    @property
+    def hard(self) -> bool:
+        """Whether pods are put out at once, and get next to no grace."""
+        return not self.grace_seconds
+
+
+@dataclass(frozen=True)
+class EvictionPolicy:
+    """What the node is held to; the kubelet's configuration and its defaults."""
+
+    thresholds: tuple[Threshold, ...] = ()
+    max_pod_grace_seconds: int = 0
+    """evictionMaxPodGracePeriod: the most that a pod gets when a soft threshold calls for its end."""
+    transition_seconds: float = 300.0
+    """evictionPressureTransitionPeriod: how long a condition outlives what it told of."""
+
+
+class Observation(NamedTuple):
+    """How much of something there is."""
+
+    available: int
+    capacity: int
+
+
+Observations = Mapping[Signal, Observation]
+"""What was measured; a signal that could not be is left out, and meets no threshold."""
+
+
+@dataclass(frozen=True)
+class PressureState:
+    """What is remembered from one look to the next."""
+
+    first_met: Mapping[Threshold, float] = field(default_factory=dict)
+    """Since when each threshold that is met has been."""
+    last_seen: Mapping[NodeCondition, float] = field(default_factory=dict)
+    """When each condition was last true of itself."""
+    acted: tuple[Threshold, ...] = ()
+    """Thresholds that called for action at the last look: met until their minimum reclaim is there."""
+
+
+@dataclass(frozen=True)
+class Pressure:
+    """What a look has come to."""
+
+    conditions: tuple[NodeCondition, ...] = ()
+    """What the node says of itself, in the order of their names."""
+    thresholds: tuple[Threshold, ...] = ()
+    """What calls for action: memory first, since a node without it can do nothing else."""
+
+
+NO_PRESSURE: Final = Pressure()
+
+
+def look(
+    policy: EvictionPolicy, state: PressureState, seen: Observations, now: float
+) -> tuple[PressureState, Pressure]:
+    """Hold what was measured against the thresholds; return what to remember, and what is to be done about it."""
+    met = thresholds_met(policy.thresholds, seen)
+    met += tuple(each for each in thresholds_met(state.acted, seen, with_reclaim=True) if each not in met)
+    first_met = {threshold: state.first_met.get(threshold, now) for threshold in met}
+    last_seen = {**state.last_seen, **{CONDITIONS[threshold.signal]: now for threshold in met}}
+    lasting = {name for name, at in last_seen.items() if now - at < policy.transition_seconds}
+    conditions = tuple(sorted(lasting | {CONDITIONS[threshold.signal] for threshold in met}))
+    due = tuple(threshold for threshold, since in first_met.items() if now - since >= threshold.grace_seconds)
+    ordered = tuple(sorted(due, key=lambda threshold: RESOURCES[threshold.signal] != "memory"))
+    return PressureState(first_met, last_seen, ordered), Pressure(conditions, ordered)
+
+
+def thresholds_met(
+    thresholds: Iterable[Threshold], seen: Observations, *, with_reclaim: bool = False
+) -> tuple[Threshold, ...]:
+    """Return the thresholds below which something lies, or lies less than the minimum reclaim above (thresholdsMet)."""
+    met = []
+    for threshold in thresholds:
+        observed = seen.get(threshold.signal)
+        if observed is None:
+            continue
+        wanted = threshold.value.of(observed.capacity)
+        if with_reclaim:
+            wanted += threshold.min_reclaim.of(observed.capacity)
+        if wanted > observed.available:
+            met.append(threshold)
+    return tuple(met)
+
+
+def is_critical(pod: Pod) -> bool:
+    """Say whether a pod is never put out, and let in whatever the pressure (types/pod_update.go, IsCriticalPod)."""
+    return is_static_pod(pod) or (pod.spec.priority or 0) >= SYSTEM_CRITICAL_PRIORITY
+
+
+def admission_refusal(pod: Pod, conditions: tuple[NodeCondition, ...]) -> str:
+    """Return why a node under pressure does not let a pod in, in the kubelet's words; "" = it does (Admit).
+
+    Under memory pressure alone only best-effort pods are turned away, but for those that tolerate its taint.
+    """
+    if not conditions or is_critical(pod):
+        return ""
+    only_memory = conditions == ("MemoryPressure",)
+    if only_memory and (pod_qos(pod) != "BestEffort" or _tolerates_memory_pressure(pod)):
+        return ""
+    return f"The node had condition: [{' '.join(conditions)}]. "
+
+
+def grace_seconds(pod: Pod, threshold: Threshold, policy: EvictionPolicy) -> int:
+    """Return the grace of a pod that is put out: 1 s for a hard threshold, else its own, but no more than is set.
+
+    At least 1 s (pod_workers.go, calculateEffectiveGracePeriod).
+    """
+    if threshold.hard:
+        return 1
+    own = pod.spec.termination_grace_period_seconds
+    return max(1, policy.max_pod_grace_seconds if own is None else min(policy.max_pod_grace_seconds, own))
+
+
+def bytes_text(number: int) -> str:
+    """Write a number as Kubernetes writes bytes: 104857600 is `100Mi`, and 1000 is `1000`."""
+    return quantity_text(parse_quantity(str(number)), like="1Ki")
+
+
+def percent(number: float) -> float:
+    """Return the part of a whole that so many per cent are, as the kubelet holds it: in single precision."""
+    return _single(_single(number) / 100)
+
+
+def _single(number: float) -> float:
+    rounded: float = unpack("f", pack("f", number))[0]
+    return rounded
+
+
+def _tolerates_memory_pressure(pod: Pod) -> bool:
+    """Say whether a toleration of the pod matches the taint of memory pressure (ToleratesTaint; its value is empty)."""
+    return any(
+        (not each.effect or each.effect == "NoSchedule")
+        and (not each.key or each.key == _MEMORY_TAINT)
+        and (each.operator == "Exists" or not each.value)
+        for each in pod.spec.tolerations
+    )

@@ -1,0 +1,179 @@
+"""Which pod a node under pressure puts out first, and what it says of that.
+
+The order is the kubelet's: pods that use more than they request before those that do not, then by priority, the lowest
+first, then by how much more they use than they request. For want of processes only priority and their number count. A
+pod of which nothing could be measured comes before all of which something could.
+
+Mirrors eviction/helpers.go, v1.36, rankMemoryPressure, rankDiskPressureFunc, rankPIDPressure and evictionMessage.
+Differences: of equals the one with the smaller UID goes first, where the kubelet leaves it to chance; and a pod's
+memory is that of its containers, its pause process apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from syncpod.lifecycle.eviction import (
+    RESOURCES,
+    Observations,
+    Resource,
+    Signal,
+    Threshold,
+    bytes_text,
+    is_critical,
+)
+from syncpod.pod import Pod, parse_quantity, quantity_text
+from syncpod.pod.amounts import pod_amounts
+
+_ZERO: Final = parse_quantity("0")
+
+
+@dataclass(frozen=True)
+class Written:
+    """What lies on a disk."""
+
+    bytes: int = 0
+    inodes: int = 0
+
+    def plus(self, other: Written | None) -> Written:
+        """Return both together; what was not measured counts nothing."""
+        return self if other is None else Written(self.bytes + other.bytes, self.inodes + other.inodes)
+
+
+@dataclass(frozen=True)
+class ContainerUsage:
+    """What one running container uses; None is what was not measured."""
+
+    name: str
+    memory: int | None = None
+    """Working set, in bytes."""
+    layer: Written | None = None
+    logs: Written | None = None
+
+
+@dataclass(frozen=True)
+class PodUsage:
+    """What one pod uses."""
+
+    containers: tuple[ContainerUsage, ...] = ()
+    volumes: Written = Written()
+    """Its volumes on the node's disk."""
+    processes: int = 0
+
+    @property
+    def memory(self) -> int:
+        """The working sets of its containers, in bytes."""
+        return sum(container.memory or 0 for container in self.containers)
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A pod that may be put out."""
+
+    pod: Pod
+    usage: PodUsage | None
+    """None where nothing of it could be measured."""
+
+
+def ranked(signal: Signal, candidates: Iterable[Candidate], *, dedicated_images: bool = False) -> tuple[Candidate, ...]:
+    """Return the pods that may be put out for that signal, the first to go first; critical ones are left out.
+
+    `dedicated_images`: images and writable layers lie on a disk of their own. Then only logs and volumes count where
+    the node's disk is short, and only writable layers where that of the images is; else all of it counts for either.
+    """
+    may_go = [candidate for candidate in candidates if not is_critical(candidate.pod)]
+
+    resource = RESOURCES[signal]
+
+    def order(candidate: Candidate) -> tuple[int, int, int, str]:
+        """Measured or not and within its request or not, priority, how much more it uses than it requests."""
+        pod, usage = candidate.pod, candidate.usage
+        priority, uid = pod.spec.priority or 0, pod.metadata.uid
+        if usage is None:
+            return (-1, priority, 0, uid)
+        used = _used(signal, usage, dedicated_images)
+        # A pod requests no inodes; what it has of them is still weighed against its request of storage.
+        request = _requested(pod, "ephemeral-storage" if resource == "inodes" else resource)
+        return (int(used <= _requested(pod, resource)), priority, request - used, uid)
+
+    def order_by_processes(candidate: Candidate) -> tuple[int, int, int, str]:
+        pod, usage = candidate.pod, candidate.usage
+        number = 0 if usage is None else usage.processes
+        return (pod.spec.priority or 0, int(usage is not None), -number, pod.metadata.uid)
+
+    return tuple(sorted(may_go, key=order_by_processes if resource == "pids" else order))
+
+
+def eviction_message(
+    candidate: Candidate, resource: Resource, thresholds: Iterable[Threshold], seen: Observations
+) -> str:
+    """Say why a pod is put out, in the kubelet's words, with the space that they end in.
+
+    `thresholds` are all that call for action: the first of that resource gives the figures.
+    """
+    message = f"The node was low on resource: {resource}. "
+    for threshold in thresholds:
+        observed = seen.get(threshold.signal)
+        if RESOURCES[threshold.signal] == resource and observed is not None:
+            available = _number_text(observed.available, resource)
+            message += f"Threshold quantity: {threshold.value.shown(observed.capacity)}, available: {available}. "
+            break
+    if candidate.usage is None:
+        return message
+    return message + "".join(_blame(candidate.pod, candidate.usage, resource))
+
+
+def _blame(pod: Pod, usage: PodUsage, resource: Resource) -> Iterable[str]:
+    """Yield a sentence for the pod, where it requests memory as a whole, and one for each that uses more than asked."""
+    whole = pod.spec.resources.requests.get(resource) if resource == "memory" and pod.spec.resources else None
+    if whole is not None:
+        yield _larger("Pod", pod.metadata.name, usage.memory, whole, resource)
+    specs = {each.name: each for each in (*pod.spec.init_containers, *pod.spec.containers)}
+    for container in usage.containers:
+        if container.name not in specs:
+            continue
+        request = specs[container.name].resources.requests.get(resource, "0")
+        used = _of_container(container, resource)
+        if used is not None and used > parse_quantity(request).value():
+            yield _larger("Container", container.name, used, request, resource)
+
+
+def _larger(what: str, name: str, used: int, request: str, resource: Resource) -> str:
+    asked = quantity_text(parse_quantity(request), like=request)
+    return f"{what} {name} was using {bytes_text(used)}, request is {asked}, has larger consumption of {resource}. "
+
+
+def _of_container(container: ContainerUsage, resource: Resource) -> int | None:
+    if resource == "memory":
+        return container.memory
+    if resource == "ephemeral-storage" and container.layer is not None and container.logs is not None:
+        return container.layer.bytes + container.logs.bytes
+    return None
+
+
+def _used(signal: Signal, usage: PodUsage, dedicated_images: bool) -> int:
+    """Return what counts of a pod's use where that signal is short (buildSignalToRankFunc)."""
+    resource = RESOURCES[signal]
+    if resource == "memory":
+        return usage.memory
+    of_images = signal.startswith("imagefs")
+    total = Written() if dedicated_images and of_images else usage.volumes
+    for container in usage.containers:
+        if not dedicated_images or of_images:
+            total = total.plus(container.layer)
+        if not dedicated_images or not of_images:
+            total = total.plus(container.logs)
+    return total.inodes if resource == "inodes" else total.bytes
+
+
+def _requested(pod: Pod, resource: Resource) -> int:
+    return pod_amounts(pod, "requests").get(resource, _ZERO).value()
+
+
+def _number_text(number: int, resource: Resource) -> str:
+    """Write a number of what is left: bytes in powers of two, all else in powers of ten."""
+    if resource in ("memory", "ephemeral-storage"):
+        return bytes_text(number)
+    return quantity_text(parse_quantity(str(number)), like="1")

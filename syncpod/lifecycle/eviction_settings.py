@@ -1,0 +1,132 @@
+"""Eviction thresholds as the kubelet's flags write them: ``memory.available<100Mi,nodefs.available<10%``.
+
+Mirrors eviction/helpers.go, v1.36, ParseThresholdConfig, with lists of ``signal<value`` and ``signal=duration``.
+Difference: a hard threshold that is named replaces its own default alone (mergeDefaultEvictionSettings, which the
+kubelet does not do unless told); ``0%`` takes one away, and ``none`` all of them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final, NamedTuple, cast
+
+from syncpod.lifecycle.eviction import RESOURCES, Amount, EvictionPolicy, Signal, Threshold, percent
+from syncpod.pod import parse_quantity, quantity_text
+
+DEFAULT_HARD: Final = (
+    "memory.available<100Mi,nodefs.available<10%,nodefs.inodesFree<5%,imagefs.available<15%,imagefs.inodesFree<5%"
+)
+NONE: Final = "none"
+
+_PART = re.compile(r"\d+(\.\d+)?%", re.ASCII)
+_DURATION = re.compile(r"(?:\d+(?:\.\d+)?(?:h|ms|m|s))+|0", re.ASCII)
+_DURATION_PART = re.compile(r"(\d+(?:\.\d+)?)(h|ms|m|s)", re.ASCII)
+_SECONDS: Final = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
+_WHOLE = re.compile(r"\d{1,9}", re.ASCII)
+
+
+class EvictionSettingInvalid(ValueError):
+    """A setting of eviction is wrong; `setting` is which, and the text what would be right."""
+
+    def __init__(self, setting: str, message: str) -> None:
+        super().__init__(message)
+        self.setting = setting
+
+
+class EvictionSettings(NamedTuple):
+    """The settings as they are written; "" = the default."""
+
+    hard: str = ""
+    soft: str = ""
+    soft_grace_period: str = ""
+    """For each soft threshold, ``memory.available=1m30s``."""
+    minimum_reclaim: str = ""
+    """``nodefs.available=500Mi``."""
+    max_pod_grace_period: str = ""
+    """Seconds."""
+    pressure_transition_period: str = ""
+    """A duration."""
+
+
+def eviction_policy(settings: EvictionSettings) -> EvictionPolicy:
+    """Return what the node is held to. Raises EvictionSettingInvalid."""
+    hard = dict(_thresholds("hard", DEFAULT_HARD))
+    if settings.hard == NONE:
+        hard = {}
+    elif settings.hard:
+        hard |= _thresholds("hard", settings.hard)
+    soft = _thresholds("soft", settings.soft)
+    graces = _pairs("soft_grace_period", settings.soft_grace_period, "=")
+    reclaims = _pairs("minimum_reclaim", settings.minimum_reclaim, "=")
+    thresholds = [(signal, value, 0.0) for signal, value in hard.items() if value is not None]
+    for signal, value in soft.items():
+        if signal not in graces:
+            raise EvictionSettingInvalid(
+                "soft_grace_period", f"must say how long {signal} may be met, as {signal}=1m30s, since soft names it"
+            )
+        grace = duration_seconds("soft_grace_period", graces[signal])
+        if value is not None:
+            if not grace:
+                raise EvictionSettingInvalid("soft_grace_period", f"{signal}={graces[signal]}: must be more than 0")
+            thresholds.append((signal, value, grace))
+    return EvictionPolicy(
+        thresholds=tuple(
+            Threshold(signal, value, grace, _amount("minimum_reclaim", signal, reclaims.get(signal, "0")))
+            for signal, value, grace in thresholds
+        ),
+        max_pod_grace_seconds=_whole("max_pod_grace_period", settings.max_pod_grace_period),
+        transition_seconds=duration_seconds("pressure_transition_period", settings.pressure_transition_period or "5m"),
+    )
+
+
+def duration_seconds(setting: str, text: str) -> float:
+    """Read a duration as Go writes it. Raises EvictionSettingInvalid."""
+    if not _DURATION.fullmatch(text):
+        raise EvictionSettingInvalid(setting, f"{text!r} must be a duration such as 90s, 2m or 1h30m")
+    return sum(float(count) * _SECONDS[unit] for count, unit in _DURATION_PART.findall(text))
+
+
+def _thresholds(setting: str, text: str) -> dict[Signal, Amount | None]:
+    """Return the thresholds by signal; None is one that is taken away."""
+    found: dict[Signal, Amount | None] = {}
+    for signal, value in _pairs(setting, text, "<").items():
+        amount = None if value in ("0%", "100%") else _amount(setting, signal, value)
+        if amount is not None and not amount.number and not amount.part:
+            raise EvictionSettingInvalid(setting, f"{signal}<{value}: must be more than 0; 0% takes the threshold away")
+        found[signal] = amount
+    return found
+
+
+def _pairs(setting: str, text: str, between: str) -> Mapping[Signal, str]:
+    found: dict[Signal, str] = {}
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        signal, sign, value = part.partition(between)
+        if signal not in RESOURCES or not sign or not value:
+            raise EvictionSettingInvalid(
+                setting, f"{part!r} must be a signal, {between!r} and a value; signals are {', '.join(RESOURCES)}"
+            )
+        if signal in found:
+            raise EvictionSettingInvalid(setting, f"{signal} is there twice")
+        found[cast("Signal", signal)] = value
+    return found
+
+
+def _amount(setting: str, signal: Signal, text: str) -> Amount:
+    if _PART.fullmatch(text):
+        if float(text[:-1]) > 100:
+            raise EvictionSettingInvalid(setting, f"{signal}, {text}: must be at most 100%")
+        return Amount(part=percent(float(text[:-1])))
+    try:
+        quantity = parse_quantity(text)
+    except ValueError as wrong:
+        raise EvictionSettingInvalid(setting, f"{signal}, {text!r}: {wrong}, or a part such as 10%") from wrong
+    if quantity.number < 0:
+        raise EvictionSettingInvalid(setting, f"{signal}, {text}: must not be negative")
+    return Amount(number=quantity.value(), text=quantity_text(quantity, like=text))
+
+
+def _whole(setting: str, text: str) -> int:
+    if text and not _WHOLE.fullmatch(text):
+        raise EvictionSettingInvalid(setting, f"{text!r} must be a whole number of seconds")
+    return int(text or "0")
