@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Final
 
 import grpc
 
@@ -16,6 +17,8 @@ from syncpod.runtime.port import Process, StartFailed, Streams
 from syncpod.runtime.refusals import Refusal, failed, invalid
 from syncpod.runtime.state import Container, Runtime
 from syncpod.runtime.streaming import StreamingServer, TooManyTickets
+
+_LOCALHOST: Final = ("127.0.0.1", "::1")
 
 
 class StreamCalls:
@@ -83,11 +86,27 @@ class StreamCalls:
             raise failed(f'sandbox "{sandbox.id}" is not ready')
 
         async def connect(port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-            return await asyncio.open_connection(sandbox.address or "127.0.0.1", port)
+            return await _connect((sandbox.address, *_LOCALHOST) if sandbox.address else _LOCALHOST, port)
 
         with _tickets():
             url = self._streaming.port_forward_url(connect, tuple(request.port))
         return api_pb2.PortForwardResponse(url=url)
+
+
+async def _connect(addresses: Sequence[str], port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Connect to a port at the first of the addresses where somebody listens. Raises the first one's OSError.
+
+    containerd tries localhost of the pod's network (sandbox_portforward_linux.go). Here that is the machine's, so what
+    listens at the pod's own address comes first.
+    """
+    problem: OSError | None = None
+    for address in addresses:
+        try:
+            return await asyncio.open_connection(address, port)
+        except OSError as error:
+            problem = problem or error
+    assert problem is not None
+    raise problem
 
 
 @contextmanager

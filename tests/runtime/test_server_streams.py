@@ -1,0 +1,210 @@
+"""Attaching to real containers, reaching their ports, and stopping them, through a real server that is killed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from protos.cri.v1 import api_pb2 as cri
+from tests.agent.waiting import until, until_asked
+from tests.runtime.real_pods import Pod
+from tests.runtime.spdy_client import SpdyClient
+from tests.runtimes.bare import BareCri
+from tests.runtimes.embedded import Embedded
+
+PATIENCE = 20.0
+ECHO = "echo ready; while read -r line; do echo got $line; done; echo end of input"
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Embedded]:
+    """A server of this module's own: it is killed here."""
+    with Embedded.launch() as running:
+        yield running
+
+
+@pytest.fixture
+async def pod(server: Embedded, tmp_path: Path) -> AsyncIterator[Pod]:
+    async with BareCri(server.endpoint, cgroup_parent=server.cgroup_parent) as calls:
+        made = Pod(calls, logs=tmp_path / "logs")
+        await made.run()
+        yield made
+        await made.remove()
+
+
+class Attached:
+    """A client of a container's own streams."""
+
+    def __init__(self, client: SpdyClient, *types: str) -> None:
+        self.client = client
+        self.ids = {name: client.open(streamtype=name) for name in types}
+        self._reading: asyncio.Task[bool] | None = None
+
+    @property
+    def output(self) -> bytes:
+        """What was read so far."""
+        return bytes(self.client.data.get(self.ids["stdout"], b""))
+
+    async def hears(self, seconds: float) -> None:
+        """Read what comes within a while."""
+        self._reading = self._reading or asyncio.create_task(self.client.frame())
+        done, _ = await asyncio.wait({self._reading}, timeout=seconds)
+        if done:
+            assert self._reading.result()
+            self._reading = None
+
+    def send(self, data: bytes, *, fin: bool = False) -> None:
+        self.client.send(self.ids["stdin"], data, fin=fin)
+
+    async def says(self, text: bytes) -> None:
+        """Read until the container has said it."""
+        async with asyncio.timeout(PATIENCE):
+            while text not in self.output:
+                await self.hears(PATIENCE)
+
+    async def closed(self) -> None:
+        """Read until the server is gone."""
+        async with asyncio.timeout(PATIENCE):
+            if self._reading is None or await self._reading:
+                await self.client.until_closed()
+
+    async def ends(self) -> dict[str, object]:
+        """Read to the end, and return its status."""
+        async with asyncio.timeout(PATIENCE):
+            if self._reading is not None:
+                await self._reading
+            await self.client.until_ended(self.ids["error"], self.ids["stdout"])
+        status: dict[str, object] = json.loads(self.client.data[self.ids["error"]])
+        self.client.close()
+        return status
+
+
+async def attach(pod: Pod, container: str, *, stdin: bool = True, tty: bool = False) -> Attached:
+    request = cri.AttachRequest(container_id=container, stdin=stdin, stdout=True, tty=tty)
+    url = (await pod.calls.Attach(request, wait_for_ready=True)).url
+    types = ["error", "stdout", *(["stdin"] if stdin else []), *(["resize"] if tty else [])]
+    return Attached(await SpdyClient.connect(url, "v4.channel.k8s.io"), *types)
+
+
+async def reading(pod: Pod, script: str, **fields: bool) -> str:
+    """Start a container that reads its input."""
+    config = pod.container("sh", "-c", script)
+    config.stdin = True
+    config.log_path = "main.log"
+    for name, value in fields.items():
+        setattr(config, name, value)
+    container = await pod.create(config)
+    await pod.start(container)
+    return container
+
+
+def logged(tmp_path: Path) -> str:
+    log = tmp_path / "logs" / "main.log"
+    return log.read_text() if log.exists() else ""
+
+
+async def test_several_attach_to_one_container_and_it_outlives_their_server(
+    server: Embedded, pod: Pod, tmp_path: Path
+) -> None:
+    container = await reading(pod, ECHO)
+    await until(lambda: "ready" in logged(tmp_path))
+    first, second = await attach(pod, container), await attach(pod, container)
+    watcher = await attach(pod, container, stdin=False)
+    for each in (first, second, watcher):
+        async with asyncio.timeout(PATIENCE):
+            while b"got one\n" not in each.output:  # Only what is said once it is attached.
+                first.send(b"one\n")
+                await each.hears(0.05)
+        assert b"ready" not in each.output
+    second.send(b"two\n", fin=True)
+    await first.says(b"got two\n")
+    assert (await second.ends())["status"] == "Success"  # Its input has ended, and so has it: not the container's.
+    pid = await pod.pid(container)
+    await asyncio.to_thread(server.restart)
+    for each in (first, watcher):
+        await each.closed()
+    later = await attach(pod, container)
+    later.send(b"three\n")
+    await later.says(b"got three\n")
+    assert await pod.pid(container) == pid
+    later.client.close()
+    assert "end of input" not in logged(tmp_path)
+
+
+async def test_input_that_is_for_the_first_alone_ends_with_it(pod: Pod, tmp_path: Path) -> None:
+    container = await reading(pod, ECHO, stdin_once=True)
+    client = await attach(pod, container)
+    client.send(b"all of it\n", fin=True)
+    assert (await client.ends())["status"] == "Success"
+    assert (await pod.ended(container)).exit_code == 0
+    assert "got all of it" in logged(tmp_path)
+    assert "end of input" in logged(tmp_path)
+
+
+async def test_a_terminal_has_the_size_of_who_attached_and_takes_its_keys(pod: Pod) -> None:
+    container = await reading(pod, 'until [ "$(stty size)" = "33 77" ]; do sleep 0.01; done; stty size; cat', tty=True)
+    client = await attach(pod, container, tty=True)
+    client.client.send(client.ids["resize"], b'{"Width":77,"Height":33}')
+    await client.says(b"33 77\r\n")
+    client.send(b"\x03")
+    assert (await client.ends())["status"] == "Success"  # It ended, by a signal: that is no failure of attaching.
+    assert (await pod.ended(container)).exit_code == 130
+
+
+async def test_a_port_is_reached_at_the_pods_address_and_else_at_localhost(pod: Pod) -> None:
+    address = (
+        await pod.calls.PodSandboxStatus(cri.PodSandboxStatusRequest(pod_sandbox_id=pod.sandbox))
+    ).status.network.ip
+
+    async def say(word: bytes, writer: asyncio.StreamWriter) -> None:
+        writer.write(word)
+        writer.close()
+
+    own = await asyncio.start_server(lambda _, writer: say(b"own", writer), address, 0)
+    port = own.sockets[0].getsockname()[1]
+    local = await asyncio.start_server(lambda _, writer: say(b"local", writer), "127.0.0.1", port)
+    assert await forwarded(pod, port) == (b"own", b"")
+    own.close()
+    assert await forwarded(pod, port) == (b"local", b"")
+    local.close()
+    assert await forwarded(pod, port) == (b"", b"cannot connect to port %d: Connection refused" % port)
+
+
+async def forwarded(pod: Pod, port: int) -> tuple[bytes, bytes]:
+    """Connect to a port of a pod: what it says, and what is said on the stream of errors."""
+    url = (await pod.calls.PortForward(cri.PortForwardRequest(pod_sandbox_id=pod.sandbox))).url
+    client = await SpdyClient.connect(url, "portforward.k8s.io")
+    error, data = (client.open(streamtype=kind, port=str(port), requestid="0") for kind in ("error", "data"))
+    for stream in (error, data):
+        client.send(stream, b"", fin=True)
+    async with asyncio.timeout(PATIENCE):
+        await client.until_ended(error)
+    client.close()
+    return bytes(client.data.get(data, b"")), bytes(client.data.get(error, b""))
+
+
+async def test_a_container_is_stopped_by_the_signal_that_its_config_names(server: Embedded, pod: Pod) -> None:
+    config = pod.container("sh", "-c", "trap '' TERM; trap 'exit 10' USR1; while :; do sleep 0.05; done")
+    config.stop_signal = cri.SIGNAL_SIGUSR1
+    container = await pod.create(config)
+    await pod.start(container)
+    pid = await pod.pid(container)
+
+    async def is_deaf() -> bool:
+        return _ignores_term(pid)
+
+    await until_asked(is_deaf)
+    await asyncio.to_thread(server.restart)
+    assert (await pod.status(container)).stop_signal == cri.SIGNAL_SIGUSR1
+    await pod.stop(container, 20)
+    assert (await pod.status(container)).exit_code == 10
+
+
+def _ignores_term(pid: int) -> bool:
+    ignored = next(line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("SigIgn"))
+    caught = next(line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("SigCgt"))
+    return bool(int(ignored.split()[1], 16) >> 14 & 1 and int(caught.split()[1], 16) >> 9 & 1)
