@@ -16,7 +16,7 @@ from activities.removal import remove_dead, remove_unstarted
 from activities.sources import sub_paths_of, variables_of
 from syncpod.cri import ContainerConfig, SandboxConfig
 from syncpod.cri.config_error import ContainerConfigError, SandboxConfigError
-from syncpod.cri.container_config import container_config
+from syncpod.cri.container_config import container_config, container_path
 from syncpod.cri.directories import plan_container, prepare_container
 from syncpod.cri.errors import CriError, DeadlineExceeded, ImageAbsent, NameReserved, TransportFault
 from syncpod.cri.names import CONTAINER_NAME_LABEL, INCARNATION_ANNOTATION, NODE_LABEL, POD_UID_LABEL
@@ -154,7 +154,26 @@ class _Start:
             raise
         except CriError as error:
             raise self._failed(Fault.CREATE_CONTAINER_ERROR, error.message) from error
+        await self._check_stop_signal(container_id)
         return container_id
+
+    async def _check_stop_signal(self, container_id: str) -> None:
+        """Take the container back where the runtime has dropped its stop signal in silence. Raises PodFault.
+
+        A runtime that knows of stop signals says which a container has; nothing announces it before.
+        """
+        lifecycle = self.container.lifecycle
+        if lifecycle is None or lifecycle.stop_signal is None:
+            return
+        if (await self.cri.container_status(container_id)).stop_signal:
+            return
+        await remove_unstarted(self.attempt, container_id)
+        runtime = await self.cri.version()
+        path = container_path(self.request.pod, self.container.name, self.request.kind)
+        message = (
+            f"{path}.lifecycle.stopSignal: {runtime.name} {runtime.version} knows of no stop signals: leave it out"
+        )
+        raise self._failed(Fault.CREATE_CONTAINER_CONFIG_ERROR, message)
 
     async def _configuration(self, images: FoundImages, view: ObservedPod) -> tuple[ContainerConfig, SandboxConfig]:
         """Gather what the container is given, and return what the runtime is asked for. Raises PodFault."""

@@ -21,6 +21,7 @@ from syncpod.cri.paths import UnsafeName, container_log_file, message_file
 from syncpod.cri.port import ImageStatus
 from syncpod.cri.resources import container_resources
 from syncpod.cri.security import container_security_context, verify_run_as_non_root
+from syncpod.cri.stop_signals import stop_signal_number
 from syncpod.pod import Container, EphemeralContainer, Pod
 
 ContainerKind = Literal["container", "init_container", "ephemeral_container"]
@@ -79,6 +80,7 @@ def container_config(
         stdin=container.stdin,
         stdin_once=container.stdin_once,
         tty=container.tty,
+        stop_signal=stop_signal_number(container.lifecycle.stop_signal if container.lifecycle is not None else None),
         linux=LinuxContainerConfig(
             resources=container_resources(pod, container, node.host),
             security_context=container_security_context(pod, container, node, observed_image, target_id, path),

@@ -153,6 +153,8 @@ class RuntimeContainerStatus:
     mounts: tuple[ContainerMount, ...]
     pid: int
     """Of the main process; 0 unless verbose, and when it does not run."""
+    stop_signal: str = ""
+    """What it is stopped by, as core/v1 names it (`SIGTERM`); "" where the runtime knows of no choice."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -357,4 +357,5 @@ def _observed_container(sandbox_id: str, status: RuntimeContainerStatus) -> Obse
         incarnation=status.annotations.get(names.INCARNATION_ANNOTATION, ""),
         log_path=status.log_path,
         pid=status.pid,
+        stop_signal=status.stop_signal,
     )

@@ -26,6 +26,7 @@ from syncpod.cri.port import (
     SandboxStatus,
     SandboxSummary,
 )
+from syncpod.cri.stop_signals import stop_signal_name
 from syncpod.lifecycle.observed import ContainerRuntimeState, SandboxState
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -204,6 +205,7 @@ def container_status(answer: api_pb2.ContainerStatusResponse) -> RuntimeContaine
             for mount in status.mounts
         ),
         pid=pid(answer.info),
+        stop_signal=stop_signal_name(status.stop_signal),
     )
 
 

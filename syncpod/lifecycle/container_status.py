@@ -119,6 +119,7 @@ def _present(
         image=newest.image,
         image_id=newest.image_ref,
         container_id=context.container_id(newest.id),
+        stop_signal=newest.stop_signal or None,
         resources=_resources(context, container, newest),
         allocated_resources=container.resources.requests,
         volume_mounts=_volume_mounts(context, container),

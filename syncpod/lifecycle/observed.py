@@ -92,6 +92,8 @@ class ObservedContainer(Model):
     log_path: str = ""
     pid: int = 0
     """Process id on the node; 0 when not known or not running."""
+    stop_signal: str = ""
+    """What the runtime stops it by (`SIGTERM`); "" where it does not say."""
 
     @property
     def has_run(self) -> bool:

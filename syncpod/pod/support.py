@@ -35,7 +35,6 @@ class Rule(NamedTuple):
 
 
 REFUSED = (
-    Rule("<>.lifecycle.stopSignal", "stop signals"),
     Rule("<>.volumeDevices", "block volumes"),
     Rule("<>.resources.claims", "resource claims"),
     Rule("resources.claims", "resource claims"),

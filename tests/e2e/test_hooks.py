@@ -92,3 +92,22 @@ async def test_a_shorter_grace_does_not_begin_a_hook_again(pods: Pods, tmp_path:
         await asyncio.sleep(0.05)
     await live.delete(2)
     assert (tmp_path / "said").read_text() == "stopping\n"
+
+
+async def test_a_container_is_stopped_by_the_signal_that_it_names(pods: Pods) -> None:
+    """Row 56: the signal goes to the runtime, the status says which it is; a runtime without them is named."""
+    script = "trap 'exit 7' USR1; trap 'exit 15' TERM; while :; do sleep 0.1; done"
+    live = await pods.apply(
+        "signalled", shell("web", script, lifecycle={"stopSignal": "SIGUSR1"}), os={"name": "linux"}
+    )
+    if pods.node.runtime.name == "containerd16":
+        seen = await live.until(lambda pod: status_of(pod, "web").get("state", {}).get("waiting", {}).get("message"))
+        waiting = status_of(seen, "web")["state"]["waiting"]
+        assert waiting["reason"] == "CreateContainerConfigError"
+        assert waiting["message"].startswith("spec.containers[0].lifecycle.stopSignal: containerd 1.6")
+        assert await live.containers() == []
+        return
+    await live.running()
+    assert status_of(await live.get(), "web")["stopSignal"] == "SIGUSR1"
+    final = await live.delete()
+    assert status_of(final, "web")["state"]["terminated"]["exitCode"] == 7

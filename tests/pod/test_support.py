@@ -18,7 +18,6 @@ def env(**source: Any) -> dict[str, Any]:
 
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
-    ({f"{C}.lifecycle": {"stopSignal": "SIGUSR1"}}, f"{CP}.lifecycle.stopSignal: not supported yet: stop signals"),
     ({f"{C}.volumeDevices": [{"name": "work", "devicePath": "/d"}]}, f"{CP}.volumeDevices: not supported yet: block volumes"),
     ({f"{C}.resources": {"claims": [{"name": "c"}]}}, f"{CP}.resources.claims: not supported yet: resource claims"),
     ({f"{C}.resources": {"requests": {"example.com/gpu": 1}}}, f"{CP}.resources.requests[example.com/gpu]: not supported yet: the resource example.com/gpu"),

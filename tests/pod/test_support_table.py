@@ -35,7 +35,7 @@ def test_what_the_table_calls_refused_or_ignored_is() -> None:
         "kind": "Pod",
         "metadata": {"name": "a", "finalizers": ["example.com/x"]},
         "spec": {
-            "containers": [{"name": "a", "image": "b", "lifecycle": {"stopSignal": "SIGUSR1"}}],
+            "containers": [{"name": "a", "image": "b", "volumeDevices": [{"name": "c", "devicePath": "/d"}]}],
             "nodeSelector": {"a": "b"},
             "os": {"name": "windows"},
             "hostAliases": [{"ip": "10.0.0.1", "hostnames": ["a"]}],
@@ -43,8 +43,8 @@ def test_what_the_table_calls_refused_or_ignored_is() -> None:
     }
     pod = with_defaults(parse_pod(document))
     refused = {problem.path for problem in check_supported(pod)}
-    assert refused == {"spec.containers[0].lifecycle.stopSignal", "spec.os.name"}
-    assert by_path["spec.<containers>[].lifecycle.stopSignal"] is Support.REFUSED
+    assert refused == {"spec.containers[0].volumeDevices", "spec.os.name"}
+    assert by_path["spec.<containers>[].volumeDevices[]"] is Support.REFUSED
     assert by_path["spec.os.name"] is Support.PARTLY
     assert [problem.path for problem in check_without_effect(pod)] == ["spec.nodeSelector"]
     assert by_path["spec.nodeSelector"] is Support.WARNED

@@ -1,0 +1,35 @@
+"""Row 56: stop signals by core/v1's names and CRI's numbers."""
+
+from __future__ import annotations
+
+import pytest
+
+from protos.cri.v1.api_pb2 import Signal
+from syncpod.cri.stop_signals import stop_signal_name, stop_signal_number
+from syncpod.pod.validation.probes import _SIGNALS
+
+
+@pytest.mark.parametrize(
+    ("name", "number"),
+    [
+        ("SIGUSR1", Signal.SIGNAL_SIGUSR1),
+        ("SIGRTMIN", Signal.SIGNAL_SIGRTMIN),
+        ("SIGRTMIN+15", Signal.SIGNAL_SIGRTMINPLUS15),
+        ("SIGRTMAX-14", Signal.SIGNAL_SIGRTMAXMINUS14),
+    ],
+)
+def test_a_signal_has_its_number(name: str, number: int) -> None:
+    assert stop_signal_number(name) == number
+    assert stop_signal_name(number) == name
+
+
+def test_every_signal_that_a_pod_may_name_has_a_number_and_every_number_a_name() -> None:
+    assert {stop_signal_name(stop_signal_number(name)) for name in _SIGNALS} == _SIGNALS
+    assert {stop_signal_name(number) for number in Signal.values()} == _SIGNALS | {""}
+
+
+def test_what_is_not_said_or_not_known_is_no_name() -> None:
+    assert stop_signal_number(None) == Signal.SIGNAL_RUNTIME_DEFAULT
+    assert stop_signal_name(4711) == ""
+    with pytest.raises(ValueError, match="SIGFOO"):
+        stop_signal_number("SIGFOO")
