@@ -56,6 +56,8 @@ class SpdyStream:
         self.input = Pipe()
         self.reset = asyncio.Event()
         """The peer has ended it both ways, or is gone."""
+        self.cut_off = False
+        """It did so before it had said all that it had to say."""
         self._session = session
         self._finished = False
 
@@ -89,6 +91,7 @@ class SpdyStream:
 
     def end(self) -> None:
         """Take note that nothing can come or go any more; what has come can still be read."""
+        self.cut_off = not self.input.ended
         self.reset.set()
         self.input.end()
 
