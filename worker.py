@@ -25,6 +25,7 @@ from temporalio.runtime import LogForwardingConfig, LoggingConfig, Runtime, Tele
 from temporalio.service import RPCError
 from temporalio.worker import PollerBehaviorSimpleMaximum, Worker
 
+from activities.collection import Collector
 from activities.images import image_id
 from activities.node import Node
 from activities.pulls import PullSettings
@@ -33,6 +34,8 @@ from syncpod import telemetry
 from syncpod.agent import foreign
 from syncpod.agent.agent import Agent
 from syncpod.agent.command_line import parse_arguments
+from syncpod.agent.housekeeping.house import House
+from syncpod.agent.housekeeping.settings import housekeeping_settings
 from syncpod.agent.image_gc import ImageGc
 from syncpod.agent.lock import NodeLock, NotThisNode, machine_id
 from syncpod.agent.log_rotation import LogRotation
@@ -101,6 +104,7 @@ async def _serve_locked(
     stop: asyncio.Event,
 ) -> None:
     life, task_queue, pulls = lock.life, node_task_queue(settings.node), settings.image_pulls
+    housekeeping = housekeeping_settings(os.environ)
     try:
         prepare_memory(settings)
         version = await _meet_runtime(settings, endpoint, cri)
@@ -123,6 +127,7 @@ async def _serve_locked(
             context=context,
             facts=lambda: facts,
             returned=agent.returned,
+            has_room=agent.has_room,
             waiting_for=agent.waiting_for,
             sysctls=sysctls(settings, os.uname().release),
             pull_settings=PullSettings(pulls.at_once, verification(pulls), pulls.registry_auth_file),
@@ -133,6 +138,9 @@ async def _serve_locked(
         agent.beside("image garbage collection", images.run)
         rotation = LogRotation(context.log_dir, cri, agent.pleg.listings, log_limits(settings.logs))
         agent.beside("log rotation", rotation.run)
+        house = House(agent, client, context, cri, task_queue, housekeeping)
+        evictor = house.keep(Collector(node), images)
+        node.dead_kept, node.pressure = housekeeping.containers.per_container, evictor.refusal
         worker = make_worker(client, node, agent, task_queue=task_queue, identity=life.identity)
         record = WorkerRecord(
             pid=os.getpid(),
@@ -159,7 +167,7 @@ def make_worker(client: Client, node: Node, hooks: NodeHooks, *, task_queue: str
         client,
         task_queue=task_queue,
         identity=identity,
-        build_id=_build_id(),
+        build_id=build_id(),
         plugins=[
             syncpod_plugin(workflows=[PodWorkflow], activities=steps(node), runner=workflow_runner(), hooks=hooks)
         ],
@@ -240,7 +248,7 @@ async def _cluster(client: Client) -> str:
     return f"{cluster.cluster_id}/{client.namespace}"
 
 
-def _build_id() -> str:
+def build_id() -> str:
     """Name this program to the server; a checkout that is not installed has no version.
 
     Unless it is told, the SDK compiles the source of every module anew to name them all: a third of a cold start.

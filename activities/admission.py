@@ -23,8 +23,9 @@ async def admit(attempt: Attempt, request: CreateSandbox) -> None:
     be there, says so when this returns, and it counts until it has finished or is removed. Killed before that, the node
     asks again, and nothing was made.
 
-    Mirrors kubelet.go, v1.36, HandlePodAdditions and canAdmitPod, with its handlers in their order: sysctls, the
-    predicates, AppArmor. Difference: no pod is preempted for a critical one. Raises CriError, OSError.
+    Mirrors kubelet.go, v1.36, HandlePodAdditions and canAdmitPod, with its handlers in their order: eviction (what the
+    node is short of), sysctls, the predicates, AppArmor. Difference: no pod is preempted for a critical one. Raises
+    CriError, OSError.
     """
     node, ref, pod = attempt.node, request.ref, request.pod
     attempt.doing = "looks whether the node has room for the pod"
@@ -32,6 +33,8 @@ async def admit(attempt: Attempt, request: CreateSandbox) -> None:
         if page.has(ref):
             page.enter(ref, pod)
             return
+    if pressure := node.pressure(pod):
+        raise _rejected("Evicted", pressure)
     if (forbidden := node.sysctls.refusal(pod)) is not None:
         raise _rejected("SysctlForbidden", forbidden)
     await _check_features(attempt, pod)
@@ -45,8 +48,10 @@ async def admit(attempt: Attempt, request: CreateSandbox) -> None:
         page.enter(ref, pod)
 
 
-async def finish(attempt: Attempt) -> None:
+async def finish(attempt: Attempt, *, evicted: bool = False) -> None:
     """Free what the pod takes of its node: nothing of this life of it runs again. Safe to repeat. Raises OSError."""
+    if evicted:
+        await asyncio.to_thread(_mark, attempt, "evicted")
     await asyncio.to_thread(_mark, attempt, "finished")
     await _strike(attempt)
 
@@ -62,9 +67,10 @@ async def _strike(attempt: Attempt) -> None:
     async with node.ledger.open() as page:
         if page.strike(attempt.ref):
             await asyncio.to_thread(weigh_tiers, node.context, page.burstable_milli_cpu)
+            node.has_room(page.waiting)
 
 
-def _mark(attempt: Attempt, mark: Literal["admitted", "finished"]) -> None:
+def _mark(attempt: Attempt, mark: Literal["admitted", "finished", "evicted"]) -> None:
     """Note something of this life of the pod in its record, where there is one of it."""
     record = read_pod_record(attempt.node.context, attempt.ref.uid)
     if record is not None and record.incarnation == attempt.ref.incarnation and not getattr(record, mark):

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from datetime import datetime
 from typing import Any, TypeVar
 
 from activities.node import Node
 from syncpod.messages import Fault, ObservedPod, PodRef, Rejection, StepEvent, StepInput
+from syncpod.pod import ResourceRequirements
 
 T = TypeVar("T")
 
@@ -22,15 +23,24 @@ class PodFault(Exception):
     """The pod, not the way to the runtime, is at fault: the workflow decides what follows.
 
     `fault` is the kubelet's reason, `message` what becomes the waiting message, `events` what the kubelet says of it,
-    in its order. `rejection` says why a pod is not let in, where that is the fault.
+    in its order. `rejection` says why a pod is not let in, where that is the fault; `actuated` what containers have
+    been given by a resize that has failed.
     """
 
-    def __init__(self, fault: Fault, message: str, *events: StepEvent, rejection: Rejection | None = None) -> None:
+    def __init__(
+        self,
+        fault: Fault,
+        message: str,
+        *events: StepEvent,
+        rejection: Rejection | None = None,
+        actuated: Mapping[str, ResourceRequirements] | None = None,
+    ) -> None:
         super().__init__(message)
         self.fault = fault
         self.message = message
         self.events = events
         self.rejection = rejection
+        self.actuated = dict(actuated or {})
 
 
 class NotYet(Exception):

@@ -7,9 +7,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from syncpod.cri.fit import Capacity, Demand, Refusal, Taken, demand_of
+from syncpod.cri.fit import Capacity, Demand, Refusal, Taken, demand_of, refusal_of_resize
 from syncpod.cri.node import NodeContext
 from syncpod.cri.pod_records import read_pod_records
+from syncpod.lifecycle.qos import pod_qos
 from syncpod.messages import PodRef
 from syncpod.pod import Pod
 
@@ -18,6 +19,15 @@ from syncpod.pod import Pod
 class _Admitted:
     incarnation: str
     demand: Demand
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """A pod whose resize the node has no room for yet, and what it is ranked by."""
+
+    ref: PodRef
+    priority: int
+    guaranteed: bool
 
 
 class Ledger:
@@ -31,6 +41,7 @@ class Ledger:
         self._context = context
         self._pods: dict[str, _Admitted] | None = None
         self._taken = Taken()
+        self._waiting: dict[str, Waiting] = {}
         self._lock = asyncio.Lock()
 
     @asynccontextmanager
@@ -40,15 +51,16 @@ class Ledger:
             if self._pods is None:
                 self._pods = await asyncio.to_thread(_from_records, self._context)
                 self._taken = Taken(entry.demand for entry in self._pods.values())
-            yield Page(self._pods, self._taken)
+            yield Page(self._pods, self._taken, self._waiting)
 
 
 class Page:
     """The ledger, open to whoever has it alone."""
 
-    def __init__(self, pods: dict[str, _Admitted], taken: Taken) -> None:
+    def __init__(self, pods: dict[str, _Admitted], taken: Taken, waiting: dict[str, Waiting]) -> None:
         self._pods = pods
         self._taken = taken
+        self._waiting = waiting
 
     @property
     def burstable_milli_cpu(self) -> int:
@@ -64,18 +76,51 @@ class Page:
         self._strike(ref.uid)
         return self._taken.refusal(demand_of(pod), capacity)
 
-    def enter(self, ref: PodRef, pod: Pod) -> None:
-        """Count the pod, as it is now, in place of what was counted for it."""
+    def enter(self, ref: PodRef, pod: Pod) -> bool:
+        """Count the pod, as it is now, in place of what was counted for it; say whether that leaves more to others."""
+        before = self._pods.get(ref.uid)
         self._strike(ref.uid)
+        self._waiting.pop(ref.uid, None)
         entry = _Admitted(ref.incarnation, demand_of(pod))
         self._pods[ref.uid] = entry
         self._taken.add(entry.demand)
+        return before is not None and any(
+            amount > entry.demand.amounts.get(name, 0) for name, amount in before.demand.amounts.items()
+        )
+
+    def refusal_of_resize(self, ref: PodRef, pod: Pod, capacity: Capacity) -> tuple[Refusal, bool] | None:
+        """Return why the pod does not fit as it now asks, beside all others, and whether it never will.
+
+        It goes on being counted as it was, and waits for room where there may be some.
+        """
+        own = self._pods.get(ref.uid)
+        if own is not None:
+            self._taken.remove(own.demand)
+        try:
+            refusal = refusal_of_resize(demand_of(pod), self._taken, capacity)
+        finally:
+            if own is not None:
+                self._taken.add(own.demand)
+        self._waiting.pop(ref.uid, None)
+        if refusal is not None and not refusal[1]:
+            self._waiting[ref.uid] = Waiting(ref, pod.spec.priority or 0, pod_qos(pod) == "Guaranteed")
+        return refusal
+
+    @property
+    def waiting(self) -> tuple[PodRef, ...]:
+        """The pods that wait for room to be resized: by priority, then the guaranteed, then who has waited longest.
+
+        Mirrors allocation_manager.go, v1.36, sortPendingResizes.
+        """
+        ranked = sorted(self._waiting.values(), key=lambda each: (-each.priority, not each.guaranteed))
+        return tuple(each.ref for each in ranked)
 
     def strike(self, ref: PodRef) -> bool:
         """Count this life of the pod no longer, whichever it is where none is named; say whether it was counted."""
         counted = self._is_of(ref) if ref.incarnation else ref.uid in self._pods
         if counted:
             self._strike(ref.uid)
+            self._waiting.pop(ref.uid, None)
         return counted
 
     def _is_of(self, ref: PodRef) -> bool:

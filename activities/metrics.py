@@ -20,6 +20,16 @@ _CONTAINERS_ERRORS = _METER.create_counter(
     description="Containers that could not be started, by container type and the reason they then wait with.",
 )
 
+_INFEASIBLE_RESIZES = _METER.create_counter(
+    "pod_infeasible_resizes_total", description="Resizes that the node can never allocate, by why."
+)
+_RESIZE_DURATION = _METER.create_histogram(
+    "pod_resize_duration_milliseconds",
+    unit="ms",
+    description="Duration of applying what was allocated to a pod, by whether it succeeded.",
+    explicit_bucket_boundaries_advisory=[10, 20, 40, 80, 160, 320, 640, 1280, 2560, 5120, 10240],
+)
+
 _PULL_DURATION = _METER.create_histogram(
     "image_pull_duration_seconds",
     unit="s",
@@ -58,6 +68,17 @@ def count_failed_sandbox() -> None:
 def count_rejection(reason: str) -> None:
     """Count a pod that is turned away."""
     _REJECTIONS.add(1, {"reason": reason})
+
+
+def count_pending_resize(reason: str) -> None:
+    """Count a resize that the node cannot allocate: `Infeasible` ones, which it never will."""
+    if reason == "Infeasible":
+        _INFEASIBLE_RESIZES.add(1, {"reason_detail": "insufficient_node_capacity"})
+
+
+def time_resize(seconds: float, *, done: bool) -> None:
+    """Time a resize that was applied, or not."""
+    _RESIZE_DURATION.record(seconds * 1000, {"success": str(done).lower()})
 
 
 def count_start(kind: ContainerKind) -> None:

@@ -17,8 +17,9 @@ from syncpod.cri import CriRuntime
 from syncpod.cri.node import NodeContext
 from syncpod.cri.reader import PodReader
 from syncpod.cri.sysctls import AllowedSysctls, allowed_sysctls
-from syncpod.messages import NodeFacts, ObservedPod
+from syncpod.messages import NodeFacts, ObservedPod, PodRef
 from syncpod.objects import ObjectRef, ObjectStore
+from syncpod.pod import Pod
 
 
 def sandboxes_at_once() -> int:
@@ -41,6 +42,13 @@ class Node:
     advances and no signal says the same again."""
     sandbox_slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(sandboxes_at_once()))
     pull_settings: PullSettings = field(default_factory=PullSettings)
+    dead_kept: int = 1
+    """How many dead instances of each container are kept when the next one starts."""
+    has_room: Callable[[tuple[PodRef, ...]], None] = lambda waiting: None
+    """Called when something that pods took of the node is free again, with the pods that wait for room to be resized,
+    first those to be served first."""
+    pressure: Callable[[Pod], str] = lambda pod: ""
+    """Why a node that is short of something does not let a pod in, in the kubelet's words; "" = it does."""
     fences: Fences = field(default_factory=Fences)
     views: LastViews = field(default_factory=LastViews)
     waiting_for: dict[ObjectRef, set[tuple[str, str]]] = field(default_factory=dict)

@@ -7,6 +7,7 @@ from typing import Any
 
 from temporalio import activity
 
+from activities.allocate_resources import allocate_resources
 from activities.create_sandbox import create_sandbox
 from activities.kill_container import kill_container
 from activities.kill_pod import kill_pod
@@ -14,10 +15,12 @@ from activities.node import Node
 from activities.pull_image import pull_image
 from activities.remove_container import remove_containers
 from activities.remove_pod import remove_pod
+from activities.resize_pod import resize_pod
 from activities.start_container import start_container
 from activities.step import run_step
 from activities.sync_volumes import sync_volumes
 from syncpod.messages import (
+    AllocateResources,
     CreateSandbox,
     KillContainer,
     KillPod,
@@ -25,6 +28,7 @@ from syncpod.messages import (
     PullImage,
     RemoveContainers,
     RemovePod,
+    ResizePod,
     StartContainer,
     StepName,
     StepResult,
@@ -47,6 +51,16 @@ class Steps:
     async def sync_volumes(self, request: SyncVolumes) -> StepResult:
         """See :mod:`activities.sync_volumes`."""
         return await run_step(self._node, sync_volumes, request, interrupted=Outcome.CANCELLED)
+
+    @activity.defn(name=StepName.ALLOCATE_RESOURCES.value)
+    async def allocate_resources(self, request: AllocateResources) -> StepResult:
+        """See :mod:`activities.allocate_resources`."""
+        return await run_step(self._node, allocate_resources, request, interrupted=Outcome.CANCELLED)
+
+    @activity.defn(name=StepName.RESIZE_POD.value)
+    async def resize_pod(self, request: ResizePod) -> StepResult:
+        """See :mod:`activities.resize_pod`."""
+        return await run_step(self._node, resize_pod, request, interrupted=Outcome.CANCELLED)
 
     @activity.defn(name=StepName.PULL_IMAGE.value)
     async def pull_image(self, request: PullImage) -> StepResult:

@@ -79,7 +79,7 @@ async def _try(attempt: Attempt, body: Body[Request], request: Request, interrup
                 return await complete(attempt, await body(attempt, request))
             except PodFault as fault:
                 attempt.events.extend(fault.events)
-                detail = StepResult(message=fault.message, rejection=fault.rejection)
+                detail = StepResult(message=fault.message, rejection=fault.rejection, actuated=fault.actuated)
                 raise _pod_level(fault, await complete(attempt, detail)) from fault
     except StaleFence as stale:
         raise _stale(str(stale)) from stale

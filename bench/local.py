@@ -15,7 +15,7 @@ from bench.pods import pod
 from bench.stage import compiled
 from syncpod.lifecycle.compute import compute_pod_actions
 from syncpod.lifecycle.observed import ObservedContainer, ObservedPod, ObservedSandbox
-from syncpod.lifecycle.resize import ActuatedResources
+from syncpod.lifecycle.pod_resources import PodResources
 from syncpod.pod import Pod, container_hash
 
 _CALLS = 1000
@@ -35,7 +35,7 @@ def decisions(samples: int) -> tuple[Row, ...]:
 
 
 def _timed(wanted: Pod, observed: ObservedPod, samples: int) -> Figure:
-    nothing_applied = ActuatedResources(containers={}, pod=None)
+    nothing_applied = PodResources(containers={}, pod=None)
     microseconds = []
     for _ in range(1 + samples):
         began = time.perf_counter()

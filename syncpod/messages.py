@@ -26,7 +26,7 @@ from syncpod.lifecycle.observed import ObservedContainer as ObservedContainer
 from syncpod.lifecycle.observed import ObservedPod as ObservedPod
 from syncpod.lifecycle.observed import ObservedSandbox as ObservedSandbox
 from syncpod.lifecycle.termination import stop_timeout_seconds
-from syncpod.pod import LifecycleHandler, Pod, pod_to_wire
+from syncpod.pod import LifecycleHandler, Pod, ResourceRequirements, pod_to_wire
 
 WORKFLOW_ID_LIMIT = 255
 """Bytes. PostgreSQL and MySQL schemas of Temporal hold a workflow id in VARCHAR(255)."""
@@ -183,6 +183,9 @@ class Evict(Message):
     reason: str = "Evicted"
     message: str = ""
     grace_period_seconds: int = 1
+    disruption: bool = False
+    """It is for want of something on the node, not for what the pod has done: its condition DisruptionTarget says so.
+    """
 
 
 class AddEphemeralContainer(Message):
@@ -228,6 +231,43 @@ class SyncVolumes(StepInput):
     """Bring files that show the pod's labels and annotations up to date."""
 
     pod: WirePod = Field(default_factory=Pod)
+
+
+class AllocateResources(StepInput):
+    """Give a pod on the node the resources that it now asks for, if the node has the room."""
+
+    pod: WirePod = Field(default_factory=Pod)
+    """With the resources that are desired."""
+
+
+class Amounts(Message):
+    """CPU and memory of one container: millicores and bytes, 0 = not set."""
+
+    memory_limit: int = 0
+    memory_request: int = 0
+    cpu_limit: int = 0
+    cpu_request: int = 0
+
+
+class ContainerUpdate(Message):
+    """One running container that is to be resized in place."""
+
+    id: str = ""
+    name: str = ""
+    desired: Amounts = Amounts()
+    current: Amounts = Amounts()
+    """What it was last given."""
+
+
+class ResizePod(StepInput):
+    """Apply the resources that are allocated to a pod: to running containers, and to the pod as a whole."""
+
+    pod: WirePod = Field(default_factory=Pod)
+    """With the resources that are allocated."""
+    sandbox_id: str = ""
+    memory: tuple[ContainerUpdate, ...] = ()
+    cpu: tuple[ContainerUpdate, ...] = ()
+    """Containers to update, in that order: all their memory first, then their CPU."""
 
 
 class StartContainer(StepInput):
@@ -283,6 +323,8 @@ class KillPod(StepInput):
     message: str = ""
     final: bool = False
     """The pod ends for good: once it is stopped, nothing of it runs again, and what it took of its node is free."""
+    evicted: bool = False
+    """The node puts it out: once it is stopped, none of its dead containers is kept."""
 
 
 class RemoveContainers(StepInput):
@@ -333,6 +375,14 @@ class Rejection(Message):
     message: str = ""
 
 
+class Allocation(Message):
+    """The node's answer to a resize: it has allocated the resources, or it has not and says why."""
+
+    pending: Literal["", "Deferred", "Infeasible"] = ""
+    """Why they are not allocated: there may be room later, or there never will; "" = they are."""
+    message: str = ""
+
+
 class StepResult(Message):
     """What every step returns: the whole pod's status, read after the step's last call."""
 
@@ -345,6 +395,10 @@ class StepResult(Message):
     """create_sandbox, pull_image: names of the containers whose image the node has not got; None = not looked."""
     rejection: Rejection | None = None
     """create_sandbox, failing with PodRejected: why the pod is not let in."""
+    allocation: Allocation | None = None
+    """allocate_resources: the node's answer."""
+    actuated: dict[str, ResourceRequirements] = {}
+    """resize_pod, failing: by container, what it has been given all the same."""
     id: str = ""
     """The sandbox or container made or adopted."""
     attempt: int = 1
@@ -371,6 +425,7 @@ class Fault(StrEnum):
     IMAGE_INSPECT_ERROR = "ImageInspectError"
     REGISTRY_UNAVAILABLE = "RegistryUnavailable"
     SIGNATURE_VALIDATION_FAILED = "SignatureValidationFailed"
+    RESIZE_POD_IN_PLACE_ERROR = "ResizePodInPlaceError"
     UNSUPPORTED_BY_RUNTIME = "UnsupportedByRuntime"
     FAILED_MOUNT = "FailedMount"
     POD_REJECTED = "PodRejected"
@@ -388,6 +443,8 @@ class StepName(StrEnum):
 
     CREATE_SANDBOX = "create_sandbox"
     SYNC_VOLUMES = "sync_volumes"
+    ALLOCATE_RESOURCES = "allocate_resources"
+    RESIZE_POD = "resize_pod"
     PULL_IMAGE = "pull_image"
     START_INIT_CONTAINER = "start_init_container"
     START_EPHEMERAL_CONTAINER = "start_ephemeral_container"

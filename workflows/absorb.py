@@ -14,8 +14,18 @@ from pydantic import ValidationError
 from syncpod.lifecycle import backoff, conditions
 from syncpod.lifecycle.probing import probe_of
 from syncpod.lifecycle.restart import is_sidecar
-from syncpod.messages import NOT_READY_FAULTS, BackoffExpired, Evict, Pleg, ProbeChanged, Restart, SetCondition
+from syncpod.messages import (
+    NOT_READY_FAULTS,
+    BackoffExpired,
+    Evict,
+    Pleg,
+    ProbeChanged,
+    Restart,
+    SetCondition,
+    StepName,
+)
 from syncpod.pod import PodCondition, PodInvalid
+from workflows import resizing
 from workflows.desired import Rejected, apply, delete
 from workflows.outcome import heard, meet_node, observe, put_out
 from workflows.state import PodState
@@ -57,6 +67,11 @@ def _update_pod(state: PodState, payload: Any, now: datetime) -> None:
     apply(state, payload, now)
 
 
+def _update_pod_without_resizes(state: PodState, payload: Any, now: datetime) -> None:
+    """Take a pod as workers did that knew of no resizes: what they have refused must not be taken on a replay."""
+    apply(state, payload, now, resizes=False)
+
+
 def _pleg(state: PodState, payload: Any, now: datetime) -> None:
     signal = Pleg.model_validate(payload)
     uid = signal.status.uid
@@ -67,6 +82,8 @@ def _pleg(state: PodState, payload: Any, now: datetime) -> None:
         observe(state, signal.status, now)
     if any(event.type == "RuntimeReady" for event in signal.events):
         _forget_not_ready(state)
+    if any(event.type == "Boot" for event in signal.events):
+        resizing.ask_again(state)
 
 
 def _backoff_expired(state: PodState, payload: Any, now: datetime) -> None:
@@ -80,6 +97,9 @@ def _backoff_expired(state: PodState, payload: Any, now: datetime) -> None:
     spec = state.pod.spec
     names = [c.name for c in (*spec.init_containers, *spec.containers, *spec.ephemeral_containers)]
     steps = [key.removeprefix("step/") for key in state.backoff.entries if key.count("/") == 1]
+    if state.allocated is not None:
+        # The node may have room again before its answer that it has none has arrived.
+        steps.append(StepName.ALLOCATE_RESOURCES.value)
     newest = state.own.newest(subject)
     runs = newest is not None and newest.state == "running"
     if signal.appeared and (runs or subject not in (*names, *steps)):
@@ -157,6 +177,7 @@ def _probe(state: PodState, payload: Any, now: datetime) -> None:
 
 _SIGNALS = {
     "update_pod": _update_pod,
+    "update_pod_without_resizes": _update_pod_without_resizes,
     "delete_pod": delete,
     "pleg": _pleg,
     "probe": _probe,

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -19,12 +19,14 @@ from syncpod.lifecycle import backoff
 from syncpod.lifecycle.backoff import BackoffStore, StartDecision
 from syncpod.lifecycle.compute import compute_pod_actions
 from syncpod.lifecycle.conditions import ALL_CONTAINERS_RESTARTING, is_true
+from syncpod.lifecycle.eviction import EVICTED
 from syncpod.lifecycle.observed import ObservedSandbox
 from syncpod.lifecycle.plan import PlannedStep, plan_steps, something_to_stop
-from syncpod.lifecycle.resize import ActuatedResources
 from syncpod.lifecycle.restart import container_should_restart, restart_policy
 from syncpod.lifecycle.termination import kill_grace_seconds, pod_grace_seconds, termination_order
 from syncpod.messages import (
+    AllocateResources,
+    ContainerUpdate,
     CreateSandbox,
     KillContainer,
     KillPod,
@@ -32,12 +34,14 @@ from syncpod.messages import (
     PullImage,
     RemoveContainers,
     RemovePod,
+    ResizePod,
     StartContainer,
     StepInput,
     StepName,
     SyncVolumes,
 )
 from syncpod.pod import Container, EphemeralContainer, Pod
+from workflows import resizing
 from workflows.state import PodState
 
 START_ERROR_CODE = 128
@@ -45,6 +49,9 @@ START_ERROR_CODE = 128
 
 OPERATOR_RESTARTS = "an operator restarts it"
 """Why a container is ended and started again that nothing else is wrong with."""
+
+ALLOCATE = "the pod asks for other resources"
+"""Why a node is asked whether it has the room."""
 
 START_KINDS = {
     "start_container": "container",
@@ -114,24 +121,26 @@ def next_step(state: PodState, now: datetime, *, pulling: Collection[str] = ()) 
         return _terminate(state, now)
     steps = planned(state)
     decision = _first_allowed(state, steps, pulling, now)
-    if (update := _volumes(state, now)) is not None:
-        decision = replace(decision, step=update.step or decision.step, holds=(*update.holds, *decision.holds))
+    for update in (_volumes(state, now), _allocation(state, now)):
+        if update is not None:
+            decision = replace(decision, step=update.step or decision.step, holds=(*update.holds, *decision.holds))
     return replace(decision, plan=tuple(f"{step.verb} {step.container}".rstrip() for step in steps))
 
 
 def planned(state: PodState) -> tuple[PlannedStep, ...]:
     """Return the steps that the pod's actions stand for, regardless of back-offs."""
     view = state.own
+    pod = state.allocated_pod
     actions = compute_pod_actions(
-        state.pod,
+        pod,
         view,
         liveness=state.probes.get("liveness", {}),
         startup=state.probes.get("startup", {}),
-        actuated=_actuated(state.pod),
+        actuated=state.applied_resources,
         restart_all=is_true(state.status.conditions, ALL_CONTAINERS_RESTARTING),
         followed=[container.id for container in view.containers if state.is_followed(container)],
     )
-    steps = plan_steps(state.pod, view, actions, stopped_sandboxes=state.stopped_sandboxes)
+    steps = plan_steps(pod, view, actions, stopped_sandboxes=state.stopped_sandboxes, cgroup_behind=state.cgroup_behind)
     return (*_asked_restarts(state, steps), *steps)
 
 
@@ -145,13 +154,6 @@ def _asked_restarts(state: PodState, steps: Sequence[PlannedStep]) -> list[Plann
         for container in state.own.newest_by_name().values()
         if container.state == "running" and state.replacing.get(container.id) and container.id not in doomed
     ]
-
-
-def _actuated(pod: Pod) -> ActuatedResources:
-    """Return the resources last applied: those of the spec, since an update that changes them is refused."""
-    containers = (*pod.spec.init_containers, *pod.spec.containers)
-    applied = {container.name: container.resources for container in containers if container.resources is not None}
-    return ActuatedResources(containers=applied, pod=pod.spec.resources)
 
 
 def expiry(state: PodState) -> datetime | None:
@@ -246,8 +248,14 @@ def _kill_pod(state: PodState, why: str, now: datetime) -> Step:
         )
         for container in alive
     )
-    step = KillPod(ref=state.ref, targets=targets, grace_seconds=left, message=why, final=state.ending)
+    step = KillPod(
+        ref=state.ref, targets=targets, grace_seconds=left, message=why, final=state.ending, evicted=_is_put_out(state)
+    )
     return Step(StepName.KILL_POD, step, f"kill pod: {why}", why, key=backoff.step_key("kill_pod"))
+
+
+def _is_put_out(state: PodState) -> bool:
+    return state.failure is not None and state.failure.reason == EVICTED and not state.failure.rejected
 
 
 def _left(state: PodState, now: datetime) -> int:
@@ -265,9 +273,31 @@ def _volumes(state: PodState, now: datetime) -> Decision | None:
     if not (state.volumes_behind and any(sandbox.ready for sandbox in state.own.sandboxes)):
         return None
     why = "labels or annotations have changed"
-    step = SyncVolumes(ref=state.ref, pod=state.pod)
+    step = SyncVolumes(ref=state.ref, pod=state.allocated_pod)
     key = backoff.step_key("sync_volumes")
     return _unless_held(state, Step(StepName.SYNC_VOLUMES, step, f"update volumes: {why}", why, key=key), now)
+
+
+def _allocation(state: PodState, now: datetime) -> Decision | None:
+    """Return the question whether the node has the room for what is desired, where it has not said no for good."""
+    if not resizing.is_to_be_asked(state):
+        return None
+    step = AllocateResources(ref=state.ref, pod=state.pod)
+    summary = f"allocate resources: {ALLOCATE}"
+    return _unless_held(
+        state, Step(StepName.ALLOCATE_RESOURCES, step, summary, ALLOCATE, key=resizing.ALLOCATE_KEY), now
+    )
+
+
+def _resize(state: PodState, planned_step: PlannedStep) -> Step:
+    """Build the step that applies what is allocated."""
+    memory, cpu = (
+        tuple(ContainerUpdate.model_validate(asdict(each)) for each in updates)
+        for updates in (planned_step.update.memory, planned_step.update.cpu)
+    )
+    step = ResizePod(ref=state.ref, pod=state.allocated_pod, sandbox_id=_sandbox(state).id, memory=memory, cpu=cpu)
+    why = planned_step.why
+    return Step(StepName.RESIZE_POD, step, _clip(f"resize pod: {why}"), why, key=resizing.RESIZE_KEY)
 
 
 def _first_allowed(state: PodState, steps: Iterable[PlannedStep], pulling: Collection[str], now: datetime) -> Decision:
@@ -284,7 +314,8 @@ def _first_allowed(state: PodState, steps: Iterable[PlannedStep], pulling: Colle
         if decision.step is not None:
             return Decision(decision.step, tuple(holds))
         holds.extend(decision.holds)
-        goes_on = planned_step.verb in ("start_container", "start_ephemeral_container") or planned_step.sidecar
+        alone = ("resize_pod", "start_container", "start_ephemeral_container")
+        goes_on = planned_step.verb in alone or planned_step.sidecar
         if not goes_on:
             break
     return Decision(None, tuple(holds))
@@ -325,10 +356,12 @@ def _as_step(state: PodState, planned_step: PlannedStep, now: datetime) -> Decis
             return _unless_held(state, step, now)
         case "create_sandbox":
             attempt = max(planned_step.attempt, state.sandbox_floor, _foreign_attempts(state))
-            create = CreateSandbox(ref=state.ref, pod=state.pod, attempt=attempt)
+            create = CreateSandbox(ref=state.ref, pod=state.allocated_pod, attempt=attempt)
             summary = f"create sandbox, attempt {attempt}: {why}" if attempt else f"create sandbox: {why}"
             step = Step(StepName.CREATE_SANDBOX, create, summary, why, key=backoff.step_key(verb))
             return _unless_held(state, step, now)
+        case "resize_pod":
+            return _unless_held(state, _resize(state, planned_step), now)
         case _:
             return _start(state, planned_step, now)
 
@@ -384,14 +417,14 @@ def _start(state: PodState, planned_step: PlannedStep, now: datetime) -> Decisio
             return Decision(holds=(hold,))
         why = "absent" if absent else "pull policy Always"
         attempt = _sandbox(state).attempt
-        pull = PullImage(ref=state.ref, pod=state.pod, container=name, sandbox_attempt=attempt)
+        pull = PullImage(ref=state.ref, pod=state.allocated_pod, container=name, sandbox_attempt=attempt)
         summary = f"pull {container.image} for {name}: {why}"
         return Decision(Step(StepName.PULL_IMAGE, pull, _clip(summary), why, name, image_key, store, exit_id))
 
     sandbox = _sandbox(state)
     start = StartContainer(
         ref=state.ref,
-        pod=state.pod,
+        pod=state.allocated_pod,
         container=name,
         kind=START_KINDS[planned_step.verb],
         restart=restart,

@@ -9,6 +9,8 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from syncpod.lifecycle import backoff
+from syncpod.lifecycle.pod_resources import resources_of, same_resources
+from syncpod.lifecycle.qos import validate_same_qos
 from syncpod.messages import DeletePod
 from syncpod.pod import (
     EphemeralContainer,
@@ -21,8 +23,10 @@ from syncpod.pod import (
     merge_update,
     pod_to_wire,
     readmit,
+    resized,
     validate_update,
 )
+from workflows import resizing
 from workflows.state import Deletion, PodState
 
 
@@ -30,13 +34,14 @@ class Rejected(Exception):
     """What came in cannot be accepted; the text says why, in one sentence."""
 
 
-def apply(state: PodState, document: Any, now: datetime) -> None:
+def apply(state: PodState, document: Any, now: datetime, *, resizes: bool = True) -> None:
     """Take a Pod document as the desired pod; a repeat changes nothing. Raises PodInvalid naming the field.
 
     During deletion it becomes the successor, which follows when this life has ended. What may change is what the API
-    server lets change in a Pod (validation.go, v1.36, ValidatePodUpdate).
+    server lets change in a Pod (validation.go, v1.36, ValidatePodUpdate, ValidatePodResize); resources, unless not
+    `resizes`.
     """
-    _apply(state, admit_pod(document), now)
+    _apply(state, admit_pod(document), now, resizes=resizes)
 
 
 def apply_again(state: PodState, document: Any, now: datetime) -> None:
@@ -44,7 +49,17 @@ def apply_again(state: PodState, document: Any, now: datetime) -> None:
     _apply(state, readmit(document).pod, now)
 
 
-def _apply(state: PodState, new: Pod, now: datetime) -> None:
+def resize(state: PodState, document: Any, now: datetime) -> None:
+    """Change CPU and memory of the pod, and nothing else; what is not named stays as it is.
+
+    Raises PodInvalid naming the field, Rejected of a pod that ends.
+    """
+    if state.ending:
+        raise Rejected("the pod is being deleted or has finished: nothing of it can be resized")
+    _take(state, resized(state.pod, document), now, "resize")
+
+
+def _apply(state: PodState, new: Pod, now: datetime, *, resizes: bool = True) -> None:
     for_another = new.metadata.name, new.metadata.namespace
     mine = state.pod.metadata
     if for_another != (mine.name, mine.namespace):
@@ -53,18 +68,28 @@ def _apply(state: PodState, new: Pod, now: datetime) -> None:
         state.successor = pod_to_wire(new)
         state.note(now, "update", "apply", "the pod is being deleted; this one follows")
         return
-    problems = validate_update(state.pod, new)
+    if not resizes and not same_resources(resources_of(state.pod), resources_of(new)):
+        raise Rejected("resources: this pod was started by an earlier version; resize it by the update `resize`")
+    _take(state, new, now, "apply")
+
+
+def _take(state: PodState, new: Pod, now: datetime, update: str) -> None:
+    """Take what `update` makes of the pod as the desired one. Raises PodInvalid."""
+    problems = [*validate_update(state.pod, new), *validate_same_qos(state.pod, new)]
+    if state.ending and not same_resources(resources_of(state.pod), resources_of(new)):
+        problems.append(Problem("spec", "the pod has finished or failed: nothing of it can be resized"))
     if problems:
         raise PodInvalid(problems)
     updated = merge_update(state.pod, new)
     if updated == state.pod:
         return
     _forget_old_images(state, updated)
-    before, state.pod = state.pod, updated
+    before = state.pod
+    resizing.desire(state, updated)
     state.volumes_behind = state.volumes_behind or _shows_what_changed(before, updated)
     same_spec = updated.metadata.generation == before.metadata.generation
     what = "labels or annotations" if same_spec else f"generation {updated.metadata.generation}"
-    state.note(now, "update", "apply", what)
+    state.note(now, "update", update, what)
 
 
 def _shows_what_changed(before: Pod, updated: Pod) -> bool:

@@ -8,12 +8,13 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Any
 
-from syncpod.lifecycle import backoff
+from syncpod.lifecycle import backoff, conditions, eviction
 from syncpod.lifecycle.container_status import WaitingReason
 from syncpod.lifecycle.observed import ObservedPod, merge
 from syncpod.lifecycle.plan import something_to_stop
 from syncpod.lifecycle.status import PodFailure
 from syncpod.messages import (
+    AllocateResources,
     CreateSandbox,
     Evict,
     KillPod,
@@ -22,10 +23,12 @@ from syncpod.messages import (
     ProbeChanged,
     PullImage,
     Rejection,
+    ResizePod,
     StepName,
     StepResult,
 )
-from syncpod.pod import Pod
+from syncpod.pod import Pod, PodCondition
+from workflows import resizing
 from workflows.decide import Step, expiry
 from workflows.state import HISTORY_KEPT, Exit, PodState, age
 
@@ -105,19 +108,31 @@ def _newest(results: dict[str, str]) -> tuple[str, ...]:
 # --- verdicts on the whole pod ----------------------------------------------------------------------------------------
 
 
-def put_out(state: PodState, eviction: Evict, now: datetime) -> None:
+def put_out(state: PodState, order: Evict, now: datetime) -> None:
     """Have the pod fail and end within the grace; one that is ending already only ends sooner.
 
     Mirrors eviction_manager.go, v1.36, evictPod, and pod_workers.go, killPodNow.
     """
-    deadline = now + timedelta(seconds=max(0, eviction.grace_period_seconds))
+    deadline = now + timedelta(seconds=max(0, order.grace_period_seconds))
     if not state.ending:
-        state.failure = PodFailure(reason=eviction.reason, message=eviction.message)
-        state.event(now, "Warning", eviction.reason, eviction.message)
-        state.note(now, "signal", "evict", f"{eviction.reason}: {eviction.message}")
+        state.failure = PodFailure(reason=order.reason, message=order.message)
+        if order.disruption:
+            _mark_disrupted(state, order.message, now)
+        state.event(now, "Warning", order.reason, order.message)
+        state.note(now, "signal", "evict", f"{order.reason}: {order.message}")
         state.kill_by = deadline
     elif state.kill_by is not None:
         state.kill_by = min(state.kill_by, deadline)
+
+
+def _mark_disrupted(state: PodState, message: str, now: datetime) -> None:
+    """Give the pod the condition that tells an end for the node's sake (eviction_manager.go, v1.36, synchronize)."""
+    target = PodCondition(
+        type=eviction.DISRUPTION_TARGET, status="True", reason=eviction.TERMINATION_BY_KUBELET, message=message
+    )
+    known, generation = state.status.conditions, state.pod.metadata.generation
+    stamped = conditions.stamp(target, known, now=now.replace(microsecond=0), generation=generation)
+    state.status = state.status.model_copy(update={"conditions": conditions.with_condition(known, stamped)})
 
 
 def expire(state: PodState, now: datetime) -> None:
@@ -158,6 +173,8 @@ def finished_step(state: PodState, step: Step, payload: Any, started: datetime, 
             state.missing_images = (*state.missing_images, step.container)
         case Outcome.DONE | Outcome.ADOPTED:
             _done(state, step)
+            if isinstance(step.input, AllocateResources) and result.allocation is not None:
+                resizing.answered(state, step.input, result.allocation, now)
         case Outcome.CANCELLED | Outcome.STOPPING:
             state.cleared = _without(state.cleared, step.container)
     took = int((now - started) / timedelta(milliseconds=1))
@@ -173,6 +190,7 @@ def finished_step(state: PodState, step: Step, payload: Any, started: datetime, 
 def _look(state: PodState, step: Step, result: StepResult, now: datetime) -> None:
     meet_node(state, result.node)
     observe(state, result.status, now)
+    resizing.partly_applied(state, result.actuated)
     for event in result.events:
         state.event(now, event.type, event.reason, event.message, event.container)
     if result.missing_images is not None:
@@ -190,6 +208,7 @@ def _done(state: PodState, step: Step) -> None:
             state.waiting = _without(state.waiting, step.container)
             state.cleared = _without(state.cleared, step.container)
             state.missing_images = tuple(name for name in state.missing_images if name != step.container)
+            resizing.started(state, step.container)
         case StepName.PULL_IMAGE:
             state.waiting = _without(state.waiting, step.container)
             if not _still_wants(state, step, step.container):
@@ -210,8 +229,11 @@ def _done(state: PodState, step: Step) -> None:
         case StepName.CREATE_SANDBOX:
             state.waiting = {}
             state.volumes_behind = False
+            resizing.sandbox_made(state)
         case StepName.SYNC_VOLUMES:
             state.volumes_behind = False
+        case StepName.RESIZE_POD if isinstance(step.input, ResizePod):
+            resizing.applied(state, step.input)
         case _:
             pass
 
@@ -257,7 +279,9 @@ def failed_step(
     state.cleared = _without(state.cleared, step.container)
     if step.container and step.name.value.startswith(("start_", "pull_")):
         state.waiting = {**state.waiting, step.container: WaitingReason(reason=fault, message=message)}
-    if not told:
+    if step.name == StepName.RESIZE_POD:
+        resizing.failed(state, message, now)
+    elif not told:
         state.event(now, "Warning", *_as_event(step, fault, message), step.container)
     why = f"{step.why}: {message}"
     state.note(now, "step", step.name.value, why, outcome=fault, took_ms=took, container=step.container)

@@ -32,7 +32,7 @@ with workflow.unsafe.imports_passed_through():
     from syncpod.lifecycle.version import DECISION_VERSION
     from syncpod.messages import POD_WORKFLOW, StepName
     from syncpod.pod import pod_to_wire
-    from workflows import absorb, decide, desired, outcome, report, start
+    from workflows import absorb, decide, desired, outcome, report, resizing, start
     from workflows.state import PodState
     from workflows.steps import HEARTBEAT_TIMEOUT, RETRY, STEPS
 
@@ -42,6 +42,9 @@ INBOX_LIMIT = 256
 GUARANTEE = timedelta(seconds=1)
 """How long after a deadline the workflow's own timer rings: the node's queue signals the deadline itself."""
 
+
+RESIZES = "2026-11-an-update-may-resize"
+"""Patch: before it a Pod document that changes resources was refused."""
 
 BESIDE = "2026-11-pulls-run-beside-other-steps"
 """Patch: before it a pull was a step like any other, and held up the whole pod."""
@@ -96,6 +99,7 @@ class PodWorkflow:
             self.drain()
             absorb.tidy(self.state, workflow.now())
             outcome.expire(self.state, workflow.now())
+            resizing.settle(self.state, workflow.now())
             report.update_status(self.state, self.holds, workflow.now())
             if decide.is_unfinished(self.state) and not workflow.patched(FINISHED):
                 self.state.finished = True
@@ -343,7 +347,7 @@ class PodWorkflow:
     @workflow.signal
     def update_pod(self, *args: Any) -> None:
         """Take one v1 Pod document as the desired pod."""
-        self.put("update_pod", args)
+        self.put("update_pod" if workflow.patched(RESIZES) else "update_pod_without_resizes", args)
 
     @workflow.signal
     def delete_pod(self, *args: Any) -> None:
@@ -401,6 +405,17 @@ class PodWorkflow:
         self.check(desired.apply, args)
 
     @workflow.update
+    def resize(self, *args: Any) -> dict[str, Any]:
+        """Change CPU and memory: ``{"containers": [{"name": "web", "resources": …}]}``; returns as `apply` does."""
+        self.change(desired.resize, args[0])
+        return report.identity(self.state)
+
+    @resize.validator
+    def check_resize(self, *args: Any) -> None:
+        """Refuse a resize by the path of what is wrong."""
+        self.check(desired.resize, args)
+
+    @workflow.update
     def add_ephemeral_container(self, *args: Any) -> dict[str, Any]:
         """Add one v1 EphemeralContainer to the pod; returns the pod's UID and generation."""
         self.change(desired.add_ephemeral_container, args[0])
@@ -452,9 +467,12 @@ class PodWorkflow:
         return pod_to_wire(desired.as_pod(self.state))
 
     @workflow.query
-    def plan(self, candidate: Any = None) -> dict[str, Any]:
-        """Return the steps that would be taken now; with a candidate Pod, those that applying it would lead to."""
-        return report.plan(self.state, candidate, workflow.now())
+    def plan(self, candidate: Any = None, update: str = "apply") -> dict[str, Any]:
+        """Return the steps that would be taken now; with a candidate Pod, those that applying it would lead to.
+
+        With `update` ``resize``, the candidate is what that update takes.
+        """
+        return report.plan(self.state, candidate, workflow.now(), update=update)
 
     @workflow.query
     def history(self) -> list[dict[str, Any]]:

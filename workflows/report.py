@@ -17,7 +17,7 @@ from syncpod.lifecycle.plan import PlannedStep, something_to_stop
 from syncpod.lifecycle.status import StatusDecision, StatusInputs, pod_status, terminated_pod_status
 from syncpod.messages import StepName, labels_attribute
 from syncpod.pod import ContainerState, ContainerStatus
-from workflows import decide, desired
+from workflows import decide, desired, resizing
 from workflows.decide import Hold, Step
 from workflows.state import PodState
 
@@ -67,7 +67,7 @@ def _without_sandbox(state: PodState, holds: Sequence[Hold]) -> dict[str, Waitin
 def _computed(state: PodState, waiting: Mapping[str, WaitingReason], now: datetime) -> StatusDecision:
     return pod_status(
         StatusInputs(
-            pod=state.pod,
+            pod=state.allocated_pod,
             observed=state.own,
             now=now,
             previous=state.status,
@@ -78,6 +78,8 @@ def _computed(state: PodState, waiting: Mapping[str, WaitingReason], now: dateti
             probes=ProbeResults(startup=state.probes.get("startup", {}), readiness=state.probes.get("readiness", {})),
             terminal=state.terminated,
             failure=state.failure,
+            actuated=state.applied_resources if state.actuated or state.cgroup_behind else None,
+            resize=resizing.conditions(state),
             followed=state.followed,
         )
     )
@@ -223,21 +225,27 @@ def identity(state: PodState) -> dict[str, Any]:
     return {"uid": state.pod.metadata.uid, "generation": state.pod.metadata.generation}
 
 
-def plan(state: PodState, candidate: Any, now: datetime) -> dict[str, Any]:
-    """Return what would be done now, or after applying `candidate`; changes nothing.
+def plan(state: PodState, candidate: Any, now: datetime, *, update: str = "apply") -> dict[str, Any]:
+    """Return what would be done now, or after applying `candidate`, or resizing the pod so; changes nothing.
 
+    A resize is planned as if the node had the room for it: whether it has, only the node can say.
     ``{"steps": [{"step", "container", "why"}], "holds": [{"subject", "until", "reason", "message"}]}``; with an
     ``"error"`` as well where the candidate would be refused.
     """
     trial = state.model_copy()
     if candidate is not None:
         try:
-            desired.apply(trial, candidate, now)
+            (desired.resize if update == "resize" else desired.apply)(trial, candidate, now)
         except ValueError as wrong:
             return {"error": str(wrong), "steps": [], "holds": []}
     update_status(trial, (), now)
     decision = decide.next_step(trial, now)
-    steps = [_row(step) for step in decide.planned(trial)] if not trial.ending else []
+    steps: list[dict[str, str]] = []
+    if not trial.ending and resizing.is_to_be_asked(trial):
+        steps.append(_row(PlannedStep("allocate_resources", why=decide.ALLOCATE)))
+        steps += [_row(step) for step in decide.planned(resizing.as_if_allocated(trial, now))]
+    elif not trial.ending:
+        steps = [_row(step) for step in decide.planned(trial)]
     if trial.ending and decision.step is not None:
         steps = [{"step": decision.step.name.value, "container": decision.step.container, "why": decision.step.why}]
     holds = [

@@ -16,10 +16,11 @@ from syncpod.lifecycle.backoff import BackoffStore
 from syncpod.lifecycle.container_status import WaitingReason
 from syncpod.lifecycle.observed import ObservedContainer, ObservedPod
 from syncpod.lifecycle.phase import TERMINAL_PHASES
+from syncpod.lifecycle.pod_resources import PodResources, resources_of, with_resources
 from syncpod.lifecycle.status import PodFailure
 from syncpod.lifecycle.version import DECISION_VERSION
 from syncpod.messages import EventRecord, HistoryRecord, NodeFacts, PodRef, WirePod
-from syncpod.pod import Container, EphemeralContainer, Pod, PodStatus
+from syncpod.pod import Container, EphemeralContainer, Pod, PodStatus, ResourceRequirements
 
 EVENTS_KEPT = 100
 HISTORY_KEPT = 200
@@ -55,6 +56,22 @@ class Exit(BaseModel):
     """By the workflow's clock: when it was seen, less the exit's age on the node. Back-offs run from here."""
     cause: str = ""
     """Why we ended it; "" = it exited by itself."""
+
+
+class ResizeState(BaseModel):
+    """How far a resize is: what the condition PodResizePending or PodResizeInProgress says."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    reason: str = ""
+    """`Deferred`, `Infeasible`; `Error`, or "" for one in progress."""
+    message: str = ""
+    generation: int = 0
+    """The pod's generation that asked for it."""
+    since: datetime
+    """When the reason became this one."""
+    final: bool = False
+    """It is not asked for again, until something else is desired or the node's worker has been started anew."""
 
 
 class PodState(BaseModel):
@@ -104,6 +121,17 @@ class PodState(BaseModel):
     volumes_behind: bool = False
     """Labels or annotations have changed, and files that show them are still to follow."""
 
+    allocated: PodResources | None = None
+    """What the node has allocated, while something else is desired; None = what is desired."""
+    actuated: dict[str, ResourceRequirements] = {}
+    """By container: what its running instance was last given, where that is not what is allocated."""
+    actuated_pod: ResourceRequirements | None = None
+    """The pod-level resources last applied, where `cgroup_behind`."""
+    cgroup_behind: bool = False
+    """The pod's cgroup is still to follow what is allocated."""
+    resize_pending: ResizeState | None = None
+    resize_in_progress: ResizeState | None = None
+
     probes: dict[str, dict[str, str]] = {}
     """By type of probe, then by container id: what it says, where it has said anything."""
 
@@ -152,9 +180,21 @@ class PodState(BaseModel):
         """Whether nothing is to start any more: the pod is being deleted, or it has finished or failed as a whole."""
         return self.deletion is not None or self.failure is not None or self.reached in TERMINAL_PHASES
 
+    @property
+    def allocated_pod(self) -> Pod:
+        """The pod with the resources that the node has allocated: what every step but the asking for more is given."""
+        return self.pod if self.allocated is None else with_resources(self.pod, self.allocated)
+
+    @property
+    def applied_resources(self) -> PodResources:
+        """What was last applied: what a resize is decided against."""
+        allocated = self.allocated or resources_of(self.pod)
+        whole = self.actuated_pod if self.cgroup_behind else allocated.pod
+        return PodResources(containers={**allocated.containers, **self.actuated}, pod=whole)
+
     def container(self, name: str) -> Container | EphemeralContainer:
-        """Return the container of any kind that the desired pod names so; raises KeyError where there is none."""
-        spec = self.pod.spec
+        """Return the container of any kind that the pod names so, as allocated; raises KeyError without one."""
+        spec = self.allocated_pod.spec
         for container in (*spec.containers, *spec.init_containers, *spec.ephemeral_containers):
             if container.name == name:
                 return container

@@ -48,6 +48,8 @@ class StepSpec:
 STEPS: dict[StepName, StepSpec] = {
     StepName.CREATE_SANDBOX: StepSpec(messages.CreateSandbox, SANDBOX_CALL + RUNTIME_CALL, STARTING),
     StepName.SYNC_VOLUMES: StepSpec(messages.SyncVolumes, 2 * RUNTIME_CALL, STARTING),
+    StepName.ALLOCATE_RESOURCES: StepSpec(messages.AllocateResources, RUNTIME_CALL, STARTING),
+    StepName.RESIZE_POD: StepSpec(messages.ResizePod, 4 * RUNTIME_CALL, STARTING),
     StepName.PULL_IMAGE: StepSpec(messages.PullImage, PULL, PULLING),
     StepName.START_INIT_CONTAINER: StepSpec(messages.StartContainer, 4 * RUNTIME_CALL, STARTING),
     StepName.START_EPHEMERAL_CONTAINER: StepSpec(messages.StartContainer, 4 * RUNTIME_CALL, STARTING),

@@ -34,7 +34,7 @@ from syncpod.cri.node import NodeContext
 from syncpod.cri.port import CriRuntime
 from syncpod.cri.reader import PodReader, Relist
 from syncpod.lifecycle.observed import ObservedPod
-from syncpod.messages import NodeFacts, PodRef
+from syncpod.messages import NodeFacts, PodRef, StepName, pod_workflow_id
 from syncpod.objects import ObjectRef, ObjectStore
 
 log = logging.getLogger(__name__)
@@ -89,6 +89,7 @@ class Agent:
         self._watchers: list[Callable[[ObservedPod], None]] = [self.pidfds.watch, self.prober.observe]
         self._boarding: list[asyncio.Task[None]] = []
         self._following: dict[str, asyncio.Task[None]] = {}
+        self._telling: set[asyncio.Task[None]] = set()
         self._ended: dict[str, dict[str, float]] = {}
 
     def _watch(self, listing: ObservedPod) -> None:
@@ -109,6 +110,25 @@ class Agent:
             self._loop.call_soon_threadsafe(queue.disarm, workflow_id, container, restart)
         else:
             self._loop.call_soon_threadsafe(queue.arm, workflow_id, container, restart, delay_seconds)
+
+    def has_room(self, waiting: tuple[PodRef, ...]) -> None:
+        """Tell pods that wait to be resized that the node has room again, one after the other.
+
+        Who is not reached asks again by itself, some minutes later.
+        """
+        if waiting:
+            task = asyncio.create_task(self._tell_of_room(waiting), name="room on the node")
+            self._telling.add(task)
+            task.add_done_callback(self._telling.discard)
+
+    async def _tell_of_room(self, waiting: tuple[PodRef, ...]) -> None:
+        for ref in waiting:
+            try:
+                await self.signals.may_go_on(
+                    pod_workflow_id(ref.namespace, ref.name), StepName.ALLOCATE_RESOURCES.value, "room on the node"
+                )
+            except RPCError as error:
+                log.warning("pod %s/%s cannot be told that there is room: %s", ref.namespace, ref.name, error)
 
     def step_began(self, ref: PodRef, *, kills: bool = False) -> None:
         """Hear that a try of a step begins; `kills` where it ends all that runs of the pod."""
@@ -170,7 +190,7 @@ class Agent:
     async def close(self) -> None:
         """Give up what is under way; the workflows' own timers and the next life's takeover make up for it."""
         self.pidfds.close()
-        await _end([*self._boarding, *self._following.values()])
+        await _end([*self._boarding, *self._following.values(), *self._telling])
         await self.prober.close()
         await self.pleg.close()
         await self.backoff_queue.close()

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from syncpod.lifecycle.compute import compute_pod_actions
 from syncpod.lifecycle.observed import ObservedPod
 from syncpod.lifecycle.plan import plan_steps
-from syncpod.lifecycle.resize import ActuatedResources
+from syncpod.lifecycle.pod_resources import PodResources
 from syncpod.pod import Pod
 
 
@@ -51,7 +51,7 @@ def plan_of_new(pod: Pod) -> list[Line]:
     The latter assume that every init container does its work; images that are absent are pulled as they are needed.
     """
     actions = compute_pod_actions(
-        pod, ObservedPod(), liveness={}, startup={}, actuated=ActuatedResources(containers={}, pod=pod.spec.resources)
+        pod, ObservedPod(), liveness={}, startup={}, actuated=PodResources(containers={}, pod=pod.spec.resources)
     )
     decided = [Line(step.verb, step.container, step.why) for step in plan_steps(pod, ObservedPod(), actions)]
     started = {line.container for line in decided}

@@ -16,9 +16,9 @@ from syncpod.pod.amounts import HUGE_PAGES, pod_amounts, read_amounts
 
 @dataclass(frozen=True)
 class CgroupLimits:
-    """What is written into a cgroup; None is left as the kernel has it: no limit."""
+    """What is written into a cgroup; None is left as it is: in a new one, no limit."""
 
-    cpu_shares: int
+    cpu_shares: int | None = None
     cpu_quota: int | None = None
     """Microseconds in each 100 ms."""
     memory: int | None = None
@@ -73,7 +73,7 @@ def as_files(limits: CgroupLimits, version: int) -> tuple[File, ...]:
     """Return what to write where, in the order of writing."""
     pages = (limits.hugepages or {}).items()
     if version == 1:
-        files = [File("cpu", "cpu.shares", str(limits.cpu_shares))]
+        files = [File("cpu", "cpu.shares", str(limits.cpu_shares))] if limits.cpu_shares is not None else []
         if limits.cpu_quota is not None:
             files.append(File("cpu", "cpu.cfs_period_us", str(PERIOD_US)))
             files.append(File("cpu", "cpu.cfs_quota_us", str(limits.cpu_quota)))
@@ -81,7 +81,7 @@ def as_files(limits: CgroupLimits, version: int) -> tuple[File, ...]:
             files.append(File("memory", "memory.limit_in_bytes", str(limits.memory)))
         files += [File("hugetlb", f"hugetlb.{size}.limit_in_bytes", str(limit)) for size, limit in pages]
         return tuple(files)
-    files = [File("cpu", "cpu.weight", str(cpu_weight(limits.cpu_shares)))]
+    files = [File("cpu", "cpu.weight", str(cpu_weight(limits.cpu_shares)))] if limits.cpu_shares is not None else []
     if limits.cpu_quota is not None:
         files.append(File("cpu", "cpu.max", f"{limits.cpu_quota} {PERIOD_US}"))
     if limits.memory is not None:
@@ -93,6 +93,11 @@ def as_files(limits: CgroupLimits, version: int) -> tuple[File, ...]:
 def cpu_weight(shares: int) -> int:
     """Return the weight of cgroup v2, from 1 to 10000, for shares from 2 to 262144 (getCPUWeight)."""
     return 10000 if shares >= 262144 else 1 + (shares - 2) * 9999 // 262142
+
+
+def shares_of_weight(weight: int) -> int:
+    """Return shares for a weight of version 2, as near as can be told (CpuWeightToCPUShares)."""
+    return 2 + (weight - 1) * 262142 // 9999
 
 
 def _is_limited(pod: Pod, name: str) -> bool:

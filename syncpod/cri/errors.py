@@ -166,6 +166,8 @@ def _kind(operation: str, code: grpc.StatusCode, message: str) -> type[CriError]
         return AlreadyStarted
     if operation in ("remove_container", "remove_podsandbox") and _TASK_LEFT.search(message):
         return TaskLeft
+    if operation == "update_podsandbox_resources" and "not implemented" in message:
+        return Unimplemented  # as containerd 2 words it
     if operation == "pull_image":
         return _pull_failure(message)
     return RuntimeFailure

@@ -93,6 +93,21 @@ class Taken:
                 del self._ports[port]
 
 
+def refusal_of_resize(demand: Demand, others: Taken, capacity: Capacity) -> tuple[Refusal, bool] | None:
+    """Return why what a pod now asks for does not fit beside the others, and whether it never will; None: it fits.
+
+    Mirrors allocation_manager.go, v1.36, canAdmitPod. Difference: what the whole node has not got is told apart, as the
+    API server and kubelets before 1.36 do, where the kubelet keeps asking for it.
+    """
+    for name in sorted(demand.amounts, key=_in_order):
+        limit = capacity.get(name, 0 if name.startswith(HUGE_PAGES) else None)
+        if limit is not None and demand.amounts[name] > limit:
+            message = f"Node didn't have enough capacity: {name}, requested: {demand.amounts[name]}, capacity: {limit}"
+            return Refusal(f"OutOf{name}", message), True
+    refusal = others.refusal(demand, capacity)
+    return (refusal, False) if refusal is not None else None
+
+
 def demand_of(pod: Pod) -> Demand:
     """Return what a pod takes of its node (calculateResource, GetHostPorts).
 

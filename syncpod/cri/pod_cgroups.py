@@ -1,4 +1,4 @@
-"""Making the cgroups of pods and of their tiers, with their limits, before a runtime puts anything into them.
+"""The cgroups of pods and of their tiers: made with their limits before a runtime puts anything there, and resized.
 
 As root, with the cgroupfs driver. Elsewhere the runtime makes a pod's cgroup, without limits; each container's own
 limits are the runtime's to enforce, or to refuse, everywhere.
@@ -7,8 +7,10 @@ limits are the runtime's to enforce, or to refuse, everywhere.
 import contextlib
 import errno
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from typing import NamedTuple
 
 from syncpod.cri.cgroup_limits import (
     BEST_EFFORT_LIMITS,
@@ -18,6 +20,7 @@ from syncpod.cri.cgroup_limits import (
     asked_as_a_whole,
     burstable_limits,
     pod_limits,
+    shares_of_weight,
 )
 from syncpod.cri.cgroup_mounts import MOUNTINFO, Hierarchy, hierarchies
 from syncpod.cri.cgroups import TIERS, pod_cgroup, tier_cgroup
@@ -51,13 +54,67 @@ def make_pod_cgroup(node: NodeContext, pod: Pod, *, mountinfo: Path = MOUNTINFO)
         except OSError as error:
             if error.errno not in _CLOSED:
                 raise
-    for name, controller in asked_as_a_whole(pod).items():
-        if controller not in enforced:
-            why = _why_not(node, controller)
-            raise LimitsRefused(
-                f"spec.resources.limits[{name}]: cannot be enforced for the pod as a whole, since {why}: "
-                "limit the containers instead"
-            )
+    _require_enforced(node, asked_as_a_whole(pod), enforced)
+
+
+@dataclass(frozen=True)
+class Enforced:
+    """What the kernel holds a pod to as a whole."""
+
+    memory: int | None = None
+    """Bytes; None = no limit, or none that can be read here."""
+    memory_usage: int | None = None
+    """Bytes, page cache included; None = it cannot be read here."""
+    cpu_quota: int | None = None
+    """Microseconds in each 100 ms; None as for `memory`."""
+    cpu_shares: int | None = None
+    """None = they cannot be read here."""
+
+
+def read_pod_cgroup(node: NodeContext, pod: Pod, *, mountinfo: Path = MOUNTINFO) -> Enforced:
+    """Return what the pod's cgroup is given, as far as this node writes such (GetPodCgroupConfig). Blocks.
+
+    Raises :class:`~syncpod.cri.paths.UnsafeName`, OSError.
+    """
+    memory = memory_usage = cpu_quota = cpu_shares = None
+    for hierarchy, has, directory in _places(node, pod, mountinfo):
+        files = _FILES[hierarchy.version]
+        if "memory" in has:
+            memory, memory_usage = _amount(directory / files.memory), _amount(directory / files.memory_usage)
+        if "cpu" in has:
+            cpu_quota, cpu_shares = _amount(directory / files.cpu_quota), _amount(directory / files.cpu_shares)
+            if hierarchy.version == 2 and cpu_shares is not None:
+                cpu_shares = shares_of_weight(cpu_shares)
+    return Enforced(memory, memory_usage, cpu_quota, cpu_shares)
+
+
+def read_memory_limit(node: NodeContext, pod: Pod, container_id: str, *, mountinfo: Path = MOUNTINFO) -> int | None:
+    """Return the memory that one of the pod's containers is held to; None where there is none, or none to be read.
+
+    Blocks. Raises :class:`~syncpod.cri.paths.UnsafeName`, OSError.
+    """
+    for hierarchy, has, directory in _places(node, pod, mountinfo):
+        if "memory" in has:
+            return _amount(directory / container_id / _FILES[hierarchy.version].memory)
+    return None
+
+
+def change_pod_cgroup(node: NodeContext, pod: Pod, limits: CgroupLimits, *, mountinfo: Path = MOUNTINFO) -> None:
+    """Give the pod's cgroup those limits that are named; the others stay as they are. Safe to repeat; blocks.
+
+    Mirrors cm/pod_container_manager_linux.go, v1.36, SetPodCgroupConfig. Where it cannot be done it is left out, as by
+    `make_pod_cgroup`: raises :class:`LimitsRefused` as that does; OSError, where the kernel refuses.
+    """
+    enforced: set[str] = set()
+    for hierarchy, has, directory in _places(node, pod, mountinfo):
+        files = [entry for entry in as_files(limits, hierarchy.version) if entry.controller in has]
+        try:
+            enforced |= _write(directory, files)
+        except OSError as error:
+            if error.errno not in _CLOSED:
+                raise
+    named = {"cpu": limits.cpu_quota, "memory": limits.memory}
+    _require_enforced(node, {name: by for name, by in asked_as_a_whole(pod).items() if named.get(name)}, enforced)
 
 
 def weigh_tiers(node: NodeContext, burstable_milli_cpu: int, *, mountinfo: Path = MOUNTINFO) -> None:
@@ -189,6 +246,51 @@ def _set(file: Path, value: str) -> bool:
         reason = os.strerror(error.errno or 0).lower()
         raise OSError(error.errno, f"cannot be set to {value}: {reason}", str(file)) from error
     return True
+
+
+def _places(node: NodeContext, pod: Pod, mountinfo: Path) -> Iterator[tuple[Hierarchy, frozenset[str], Path]]:
+    """Yield where the pod's cgroup may be, with the controllers that limits are written for there."""
+    cgroup = pod_cgroup(node, pod).relative_to("/")
+    return ((each, _controllers(each), each.path / cgroup) for each in _hierarchies(node, mountinfo))
+
+
+class _Files(NamedTuple):
+    """The names of files that say what a cgroup is given."""
+
+    memory: str
+    memory_usage: str
+    cpu_quota: str
+    cpu_shares: str
+
+
+_FILES = {
+    1: _Files("memory.limit_in_bytes", "memory.usage_in_bytes", "cpu.cfs_quota_us", "cpu.shares"),
+    2: _Files("memory.max", "memory.current", "cpu.max", "cpu.weight"),
+}
+_UNLIMITED = 1 << 62
+"""Memory of version 1 is limited to nearly 2^63 bytes where it is not."""
+
+
+def _amount(file: Path) -> int | None:
+    """Read a limit or an amount, of CPU its first number; None where there is no limit, or no such file."""
+    try:
+        first = file.read_text().split()[0]
+    except OSError as error:
+        if error.errno not in _ABSENT:
+            raise
+        return None
+    amount = _UNLIMITED if first == "max" else int(first)
+    return amount if 0 <= amount < _UNLIMITED else None
+
+
+def _require_enforced(node: NodeContext, asked: Mapping[str, str], enforced: Collection[str]) -> None:
+    """Raise LimitsRefused for the first limit that is asked for and that no controller enforces."""
+    for name, controller in asked.items():
+        if controller not in enforced:
+            raise LimitsRefused(
+                f"spec.resources.limits[{name}]: cannot be enforced for the pod as a whole, since "
+                f"{_why_not(node, controller)}: limit the containers instead"
+            )
 
 
 def _why_not(node: NodeContext, controller: str) -> str:

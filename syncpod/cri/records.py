@@ -16,8 +16,8 @@ from syncpod.cri.port import (
     CgroupDriver,
     ContainerMount,
     ContainerStats,
-    CpuUsage,
     ContainerSummary,
+    CpuUsage,
     FilesystemUsage,
     ImageStatus,
     RuntimeContainerStatus,
@@ -219,6 +219,7 @@ def container_stats(stats: api_pb2.ContainerStats) -> ContainerStats:
         working_set_bytes=(
             stats.memory.working_set_bytes.value if stats.memory.HasField("working_set_bytes") else None
         ),
+        memory_usage_bytes=stats.memory.usage_bytes.value if stats.memory.HasField("usage_bytes") else None,
     )
 
 

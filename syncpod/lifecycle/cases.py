@@ -34,7 +34,7 @@ from syncpod.lifecycle.observed import (
     SandboxState,
 )
 from syncpod.lifecycle.phase import pod_phase
-from syncpod.lifecycle.resize import ActuatedResources
+from syncpod.lifecycle.pod_resources import PodResources
 from syncpod.pod import (
     Container,
     ContainerStatus,
@@ -91,7 +91,7 @@ class _DecideCase(_Record):
     status: _CaseStatus
     liveness: dict[str, ProbeResult] = Field(default_factory=dict)
     startup: dict[str, ProbeResult] = Field(default_factory=dict)
-    actuated: ActuatedResources = ActuatedResources()
+    actuated: PodResources = PodResources()
     restart_all: bool = False
 
 

@@ -9,8 +9,9 @@ from typing import Final
 from syncpod.lifecycle.actions import ContainerToKill, KillReason, PodActions
 from syncpod.lifecycle.init_containers import compute_init_actions
 from syncpod.lifecycle.observed import ObservedContainer, ObservedPod
+from syncpod.lifecycle.pod_resources import PodResources
 from syncpod.lifecycle.resize import (
-    ActuatedResources,
+    RESTART_MESSAGE,
     Resize,
     container_resize,
     order_updates,
@@ -30,7 +31,7 @@ def compute_pod_actions(
     *,
     liveness: Mapping[str, str],
     startup: Mapping[str, str],
-    actuated: ActuatedResources,
+    actuated: PodResources,
     restart_all: bool = False,
     followed: Collection[str] = (),
 ) -> PodActions:
@@ -150,7 +151,7 @@ def _judge(
     *,
     liveness: Mapping[str, str],
     startup: Mapping[str, str],
-    actuated: ActuatedResources,
+    actuated: PodResources,
     followed: Collection[str],
 ) -> _Verdict:
     if status is None or status.state != "running":
@@ -177,7 +178,7 @@ def _judge(
 
     resize = container_resize(container, pod.spec, actuated, status.id)
     if resize.restart:
-        kill = _kill(status, f"Container {container.name} resize requires restart")
+        kill = _kill(status, f"Container {container.name} {RESTART_MESSAGE}")
         return _Verdict(start=True, kill=kill, resize=resize)
     return _Verdict(keep=True, resize=resize)
 

@@ -26,6 +26,8 @@ CONTAINERS_READY: Final = "ContainersReady"
 POD_SCHEDULED: Final = "PodScheduled"
 READY_TO_START_CONTAINERS: Final = "PodReadyToStartContainers"
 ALL_CONTAINERS_RESTARTING: Final = "AllContainersRestarting"
+RESIZE_PENDING: Final = "PodResizePending"
+RESIZE_IN_PROGRESS: Final = "PodResizeInProgress"
 
 OWNED: Final = (
     READY_TO_START_CONTAINERS,
@@ -34,8 +36,8 @@ OWNED: Final = (
     CONTAINERS_READY,
     POD_SCHEDULED,
     ALL_CONTAINERS_RESTARTING,
-    "PodResizePending",
-    "PodResizeInProgress",
+    RESIZE_PENDING,
+    RESIZE_IN_PROGRESS,
 )
 """The condition types that only this engine writes."""
 

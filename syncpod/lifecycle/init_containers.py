@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 from syncpod.lifecycle.actions import ContainerToKill, KillReason
 from syncpod.lifecycle.observed import ObservedContainer
-from syncpod.lifecycle.resize import ActuatedResources, Resize, container_resize
+from syncpod.lifecycle.pod_resources import PodResources
+from syncpod.lifecycle.resize import RESTART_MESSAGE, Resize, container_resize
 from syncpod.lifecycle.restart import is_sidecar, restarts_on_failure, should_container_be_restarted
 from syncpod.pod import Container, Pod, PodSpec, container_hash
 
@@ -54,7 +55,7 @@ def compute_init_actions(
     *,
     liveness: Mapping[str, str],
     startup: Mapping[str, str],
-    actuated: ActuatedResources,
+    actuated: PodResources,
 ) -> InitActions:
     """Decide init containers and sidecars of a pod whose sandbox is good.
 
@@ -112,7 +113,7 @@ def compute_init_actions(
     )
 
 
-def _judge_plain(container: Container, pod: Pod, status: ObservedContainer, *, actuated: ActuatedResources) -> _Verdict:
+def _judge_plain(container: Container, pod: Pod, status: ObservedContainer, *, actuated: PodResources) -> _Verdict:
     """Judge a plain init container, the last one that has begun."""
     match status.state:
         case "created":
@@ -138,7 +139,7 @@ def _judge_sidecar(
     *,
     liveness: Mapping[str, str],
     startup: Mapping[str, str],
-    actuated: ActuatedResources,
+    actuated: PodResources,
 ) -> _Verdict:
     """Judge a sidecar, which is to run as long as the pod does, whatever the pod's policy."""
     match status.state:
@@ -159,7 +160,7 @@ def _judge_running_sidecar(
     *,
     liveness: Mapping[str, str],
     startup: Mapping[str, str],
-    actuated: ActuatedResources,
+    actuated: PodResources,
 ) -> _Verdict:
     """Judge a sidecar that runs: its startup first, which holds up what comes after it, then all else.
 
@@ -183,11 +184,11 @@ def _judge_running_sidecar(
 
 
 def _resized(
-    container: Container, spec: PodSpec, status: ObservedContainer, actuated: ActuatedResources, *, passed: bool = False
+    container: Container, spec: PodSpec, status: ObservedContainer, actuated: PodResources, *, passed: bool = False
 ) -> _Verdict:
     resize = container_resize(container, spec, actuated, status.id)
     if resize.restart:
-        kill = _kill(status, f"Container {container.name} resize requires restart")
+        kill = _kill(status, f"Container {container.name} {RESTART_MESSAGE}")
         return _Verdict(start=True, passed=passed, kill=kill, resize=resize)
     return _Verdict(passed=passed, resize=resize)
 

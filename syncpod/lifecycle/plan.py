@@ -1,26 +1,29 @@
 """The order in which the actions of one sync are carried out, each with its reason.
 
 `compute_pod_actions` says *what*; this module says *in which order* and *why*, as the kubelet's SyncPod carries it out:
-kill the pod or single containers, prune, make the sandbox, then start ephemeral, init and normal containers. The same
-list is what ``syncpod plan`` prints and what the pod's workflow works off, one step at a time, deciding afresh after
-each.
+kill the pod or single containers, prune, make the sandbox, resize, then start ephemeral, init and normal containers.
+The same list is what ``syncpod plan`` prints and what the pod's workflow works off, one step at a time, deciding afresh
+after each.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Literal
 
-from syncpod.lifecycle.actions import KillReason, PodActions
+from syncpod.lifecycle.actions import ContainersToUpdate, ContainerToUpdate, KillReason, PodActions
 from syncpod.lifecycle.observed import ObservedContainer, ObservedPod
 from syncpod.lifecycle.restart import is_sidecar
-from syncpod.pod import Pod
+from syncpod.pod import Pod, parse_quantity, quantity_text
 
 Verb = Literal[
     "kill_pod",
     "kill_container",
     "remove_container",
     "create_sandbox",
+    "allocate_resources",
+    "resize_pod",
     "start_ephemeral_container",
     "start_init_container",
     "start_container",
@@ -49,21 +52,30 @@ class PlannedStep:
     """Whether the container is killed only so that another instance of it follows (kill_container only)."""
     why: str = ""
     """One phrase for people: summary of the step, line of the plan."""
+    update: ContainersToUpdate = field(default_factory=ContainersToUpdate)
+    """Containers to resize in place (resize_pod only)."""
     sidecar: bool = False
     """Whether an init container to start is a sidecar: if its start fails the next is tried all the same."""
 
 
 def plan_steps(
-    pod: Pod, observed: ObservedPod, actions: PodActions, *, stopped_sandboxes: tuple[str, ...] = ()
+    pod: Pod,
+    observed: ObservedPod,
+    actions: PodActions,
+    *,
+    stopped_sandboxes: tuple[str, ...] = (),
+    cgroup_behind: bool = False,
 ) -> tuple[PlannedStep, ...]:
     """Return the steps that carry `actions` out, in the kubelet's order.
 
     `stopped_sandboxes` are ids of sandboxes that a kill has already stopped: a pod of which nothing is left to stop has
     no kill step. A pod that is killed for good starts nothing, not even the ephemeral containers that
-    `compute_pod_actions` leaves in its answer.
+    `compute_pod_actions` leaves in its answer. `cgroup_behind` says that the pod's cgroup has still to follow resources
+    that were allocated, whether or not a running container has to.
 
-    Mirrors kuberuntime_manager.go, v1.36, SyncPod. Difference: dead instances of one name are not pruned by a step of
-    their own, the start that replaces them removes them.
+    Mirrors kuberuntime_manager.go, v1.36, SyncPod. Differences: dead instances of one name are not pruned by a step of
+    their own, the start that replaces them removes them; and a pod is resized before anything is started in it, where
+    the kubelet starts init containers first, so that no container is given more than its pod's cgroup still allows.
     """
     steps: list[PlannedStep] = []
     if actions.kill_pod:
@@ -77,6 +89,9 @@ def plan_steps(
         steps.extend(_resets(actions))
     if actions.create_sandbox:
         steps.append(PlannedStep("create_sandbox", attempt=actions.attempt, why=_why_sandbox(observed)))
+    elif _has_to_resize(actions, cgroup_behind=cgroup_behind):
+        why = _why_resize(actions.containers_to_update)
+        steps.append(PlannedStep("resize_pod", update=actions.containers_to_update, why=why))
     newest = observed.newest_by_name()
     for index in actions.ephemeral_containers_to_start:
         name = pod.spec.ephemeral_containers[index].name
@@ -159,6 +174,35 @@ def _why_kill_pod(observed: ObservedPod, actions: PodActions) -> str:
     if not observed.sandboxes[0].ready:
         return "the sandbox is no longer ready"
     return "the sandbox's network is not as the pod wants it"
+
+
+def _has_to_resize(actions: PodActions, *, cgroup_behind: bool) -> bool:
+    update = actions.containers_to_update
+    return bool(update.memory or update.cpu or actions.update_pod_level_resources or cgroup_behind)
+
+
+def _why_resize(update: ContainersToUpdate) -> str:
+    """Say what changes: `memory limit of web 64Mi -> 128Mi`; the request only where the limit stays."""
+    memory = [_change(each, "memory", _in_bytes) for each in update.memory]
+    cpu = [_change(each, "cpu", _in_millicores) for each in update.cpu]
+    return ", ".join((*memory, *cpu)) or "the pod's cgroup follows its resources"
+
+
+def _change(update: ContainerToUpdate, resource: str, written: Callable[[int], str]) -> str:
+    limits, requests = (
+        tuple(getattr(each, f"{resource}_{kind}") for each in (update.current, update.desired))
+        for kind in ("limit", "request")
+    )
+    kind, (before, after) = ("limit", limits) if limits[0] != limits[1] else ("request", requests)
+    return f"{resource} {kind} of {update.name} {written(before) if before else 'none'} -> {written(after)}"
+
+
+def _in_bytes(amount: int) -> str:
+    return quantity_text(parse_quantity(str(amount)), like="1Ki")
+
+
+def _in_millicores(amount: int) -> str:
+    return quantity_text(parse_quantity(f"{amount}m"), like="1")
 
 
 def _why_sandbox(observed: ObservedPod) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from typing import Final, Literal
 
-from syncpod.pod import Pod, parse_quantity
+from syncpod.pod import Pod, Problem, parse_quantity
 
 QOSClass = Literal["Guaranteed", "Burstable", "BestEffort"]
 
@@ -34,6 +34,18 @@ def pod_qos(pod: Pod) -> QOSClass:
         return "BestEffort"
     all_limited = all(len(_positive(owner.limits)) == len(_COMPUTE) for owner in owners)
     return "Guaranteed" if all_limited and requests == limits else "Burstable"
+
+
+def validate_same_qos(old: Pod, new: Pod) -> tuple[Problem, ...]:
+    """Return the problem of a resize that would change the pod's class, which no resize may: cgroups lie by it.
+
+    Mirrors validation.go, v1.36, ValidatePodResize.
+    """
+    before, after = pod_qos(old), pod_qos(new)
+    if before == after:
+        return ()
+    how = ": its requests must go on being equal to its limits" if before == "Guaranteed" else ""
+    return (Problem("spec", f"a resize may not change the pod's QoS class from {before} to {after}{how}"),)
 
 
 def _positive(amounts: Mapping[str, str]) -> dict[str, Fraction]:

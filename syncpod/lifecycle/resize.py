@@ -6,26 +6,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from pydantic import Field
-
 from syncpod.lifecycle.actions import ContainerResources, ContainersToUpdate, ContainerToUpdate
+from syncpod.lifecycle.pod_resources import PodResources
 from syncpod.pod import Container, PodSpec, ResourceRequirements, parse_quantity
-from syncpod.pod.wire import Model
 
 ResourceName = Literal["memory", "cpu"]
 _NOTHING: Final = ResourceRequirements()
 
-
-class ActuatedResources(Model):
-    """The resources last applied, as recorded when they were: what a resize is decided against.
-
-    What the runtime reports is not asked, since it rounds. A missing record counts as all zeros.
-    """
-
-    containers: dict[str, ResourceRequirements] = Field(default_factory=dict)
-    """By container name."""
-    pod: ResourceRequirements | None = None
-    """The pod-level resources."""
+RESTART_MESSAGE: Final = "resize requires restart"
+"""What the message of a kill says behind the container, where its resize policy wants it started anew."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +27,10 @@ class Resize:
     cpu: ContainerToUpdate | None = None
 
 
-def container_resize(container: Container, spec: PodSpec, actuated: ActuatedResources, running_id: str) -> Resize:
+def container_resize(container: Container, spec: PodSpec, actuated: PodResources, running_id: str) -> Resize:
     """Decide the resize of one running container, main or init.
 
+    `actuated` is what was last applied, as recorded when it was: what the runtime reports is rounded.
     Mirrors kuberuntime_manager.go, v1.36, computePodResizeAction.
     """
     desired = _container_resources(container.resources, spec.resources)
@@ -70,7 +60,7 @@ def order_updates(resizes: Iterable[Resize]) -> ContainersToUpdate:
     )
 
 
-def pod_level_resources_changed(spec: PodSpec, actuated: ActuatedResources) -> bool:
+def pod_level_resources_changed(spec: PodSpec, actuated: PodResources) -> bool:
     """Say whether the pod-level resources have to be applied anew."""
     return _resources(spec.resources) != _resources(actuated.pod)
 

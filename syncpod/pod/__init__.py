@@ -53,7 +53,15 @@ from syncpod.pod.probes import (
 )
 from syncpod.pod.problems import ManifestError, ManifestErrors, PodInvalid, Problem
 from syncpod.pod.quantity import Quantity, parse_quantity, quantity_text
-from syncpod.pod.resources import ContainerResizePolicy, ResourceClaim, ResourceRequirements, VolumeResourceRequirements
+from syncpod.pod.resize import resized
+from syncpod.pod.resources import (
+    ContainerResize,
+    ContainerResizePolicy,
+    PodResize,
+    ResourceClaim,
+    ResourceRequirements,
+    VolumeResourceRequirements,
+)
 from syncpod.pod.scheduling import (
     Affinity,
     NodeAffinity,
@@ -176,6 +184,7 @@ __all__ = [
     "Container",
     "ContainerExtendedResourceRequest",
     "ContainerPort",
+    "ContainerResize",
     "ContainerResizePolicy",
     "ContainerRestartRule",
     "ContainerRestartRuleOnExitCodes",
@@ -250,6 +259,7 @@ __all__ = [
     "PodInvalid",
     "PodOS",
     "PodReadinessGate",
+    "PodResize",
     "PodResourceClaim",
     "PodResourceClaimStatus",
     "PodSchedulingGate",
@@ -318,6 +328,7 @@ __all__ = [
     "quantity_text",
     "read_documents",
     "readmit",
+    "resized",
     "validate_config_map",
     "validate_pod",
     "validate_secret",

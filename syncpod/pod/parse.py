@@ -10,6 +10,7 @@ from syncpod.pod.config import ConfigMap, Secret
 from syncpod.pod.containers import EphemeralContainer
 from syncpod.pod.kinds import Pod
 from syncpod.pod.problems import PodInvalid, Problem
+from syncpod.pod.resources import PodResize
 from syncpod.pod.wire import Model
 
 _MAPS = frozenset(
@@ -68,6 +69,13 @@ def parse_secret(document: Any, *, strict: bool = True) -> Secret:
 def parse_ephemeral_container(document: Any, *, strict: bool = True) -> EphemeralContainer:
     """Read an ephemeral container; `strict` and errors as for `parse_pod`."""
     return _parse(EphemeralContainer, document, strict=strict)
+
+
+def parse_resize(document: Any, *, strict: bool = True) -> PodResize:
+    """Read what a resize asks for; `strict` and errors as for `parse_pod`."""
+    if strict:
+        _check_size({"spec": document})
+    return _parse(PodResize, document, strict=strict)
 
 
 def _parse(model: type[_Parsed], document: Any, *, strict: bool) -> _Parsed:

@@ -33,3 +33,19 @@ class ContainerResizePolicy(Model):
 
     resource_name: str = ""
     restart_policy: ResourceResizeRestartPolicy | None = None
+
+
+class ContainerResize(Model):
+    """What one container is to be guaranteed and allowed from now on; what is not named stays as it is."""
+
+    name: str = ""
+    resources: ResourceRequirements = Field(default_factory=ResourceRequirements)
+
+
+class PodResize(Model):
+    """A resize: the spec of a Pod with nothing but resources in it."""
+
+    containers: tuple[ContainerResize, ...] = ()
+    init_containers: tuple[ContainerResize, ...] = ()
+    resources: ResourceRequirements | None = None
+    """Of the pod as a whole."""

@@ -1,8 +1,9 @@
 """What may change in a pod that exists, and what comes of it.
 
 Mirrors `pkg/apis/core/validation`, v1.36, ValidatePodUpdate: images, activeDeadlineSeconds (set or lowered),
-tolerations (added), scheduling gates (removed), labels and annotations. Resources and ephemeral containers have
-updates of their own.
+tolerations (added), scheduling gates (removed), labels and annotations; and ValidatePodResize: CPU and memory of
+containers and of the pod as a whole (changed or added). Difference: the API server takes the latter through a
+subresource alone. Ephemeral containers have an update of their own.
 """
 
 from collections.abc import Iterator
@@ -13,17 +14,22 @@ from syncpod.pod.defaults import default_pull_policy
 from syncpod.pod.kinds import Pod
 from syncpod.pod.problems import Problem
 from syncpod.pod.quantity import parse_quantity
+from syncpod.pod.resources import ResourceRequirements
 from syncpod.pod.scheduling import Toleration
 from syncpod.pod.spec import PodSpec
 from syncpod.pod.wire import to_wire
 
 _FIXED = "may not be changed; delete the pod and apply it again"
+_FIXED_RESOURCE = "may not be changed, only cpu and memory may; delete the pod and apply it again"
+_REMOVED = "may not be removed, only changed; delete the pod and apply it again"
+_RESIZABLE = ("cpu", "memory")
 _QUANTITIES = frozenset({"limits", "requests", "overhead"})
 
 
 def validate_update(old: Pod, new: Pod) -> tuple[Problem, ...]:
     """Return what keeps `new` from taking the place of `old`; both have their defaults.
 
+    That a resize must not change the pod's QoS class is not among it: see `lifecycle.qos`.
     An absent UID, nodeName or list of ephemeral containers in `new` means the old one: a manifest has none of them. A
     pull policy that follows from the image stays as it was, as it does for `kubectl apply`.
     """
@@ -57,11 +63,45 @@ def _problems(old: Pod, new: Pod) -> Iterator[Problem]:
     yield from _check_tolerations(old.spec.tolerations, new.spec.tolerations)
     if not {gate.name for gate in new.spec.scheduling_gates} <= {gate.name for gate in old.spec.scheduling_gates}:
         yield Problem("spec.schedulingGates", "may only be removed")
+    yield from _check_resizes(old.spec, new.spec)
     for path in _differences(_fixed(old.spec), _fixed(_with_kept_fields(old.spec, new.spec)), "spec"):
-        if ".resources" in path and path.startswith(("spec.containers[", "spec.initContainers[")):
-            yield Problem(path, "may not be changed by an apply; resize the pod, or delete it and apply it again")
-        else:
-            yield Problem(path, _FIXED)
+        yield Problem(path, _FIXED_RESOURCE if ".resources." in path else _FIXED)
+
+
+def _check_resizes(old: PodSpec, new: PodSpec) -> Iterator[Problem]:
+    """Check that no request or limit is removed, and that what runs only once needs no restart to be resized."""
+    yield from _check_removals(old.resources, new.resources, "spec.resources")
+    for before, after, path in (
+        (old.containers, new.containers, "spec.containers"),
+        (old.init_containers, new.init_containers, "spec.initContainers"),
+    ):
+        # Other containers, or another order, are a change that is refused as such.
+        for index, (mine, theirs) in enumerate(zip(before, after, strict=False)):
+            if mine.name != theirs.name:
+                continue
+            here = f"{path}[{index}].resources"
+            yield from _check_removals(mine.resources, theirs.resources, here)
+            runs_once = path == "spec.initContainers" and mine.restart_policy != "Always"
+            policies = {policy.restart_policy for policy in mine.resize_policy}
+            if runs_once and "RestartContainer" in policies and _is_resized(mine, theirs):
+                yield Problem(here, "may not be changed: an init container that is no sidecar is not restarted for it")
+
+
+def _check_removals(old: ResourceRequirements | None, new: ResourceRequirements | None, path: str) -> Iterator[Problem]:
+    before, after = old or ResourceRequirements(), new or ResourceRequirements()
+    for kind in ("limits", "requests"):
+        for name in getattr(before, kind):
+            if name in _RESIZABLE and name not in getattr(after, kind):
+                yield Problem(f"{path}.{kind}[{name}]", _REMOVED)
+
+
+def _is_resized(old: Container, new: Container) -> bool:
+    return any(
+        parse_quantity(getattr(old.resources, kind).get(name, "0"))
+        != parse_quantity(getattr(new.resources, kind).get(name, "0"))
+        for kind in ("limits", "requests")
+        for name in _RESIZABLE
+    )
 
 
 def _check_deadline(old: int | None, new: int | None) -> Iterator[Problem]:
@@ -107,17 +147,31 @@ def _has_default_policy(container: Container) -> bool:
 def _fixed(spec: PodSpec) -> dict[str, Any]:
     """Return the wire form of a spec without what may change."""
 
-    def without_images(containers: tuple[Container, ...]) -> tuple[Container, ...]:
-        return tuple(container.model_copy(update={"image": ""}) for container in containers)
+    def fixed(containers: tuple[Container, ...]) -> tuple[Container, ...]:
+        return tuple(
+            container.model_copy(update={"image": "", "resources": _fixed_resources(container.resources)})
+            for container in containers
+        )
 
+    whole = _fixed_resources(spec.resources) if spec.resources is not None else ResourceRequirements()
     changes = {
-        "containers": without_images(spec.containers),
-        "init_containers": without_images(spec.init_containers),
+        "containers": fixed(spec.containers),
+        "init_containers": fixed(spec.init_containers),
+        "resources": whole if whole != ResourceRequirements() else None,
         "active_deadline_seconds": None,
         "tolerations": (),
         "scheduling_gates": (),
     }
     return to_wire(spec.model_copy(update=changes))
+
+
+def _fixed_resources(resources: ResourceRequirements) -> ResourceRequirements:
+    """Return requirements without what a resize may change."""
+
+    def fixed(amounts: dict[str, str]) -> dict[str, str]:
+        return {name: text for name, text in amounts.items() if name not in _RESIZABLE}
+
+    return resources.model_copy(update={"limits": fixed(resources.limits), "requests": fixed(resources.requests)})
 
 
 def _differences(old: Any, new: Any, path: str) -> Iterator[str]:

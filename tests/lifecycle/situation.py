@@ -9,7 +9,7 @@ from typing import Any, Self
 from syncpod.lifecycle.actions import NO_ACTION, ContainerToKill, KillReason, PodActions
 from syncpod.lifecycle.compute import compute_pod_actions
 from syncpod.lifecycle.observed import ContainerRuntimeState, ObservedContainer, ObservedPod, ObservedSandbox
-from syncpod.lifecycle.resize import ActuatedResources
+from syncpod.lifecycle.pod_resources import PodResources
 from syncpod.pod import Pod, container_hash
 
 SANDBOX = ObservedSandbox(id="sandbox", attempt=0, state="SANDBOX_READY", ip="10.0.0.1")
@@ -150,7 +150,7 @@ class Situation:
             self.observed,
             liveness=self.liveness,
             startup=self.startup,
-            actuated=ActuatedResources.model_validate(self.actuated),
+            actuated=PodResources.model_validate(self.actuated),
             restart_all=self.restart_all,
         )
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from syncpod.lifecycle.actions import PodActions
 from syncpod.lifecycle.compute import compute_pod_actions
 from syncpod.lifecycle.observed import ObservedContainer, ObservedPod, ObservedSandbox
-from syncpod.lifecycle.resize import ActuatedResources
+from syncpod.lifecycle.pod_resources import PodResources
 from syncpod.lifecycle.restart import is_sidecar
 from syncpod.lifecycle.restart_all import should_restart_all
 from syncpod.pod import Container, Pod, ResourceRequirements, container_hash
@@ -26,7 +26,7 @@ class World:
     observed: ObservedPod
     liveness: dict[str, str] = field(default_factory=dict)
     startup: dict[str, str] = field(default_factory=dict)
-    actuated: ActuatedResources = field(default_factory=ActuatedResources)
+    actuated: PodResources = field(default_factory=PodResources)
     restart_all: bool = False
 
     def decide(self) -> PodActions:
@@ -151,7 +151,7 @@ def worlds(draw: st.DrawFn) -> World:
         observed=observed,
         liveness=draw(results),
         startup=draw(results),
-        actuated=ActuatedResources.model_validate(actuated),
+        actuated=PodResources.model_validate(actuated),
         restart_all=draw(st.sampled_from([False, False, False, True])),
     )
 

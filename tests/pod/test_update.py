@@ -10,6 +10,7 @@ from syncpod.pod import Pod, merge_update, parse_pod, validate_update, with_defa
 from tests.pod.examples import changed
 
 C = "spec.containers.0"
+I = "spec.initContainers.0"
 FIXED = "may not be changed; delete the pod and apply it again"
 
 
@@ -39,6 +40,14 @@ ALLOWED: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"metadata.uid": "u", "spec.nodeName": "n"}, {}),
     ({"spec.ephemeralContainers": [{"name": "d", "image": "i"}]}, {}),
     ({f"{C}.resources": {"limits": {"cpu": "1"}}}, {f"{C}.resources": {"limits": {"cpu": "1000m"}}}),
+    ({f"{C}.resources": {"limits": {"cpu": "1"}}}, {f"{C}.resources": {"limits": {"cpu": "2", "memory": "1Gi"}}}),
+    (
+        {},
+        {
+            "spec.initContainers.0.resources": {"requests": {"memory": "1Gi"}},
+            "spec.resources": {"requests": {"memory": "2Gi"}},
+        },
+    ),
     ({"status": {"phase": "Running"}, "metadata.creationTimestamp": "2026-01-01T00:00:00Z"}, {}),
 ]
 
@@ -47,6 +56,10 @@ ALLOWED: list[tuple[dict[str, Any], dict[str, Any]]] = [
 def test_what_may_change_may(old: dict[str, Any], new: dict[str, Any]) -> None:
     assert problems(old, new) == []
 
+
+RESTARTS = [{"resourceName": "cpu", "restartPolicy": "RestartContainer"}]
+REMOVED = "may not be removed, only changed; delete the pod and apply it again"
+OTHER_RESOURCE = "may not be changed, only cpu and memory may; delete the pod and apply it again"
 
 REFUSED: list[tuple[dict[str, Any], dict[str, Any], list[str]]] = [
     ({}, {"metadata.name": "other"}, [f"metadata.name: {FIXED}"]),
@@ -64,7 +77,11 @@ REFUSED: list[tuple[dict[str, Any], dict[str, Any], list[str]]] = [
     ({"spec.activeDeadlineSeconds": 10}, {}, ["spec.activeDeadlineSeconds: may be lowered from 10, not raised or removed"]),
     ({"spec.tolerations": [TOLERATION]}, {}, ["spec.tolerations: may only be added to; delete the pod and apply it again to remove one"]),
     ({}, {"spec.schedulingGates": [{"name": "g"}]}, ["spec.schedulingGates: may only be removed"]),
-    ({f"{C}.resources": {"limits": {"cpu": "1"}}}, {f"{C}.resources": {"limits": {"cpu": "2"}, "requests": {"cpu": "1"}}}, ["spec.containers[0].resources.limits[cpu]: may not be changed by an apply; resize the pod, or delete it and apply it again"]),
+    ({f"{C}.resources": {"limits": {"cpu": "1"}}}, {}, [f"spec.containers[0].resources.limits[cpu]: {REMOVED}", f"spec.containers[0].resources.requests[cpu]: {REMOVED}"]),
+    ({"spec.resources": {"requests": {"memory": "1Gi"}}}, {}, [f"spec.resources.requests[memory]: {REMOVED}"]),
+    ({f"{C}.resources": {"limits": {"ephemeral-storage": "1Gi"}}}, {f"{C}.resources": {"limits": {"ephemeral-storage": "2Gi"}, "requests": {"ephemeral-storage": "1Gi"}}}, [f"spec.containers[0].resources.limits[ephemeral-storage]: {OTHER_RESOURCE}"]),
+    ({f"{I}.resizePolicy": RESTARTS, f"{I}.resources": {"limits": {"cpu": "1"}}}, {f"{I}.resizePolicy": RESTARTS, f"{I}.resources": {"limits": {"cpu": "2"}}}, ["spec.initContainers[0].resources: may not be changed: an init container that is no sidecar is not restarted for it"]),
+    ({f"{C}.resizePolicy": RESTARTS}, {}, [f"spec.containers[0].resizePolicy: {FIXED}"]),
 ]  # fmt: skip
 
 

@@ -1,0 +1,34 @@
+"""allocate_resources: whether the node has the room for what a pod now asks for."""
+
+from __future__ import annotations
+
+import asyncio
+
+from activities.attempt import Attempt
+from activities.metrics import count_pending_resize
+from activities.pod_record import note_pod
+from syncpod.messages import AllocateResources, Allocation, StepResult
+
+
+async def allocate_resources(attempt: Attempt, request: AllocateResources) -> StepResult:
+    """Allocate what the pod now asks for, or say why not: Deferred where there may be room later, else Infeasible.
+
+    What is allocated is in the pod's record before it counts, so that it still does after a restart of the worker; who
+    asks twice is given it twice. A pod that is deferred is told when there is room again. Where more is left to others
+    than before, those that wait are told. Nothing is applied here: that is the next step's.
+
+    Mirrors allocation_manager.go, v1.36, handlePodResourcesResize. Raises OSError.
+    """
+    node, ref, pod = attempt.node, request.ref, request.pod
+    attempt.doing = "looks whether the node has room for what the pod asks for"
+    async with node.ledger.open() as page:
+        refusal = page.refusal_of_resize(ref, pod, node.context.capacity)
+        if refusal is None:
+            await asyncio.to_thread(note_pod, node.context, ref, pod)
+            if page.enter(ref, pod):
+                node.has_room(page.waiting)
+            return StepResult(allocation=Allocation())
+    (_, message), never = refusal
+    pending = Allocation(pending="Infeasible" if never else "Deferred", message=message)
+    count_pending_resize(pending.pending)
+    return StepResult(allocation=pending)

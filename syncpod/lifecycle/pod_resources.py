@@ -1,0 +1,94 @@
+"""CPU and memory of a pod, apart from all else about it: as desired, as allocated, or as last applied.
+
+A resize moves them one after the other: a person changes what is desired, the node allocates it if it has the room, and
+the runtime then applies it. The rest of a pod never differs between the three.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from pydantic import Field
+
+from syncpod.pod import Container, Pod, ResourceRequirements, parse_quantity
+from syncpod.pod.wire import Model, to_wire
+
+
+class PodResources(Model):
+    """What each container, and the pod as a whole, may use and is guaranteed."""
+
+    containers: dict[str, ResourceRequirements] = Field(default_factory=dict)
+    """By container name, init containers included. A missing one counts as all zeros."""
+    pod: ResourceRequirements | None = None
+    """The pod-level resources."""
+
+
+def resources_of(pod: Pod) -> PodResources:
+    """Return the resources that a pod's spec names. Mirrors allocation_manager.go, v1.36, allocationFromPod."""
+    spec = pod.spec
+    containers = {container.name: container.resources for container in (*spec.init_containers, *spec.containers)}
+    return PodResources(containers=containers, pod=spec.resources)
+
+
+def with_resources(pod: Pod, resources: PodResources) -> Pod:
+    """Return a pod with other resources, those of containers that are not named left as they are.
+
+    Mirrors allocation_manager.go, v1.36, updatePodFromAllocation.
+    """
+
+    def resized(containers: tuple[Container, ...]) -> tuple[Container, ...]:
+        return tuple(
+            container.model_copy(update={"resources": resources.containers.get(container.name, container.resources)})
+            for container in containers
+        )
+
+    update = {
+        "init_containers": resized(pod.spec.init_containers),
+        "containers": resized(pod.spec.containers),
+        "resources": resources.pod,
+    }
+    return pod.model_copy(update={"spec": pod.spec.model_copy(update=update)})
+
+
+def same_resources(one: PodResources, other: PodResources) -> bool:
+    """Say whether two are the same amounts, however they are written."""
+    if one.containers.keys() != other.containers.keys() or not same_amounts(one.pod, other.pod):
+        return False
+    return all(same_amounts(resources, other.containers[name]) for name, resources in one.containers.items())
+
+
+def same_amounts(one: ResourceRequirements | None, other: ResourceRequirements | None) -> bool:
+    """Say whether two requirements are the same amounts, however they are written; none at all is none of any."""
+    mine, theirs = one or ResourceRequirements(), other or ResourceRequirements()
+    return all(
+        {name: parse_quantity(text) for name, text in getattr(mine, kind).items()}
+        == {name: parse_quantity(text) for name, text in getattr(theirs, kind).items()}
+        for kind in ("limits", "requests")
+    )
+
+
+def resize_summary(pod: Pod, generation: int | None, error: str = "") -> str:
+    """Return what the events of a resize say: the resources of each container, as JSON.
+
+    Mirrors events/resize.go, v1.36, makeResourceSummaryFromSpec, to the byte: pod-level resources are not in it.
+    """
+    spec = pod.spec
+    summary: dict[str, Any] = {}
+    if spec.init_containers:
+        summary["initContainers"] = [_summary(container) for container in spec.init_containers]
+    if spec.containers:
+        summary["containers"] = [_summary(container) for container in spec.containers]
+    summary["generation"] = generation or 0
+    if error:
+        summary["error"] = error
+    text = json.dumps(summary, separators=(",", ":"), ensure_ascii=False)
+    # As Go writes JSON: with what HTML would take for its own as escapes.
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _summary(container: Container) -> dict[str, Any]:
+    """Return a container's part, its amounts in order of name, as Go writes a map."""
+    wire = to_wire(container.resources)
+    amounts = {kind: dict(sorted(wire[kind].items())) for kind in ("limits", "requests") if kind in wire}
+    return {"name": container.name, "resources": wire | amounts}
