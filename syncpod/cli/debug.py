@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from syncpod.cli.debugging import Wanted
     from syncpod.cri.client import CriClient
-    from syncpod.pod import EphemeralContainer, Pod
+    from syncpod.pod import Pod
 
 _POLL_SECONDS: Final = 0.1
 _LOOKS_FOR_THE_END: Final = 20
@@ -63,29 +63,34 @@ def debug(
         ),
     ] = "general",
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only what the container writes.")] = False,
-    copy_to: Annotated[str, typer.Option("--copy-to", hidden=True)] = "",
+    copy_to: Annotated[
+        str, typer.Option("--copy-to", metavar="NAME", help="Leave the pod alone, and join a copy of this name.")
+    ] = "",
+    share_processes: Annotated[
+        bool,
+        typer.Option("--share-processes/--no-share-processes", help="With --copy-to: let all containers be seen."),
+    ] = True,
 ) -> None:
     """Join an ephemeral container to a running pod, to look around in it; its exit code is passed on.
 
     The pod's other containers run on as they are. An ephemeral container is never started again and cannot be taken
     away: it stays in the pod, ended, until the pod is deleted. One that does not start is tried again with a back-off,
-    and keeps the pod from nothing.
+    and keeps the pod from nothing. With --copy-to the pod itself is left alone: a copy of it is made that has the
+    container besides, without the pod's labels, annotations and probes.
 
     \b
     Examples:
       syncpod debug web -it --image busybox --target app
       syncpod debug web --image busybox --attach -- nslookup db
       cat script.sh | syncpod debug web -i --image busybox -- sh
+      syncpod debug web -it --image busybox --copy-to web-debug
     """  # noqa: D301
     from syncpod.cli import session
     from syncpod.cli.debugging import Wanted
 
     name = pod_name([pod])
-    if copy_to:
-        raise BadInput(
-            "--copy-to: not supported: `syncpod get pod NAME -o yaml` prints a manifest, which may be applied under "
-            "another name"
-        )
+    if copy_to and target:
+        raise BadInput("--target is of no use to a copy, whose containers see one another (--share-processes)")
     if not image:
         raise BadInput(f"say what to look around with: syncpod debug {name} --image IMAGE")
     if tty and not stdin:
@@ -109,21 +114,31 @@ def debug(
     )
 
     async def work(client: Client) -> int:
-        return await _debug(client, namespace, name, wanted, attached=attached, quiet=quiet)
+        from syncpod.cli.containers import runtime_of
+        from syncpod.cli.pods import require_pod
+
+        found = (await require_pod(client, namespace, name)).pod
+        if attached:
+            runtime_of(found)  # a pod of another node is refused before anything is changed
+        if copy_to:
+            made, joined = await _copy(client, found, wanted, copy_to, share_processes=share_processes, quiet=quiet)
+        else:
+            made, joined = found, await _join(client, found, wanted, quiet=quiet)
+        if attached:
+            return await _stay(await _until_begun(client, made, joined), joined)
+        if not (copy_to or quiet):
+            say(f'ephemeral container "{joined}" joined pod "{name}"')
+        return 0
 
     raise typer.Exit(session.run(work))
 
 
-async def _debug(client: Client, namespace: str, name: str, wanted: Wanted, *, attached: bool, quiet: bool) -> int:
-    from syncpod.cli.containers import runtime_of
+async def _join(client: Client, pod: Pod, wanted: Wanted, *, quiet: bool) -> str:
+    """Have an ephemeral container join the pod; return its name. Raises BadInput, Failure."""
     from syncpod.cli.debugging import debug_container
-    from syncpod.cli.pods import require_pod
     from syncpod.cli.updating import send_update
     from syncpod.pod import pod_to_wire
 
-    pod = (await require_pod(client, namespace, name)).pod
-    if attached:
-        runtime_of(pod)  # a pod of another node is refused before anything is changed
     container = debug_container(pod, wanted)
     if not (wanted.name or quiet):
         remark(f"Defaulting debug container name to {container.name}.")
@@ -133,12 +148,25 @@ async def _debug(client: Client, namespace: str, name: str, wanted: Wanted, *, a
             "the container runtime doesn't support this feature."
         )
     await send_update(client, pod, "add_ephemeral_container", pod_to_wire(container))
-    if not attached:
-        if not quiet:
-            say(f'ephemeral container "{container.name}" joined pod "{name}"')
-        return 0
-    pod = await _until_begun(client, pod, container.name)
-    return await _stay(pod, container)
+    return container.name
+
+
+async def _copy(
+    client: Client, pod: Pod, wanted: Wanted, name: str, *, share_processes: bool, quiet: bool
+) -> tuple[Pod, str]:
+    """Apply a copy of the pod with the container in it; return both, the latter by name. Raises BadInput, Failure."""
+    from syncpod.cli.apply import apply_all
+    from syncpod.cli.debugging import debug_copy
+    from syncpod.cli.pods import read_pod, require_pod
+
+    namespace = pod.metadata.namespace
+    copy, container = debug_copy(pod, wanted, name, share_processes=share_processes)
+    if await read_pod(client, namespace, name) is not None:
+        raise BadInput(f'--copy-to: there is a pod "{name}" already')
+    if not (wanted.name or quiet):
+        remark(f"Defaulting debug container name to {container}.")
+    await apply_all(client, [copy], pod.spec.node_name)
+    return (await require_pod(client, namespace, name)).pod, container
 
 
 async def _until_begun(client: Client, pod: Pod, container: str) -> Pod:
@@ -151,8 +179,9 @@ async def _until_begun(client: Client, pod: Pod, container: str) -> Pod:
         reading = await read_pod(client, meta.namespace, meta.name)
         if reading is None or (reading.current and reading.pod.metadata.uid != meta.uid):
             raise not_found(meta.name, meta.namespace)
-        state = status_of(reading.pod, container).state
-        if state.running is not None or state.terminated is not None:
+        status = status_of(reading.pod, container)
+        state, ended = status.state, status.last_state.terminated
+        if state.running is not None or state.terminated is not None or ended is not None:
             return reading.pod
         if reading.pod.metadata.deletion_timestamp is not None or reading.pod.status.phase in ("Succeeded", "Failed"):
             raise Failure(f'pod "{meta.name}" ends: container "{container}" is not started any more')
@@ -166,7 +195,7 @@ async def _until_begun(client: Client, pod: Pod, container: str) -> Pod:
         await asyncio.sleep(_POLL_SECONDS)
 
 
-async def _stay(pod: Pod, container: EphemeralContainer) -> int:
+async def _stay(pod: Pod, name: str) -> int:
     """Stay with a container that has begun until it ends or lets us go; return its exit code.
 
     One without input is followed by its log, so that nothing is missed of what it wrote before we were there; so is
@@ -175,18 +204,20 @@ async def _stay(pod: Pod, container: EphemeralContainer) -> int:
     from syncpod.cli.containers import current_instance, runtime_of, status_of, unanswered
     from syncpod.cri.errors import CriError, TransportFault
 
-    instance = current_instance(pod, container.name)
-    runs = status_of(pod, container.name).state.running is not None
+    instance = current_instance(pod, name)
+    containers = (*pod.spec.containers, *pod.spec.ephemeral_containers)
+    container = next(each for each in containers if each.name == name)
+    runs = status_of(pod, name).state.running is not None
     async with runtime_of(pod) as runtime:
         try:
             if not (container.stdin and runs and await _attach(runtime, pod, instance.id, tty=container.tty)):
                 await _follow(runtime, instance.id)
-            return await _outcome(runtime, pod, container.name, instance.id)
+            return await _outcome(runtime, pod, name, instance.id)
         except TransportFault as fault:
             raise unanswered(fault) from None
         except CriError as error:
             why = error.message or error.code
-            raise Failure(f'the runtime does not tell of container "{container.name}": {why}') from None
+            raise Failure(f'the runtime does not tell of container "{name}": {why}') from None
 
 
 async def _attach(runtime: CriClient, pod: Pod, container_id: str, *, tty: bool) -> bool:

@@ -9,7 +9,16 @@ from typing import Any, Final
 
 from syncpod.cli.containers import container_names
 from syncpod.cli.failure import BadInput
-from syncpod.pod import EphemeralContainer, Pod, PodInvalid, Problem, admit_ephemeral_container
+from syncpod.pod import (
+    Admission,
+    EphemeralContainer,
+    Pod,
+    PodInvalid,
+    Problem,
+    admit,
+    admit_ephemeral_container,
+    pod_to_wire,
+)
 from syncpod.pod.problems import sentence
 
 _LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
@@ -37,6 +46,9 @@ _FLAGS: Final[Mapping[str, str]] = {
     "targetContainerName": "--target",
     "env": "--env",
 }
+
+
+_PROBES: Final = ("livenessProbe", "readinessProbe", "startupProbe")
 
 
 @dataclass(frozen=True)
@@ -67,11 +79,48 @@ def debug_container(pod: Pod, wanted: Wanted) -> EphemeralContainer:
 
     Raises BadInput, by flags. Differences: the pod keeps its labels; a profile cannot be customized.
     """
+    document = _document(wanted, container_names(pod))
+    if wanted.target:
+        document["targetContainerName"] = wanted.target
+    try:
+        return admit_ephemeral_container(pod, document)
+    except PodInvalid as invalid:
+        raise BadInput(sentence(_by_flag(each, "ephemeralContainer.") for each in invalid.problems)) from None
+
+
+def debug_copy(pod: Pod, wanted: Wanted, name: str, *, share_processes: bool) -> tuple[Admission, str]:
+    """Return a copy of the pod under another name with the container in it, and what the container is called.
+
+    Without the pod's labels and annotations, which would take it for the pod, and without probes, which would end what
+    is looked at; with `share_processes`, and where the pod does not say otherwise, its containers see one another
+    (cmd/debug/debug.go, v1.36, generatePodCopyWithDebugContainer). Raises BadInput, by flags. Differences: nothing
+    schedules, so the copy runs on the pod's node; the container is always a further one.
+    """
+    document = pod_to_wire(pod)
+    container = _document(wanted, container_names(pod))
+    spec = {key: value for key, value in document["spec"].items() if key != "ephemeralContainers"}
+    kept = [{key: value for key, value in each.items() if key not in _PROBES} for each in spec["containers"]]
+    if share_processes and not spec.get("hostPID"):
+        spec.setdefault("shareProcessNamespace", True)
+    copy = {
+        **{key: document[key] for key in ("apiVersion", "kind")},
+        "metadata": {"name": name, "namespace": pod.metadata.namespace},
+        "spec": {**spec, "containers": [*kept, container]},
+    }
+    try:
+        return admit(copy), container["name"]
+    except PodInvalid as invalid:
+        here = f"spec.containers[{len(kept)}]."
+        raise BadInput(sentence(_by_flag(each, here) for each in invalid.problems)) from None
+
+
+def _document(wanted: Wanted, taken: Sequence[str]) -> dict[str, Any]:
+    """Return the container as a manifest has it."""
     if wanted.profile not in PROFILES:
         raise BadInput(f"--profile: must be {', '.join(PROFILES)}, not {wanted.profile!r}")
     profile = PROFILES[wanted.profile]
-    document = {
-        "name": wanted.name or _made_up_name(container_names(pod)),
+    return {
+        "name": wanted.name or _made_up_name(taken),
         "image": wanted.image,
         "env": [_variable(each) for each in wanted.env],
         "args" if wanted.arguments_only else "command": list(wanted.command),
@@ -79,13 +128,8 @@ def debug_container(pod: Pod, wanted: Wanted) -> EphemeralContainer:
         "stdinOnce": wanted.stdin_once,
         "tty": wanted.tty,
         **({"imagePullPolicy": wanted.pull_policy} if wanted.pull_policy else {}),
-        **({"targetContainerName": wanted.target} if wanted.target else {}),
         **({"securityContext": profile} if profile else {}),
     }
-    try:
-        return admit_ephemeral_container(pod, document)
-    except PodInvalid as invalid:
-        raise BadInput(sentence(map(_by_flag, invalid.problems))) from None
 
 
 def _made_up_name(taken: Sequence[str]) -> str:
@@ -102,8 +146,10 @@ def _variable(given: str) -> dict[str, str]:
     return {"name": name, "value": value}
 
 
-def _by_flag(problem: Problem) -> Problem:
-    """Name the flag that a field comes from, where there is one."""
-    field = problem.path.removeprefix("ephemeralContainer.")
-    flag = _FLAGS.get(field.partition("[")[0].partition(".")[0])
+def _by_flag(problem: Problem, container: str) -> Problem:
+    """Name the flag that a field comes from, where there is one; `container` is where the container stands."""
+    if problem.path == "metadata.name":
+        return Problem("--copy-to", problem.message)
+    field = problem.path.removeprefix(container)
+    flag = _FLAGS.get(field.partition("[")[0].partition(".")[0]) if field != problem.path else None
     return Problem(flag, problem.message) if flag else problem

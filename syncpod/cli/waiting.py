@@ -152,8 +152,10 @@ async def _is_idle(client: Client, pod: Pod) -> bool:
         plan = await handle.query("plan", None, result_type=dict, rpc_timeout=QUERY_DEADLINE)
     except (RPCError, WorkflowQueryFailedError):
         return False
-    apart = {container.name for container in pod.spec.ephemeral_containers}
-    return not plan["steps"] and all(hold["subject"] in apart for hold in plan["holds"])
+    ephemeral = {container.name for container in pod.spec.ephemeral_containers}
+    apart = ephemeral & {hold["subject"] for hold in plan["holds"]}
+    pending = [*(step["container"] for step in plan["steps"]), *(hold["subject"] for hold in plan["holds"])]
+    return apart.issuperset(pending)
 
 
 async def until_seen(

@@ -18,6 +18,7 @@ async def web(syncpod: Command, node: ScriptedNode, monkeypatch: pytest.MonkeyPa
     """A pod that runs on this very node, by name."""
     here = node.queue.removeprefix("node/")
     monkeypatch.setenv("SYNCPOD_NODE", here)
+    monkeypatch.setenv("CONTAINER_RUNTIME_ENDPOINT", "unix:///run/nowhere.sock")  # nobody gets as far as asking it
     name = fresh_name()
     assert (await syncpod("apply", "-f", "-", "--wait", "--node", here, stdin=as_json(manifest(name)))).code == 0
     return name
@@ -72,7 +73,8 @@ async def test_a_container_that_does_not_start_says_why_and_harms_nothing(
     [
         ((), "say what to look around with: syncpod debug {web} --image IMAGE"),
         (("--image", "i", "-t"), "--tty needs --stdin"),
-        (("--image", "i", "--copy-to", "other"), "--copy-to: not supported"),
+        (("--image", "i", "--copy-to", "Other"), "--copy-to: must consist of lower-case letters"),
+        (("--image", "i", "--copy-to", "other", "--target", "app"), "--target is of no use to a copy"),
         (("--image", "i", "--target", "db"), "--target: 'db' is no container of this pod"),
     ],
 )
@@ -97,3 +99,16 @@ async def test_who_is_not_there_and_where_it_does_not_run(
     assert apart.code == 1 and "this is elsewhere: run this command there" in apart.err
     shown = json.loads((await syncpod("get", "pod", web, "-o", "json")).out)
     assert "ephemeralContainers" not in shown["spec"]
+
+
+async def test_a_copy_has_the_container_besides_and_the_pod_is_left_alone(syncpod: Command, web: str) -> None:
+    """Row 55: `--copy-to`, for what an ephemeral container cannot show."""
+    before = (await syncpod("get", "pod", web, "-o", "json")).out
+    copied = await syncpod("debug", web, "--image", "busybox:1", "-c", "look", "--copy-to", f"{web}-copy")
+    assert (copied.code, copied.out, copied.err) == (0, f"pod/{web}-copy created\n", "")
+    shown = json.loads((await syncpod("get", "pod", f"{web}-copy", "-o", "json")).out)
+    assert [each["name"] for each in shown["spec"]["containers"]] == ["app", "look"]
+    assert shown["spec"]["shareProcessNamespace"] is True
+    again = await syncpod("debug", web, "--image", "busybox:1", "--copy-to", f"{web}-copy")
+    assert (again.code, again.err) == (2, f'syncpod: --copy-to: there is a pod "{web}-copy" already\n')
+    assert (await syncpod("get", "pod", web, "-o", "json")).out == before

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from syncpod.cli.debugging import PROFILES, Wanted, debug_container
+from syncpod.cli.debugging import PROFILES, Wanted, debug_container, debug_copy
 from syncpod.cli.failure import BadInput
 from syncpod.pod import Pod, admit_pod, pod_to_wire
 from tests.cli.manifests import manifest
@@ -119,4 +119,39 @@ def test_what_is_wrong_is_told_by_the_flag(wanted: dict[str, Any], sentence: str
     """Row 55: refused before anything is sent."""
     with pytest.raises(BadInput) as refused:
         debug_container(pod, replace(WANTED, **wanted))
+    assert str(refused.value).startswith(sentence)
+
+
+def test_a_copy_keeps_what_the_pod_is_and_not_what_finds_or_ends_it() -> None:
+    """Row 55: `--copy-to` leaves out labels, annotations and probes, as `kubectl debug` does."""
+    ask = {"exec": {"command": ["true"]}}
+    app = {"name": "app", "image": "busybox:1", "livenessProbe": ask, "readinessProbe": ask, "startupProbe": ask}
+    document = manifest("web", labels={"app": "web"}, containers=[app], hostNetwork=True)
+    document["metadata"]["annotations"] = {"note": "x"}
+    pod = admit_pod(document)
+    (copy, warnings), name = debug_copy(pod, replace(WANTED, name="look"), "other", share_processes=True)
+    assert (name, warnings, copy.metadata.name) == ("look", (), "other")
+    assert (copy.metadata.labels, copy.metadata.annotations, copy.metadata.uid) == ({}, {}, "")
+    kept, joined = copy.spec.containers
+    bare = {"liveness_probe": None, "readiness_probe": None, "startup_probe": None}
+    assert kept == pod.spec.containers[0].model_copy(update=bare)
+    assert (joined.name, copy.spec.share_process_namespace, copy.spec.host_network) == ("look", True, True)
+    apart, _ = debug_copy(pod, WANTED, "other", share_processes=False)
+    assert apart.pod.spec.share_process_namespace is None
+
+
+@pytest.mark.parametrize(
+    ("name", "wanted", "sentence"),
+    [
+        ("Other", {}, "--copy-to: must consist of"),
+        ("other", {"name": "app"}, "--container: app is the name of another container"),
+        ("other", {"pull_policy": "Sometimes"}, "--image-pull-policy: must be"),
+    ],
+)
+def test_what_is_wrong_with_a_copy_is_told_by_the_flag(
+    name: str, wanted: dict[str, Any], sentence: str, pod: Pod
+) -> None:
+    """Row 55: refused before anything is sent."""
+    with pytest.raises(BadInput) as refused:
+        debug_copy(pod, replace(WANTED, **wanted), name, share_processes=True)
     assert str(refused.value).startswith(sentence)

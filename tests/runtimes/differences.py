@@ -44,7 +44,10 @@ DIFFERENCES: tuple[Difference, ...] = (
     Difference(
         "images",
         "There is no registry: any well-formed name can be pulled at once, and stands for the machine's own programs.",
-        ("test_containers.py::test_a_missing_image_is_asked_for_again_after_a_back_off",),
+        (
+            "test_containers.py::test_a_missing_image_is_asked_for_again_after_a_back_off",
+            "test_debug.py::test_an_image_that_cannot_be_had_is_asked_for_again_after_a_back_off",
+        ),
     ),
     Difference(
         "an image's user",
