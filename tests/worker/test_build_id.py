@@ -1,0 +1,32 @@
+from __future__ import annotations
+
+from importlib import metadata
+
+import pytest
+
+import worker
+from syncpod.cli.main import run
+
+
+@pytest.fixture
+def uninstalled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A checkout whose environment has what it needs, but not the package itself."""
+    ask = metadata.version
+
+    def version(name: str) -> str:
+        if name == "syncpod":
+            raise metadata.PackageNotFoundError(name)
+        return ask(name)
+
+    monkeypatch.setattr(metadata, "version", version)
+
+
+def test_a_build_is_named_for_its_version() -> None:
+    assert worker.build_id() == f"syncpod-{metadata.version('syncpod')}"
+
+
+@pytest.mark.usefixtures("uninstalled")
+def test_a_checkout_that_is_not_installed_serves_and_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    assert worker.build_id() == "syncpod-checkout"
+    assert run(["version"]) == 0
+    assert capsys.readouterr().out.splitlines()[0] == "syncpod (not installed)"
