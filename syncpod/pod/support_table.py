@@ -114,7 +114,8 @@ def _of_the_list(name: str) -> str:
     return {
         "containers": "each as below",
         "initContainers": "as `spec.containers`; `restartPolicy: Always` makes a sidecar",
-        "ephemeralContainers": "not in a manifest: added to a running pod, then as `spec.containers`",
+        "ephemeralContainers": "not in a manifest: `syncpod debug` adds them to a running pod; as `spec.containers`, "
+        "without ports, resources, probes, hooks and restarts",
     }[name]
 
 
