@@ -25,6 +25,7 @@ from activities.kill_pod import stop_sandbox
 from activities.node import Node
 from activities.removal import remove_dead, remove_sandbox, remove_unstarted
 from activities.remove_pod import remove_pod
+from syncpod.cri.directories import remove_pod_volumes
 from syncpod.cri.names import CLUSTER_ANNOTATION, NODE_LABEL, POD_UID_LABEL
 from syncpod.cri.pod_records import read_pod_record
 from syncpod.messages import ObservedPod, Outcome, PodRef, RemovePod, StepInput
@@ -91,6 +92,27 @@ class Collector:
                 return False
             attempt.ref = ref
             return (await remove_pod(attempt, RemovePod(ref=ref))).outcome == Outcome.DONE
+
+    async def empty(self, uid: str) -> bool:
+        """Remove the volumes of a pod that was put out and has ended; say whether they are removed.
+
+        What they took of a disk is why it was put out, perhaps. Nothing is done while a step has the pod, nor while
+        anything of it is in the runtime but what has ended. Raises CriError, OSError.
+
+        Mirrors kubelet.go, v1.36, SyncTerminatedPod. Difference: there of every pod that has ended.
+        """
+        attempt = self._attempt(PodRef(uid=uid))
+        async with self._node.fences.undisturbed(uid, attempt) as held:
+            if not held:
+                return False
+            context = self._node.context
+            record = await asyncio.to_thread(read_pod_record, context, uid)
+            if record is None or not (record.finished and record.evicted and record.cluster == context.cluster):
+                return False
+            if await self._is_anothers(uid) or (await attempt.read()).containers:
+                return False
+            await asyncio.to_thread(remove_pod_volumes, context, uid)
+            return True
 
     def _attempt(self, ref: PodRef) -> Attempt:
         return Attempt(self._node, StepInput(ref=ref), number=1)

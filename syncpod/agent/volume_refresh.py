@@ -184,6 +184,8 @@ def _changed(before: dict[ObjectRef, str] | None, now: dict[ObjectRef, str]) -> 
 
 
 def _use(record: PodRecord) -> _Use | None:
+    if record.finished:
+        return None
     found = references(record.pod)
     needed = {(each.ref, _subject(record.pod, each)) for each in found if not each.optional}
     shown = frozenset(each.ref for each in found if each.use == "volume")

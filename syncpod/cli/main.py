@@ -19,6 +19,8 @@ import typer
 from syncpod.cli import (
     apply,
     attach,
+    completing,
+    completion,
     condition,
     cp,
     create,
@@ -31,25 +33,30 @@ from syncpod.cli import (
     get,
     history,
     logs,
+    node,
     plan,
     port_forward,
     restart,
     retry,
     runtime,
     server,
+    top,
     up,
     version,
     wait,
     worker,
 )
-from syncpod.cli.console import paint, printable, remark
+from syncpod.cli.console import paint, printable, remark, say
 from syncpod.cli.failure import BAD_INPUT, INTERRUPTED, Failure
+from syncpod.cli.manual import Program, with_examples
 
 app = typer.Typer(
     name="syncpod",
+    cls=Program,
     help="Kubernetes pods on this machine's container runtime, each a durable Temporal workflow.",
     epilog="Exit codes: 0 done, 1 failed or not found, 2 wrong input or environment, 130 interrupted.",
     no_args_is_help=True,
+    add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -97,8 +104,9 @@ _PANELS: dict[str, dict[str, Callable[..., Any]]] = {
         "server": server.server,
         "runtime": runtime.runtime,
         "worker": worker.worker,
+        "node": node.node,
     },
-    "Other": {"version": version.version},
+    "Other": {"completion": completion.completion, "version": version.version},
 }
 
 
@@ -127,6 +135,13 @@ for _panel, _commands in _PANELS.items():
         )
 
 app.add_typer(create.app, name="create", rich_help_panel="Pods")
+app.add_typer(top.app, name="top", rich_help_panel="Pods")
+
+
+def program() -> Any:
+    """Return the tree of commands, each with its examples."""
+    return with_examples(typer.main.get_command(app))
+
 
 _UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 """What typer raises for any wrong use; it has no public name for it."""
@@ -144,9 +159,12 @@ def main() -> NoReturn:
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command; return the exit code."""
-    program = typer.main.get_command(app)
+    if arguments and arguments[0] == completion.WORD:
+        if found := completing.complete(program, arguments[1:]):
+            say(found)
+        return 0
     try:
-        code = program.main(args=list(arguments), prog_name="syncpod", standalone_mode=False)
+        code = program().main(args=list(arguments), prog_name="syncpod", standalone_mode=False)
         sys.stdout.flush()
     except Failure as failure:
         return _fail(str(failure), failure.code)

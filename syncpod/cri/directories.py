@@ -4,6 +4,7 @@ Making and removing block (a hostPath may lie on a network file system that hang
 it is safe to repeat.
 """
 
+import contextlib
 import os
 import stat
 from collections.abc import Iterator
@@ -166,9 +167,7 @@ def remove_pod_directories(node: NodeContext, *, namespace: str, name: str, uid:
     remove_tree(logs)
     try:
         with alone(own):
-            clear_sub_paths(sub_paths_directory(node, uid))
-            take_away_mounts(own / "volumes" / EMPTY_DIR)
-            remove_tree(in_memory)
+            _remove_volumes(node, uid)
             for entry in own.iterdir():
                 if entry.name != RECORD_NAME:
                     remove_tree(entry)
@@ -176,6 +175,25 @@ def remove_pod_directories(node: NodeContext, *, namespace: str, name: str, uid:
     except (FileNotFoundError, NotADirectoryError):
         remove_tree(in_memory)
         remove_tree(own)
+
+
+def remove_pod_volumes(node: NodeContext, uid: str) -> None:
+    """Remove the pod's volumes, on disk and in memory, and leave all else. Blocks; safe to repeat.
+
+    Only for a pod without containers, of which nothing runs again. Raises as `remove_pod_directories`.
+    """
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError), alone(pod_directory(node, uid)):
+        _remove_volumes(node, uid)
+
+
+def _remove_volumes(node: NodeContext, uid: str) -> None:
+    """Unmount and remove a pod's volumes and what marks them as whole; the caller has its directory alone."""
+    own = pod_directory(node, uid)
+    clear_sub_paths(sub_paths_directory(node, uid))
+    take_away_mounts(own / "volumes" / EMPTY_DIR)
+    remove_tree(memory_pod_directory(node, uid))
+    remove_tree(own / "plugins")
+    remove_tree(own / "volumes")
 
 
 def _directories_of(volumes: tuple[PodVolume, ...], node: NodeContext) -> Iterator[Directory]:

@@ -54,6 +54,9 @@ Send = Callable[[PodRef, Evict], Awaitable[bool]]
 Reclaim = Callable[[], Awaitable[object]]
 """Frees what nobody needs. Raises CriError, OSError, ImageGcFailed."""
 
+TidyAfter = Callable[[str], Awaitable[bool]]
+"""Waits, for so long and no longer, until a pod that is put out has ended, and removes all that it has written."""
+
 
 class Observations(Protocol):
     """Who measures the node: :class:`syncpod.agent.eviction.observations.NodeObservations`."""
@@ -72,11 +75,12 @@ class Evictor:
         usages: PodUsages,
         send: Send,
         *,
+        tidy_after: TidyAfter,
         reclaim: tuple[Reclaim, ...] = (),
         told: Callable[[tuple[NodeCondition, ...]], None] = lambda conditions: None,
         period: float = 10.0,
     ) -> None:
-        """Tell pods by `send`; try `reclaim`, in order, before one is put out for want of disk.
+        """Tell pods by `send`; try `reclaim`, in order, before one is put out for want of disk, and wait for its end.
 
         `told` hears of the node's conditions when they have changed.
         """
@@ -84,12 +88,13 @@ class Evictor:
         self._observations = observations
         self._usages = usages
         self._send = send
+        self._tidy_after = tidy_after
         self._reclaim = reclaim
         self._told = told
         self._period = period
         self._state = PressureState()
         self._pressure = NO_PRESSURE
-        self._put_out: dict[str, float] = {}
+        self._put_out: set[str] = set()
         self._said = ""
 
     @property
@@ -161,10 +166,7 @@ class Evictor:
         except OSError as error:
             log.warning("the pods' records cannot be read, so none is put out: %s", error)
             return None
-        now = time.monotonic()
-        self._put_out = {uid: at for uid, at in self._put_out.items() if uid in active}
-        if any(now - at < CLEANUP_SECONDS for at in self._put_out.values()):
-            return None
+        self._put_out &= active.keys()
         left = {uid: pod for uid, pod in active.items() if uid not in self._put_out}
         candidates = await self._usages.measure(left, first.signal)
         for candidate in ranked(first.signal, candidates, dedicated_images=measured.dedicated_images):
@@ -189,5 +191,7 @@ class Evictor:
             return False
         log.warning("pod %s/%s is put out: %s", ref.namespace, ref.name, message.rstrip())
         metrics.evictions.add(1, {"eviction_signal": threshold.signal})
-        self._put_out[ref.uid] = time.monotonic()
+        self._put_out.add(ref.uid)
+        if not await self._tidy_after(ref.uid):
+            log.warning("pod %s/%s was put out, and is not gone yet", ref.namespace, ref.name)
         return True

@@ -24,7 +24,12 @@ from syncpod.agent.record_cache import RecordCache
 from syncpod.cri.errors import CriError
 from syncpod.cri.node import NodeContext
 from syncpod.cri.pod_records import PodRecord
-from syncpod.lifecycle.container_gc import ContainerGcPolicy, superfluous_containers, superfluous_sandboxes
+from syncpod.lifecycle.container_gc import (
+    ContainerGcPolicy,
+    is_dead,
+    superfluous_containers,
+    superfluous_sandboxes,
+)
 from syncpod.lifecycle.observed import ObservedPod
 from syncpod.messages import PodRef
 
@@ -44,6 +49,9 @@ class Collector(Protocol):
 
     async def collect(self, uid: str, choose: Callable[[ObservedPod], Collection[str]]) -> tuple[int, int]:
         """Remove what `choose` takes by id; return how many containers and sandboxes. Raises CriError, OSError."""
+
+    async def empty(self, uid: str) -> bool:
+        """Remove the volumes of a pod that was put out and has ended; say whether they are. Raises as `collect`."""
 
     async def clear(self, uid: str, is_gone: Callable[[PodRef, bool], Awaitable[bool]]) -> bool:
         """Remove all that is left of a pod that is gone; say whether it is removed. Raises CriError, OSError."""
@@ -72,6 +80,7 @@ class ContainerGc:
         self._created_since: dict[str, float] = {}
         self._due: dict[str, float] = {}
         self._complaints: dict[str, str] = {}
+        self._emptied: set[str] = set()
         self.total = 0
         """Containers and sandboxes removed in this life."""
 
@@ -113,7 +122,38 @@ class ContainerGc:
                 wanted = frozenset(chosen.get(listing.uid, ()))
                 return await self._collect(listing, over, never_started, wanted)
 
-        return sum(await asyncio.gather(*map(collect, pods.values())))
+        removed = sum(await asyncio.gather(*map(collect, pods.values())))
+        put_out = {uid for uid, how in ended.items() if how == "evicted"}
+        self._emptied &= put_out
+        for uid in put_out - self._emptied:
+            await self._empty(uid)
+        return removed
+
+    async def tidy_after(self, uid: str, *, seconds: float) -> bool:
+        """Wait for the end of a pod that is put out, and remove all it has written; say whether that is done.
+
+        Mirrors eviction_manager.go, v1.36, waitForPodsCleanup: it is waited for no longer than so many seconds.
+        """
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            await asyncio.sleep(_TICK)
+            listing = next((each for each in self._listings() if each.uid == uid), None)
+            if listing is not None and is_dead(listing):
+                await self._collect(listing, {uid}, (), frozenset())
+                if await self._empty(uid):
+                    return True
+        return False
+
+    async def _empty(self, uid: str) -> bool:
+        """Remove the volumes of a pod that was put out; say whether that is done. What stands in the way is said."""
+        try:
+            if not await self._collector.empty(uid):
+                return False
+        except (CriError, OSError) as error:
+            log.warning("the volumes of pod %s, which was put out, stay for now: %s", uid, error)
+            return False
+        self._emptied.add(uid)
+        return True
 
     async def _after_exits(self) -> None:
         now = time.monotonic()

@@ -1,0 +1,78 @@
+"""``syncpod node``: how this machine's node does."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from syncpod.cli.console import columns, printable, remark, say
+from syncpod.cli.failure import Failure
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from syncpod.cri.node_report import NodeReport
+    from syncpod.node_settings import WorkerRecord
+
+
+def node() -> None:
+    """Show this machine's node: its worker, its conditions, pods without a workflow, and what it tidies up.
+
+    MemoryPressure, DiskPressure and PIDPressure are as in `kubectl describe node`. A pod that no workflow asks for is
+    left as it is; here it is named, with the reason.
+
+    Example: `syncpod node`
+    """
+    from syncpod.cli.node_process import serving
+    from syncpod.cli.settings import settings
+    from syncpod.cri.node_report import read_node_report
+    from syncpod.node_settings import read_worker_record
+
+    state_dir = settings().state_dir
+    worker, report = read_worker_record(state_dir), read_node_report(state_dir)
+    if worker is None and report is None:
+        raise Failure(f"no node has its state in {state_dir}; start one with `syncpod up`")
+    serves = serving(state_dir) is not None
+    if worker is not None:
+        say("\n".join(_worker(worker, serves=serves)))
+    if not serves:
+        remark("the worker does not serve now: what follows is what it said last")
+    if report is not None:
+        say("\n".join(printable(line) if line else "" for line in _report(report, datetime.now(UTC))))
+
+
+def _worker(worker: WorkerRecord, *, serves: bool) -> list[str]:
+    return columns(
+        [
+            ("Name:", worker.node),
+            ("Runtime:", f"{worker.runtime} at {worker.endpoint}"),
+            ("Temporal:", f"{worker.address}, namespace {worker.namespace}, task queue {worker.task_queue}"),
+            ("Worker:", f"pid {worker.pid}" if serves else "not running"),
+        ]
+    )
+
+
+def _report(report: NodeReport, now: datetime) -> list[str]:
+    """Return the report's lines, each part after an empty one."""
+    conditions = [
+        (each.type, each.status, _ago(each.since, now), each.reason, each.message) for each in report.conditions
+    ]
+    orphans = [(f"{each.namespace}/{each.name}", each.uid, str(each.running), each.why) for each in report.orphans]
+    chores = [(each.name, f"every {each.every_seconds:g}s", f"{each.done} {each.what}") for each in report.chores]
+    return [
+        *_part("Conditions:", ("TYPE", "STATUS", "SINCE", "REASON", "MESSAGE"), conditions),
+        *_part("Orphans:", ("POD", "UID", "RUNNING", "WHY"), orphans),
+        *_part("Housekeeping:", ("CHORE", "PERIOD", "REMOVED"), chores),
+    ]
+
+
+def _part(title: str, header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> list[str]:
+    if not rows:
+        return ["", f"{title} <none>"]
+    return ["", title, *(f"  {line}" for line in columns([header, *rows]))]
+
+
+def _ago(since: datetime | None, now: datetime) -> str:
+    from syncpod.cli.durations import short_duration
+
+    return short_duration(now - since) if since is not None else "<unknown>"
