@@ -1,0 +1,67 @@
+"""How ``--help`` is laid out: commands under headings, examples at the end of each page."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from itertools import groupby
+from typing import Any
+
+from typer.core import TyperGroup
+
+from syncpod.cli.examples import EXAMPLES, NOTES
+
+_VERBATIM = "\b"
+"""A line of it keeps the paragraph that follows as it is written."""
+_HEAD = f"{_VERBATIM}\nExamples:"
+
+
+class Program(TyperGroup):
+    """The whole program, whose commands are listed under what they are about."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """List the commands by panel, in the order in which they were added."""
+        shown = [(name, command) for name, command in self.commands.items() if not command.hidden]
+        if not shown:
+            return
+        width = max(len(name) for name, _ in shown)
+        order = list(dict.fromkeys(_panel(command) for _, command in shown))
+        shown.sort(key=lambda pair: order.index(_panel(pair[1])))
+        for panel, commands in groupby(shown, key=lambda pair: _panel(pair[1])):
+            with formatter.section(panel):
+                rows = [
+                    (name.ljust(width), command.get_short_help_str(formatter.width - 6 - width))
+                    for name, command in commands
+                ]
+                formatter.write_dl(rows)
+
+
+def _panel(command: Any) -> str:
+    return str(getattr(command, "rich_help_panel", None) or "Commands")
+
+
+def commands_of(program: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Yield every command with its path, ``("create", "secret", "generic")``; groups before what is in them."""
+    if path:
+        yield path, program
+    if isinstance(program, TyperGroup):
+        for name, command in program.commands.items():
+            yield from commands_of(command, (*path, name))
+
+
+def with_examples(program: Any) -> Any:
+    """Give each command its examples, and what else is to be said at the end of its page; return the program."""
+    for path, command in commands_of(program):
+        name = " ".join(path)
+        text, _, own = inspect.cleandoc(command.help or "").partition(f"\n\n{_HEAD}\n")
+        parts = [inspect.cleandoc(command.epilog or ""), NOTES.get(name, ""), _examples(name)]
+        if own:
+            parts.append(f"{_HEAD}\n{own}")
+        command.help, command.epilog = text, "\n\n".join(filter(None, parts)) or None
+    return program
+
+
+def _examples(name: str) -> str:
+    """Return the paragraphs of a command's examples."""
+    lines = [line for why, what in EXAMPLES.get(name, ()) for line in (f"  # {why}", f"  {what}", "")]
+    return "\n".join([_HEAD, *(line or "  " for line in lines[:-1])]) if lines else ""

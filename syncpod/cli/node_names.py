@@ -1,0 +1,65 @@
+"""Names for completion, read off this node's disk: no server is asked, and no library loaded that takes time.
+
+A node keeps each pod that it has synced beside the pod's volumes (`syncpod.cri.pod_records`), and its ConfigMaps and
+Secrets as files (`syncpod.objects.store`); here they are read as plain JSON, by whoever may read them. What cannot be
+read is passed over.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from syncpod.node_settings import node_settings
+
+_KINDS = ("initContainers", "containers", "ephemeralContainers")
+
+
+def pods(namespace: str | None) -> list[str]:
+    """Return the names of the node's pods in a namespace (None = in any), in order."""
+    return sorted({_meta(pod)["name"] for pod in _pods() if namespace in (None, _meta(pod)["namespace"])})
+
+
+def containers(namespace: str, pod: str) -> list[str]:
+    """Return the names of a pod's containers: init, normal, ephemeral."""
+    for each in _pods():
+        if (_meta(each)["namespace"], _meta(each)["name"]) == (namespace, pod):
+            return [one["name"] for kind in _KINDS for one in each.get("spec", {}).get(kind, ())]
+    return []
+
+
+def namespaces() -> list[str]:
+    """Return the namespaces in which the node has pods, and the one that is meant when none is named."""
+    return sorted({"default", *(_meta(pod)["namespace"] for pod in _pods())})
+
+
+def objects(kind: str, namespace: str) -> list[str]:
+    """Return the names of the node's ConfigMaps or Secrets in a namespace, in order."""
+    settings = node_settings(os.environ)
+    root = settings.memory_dir / "objects/secrets" if kind == "Secret" else settings.state_dir / "objects/configmaps"
+    found = (_read(path) for path in (root / namespace).glob("*.json"))
+    return sorted(_meta(each)["name"] for each in found if each is not None)
+
+
+def _pods() -> Iterator[dict[str, Any]]:
+    directory = node_settings(os.environ).state_dir / "pods"
+    for path in sorted(directory.glob("*/pod.json")):
+        record = _read(path)
+        if record is not None and isinstance(record.get("pod"), dict):
+            yield record["pod"]
+
+
+def _meta(document: dict[str, Any]) -> dict[str, str]:
+    meta = document.get("metadata", {})
+    return {"name": str(meta.get("name", "")), "namespace": str(meta.get("namespace", "")) or "default"}
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    try:
+        document = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return None
+    return document if isinstance(document, dict) else None
