@@ -53,7 +53,7 @@ def plan(
 
     if names or manifests.pods:
         session.run(work)
-    _print(plans, output)
+    print_plans(plans, output)
     if refused := [_error(plan) for plan in plans if plan.get("error")]:
         raise Failure("\n".join(refused), BAD_INPUT)
 
@@ -82,7 +82,7 @@ async def _plan_of_existing(client: Client, namespace: str, name: str) -> dict[s
 
 
 async def _plan_of_manifest(client: Client, pod: Pod) -> dict[str, Any]:
-    from syncpod.cli.planning import changed_images, metadata_differs, plan_of_new
+    from syncpod.cli.planning import changed_images, metadata_differs, plan_of_new, resources_differ
     from syncpod.cli.pods import QUERY_DEADLINE, handle_of, read_pod, require_pod
     from syncpod.pod import pod_to_wire
 
@@ -95,11 +95,12 @@ async def _plan_of_manifest(client: Client, pod: Pod) -> dict[str, Any]:
         "plan", pod_to_wire(pod), result_type=dict, rpc_timeout=QUERY_DEADLINE
     )
     images = [{"container": one.container, "from": one.old, "to": one.new} for one in changed_images(existing, pod)]
-    metadata = metadata_differs(existing, pod)
-    return {"pod": name, "change": "update", **found, "images": images, "metadata": metadata}
+    differs = {"metadata": metadata_differs(existing, pod), "resources": resources_differ(existing, pod)}
+    return {"pod": name, "change": "update", **found, "images": images, **differs}
 
 
-def _print(plans: list[dict[str, Any]], output: str) -> None:
+def print_plans(plans: list[dict[str, Any]], output: str = "") -> None:
+    """Print plans for people, or as JSON."""
     if output == "json":
         say(json.dumps(plans if len(plans) != 1 else plans[0], indent=4))
         return
@@ -134,6 +135,8 @@ def _title(plan: dict[str, Any]) -> str:
     images = [f"{one['container']} {one['from']} -> {one['to']}" for one in plan.get("images", ())]
     if images:
         return f"would be configured ({', '.join(images)})" + ("" if plan["steps"] else ", no step")
+    if plan.get("resources"):
+        return "would be resized"
     if plan.get("metadata") and not plan["steps"]:
         return "would be configured (metadata only), no step"
     return ("exists" if plan["change"] == "update" else "as it is") + ("" if plan["steps"] else ", nothing to do")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from syncpod.lifecycle.compute import compute_pod_actions
 from syncpod.lifecycle.observed import ObservedPod
 from syncpod.lifecycle.plan import plan_steps
-from syncpod.lifecycle.pod_resources import PodResources
+from syncpod.lifecycle.pod_resources import PodResources, resources_of, same_resources
 from syncpod.pod import Pod
 
 
@@ -43,6 +43,11 @@ def metadata_differs(existing: Pod, wanted: Pod) -> bool:
     """Say whether labels or annotations differ."""
     old, new = existing.metadata, wanted.metadata
     return (old.labels, old.annotations) != (new.labels, new.annotations)
+
+
+def resources_differ(existing: Pod, wanted: Pod) -> bool:
+    """Say whether CPU or memory of a container, or of the pod as a whole, differ."""
+    return not same_resources(resources_of(existing), resources_of(wanted))
 
 
 def plan_of_new(pod: Pod) -> list[Line]:

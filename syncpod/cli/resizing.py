@@ -1,0 +1,86 @@
+"""What a resize asks for, as it is written on the command line; and what a pod says of one on its way."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import Any
+
+from syncpod.cli.failure import BadInput
+from syncpod.pod import ContainerResize, Pod, PodCondition, PodResize, ResourceRequirements, parse_quantity
+
+_RESOURCES = ("cpu", "memory")
+_CONDITIONS = ("PodResizePending", "PodResizeInProgress")
+
+
+def parse_amounts(text: str, option: str) -> dict[str, str]:
+    """Read ``cpu=500m,memory=256Mi``, as ``kubectl set resources`` has it. Raises BadInput naming the option."""
+    amounts: dict[str, str] = {}
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        name, equals, amount = (piece.strip() for piece in part.partition("="))
+        if not equals or name.lower() not in _RESOURCES:
+            raise BadInput(f"{option}: {part!r} must be cpu=AMOUNT or memory=AMOUNT, such as cpu=500m,memory=256Mi")
+        if name.lower() in amounts:
+            raise BadInput(f"{option}: {name} is there twice")
+        try:
+            quantity = parse_quantity(amount)
+        except ValueError as wrong:
+            raise BadInput(f"{option}: {part!r} {wrong}") from None
+        if quantity.number <= 0:
+            raise BadInput(f"{option}: {part!r} must be more than 0; what is set cannot be removed")
+        amounts[name.lower()] = amount
+    return amounts
+
+
+def resize_of(
+    pod: Pod, patterns: Sequence[str], limits: Mapping[str, str], requests: Mapping[str, str], *, whole: bool
+) -> PodResize:
+    """Return what is asked for: of the pod as a whole, or of the containers that any pattern means, init ones too.
+
+    Without a pattern all main containers are meant. Raises BadInput for a pattern that means none.
+    """
+    resources = ResourceRequirements(limits=dict(limits), requests=dict(requests))
+    if whole:
+        return PodResize(resources=resources)
+    spec = pod.spec
+    names = [container.name for container in (*spec.init_containers, *spec.containers)]
+    for pattern in patterns:
+        if not any(fnmatchcase(name, pattern) for name in names):
+            raise BadInput(f'container "{pattern}" is not in pod "{pod.metadata.name}", which has {", ".join(names)}')
+    chosen = {name for name in names if any(fnmatchcase(name, pattern) for pattern in patterns)}
+    if not patterns:
+        chosen = {container.name for container in spec.containers}
+
+    def resizes(containers: Sequence[Any]) -> tuple[ContainerResize, ...]:
+        return tuple(ContainerResize(name=each.name, resources=resources) for each in containers if each.name in chosen)
+
+    return PodResize(containers=resizes(spec.containers), init_containers=resizes(spec.init_containers))
+
+
+def as_document(asked: PodResize) -> dict[str, Any]:
+    """Return a resize as the update takes it."""
+    document: dict[str, Any] = asked.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+    return document
+
+
+def subjects(asked: PodResize) -> str:
+    """Say what is resized: the containers' names, or the pod."""
+    if asked.resources is not None:
+        return "the pod as a whole"
+    return ", ".join(container.name for container in (*asked.init_containers, *asked.containers))
+
+
+def hindrance(pod: Pod) -> str:
+    """Say what a resize of the pod waits for; "" where none is on its way."""
+    return "; ".join(_words(each) for each in pod.status.conditions if each.type in _CONDITIONS)
+
+
+def is_hopeless(pod: Pod) -> bool:
+    """Say whether the pod asks for what its node never can have."""
+    return any(each.type == "PodResizePending" and each.reason == "Infeasible" for each in pod.status.conditions)
+
+
+def _words(condition: PodCondition) -> str:
+    if condition.type == "PodResizeInProgress" and not condition.reason:
+        return "it is in progress"
+    return f"{condition.reason}: {condition.message}" if condition.message else condition.reason
