@@ -30,7 +30,7 @@ def apply(
     timeout: Timeout = "5m",
     node: Node = "",
 ) -> None:
-    """Make pods, ConfigMaps and Secrets, or change those that exist.
+    """Make pods, ConfigMaps and Secrets, or change them.
 
     What may change in a pod is what Kubernetes lets change: images, labels, annotations, activeDeadlineSeconds, added
     tolerations. Takes what `kubectl get -o yaml` prints. Every document is checked before anything is done.

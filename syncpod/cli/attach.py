@@ -30,10 +30,11 @@ def attach_(
     stdin: Annotated[bool, typer.Option("--stdin", "-i", help="Pass our input to the container.")] = False,
     tty: Annotated[bool, typer.Option("--tty", "-t", help="Lend our terminal; with --stdin.")] = False,
 ) -> None:
-    """Show what a container's own process writes from now on, and with --stdin write to it.
+    """Show what a container writes from now on, or type into it.
 
-    Ends when the container does, or our input. Ctrl-C leaves the container alone and running, unless it has our
-    terminal (--stdin --tty): then that key is the container's, as every other.
+    It is the container's own process that is joined; with --stdin our input goes to it. Ends when the container does,
+    or our input. Ctrl-C leaves the container alone and running, unless it has our terminal (--stdin --tty): then that
+    key is the container's, as every other.
 
     \b
     Examples:

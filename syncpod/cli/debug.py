@@ -71,12 +71,13 @@ def debug(
         typer.Option("--share-processes/--no-share-processes", help="With --copy-to: let all containers be seen."),
     ] = True,
 ) -> None:
-    """Join an ephemeral container to a running pod, to look around in it; its exit code is passed on.
+    """Look around in a running pod, from a container of its own.
 
-    The pod's other containers run on as they are. An ephemeral container is never started again and cannot be taken
-    away: it stays in the pod, ended, until the pod is deleted. One that does not start is tried again with a back-off,
-    and keeps the pod from nothing. With --copy-to the pod itself is left alone: a copy of it is made that has the
-    container besides, without the pod's labels, annotations and probes.
+    An ephemeral container joins the pod; its exit code is passed on. The pod's other containers run on as they are. An
+    ephemeral container is never started again and cannot be taken away: it stays in the pod, ended, until the pod is
+    deleted. One that does not start is tried again with a back-off, and keeps the pod from nothing. With --copy-to the
+    pod itself is left alone: a copy of it is made that has the container besides, without the pod's labels, annotations
+    and probes.
 
     \b
     Examples:

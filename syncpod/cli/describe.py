@@ -29,7 +29,7 @@ def describe(
     namespace: Namespace = "default",
     selector: Selector = "",
 ) -> None:
-    """Show a pod in full: state, conditions, events, pending steps.
+    """Show a pod in full: state, conditions, events, steps.
 
     Or a ConfigMap, `describe cm settings`; or of a Secret all but its values, `describe secret keys`.
     """

@@ -30,15 +30,6 @@ EXAMPLES: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
         ("What it said before it crashed", "syncpod logs web -c app --previous"),
         ("The last hour of some pods", "syncpod logs -l app=web --all-containers --prefix --since 1h"),
     ),
-    "exec": (
-        ("A shell in the pod's default container", "syncpod exec -it web -- sh"),
-        ("A command in another one; its exit code is passed on", "syncpod exec web -c app -- ls -l /data"),
-        ("A command that reads our input to its end", "cat dump.sql | syncpod exec -i db -- psql"),
-    ),
-    "attach": (
-        ("Read what a container writes from now on", "syncpod attach web -c app"),
-        ("Type into its main process; it must have been made with stdin and tty", "syncpod attach -it shell"),
-    ),
     "history": (
         ("What was decided and done, when and why", "syncpod history web"),
         ("The same for a program", "syncpod history web -o json"),
@@ -80,7 +71,7 @@ EXAMPLES: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
         ("Meet a readiness gate", "syncpod condition web example.com/load-balanced=True --reason Registered"),
         ("Take it back", "syncpod condition web example.com/load-balanced=False"),
     ),
-    "resize": (),
+    "node": (("Is this machine short of memory, disk or processes?", "syncpod node"),),
     "delete": (
         ("A pod, with its own grace, until it is gone", "syncpod delete pod web"),
         ("At once", "syncpod delete pod web --force"),

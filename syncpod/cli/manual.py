@@ -62,6 +62,6 @@ def with_examples(program: Any) -> Any:
 
 
 def _examples(name: str) -> str:
-    """Return the paragraphs of a command's examples."""
-    lines = [line for why, what in EXAMPLES.get(name, ()) for line in (f"  # {why}", f"  {what}", "")]
-    return "\n".join([_HEAD, *(line or "  " for line in lines[:-1])]) if lines else ""
+    """Return the paragraphs of a command's examples, the first of them with the heading."""
+    parts = [f"  # {why}\n  {what}" for why, what in EXAMPLES.get(name, ())]
+    return f"\n\n{_VERBATIM}\n".join([f"{_HEAD}\n{parts[0]}", *parts[1:]]) if parts else ""

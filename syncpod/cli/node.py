@@ -16,12 +16,10 @@ if TYPE_CHECKING:
 
 
 def node() -> None:
-    """Show this machine's node: its worker, its conditions, pods without a workflow, and what it tidies up.
+    """Show this machine's node: worker, conditions, chores.
 
-    MemoryPressure, DiskPressure and PIDPressure are as in `kubectl describe node`. A pod that no workflow asks for is
-    left as it is; here it is named, with the reason.
-
-    Example: `syncpod node`
+    Also pods without a workflow, and what is tidied up when. MemoryPressure, DiskPressure and PIDPressure are as in
+    `kubectl describe node`. A pod that no workflow asks for is left as it is; here it is named, with the reason.
     """
     from syncpod.cli.node_process import serving
     from syncpod.cli.settings import settings

@@ -32,11 +32,11 @@ def port_forward(
         ),
     ] = None,
 ) -> None:
-    """Listen on ports of this machine, and pass each connection on to a port of the pod, until Ctrl-C.
+    """Have a pod's ports on this machine, until Ctrl-C.
 
-    REMOTE is a port of the pod, by number or by its name in the manifest. Without LOCAL the same number is used here,
-    and with nothing before the colon one that is free. Listens on the loopback addresses only, unless --address says
-    otherwise.
+    Each connection to a port here is passed on to a port of the pod. REMOTE is a port of the pod, by number or by its
+    name in the manifest. Without LOCAL the same number is used here, and with nothing before the colon one that is
+    free. Listens on the loopback addresses only, unless --address says otherwise.
 
     A connection that cannot be made is said, and ends alone; the pod's sandbox may be made anew meanwhile.
 
