@@ -10,7 +10,7 @@ from syncpod.pod import Pod, merge_update, parse_pod, validate_update, with_defa
 from tests.pod.examples import changed
 
 C = "spec.containers.0"
-I = "spec.initContainers.0"
+INIT = "spec.initContainers.0"
 FIXED = "may not be changed; delete the pod and apply it again"
 
 
@@ -80,7 +80,7 @@ REFUSED: list[tuple[dict[str, Any], dict[str, Any], list[str]]] = [
     ({f"{C}.resources": {"limits": {"cpu": "1"}}}, {}, [f"spec.containers[0].resources.limits[cpu]: {REMOVED}", f"spec.containers[0].resources.requests[cpu]: {REMOVED}"]),
     ({"spec.resources": {"requests": {"memory": "1Gi"}}}, {}, [f"spec.resources.requests[memory]: {REMOVED}"]),
     ({f"{C}.resources": {"limits": {"ephemeral-storage": "1Gi"}}}, {f"{C}.resources": {"limits": {"ephemeral-storage": "2Gi"}, "requests": {"ephemeral-storage": "1Gi"}}}, [f"spec.containers[0].resources.limits[ephemeral-storage]: {OTHER_RESOURCE}"]),
-    ({f"{I}.resizePolicy": RESTARTS, f"{I}.resources": {"limits": {"cpu": "1"}}}, {f"{I}.resizePolicy": RESTARTS, f"{I}.resources": {"limits": {"cpu": "2"}}}, ["spec.initContainers[0].resources: may not be changed: an init container that is no sidecar is not restarted for it"]),
+    ({f"{INIT}.resizePolicy": RESTARTS, f"{INIT}.resources": {"limits": {"cpu": "1"}}}, {f"{INIT}.resizePolicy": RESTARTS, f"{INIT}.resources": {"limits": {"cpu": "2"}}}, ["spec.initContainers[0].resources: may not be changed: an init container that is no sidecar is not restarted for it"]),
     ({f"{C}.resizePolicy": RESTARTS}, {}, [f"spec.containers[0].resizePolicy: {FIXED}"]),
 ]  # fmt: skip
 

@@ -22,6 +22,8 @@ from temporalio.worker import Worker
 
 from syncpod.lifecycle.observed import ObservedContainer, ObservedPod, ObservedSandbox, Seq
 from syncpod.messages import (
+    AllocateResources,
+    Allocation,
     CreateSandbox,
     Fault,
     KillContainer,
@@ -58,6 +60,8 @@ class ScriptedNode:
         """By step name: what the next calls do instead of succeeding; a script returns an outcome, or raises."""
         self.absent: set[str] = set()
         """Images the node has not got."""
+        self.room: list[Allocation] = []
+        """What the next calls of allocate_resources answer; then there is room for everything."""
         self.gate: dict[str, asyncio.Event] = {}
         """By step name: an event that its calls wait for, heartbeating, before they act."""
 
@@ -152,6 +156,8 @@ class ScriptedNode:
         if isinstance(step, CreateSandbox | PullImage):
             containers = (*step.pod.spec.init_containers, *step.pod.spec.containers)
             more["missing_images"] = tuple(c.name for c in containers if c.image in self.absent)
+        if isinstance(step, AllocateResources):
+            more["allocation"] = self.room.pop(0) if self.room else Allocation()
         attempt = activity.info().attempt
         return StepResult(status=self.list(step.ref.uid), outcome=outcome, node=self.facts, attempt=attempt, **more)
 

@@ -1,0 +1,161 @@
+"""Running pods that are given more CPU and memory, or less, as the kernel has it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from tests.e2e.engine import LivePod, Pods, conditions_of, shell, status_of
+from tests.e2e.test_limits import HOLD, MIB, MOST, by_cgroups_of_version_1, outside, require_cgroups
+
+SMALL = {"requests": {"cpu": "100m", "memory": "32Mi"}, "limits": {"cpu": "200m", "memory": "64Mi"}}
+LARGE = {"requests": {"cpu": "200m", "memory": "32Mi"}, "limits": {"cpu": "400m", "memory": "128Mi"}}
+LESS = {"requests": {"cpu": "50m", "memory": "16Mi"}, "limits": {"cpu": "100m", "memory": "48Mi"}}
+
+
+async def resize(pod: LivePod, name: str, resources: dict[str, Any], kind: str = "containers") -> None:
+    await pod.handle.execute_update("resize", {kind: [{"name": name, "resources": resources}]})
+
+
+def resizing(pod: dict[str, Any]) -> dict[str, tuple[str, ...]]:
+    """The conditions that speak of a resize, by type: status, reason, message."""
+    return {type_: said for type_, said in conditions_of(pod).items() if type_.startswith("PodResize")}
+
+
+async def resized(pod: LivePod, name: str, resources: dict[str, Any], *, restarts: int = 0) -> dict[str, Any]:
+    """Wait until a container has been given that, and nothing of a resize is under way."""
+
+    def seen(pod: dict[str, Any]) -> bool:
+        status = status_of(pod, name)
+        given = status.get("resources") == resources and "running" in status.get("state", {})
+        return given and status["restartCount"] == restarts and not resizing(pod)
+
+    return await pod.until(seen)
+
+
+@by_cgroups_of_version_1
+async def test_a_running_container_is_given_more_and_then_less(pods: Pods) -> None:
+    """Row 116: its cgroup, its pod's and its tier's follow, in place; what is used is not taken away from it."""
+    require_cgroups(pods)
+    sidecar = shell("helper", resources=SMALL, restartPolicy="Always")
+    pod = await pods.apply("resized", shell("web", resources=SMALL), initContainers=[sidecar])
+    uid = (await pod.running())["metadata"]["uid"]
+    web, cgroup = await pod.instance("web"), f"burstable/pod{uid}"
+    assert outside(pods, cgroup) == ("204", "40000", str(128 * MIB))
+    assert outside(pods, f"{cgroup}/{web.id}") == ("102", "20000", str(64 * MIB))
+
+    await resize(pod, "web", LARGE)
+    seen = await resized(pod, "web", LARGE)
+    assert outside(pods, f"{cgroup}/{web.id}") == ("204", "40000", str(128 * MIB))
+    assert outside(pods, cgroup) == ("307", "60000", str(192 * MIB))
+    assert outside(pods, "burstable")[0] == "307"
+    assert seen["status"]["allocatedResources"] == {"cpu": "300m", "memory": "64Mi"}
+    assert seen["status"]["resources"]["limits"] == {"cpu": "600m", "memory": "192Mi"}
+
+    pod.document["spec"]["containers"][0]["resources"] = LESS
+    await pod.apply(pod.document)  # an applied manifest does as well
+    await resized(pod, "web", LESS)
+    await resize(pod, "helper", LARGE, "initContainers")
+    await resized(pod, "helper", LARGE)
+    helper = await pod.instance("helper")
+    assert outside(pods, f"{cgroup}/{web.id}") == ("51", "10000", str(48 * MIB))
+    assert outside(pods, f"{cgroup}/{helper.id}") == ("204", "40000", str(128 * MIB))
+    assert outside(pods, cgroup) == ("256", "50000", str(176 * MIB))
+    assert [each.id for each in await pod.containers("web")] == [web.id]
+    said = [event["reason"] for event in await pod.events() if event["reason"].startswith("Resize")]
+    assert said == ["ResizeStarted", "ResizeCompleted"] * 3
+    steps = [line.split(" • ")[0] for line in await pod.scheduled()]
+    assert steps[-6:] == ["allocate_resources", "resize_pod"] * 3
+
+
+@by_cgroups_of_version_1
+async def test_no_limit_falls_below_what_is_used(pods: Pods) -> None:
+    """Row 116: the pod says so until it can be, or something else is wanted."""
+    require_cgroups(pods)
+    pod = await pods.apply("holding", shell("web", HOLD, resources=SMALL))
+    uid = (await pod.running())["metadata"]["uid"]
+    web, cgroup = await pod.instance("web"), f"burstable/pod{uid}"
+    await pod.until(lambda _: _used(pods, f"{cgroup}/{web.id}") > 30 * MIB)
+    little = {"requests": {"cpu": "100m", "memory": "8Mi"}, "limits": {"cpu": "200m", "memory": "16Mi"}}
+    await resize(pod, "web", little)
+    seen = await pod.until(lambda pod: "Error" in resizing(pod).get("PodResizeInProgress", ()))
+    status, reason, message = resizing(seen)["PodResizeInProgress"]
+    assert (status, reason) == ("True", "Error")
+    assert message.startswith(f"cannot decrease memory limits: [attempting to set pod memory limit ({16 * MIB}) below")
+    assert f'attempting to set container "web" memory limit ({16 * MIB}) below current usage' in message
+    assert outside(pods, f"{cgroup}/{web.id}")[2] == outside(pods, cgroup)[2] == str(64 * MIB)
+    assert status_of(seen, "web")["resources"] == SMALL
+    assert (await pod.event("ResizeError"))["type"] == "Warning"
+    await resize(pod, "web", LARGE)
+    await resized(pod, "web", LARGE)
+    assert outside(pods, f"{cgroup}/{web.id}") == ("204", "40000", str(128 * MIB))
+
+
+def _used(pods: Pods, cgroup: str) -> int:
+    below = f"{pods.node.runtime.cgroup_parent.strip('/')}/{cgroup}"
+    return int(Path(f"/sys/fs/cgroup/memory/{below}/memory.usage_in_bytes").read_text())
+
+
+@by_cgroups_of_version_1
+async def test_a_policy_has_a_container_started_anew_with_what_it_is_given(pods: Pods) -> None:
+    """Row 117: for memory it is started anew, for CPU it is not; whatever the pod's restart policy."""
+    require_cgroups(pods)
+    policy = [{"resourceName": "memory", "restartPolicy": "RestartContainer"}]
+    web = shell("web", resources=SMALL, resizePolicy=policy)
+    pod = await pods.apply("restarted", web, restartPolicy="OnFailure")
+    uid = (await pod.running())["metadata"]["uid"]
+    first, cgroup = await pod.instance("web"), f"burstable/pod{uid}"
+    more_cpu = {"requests": SMALL["requests"], "limits": {"cpu": "400m", "memory": "64Mi"}}
+    await resize(pod, "web", more_cpu)
+    await resized(pod, "web", more_cpu)
+    assert outside(pods, f"{cgroup}/{first.id}") == ("102", "40000", str(64 * MIB))
+    await resize(pod, "web", LARGE)
+    await resized(pod, "web", LARGE, restarts=1)
+    second = await pod.instance("web")
+    assert second.id != first.id
+    assert outside(pods, f"{cgroup}/{second.id}") == ("204", "40000", str(128 * MIB))
+    assert outside(pods, cgroup) == ("204", "40000", str(128 * MIB))
+    steps = [line.split(" • ")[0] for line in await pod.scheduled()]
+    assert steps[-4:] == ["allocate_resources", "kill_container", "resize_pod", "start_container"]
+
+
+@by_cgroups_of_version_1
+async def test_a_pod_as_a_whole_is_resized(pods: Pods) -> None:
+    """Row 116: and with it what its containers may use that have no limit of their own."""
+    require_cgroups(pods)
+    whole = {"requests": {"cpu": "100m", "memory": "32Mi"}, "limits": {"cpu": "500m", "memory": "96Mi"}}
+    pod = await pods.apply("whole", shell("web"), resources=whole)
+    uid = (await pod.running())["metadata"]["uid"]
+    web, cgroup = await pod.instance("web"), f"burstable/pod{uid}"
+    more = {"limits": {"cpu": "800m", "memory": "128Mi"}}
+    await pod.handle.execute_update("resize", {"resources": more})
+    await pod.until(lambda pod: pod["status"]["resources"]["limits"] == more["limits"] and not resizing(pod))
+    assert outside(pods, cgroup) == ("102", "80000", str(128 * MIB))
+    assert outside(pods, f"{cgroup}/{web.id}")[1:] == ("80000", str(128 * MIB))
+
+
+async def test_who_finds_no_room_waits_for_it_and_who_never_can_is_told(pods: Pods) -> None:
+    """Row 115: deferred until another pod has gone; infeasible where the whole node has not got it."""
+    total = int(MOST.removesuffix("m"))
+    large = await pods.apply("large", shell("a", resources={"requests": {"cpu": f"{total - 150}m"}}))
+    small = await pods.apply("small", shell("a", resources={"requests": {"cpu": "100m"}}))
+    await large.running()
+    await small.running()
+    await resize(small, "a", {"requests": {"cpu": "300m"}})
+    seen = await small.until(resizing)
+    assert resizing(seen) == {
+        "PodResizePending": (
+            "True",
+            "Deferred",
+            f"Node didn't have enough resource: cpu, requested: 300, used: {total - 150}, capacity: {total}",
+        )
+    }
+    assert seen["status"]["allocatedResources"] == {"cpu": "100m"}
+    await large.delete()
+    await resized(small, "a", {"requests": {"cpu": "300m"}})
+
+    await resize(small, "a", {"requests": {"cpu": "1000"}})
+    seen = await small.until(resizing)
+    message = f"Node didn't have enough capacity: cpu, requested: 1000000, capacity: {total}"
+    assert resizing(seen) == {"PodResizePending": ("True", "Infeasible", message)}
+    assert status_of(seen, "a")["resources"] == {"requests": {"cpu": "300m"}}

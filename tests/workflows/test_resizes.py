@@ -1,0 +1,267 @@
+"""A resize on its way: desired, allocated or put off, applied; with what the pod says of it at each point."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+from typing import Any
+
+import pytest
+from temporalio.client import Client, WorkflowUpdateFailedError
+from temporalio.exceptions import ApplicationError
+
+from syncpod.messages import AllocateResources, Allocation, Fault, ResizePod, StartContainer, StepResult
+from tests.workflows.scripted import ScriptedNode, container, phase, query_pod, until
+from tests.workflows.test_pod_workflow import manifest, running
+
+MIB = 1 << 20
+SMALL = {"limits": {"cpu": "200m", "memory": "64Mi"}, "requests": {"cpu": "100m", "memory": "64Mi"}}
+LARGE = {"limits": {"cpu": "400m", "memory": "128Mi"}, "requests": {"cpu": "100m", "memory": "128Mi"}}
+DEFERRED = Allocation(pending="Deferred", message="Node didn't have enough resource: cpu")
+NEVER = Allocation(pending="Infeasible", message="Node didn't have enough capacity: cpu")
+
+
+def sized(*, restart_for: tuple[str, ...] = (), **spec: Any) -> dict[str, Any]:
+    """A pod with one small container."""
+    policy = [{"resourceName": name, "restartPolicy": "RestartContainer"} for name in restart_for]
+    web = {"name": "web", "image": "busybox:1", "resources": SMALL, **({"resizePolicy": policy} if policy else {})}
+    return manifest(containers=[web], **spec)
+
+
+def resize_to(resources: dict[str, Any]) -> dict[str, Any]:
+    return {"containers": [{"name": "web", "resources": resources}]}
+
+
+def conditions(pod: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """The conditions that speak of a resize, by type."""
+    return {each["type"]: each for each in pod["status"]["conditions"] if each["type"].startswith("PodResize")}
+
+
+def is_given(resources: dict[str, Any]) -> Any:
+    return lambda pod: container(pod, "web").get("resources") == resources and not conditions(pod)
+
+
+async def reasons(handle: Any) -> list[str]:
+    return [event["reason"] for event in await handle.query("events") if event["reason"].startswith("Resize")]
+
+
+async def event(handle: Any, reason: str) -> str:
+    return next(str(event["message"]) for event in await handle.query("events") if event["reason"] == reason)
+
+
+async def test_a_running_container_is_resized_in_place(client: Client, node: ScriptedNode) -> None:
+    """Row 116: one step asks for room, one applies; the container runs on. Row 100: both conditions are gone then."""
+    handle = await running(client, node, sized())
+    answer = await handle.execute_update("resize", resize_to(LARGE))
+    assert answer["generation"] == 2
+    pod = await until(handle, is_given(LARGE))
+    assert node.steps() == ["create_sandbox", "start_container web", "allocate_resources", "resize_pod"]
+    assert container(pod, "web")["restartCount"] == 0
+    assert container(pod, "web")["allocatedResources"] == LARGE["requests"]
+    assert pod["spec"]["containers"][0]["resources"] == LARGE
+    assert pod["status"]["resources"] == LARGE
+    assert pod["status"]["observedGeneration"] == 2
+
+    (step,) = [step for _, step in node.taken if isinstance(step, ResizePod)]
+    (memory,), (cpu,) = step.memory, step.cpu
+    assert (memory.name, memory.current.memory_limit, memory.desired.memory_limit) == ("web", 64 * MIB, 128 * MIB)
+    assert (cpu.current.cpu_limit, cpu.desired.cpu_limit) == (200, 400)
+    assert step.sandbox_id == "sandbox-0"
+    assert await reasons(handle) == ["ResizeStarted", "ResizeCompleted"]
+    assert await event(handle, "ResizeCompleted") == (
+        'Pod resize completed: {"containers":[{"name":"web","resources":{"limits":{"cpu":"400m","memory":"128Mi"},'
+        '"requests":{"cpu":"100m","memory":"128Mi"}}}],"generation":2}'
+    )
+
+
+async def test_an_applied_manifest_resizes_too(client: Client, node: ScriptedNode) -> None:
+    document = sized()
+    handle = await running(client, node, document)
+    changed = copy.deepcopy(document)
+    changed["spec"]["containers"][0]["resources"] = LARGE
+    plan = await handle.query("plan", changed)
+    assert [(step["step"], step["why"]) for step in plan["steps"]] == [
+        ("allocate_resources", "the pod asks for other resources"),
+        ("resize_pod", "memory limit of web 64Mi -> 128Mi, cpu limit of web 200m -> 400m"),
+    ]
+    assert (await handle.query("plan", args=[resize_to(LARGE), "resize"])) == plan
+    await handle.execute_update("apply", changed)
+    await until(handle, is_given(LARGE))
+    await handle.execute_update("apply", changed)
+    await handle.signal("update_pod", document)
+    await until(handle, is_given(SMALL))
+    assert node.steps()[2:] == ["allocate_resources", "resize_pod"] * 2
+
+
+async def test_what_finds_no_room_is_deferred_until_there_is_some(client: Client, node: ScriptedNode) -> None:
+    """Row 115: the pod goes on with what it has; it is asked for again when the node says that it has room."""
+    node.room = [DEFERRED, DEFERRED]
+    handle = await running(client, node, sized())
+    uid = (await query_pod(handle))["metadata"]["uid"]
+    await handle.execute_update("resize", resize_to(LARGE))
+    pod = await until(handle, conditions)
+    pending = conditions(pod)["PodResizePending"]
+    assert (pending["status"], pending["reason"], pending["message"]) == ("True", "Deferred", DEFERRED.message)
+    assert pending["observedGeneration"] == 2
+    assert (await event(handle, "ResizeDeferred")).startswith('Pod resize Deferred: {"containers":[{"name":"web"')
+    assert pod["spec"]["containers"][0]["resources"] == LARGE
+    assert container(pod, "web")["resources"] == SMALL
+    assert pod["status"]["allocatedResources"] == SMALL["requests"]
+
+    await node.tell(handle, node.exits(uid, "web", 1))
+    await until(handle, lambda pod: container(pod, "web").get("restartCount") == 1)
+    (_, again) = [step for _, step in node.taken if isinstance(step, StartContainer)]
+    assert again.pod.spec.containers[0].resources.limits == SMALL["limits"], "started with what is allocated"
+
+    room = {"container": "allocate_resources", "appeared": "room on the node"}
+    await handle.signal("backoff_expired", room)
+    await until(handle, lambda _: node.steps().count("allocate_resources") == 2)
+    await handle.signal("backoff_expired", room)
+    pod = await until(handle, is_given(LARGE))
+    assert node.steps()[-2:] == ["allocate_resources", "resize_pod"]
+    assert await reasons(handle) == ["ResizeDeferred", "ResizeStarted", "ResizeCompleted"]
+    assert container(pod, "web")["restartCount"] == 1
+
+
+async def test_room_that_is_told_of_before_the_answer_is_not_missed(client: Client, node: ScriptedNode) -> None:
+    node.room = [DEFERRED]
+    handle = await running(client, node, sized())
+    node.gate["allocate_resources"] = asyncio.Event()
+    await handle.execute_update("resize", resize_to(LARGE))
+    await until(handle, lambda _: "allocate_resources" in node.steps())
+    await handle.signal("backoff_expired", {"container": "allocate_resources", "appeared": "room on the node"})
+    node.gate["allocate_resources"].set()
+    await until(handle, is_given(LARGE))
+    assert node.steps().count("allocate_resources") == 2
+
+
+async def test_who_takes_a_deferred_resize_back_waits_for_nothing(client: Client, node: ScriptedNode) -> None:
+    node.room = [DEFERRED]
+    handle = await running(client, node, sized())
+    await handle.execute_update("resize", resize_to(LARGE))
+    await until(handle, conditions)
+    await handle.execute_update("resize", resize_to(SMALL))
+    await until(handle, is_given(SMALL))
+    assert node.steps().count("allocate_resources") == 1
+
+
+async def test_what_the_node_can_never_have_is_not_asked_for_again(client: Client, node: ScriptedNode) -> None:
+    """Row 115: until something else is desired, or the node's worker has been started anew."""
+    node.room = [NEVER, NEVER]
+    handle = await running(client, node, sized())
+    uid = (await query_pod(handle))["metadata"]["uid"]
+    await handle.execute_update("resize", resize_to(LARGE))
+    pod = await until(handle, conditions)
+    assert conditions(pod)["PodResizePending"]["reason"] == "Infeasible"
+    await node.tell(handle, node.list(uid))
+    await handle.signal("backoff_expired", {"container": "allocate_resources", "appeared": "room on the node"})
+    pod = await until(handle, conditions)
+    assert node.steps().count("allocate_resources") == 1
+    await node.tell(handle, node.list(uid), "Boot")
+    await until(handle, lambda _: node.steps().count("allocate_resources") == 2)
+    await handle.execute_update("resize", resize_to({"limits": {"cpu": "300m"}}))
+    await until(handle, lambda pod: not conditions(pod))
+    assert node.steps().count("allocate_resources") == 3
+    assert await reasons(handle) == ["ResizeInfeasible", "ResizeStarted", "ResizeCompleted"]
+
+
+async def test_a_policy_may_want_the_container_started_anew(client: Client, node: ScriptedNode) -> None:
+    """Row 117: killed, the pod's cgroup brought after, started; a resource of no such policy is changed in place."""
+    handle = await running(client, node, sized(restart_for=("memory",), restartPolicy="OnFailure"))
+    await handle.execute_update("resize", resize_to({"limits": {"cpu": "400m"}}))
+    await until(handle, lambda pod: not conditions(pod) and len(node.steps()) == 4)
+    await handle.execute_update("resize", resize_to(LARGE))
+    pod = await until(handle, lambda pod: container(pod, "web").get("restartCount") == 1 and is_given(LARGE)(pod))
+    assert node.steps()[2:] == [
+        "allocate_resources", "resize_pod",
+        "allocate_resources", "kill_container web", "resize_pod", "start_container web",
+    ]  # fmt: skip
+    assert phase(pod) == "Running"
+    kill = next(step for name, step in node.taken if name == "kill_container")
+    assert getattr(kill, "message", "") == "Container web resize requires restart"
+    assert await reasons(handle) == ["ResizeStarted", "ResizeCompleted"] * 2
+
+
+async def test_what_cannot_be_applied_is_said_and_tried_again(client: Client, node: ScriptedNode) -> None:
+    """Row 116: what was applied before the failure is not forgotten."""
+
+    def half(step: Any) -> Any:
+        given = {"web": {"limits": {"cpu": "200m", "memory": "128Mi"}, "requests": {"cpu": "100m", "memory": "128Mi"}}}
+        detail = StepResult.model_validate({"status": node.list(step.ref.uid), "actuated": given})
+        raise ApplicationError(
+            "the kernel refuses", detail, type=Fault.RESIZE_POD_IN_PLACE_ERROR.value, non_retryable=True
+        )
+
+    node.script["resize_pod"].append(half)
+    handle = await running(client, node, sized())
+    await handle.execute_update("resize", resize_to(LARGE))
+    pod = await until(handle, lambda pod: conditions(pod).get("PodResizeInProgress", {}).get("reason") == "Error")
+    assert conditions(pod)["PodResizeInProgress"]["message"] == "the kernel refuses"
+    assert container(pod, "web")["resources"]["limits"] == {"cpu": "200m", "memory": "128Mi"}
+    assert (await event(handle, "ResizeError")).endswith('"generation":2,"error":"the kernel refuses"}')
+    await handle.signal("backoff_expired", {"container": "resize_pod"})
+    await until(handle, is_given(LARGE))
+    last = [step for _, step in node.taken if isinstance(step, ResizePod)][-1]
+    assert (last.memory, [update.name for update in last.cpu]) == ((), ["web"])
+    assert await reasons(handle) == ["ResizeStarted", "ResizeError", "ResizeCompleted"]
+
+
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    (resize_to({"limits": {"cpu": "100m"}, "requests": {"cpu": "100m", "memory": "1Gi"}}), "requests[memory]: must be"),
+    (resize_to({"limits": {"memory": "1Gi", "nvidia.com/gpu": "1"}}), "limits[nvidia.com/gpu]: must be cpu or memory"),
+    ({"containers": [{"name": "other", "resources": SMALL}]}, "containers[0].name: 'other' is not in the pod"),
+    ({"containers": [{"name": "web", "image": "busybox:2"}]}, "containers[0].image: unknown field"),
+    (resize_to({"requests": {"cpu": "200m"}}), "spec: a resize may not change the pod's QoS class from Burstable"),
+    ({}, "names no limit and no request"),
+]
+
+
+@pytest.mark.parametrize(("wanted", "why"), REFUSED, ids=[why[:40] for _, why in REFUSED])
+async def test_what_may_not_be_is_refused_by_its_path(
+    client: Client, node: ScriptedNode, wanted: dict[str, Any], why: str
+) -> None:
+    handle = await running(client, node, sized())
+    with pytest.raises(WorkflowUpdateFailedError) as refused:
+        await handle.execute_update("resize", wanted)
+    assert isinstance(refused.value.cause, ApplicationError)
+    assert why in refused.value.cause.message
+    assert node.steps() == ["create_sandbox", "start_container web"]
+
+
+async def test_a_pod_that_ends_is_not_resized(client: Client, node: ScriptedNode) -> None:
+    handle = await running(client, node, sized(restartPolicy="Never"))
+    uid = (await query_pod(handle))["metadata"]["uid"]
+    await node.tell(handle, node.exits(uid, "web", 0))
+    await until(handle, lambda pod: phase(pod) == "Succeeded")
+    with pytest.raises(WorkflowUpdateFailedError) as refused:
+        await handle.execute_update("resize", resize_to(LARGE))
+    assert "has finished" in str(refused.value.cause)
+
+
+async def test_a_resize_goes_on_in_the_run_that_follows(client: Client, node: ScriptedNode) -> None:
+    """Row 115: what is allocated, and what was last applied, is carried from run to run."""
+    node.room = [DEFERRED]
+    handle = await running(client, node, sized(), maxEvents=12)
+    latest = client.get_workflow_handle(handle.id)
+    await latest.execute_update("resize", resize_to(LARGE))
+    await until(latest, conditions)
+    first = (await latest.describe()).run_id
+    await latest.execute_update("apply", {**await _manifest(latest), "metadata": await _labelled(latest)})
+    await until(latest, lambda pod: pod["metadata"].get("labels") == {"a": "b"} and bool(conditions(pod)))
+    await latest.signal("backoff_expired", {"container": "allocate_resources"})
+    await until(latest, is_given(LARGE))
+    assert (await latest.describe()).run_id != first
+    (step,) = [step for _, step in node.taken if isinstance(step, ResizePod)]
+    assert step.memory[0].current.memory_limit == 64 * MIB
+    asked = [step for _, step in node.taken if isinstance(step, AllocateResources)]
+    assert [step.pod.spec.containers[0].resources.limits for step in asked] == [LARGE["limits"]] * 2
+
+
+async def _manifest(handle: Any) -> dict[str, Any]:
+    pod = await query_pod(handle)
+    return {"apiVersion": "v1", "kind": "Pod", "spec": pod["spec"]}
+
+
+async def _labelled(handle: Any) -> dict[str, Any]:
+    pod = await query_pod(handle)
+    return {"name": pod["metadata"]["name"], "labels": {"a": "b"}}
