@@ -22,7 +22,8 @@ from bench.engine import Engine
 from bench.idle import cpu_seconds, resident_bytes
 from bench.pods import simulated_pod
 from bench.stage import NODE, compiled
-from syncpod.cli.applying import PATIENCE_SECONDS, apply_pod
+from syncpod.cli.applying import apply_pod
+from syncpod.cli.updating import PATIENCE_SECONDS
 from syncpod.cri.client import CriClient
 from syncpod.plugin import DATA_CONVERTER
 from tests.runtimes.embedded import Embedded
