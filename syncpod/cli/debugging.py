@@ -151,5 +151,5 @@ def _by_flag(problem: Problem, container: str) -> Problem:
     if problem.path == "metadata.name":
         return Problem("--copy-to", problem.message)
     field = problem.path.removeprefix(container)
-    flag = _FLAGS.get(field.partition("[")[0].partition(".")[0]) if field != problem.path else None
+    flag = _FLAGS.get(field.partition("[")[0].partition(".")[0])
     return Problem(flag, problem.message) if flag else problem
