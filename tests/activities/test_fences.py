@@ -209,3 +209,39 @@ async def test_a_stalled_create_is_waited_for_by_the_kill_that_follows_it(bench:
     await asyncio.wait({stalled.task})
     result = await kill.result()
     assert [each.ready for each in result.status.sandboxes] == [False]
+
+
+# --- between the steps ------------------------------------------------------------------------------------------------
+
+
+async def test_what_is_tidied_up_between_steps_begins_only_where_no_step_has_or_wants_the_pod() -> None:
+    """Row 107: garbage collection never races with a step."""
+    fences = Fences()
+    step, tidying = Actor(fences, 1), Actor(fences, 0)
+    async with fences.undisturbed("u1", tidying) as held:
+        assert held
+    acting = asyncio.create_task(step.act())
+    await settle()
+    async with fences.undisturbed("u1", tidying) as held:
+        assert not held
+    async with fences.undisturbed("u2", tidying) as held:
+        assert held, "another pod"
+    step.may_end.set()
+    await acting
+
+
+async def test_a_step_that_comes_meanwhile_asks_it_to_let_go_and_is_refused_by_no_claim_of_its() -> None:
+    """Row 107: a step waits for what is being removed, and then acts, whatever its fence."""
+    fences = Fences()
+    step, tidying = Actor(fences, 1), Actor(fences, 0)
+    async with fences.undisturbed("u1", tidying) as held:
+        assert held
+        acting = asyncio.create_task(step.act())
+        await settle()
+        assert (tidying.superseded, step.acts) == (True, False)
+    await settle()
+    assert step.acts
+    step.may_end.set()
+    await acting
+    async with fences.undisturbed("u1", tidying) as held:
+        assert held

@@ -1,0 +1,128 @@
+"""What is tidied up between a pod's steps: what is dead and ours goes, with its logs; all else stays."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+
+import pytest
+
+from activities.collection import Collected, Collector
+from activities.fences import Claim
+from syncpod.cri.pod_records import read_pod_record, write_pod_record
+from syncpod.messages import ObservedPod, PodRef, StepName
+from tests.activities.bench import Bench, PodOnBench, container
+from tests.activities.test_fences import EARLY, Actor
+from tests.activities.test_remove import exited
+from tests.activities.test_start_container import DONE_AND_GONE, created_by_another
+
+
+def all_of(view: ObservedPod) -> Collection[str]:
+    """Whatever there is, dead or alive."""
+    return [*(each.id for each in view.containers), *(each.id for each in view.sandboxes)]
+
+
+async def gone(ref: PodRef, in_runtime: bool) -> bool:
+    return True
+
+
+async def note(pod: PodOnBench, **changes: object) -> None:
+    """Change the pod's record."""
+    context = pod.bench.node.context
+    record = read_pod_record(context, pod.uid)
+    assert record is not None
+    write_pod_record(context, record.model_copy(update=changes))
+
+
+async def test_what_has_ended_goes_with_its_logs_and_what_lives_stays_whatever_is_chosen(bench: Bench) -> None:
+    """Row 112: a container's logs go first, then it; row 107: what runs is never removed."""
+    pod = bench.pod(container("main"), container("crashed", command=DONE_AND_GONE))
+    await pod.create_sandbox()
+    running = (await pod.start()).id
+    dead = await exited(pod, "crashed")
+    created = await created_by_another(pod, restart=7)
+    (pod.logs / "crashed" / "0.log.20260101-000000.gz").write_text("rotated")
+    collector = Collector(bench.node)
+    assert await collector.collect(pod.uid, lambda view: [dead]) == Collected(containers=1)
+    assert list((pod.logs / "crashed").iterdir()) == []
+    assert await collector.collect(pod.uid, all_of) == Collected(containers=1)
+    view = await pod.view()
+    assert [(each.id, each.state) for each in view.containers] == [(running, "running")]
+    assert [each.ready for each in view.sandboxes] == [True]
+    assert created not in {each.id for each in view.containers}
+
+
+async def test_a_spent_sandbox_goes_once_it_is_empty(bench: Bench) -> None:
+    """Row 110: stopped, then removed; its network with it."""
+    pod = bench.pod(container(command=DONE_AND_GONE))
+    await exited(pod)
+    first = pod.sandbox_id
+    await pod.kill()
+    await pod.until_dead(first)
+    await pod.create_sandbox(1)
+    collector = Collector(bench.node)
+    assert await collector.collect(pod.uid, lambda view: [first]) == Collected(), "it is not empty"
+    assert await collector.collect(pod.uid, lambda view: [first, *(c.id for c in view.containers)]) == Collected(1, 1)
+    assert [each.id for each in (await pod.view()).sandboxes] == [pod.sandbox_id]
+
+
+async def test_nothing_goes_while_a_step_has_the_pod_nor_of_another_cluster(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Row 107: only what is ours, and only between steps."""
+    pod = bench.pod(container(command=DONE_AND_GONE))
+    dead = await exited(pod)
+    collector = Collector(bench.node)
+    step = Actor(bench.node.fences, 99, ref=pod.ref)
+    async with bench.node.fences.acting(pod.ref, Claim(99, 1, EARLY), step):
+        assert await collector.collect(pod.uid, all_of) == Collected()
+        assert not await collector.clear(pod.uid, gone)
+    await pod.kill()
+    await note(pod, cluster="other/default")
+    assert not await collector.clear(pod.uid, gone)
+    monkeypatch.setattr(bench.node, "context", replace(bench.node.context, cluster="other/default"))
+    assert await collector.collect(pod.uid, all_of) == Collected()
+    assert [each.id for each in (await pod.view()).containers] == [dead]
+
+
+async def test_of_a_gone_pod_everything_goes_once_nothing_of_it_lives(bench: Bench) -> None:
+    """Row 111: its logs, volumes and directory, with what is dead of it in the runtime."""
+    scratch = [{"name": "scratch", "emptyDir": {}}]
+    mounts = [{"name": "scratch", "mountPath": "/scratch"}]
+    pod = bench.pod(container(volumeMounts=mounts), volumes=scratch)
+    await pod.create_sandbox()
+    await pod.start()
+    collector, asked = Collector(bench.node), list[tuple[str, bool]]()
+
+    async def standing(ref: PodRef, in_runtime: bool) -> bool:
+        asked.append((ref.name, in_runtime))
+        return len(asked) > 1
+
+    assert not await collector.clear(pod.uid, standing)
+    assert asked == [], "it runs"
+    await pod.kill(grace=0)
+    await pod.until_dead(pod.sandbox_id)
+    assert not await collector.clear(pod.uid, standing), "its workflow is open"
+    assert await collector.clear(pod.uid, standing)
+    assert asked == [(pod.pod.metadata.name, True)] * 2
+    assert (pod.directory.exists(), pod.logs.exists(), pod.cgroups()) == (False, False, [])
+    view = await pod.view()
+    assert (view.sandboxes, view.containers) == ((), ())
+    assert not await collector.clear(pod.uid, standing), "there is nothing left that says whose it was"
+
+
+async def test_a_pod_that_was_put_out_gives_back_what_it_has_written(bench: Bench) -> None:
+    """Row 118: its volumes go when it has ended, and its record stays."""
+    scratch = [{"name": "scratch", "emptyDir": {}}]
+    pod = bench.pod(volumes=scratch)
+    await pod.create_sandbox()
+    volume = pod.directory / "volumes" / "kubernetes.io~empty-dir" / "scratch"
+    (volume / "file").write_bytes(b"x" * 1000)
+    collector = Collector(bench.node)
+    assert not await collector.empty(pod.uid)
+    request = pod.kill_request().model_copy(update={"final": True, "evicted": True})
+    await pod.step(StepName.KILL_POD, request).result()
+    assert volume.exists()
+    assert await collector.empty(pod.uid)
+    assert not volume.exists()
+    assert (pod.directory / "pod.json").exists()

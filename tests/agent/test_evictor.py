@@ -1,0 +1,259 @@
+"""A node that is short of something tells, tidies up, and puts out one pod at a time: the one the kubelet would."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import cast
+
+import pytest
+from temporalio.service import RPCError, RPCStatusCode
+
+from syncpod.agent.eviction import observations as module
+from syncpod.agent.eviction.evictor import Evictor
+from syncpod.agent.eviction.observations import Measured, NodeObservations, read_memory, read_pids
+from syncpod.agent.eviction.pod_usage import ActivePod, PodUsages
+from syncpod.agent.image_gc import ImageGcFailed
+from syncpod.cri import CriRuntime
+from syncpod.cri.node import NodeContext
+from syncpod.cri.port import FilesystemUsage, ImageFsInfo
+from syncpod.lifecycle.eviction import RESOURCES, EvictionPolicy, Observation, Signal
+from syncpod.lifecycle.eviction_ranking import Candidate, ContainerUsage, PodUsage, Written
+from syncpod.lifecycle.eviction_settings import EvictionSettings, eviction_policy
+from syncpod.messages import Evict, PodRef
+from syncpod.pod import Pod
+
+MI = 2**20
+PLENTY = Observation(900, 1000)
+POLICY = eviction_policy(
+    EvictionSettings(
+        hard="memory.available<100,nodefs.available<100,nodefs.inodesFree<0%,imagefs.available<0%,imagefs.inodesFree<0%"
+    )
+)
+
+
+@dataclass
+class Scene:
+    """A node of which the test says what is left and what its pods use."""
+
+    signals: dict[Signal, Observation] = field(default_factory=lambda: dict.fromkeys(RESOURCES, PLENTY))
+    dedicated: bool = False
+    used: dict[str, int] = field(default_factory=dict)
+    critical: str = ""
+    without_workflow: str = ""
+    away: bool = False
+    frees: int = 0
+    """What a reclaim gives back of the disk."""
+    told: list[Evict] = field(default_factory=list)
+    reclaimed: list[str] = field(default_factory=list)
+    conditions: list[tuple[str, ...]] = field(default_factory=list)
+
+    def evictor(self, policy: EvictionPolicy = POLICY) -> Evictor:
+        return Evictor(
+            policy,
+            self,
+            cast("PodUsages", self),
+            self.send,
+            tidy_after=self.tidy_after,
+            reclaim=(self.containers, self.images),
+            told=self.conditions.append,
+        )
+
+    def short(self, signal: Signal, available: int = 50) -> None:
+        self.signals[signal] = Observation(available, 1000)
+
+    async def measure(self, pods: dict[str, ActivePod] | None = None, signal: str = "") -> object:
+        """Both what is left (no arguments), and what pods use."""
+        if pods is None:
+            return Measured(dict(self.signals), self.dedicated)
+        return tuple(
+            Candidate(pod.pod, PodUsage((ContainerUsage("c", self.used[uid], Written(self.used[uid]), Written(0)),)))
+            for uid, pod in pods.items()
+        )
+
+    async def active(self) -> dict[str, ActivePod]:
+        return {
+            uid: ActivePod(PodRef(namespace="default", name=uid, uid=uid), self.pod(uid), (), Path("/none"))
+            for uid in self.used
+        }
+
+    def pod(self, uid: str) -> Pod:
+        priority = 2_000_000_000 if uid == self.critical else 0
+        spec = {"containers": [{"name": "c", "image": "x"}], "priority": priority}
+        return Pod.model_validate({"metadata": {"name": uid, "uid": uid}, "spec": spec})
+
+    async def send(self, ref: PodRef, order: Evict) -> bool:
+        if self.away:
+            raise RPCError("no connection", RPCStatusCode.UNAVAILABLE, b"")
+        if ref.uid == self.without_workflow:
+            return False
+        self.told.append(order)
+        return True
+
+    async def tidy_after(self, uid: str) -> bool:
+        return True
+
+    async def containers(self) -> None:
+        self.reclaimed.append("containers")
+
+    async def images(self) -> None:
+        self.reclaimed.append("images")
+        now = self.signals["nodefs.available"]
+        self.signals["nodefs.available"] = Observation(now.available + self.frees, now.capacity)
+        if self.frees < 0:
+            raise ImageGcFailed("ImageGCFailed", "read-only file system")
+
+
+async def test_while_there_is_plenty_nothing_is_done() -> None:
+    """Row 118: no threshold met."""
+    scene = Scene(used={"web": 5})
+    assert await scene.evictor().round() is None
+    assert (scene.told, scene.reclaimed, scene.conditions) == ([], [], [])
+
+
+async def test_one_pod_at_a_time_is_put_out_the_greediest_first_and_no_critical_one() -> None:
+    """Row 118: one pod per interval, grace 1 s, DisruptionTarget; critical pods are exempt."""
+    scene = Scene(used={"small": 5 * MI, "big": 9 * MI, "system": 99 * MI}, critical="system")
+    scene.short("memory.available")
+    evictor = scene.evictor()
+    assert [(await evictor.round() or PodRef()).uid for _ in range(3)] == ["big", "small", ""]
+    assert scene.told[0] == Evict(
+        uid="big",
+        message="The node was low on resource: memory. Threshold quantity: 100, available: 50. "
+        "Container c was using 9Mi, request is 0, has larger consumption of memory. ",
+        grace_period_seconds=1,
+        disruption=True,
+    )
+    assert scene.reclaimed == [], "no image is memory"
+
+
+async def test_what_nobody_needs_goes_first_and_may_be_enough() -> None:
+    """Row 118: reclaim dead containers and unused images before a pod is put out."""
+    scene = Scene(used={"web": 5}, frees=400)
+    scene.short("nodefs.available")
+    assert await scene.evictor().round() is None
+    assert (scene.reclaimed, scene.told) == (["containers", "images"], [])
+
+
+@pytest.mark.parametrize("frees", [10, -10])
+async def test_where_that_is_not_enough_or_fails_a_pod_is_put_out(frees: int) -> None:
+    """Row 118: reclaim first, then evict."""
+    scene = Scene(used={"web": 5}, frees=frees)
+    scene.short("nodefs.available")
+    assert (await scene.evictor().round() or PodRef()).uid == "web"
+    assert scene.reclaimed == ["containers", "images"]
+
+
+async def test_images_on_a_disk_of_their_own_give_the_nodes_disk_nothing_back() -> None:
+    """Row 118: buildSignalToNodeReclaimFuncs, with a dedicated imagefs."""
+    scene = Scene(used={"web": 5}, dedicated=True)
+    scene.short("nodefs.available")
+    await scene.evictor().round()
+    assert scene.reclaimed == []
+    assert len(scene.told) == 1
+
+
+async def test_a_pod_without_a_workflow_is_passed_over_and_nobody_is_put_out_while_the_server_is_away() -> None:
+    """Row 118: what cannot be told is not done."""
+    scene = Scene(used={"small": 5, "lost": 9}, without_workflow="lost", away=True)
+    scene.short("memory.available")
+    evictor = scene.evictor()
+    assert await evictor.round() is None
+    scene.away = False
+    assert (await evictor.round() or PodRef()).uid == "small"
+
+
+async def test_the_condition_is_told_and_turns_pods_away() -> None:
+    """Row 118: MemoryPressure turns best-effort pods away, in the kubelet's words."""
+    scene = Scene(used={})
+    evictor = scene.evictor()
+    assert evictor.refusal(scene.pod("new")) == ""
+    scene.short("memory.available")
+    await evictor.round()
+    assert evictor.refusal(scene.pod("new")) == "The node had condition: [MemoryPressure]. "
+    scene.short("memory.available", 900)
+    await evictor.round()
+    assert evictor.refusal(scene.pod("new")) != "", "for five minutes more"
+    assert scene.conditions == [("MemoryPressure",)]
+
+
+async def test_nothing_is_measured_where_nothing_is_held_to_anything() -> None:
+    """Row 118: every threshold may be taken away."""
+    await asyncio.wait_for(Scene().evictor(eviction_policy(EvictionSettings(hard="none"))).run(), 5)
+
+
+# --- measuring --------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Disks:
+    """A runtime that keeps its images in a directory."""
+
+    images: Path
+
+    async def image_fs_info(self) -> ImageFsInfo:
+        return ImageFsInfo(image_filesystems=(FilesystemUsage(str(self.images), None, 1, 1),))
+
+
+def a_node(directory: Path) -> NodeContext:
+    return NodeContext(name="n", state_dir=directory, memory_dir=directory, log_dir=directory, cluster="c/default")
+
+
+def test_memory_is_what_is_free_and_what_nobody_has_used_lately(tmp_path: Path) -> None:
+    """Row 118: memory.available = capacity - working set."""
+    (tmp_path / "meminfo").write_text(
+        "MemTotal:  1000 kB\nMemFree: 100 kB\nInactive(file):  50 kB\nHugePages_Free: 0\n"
+    )
+    assert read_memory(tmp_path / "meminfo") == Observation(150 * 1024, 1000 * 1024)
+    real = read_memory(Path("/proc/meminfo"))
+    assert 0 < real.available < real.capacity
+
+
+def test_processes_are_counted_against_the_smaller_limit(tmp_path: Path) -> None:
+    """Row 118: pid.available."""
+    kernel = tmp_path / "sys/kernel"
+    kernel.mkdir(parents=True)
+    (kernel / "pid_max").write_text("32768\n")
+    (kernel / "threads-max").write_text("1000\n")
+    (tmp_path / "loadavg").write_text("0.1 0.2 0.3 2/250 4711\n")
+    assert read_pids(tmp_path) == Observation(750, 1000)
+    real = read_pids(Path("/proc"))
+    assert 0 < real.available < real.capacity
+
+
+async def test_disks_are_measured_where_state_and_images_lie(tmp_path: Path) -> None:
+    """Row 118: nodefs and imagefs, and whether they are one disk."""
+    one = NodeObservations(a_node(tmp_path), cast("CriRuntime", Disks(tmp_path)), RESOURCES)
+    measured = await one.measure()
+    assert not measured.dedicated_images
+    assert measured.signals["nodefs.available"].capacity == measured.signals["imagefs.available"].capacity > 0
+    assert set(measured.signals) <= set(RESOURCES)
+    other = NodeObservations(a_node(tmp_path), cast("CriRuntime", Disks(Path("/dev/shm"))), ["imagefs.available"])
+    measured = await other.measure()
+    assert measured.dedicated_images
+    assert set(measured.signals) == {"imagefs.available"}
+
+
+async def test_a_disk_that_hangs_or_is_not_there_is_left_out_and_said_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Row 118: what cannot be measured meets no threshold."""
+    answers = threading.Event()
+    reads = module.read_disk
+
+    def hangs(path: Path) -> object:
+        answers.wait(60)
+        return reads(path)
+
+    monkeypatch.setattr(module, "read_disk", hangs)
+    monkeypatch.setattr(module, "DISK_SECONDS", 0.02)
+    looking = NodeObservations(a_node(tmp_path), cast("CriRuntime", Disks(tmp_path / "gone")), ["nodefs.available"])
+    try:
+        for _ in range(3):
+            assert (await looking.measure()).signals == {}
+        assert caplog.text.count("the node's disk cannot be told") == 1
+        assert threading.active_count() < 50
+    finally:
+        answers.set()

@@ -1,0 +1,347 @@
+"""What a node tidies up by itself: nothing that a pod still needs, nothing that is not ours, and one pod at a time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from temporalio.service import RPCError, RPCStatusCode
+
+from syncpod.agent.housekeeping import dead_containers as module
+from syncpod.agent.housekeeping.dead_containers import ContainerGc
+from syncpod.agent.housekeeping.gone_pods import GonePods
+from syncpod.agent.housekeeping.orphans import Orphans
+from syncpod.agent.housekeeping.pod_workflows import PodWorkflows, Standing
+from syncpod.agent.housekeeping.report import NodeReporter
+from syncpod.agent.housekeeping.settings import housekeeping_settings
+from syncpod.cri import CriRuntime
+from syncpod.cri.names import CLUSTER_ANNOTATION
+from syncpod.cri.node import NodeContext
+from syncpod.cri.node_report import Orphan, read_node_report
+from syncpod.cri.paths import pod_directory
+from syncpod.cri.pod_records import PodRecord, write_pod_record
+from syncpod.cri.port import SandboxSummary
+from syncpod.lifecycle.container_gc import ContainerGcPolicy
+from syncpod.lifecycle.observed import ContainerRuntimeState, ObservedContainer, ObservedPod, ObservedSandbox
+from syncpod.messages import PodRef, pod_workflow_id
+from syncpod.node_settings import SettingsInvalid
+from syncpod.pod import Pod
+from tests.agent.listings import unavailable
+from tests.agent.waiting import until
+
+CLUSTER = "c/default"
+START = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def listing(uid: str = "u1", *states: ContainerRuntimeState, ready: bool = True) -> ObservedPod:
+    """A pod whose container `web` has had instances in these states, oldest first."""
+    return ObservedPod(
+        uid=uid,
+        name=f"name-{uid}",
+        namespace="default",
+        sandboxes=(ObservedSandbox(id=f"{uid}-s", state="SANDBOX_READY" if ready else "SANDBOX_NOTREADY"),),
+        containers=tuple(
+            ObservedContainer(
+                id=f"{uid}-{number}",
+                name="web",
+                state=state,
+                sandbox_id=f"{uid}-s",
+                restart_count=number,
+                created_at=START + timedelta(minutes=number),
+            )
+            for number, state in enumerate(states)
+        ),
+    ).ordered()
+
+
+@dataclass
+class Runtime:
+    """A collector that removes what is chosen from what there is; `refuses` and `busy` pods stay as they are."""
+
+    pods: dict[str, ObservedPod] = field(default_factory=dict)
+    refuses: str = ""
+    busy: str = ""
+    removed: list[str] = field(default_factory=list)
+    emptied: list[str] = field(default_factory=list)
+    cleared: list[str] = field(default_factory=list)
+    asked: int = 0
+
+    def has(self, *pods: ObservedPod) -> None:
+        self.pods = {pod.uid: pod for pod in pods}
+
+    def listings(self) -> tuple[ObservedPod, ...]:
+        return tuple(self.pods.values())
+
+    async def collect(self, uid: str, choose: Callable[[ObservedPod], Collection[str]]) -> tuple[int, int]:
+        self.asked += 1
+        if uid == self.refuses:
+            raise unavailable()
+        if uid == self.busy:
+            return 0, 0
+        chosen = [id_ for id_ in sorted(choose(self.pods[uid]))]
+        self.removed += chosen
+        left = tuple(each for each in self.pods[uid].containers if each.id not in chosen)
+        self.pods[uid] = self.pods[uid].model_copy(update={"containers": left})
+        return len(chosen), 0
+
+    async def empty(self, uid: str) -> bool:
+        self.emptied.append(uid)
+        return True
+
+    async def clear(self, uid: str, is_gone: Callable[[PodRef, bool], Awaitable[bool]]) -> bool:
+        there = self.pods.get(uid)
+        ref = PodRef(namespace="default", name=f"name-{uid}", uid=uid)
+        gone = await is_gone(ref, there is not None)
+        if gone:
+            self.cleared.append(uid)
+        return gone
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> NodeContext:
+    return NodeContext(name="n", state_dir=tmp_path, memory_dir=tmp_path / "m", log_dir=tmp_path / "l", cluster=CLUSTER)
+
+
+def note(node: NodeContext, uid: str, **record: Any) -> None:
+    """Have the node know a pod."""
+    pod = Pod.model_validate({"metadata": {"name": f"name-{uid}", "namespace": "default", "uid": uid}})
+    pod_directory(node, uid).mkdir(parents=True, exist_ok=True)
+    write_pod_record(node, PodRecord(pod=pod, **{"cluster": CLUSTER, **record}))
+
+
+def gc(node: NodeContext, runtime: Runtime, policy: ContainerGcPolicy | None = None) -> ContainerGc:
+    return ContainerGc(node, runtime, runtime.listings, policy or ContainerGcPolicy())
+
+
+# --- dead containers --------------------------------------------------------------------------------------------------
+
+
+async def test_each_minute_all_but_the_newest_dead_go(node: NodeContext) -> None:
+    """Row 107: every pod is looked at, and nothing is asked of the runtime where there is nothing to remove."""
+    runtime = Runtime()
+    runtime.has(listing("u1", "exited", "exited", "running"), listing("u2", "exited", "exited", "exited"))
+    collecting = gc(node, runtime)
+    assert await collecting.round() == 3
+    assert sorted(runtime.removed) == ["u1-0", "u2-0", "u2-1"]
+    runtime.asked = 0
+    assert await collecting.round() == 0
+    assert (runtime.asked, collecting.total) == (0, 3)
+
+
+async def test_a_pod_that_hangs_or_has_a_step_holds_up_no_other_and_is_said_once(
+    node: NodeContext, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Row 107: what cannot be removed now is left for the next time."""
+    runtime = Runtime(refuses="u1", busy="u2")
+    runtime.has(*(listing(uid, "exited", "exited") for uid in ("u1", "u2", "u3")))
+    collecting = gc(node, runtime)
+    assert await collecting.round() == 1
+    assert await collecting.round() == 0
+    assert runtime.removed == ["u3-0"]
+    assert [record.levelname for record in caplog.records].count("WARNING") == 1
+    runtime.refuses = runtime.busy = ""
+    assert await collecting.round() == 2
+
+
+async def test_moments_after_an_exit_the_older_dead_go(node: NodeContext, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Row 108: on the death of a container, without waiting for the minute."""
+    monkeypatch.setattr(module, "SETTLE_SECONDS", 0.0)
+    monkeypatch.setattr(module, "_TICK", 0.001)
+    runtime = Runtime()
+    collecting = gc(node, runtime)
+    running = asyncio.create_task(collecting.run())
+    try:
+        crashed = listing("u1", "exited", "exited")
+        runtime.has(crashed)
+        collecting.observe(listing("u1", "exited"))
+        collecting.observe(crashed)
+        await until(lambda: runtime.removed == ["u1-0"])
+    finally:
+        running.cancel()
+
+
+async def test_of_a_pod_that_was_put_out_all_goes_and_of_a_finished_one_under_pressure(node: NodeContext) -> None:
+    """Row 108: an evicted pod keeps nothing; a finished one its last instance, until the disk is short."""
+    runtime = Runtime()
+    runtime.has(listing("u1", "exited", ready=False), listing("u2", "exited", ready=False), listing("u3", "exited"))
+    note(node, "u1", finished=True, evicted=True)
+    note(node, "u2", finished=True)
+    note(node, "u3")
+    collecting = gc(node, runtime)
+    await collecting.round()
+    assert (runtime.removed, runtime.emptied) == (["u1-0"], ["u1"])
+    await collecting.round(finished_too=True)
+    assert (runtime.removed, runtime.emptied) == (["u1-0", "u2-0"], ["u1"])
+
+
+async def test_what_was_never_started_goes_when_it_has_been_seen_so_for_long(
+    node: NodeContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Row 107: created and never started, for longer than any step could take to start it."""
+    runtime = Runtime()
+    runtime.has(listing("u1", "exited", "created"))
+    collecting = gc(node, runtime)
+    await collecting.round()
+    assert runtime.removed == []
+    monkeypatch.setattr(module, "NEVER_STARTED_SECONDS", 0.0)
+    await collecting.round()
+    assert runtime.removed == ["u1-1"]
+
+
+# --- gone pods --------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Workflows:
+    """What Temporal knows: the standing of each pod by UID; `away` = the server does not answer."""
+
+    standings: dict[str, Standing] = field(default_factory=dict)
+    away: bool = False
+    asked: list[str] = field(default_factory=list)
+
+    async def open(self) -> dict[str, str]:
+        if self.away:
+            raise RPCError("no connection", RPCStatusCode.UNAVAILABLE, b"")
+        return {pod_workflow_id("default", f"name-{u}"): u for u, how in self.standings.items() if how == "open"}
+
+    async def standing(self, ref: PodRef) -> Standing:
+        self.asked.append(ref.uid)
+        return self.standings.get(ref.uid, "unknown")
+
+
+def gone(node: NodeContext, workflows: Workflows, runtime: Runtime, **how: float) -> GonePods:
+    return GonePods(node, cast("PodWorkflows", workflows), runtime, runtime.listings, **{"min_age": 0.0, **how})
+
+
+async def test_what_is_left_of_pods_without_a_workflow_goes_where_the_runtime_has_nothing(node: NodeContext) -> None:
+    """Row 111: directories and logs of pods that are gone, whether their workflow is known to have ended or not."""
+    workflows, runtime = Workflows({"open": "open", "closed": "closed", "heir": "another"}), Runtime()
+    for uid in ("open", "closed", "heir", "unknown"):
+        note(node, uid)
+    note(node, "foreign", cluster="other/default")
+    note(node, "elder", cluster="")
+    assert await gone(node, workflows, runtime).round() == 3
+    assert sorted(runtime.cleared) == ["closed", "heir", "unknown"]
+
+
+async def test_an_unknown_workflow_is_no_evidence_against_what_is_in_the_runtime(node: NodeContext) -> None:
+    """Row 110: a dead sandbox of a gone pod goes only where its own workflow is known to have ended."""
+    workflows, runtime = Workflows({"closed": "closed"}), Runtime()
+    runtime.has(listing("closed", "exited", ready=False), listing("unknown", "exited", ready=False), listing("alive"))
+    for uid in ("closed", "unknown", "alive"):
+        note(node, uid)
+    await gone(node, workflows, runtime).round()
+    assert runtime.cleared == ["closed"]
+    assert "alive" not in workflows.asked
+
+
+async def test_nothing_goes_before_the_server_has_answered_nor_before_its_time(node: NodeContext) -> None:
+    """Row 111: never before the agent knows."""
+    workflows, runtime = Workflows({"u1": "closed"}, away=True), Runtime()
+    note(node, "u1")
+    assert await gone(node, workflows, runtime).round() == 0
+    workflows.away = False
+    patient = gone(node, workflows, runtime, min_age=1e9)
+    assert await patient.round() == 0
+    assert runtime.cleared == []
+
+
+# --- orphans ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Sandboxes:
+    """A runtime whose sandboxes were made for a cluster each, by their pods' UIDs."""
+
+    clusters: dict[str, str]
+
+    async def list_pod_sandboxes(self, *, labels: dict[str, str]) -> tuple[SandboxSummary, ...]:
+        return tuple(
+            SandboxSummary("s", 0, uid, "", "", "SANDBOX_READY", None, labels, {CLUSTER_ANNOTATION: cluster}, "")
+            for uid, cluster in self.clusters.items()
+        )
+
+
+async def test_orphans_are_named_with_the_reason_and_left_as_they_are(
+    node: NodeContext, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Row 11 (ours): nobody is killed whose workflow is not there; it is said once, and told."""
+    runtime, told = Runtime(), list[tuple[Orphan, ...]]()
+    runtime.has(*(listing(uid, "running") for uid in ("mine", "gone", "lost", "foreign")))
+    clusters = Sandboxes({"mine": CLUSTER, "gone": CLUSTER, "lost": CLUSTER, "foreign": "other/default"})
+    workflows = Workflows({"mine": "open", "gone": "closed", "foreign": "open"})
+    orphans = Orphans(
+        node, cast("PodWorkflows", workflows), cast("CriRuntime", clusters), runtime.listings, told.append
+    )
+    for _ in range(2):
+        found = await orphans.round()
+        assert {each.uid: (each.running, each.why) for each in found} == {
+            "foreign": (1, "it belongs to the Temporal cluster other/default"),
+            "gone": (1, "its workflow has ended"),
+            "lost": (1, "the Temporal server knows of no such workflow"),
+        }
+    assert len(told) == 1
+    assert caplog.text.count("orphan: pod default/name-gone (uid gone)") == 1
+    runtime.has(listing("mine", "running"))
+    assert await orphans.round() == ()
+    assert told[-1] == ()
+
+
+async def test_the_nodes_report_says_what_a_node_object_would(node: NodeContext) -> None:
+    reporter = NodeReporter(node.state_dir, [("container garbage collection", 60.0, lambda: 7, "dead")])
+    reporter.has_conditions(("DiskPressure",))
+    reporter.has_orphans((Orphan(namespace="default", name="web", uid="u1", why="its workflow has ended"),))
+    running = asyncio.create_task(reporter.run())
+    try:
+        await until(lambda: read_node_report(node.state_dir) is not None)
+    finally:
+        running.cancel()
+    report = read_node_report(node.state_dir)
+    assert report is not None
+    assert [(each.type, each.status, each.reason) for each in report.conditions] == [
+        ("MemoryPressure", "False", "KubeletHasSufficientMemory"),
+        ("DiskPressure", "True", "KubeletHasDiskPressure"),
+        ("PIDPressure", "False", "KubeletHasSufficientPID"),
+    ]
+    assert ([each.uid for each in report.orphans], [each.done for each in report.chores]) == (["u1"], [7])
+
+
+# --- settings ---------------------------------------------------------------------------------------------------------
+
+
+def test_periods_and_retention_are_the_kubelets_unless_set() -> None:
+    """Row 107: one minute, no least age, one per container, no limit in all."""
+    usual = housekeeping_settings({})
+    assert (usual.containers, usual.containers_period) == (ContainerGcPolicy(), 60.0)
+    assert (len(usual.eviction.thresholds), usual.eviction_period) == (5, 10.0)
+    mine = housekeeping_settings(
+        {
+            "SYNCPOD_CONTAINER_GC_PER_CONTAINER": "3",
+            "SYNCPOD_CONTAINER_GC_PERIOD": "1m30s",
+            "SYNCPOD_EVICTION_HARD": "memory.available<1Gi",
+        }
+    )
+    assert (mine.containers.per_container, mine.containers_period) == (3, 90.0)
+    assert mine.eviction.thresholds[0].value.number == 1 << 30
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "says"),
+    [
+        ("SYNCPOD_CONTAINER_GC_PER_CONTAINER", "0", "at least 1"),
+        ("SYNCPOD_CONTAINER_GC_IN_ALL", "many", "whole number"),
+        ("SYNCPOD_CONTAINER_GC_PERIOD", "0", "at least 100ms"),
+        ("SYNCPOD_GONE_PODS_MIN_AGE", "5", "duration"),
+        ("SYNCPOD_EVICTION_HARD", "memory<1Gi", "signals are"),
+        ("SYNCPOD_EVICTION_SOFT", "memory.available<1Gi", "SYNCPOD_EVICTION_SOFT_GRACE_PERIOD"),
+    ],
+)
+def test_a_wrong_setting_is_refused_by_name(name: str, value: str, says: str) -> None:
+    with pytest.raises(SettingsInvalid, match=says) as refused:
+        housekeeping_settings({name: value})
+    assert str(refused.value).startswith("SYNCPOD_")
