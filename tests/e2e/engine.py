@@ -95,12 +95,14 @@ class LivePod:
         events: list[dict[str, Any]] = await self.handle.query("events")
         return [event for event in events if reason in ("", event["reason"])]
 
-    async def event(self, reason: str) -> dict[str, Any]:
-        """Wait for the first event of a reason."""
+    async def event(self, reason: str, text: str = "") -> dict[str, Any]:
+        """Wait for the first event of a reason, with that text in its message."""
         async with asyncio.timeout(PATIENCE):
-            while not (events := await self.events(reason)):  # noqa: ASYNC110  # a query is all there is to ask
+            while True:
+                for event in await self.events(reason):
+                    if text in event["message"]:
+                        return event
                 await asyncio.sleep(0.1)
-        return events[0]
 
     async def history(self, kind: str) -> list[dict[str, Any]]:
         """The lines of one kind of its history, oldest first."""
@@ -283,12 +285,16 @@ class Pods:
 
 
 @contextlib.asynccontextmanager
-async def engine_node(runtime: Runtime, server: DevServer, directory: Path) -> AsyncIterator[EngineNode]:
-    """A node whose worker serves; the worker ends with it, as it should."""
+async def engine_node(
+    runtime: Runtime, server: DevServer, directory: Path, **environment: str
+) -> AsyncIterator[EngineNode]:
+    """A node whose worker serves, with settings from the environment; the worker ends with it, as it should."""
     name = f"n-{uuid.uuid4().hex[:8]}"
     client = await Client.connect(server.address, data_converter=DATA_CONVERTER)
     settings = ("--cgroup-parent", runtime.cgroup_parent) if runtime.cgroup_parent else ()
-    with NodeProcess(directory, *settings, runtime=runtime.endpoint, temporal=server.address, node=name) as worker:
+    with NodeProcess(
+        directory, *settings, runtime=runtime.endpoint, temporal=server.address, node=name, **environment
+    ) as worker:
         await worker.ready()
         async with CriClient(runtime.endpoint) as cri:
             yield EngineNode(name, server, runtime, client, cri, worker)

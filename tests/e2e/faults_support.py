@@ -29,6 +29,7 @@ from syncpod.node_settings import read_worker_record
 from syncpod.plugin import DATA_CONVERTER
 from tests.agent.waiting import until as until_true
 from tests.e2e.faults_proxy import CriProxy, Stopped
+from tests.runtimes.bare import BareCri
 from tests.runtimes.images import BUSYBOX
 from tests.runtimes.leftovers import CGROUPS
 from tests.runtimes.processes import Process, processes
@@ -346,6 +347,9 @@ async def faulty_node(runtime: Runtime, server: DevServer, directory: Path) -> A
         CriProxy(runtime.directory / f"{name}.sock", runtime.endpoint) as proxy,
     ):
         node = FaultyNode(name, directory, server, runtime, client, cri, proxy)
+        async with BareCri(runtime.endpoint) as calls:
+            # What a runtime has begun with its first start is there to be held by the first test, too.
+            await calls.remove_pod(await calls.start_pod(calls.sandbox_config(f"first-of-{name}")))
         await node.serve()
         try:
             yield node

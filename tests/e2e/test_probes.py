@@ -40,7 +40,7 @@ async def test_a_container_is_asked_in_every_way_and_restarted_when_it_fails(pod
     await live.exec("web", "rm /tmp/www/healthz")
     pod = await live.until(lambda pod: conditions_of(pod)["Ready"][:2] == ("False", "ContainersNotReady"))
     assert status_of(pod, "web")["restartCount"] == 0
-    unhealthy = await live.event("Unhealthy")
+    unhealthy = await live.event("Unhealthy", "statuscode")
     assert unhealthy["message"] == "Readiness probe failed: HTTP probe failed with statuscode: 404"
 
     await live.exec("web", "rm /tmp/alive")
