@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import socket
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -14,11 +17,21 @@ from tests.workflows.scripted import ScriptedNode
 
 
 @pytest.fixture
-async def web(syncpod: Command, node: ScriptedNode, monkeypatch: pytest.MonkeyPatch) -> str:
+def endpoint(tmp_path: Path) -> Iterator[str]:
+    """A socket for a runtime, whom nobody gets as far as asking anything."""
+    path = tmp_path / "cri.sock"
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.listen()
+        yield f"unix://{path}"
+
+
+@pytest.fixture
+async def web(syncpod: Command, node: ScriptedNode, endpoint: str, monkeypatch: pytest.MonkeyPatch) -> str:
     """A pod that runs on this very node, by name."""
     here = node.queue.removeprefix("node/")
     monkeypatch.setenv("SYNCPOD_NODE", here)
-    monkeypatch.setenv("CONTAINER_RUNTIME_ENDPOINT", "unix:///run/nowhere.sock")  # nobody gets as far as asking it
+    monkeypatch.setenv("CONTAINER_RUNTIME_ENDPOINT", endpoint)
     name = fresh_name()
     assert (await syncpod("apply", "-f", "-", "--wait", "--node", here, stdin=as_json(manifest(name)))).code == 0
     return name
@@ -50,7 +63,7 @@ async def test_a_container_that_does_not_start_says_why_and_harms_nothing(
         StepName.START_EPHEMERAL_CONTAINER, Fault.CREATE_CONTAINER_CONFIG_ERROR, "unable to find target container app"
     )
     failed = await syncpod("debug", web, "--image", "busybox:1", "-c", "look", "--attach", "-q")
-    assert (failed.code, failed.out) == (1, "")
+    assert (failed.code, failed.out) == (1, ""), failed.err
     assert failed.err.splitlines() == [
         'syncpod: container "look" does not start: CreateContainerConfigError: unable to find target container app',
         f"syncpod: it stays in the pod, which tries again: `syncpod describe pod {web}` shows what comes of it, "
