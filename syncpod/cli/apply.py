@@ -32,8 +32,9 @@ def apply(
 ) -> None:
     """Make pods, ConfigMaps and Secrets, or change them.
 
-    What may change in a pod is what Kubernetes lets change: images, labels, annotations, activeDeadlineSeconds, added
-    tolerations. Takes what `kubectl get -o yaml` prints. Every document is checked before anything is done.
+    What may change in a pod is what Kubernetes lets change: images, CPU and memory (see `resize`), labels, annotations,
+    activeDeadlineSeconds, added tolerations. Takes what `kubectl get -o yaml` prints. Every document is checked before
+    anything is done.
 
     ConfigMaps and Secrets are kept on this machine, for the pods of its node; Secrets in memory, so that they have to
     be applied again when it has been started anew. Neither is ever sent to the Temporal server.

@@ -119,9 +119,14 @@ def _of_the_list(name: str) -> str:
     }[name]
 
 
+_AMOUNTS = (
+    "cpu, memory, ephemeral-storage, hugepages-<size>; devices are refused; "
+    "cpu and memory may be changed while the pod runs"
+)
+
 _NOTES = {
-    f"{IN_EVERY_CONTAINER}.resources.limits": "cpu, memory, ephemeral-storage, hugepages-<size>; devices are refused",
-    f"{IN_EVERY_CONTAINER}.resources.requests": "cpu, memory, ephemeral-storage, hugepages-<size>; devices are refused",
+    f"{IN_EVERY_CONTAINER}.resources.limits": _AMOUNTS,
+    f"{IN_EVERY_CONTAINER}.resources.requests": _AMOUNTS,
     "spec.overhead": "added to what the pod requests and may use; devices are refused",
     "spec.resources.limits": "cpu, memory and hugepages-<size>, where the node writes cgroups: as root, with the "
     "cgroupfs driver",
@@ -132,8 +137,9 @@ _NOTES = {
     "spec.serviceAccount": "the old name of `serviceAccountName`",
     "spec.enableServiceLinks": "there are no services here, so neither are there variables of theirs",
     "spec.securityContext.seLinuxChangePolicy": "of effect for persistent volumes alone, as under a kubelet",
-    f"{IN_EVERY_CONTAINER}.resizePolicy[].resourceName": "kept for a resize, which is not supported yet",
-    f"{IN_EVERY_CONTAINER}.resizePolicy[].restartPolicy": "kept for a resize, which is not supported yet",
+    f"{IN_EVERY_CONTAINER}.resizePolicy[].resourceName": "`cpu`, `memory`",
+    f"{IN_EVERY_CONTAINER}.resizePolicy[].restartPolicy": "what a resize does to a running container: `NotRequired` "
+    "changes it in place, `RestartContainer` starts it anew",
     f"{IN_EVERY_CONTAINER}.volumeMounts[].recursiveReadOnly": "`Enabled` where the runtime announces it",
     "spec.hostUsers": "`true`; a pod with users of its own is refused by the node",
     f"{IN_EVERY_CONTAINER}.securityContext.procMount": "`Unmasked` needs `hostUsers: false`, as under a kubelet",
