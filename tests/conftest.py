@@ -119,9 +119,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     differences.apply(items)
     groups = {item: _runtime_of(item) for item in items}
     for item in items:
-        if groups[item] and _NOTHING_MAY_SKIP:
-            # Real daemons on a busy machine now and then do what no test can foresee. One more try, and the report says
-            # which tests needed it: what needs it often is a defect, here or there.
+        if _NOTHING_MAY_SKIP:
+            # Real daemons and processes on a busy machine now and then do what no test can foresee. One more try, and
+            # the report says which tests needed it: what needs it often is a defect, here or there.
             item.add_marker(pytest.mark.flaky(reruns=1))
         item.add_marker(pytest.mark.xdist_group(groups[item] or item.nodeid.partition("::")[0].replace("/", ".")))
     items.sort(key=lambda item: _RUNTIMES.index(groups[item]) if groups[item] else len(_RUNTIMES))
