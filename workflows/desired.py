@@ -54,9 +54,18 @@ def resize(state: PodState, document: Any, now: datetime) -> None:
 
     Raises PodInvalid naming the field, Rejected of a pod that ends.
     """
+    _resize(state, document, now, again=False)
+
+
+def resize_again(state: PodState, document: Any, now: datetime) -> None:
+    """Repeat a `resize` that history says was accepted, perhaps by a version that took more than this one does."""
+    _resize(state, document, now, again=True)
+
+
+def _resize(state: PodState, document: Any, now: datetime, *, again: bool) -> None:
     if state.ending:
         raise Rejected("the pod is being deleted or has finished: nothing of it can be resized")
-    _take(state, resized(state.pod, document), now, "resize")
+    _take(state, resized(state.pod, document, again=again), now, "resize")
 
 
 def _apply(state: PodState, new: Pod, now: datetime, *, resizes: bool = True) -> None:

@@ -52,6 +52,9 @@ BESIDE = "2026-11-pulls-run-beside-other-steps"
 REPLACED = "2026-11-what-is-ended-to-run-again-runs-again"
 """Patch: before it a container ended by a probe or a new definition rested if its policy let it rest by its code."""
 
+ROUNDS = "2026-11-a-restart-of-all-containers-has-one-back-off"
+"""Patch: before it each container of a pod that restarts all had the back-off of its own crashes."""
+
 FINISHED = "2026-11-every-pod-that-is-over-is-killed-once"
 """Patch: before it a pod of which nothing was left to stop kept its place on the node until it was deleted."""
 
@@ -170,6 +173,8 @@ class PodWorkflow:
         if step.name == StepName.KILL_POD:
             self.publish()  # a kill takes as long as the grace: what is shown must not be of before
         argument = decide.begin(self.state, step, began)
+        if step.resets and workflow.patched(ROUNDS):
+            self.state.restart_all = decide.reset_by(self.state, step)
         if step.replaces and workflow.patched(REPLACED):
             self.state.replacing = {step.replaces: False} | self.state.replacing
         self.show()
@@ -407,7 +412,7 @@ class PodWorkflow:
     @workflow.update
     def resize(self, *args: Any) -> dict[str, Any]:
         """Change CPU and memory: ``{"containers": [{"name": "web", "resources": …}]}``; returns as `apply` does."""
-        self.change(desired.resize, args[0])
+        self.change(desired.resize_again if workflow.unsafe.is_replaying() else desired.resize, args[0])
         return report.identity(self.state)
 
     @resize.validator
