@@ -1,0 +1,175 @@
+"""Completion: what may stand next on a command line, and the scripts that ask for it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from syncpod.cli import completion
+from syncpod.cli.completing import FILES, candidates
+from syncpod.cli.main import program, run
+from syncpod.cri.node import NodeContext
+from syncpod.cri.paths import pod_directory
+from syncpod.cri.pod_records import PodRecord, write_pod_record
+from syncpod.objects import ObjectStore
+from syncpod.pod import ConfigMap, Pod, Secret
+
+PODS = {
+    "web": ("default", {"initContainers": ["setup"], "containers": ["app", "proxy"]}),
+    "worker": ("default", {"containers": ["app"]}),
+    "db": ("team", {"containers": ["postgres"], "ephemeralContainers": ["debugger"]}),
+}
+
+
+@pytest.fixture(autouse=True)
+def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> NodeContext:
+    """A node's disk, as its worker leaves it: three pods, a ConfigMap and a Secret."""
+    context = NodeContext("vm", tmp_path / "state", tmp_path / "memory", tmp_path / "log", "cluster")
+    for name, (namespace, kinds) in PODS.items():
+        spec = {kind: [{"name": each, "image": "busybox:1"} for each in names] for kind, names in kinds.items()}
+        pod = Pod.model_validate({"metadata": {"name": name, "namespace": namespace, "uid": f"u-{name}"}, "spec": spec})
+        pod_directory(context, pod.metadata.uid).mkdir(parents=True)
+        write_pod_record(context, PodRecord(pod=pod))
+    pod_directory(context, "u-new").mkdir()
+    (pod_directory(context, "u-torn")).mkdir()
+    (pod_directory(context, "u-torn") / "pod.json").write_text('{"pod": ')
+    store = ObjectStore(context.state_dir, context.memory_dir)
+    store.add(ConfigMap.model_validate({"metadata": {"name": "settings", "namespace": "default"}}))
+    store.add(Secret.model_validate({"metadata": {"name": "keys", "namespace": "default"}}))
+    monkeypatch.setenv("SYNCPOD_STATE_DIR", str(context.state_dir))
+    monkeypatch.setenv("SYNCPOD_MEMORY_DIR", str(context.memory_dir))
+    return context
+
+
+@pytest.mark.parametrize(
+    ("typed", "found"),
+    [
+        ("des", ["describe"]),
+        ("create ", ["configmap", "secret"]),
+        ("create secret t", ["tls"]),
+        ("top ", ["pod", "node"]),
+        ("describe pod ", ["web", "worker"]),
+        ("describe pod web w", ["worker"]),
+        ("logs w", ["web", "worker"]),
+        ("logs pod/we", ["pod/web"]),
+        ("logs -n team ", ["db"]),
+        ("logs --namespace=team ", ["db"]),
+        ("get ", ["pods", "configmaps", "secrets", "web", "worker"]),
+        ("get cm ", ["settings"]),
+        ("get secret k", ["keys"]),
+        ("get pods -o y", ["yaml"]),
+        ("get --output=", ["--output=wide", "--output=json", "--output=yaml", "--output=name"]),
+        ("get --output = j", ["json"]),
+        ("get --sel", ["--selector"]),
+        ("get -A --all", []),
+        ("logs -n ", ["default", "team"]),
+        ("logs web -c ", ["setup", "app", "proxy"]),
+        ("logs -fc ", []),
+        ("exec -it web -c p", ["proxy"]),
+        ("exec -n team db -c ", ["postgres", "debugger"]),
+        ("debug -it web --target a", ["app"]),
+        ("exec web ", ["--"]),
+        ("exec web -- l", [FILES]),
+        ("apply -f ", [FILES]),
+        ("cp ", [FILES]),
+        ("events --for w", []),
+        ("events --for ", ["pod/web", "pod/worker"]),
+        ("events --types=W", ["--types=Warning"]),
+        ("wait web --for=c", ["--for=condition=Ready", "--for=create"]),
+        ("restart we", ["web"]),
+        ("restart web ", ["worker"]),
+        ("retry web -c ap", ["app"]),
+        ("condition wor", ["worker"]),
+        ("completion ", ["bash", "zsh", "fish"]),
+        ("frobnicate ", []),
+        ("worker --no", []),
+    ],
+)
+def test_what_may_stand_next_is_found(typed: str, found: list[str]) -> None:
+    words = typed.split()
+    if typed.endswith(" ") or not words:
+        words.append("")
+    if " = " in typed:
+        found = [f"--output={one}" for one in found]  # to bash, three words; the script takes off what is there
+    assert candidates(program(), words) == found
+
+
+def test_flags_that_were_given_are_not_offered_again() -> None:
+    offered = candidates(program(), ["logs", "--tail", "3", "-f", "--"])
+    assert (
+        "--tail" not in offered and "--follow" not in offered and {"--since", "--container", "--help"} <= set(offered)
+    )
+
+
+def test_nothing_is_said_where_nothing_can_be_read(
+    node: NodeContext, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SYNCPOD_STATE_DIR", str(node.state_dir / "none"))
+    assert run([completion.WORD, "logs", ""]) == 0
+    monkeypatch.setenv("SYNCPOD_STATE_DIR", "not/absolute")
+    assert run([completion.WORD, "logs", ""]) == 0
+    assert capsys.readouterr() == ("", "")
+
+
+def test_names_are_found_without_what_takes_time_to_load() -> None:
+    script = (
+        "import sys, syncpod.cli.main as main; code = main.run(['__complete', 'logs', 'web', '-c', '']);"
+        "heavy = {'temporalio', 'grpc', 'pydantic', 'rich', 'yaml', 'websockets'} & sys.modules.keys();"
+        "sys.exit(f'loaded {heavy}' if heavy else code)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "setup\napp\nproxy\n", "")
+
+
+@pytest.fixture
+def on_path(tmp_path: Path) -> dict[str, str]:
+    """An environment in which `syncpod` is this checkout's."""
+    directory = tmp_path / "bin"
+    directory.mkdir()
+    (directory / "syncpod").write_text(f'#!/bin/sh\nexec {sys.executable} -m syncpod.cli.main "$@"\n')
+    (directory / "syncpod").chmod(0o755)
+    return {**os.environ, "PATH": f"{directory}:{os.environ['PATH']}"}
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        (("logs", "w"), ["web", "worker"]),
+        (("logs", "web", "-c", ""), ["setup", "app", "proxy"]),
+        (("get", "--output", "=", "j"), ["json"]),
+        (("apply", "-f", ""), []),
+    ],
+)
+def test_bash_completes(on_path: dict[str, str], words: tuple[str, ...], found: list[str]) -> None:
+    line = " ".join(f"'{word}'" for word in ("syncpod", *words))
+    script = (
+        f"{completion.SCRIPTS['bash']}\nCOMP_WORDS=({line}); COMP_CWORD={len(words)}; _syncpod\n"
+        'printf "%s\\n" "${COMPREPLY[@]}"'
+    )
+    done = subprocess.run(
+        ["bash", "--norc", "-c", script], capture_output=True, text=True, check=False, env=on_path, timeout=60
+    )
+    assert (done.stdout.split(), done.stderr) == (found, "")
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_each_shell_takes_its_script(shell: str) -> None:
+    program = shutil.which(shell)
+    if program is None:
+        pytest.skip(f"there is no {shell} here")
+    done = subprocess.run(
+        [program, "-n"], input=completion.SCRIPTS[shell], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_script_is_printed_and_no_other(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["completion", "bash"]) == 0
+    assert capsys.readouterr().out == completion.SCRIPTS["bash"]
+    assert run(["completion", "tcsh"]) == 2
+    assert capsys.readouterr().err == "syncpod: tcsh: must be one of bash, zsh, fish\n"

@@ -1,0 +1,142 @@
+"""docs/cli.md says what the commands say of themselves. `python -m tests.cli.test_reference` writes it."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pytest
+import typer
+
+from syncpod.agent.command_line import parse_arguments
+from syncpod.cli.examples import EXAMPLES, NOTES
+from syncpod.cli.main import program
+from syncpod.cli.manual import commands_of
+
+DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "cli.md"
+HEAD = """\
+# The command line
+
+Made of what the commands say of themselves: `syncpod COMMAND --help` has the same.
+
+- Results are on standard output, everything else on standard error.
+- Exit codes: 0 done; 1 what was asked for failed, or is not there; 2 the input or the environment is wrong, and nothing
+  has been done; 130 interrupted. `exec` and `debug` pass on the code of what they ran.
+- Pods are named as for kubectl: `web`, `pod/web`, `pod web`. Without `-n` the namespace is `default`.
+- The Temporal server is the one that the `temporal` CLI would use (`TEMPORAL_ADDRESS`, `TEMPORAL_NAMESPACE`,
+  temporal.toml), else the one that `syncpod up` runs in the state directory.
+- `SYNCPOD_STATE_DIR` names the state directory, `SYNCPOD_NODE` the node.
+- `source <(syncpod completion bash)` has bash complete all this; zsh and fish: `syncpod completion --help`.
+"""
+ALL = [(path, command) for path, command in commands_of(program()) if not command.hidden]
+WRITTEN = {
+    " ".join(path): re.findall(r"^  [^#\s].*", (command.epilog or "").partition("Examples:")[2], re.MULTILINE)
+    for path, command in ALL
+}
+
+
+def rendered() -> str:
+    """The document as the commands have it now."""
+    summary = [f"| [`{' '.join(path)}`](#{anchor(path)}) | {summary_of(command)} |" for path, command in ALL]
+    parts = [HEAD, "\n".join(["| command | |", "|---|---|", *summary, ""])]
+    with mock.patch.dict(os.environ, {"COLUMNS": "120"}):
+        parts += ["\n".join(section(path, command)) for path, command in ALL]
+    return "\n".join(parts)
+
+
+def section(path: tuple[str, ...], command: Any) -> Iterator[str]:
+    """What is said of one command."""
+    context = typer.Context(command, info_name=" ".join(("syncpod", *path)), terminal_width=120)
+    yield f"## syncpod {' '.join(path)}\n"
+    if path == ("worker",):
+        yield f"{summary_of(command)}\n\n```\n{worker_help()}```\n"
+        return
+    yield f"```\n{context.get_usage().removeprefix('Usage: ')}\n```\n"
+    yield f"{prose(command.help)}\n"
+    records = [record for one in command.params if (record := one.get_help_record(context)) is not None]
+    if records:
+        yield "| option | |\n|---|---|"
+        yield from (f"| `{cell(name)}` | {cell(text)} |" for name, text in records)
+        yield ""
+    before, _, examples = (command.epilog or "").partition("\b\nExamples:\n")
+    if before.strip():
+        yield f"{prose(before)}\n"
+    if examples:
+        lines = examples.replace("\b\n", "").rstrip().split("\n")
+        yield "\n".join(["```sh", *(line.removeprefix("  ") for line in lines), "```", ""])
+
+
+def worker_help() -> str:
+    """What `syncpod worker --help` prints."""
+    with contextlib.redirect_stdout(io.StringIO()) as said, contextlib.suppress(SystemExit):
+        parse_arguments(["--help"])
+    return said.getvalue()
+
+
+def summary_of(command: Any) -> str:
+    """The first sentence of a command's page."""
+    return cell(command.get_short_help_str(200).rstrip("."))
+
+
+def prose(text: str) -> str:
+    """Text of a page as Markdown, with a line for each paragraph."""
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in text.strip().split("\n\n"))
+
+
+def cell(text: str) -> str:
+    """Text in a table."""
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+def anchor(path: tuple[str, ...]) -> str:
+    """The name that a heading has for links."""
+    return "-".join(("syncpod", *path))
+
+
+def test_the_document_is_what_the_commands_say() -> None:
+    assert DOCUMENT.read_text() == rendered(), "run `python -m tests.cli.test_reference`"
+
+
+def test_every_command_has_examples() -> None:
+    assert {name for name, examples in WRITTEN.items() if not examples} == set()
+
+
+def test_every_example_is_of_a_command() -> None:
+    assert {*EXAMPLES, *NOTES} <= {" ".join(path) for path, _ in ALL}
+
+
+@pytest.mark.parametrize("line", sorted({line for examples in WRITTEN.values() for line in examples}))
+def test_every_example_is_taken_by_the_command_that_it_shows(line: str) -> None:
+    """Flags and arguments are parsed as if it were run; what they lead to is not done."""
+    ours = next(part for part in re.split(r"[|()<>]", line) if "syncpod " in part)
+    words = shlex.split(ours[ours.index("syncpod ") :])[1:]
+    command: Any = program()
+    names = []
+    while words and words[0] in getattr(command, "commands", {}):
+        names.append(words.pop(0))
+        command = command.commands[names[-1]]
+    assert names, f"{line}: no command"
+    if not hasattr(command, "commands"):
+        assert command.make_context(names[-1], words).params is not None
+
+
+def test_no_line_of_a_page_is_wider_than_a_terminal() -> None:
+    wide = []
+    for path, command in ALL:
+        context = typer.Context(command, info_name=" ".join(("syncpod", *path)), terminal_width=80)
+        if path != ("worker",):
+            wide += [
+                line for line in command.get_help(context).splitlines() if len(line) > 80 and "syncpod " not in line
+            ]
+    assert wide == []
+
+
+if __name__ == "__main__":
+    DOCUMENT.write_text(rendered())

@@ -1,0 +1,168 @@
+"""`top`: what lies between two looks at a runtime, and how it is shown."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from syncpod.cli import node_usage, top, usage
+from syncpod.cli.main import run
+from syncpod.cli.usage import ContainerUsage, Usage, between, measure
+from syncpod.cri.errors import DeadlineExceeded
+from syncpod.cri.names import CONTAINER_NAME_LABEL, NODE_LABEL, POD_NAME_LABEL, POD_NAMESPACE_LABEL
+from syncpod.cri.port import ContainerStats, ContainerSummary, CpuUsage, CriRuntime, SandboxSummary
+
+SECOND = 1_000_000_000
+MI = 2**20
+
+
+def stats(at: int, used: int, memory: int | None = MI, id: str = "c") -> ContainerStats:
+    """A measurement, in seconds."""
+    return ContainerStats(id, "app", None, CpuUsage(at * SECOND, used * SECOND, None), memory)
+
+
+def test_what_is_used_is_what_lies_between_two_looks() -> None:
+    assert between(stats(10, 4), stats(12, 5, memory=7 * MI)) == Usage(SECOND // 2, 7 * MI)
+    assert between(stats(10, 4), stats(11, 3)) == Usage(0, MI), "a process that has ended takes its time with it"
+
+
+@pytest.mark.parametrize(
+    ("first", "last"),
+    [
+        (None, stats(1, 1)),
+        (stats(1, 1), None),
+        (stats(1, 1), stats(1, 1)),
+        (stats(1, 1), stats(2, 1, memory=None)),
+        (ContainerStats("c", "app", None), stats(2, 1)),
+    ],
+)
+def test_where_there_is_one_look_nothing_is_told(first: ContainerStats | None, last: ContainerStats | None) -> None:
+    assert between(first, last) is None
+
+
+class Measuring(CriRuntime):
+    """A runtime with two pods: one that measures itself only now and then, and one that hangs."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    async def list_pod_sandboxes(self, *, labels: Mapping[str, str] = {}, id: str = "") -> tuple[SandboxSummary, ...]:
+        assert labels == {NODE_LABEL: "vm"}
+        return tuple(
+            SandboxSummary(f"s-{pod}", 0, pod, pod, "default", "SANDBOX_READY", None, {"app": pod}, {}, "")
+            for pod in ("calm", "hung")
+        )
+
+    async def list_containers(
+        self, *, labels: Mapping[str, str] = {}, id: str = "", sandbox_id: str = ""
+    ) -> tuple[ContainerSummary, ...]:
+        return tuple(
+            ContainerSummary(
+                id=f"{pod}-{name}",
+                sandbox_id=f"s-{pod}",
+                name=name,
+                attempt=0,
+                state="running" if name == "app" else "exited",
+                created_at=None,
+                image="",
+                image_ref="",
+                labels={POD_NAME_LABEL: pod, POD_NAMESPACE_LABEL: "default", CONTAINER_NAME_LABEL: name},
+                annotations={},
+            )
+            for pod in ("calm", "hung")
+            for name in ("app", "done")
+        )
+
+    async def list_container_stats(self, *, sandbox_id: str, timeout_seconds: float) -> tuple[ContainerStats, ...]:
+        if sandbox_id == "s-hung":
+            raise DeadlineExceeded("list_container_stats", "DEADLINE_EXCEEDED", "")
+        self.asked += 1
+        moment = 2 if self.asked > 3 else 1
+        return (stats(moment, moment, id="calm-app"), ContainerStats("calm-done", "done", None))
+
+
+async def test_a_runtime_that_repeats_itself_is_asked_again_and_one_that_hangs_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(usage, "WINDOW_SECONDS", 0.0)
+    monkeypatch.setattr(usage, "_PAUSE_SECONDS", 0.0)
+    runtime = Measuring()
+    measured = await measure(runtime, "vm")  # type: ignore[abstract]
+    assert measured.containers == (ContainerUsage("default", "calm", "app", {"app": "calm"}, Usage(SECOND, MI)),)
+    assert measured.unmeasured == (("default", "hung", "the runtime does not tell of it within 3 s"),)
+    assert runtime.asked == 4
+
+
+USED = [
+    ContainerUsage("default", "web", "app", {}, Usage(250 * 1_000_000, 20 * MI)),
+    ContainerUsage("default", "web", "proxy", {}, Usage(1, 5 * MI)),
+    ContainerUsage("team", "db", "postgres", {}, Usage(100 * 1_000_000, 300 * MI)),
+]
+
+
+@pytest.mark.parametrize(
+    ("how", "lines"),
+    [
+        ({}, ["NAME   CPU(cores)   MEMORY(bytes)", "web    251m         25Mi", "db     100m         300Mi"]),
+        (
+            {"namespaces": True, "sort_by": "memory", "headers": False},
+            ["team      db    100m   300Mi", "default   web   251m   25Mi"],
+        ),
+        (
+            {"by_container": True, "sort_by": "cpu", "with_sum": True},
+            [
+                "POD   NAME       CPU(cores)   MEMORY(bytes)",
+                "web   app        250m         20Mi",
+                "db    postgres   100m         300Mi",
+                "web   proxy      1m           5Mi",
+                "                 ________     ________",
+                "                 351m         325Mi",
+            ],
+        ),
+    ],
+)
+def test_the_table_is_kubectls(how: dict[str, object], lines: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    usual = {"by_container": False, "namespaces": False, "sort_by": "", "with_sum": False, "headers": True}
+    top.print_pods(USED, **(usual | how))  # type: ignore[arg-type]
+    assert capsys.readouterr().out.splitlines() == lines
+
+
+def test_amounts_are_rounded_as_kubectl_does() -> None:
+    assert [top.cores(each) for each in (0, 1, 1_000_000, 1_000_001)] == ["0m", "1m", "1m", "2m"]
+    assert [top.mebibytes(each) for each in (0, MI - 1, MI)] == ["0Mi", "0Mi", "1Mi"]
+
+
+def test_the_machine_is_measured_by_proc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    proc = tmp_path / "proc"
+    proc.mkdir()
+    (proc / "meminfo").write_text("MemTotal: 1000 kB\nMemFree: 300 kB\nInactive(file): 200 kB\nHugePages_Total: 3\n")
+    (proc / "stat").write_text(
+        "cpu  10 0 10 900 50 0 0 0 0 0\ncpu0 5 0 5 450 25 0 0 0\ncpu1 5 0 5 450 25 0 0 0\nintr 1\n"
+    )
+
+    def work(_seconds: float) -> None:
+        (proc / "stat").write_text("cpu  60 0 60 900 99 0 0 0 0 0\ncpu0 1 0\ncpu1 1 0\nintr 1\n")
+
+    ticks = iter((100.0, 102.0))
+    monkeypatch.setattr(node_usage.time, "sleep", work)
+    monkeypatch.setattr(node_usage.time, "monotonic", lambda: next(ticks))
+    found = node_usage.measure_node(tmp_path)
+    assert found == node_usage.NodeUsage(SECOND // 2, cpus=2, memory_bytes=500 * 1024, total_memory_bytes=1000 * 1024)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "sentence"),
+    [
+        (("top", "pod", "--sort-by", "disk"), 2, "--sort-by: must be cpu or memory, not disk"),
+        (("top", "pod", "web", "-A"), 2, "pods are either named, or chosen by --selector or --all-namespaces"),
+        (("top", "node", "elsewhere"), 1, 'node "elsewhere" is not this machine, which is'),
+    ],
+)
+def test_what_cannot_be_shown_is_said(
+    arguments: tuple[str, ...], code: int, sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(arguments) == code
+    told = capsys.readouterr()
+    assert told.out == "" and sentence in told.err and told.err.count("\n") == 1
