@@ -27,6 +27,12 @@ _OTHER_KIND: Final = re.compile(
 )
 """What kubectl takes for a kind in the first place, and is none here."""
 
+_ELSEWHERE: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("ev", "event", "events"), "syncpod events"),
+    **dict.fromkeys(("no", "node", "nodes"), "syncpod node"),
+}
+"""Of those, what a command of its own shows."""
+
 
 def named(words: Sequence[str]) -> dict[Kind, list[str]]:
     """Return what is named, by kind: ``pods a b``, ``cm/a secret/b``, ``cm,secrets``, or plainly ``a b`` for pods.
@@ -86,6 +92,8 @@ def _opened(words: Sequence[str]) -> tuple[list[Kind], list[str]]:
     if first and all(part in _KINDS for part in first):
         return list(dict.fromkeys(_KINDS[part] for part in first)), list(words[1:])
     for part in first:
+        if part in _ELSEWHERE:
+            raise BadInput(f"{part!r}: see `{_ELSEWHERE[part]}`; a pod of that name is pod/{part}")
         if _OTHER_KIND.fullmatch(part):
             raise BadInput(f"{part!r}: only pods, configmaps and secrets are here; a pod of that name is pod/{part}")
     return [], list(words)

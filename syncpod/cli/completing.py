@@ -76,6 +76,8 @@ def candidates(program: Any, typed: Sequence[str]) -> list[str]:
     if beginning.startswith("-"):
         return _starting(beginning, _flags(command, line))
     if isinstance(command, TyperGroup):
+        if line.words:  # no command of ours
+            return []
         return _starting(beginning, (name for name, one in command.commands.items() if not one.hidden))
     return _starting(beginning, _words(command, line))
 
@@ -159,8 +161,8 @@ def _words(command: Any, line: _Line) -> Iterable[str]:
     metavar = arguments[at].metavar or ""
     if at > 0 and metavar.startswith("--"):
         return ("--",)
-    if metavar in ("SRC", "DST"):
-        return [FILES] if at or not line.words else ()
+    if metavar in _PATHS:
+        return (FILES,)
     if metavar == "KIND NAME":
         return _things(line)
     if metavar.startswith("POD"):

@@ -53,6 +53,7 @@ def test_help_is_found(arguments: tuple[str, ...]) -> None:
             "'deployment/web': pods, configmaps and secrets can be named here",
         ),
         (("get", "svc"), "'svc': only pods, configmaps and secrets are here; a pod of that name is pod/svc"),
+        (("get", "events"), "'events': see `syncpod events`; a pod of that name is pod/events"),
         (("delete", "deploy", "web"), "'deploy': only pods, configmaps and secrets are here"),
         (("logs", "web", "--tail=abc"), "Invalid value for '--tail': must be a whole number; see `syncpod logs"),
         (("apply",), "name a manifest with -f FILE"),
