@@ -9,10 +9,20 @@ from typing import Any
 
 import pytest
 
+from syncpod.cri.cgroup_limits import CgroupLimits
 from syncpod.cri.cgroup_mounts import hierarchies
 from syncpod.cri.cgroups import pod_cgroup, remove_pod_cgroup
 from syncpod.cri.node import NodeContext
-from syncpod.cri.pod_cgroups import LimitsRefused, make_pod_cgroup, remove_empty_tiers, weigh_tiers
+from syncpod.cri.pod_cgroups import (
+    Enforced,
+    LimitsRefused,
+    change_pod_cgroup,
+    make_pod_cgroup,
+    read_memory_limit,
+    read_pod_cgroup,
+    remove_empty_tiers,
+    weigh_tiers,
+)
 from syncpod.pod import Pod
 from tests.cri.translation import HOST, NODE, make_pod
 
@@ -122,6 +132,35 @@ def test_closed_cgroups_fail_no_pod_that_asks_for_nothing_of_them() -> None:
     weigh_tiers(PLAIN, 100)
 
 
+def test_version_2_says_what_it_is_given_and_is_changed_in_part(unified: Path) -> None:
+    """Row 116: what a resize does not name stays as it is."""
+    tier = cgroup(cgroup(unified / "syncpod", "cpu memory") / "burstable", "cpu memory")
+    own = cgroup(tier / "poda", "cpu memory", "cpu.weight", "cpu.max", "memory.max", "memory.current")
+    (own / "cpu.weight").write_text("20")
+    (own / "cpu.max").write_text("max 100000")
+    (own / "memory.max").write_text("max")
+    (own / "memory.current").write_text("4096")
+    pod, info = pod_of(LIMITED), mountinfo(unified)
+    assert read_pod_cgroup(PLAIN, pod, mountinfo=info) == Enforced(memory_usage=4096, cpu_shares=500)
+    change_pod_cgroup(PLAIN, pod, CgroupLimits(memory=MIB), mountinfo=info)
+    assert read_pod_cgroup(PLAIN, pod, mountinfo=info) == Enforced(MIB, 4096, None, 500)
+    (own / "cpu.max").write_text("")
+    change_pod_cgroup(PLAIN, pod, CgroupLimits(cpu_quota=50_000), mountinfo=info)
+    assert read_pod_cgroup(PLAIN, pod, mountinfo=info) == Enforced(MIB, 4096, 50_000, 500)
+    (cgroup(own / "c1", "cpu memory", "memory.max") / "memory.max").write_text(str(MIB))
+    assert read_memory_limit(PLAIN, pod, "c1", mountinfo=info) == MIB
+    assert read_memory_limit(PLAIN, pod, "c2", mountinfo=info) is None
+
+
+def test_a_change_that_nothing_enforces_is_refused_where_the_pod_asks_for_it_itself() -> None:
+    node, whole = replace(PLAIN, pod_cgroups=False), pod_of({}, resources={"limits": {"cpu": "1", "memory": "64Mi"}})
+    assert read_pod_cgroup(node, whole) == Enforced()
+    change_pod_cgroup(node, whole, CgroupLimits(cpu_shares=2))
+    change_pod_cgroup(node, pod_of(LIMITED), CgroupLimits(memory=MIB))
+    with pytest.raises(LimitsRefused, match=r"spec.resources.limits\[memory\].*this node makes no cgroups for pods"):
+        change_pod_cgroup(node, whole, CgroupLimits(memory=MIB))
+
+
 # --- this machine's ---------------------------------------------------------------------------------------------------
 
 HERE = hierarchies(Path("/proc/self/mountinfo").read_text())
@@ -207,6 +246,17 @@ def test_making_it_again_brings_its_limits_back(node: NodeContext) -> None:
     shares.write_text("7")
     make_pod_cgroup(node, pod_of(LIMITED))
     assert shares.read_text().strip() == "256"
+
+
+@on_version_1
+def test_what_a_pod_is_given_is_read_back_and_changed_in_part(node: NodeContext) -> None:
+    pod = pod_of(LIMITED)
+    assert read_pod_cgroup(node, pod) == Enforced()
+    make_pod_cgroup(node, pod)
+    assert read_pod_cgroup(node, pod) == Enforced(64 * MIB, 0, 50_000, 256)
+    change_pod_cgroup(node, pod, CgroupLimits(cpu_shares=512))
+    change_pod_cgroup(node, pod, CgroupLimits(memory=MIB))
+    assert read_pod_cgroup(node, pod) == Enforced(MIB, 0, 50_000, 512)
 
 
 @on_version_1

@@ -103,6 +103,13 @@ CALLS: list[tuple[str, float | None, Callable[[CriClient], Awaitable[object]]]] 
     ("ListContainers", 120, lambda client: client.list_containers()),
     ("ContainerStatus", 120, lambda client: client.container_status("c")),
     (
+        "UpdatePodSandboxResources",
+        120,
+        lambda client: client.update_pod_sandbox_resources(
+            "s", overhead=cri.LinuxContainerResources(), resources=cri.LinuxContainerResources()
+        ),
+    ),
+    (
         "UpdateContainerResources",
         120,
         lambda client: client.update_container_resources("c", cri.LinuxContainerResources()),

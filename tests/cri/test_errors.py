@@ -57,6 +57,13 @@ NOT_CREATED = 'failed to set starting state for container "dc13": container is i
             "failed to exec in container: timeout 1s exceeded: context deadline exceeded",
             CommandTimedOut,
         ),
+        (
+            "a sandbox's resources, to containerd 2",
+            "update_podsandbox_resources",
+            StatusCode.UNKNOWN,
+            "not implemented yet",
+            Unimplemented,
+        ),
         ("a call of a later CRI", "runtime_config", StatusCode.UNIMPLEMENTED, "unknown method", Unimplemented),
         ("no such container", "stop_container", StatusCode.NOT_FOUND, 'container "x": not found', NotFound),
         (

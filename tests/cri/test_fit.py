@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from syncpod.cri.capacity import CapacityInvalid, parse_capacity, read_capacity
-from syncpod.cri.fit import Capacity, Demand, Taken, demand_of
+from syncpod.cri.fit import Capacity, Demand, Taken, demand_of, refusal_of_resize
 from syncpod.cri.host_ports import HostPort
 from syncpod.pod import Pod
 from tests.cri.translation import HOST, make_pod
@@ -86,6 +86,20 @@ SHORT: dict[str, tuple[Pod, Pod, tuple[str, str] | None]] = {
 @pytest.mark.parametrize(("there", "new", "refused"), SHORT.values(), ids=SHORT)
 def test_a_node_is_short(there: Pod, new: Pod, refused: tuple[str, str] | None) -> None:
     assert Taken([demand_of(there)]).refusal(demand_of(new), NODE) == refused
+
+
+def test_a_resize_is_put_off_for_want_of_room_and_never_to_be_where_the_whole_node_is_too_small() -> None:
+    """Row 115: deferred, or infeasible."""
+    taken = Taken([demand_of(pod_of({"cpu": "1500m"}))])
+    assert refusal_of_resize(demand_of(pod_of({"cpu": "500m"})), taken, NODE) is None
+    assert refusal_of_resize(demand_of(pod_of({"cpu": "2"})), taken, NODE) == (
+        ("OutOfcpu", "Node didn't have enough resource: cpu, requested: 2000, used: 1500, capacity: 2000"),
+        False,
+    )
+    assert refusal_of_resize(demand_of(pod_of({"cpu": "1", "memory": "9Gi"})), taken, NODE) == (
+        ("OutOfmemory", "Node didn't have enough capacity: memory, requested: 9663676416, capacity: 8589934592"),
+        True,
+    )
 
 
 def test_pods_are_counted_only_where_the_node_has_a_number_for_them() -> None:

@@ -1,0 +1,221 @@
+"""What a node allocates to pods that ask for other resources, and how it applies that to what runs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from activities.ledger import Ledger
+from syncpod.cri.errors import RuntimeFailure, Unavailable
+from syncpod.cri.port import LinuxResources
+from syncpod.messages import (
+    AllocateResources,
+    Allocation,
+    Amounts,
+    ContainerUpdate,
+    Fault,
+    PodRef,
+    RemovePod,
+    ResizePod,
+    StepName,
+)
+from syncpod.pod import Pod, ResourceRequirements, resized
+from tests.activities.bench import Bench, PodOnBench, container, fault_of
+
+MIB = 1 << 20
+SMALL = Amounts(memory_limit=64 * MIB, memory_request=32 * MIB, cpu_limit=200, cpu_request=100)
+LARGE = Amounts(memory_limit=128 * MIB, memory_request=32 * MIB, cpu_limit=400, cpu_request=200)
+
+by_cgroups_of_version_1 = pytest.mark.skipif(
+    not Path("/sys/fs/cgroup/cpu/cpu.shares").exists(), reason="the CPU controller is not of version 1 here"
+)
+
+
+def written(amounts: Amounts) -> dict[str, Any]:
+    return {
+        "limits": {"cpu": f"{amounts.cpu_limit}m", "memory": str(amounts.memory_limit)},
+        "requests": {"cpu": f"{amounts.cpu_request}m", "memory": str(amounts.memory_request)},
+    }
+
+
+def asking(pod: Pod, amounts: Amounts, *names: str) -> Pod:
+    """The pod as it is when these containers ask for that (all of them, unless any is named)."""
+    chosen = names or tuple(each.name for each in pod.spec.containers)
+    return resized(pod, {"containers": [{"name": name, "resources": written(amounts)} for name in chosen]})
+
+
+async def allocate(pod: PodOnBench, wanted: Pod, *, attempt: int = 1) -> Allocation:
+    request = AllocateResources(ref=pod.ref, fence=pod.next_fence(), pod=wanted)
+    result = await pod.step(StepName.ALLOCATE_RESOURCES, request, attempt=attempt).result()
+    assert result.allocation is not None
+    return result.allocation
+
+
+def resize_request(pod: PodOnBench, wanted: Pod, *updates: ContainerUpdate) -> ResizePod:
+    return ResizePod(
+        ref=pod.ref, fence=pod.next_fence(), pod=wanted, sandbox_id=pod.sandbox_id, memory=updates, cpu=updates
+    )
+
+
+# --- allocating -------------------------------------------------------------------------------------------------------
+
+
+def with_cores(bench: Bench, milli_cpu: int) -> None:
+    bench.node.context = replace(bench.node.context, capacity={"cpu": milli_cpu})
+
+
+def cpu_of(pod: PodOnBench, cpu: str) -> Pod:
+    return resized(pod.pod, {"containers": [{"name": "main", "resources": {"requests": {"cpu": cpu}}}]})
+
+
+async def test_what_is_allocated_counts_and_counts_on_after_a_restart_of_the_worker(bench: Bench) -> None:
+    """Row 115: the node remembers what it has allocated; asked again it says the same."""
+    with_cores(bench, 2000)
+    one, other = (bench.pod(container(resources={"requests": {"cpu": "500m"}})) for _ in range(2))
+    await one.create_sandbox()
+    await other.create_sandbox()
+    for attempt in (1, 2):
+        assert await allocate(one, cpu_of(one, "1500m"), attempt=attempt) == Allocation()
+    bench.node.ledger = Ledger(bench.node.context)
+    assert await allocate(other, cpu_of(other, "600m")) == Allocation(
+        pending="Deferred",
+        message="Node didn't have enough resource: cpu, requested: 600, used: 1500, capacity: 2000",
+    )
+    assert await allocate(other, cpu_of(other, "2100m")) == Allocation(
+        pending="Infeasible", message="Node didn't have enough capacity: cpu, requested: 2100, capacity: 2000"
+    )
+    late = bench.pod(container(resources={"requests": {"cpu": "1m"}}))
+    fault, error, _ = await fault_of(late.create_sandbox())
+    assert (fault, "used: 2000" in error.message) == (Fault.POD_REJECTED, True), "who is put off is counted as it was"
+
+
+async def test_who_waits_for_room_is_told_of_it_by_rank(bench: Bench) -> None:
+    """Row 115: when a pod shrinks, and when one goes; not when nothing is left that was not before."""
+    with_cores(bench, 2000)
+    told: list[list[PodRef]] = []
+    bench.node.has_room = lambda waiting: told.append(list(waiting))
+    big, gone, first, second = (bench.pod(container(resources={"requests": {"cpu": "500m"}})) for _ in range(4))
+    for pod in (big, gone, first, second):
+        await pod.create_sandbox()
+    wanted = cpu_of(second, "600m")
+    await allocate(first, cpu_of(first, "600m"))
+    await allocate(second, wanted.model_copy(update={"spec": wanted.spec.model_copy(update={"priority": 10})}))
+    assert await allocate(big, cpu_of(big, "500m")) == Allocation()
+    assert told == []
+    assert await allocate(big, cpu_of(big, "400m")) == Allocation()
+    assert told == [[second.ref, first.ref]]
+    assert await allocate(second, cpu_of(second, "600m")) == Allocation()
+    await gone.kill(grace=0)
+    await gone.step(StepName.REMOVE_POD, RemovePod(ref=gone.ref, fence=gone.next_fence())).result()
+    assert told[1:] == [[first.ref]]
+
+
+# --- applying ---------------------------------------------------------------------------------------------------------
+
+
+def outside(bench: Bench, pod: PodOnBench, below: str = "") -> tuple[str, str, str]:
+    """Weight, quota and memory limit of the pod's cgroup, or of one in it, as the kernel has them."""
+    cgroup = f"{bench.node.context.cgroup_parent.strip('/')}/burstable/pod{pod.uid}/{below}"
+    files = ("cpu/{}/cpu.shares", "cpu/{}/cpu.cfs_quota_us", "memory/{}/memory.limit_in_bytes")
+    shares, quota, memory = (Path("/sys/fs/cgroup", each.format(cgroup)).read_text().strip() for each in files)
+    return shares, quota, memory
+
+
+async def two_small_ones(bench: Bench) -> tuple[PodOnBench, dict[str, str]]:
+    """A pod of two small containers that run, and their ids."""
+    resources = written(SMALL)
+    pod = bench.pod(container("one", resources=resources), container("two", resources=resources))
+    await pod.create_sandbox()
+    return pod, {name: (await pod.start(name)).id for name in ("one", "two")}
+
+
+def update(name: str, ids: dict[str, str], desired: Amounts, current: Amounts) -> ContainerUpdate:
+    return ContainerUpdate(name=name, id=ids[name], desired=desired, current=current)
+
+
+class Recorded:
+    """Each change that the runtime is asked for, and what the kernel said of the pod just then."""
+
+    def __init__(self, bench: Bench, pod: PodOnBench, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.pods: list[tuple[str, str, str]] = []
+        self.asked: list[LinuxResources] = []
+        self.fails: Callable[[int], Exception | None] = lambda call: None
+        update = bench.node.cri.update_container_resources
+
+        async def recorded(container_id: str, resources: LinuxResources) -> None:
+            self.asked.append(resources)
+            self.pods.append(await asyncio.to_thread(outside, bench, pod))
+            if (failure := self.fails(len(self.asked))) is not None:
+                raise failure
+            await update(container_id, resources)
+
+        monkeypatch.setattr(bench.node.cri, "update_container_resources", recorded)
+
+
+@by_cgroups_of_version_1
+async def test_a_pod_grows_before_its_containers_and_shrinks_after_them(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Row 116: memory, then CPU; each time the pod allows what its containers may."""
+    pod, ids = await two_small_ones(bench)
+    recorded = Recorded(bench, pod, monkeypatch)
+    small, large = ("204", "40000", str(128 * MIB)), ("307", "60000", str(192 * MIB))
+    wanted = asking(pod.pod, LARGE, "one")
+    assert await allocate(pod, wanted) == Allocation()
+    for attempt in (1, 2):  # the second as if the first had died: everything is found done
+        request = resize_request(pod, wanted, update("one", ids, LARGE, SMALL))
+        await pod.step(StepName.RESIZE_POD, request, attempt=attempt).result()
+        assert outside(bench, pod) == large
+        assert outside(bench, pod, ids["one"]) == ("204", "40000", str(128 * MIB))
+    assert recorded.pods[:2] == [("204", "40000", large[2]), large]
+    assert [(each.memory_limit_in_bytes, each.cpu_quota) for each in recorded.asked[:2]] == [
+        (128 * MIB, 20000),  # of the other resource what it was last given
+        (128 * MIB, 40000),
+    ]
+
+    assert await allocate(pod, pod.pod) == Allocation()
+    await pod.step(StepName.RESIZE_POD, resize_request(pod, pod.pod, update("one", ids, SMALL, LARGE))).result()
+    assert recorded.pods[4:] == [large, ("307", "60000", small[2])]
+    assert outside(bench, pod) == small
+    assert outside(bench, pod, ids["one"]) == ("102", "20000", str(64 * MIB))
+    assert outside(bench, pod, ids["two"]) == ("102", "20000", str(64 * MIB))
+
+
+@by_cgroups_of_version_1
+async def test_what_was_applied_before_a_failure_is_told_with_it(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Row 116: the order is kept, so what comes after a failure is not tried; a transport's failure says nothing."""
+    pod, ids = await two_small_ones(bench)
+    recorded = Recorded(bench, pod, monkeypatch)
+    wanted = asking(pod.pod, LARGE)
+    updates = tuple(update(name, ids, LARGE, SMALL) for name in ("one", "two"))
+    recorded.fails = lambda call: RuntimeFailure("update_container", "UNKNOWN", "no such luck") if call == 2 else None
+    fault, error, detail = await fault_of(pod.step(StepName.RESIZE_POD, resize_request(pod, wanted, *updates)).result())
+    assert (fault, error.message) == (Fault.RESIZE_POD_IN_PLACE_ERROR, "no such luck")
+    half = SMALL.model_copy(update={"memory_limit": LARGE.memory_limit})
+    assert detail.actuated == {"one": ResourceRequirements.model_validate(written(half))}
+    assert outside(bench, pod, ids["one"]) == ("102", "20000", str(128 * MIB))
+    assert outside(bench, pod, ids["two"]) == ("102", "20000", str(64 * MIB))
+
+    recorded.fails = lambda call: Unavailable("update_container", "UNAVAILABLE", "gone") if call == 4 else None
+    request = resize_request(pod, wanted, *updates)
+    with pytest.raises(Exception, match="gone") as retried:
+        await pod.step(StepName.RESIZE_POD, request).result()
+    assert not getattr(retried.value, "non_retryable", True)
+    await pod.step(StepName.RESIZE_POD, request, attempt=2).result()
+    assert outside(bench, pod, ids["one"]) == outside(bench, pod, ids["two"]) == ("204", "40000", str(128 * MIB))
+
+
+@by_cgroups_of_version_1
+async def test_a_container_that_has_gone_is_left_out(bench: Bench) -> None:
+    pod, ids = await two_small_ones(bench)
+    await pod.kill_container(ids["one"], grace=0, name="one")
+    await pod.remove_containers(ids["one"])
+    wanted = asking(pod.pod, LARGE)
+    updates = tuple(update(name, ids, LARGE, SMALL) for name in ("one", "two"))
+    await pod.step(StepName.RESIZE_POD, resize_request(pod, wanted, *updates)).result()
+    assert outside(bench, pod, ids["two"]) == ("204", "40000", str(128 * MIB))

@@ -1,0 +1,73 @@
+"""What a resize on the command line asks for, and what a pod says of one on its way."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from syncpod.cli.failure import BadInput
+from syncpod.cli.resizing import as_document, hindrance, is_hopeless, parse_amounts, resize_of, subjects
+from syncpod.pod import Pod, parse_pod, with_defaults
+
+
+def a_pod(*conditions: dict[str, Any]) -> Pod:
+    """A pod of a sidecar and two containers."""
+    image = "registry.local/a:1"
+    spec = {
+        "initContainers": [{"name": "proxy", "image": image, "restartPolicy": "Always"}],
+        "containers": [{"name": "web", "image": image}, {"name": "web-log", "image": image}],
+    }
+    document = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "shop"}, "spec": spec}
+    return with_defaults(parse_pod(document | {"status": {"conditions": list(conditions)}}))
+
+
+def test_amounts_are_written_as_for_kubectl_set_resources() -> None:
+    assert parse_amounts("cpu=500m, memory=256Mi", "--limits") == {"cpu": "500m", "memory": "256Mi"}
+    assert parse_amounts("CPU=1", "--limits") == {"cpu": "1"}
+    assert parse_amounts("", "--limits") == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("cpu", "'cpu' must be cpu=AMOUNT or memory=AMOUNT, such as cpu=500m,memory=256Mi"),
+        ("gpu=1", "'gpu=1' must be cpu=AMOUNT or memory=AMOUNT, such as cpu=500m,memory=256Mi"),
+        ("cpu=1,cpu=2", "cpu is there twice"),
+        ("memory=lots", "'memory=lots' must be a quantity such as 100m, 0.5, 64Mi or 129e6"),
+        ("memory=0", "'memory=0' must be more than 0; what is set cannot be removed"),
+    ],
+)
+def test_amounts_that_are_none_are_refused_with_the_option(text: str, why: str) -> None:
+    with pytest.raises(BadInput, match=r"^--requests: ") as refused:
+        parse_amounts(text, "--requests")
+    assert str(refused.value) == f"--requests: {why}"
+
+
+def chosen(*patterns: str) -> str:
+    return subjects(resize_of(a_pod(), patterns, {"cpu": "1"}, {}, whole=False))
+
+
+def test_containers_are_named_or_meant_by_a_pattern_and_all_main_ones_by_nothing() -> None:
+    assert chosen() == "web, web-log"
+    assert chosen("web") == "web"
+    assert chosen("web*", "proxy") == "proxy, web, web-log"
+    with pytest.raises(BadInput, match='container "db" is not in pod "shop", which has proxy, web, web-log'):
+        chosen("db")
+
+
+def test_the_update_is_given_nothing_but_resources() -> None:
+    asked = resize_of(a_pod(), ["proxy"], {"cpu": "1"}, {"cpu": "500m"}, whole=False)
+    resources = {"limits": {"cpu": "1"}, "requests": {"cpu": "500m"}}
+    assert as_document(asked) == {"initContainers": [{"name": "proxy", "resources": resources}]}
+    whole = resize_of(a_pod(), [], {"cpu": "1"}, {}, whole=True)
+    assert (as_document(whole), subjects(whole)) == ({"resources": {"limits": {"cpu": "1"}}}, "the pod as a whole")
+
+
+def test_a_pod_says_what_its_resize_waits_for() -> None:
+    pending = {"type": "PodResizePending", "status": "True", "reason": "Deferred", "message": "no room"}
+    progress = {"type": "PodResizeInProgress", "status": "True"}
+    assert (hindrance(a_pod()), is_hopeless(a_pod())) == ("", False)
+    assert hindrance(a_pod(pending, progress)) == "Deferred: no room; it is in progress"
+    assert not is_hopeless(a_pod(pending))
+    assert is_hopeless(a_pod(pending | {"reason": "Infeasible"}))
