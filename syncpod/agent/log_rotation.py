@@ -1,10 +1,17 @@
 """Keeps the logs of running containers from growing without bound.
 
-Every ten seconds each log of a running container that has grown past its size is renamed, and the runtime told to begin
-a new one; what was renamed before is compressed, and the oldest go.
+Each log of a running container that has grown past its size is renamed, and the runtime told to begin a new one; what
+was renamed before is compressed, and the oldest go.
 
-Mirrors logs/container_log_manager.go, v1.36: sizes, names, order and numbers are its own, so that whoever reads a
-kubelet's logs reads these.
+Mirrors logs/container_log_manager.go, v1.36: sizes, names and numbers are its own, so that whoever reads a kubelet's
+logs reads these. Differences:
+
+- It looks each second, not every ten: a container that writes 50 MB/s leaves files of about 50 MB, not of 500 MB. A
+  name holds a time in seconds, so that no log is rotated more often.
+- Files are renamed first, and compressed beside that: the kubelet's log grows while it compresses, and without bound
+  once that takes longer than what it compresses took to be written. Those that are too many go uncompressed.
+- One that somebody still writes to is not compressed, however long ago it was renamed.
+- A runtime that does not answer holds up its own logs alone.
 """
 
 from __future__ import annotations
@@ -14,6 +21,7 @@ import gzip
 import logging
 import os
 import shutil
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -21,16 +29,17 @@ from pathlib import Path
 from typing import Final
 
 from syncpod.cri.errors import CriError
+from syncpod.cri.log_files import COMPRESSED, UNFINISHED, is_being_written, rotated_files
 from syncpod.cri.port import CriRuntime
 from syncpod.lifecycle.observed import ObservedContainer, ObservedPod
 
 log = logging.getLogger(__name__)
 
-PERIOD_SECONDS: Final = 10.0
-"""containerLogMonitorInterval."""
+PERIOD_SECONDS: Final = 1.0
+"""Between two looks at the logs' sizes: containerLogMonitorInterval, 10 s there."""
+_AGAIN_SECONDS: Final = 10.0
+"""How soon a log that could not be rotated, or begun anew, is tried again."""
 _STAMP: Final = "%Y%m%d-%H%M%S"
-_COMPRESSED: Final = ".gz"
-_UNFINISHED: Final = ".tmp"
 
 
 @dataclass(frozen=True)
@@ -44,7 +53,7 @@ class LogLimits:
 
 
 class LogRotation:
-    """The rotation of one node's logs, one at a time: a disk that hangs holds up the other logs, and no pod."""
+    """The rotation of one node's logs. One file is compressed at a time."""
 
     def __init__(
         self,
@@ -61,67 +70,132 @@ class LogRotation:
         self._listings = listings
         self._limits = limits
         self._now = now
+        self._uncompressed: dict[Path, str] = {}
+        """Logs that have files to compress, and whose they are."""
+        self._compressing: asyncio.Task[None] | None = None
+        self._under_way: dict[str, asyncio.Task[None]] = {}
+        """By container id."""
+        self._not_before: dict[str, float] = {}
+        """By container id: monotonic time before which its log is left alone, since it could not be rotated."""
 
     async def run(self) -> None:
-        """Rotate every ten seconds, for ever."""
-        while True:
-            await asyncio.sleep(PERIOD_SECONDS)
-            await self.rotate_all()
+        """Look each second, for ever."""
+        try:
+            while True:
+                await asyncio.sleep(PERIOD_SECONDS)
+                await self._look()
+        finally:
+            tasks = (*self._under_way.values(), *filter(None, [self._compressing]))
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     async def rotate_all(self) -> None:
-        """Rotate each log that is due; one that cannot be is left for the next time, with a warning."""
-        for listing in tuple(self._listings()):
-            for container in listing.containers:
-                if container.state != "running" or not container.log_path:
-                    continue
-                try:
-                    await self._rotate(container)
-                except (OSError, CriError) as error:
-                    log.warning("the log of container %s in pod %s: %s", container.name, listing.name, error)
+        """Rotate each log that is due, and tidy up after it; one that cannot be is left for later, with a warning."""
+        await self._look()
+        await asyncio.gather(*self._under_way.values())
+        if self._compressing is not None:
+            await self._compressing
 
-    async def _rotate(self, container: ObservedContainer) -> None:
+    async def _look(self) -> None:
+        """Begin to rotate what is due, unless that is under way."""
+        running = {
+            container.id: (container, listing.name)
+            for listing in self._listings()
+            for container in listing.containers
+            if container.state == "running" and _is_ours(Path(container.log_path), self._log_dir)
+        }
+        now = time.monotonic()
+        self._not_before = {id_: until for id_, until in self._not_before.items() if id_ in running and until > now}
+        paths = {
+            id_: container.log_path
+            for id_, (container, _) in running.items()
+            if id_ not in self._not_before and id_ not in self._under_way
+        }
+        for id_ in await asyncio.to_thread(_due, paths, self._limits.max_bytes):
+            container, pod = running[id_]
+            task = asyncio.create_task(self._attend(container, pod), name=f"log of {container.name} in {pod}")
+            self._under_way[id_] = task
+            task.add_done_callback(lambda _, id_=id_: self._under_way.pop(id_))  # type: ignore[misc]
+
+    async def _attend(self, container: ObservedContainer, pod: str) -> None:
         path = Path(container.log_path)
-        if not _is_ours(path, self._log_dir) or not await asyncio.to_thread(_is_due, path, self._limits.max_bytes):
-            return
-        await asyncio.to_thread(clear_rotated, path, self._limits.max_files)
-        rotated = path.with_name(f"{path.name}.{self._now().strftime(_STAMP)}")
-        if not await asyncio.to_thread(_renamed, path, rotated):
-            return  # within one second of the last: its turn comes again
         try:
-            await self._cri.reopen_container_log(container.id)
+            if await self._rotate(container.id, path):
+                await asyncio.to_thread(remove_excess, path, self._limits.max_files)
+                self._uncompressed[path] = f"container {container.name} in pod {pod}"
+        except (OSError, CriError) as error:
+            self._not_before[container.id] = time.monotonic() + _AGAIN_SECONDS
+            log.warning("the log of container %s in pod %s: %s", container.name, pod, error)
+        if self._uncompressed and self._compressing is None:
+            self._compressing = asyncio.create_task(self._compress(), name="compress logs")
+
+    async def _compress(self) -> None:
+        """Compress what is to be, one file after the other, until nothing is left to be."""
+        try:
+            while self._uncompressed:
+                path, whose = self._uncompressed.popitem()
+                try:
+                    await asyncio.to_thread(compress_rotated, path)
+                except OSError as error:
+                    log.warning("a log of %s cannot be compressed: %s", whose, error)
+        finally:
+            self._compressing = None
+
+    async def _rotate(self, container_id: str, path: Path) -> bool:
+        """Have a new log begun; False where that has to wait for the next second. Raises OSError, CriError."""
+        rotated = path.with_name(f"{path.name}.{self._now().strftime(_STAMP)}")
+        if await asyncio.to_thread(_is_there, path) and not await asyncio.to_thread(_renamed, path, rotated):
+            return False
+        # Without a log at its path somebody has taken it away, perhaps a worker that died before its next line: what
+        # the container writes goes on into that file, which nobody rotates, until the runtime opens the path again.
+        try:
+            await self._cri.reopen_container_log(container_id)
         except CriError:
             # The runtime goes on writing to the file that it has open: it must be found under its name.
-            await asyncio.to_thread(_renamed, rotated, path)
+            if await asyncio.to_thread(_is_there, rotated):
+                await asyncio.to_thread(_renamed, rotated, path)
             raise
+        if not await asyncio.to_thread(_is_there, path):
+            self._not_before[container_id] = time.monotonic() + _AGAIN_SECONDS
+        return True
 
 
-def clear_rotated(path: Path, max_files: int) -> None:
-    """Remove the oldest of a log's rotated files and compress the others, with room for one more. Blocks.
-
-    Safe to repeat: what was being compressed when its worker died is compressed again. Raises OSError.
-    """
-    rotated = []
-    for file in sorted(path.parent.glob(f"{path.name}.*")):
-        if file.name.endswith(_UNFINISHED):
-            file.unlink(missing_ok=True)
-        elif file.with_name(f"{file.name}{_COMPRESSED}").exists():
-            file.unlink(missing_ok=True)  # its worker died between the two
-        else:
-            rotated.append(file)
-    kept = max(max_files - 2, 0)
-    for file in rotated[: max(len(rotated) - kept, 0)]:
+def remove_excess(path: Path, max_files: int) -> None:
+    """Remove the oldest of a log's rotated files. Blocks. Raises OSError."""
+    rotated = rotated_files(path)
+    for file in rotated[: max(len(rotated) - (max_files - 1), 0)]:
         file.unlink(missing_ok=True)
-    for file in rotated[max(len(rotated) - kept, 0) :]:
-        if not file.name.endswith(_COMPRESSED):
+
+
+def compress_rotated(path: Path) -> None:
+    """Compress a log's rotated files but for the newest, which others may still be reading. Blocks. Raises OSError.
+
+    Safe to repeat, by one caller at a time: what was being compressed when its worker died is compressed again.
+    """
+    for file in path.parent.glob(f"{path.name}.*"):
+        if file.name.endswith(UNFINISHED) or file.with_name(f"{file.name}{COMPRESSED}").exists():
+            file.unlink(missing_ok=True)  # its worker died while it compressed, or between that and the removal
+    for file in rotated_files(path)[:-1]:
+        if not file.name.endswith(COMPRESSED):
             _compress(file)
 
 
 def _compress(file: Path) -> None:
-    draft = file.with_name(f"{file.name}{_UNFINISHED}")
-    with file.open("rb") as whole, gzip.open(draft, "wb", compresslevel=6) as compressed:
-        shutil.copyfileobj(whole, compressed)
-    draft.chmod(file.stat().st_mode & 0o777)
-    draft.rename(file.with_name(f"{file.name}{_COMPRESSED}"))
+    draft = file.with_name(f"{file.name}{UNFINISHED}")
+    try:
+        with file.open("rb") as whole:
+            if is_being_written(whole.fileno()):
+                return
+            with gzip.open(draft, "wb", compresslevel=6) as compressed:
+                shutil.copyfileobj(whole, compressed, 1024 * 1024)
+            draft.chmod(os.fstat(whole.fileno()).st_mode & 0o777)
+    except FileNotFoundError:
+        return  # it was one too many meanwhile
+    if not file.exists():
+        draft.unlink()  # the same, a little later
+        return
+    draft.rename(file.with_name(f"{file.name}{COMPRESSED}"))
     file.unlink(missing_ok=True)
 
 
@@ -131,16 +205,28 @@ def _is_ours(path: Path, log_dir: Path) -> bool:
     return len(parts) == 3 and ".." not in parts
 
 
+def _due(paths: dict[str, str], max_bytes: int) -> list[str]:
+    """Return the containers whose log is too large, or not at its path."""
+    due = []
+    for container_id, path in paths.items():
+        try:
+            large = os.stat(path, follow_symlinks=False).st_size > max_bytes  # noqa: PTH116  # a thousand a second
+        except FileNotFoundError:
+            large = True
+        except OSError:
+            large = False  # a directory that cannot be looked into: what is written there is not ours to rotate
+        if large:
+            due.append(container_id)
+    return due
+
+
+def _is_there(path: Path) -> bool:
+    return os.path.lexists(path)
+
+
 def _renamed(path: Path, to: Path) -> bool:
     """Give a file another name, unless something has that; say whether it has it now."""
-    if to.exists():
+    if _is_there(to) or _is_there(to.with_name(f"{to.name}{COMPRESSED}")):
         return False
     path.rename(to)
     return True
-
-
-def _is_due(path: Path, max_bytes: int) -> bool:
-    try:
-        return os.stat(path, follow_symlinks=False).st_size > max_bytes  # noqa: PTH116  # one call, no second look
-    except FileNotFoundError:
-        return False

@@ -6,8 +6,14 @@ are joined for each stream by itself, where the kubelet writes them as they come
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Final
+
+_WHOLE: Final = re.compile(rb"^([^ \n]+ )std(?:out|err) F(?::[^ \n]*)? ", re.MULTILINE)
+"""What stands before the text of a record that is a line of its own."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +44,11 @@ class LineJoiner:
         yield from self._parts.values()
         self._parts = {}
 
+    @property
+    def begun(self) -> bool:
+        """Say whether something has come that is not a whole line yet."""
+        return bool(self._rest or self._parts)
+
     def _add(self, record: bytes) -> LogLine | None:
         parsed = parse_record(record)
         if parsed is None:
@@ -51,6 +62,90 @@ class LineJoiner:
         return line
 
 
+class LogText:
+    """Turns a log's bytes into what is printed of it.
+
+    Where every record is a line of its own, which is nearly always, whole blocks are turned at once: line by line a
+    container that writes 50 MB/s could not be followed.
+    """
+
+    def __init__(
+        self,
+        *,
+        timestamps: bool = False,
+        head: bytes = b"",
+        since: datetime | None = None,
+        limit_bytes: int | None = None,
+    ) -> None:
+        """Print each line after `head`, and its time if wanted; nothing from before `since`.
+
+        At most `limit_bytes` are printed, times and line ends included, heads not (logs.go, v1.36, logWriter; kubectl
+        adds its prefix to what it is sent).
+        """
+        self._joiner = LineJoiner()
+        self._timestamps = timestamps
+        self._head = head
+        self._since = since
+        self._left = limit_bytes
+        self._rest = b""
+        self._template = head.replace(b"\\", b"\\\\") + (rb"\1" if timestamps else b"")
+
+    @property
+    def full(self) -> bool:
+        """Say whether as much is printed as may be."""
+        return self._left is not None and self._left <= 0
+
+    def feed(self, data: bytes) -> bytes:
+        """Return what is printed of the lines that `data` completes."""
+        data = self._rest + data
+        end = data.rfind(b"\n") + 1
+        data, self._rest = data[:end], data[end:]
+        if self._since is None and self._left is None and not self._joiner.begun:
+            text, lines = _WHOLE.subn(self._template, data)
+            if lines == data.count(b"\n"):
+                return text
+        return self._print(self._joiner.feed(data))
+
+    def flush(self) -> bytes:
+        """Return what is printed of what the container left without a line end."""
+        return self._print((*self._joiner.feed(self._rest), *self._joiner.flush()))
+
+    def _print(self, lines: Iterable[LogLine]) -> bytes:
+        return b"".join(self._shown(line) for line in lines)
+
+    def _shown(self, line: LogLine) -> bytes:
+        if self._since is not None:
+            if not is_new_enough(line, self._since):
+                return b""
+            self._since = None  # a log is written in the order of its times
+        text = line.text + b"\n"
+        if self._timestamps:
+            text = f"{line.stamp} ".encode() + text
+        if self._left is not None:
+            text = text[: max(self._left, 0)]
+            self._left -= len(text)
+        return self._head + text if text else b""
+
+
+def is_new_enough(line: LogLine, since: datetime | None) -> bool:
+    """Say whether a line is not from before a moment; True for one whose time cannot be read."""
+    if since is None:
+        return True
+    try:
+        return _moment(line.stamp) >= since
+    except ValueError:
+        return True
+
+
+def _moment(stamp: str) -> datetime:
+    """Read the runtime's time, whose nine decimals are more than Python keeps."""
+    whole, dot, rest = stamp.partition(".")
+    if not dot:
+        return datetime.fromisoformat(stamp)
+    digits = len(rest) - len(rest.lstrip("0123456789"))
+    return datetime.fromisoformat(f"{whole}.{rest[:digits][:6]}{rest[digits:]}")
+
+
 def parse_record(record: bytes) -> tuple[str, str, bool, bytes] | None:
     """Return time, stream, whether more of the line follows, and text; None for what is no record (a torn write)."""
     stamp, _, rest = record.partition(b" ")
@@ -59,6 +154,14 @@ def parse_record(record: bytes) -> tuple[str, str, bool, bytes] | None:
     if stream not in (b"stdout", b"stderr") or not tag:
         return None
     return stamp.decode(errors="replace"), stream.decode(), tag.split(b":")[0] == b"P", text
+
+
+def count_lines(blocks: Iterable[bytes]) -> int:
+    """Return how many whole lines the blocks of a log make."""
+    joiner, lines = LineJoiner(), 0
+    for block in blocks:
+        lines += sum(1 for _ in joiner.feed(block))
+    return lines
 
 
 def starts_of_last_lines(blocks: Iterable[tuple[int, bytes]], count: int) -> int:

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from temporalio.client import Client
 
     from syncpod.cli.containers import Instance
-    from syncpod.cli.log_lines import LogLine
     from syncpod.cri.client import CriClient
     from syncpod.pod import Pod
 
@@ -42,12 +41,25 @@ def logs(
     tail: Annotated[int, typer.Option("--tail", metavar="N", help="Only the last N lines.", show_default="all")] = -1,
     since: Annotated[str, typer.Option("--since", metavar="DURATION", help="Not older than this: 10s, 5m.")] = "",
     since_time: Annotated[str, typer.Option("--since-time", metavar="TIME", help="Not before: RFC 3339.")] = "",
+    rotated: Annotated[
+        bool, typer.Option("--rotated", help="From the files that were rotated away as well, the oldest first.")
+    ] = False,
+    limit_bytes: Annotated[
+        int, typer.Option("--limit-bytes", metavar="N", help="At most N bytes of each container.", show_default="all")
+    ] = 0,
     timestamps: Annotated[bool, typer.Option("--timestamps", help="With the time of each line.")] = False,
     prefix: Annotated[bool, typer.Option("--prefix", help="With pod and container before each line.")] = False,
+    ignore_errors: Annotated[
+        bool, typer.Option("--ignore-errors", help="Go on where a container's logs cannot be read, and say so.")
+    ] = False,
+    max_log_requests: Annotated[
+        int, typer.Option("--max-log-requests", metavar="N", help="How many containers may be followed at once.")
+    ] = 5,
 ) -> None:
     """Print what a pod's containers have written.
 
-    Reads the files that the runtime writes on this machine.
+    Reads the files that the runtime writes on this machine: of each container the one that grows, as kubectl does, and
+    with --rotated also those that were rotated away and are still kept. --follow goes on across rotations.
     """
     from syncpod.cli import session
 
@@ -64,13 +76,20 @@ def logs(
         raise BadInput("the previous instance has ended: --previous and --follow do not go together")
     if tail < -1:
         raise BadInput("--tail: must be 0 or more lines")
+    if limit_bytes < 0:
+        raise BadInput("--limit-bytes: must be 1 or more bytes")
+    if max_log_requests < 1:
+        raise BadInput("--max-log-requests: must be 1 or more containers")
     reader = _Reader(
         follow=follow,
         previous=previous,
         tail=(_SELECTED_TAIL if conditions.requirements else None) if tail == -1 else tail,
         since=_since(since, since_time),
+        rotated=rotated,
+        limit_bytes=limit_bytes or None,
         timestamps=timestamps,
         prefix=prefix,
+        ignore_errors=ignore_errors,
     )
 
     async def work(client: Client) -> None:
@@ -90,6 +109,11 @@ def logs(
             for pod in pods
             for name in (container_names(pod) if all_containers else [chosen_container(pod, container)])
         ]
+        if follow and len(chosen) > max_log_requests:
+            raise BadInput(
+                f"{len(chosen)} containers would be followed, and at most {max_log_requests} may be: "
+                "raise --max-log-requests, or choose fewer"
+            )
         await reader.read(chosen)
 
     session.run(work)
@@ -121,39 +145,52 @@ class _Reader:
         previous: bool,
         tail: int | None,
         since: datetime | None,
+        rotated: bool,
+        limit_bytes: int | None,
         timestamps: bool,
         prefix: bool,
+        ignore_errors: bool,
     ) -> None:
         self._follow = follow
         self._previous = previous
         self._tail = tail
         self._since = since
+        self._rotated = rotated
+        self._limit_bytes = limit_bytes
         self._timestamps = timestamps
         self._prefix = prefix
+        self._ignore_errors = ignore_errors
 
     async def read(self, chosen: Sequence[tuple[Pod, str]]) -> None:
-        """Print the logs of containers, one after the other, or all as they grow. Raises Failure for those without."""
+        """Print the logs of containers, one after the other, or all as they grow. Raises Failure for those without.
+
+        Difference to kubectl: one that cannot be read keeps no other from being printed first.
+        """
+        if self._follow:
+            outcomes = await asyncio.gather(*(self._attempt(*one) for one in chosen))
+        else:
+            outcomes = [await self._attempt(*one) for one in chosen]
+        failures = [failure for failure in outcomes if failure is not None]
+        if not failures:
+            return
+        if not self._ignore_errors:
+            raise Failure("\n".join(map(str, failures)), max(failure.code for failure in failures))
+        for failure in failures:
+            remark(str(failure))
+
+    async def _attempt(self, pod: Pod, container: str) -> Failure | None:
         from syncpod.cli.containers import current_instance, previous_instance, runtime_of
 
-        failures = []
-        found = []
-        for pod, container in chosen:
-            try:
-                instance = (previous_instance if self._previous else current_instance)(pod, container)
-                found.append((pod, container, instance, runtime_of(pod)))
-            except Failure as failure:
-                failures.append(failure)
-        reads = [self._print(*one) for one in found]
-        if self._follow:
-            await asyncio.gather(*reads)
-        else:
-            for read in reads:
-                await read
-        if failures:
-            raise Failure("\n".join(map(str, failures)), max(failure.code for failure in failures))
+        try:
+            instance = (previous_instance if self._previous else current_instance)(pod, container)
+            await self._print(pod, container, instance, runtime_of(pod))
+        except Failure as failure:
+            return failure
+        return None
 
     async def _print(self, pod: Pod, container: str, instance: Instance, runtime: CriClient) -> None:
-        from syncpod.cli.log_files import read_log
+        from syncpod.cli.log_files import read_blocks
+        from syncpod.cli.log_lines import LogText
         from syncpod.cri.errors import CriError
 
         async def runs() -> bool:
@@ -162,21 +199,30 @@ class _Reader:
             except CriError:
                 return False
 
-        head = f"[pod/{pod.metadata.name}/{container}] ".encode() if self._prefix else b""
+        text = LogText(
+            timestamps=self._timestamps,
+            head=f"[pod/{pod.metadata.name}/{container}] ".encode() if self._prefix else b"",
+            since=self._since,
+            limit_bytes=self._limit_bytes,
+        )
         async with runtime:
             path = await _log_path(pod, container, instance, runtime)
-            lines = read_log(path, tail=self._tail, since=self._since, runs=runs if self._follow else None)
+            blocks = read_blocks(path, tail=self._tail, rotated=self._rotated, runs=runs if self._follow else None)
             try:
-                async for line in lines:
-                    self._write(head, line)
+                async for block in blocks:
+                    self._write(text.feed(block))
+                    if text.full:
+                        return
+                self._write(text.flush())
             except FileNotFoundError:
                 raise Failure(f'the log of container "{container}" is gone: {path}') from None
             except PermissionError:
                 raise BadInput(f"{path}: permission denied; run as root") from None
+            finally:
+                await blocks.aclose()
 
-    def _write(self, head: bytes, line: LogLine) -> None:
-        stamp = f"{line.stamp} ".encode() if self._timestamps else b""
-        sys.stdout.buffer.write(head + stamp + line.text + b"\n")
+    def _write(self, text: bytes) -> None:
+        sys.stdout.buffer.write(text)
         if self._follow:
             sys.stdout.buffer.flush()
 

@@ -36,6 +36,11 @@ class CriLog:
             return
         head = self._timestamp() + b" " + stream
         *lines, rest = (self._pending.get(stream, b"") + data).split(b"\n")
+        if lines and max(map(len, lines)) <= LONGEST_LINE >= len(rest):
+            # Nearly always: three times as fast for many short lines as one after the other.
+            self._pending[stream] = rest
+            self._append(b"%b F %b\n" % (head, (b"\n%b F " % head).join(lines)))
+            return
         out = []
         for line in lines:
             while len(line) > LONGEST_LINE:

@@ -4,24 +4,33 @@ from __future__ import annotations
 
 import asyncio
 import gzip
-from collections.abc import Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from syncpod.agent.log_rotation import LogLimits, LogRotation, clear_rotated
+from syncpod.agent.log_rotation import LogLimits, LogRotation, compress_rotated, remove_excess
+from syncpod.cli.log_files import read_blocks
+from syncpod.cli.log_lines import LogText
 from syncpod.cri.client import CriClient
 from syncpod.cri.errors import RuntimeFailure
+from syncpod.cri.log_files import rotated_files
 from syncpod.cri.reader import PodReader
 from syncpod.lifecycle.observed import ObservedContainer, ObservedPod
+from tests.agent.waiting import until
 from tests.cri.owned_pods import OWNER, owned_pod
 from tests.runtimes.runtime import Runtime
 
-BATCHES, BATCH = 100, 300
-COUNTS = (
-    f"i=0; while [ $i -lt {BATCHES} ]; do seq $((i*{BATCH}+1)) $((i*{BATCH}+{BATCH})); i=$((i+1)); sleep 0.03; done;"
-    " while :; do sleep 0.1; done"
-)
-LINES = BATCHES * BATCH
+LINE = 100
+"""Bytes of a line, its end included."""
+LINES = 200_000
+WRITES = """
+awk -v n={lines} 'BEGIN {{
+    p = sprintf("%90s", ""); gsub(/ /, "x", p);
+    for (i = 1; i <= n; i++) {{ printf "%08d %s\\n", i, p; if (i % 20000 == 0) {{ fflush(); system("sleep 0.1") }} }}
+}}'
+while :; do sleep 0.1; done
+"""
+"""A shell script that writes numbered lines, two megabytes at a time as fast as it can, and runs on."""
 
 
 def seconds() -> Iterator[datetime]:
@@ -33,54 +42,99 @@ def seconds() -> Iterator[datetime]:
 
 
 async def test_no_line_is_lost_while_a_container_writes_as_fast_as_it_can(runtime: Runtime, tmp_path: Path) -> None:
+    """Row 113: twenty megabytes at full speed over several rotations are all in the files, and seen by who follows."""
     clock = seconds()
-    logs = tmp_path / "default_web_uid"
+    limits = LogLimits(max_bytes=1_000_000, max_files=1000)
+
+    def rotation(cri: CriClient, listing: ObservedPod) -> LogRotation:
+        return LogRotation(tmp_path, cri, lambda: [listing], limits, now=lambda: next(clock))
+
+    async def often(rotation: LogRotation) -> None:
+        while True:
+            await rotation.rotate_all()
+            await asyncio.sleep(0.02)
+
+    seen = await written_and_followed(runtime, tmp_path, LINES, lambda *given: often(rotation(*given)))
+    expected = [b"%08d" % number for number in range(1, LINES + 1)]
+    files = sorted((tmp_path / "default_web_uid" / "main").iterdir())
+    assert len(files) > 3
+    assert [file for file in files if file.suffix == ".gz"], "what was rotated before the last is compressed"
+    assert _numbers(_kept(tmp_path / "default_web_uid" / "main" / "0.log")) == expected
+    assert seen == expected
+
+
+async def written_and_followed(
+    runtime: Runtime, log_dir: Path, lines: int, rotate: Callable[[CriClient, ObservedPod], Coroutine[None, None, None]]
+) -> list[bytes]:
+    """Have a container write so many lines while its log is rotated; the numbers that somebody who follows it sees."""
+    logs, seen = log_dir / "default_web_uid", bytearray()
     async with (
         CriClient(runtime.endpoint) as cri,
         owned_pod(cri, cgroup_parent=runtime.cgroup_parent, logs=logs) as pod,
     ):
         await pod.run()
-        await pod.start(pod.container(command=("sh", "-c", COUNTS)))
-        reader = PodReader(cri, boot=1, owner=OWNER)
-        listing = await reader.read(pod.uid)
-        limits = LogLimits(max_bytes=20_000, max_files=1000)
-        rotation = LogRotation(tmp_path, cri, lambda: [listing], limits, now=lambda: next(clock))
-        async with asyncio.timeout(120):
-            while str(LINES) not in _numbers(logs / "main").split()[-1:]:
-                await rotation.rotate_all()
-                await asyncio.sleep(0.02)
-    files = sorted(path.name for path in (logs / "main").iterdir())
-    assert len(files) > 3
-    assert _numbers(logs / "main").split() == [str(number) for number in range(1, LINES + 1)]
-    assert [name for name in files if name.endswith(".gz")], "what was rotated before the last is compressed"
+        container_id = await pod.start(pod.container(command=("sh", "-c", WRITES.format(lines=lines))))
+        listing = await PodReader(cri, boot=1, owner=OWNER).read(pod.uid)
+
+        async def runs() -> bool:
+            return (await cri.container_status(container_id)).state == "running"
+
+        async def follow() -> None:
+            text = LogText()
+            async for block in read_blocks(logs / "main" / "0.log", runs=runs):
+                seen.extend(text.feed(block))
+                if len(seen) >= lines * LINE:
+                    break
+
+        rotating = asyncio.create_task(rotate(cri, listing))
+        try:
+            async with asyncio.timeout(300):
+                await follow()
+        finally:
+            rotating.cancel()
+            await asyncio.gather(rotating, return_exceptions=True)
+    return [bytes(seen[at : at + 8]) for at in range(0, len(seen), LINE)]
 
 
-def _numbers(directory: Path) -> str:
-    """What the container wrote, from the oldest file to the growing one."""
-    rotated = sorted(directory.glob("0.log.*"))
-    whole = "".join(
-        gzip.decompress(file.read_bytes()).decode() if file.suffix == ".gz" else file.read_text() for file in rotated
-    )
-    current = directory / "0.log"
-    whole += current.read_text() if current.exists() else ""
-    return "".join(line.split(" ", 3)[3] + "\n" for line in whole.splitlines() if line.count(" ") >= 3)
+def _kept(path: Path) -> bytes:
+    """What the log's files hold, from the oldest to the growing one."""
+    files = (*rotated_files(path), path)
+    return b"".join(gzip.decompress(file.read_bytes()) if file.suffix == ".gz" else file.read_bytes() for file in files)
+
+
+def _numbers(log: bytes) -> list[bytes]:
+    """The numbers in a log; a runtime may have cut a line in two where it went on in a new file."""
+    return [line[:8] for line in LogText().feed(log).splitlines()]
 
 
 def test_the_oldest_go_and_the_others_are_compressed(tmp_path: Path) -> None:
+    """Row 113: five files with the growing one, all compressed but the newest two."""
     log = tmp_path / "0.log"
     for second in range(6):
         (tmp_path / f"0.log.20261121-00000{second}").write_text(f"{second}")
     (tmp_path / "0.log.20261121-000009.tmp").write_text("half")
     log.write_text("now")
-    clear_rotated(log, 5)
-    clear_rotated(log, 5)
+    for _ in range(2):
+        remove_excess(log, 5)
+        compress_rotated(log)
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         "0.log",
+        "0.log.20261121-000002.gz",
         "0.log.20261121-000003.gz",
         "0.log.20261121-000004.gz",
-        "0.log.20261121-000005.gz",
+        "0.log.20261121-000005",
     ]
-    assert gzip.decompress((tmp_path / "0.log.20261121-000005.gz").read_bytes()) == b"5"
+    assert gzip.decompress((tmp_path / "0.log.20261121-000004.gz").read_bytes()) == b"4"
+
+
+def test_what_somebody_still_writes_to_is_not_compressed(tmp_path: Path) -> None:
+    for second in range(2):
+        (tmp_path / f"0.log.20261121-00000{second}").write_text("begun")
+    with (tmp_path / "0.log.20261121-000000").open("a"):
+        compress_rotated(tmp_path / "0.log")
+        assert not list(tmp_path.glob("*.gz"))
+    compress_rotated(tmp_path / "0.log")
+    assert [path.name for path in tmp_path.glob("*.gz")] == ["0.log.20261121-000000.gz"]
 
 
 class Refusing(CriClient):
@@ -91,6 +145,7 @@ class Refusing(CriClient):
 
 
 async def test_a_log_that_cannot_be_begun_anew_keeps_its_name(tmp_path: Path) -> None:
+    """Row 113: it is renamed back if the runtime does not reopen it."""
     path = tmp_path / "default_web_uid" / "main" / "0.log"
     path.parent.mkdir(parents=True)
     path.write_text("x" * 100)
@@ -99,6 +154,22 @@ async def test_a_log_that_cannot_be_begun_anew_keeps_its_name(tmp_path: Path) ->
     async with Refusing("unix:///nowhere.sock") as cri:
         await LogRotation(tmp_path, cri, lambda: [listing], LogLimits(max_bytes=10)).rotate_all()
     assert [file.name for file in path.parent.iterdir()] == ["0.log"]
+
+
+async def test_a_log_that_a_dead_worker_has_renamed_is_begun_anew(runtime: Runtime, tmp_path: Path) -> None:
+    """Row 113: between renaming and reopening a worker may die; what is written then is in a file nobody rotates."""
+    logs = tmp_path / "default_web_uid"
+    async with (
+        CriClient(runtime.endpoint) as cri,
+        owned_pod(cri, cgroup_parent=runtime.cgroup_parent, logs=logs) as pod,
+    ):
+        await pod.run()
+        await pod.start(pod.container(command=("sh", "-c", "while :; do echo well; sleep 0.1; done")))
+        listing = await PodReader(cri, boot=1, owner=OWNER).read(pod.uid)
+        log = logs / "main" / "0.log"
+        log.rename(log.with_name("0.log.20261121-000000"))
+        await LogRotation(tmp_path, cri, lambda: [listing], LogLimits()).rotate_all()
+        await until(lambda: log.exists() and log.stat().st_size > 0)
 
 
 async def test_what_is_no_log_of_ours_stays_as_it_is(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -17,6 +18,7 @@ async def texts(path: Path, **options: object) -> list[str]:
 
 
 async def test_a_log_is_read_from_its_last_lines_or_from_a_moment(tmp_path: Path) -> None:
+    """Row 114: tail first, then since."""
     log = tmp_path / "0.log"
     log.write_bytes(b"".join(record(str(n), stamp=f"2026-01-31T12:00:0{n}.5Z") for n in range(5)))
     assert await texts(log) == ["0", "1", "2", "3", "4"]
@@ -72,3 +74,85 @@ async def test_following_goes_on_over_a_rotation_and_ends_with_the_container(tmp
         alive.clear()
         assert await seen.get() == "last words"
         await following
+
+
+def rotated_log(tmp_path: Path) -> Path:
+    """A log of which six lines were rotated away, four of them compressed, and two are there."""
+    for number in range(3):
+        name = tmp_path / f"0.log.20260131-12000{number}"
+        lines = b"".join(record(str(2 * number + n), stamp=f"2026-01-31T12:00:0{2 * number + n}Z") for n in (0, 1))
+        if number < 2:
+            name.with_name(f"{name.name}.gz").write_bytes(gzip.compress(lines))
+        else:
+            name.write_bytes(lines)
+    (tmp_path / "0.log.20260131-120000").write_bytes(b"half removed")
+    (tmp_path / "0.log.20260131-120001.tmp").write_bytes(b"half compressed")
+    log = tmp_path / "0.log"
+    log.write_bytes(b"".join(record(str(n), stamp=f"2026-01-31T12:00:0{n}Z") for n in (6, 7)))
+    return log
+
+
+async def test_what_was_rotated_away_is_read_on_request_alone(tmp_path: Path) -> None:
+    """Row 114: the kubelet reads the growing file alone, whatever lines are asked for."""
+    log = rotated_log(tmp_path)
+    (tmp_path / "0.log.20260131-120000").unlink()
+    assert await texts(log) == ["6", "7"]
+    assert await texts(log, tail=5) == ["6", "7"]
+    assert await texts(log, rotated=True) == [str(n) for n in range(8)]
+    for tail in range(10):
+        assert await texts(log, rotated=True, tail=tail) == [str(n) for n in range(8)][8 - min(tail, 8) :]
+    since = datetime(2026, 1, 31, 12, 0, 3, tzinfo=UTC)
+    assert await texts(log, rotated=True, since=since) == ["3", "4", "5", "6", "7"]
+
+
+async def test_a_log_that_is_just_being_rotated_is_read_where_it_is(tmp_path: Path) -> None:
+    log = rotated_log(tmp_path)
+    log.rename(tmp_path / "0.log.20260131-120003")
+    assert await texts(log) == ["6", "7"]
+
+
+async def test_who_follows_reads_what_was_rotated_between_two_looks(tmp_path: Path) -> None:
+    """Row 113: several rotations, the file that was open compressed and gone, and not a line is passed over."""
+    log = tmp_path / "0.log"
+    log.write_bytes(record("0"))
+    alive = asyncio.Event()
+    alive.set()
+
+    async def runs() -> bool:
+        return alive.is_set()
+
+    lines = read_log(log, runs=runs)
+    async with asyncio.timeout(20):
+        assert (await anext(lines)).text == b"0"
+        for number in range(1, 4):
+            log.rename(rotated := tmp_path / f"0.log.20260131-12000{number}")
+            log.write_bytes(record(str(number)))
+            if number < 3:
+                rotated.with_name(f"{rotated.name}.gz").write_bytes(gzip.compress(rotated.read_bytes()))
+                rotated.unlink()
+        assert [(await anext(lines)).text for _ in range(3)] == [b"1", b"2", b"3"]
+        alive.clear()
+        assert [line async for line in lines] == []
+
+
+async def test_a_file_is_left_only_when_nobody_writes_to_it_any_more(tmp_path: Path) -> None:
+    log = tmp_path / "0.log"
+    log.write_bytes(record("before"))
+    alive = True
+
+    async def runs() -> bool:
+        return alive
+
+    lines = read_log(log, runs=runs)
+    async with asyncio.timeout(20):
+        assert (await anext(lines)).text == b"before"
+        with log.open("ab", buffering=0) as slow:
+            log.rename(tmp_path / "0.log.20260131-120000")
+            log.write_bytes(record("after"))
+            waiting = asyncio.ensure_future(anext(lines))
+            await asyncio.sleep(0.5)
+            slow.write(record("late"))
+            assert (await waiting).text == b"late"
+        assert (await anext(lines)).text == b"after"
+        alive = False
+        assert [line async for line in lines] == []

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from hypothesis import given
 from hypothesis import strategies as st
 
-from syncpod.cli.log_lines import LineJoiner, parse_record, starts_of_last_lines
+from syncpod.cli.log_lines import LineJoiner, LogText, count_lines, parse_record, starts_of_last_lines
 
 STAMP = "2026-01-31T12:00:00.123456789Z"
 
@@ -62,6 +62,33 @@ def test_pieces_of_any_size_give_the_same_lines(lines: list[tuple[str, int]], si
     joiner = LineJoiner()
     found = [line.text.decode() for at in range(0, len(data), size) for line in joiner.feed(data[at : at + size])]
     assert found == ["p" * parts + text for text, parts in lines]
+
+
+@given(LINES, st.integers(min_value=1, max_value=40), st.booleans())
+def test_what_is_printed_of_blocks_is_what_is_printed_of_lines(
+    lines: list[tuple[str, int]], size: int, timestamps: bool
+) -> None:
+    """Row 114: whole blocks are turned at once, and nobody can tell."""
+    data = written(lines) + record("more", tag="P")
+    text = LogText(timestamps=timestamps, head=b"[a\\1] ")
+    printed = b"".join(text.feed(data[at : at + size]) for at in range(0, len(data), size)) + text.flush()
+    joiner = LineJoiner()
+    expected = [
+        f"[a\\1] {line.stamp + ' ' if timestamps else ''}{line.text.decode()}\n"
+        for line in (*joiner.feed(data), *joiner.flush())
+    ]
+    assert printed.decode() == "".join(expected)
+    assert count_lines([data]) == len(lines)
+
+
+def test_a_limit_is_of_what_the_container_wrote_with_its_times() -> None:
+    """Row 114: limitBytes cuts within a line, times and line ends included; a prefix is not the log's."""
+    data = record("one") + record("two") + record("three")
+    text = LogText(head=b"> ", limit_bytes=6)
+    assert (text.feed(data), text.full) == (b"> one\n> tw", True)
+    stamped = LogText(timestamps=True, limit_bytes=len(STAMP) + 3)
+    assert stamped.feed(data) == f"{STAMP} on".encode()
+    assert LogText(limit_bytes=100).feed(data) == b"one\ntwo\nthree\n"
 
 
 @given(LINES, st.integers(min_value=0, max_value=14), st.integers(min_value=1, max_value=200))
