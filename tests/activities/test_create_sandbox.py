@@ -243,6 +243,7 @@ async def test_a_worker_that_shuts_down_leaves_a_waiting_step_to_be_tried_again(
 async def test_nothing_is_made_while_the_network_is_not_ready_but_for_pods_without_one(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Row 15: NetworkNotReady, and not for pods on the node's own network."""
     ready = await bench.cri.status()
     await without(bench, monkeypatch, network_ready=False, network_message="NetworkPluginNotReady: no CNI")
     fault, error, detail = await fault_of(bench.pod(hostNetwork=False).create_sandbox())
@@ -256,6 +257,7 @@ async def test_nothing_is_made_while_the_network_is_not_ready_but_for_pods_witho
 
 
 async def test_nothing_is_made_while_the_runtime_is_not_ready(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Row 15: the runtime's own condition."""
     await without(bench, monkeypatch, runtime_ready=False, runtime_message="RuntimeNotReady: starting")
     fault, _, detail = await fault_of(bench.pod().create_sandbox())
     assert (fault, detail.status.sandboxes) == (Fault.RUNTIME_NOT_READY, ())

@@ -95,6 +95,7 @@ async def test_a_log_path_outside_the_logs_of_the_node_is_left_alone(
 
 
 async def test_nothing_of_a_deleted_pod_is_left(bench: Bench) -> None:
+    """Row 22: volumes, directories, cgroups, logs."""
     volumes: dict[str, Any] = {"volumes": [{"name": "scratch", "emptyDir": {}}], "hostNetwork": False}
     mounts = [{"name": "scratch", "mountPath": "/scratch"}]
     pod = bench.pod(

@@ -46,6 +46,7 @@ def test_the_file_is_the_message(tmp_path: Path) -> None:
 
 
 def test_only_the_end_of_a_long_message_is_read(tmp_path: Path) -> None:
+    """Row 101: 4096 bytes."""
     place = tmp_path / "m"
     place.write_bytes(b"x" * 10_000 + b"end")
     message = termination_message(ended(place))
@@ -70,6 +71,7 @@ def test_bytes_that_are_no_text_are_replaced(tmp_path: Path) -> None:
 def test_an_empty_file_falls_back_to_the_log_of_what_failed(
     tmp_path: Path, policy: str, code: int, reason: str, falls_back: bool
 ) -> None:
+    """Row 101: FallbackToLogsOnError."""
     place = tmp_path / "m"
     make_message_file(place)
     path = log(tmp_path / "0.log", "stdout F one", "stderr P tw", "stderr F o")
@@ -78,6 +80,7 @@ def test_an_empty_file_falls_back_to_the_log_of_what_failed(
 
 
 def test_of_a_long_log_the_last_80_lines_and_2048_bytes_are_taken(tmp_path: Path) -> None:
+    """Row 101: 80 lines, 2048 bytes."""
     many = log(tmp_path / "many.log", *(f"stdout F {number}" for number in range(1000)))
     status = ended(None, policy="FallbackToLogsOnError", exit_code=1, reason="Error", log_path=str(many))
     assert termination_message(status).splitlines() == [str(number) for number in range(920, 1000)]

@@ -113,6 +113,7 @@ async def test_a_pod_that_ends_well_has_succeeded(pods: Pods) -> None:
 
 
 async def test_a_finished_pod_keeps_its_workflow_until_it_is_deleted(pods: Pods) -> None:
+    """Row 16: a finished pod is terminated, and its record stays."""
     pod = await pods.apply("finished", shell("main", "exit 0"), restartPolicy="Never")
     await pod.phase("Succeeded")
     assert (await pod.handle.describe()).status == WorkflowExecutionStatus.RUNNING
@@ -160,14 +161,17 @@ async def test_a_pod_applied_during_deletion_follows(pods: Pods, engine: EngineN
 
 
 async def test_deletion_keeps_the_grace_and_leaves_nothing(slow: Told) -> None:
+    """Row 22, row 77: the grace is kept, and then nothing is left."""
     await slow["deletion_keeps_the_grace"]
 
 
 async def test_sidecars_stop_after_the_main_containers_the_last_first(slow: Told) -> None:
+    """Row 80: on real runtimes."""
     await slow["sidecars_stop_last"]
 
 
 async def test_a_later_deletion_can_shorten_the_grace(slow: Told) -> None:
+    """Row 17: the grace only shrinks."""
     await slow["a_later_deletion_shortens_the_grace"]
 
 

@@ -27,6 +27,7 @@ async def told(live: LivePod, reason: str) -> list[str]:
 
 
 async def test_hooks_run_after_the_start_and_before_the_end(pods: Pods, tmp_path: Path) -> None:
+    """Row 53, row 54, row 77: postStart within the start, preStop within the grace."""
     web = shell(
         "web",
         "mkdir -p /tmp/www; echo here >/tmp/www/stop; busybox httpd -p 8769 -h /tmp/www;"
@@ -52,6 +53,7 @@ async def test_hooks_run_after_the_start_and_before_the_end(pods: Pods, tmp_path
 
 
 async def test_a_failed_post_start_hook_ends_the_container_and_says_why(pods: Pods) -> None:
+    """Row 53: FailedPostStartHook, and PostStartHookError."""
     live = await pods.apply("failing", shell("web", lifecycle={"postStart": hook("echo password >&2; exit 3")}))
     pod = await live.until(
         lambda pod: status_of(pod, "web").get("state", {}).get("waiting", {}).get("reason") == "PostStartHookError"
@@ -64,6 +66,7 @@ async def test_a_failed_post_start_hook_ends_the_container_and_says_why(pods: Po
 
 
 async def test_a_hook_that_takes_too_long_or_fails_holds_up_nobody(pods: Pods) -> None:
+    """Row 78: FailedPreStopHook, and also of one that overruns."""
     live = await pods.apply(
         "slow",
         shell("hangs", lifecycle={"preStop": hook("sleep 600")}),

@@ -6,6 +6,7 @@ from tests.e2e.engine import Pods, shell, status_of
 
 
 async def test_a_pod_shows_what_its_containers_said_at_their_end(pods: Pods) -> None:
+    """Row 101: on real runtimes."""
     live = await pods.apply(
         "words",
         shell("file", "echo hello; printf 'all done' >/dev/termination-log"),

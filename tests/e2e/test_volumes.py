@@ -200,6 +200,7 @@ async def test_a_pod_waits_for_what_its_volumes_show_and_goes_on_once_it_is_ther
 async def test_an_image_is_mounted_where_the_runtime_can_and_refused_by_name_elsewhere(
     pods: Pods, engine: EngineNode
 ) -> None:
+    """Row 57: image volumes."""
     mounts = [{"name": "image", "mountPath": "/all"}, {"name": "image", "mountPath": "/part", "subPath": "etc"}]
     pod = await pods.apply(
         "image",

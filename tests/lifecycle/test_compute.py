@@ -596,6 +596,7 @@ EPHEMERAL_CONTAINERS: Table = {
 
 @pytest.mark.parametrize(("mutate", "expected"), MAIN_CONTAINERS.values(), ids=MAIN_CONTAINERS)
 def test_main_containers(mutate: Mutate, expected: PodActions) -> None:
+    """Row 81: an unknown container is killed before it is started again; and all else about main containers."""
     assert mutate(three_containers()).decide() == expected
 
 

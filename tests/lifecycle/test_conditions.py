@@ -69,6 +69,7 @@ INITIALIZED: dict[str, tuple[tuple[str, str, str], tuple[ContainerStatus, ...] |
 
 @pytest.mark.parametrize(("expected", "known", "phase"), INITIALIZED.values(), ids=INITIALIZED.keys())
 def test_initialized(expected: Any, known: Any, phase: str) -> None:
+    """Row 100: Initialized."""
     assert answer(conditions.initialized_condition(POD, known, phase)) == expected
 
 
@@ -111,6 +112,7 @@ CONTAINERS_READY: dict[str, tuple[tuple[str, str, str], tuple[ContainerStatus, .
 
 @pytest.mark.parametrize(("expected", "known", "phase"), CONTAINERS_READY.values(), ids=CONTAINERS_READY.keys())
 def test_containers_ready_and_ready_without_gates(expected: Any, known: Any, phase: str) -> None:
+    """Row 100: ContainersReady and Ready."""
     assert answer(conditions.containers_ready_condition(POD, known, phase)) == expected
     ready = conditions.ready_condition(POD, known, phase, conditions=())
     assert ready.type == "Ready"
@@ -118,6 +120,7 @@ def test_containers_ready_and_ready_without_gates(expected: Any, known: Any, pha
 
 
 def test_readiness_gates_are_asked_in_order_once_the_containers_are_ready() -> None:
+    """Row 100: ReadinessGatesNotReady."""
     gates = [{"conditionType": "example.com/one"}, {"conditionType": "example.com/two"}]
     pod = Pod.model_validate({"spec": {"containers": [{"name": "web"}], "readinessGates": gates}})
     one = PodCondition(type="example.com/one", status="False")
@@ -144,6 +147,7 @@ def test_readiness_gates_are_asked_in_order_once_the_containers_are_ready() -> N
     ],
 )
 def test_ready_to_start_containers(sandboxes: Any, status: str) -> None:
+    """Row 100: PodReadyToStartContainers."""
     observed = ObservedPod(sandboxes=sandboxes)
     assert conditions.ready_to_start_containers_condition(POD, observed).status == status
 
@@ -194,6 +198,7 @@ IN_PROGRESS = (PodCondition(type="AllContainersRestarting", status="True"),)
     ],
 )
 def test_all_containers_restarting(containers: dict[str, int], old: Any, phase: str, expected: Any) -> None:
+    """Row 100, row 75: AllContainersRestarting."""
     observed = ObservedPod(
         containers=tuple(
             ObservedContainer(id=name, name=name, state="exited", exit_code=code) for name, code in containers.items()
@@ -209,6 +214,7 @@ def test_only_a_pod_with_such_a_rule_can_restart_all_containers() -> None:
 
 
 def test_the_transition_time_moves_with_the_status_alone() -> None:
+    """Row 100: lastTransitionTime."""
     first = conditions.stamp(PodCondition(type="Ready", status="False", reason="a"), (), now=NOON, generation=1)
     assert (first.last_transition_time, first.observed_generation) == (NOON, 1)
     later = NOON + timedelta(minutes=1)

@@ -41,18 +41,21 @@ def container(policy: str | None = None, *rules: tuple[str, str, tuple[int, ...]
     ],
 )
 def test_a_containers_policy_overrules_its_pods(own: str | None, pods: str | None, restarts_after: set[int]) -> None:
+    """Row 66: the container's policy over the pod's."""
     spec = PodSpec.model_validate({"restartPolicy": pods})
     assert {code for code in (0, 1) if container_should_restart(container(own), spec, code)} == restarts_after
     assert restarts_on_failure(container(own), spec) == (1 in restarts_after)
 
 
 def test_the_first_rule_that_holds_counts() -> None:
+    """Row 66: the first rule that matches."""
     two = container("Never", ("Restart", "In", (1, 2)), ("RestartAllContainers", "NotIn", (3,)))
     found = [matching_rule(two, code) for code in (2, 3, 4)]
     assert [rule and rule.action for rule in found] == ["Restart", None, "RestartAllContainers"]
 
 
 def test_rules_come_before_the_policy_and_never_forbid() -> None:
+    """Row 66: a rule, then the container's policy, then the pod's."""
     ruled = container("OnFailure", ("Restart", "In", (0,)))
     assert [container_should_restart(ruled, PodSpec(), code) for code in (0, 1)] == [True, True]
 
@@ -94,6 +97,7 @@ def whole_restart() -> Situation:
 
 
 def test_an_exit_that_asks_for_it_begins_a_restart_of_all_containers() -> None:
+    """Row 75: what triggers it."""
     s = whole_restart()
     assert should_restart_all(s.pod.spec, s.observed, in_progress=False)
 
@@ -120,6 +124,7 @@ def test_a_restart_of_all_goes_on_until_no_main_or_init_container_is_left() -> N
 
 
 def test_main_containers_go_first_then_init_containers_and_the_one_that_asked_for_it_last() -> None:
+    """Row 75: the order of removal."""
     s = whole_restart().state("init2", "unknown").earlier("foo2", "foo2-old", "exited", 1).restarting_all()
     assert s.decide() == act(
         containers_to_reset=(

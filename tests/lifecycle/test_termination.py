@@ -70,6 +70,7 @@ STARTUP: dict[str, Any] = {"startupProbe": {"terminationGracePeriodSeconds": 9}}
     ],
 )
 def test_the_grace_of_one_kill(what: Pod, reason: KillReason, override: int | None, seconds: int) -> None:
+    """Row 76: the deletion's, the probe's own, the pod's; an override before all."""
     assert kill_grace_seconds(what, what.spec.containers[0], reason, override=override) == seconds
 
 
@@ -97,6 +98,7 @@ def test_a_container_that_the_spec_no_longer_names_is_given_what_its_pod_says() 
 def test_the_grace_of_a_terminating_pod_only_shrinks_and_is_never_nothing(
     what: Pod, requested: int | None, in_force: int | None, seconds: int
 ) -> None:
+    """Row 17: the least of what was said, one second at the least."""
     assert pod_grace_seconds(what, requested=requested, in_force=in_force) == seconds
 
 
@@ -115,6 +117,7 @@ def test_the_grace_of_a_terminating_pod_only_shrinks_and_is_never_nothing(
 def test_whole_seconds_of_hook_and_waiting_are_deducted_down_to_two(
     grace: int, hook: float, waited: float, seconds: int
 ) -> None:
+    """Row 77, row 79: whole seconds, and a floor of two."""
     assert stop_timeout_seconds(grace, hook_seconds=hook, waited_seconds=waited) == seconds
 
 
@@ -135,6 +138,7 @@ SIDECARS = Pod.model_validate(
 
 
 def test_main_containers_end_first_then_sidecars_in_the_reverse_of_their_order() -> None:
+    """Row 80: the order with sidecars."""
     order = termination_order(SIDECARS, ["proxy", "logs", "metrics", "web", "worker"])
     assert order == {
         "web": (),
@@ -159,6 +163,7 @@ def test_plain_init_containers_ephemeral_ones_and_strangers_wait_for_none_and_no
 
 
 def test_without_sidecars_all_end_together() -> None:
+    """Row 80: no order without sidecars."""
     plain = pod().spec
     assert termination_order(plain, ["foo"]) == {"foo": ()}
     assert termination_order(plain, []) == {}

@@ -51,6 +51,7 @@ async def running(client: Client, node: ScriptedNode, document: dict[str, Any], 
 
 
 async def test_a_pod_comes_up_in_the_kubelets_order(client: Client, node: ScriptedNode) -> None:
+    """Row 20: the order of a sync."""
     document = manifest(
         initContainers=[
             {"name": "first", "image": "busybox:1"},
@@ -211,6 +212,7 @@ async def test_a_failed_start_waits_ten_seconds_and_shows_why(client: Client, no
 async def test_a_pod_waits_while_the_network_is_not_ready_and_spends_no_attempt(
     client: Client, node: ScriptedNode
 ) -> None:
+    """Row 15: NetworkNotReady."""
     node.fault("create_sandbox", Fault.NETWORK_NOT_READY, "cni plugin not initialized")
     handle = await start_pod(client, node, manifest())
     deadline = asyncio.get_running_loop().time() + 20
@@ -245,6 +247,7 @@ async def test_a_spent_attempt_takes_the_next_number(client: Client, node: Scrip
 
 @pytest.mark.parametrize("step", ["create_sandbox", "pull_image", "start_container"])
 async def test_deletion_does_not_wait_for_a_step_that_hangs(client: Client, node: ScriptedNode, step: str) -> None:
+    """Row 16: a pod that is to end has its sync cancelled."""
     node.gate[step] = asyncio.Event()
     node.absent.add("busybox:1")
     handle = await start_pod(client, node, manifest())
@@ -268,6 +271,7 @@ async def test_cancelling_the_workflow_means_deleting_the_pod(client: Client, no
 async def test_what_appears_after_the_kill_is_killed_before_the_pod_is_removed(
     client: Client, node: ScriptedNode
 ) -> None:
+    """Row 21: nothing runs once a pod has been terminated."""
     handle = await running(client, node, manifest())
     uid = (await query_pod(handle))["metadata"]["uid"]
 
@@ -282,6 +286,7 @@ async def test_what_appears_after_the_kill_is_killed_before_the_pod_is_removed(
 
 
 async def test_a_shorter_grace_interrupts_a_kill_and_a_longer_one_does_not(client: Client, node: ScriptedNode) -> None:
+    """Row 17: the grace only shrinks."""
     handle = await running(client, node, manifest(terminationGracePeriodSeconds=600))
     uid = (await query_pod(handle))["metadata"]["uid"]
     node.gate["kill_pod"] = asyncio.Event()

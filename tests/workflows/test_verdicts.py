@@ -45,6 +45,7 @@ async def test_a_pod_that_is_not_let_in_has_failed_and_is_not_tried_again(client
 
 
 async def test_a_pod_that_is_put_out_ends_within_the_grace_it_is_given(client: Client, node: ScriptedNode) -> None:
+    """Row 17: whoever kills a pod may ask for less grace; row 16: an eviction terminates it."""
     handle = await running(client, node, manifest())
     uid = (await query_pod(handle))["metadata"]["uid"]
     why = 'Usage of EmptyDir volume "cache" exceeds the limit "1Mi". '
@@ -62,6 +63,7 @@ async def test_a_pod_that_is_put_out_ends_within_the_grace_it_is_given(client: C
 
 
 async def test_a_pod_is_put_out_while_its_image_is_pulled(client: Client, node: ScriptedNode) -> None:
+    """Row 16: a pod that is to end has its sync cancelled."""
     node.absent.add("busybox:1")
     node.gate["pull_image"] = asyncio.Event()
     handle = await start_pod(client, node, manifest())
@@ -106,6 +108,7 @@ async def test_labels_that_no_file_shows_cost_no_step(client: Client, node: Scri
 
 
 async def test_a_pod_is_ended_when_it_has_been_active_for_as_long_as_it_may(client: Client, node: ScriptedNode) -> None:
+    """Row 19: DeadlineExceeded, by a durable timer."""
     handle = await running(client, node, manifest(activeDeadlineSeconds=2))
     pod = await until(handle, lambda pod: phase(pod) == "Failed")
     assert (pod["status"]["reason"], pod["status"]["message"]) == (
@@ -119,6 +122,7 @@ async def test_a_pod_is_ended_when_it_has_been_active_for_as_long_as_it_may(clie
 
 
 async def test_a_deadline_comes_while_a_step_hangs_and_over_a_new_run(client: Client, node: ScriptedNode) -> None:
+    """Row 19: whatever is under way."""
     node.absent.add("gone:1")
     node.gate["pull_image"] = asyncio.Event()
     containers = [{"name": "slow", "image": "gone:1"}, {"name": "web", "image": "busybox:1"}]
@@ -129,6 +133,7 @@ async def test_a_deadline_comes_while_a_step_hangs_and_over_a_new_run(client: Cl
 
 
 async def test_a_deadline_that_is_added_later_counts_from_the_pods_start(client: Client, node: ScriptedNode) -> None:
+    """Row 19: reckoned from status.startTime."""
     document = manifest()
     handle = await running(client, node, document)
     document["spec"]["activeDeadlineSeconds"] = 1
