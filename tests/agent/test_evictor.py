@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from dataclasses import dataclass, field
+import uuid
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import cast
 
@@ -17,13 +18,20 @@ from syncpod.agent.eviction.observations import Measured, NodeObservations, read
 from syncpod.agent.eviction.pod_usage import ActivePod, PodUsages
 from syncpod.agent.image_gc import ImageGcFailed
 from syncpod.cri import CriRuntime
+from syncpod.cri.client import CriClient
 from syncpod.cri.node import NodeContext
+from syncpod.cri.paths import pod_directory
+from syncpod.cri.pod_records import PodRecord, write_pod_record
 from syncpod.cri.port import FilesystemUsage, ImageFsInfo
+from syncpod.cri.reader import PodReader
 from syncpod.lifecycle.eviction import RESOURCES, EvictionPolicy, Observation, Signal
 from syncpod.lifecycle.eviction_ranking import Candidate, ContainerUsage, PodUsage, Written
 from syncpod.lifecycle.eviction_settings import EvictionSettings, eviction_policy
 from syncpod.messages import Evict, PodRef
 from syncpod.pod import Pod
+from tests.agent.waiting import until_asked
+from tests.cri.owned_pods import owned_pod
+from tests.runtimes.runtime import Runtime
 
 MI = 2**20
 PLENTY = Observation(900, 1000)
@@ -257,3 +265,47 @@ async def test_a_disk_that_hangs_or_is_not_there_is_left_out_and_said_once(
         assert threading.active_count() < 50
     finally:
         answers.set()
+
+
+async def test_what_pods_use_is_measured_on_every_runtime(runtime: Runtime, tmp_path: Path) -> None:
+    """Row 118: working sets, writable layers, logs, volumes and processes, by which pods are ranked."""
+    node = replace(a_node(tmp_path), cgroup_parent=runtime.cgroup_parent.strip("/") or "syncpod")
+    owner = f"n-{uuid.uuid4()}"
+    async with (
+        CriClient(runtime.endpoint) as cri,
+        owned_pod(cri, cgroup_parent=runtime.cgroup_parent, logs=tmp_path / "logs", owner=owner) as pod,
+    ):
+        await pod.run()
+        await pod.start(pod.container("busy", ("sh", "-c", "dd if=/dev/zero of=/root/file bs=1M count=3; sleep 1000")))
+        record = Pod.model_validate(
+            {
+                "metadata": {"name": "web", "namespace": "default", "uid": pod.uid},
+                "spec": {
+                    "containers": [{"name": "busy", "image": "x"}],
+                    "volumes": [{"name": "scratch", "emptyDir": {}}],
+                },
+            }
+        )
+        scratch = pod_directory(node, pod.uid) / "volumes" / "kubernetes.io~empty-dir" / "scratch"
+        scratch.mkdir(parents=True)
+        (scratch / "file").write_bytes(b"x" * MI)
+        write_pod_record(node, PodRecord(pod=record))
+        seen = {pod.uid: await PodReader(cri, boot=1, owner=owner).read(pod.uid)}
+        usages = PodUsages(node, cri, seen.get)
+        active = await usages.active()
+        assert list(active) == [pod.uid]
+
+        async def measured() -> bool:
+            (memory,) = await usages.measure(active, "memory.available")
+            (disk,) = await usages.measure(active, "nodefs.available")
+            if not memory.usage or not memory.usage.memory or not disk.usage:
+                return False
+            (container,) = disk.usage.containers
+            assert MI <= disk.usage.volumes.bytes < 2 * MI
+            return container.layer is not None and container.layer.bytes >= 3 * MI
+
+        await until_asked(measured, patience=40, pause=0.5)  # containerd itself measures layers each ten seconds
+        (processes,) = await usages.measure(active, "pid.available")
+        assert processes.usage is None or processes.usage.processes >= 1
+        write_pod_record(node, PodRecord(pod=record, finished=True))
+        assert await usages.active() == {}

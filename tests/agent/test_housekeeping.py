@@ -330,6 +330,21 @@ def test_periods_and_retention_are_the_kubelets_unless_set() -> None:
     assert mine.eviction.thresholds[0].value.number == 1 << 30
 
 
+def test_every_setting_is_documented() -> None:
+    """A setting that nobody can read of is none."""
+    read: set[str] = set()
+
+    class Environment(dict[str, str]):
+        def get(self, name: str, default: Any = None) -> Any:
+            read.add(name)
+            return default
+
+    housekeeping_settings(Environment())
+    documented = (Path(__file__).resolve().parents[2] / "docs" / "housekeeping.md").read_text()
+    assert len(read) == 14
+    assert [name for name in sorted(read) if f"`{name}`" not in documented] == []
+
+
 @pytest.mark.parametrize(
     ("name", "value", "says"),
     [
