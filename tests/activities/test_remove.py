@@ -25,6 +25,7 @@ async def exited(pod: PodOnBench, name: str = "main", restart: int = 0) -> str:
 
 
 async def test_a_dead_container_goes_and_its_logs_with_it(bench: Bench) -> None:
+    """Row 112: logs go first, the rotated ones too."""
     pod = bench.pod(container(command=DONE_AND_GONE))
     first, second = await exited(pod), await exited(pod, restart=1)
     (pod.logs / "main" / "0.log.20260101-000000").write_text("rotated")
@@ -42,6 +43,7 @@ async def test_called_twice_a_removal_finds_its_work_done(bench: Bench) -> None:
 
 
 async def test_logs_stay_where_they_are_to_be_kept(bench: Bench) -> None:
+    """Row 112: a restart of all containers keeps them."""
     pod = bench.pod(container(command=DONE_AND_GONE))
     await pod.remove_containers(await exited(pod), keep_logs=True)
     assert (pod.logs / "main" / "0.log").exists()
@@ -143,6 +145,7 @@ async def test_a_pod_is_not_removed_while_something_of_it_runs(bench: Bench) -> 
 
 
 async def test_what_is_left_in_a_dead_sandbox_and_in_a_ready_one_goes_alike(bench: Bench) -> None:
+    """Rows 110 and 111: with the pod go its sandboxes."""
     pod = bench.pod()
     await bench.cri.stop_pod_sandbox((await pod.create_sandbox()).id)
     await pod.create_sandbox(attempt=1)

@@ -405,6 +405,7 @@ async def test_a_container_that_is_not_ours_is_neither_adopted_nor_touched(bench
 
 
 async def test_older_dead_instances_go_when_a_new_one_starts_and_their_logs_with_them(bench: Bench) -> None:
+    """Row 108: of the dead instances of a container the newest stays."""
     pod = bench.pod(container(command=DONE_AND_GONE), container("other"))
     await pod.create_sandbox()
     dead = [await pod.start(restart=restart) for restart in range(2)]

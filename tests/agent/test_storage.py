@@ -138,6 +138,7 @@ async def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
 
 
 async def test_a_pod_whose_volume_is_too_full_is_told_so_once(scene: Scene) -> None:
+    """Row 118: an emptyDir's sizeLimit."""
     web = scene.pod("web", CACHE)
     scene.fill(web, "cache", MI // 2)
     await scene.look()
@@ -176,6 +177,7 @@ async def test_a_volume_in_memory_that_is_a_plain_directory_is_held_to_its_size(
 
 
 async def test_what_counts_for_the_pod_is_layers_logs_volumes_and_hosts_file(scene: Scene) -> None:
+    """Row 118: limits of ephemeral-storage."""
     web = scene.pod("web", SCRATCH, limit="4Mi")
     scene.fill(web, "scratch", MI)
     logs = log_directory_of(web, scene.node) / "web"

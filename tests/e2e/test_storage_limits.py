@@ -31,6 +31,7 @@ async def evicted(pod: LivePod) -> str:
 
 
 async def test_pods_that_write_too_much_are_put_out(pods: Pods) -> None:
+    """Row 118: local storage limits, in the kubelet's words."""
     volume = await pods.apply("volume", writes(2, "/cache/file", "", CACHE), volumes=[CACHE])
     shared = await pods.apply("pod", writes(3, "/scratch/file", "2Mi", SCRATCH), volumes=[SCRATCH])
     layer = await pods.apply(

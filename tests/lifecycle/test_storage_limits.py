@@ -59,6 +59,7 @@ def test_a_pod_without_limits_is_held_to_nothing() -> None:
 
 
 def test_a_volume_may_be_full_but_no_more() -> None:
+    """Row 118: emptyDirEviction, by the sizeLimit."""
     web = pod({"web": None}, CACHE)
     assert storage_excess(storage_limits(web), StorageUsage(volumes={"cache": MI})) is None
     assert storage_excess(storage_limits(web), StorageUsage(volumes={"cache": MI + 1})) == Excess(
@@ -73,6 +74,7 @@ def test_a_volume_in_memory_has_its_own_limit_and_no_part_in_the_pods() -> None:
 
 
 def test_a_container_is_held_to_its_layer_and_its_logs() -> None:
+    """Row 118: containerEphemeralStorageLimitEviction."""
     web = pod({"web": "1Mi", "other": "1Gi"})
     assert message(web, StorageUsage(layers={"web": MI // 2}, logs={"web": MI // 2})) == ""
     said = 'Container web exceeded its local ephemeral storage limit "1Mi". '
@@ -107,6 +109,7 @@ def test_a_pod_is_held_to_the_sum_of_its_containers_limits(of: Pod, text: str) -
 
 
 def test_what_counts_for_the_pod_is_all_that_it_has_on_disk() -> None:
+    """Row 118: podEphemeralStorageLimitEviction."""
     volumes: dict[str, dict[str, Any]] = {
         "scratch": {"emptyDir": {}},
         "settings": {"configMap": {"name": "settings"}},
@@ -143,6 +146,7 @@ def test_a_volume_without_a_size_is_not_limited(size: str | None) -> None:
     ids=["critical", "static"],
 )
 def test_a_critical_or_static_pod_is_never_put_out(spared: Pod) -> None:
+    """Row 118: critical pods are exempt."""
     assert not storage_limits(spared)
 
 
