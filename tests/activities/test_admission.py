@@ -115,6 +115,16 @@ async def test_a_pod_whose_workflow_is_gone_gives_its_place_to_the_next_of_its_n
     assert (await first.view()).sandboxes == ()
 
 
+async def test_a_node_that_is_short_of_something_turns_pods_away_but_none_that_it_has_let_in(bench: Bench) -> None:
+    """Row 118: Admit comes first of all handlers, and asks once in a pod's life."""
+    early, late = bench.pod(), bench.pod()
+    await early.create_sandbox()
+    bench.node.pressure = lambda pod: "The node had condition: [DiskPressure]. "
+    assert await rejection_of(late) == ("Evicted", "The node had condition: [DiskPressure]. ")
+    await early.kill(grace=0)
+    await early.create_sandbox(attempt=1)
+
+
 async def test_a_port_of_the_node_is_one_pods_alone(bench: Bench) -> None:
     ports = [{"containerPort": 18080}]
     first = bench.pod(container(ports=ports))

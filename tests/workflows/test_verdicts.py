@@ -62,6 +62,21 @@ async def test_a_pod_that_is_put_out_ends_within_the_grace_it_is_given(client: C
     assert node.steps() == ["create_sandbox", "start_container web", "kill_pod"]
 
 
+async def test_a_pod_that_is_put_out_for_its_nodes_sake_says_so_in_a_condition(
+    client: Client, node: ScriptedNode
+) -> None:
+    """Row 118: DisruptionTarget, and the node may throw away at once what is dead of it."""
+    handle = await running(client, node, manifest())
+    uid = (await query_pod(handle))["metadata"]["uid"]
+    why = "The node was low on resource: memory. "
+    await handle.signal("evict", {"uid": uid, "message": why, "disruption": True})
+    pod = await until(handle, lambda pod: phase(pod) == "Failed")
+    (target,) = [each for each in pod["status"]["conditions"] if each["type"] == "DisruptionTarget"]
+    assert (target["status"], target["reason"], target["message"]) == ("True", "TerminationByKubelet", why)
+    kill = next(step for name, step in node.taken if name == "kill_pod")
+    assert getattr(kill, "evicted", None) is True
+
+
 async def test_a_pod_is_put_out_while_its_image_is_pulled(client: Client, node: ScriptedNode) -> None:
     """Row 16: a pod that is to end has its sync cancelled."""
     node.absent.add("busybox:1")
