@@ -67,6 +67,12 @@ class Attempt:
         self.starting: dict[str, float] = {}
         """Containers that others were found to be starting: by id, the monotonic time at which that was found."""
         self.superseded = False
+        self.asked = False
+        """Somebody wants the step to let go; not so where its own time is over."""
+        self.expired = False
+        """What it does has taken too long."""
+        self.unended: list[str] = []
+        """Containers, by name, that it waits for the end of."""
         self._delay_seconds = delay_seconds
         self._began = time.monotonic()
         self._interruption = asyncio.Event()
@@ -81,11 +87,17 @@ class Attempt:
 
     def interrupt(self) -> None:
         """Ask the step to let go where that is safe."""
+        self.asked = True
+        self._interruption.set()
+
+    def expire(self) -> None:
+        """Have the step let go since it has taken too long."""
+        self.expired = True
         self._interruption.set()
 
     def supersede(self) -> None:
         """Ask the step to let go since a newer one of the same pod has come: nobody wants its result any more."""
-        self.superseded = True
+        self.superseded = self.asked = True
         self._interruption.set()
 
     def checkpoint(self) -> None:

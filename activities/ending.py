@@ -28,6 +28,7 @@ async def end_containers(attempt: Attempt, select: Callable[[ObservedPod], Selec
         if not chosen:
             return view
         attempt.doing = _what_is_waited_for(attempt, chosen)
+        attempt.unended = [container.name for container, _ in chosen]
         await _end_in_order(attempt, view, chosen)
         view = await attempt.read()
         if not select(view):
@@ -49,6 +50,7 @@ async def _end_in_order(attempt: Attempt, view: ObservedPod, chosen: Selection) 
         try:
             if container.state == "created":
                 await remove_unstarted(attempt, container.id)
+                attempt.unended.remove(container.name)
                 return
             left = target.grace_seconds - attempt.waited_seconds
             if left > 0 and container.state == "running":
@@ -59,6 +61,7 @@ async def _end_in_order(attempt: Attempt, view: ObservedPod, chosen: Selection) 
             call = attempt.node.stops.stop(target.id, target.timeout_seconds(attempt.waited_seconds))
             await asyncio.wait({call})
             call.result()
+            attempt.unended.remove(container.name)
             attempt.node.pre_stops.forget(target.id)
         finally:
             ended[target.id].set()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from activities.attempt import Attempt
 from activities.ending import Selection, end_containers
+from activities.patience import with_patience
 from syncpod.messages import KillContainer, ObservedPod, StepResult
 
 
@@ -12,8 +13,12 @@ async def kill_container(attempt: Attempt, request: KillContainer) -> StepResult
 
     One that is not listed as ours is not touched. Cancelled, the step ends at once with outcome STOPPING, while the
     stop that it sent goes on. Mirrors kuberuntime_container.go, v1.36, killContainer. Raises CriError: killing is
-    retried without end.
+    retried without end; PodFault where it takes too long (see `patience`).
     """
+    return await with_patience(attempt, request.target.grace_seconds, _kill(attempt, request))
+
+
+async def _kill(attempt: Attempt, request: KillContainer) -> StepResult:
     target = request.target
     attempt.say("Killing", request.message or f"Stopping container {target.name}", target.name)
 

@@ -10,6 +10,7 @@ from activities.admission import finish
 from activities.attempt import Attempt, Polls
 from activities.ending import Selection, end_containers
 from activities.leftovers import end_what_was_lost
+from activities.patience import with_patience
 from syncpod.cri.errors import NotFound
 from syncpod.messages import KillPod, KillTarget, ObservedPod, ObservedSandbox, StepResult
 
@@ -26,8 +27,12 @@ async def kill_pod(attempt: Attempt, request: KillPod) -> StepResult:
 
     Mirrors kuberuntime_manager.go, v1.36, killPodWithSyncResult. Difference: there the sandboxes are stopped even when
     a container could not be. Where the pod ends for good, its node has room again. Raises CriError, OSError: killing is
-    retried without end.
+    retried without end; PodFault where it takes too long (see `patience`).
     """
+    return await with_patience(attempt, request.grace_seconds, _kill(attempt, request))
+
+
+async def _kill(attempt: Attempt, request: KillPod) -> StepResult:
     activity.logger.info("kills pod %s/%s: %s", request.ref.namespace, request.ref.name, request.message)
     targets = {target.id: target for target in request.targets}
     for target in request.targets:

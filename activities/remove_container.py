@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from activities.attempt import Attempt
 from activities.ending import Selection, end_containers
+from activities.patience import with_patience
 from activities.removal import remove_dead, remove_unstarted
 from syncpod.messages import KillTarget, ObservedPod, RemoveContainers, StepResult
 
@@ -31,7 +34,7 @@ async def remove_containers(attempt: Attempt, request: RemoveContainers) -> Step
         ]
 
     if to_end(view):
-        view = await end_containers(attempt, to_end)
+        view = (await with_patience(attempt, 0, _ended(attempt, to_end))).status
     listed = {each.id: each for each in view.containers}
     for container_id in request.ids:
         container = listed.get(container_id)
@@ -43,3 +46,7 @@ async def remove_containers(attempt: Attempt, request: RemoveContainers) -> Step
         elif container.state == "created":
             await remove_unstarted(attempt, container.id)
     return StepResult()
+
+
+async def _ended(attempt: Attempt, to_end: Callable[[ObservedPod], Selection]) -> StepResult:
+    return StepResult(status=await end_containers(attempt, to_end))

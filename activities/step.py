@@ -13,7 +13,7 @@ from activities.attempt import Attempt, Interrupted, NotYet, PodFault, delay_bet
 from activities.fences import Claim, StaleFence
 from activities.node import Node
 from syncpod.cri.errors import CriError
-from syncpod.messages import Fault, Outcome, StepInput, StepResult
+from syncpod.messages import STUCK_FAULTS, Fault, Outcome, StepInput, StepResult
 
 Request = TypeVar("Request", bound=StepInput)
 Body = Callable[[Attempt, Request], Awaitable[StepResult]]
@@ -80,7 +80,11 @@ async def _try(attempt: Attempt, body: Body[Request], request: Request, interrup
             except PodFault as fault:
                 attempt.events.extend(fault.events)
                 detail = StepResult(message=fault.message, rejection=fault.rejection, actuated=fault.actuated)
-                raise _pod_level(fault, await complete(attempt, detail)) from fault
+                if fault.fault in STUCK_FAULTS:
+                    detail = await _as_far_as_known(attempt, detail, complete)
+                else:
+                    detail = await complete(attempt, detail)
+                raise _pod_level(fault, detail) from fault
     except StaleFence as stale:
         raise _stale(str(stale)) from stale
     except Interrupted:
@@ -103,6 +107,15 @@ async def _let_go(attempt: Attempt, interrupted: Outcome, complete: Completion) 
     except CriError as error:
         activity.logger.warning("cancelled, and the pod cannot be read: %s", error)
         raise asyncio.CancelledError from error
+
+
+async def _as_far_as_known(attempt: Attempt, detail: StepResult, complete: Completion) -> StepResult:
+    """Complete what a kill that takes too long has to say, without a status where the runtime does not answer."""
+    try:
+        return await complete(attempt, detail)
+    except CriError as error:
+        activity.logger.warning("the pod cannot be read: %s", error)
+        return await _without_status(attempt, detail)
 
 
 async def _with_status(attempt: Attempt, result: StepResult) -> StepResult:

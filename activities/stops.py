@@ -11,6 +11,9 @@ from syncpod.cri.errors import CriError, NotFound
 
 logger = logging.getLogger(__name__)
 
+HUNG_SECONDS = 10.0
+"""How long after its SIGKILL a call is believed to be about to end; after that another is sent beside it."""
+
 
 class Stops:
     """Sends StopContainer and keeps each call until it ends, whatever becomes of the step that wanted it.
@@ -26,13 +29,14 @@ class Stops:
     def stop(self, container_id: str, grace_seconds: int) -> asyncio.Task[None]:
         """Stop a container, with SIGKILL after `grace_seconds` (whole); return the task that ends when it has ended.
 
-        Where a call in flight already kills it by then, that one is returned and nothing is sent. The task raises
-        CriError; a container that is not there is a success. Wait for it with asyncio.wait, which never cancels it.
+        Where a call in flight already kills it by then, that one is returned and nothing is sent, unless it hangs. The
+        task raises CriError; a container that is not there is a success. Wait for it with asyncio.wait, which never
+        cancels it.
         """
         deadline = time.monotonic() + grace_seconds
         calls = self._running.setdefault(container_id, [])
         for known_deadline, call in calls:
-            if known_deadline <= deadline:
+            if time.monotonic() - HUNG_SECONDS <= known_deadline <= deadline:
                 return call
         task = asyncio.create_task(self._stop(container_id, grace_seconds), name=f"StopContainer {container_id[:12]}")
         calls.append((deadline, task))

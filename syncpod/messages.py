@@ -430,12 +430,20 @@ class Fault(StrEnum):
     FAILED_MOUNT = "FailedMount"
     POD_REJECTED = "PodRejected"
     """Admission: the pod is not let in, now or ever; :class:`Rejection` says why."""
+    EXCEEDED_GRACE_PERIOD = "ExceededGracePeriod"
+    """Something has not ended long after it was to; it is killed again."""
+    FAILED_KILL_POD = "FailedKillPod"
+    """The runtime refuses to end something, or does not answer; it is asked again."""
     STALE_FENCE = "StaleFence"
     """A newer step of this pod has been seen; this one must not act."""
 
 
 NOT_READY_FAULTS = (Fault.NETWORK_NOT_READY, Fault.RUNTIME_NOT_READY)
 """Faults that end by themselves: the agent signals ``RuntimeReady`` when they have, and no attempt was spent."""
+
+
+STUCK_FAULTS = (Fault.EXCEEDED_GRACE_PERIOD, Fault.FAILED_KILL_POD)
+"""Faults of a kill: what stands in its way is shown until it has gone."""
 
 
 class StepName(StrEnum):

@@ -106,9 +106,12 @@ def _backoff_expired(state: PodState, payload: Any, now: datetime) -> None:
         return
     if signal.restart is None and subject not in (*names, *steps):
         raise Rejected(f"container: is {subject!r}, must be one of {', '.join(sorted((*names, *steps)))}")
-    if signal.restart is None and runs:
+    stuck = backoff.step_key(StepName.KILL_CONTAINER.value, subject) in state.backoff.entries
+    if signal.restart is None and runs and not stuck:
         raise Rejected(f"container {subject} runs: there is no back-off to end")
     expected = state.next_restart(subject) if subject in names else 0
+    if subject == backoff.RESTART_ALL and state.between_rounds is not None:
+        expected = state.between_rounds.number
     if signal.restart is None:
         why = f"an operator ends the back-off of {subject}"
         if signal.appeared:

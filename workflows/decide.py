@@ -15,14 +15,14 @@ from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from syncpod.lifecycle import backoff
+from syncpod.lifecycle import backoff, conditions
 from syncpod.lifecycle.backoff import BackoffStore, StartDecision
 from syncpod.lifecycle.compute import compute_pod_actions
 from syncpod.lifecycle.conditions import ALL_CONTAINERS_RESTARTING, is_true
 from syncpod.lifecycle.eviction import EVICTED
 from syncpod.lifecycle.observed import ObservedSandbox
 from syncpod.lifecycle.plan import PlannedStep, plan_steps, something_to_stop
-from syncpod.lifecycle.restart import container_should_restart, restart_policy
+from syncpod.lifecycle.restart import container_should_restart, matching_rule, restart_policy
 from syncpod.lifecycle.termination import kill_grace_seconds, pod_grace_seconds, termination_order
 from syncpod.messages import (
     AllocateResources,
@@ -40,9 +40,9 @@ from syncpod.messages import (
     StepName,
     SyncVolumes,
 )
-from syncpod.pod import Container, EphemeralContainer, Pod
+from syncpod.pod import Container, EphemeralContainer, Pod, PodCondition
 from workflows import resizing
-from workflows.state import PodState
+from workflows.state import Exit, PodState, Round
 
 START_ERROR_CODE = 128
 """What a runtime gives as exit code of a container whose process could not be started."""
@@ -76,6 +76,10 @@ class Step:
     """The back-offs as they are once the step begins, where beginning it changes them."""
     cleared: str = ""
     """The exit (runtime id) for which the container's back-off has been passed."""
+    resets: bool = False
+    """It removes what there is of the pod's containers, so that all of them run anew."""
+    begins_anew: bool = False
+    """It is the first step of a pod of which all containers run anew."""
     replaces: str = ""
     """The instance (runtime id) that the step ends only so that another follows, though by its policy it might rest."""
 
@@ -137,7 +141,7 @@ def planned(state: PodState) -> tuple[PlannedStep, ...]:
         liveness=state.probes.get("liveness", {}),
         startup=state.probes.get("startup", {}),
         actuated=state.applied_resources,
-        restart_all=is_true(state.status.conditions, ALL_CONTAINERS_RESTARTING),
+        restart_all=is_true(state.status.conditions, ALL_CONTAINERS_RESTARTING) and state.between_rounds is None,
         followed=[container.id for container in view.containers if state.is_followed(container)],
     )
     steps = plan_steps(pod, view, actions, stopped_sandboxes=state.stopped_sandboxes, cgroup_behind=state.cgroup_behind)
@@ -174,6 +178,8 @@ def begin(state: PodState, step: Step, now: datetime) -> StepInput:
         state.backoff = step.store
     if step.cleared:
         state.cleared = {**state.cleared, step.container: step.cleared}
+    if step.begins_anew and state.restart_all is not None:
+        _leave_restarting(state, state.restart_all, now)
     subject = step.container or step.name.value
     state.released = {name: restart for name, restart in state.released.items() if name != subject}
     if step.name == StepName.KILL_POD and state.kill_by is None:
@@ -182,6 +188,20 @@ def begin(state: PodState, step: Step, now: datetime) -> StepInput:
         state.event(now, "Normal", "SandboxChanged", "Pod sandbox changed, it will be killed and re-created.")
     _remember_kills(state, step)
     return step.input.model_copy(update={"fence": state.fence})
+
+
+def _leave_restarting(state: PodState, last: Round, now: datetime) -> None:
+    """End the time between two rounds: what runs from now on is of the next."""
+    state.restart_all = last.model_copy(update={"begun": True})
+    state.released = {name: which for name, which in state.released.items() if name != backoff.RESTART_ALL}
+    known = state.status.conditions
+    over = conditions.stamp(
+        PodCondition(type=ALL_CONTAINERS_RESTARTING, status="False"),
+        known,
+        now=now,
+        generation=state.pod.metadata.generation,
+    )
+    state.status = state.status.model_copy(update={"conditions": conditions.with_condition(known, over)})
 
 
 def _remember_kills(state: PodState, step: Step) -> None:
@@ -313,7 +333,7 @@ def _first_allowed(state: PodState, steps: Iterable[PlannedStep], pulling: Colle
             decision = _as_step(state, planned_step, now)
         if decision.step is not None:
             return Decision(decision.step, tuple(holds))
-        holds.extend(decision.holds)
+        holds.extend(hold for hold in decision.holds if hold not in holds)
         alone = ("resize_pod", "start_container", "start_ephemeral_container")
         goes_on = planned_step.verb in alone or planned_step.sidecar
         if not goes_on:
@@ -352,7 +372,14 @@ def _as_step(state: PodState, planned_step: PlannedStep, now: datetime) -> Decis
             )
             count = len(planned_step.ids)
             summary = f"remove {count} container{'s' if count != 1 else ''}: {why}"
-            step = Step(StepName.REMOVE_CONTAINER, removal, summary, why, key=backoff.step_key(verb))
+            step = Step(
+                StepName.REMOVE_CONTAINER,
+                removal,
+                summary,
+                why,
+                key=backoff.step_key(verb),
+                resets=planned_step.keep_logs,
+            )
             return _unless_held(state, step, now)
         case "create_sandbox":
             attempt = max(planned_step.attempt, state.sandbox_floor, _foreign_attempts(state))
@@ -401,6 +428,8 @@ def _start(state: PodState, planned_step: PlannedStep, now: datetime) -> Decisio
     held = _failure_hold(state, key, name, restart, now)
     if held:
         return Decision(holds=(held,))
+    if (last := state.between_rounds) is not None:
+        return _begin_anew(state, last, planned_step, now)
     allowed, store, exit_id = _crash_loop(state, name, restart, now)
     if not allowed.allowed and allowed.retry_at is not None:
         hold = Hold(name, restart, allowed.retry_at, allowed.delay, "CrashLoopBackOff", allowed.message)
@@ -437,6 +466,51 @@ def _start(state: PodState, planned_step: PlannedStep, now: datetime) -> Decisio
     why = _why_start(state, planned_step, restart)
     which = f"start {name}, restart {restart}" if restart else f"start {name}"
     return Decision(Step(StepName(planned_step.verb), start, _clip(f"{which}: {why}"), why, name, key, store, exit_id))
+
+
+def _begin_anew(state: PodState, last: Round, planned_step: PlannedStep, now: datetime) -> Decision:
+    """Begin a pod anew of which all containers were removed, or wait out its back-off: one for all of them."""
+    anew = state.model_copy(update={"restart_all": last.model_copy(update={"begun": True})})
+    decision, store = backoff.restart_all_decision(
+        state.backoff, state.pod.metadata, last.cause, finished_at=last.at, now=now
+    )
+    if not decision.allowed and decision.retry_at is not None:
+        if state.released.get(backoff.RESTART_ALL) != last.number:
+            hold = Hold(
+                backoff.RESTART_ALL,
+                last.number,
+                decision.retry_at,
+                decision.delay,
+                "CrashLoopBackOff",
+                decision.message,
+            )
+            return Decision(holds=(hold,))
+        _, store = backoff.restart_all_decision(
+            state.backoff, state.pod.metadata, last.cause, finished_at=last.at, now=decision.retry_at
+        )
+    first = _start(anew, planned_step, now)
+    if first.step is None:
+        return first
+    return Decision(replace(first.step, store=store, begins_anew=True))
+
+
+def reset_by(state: PodState, step: Step) -> Round | None:
+    """Return the restart of all containers that the step carries out; None where no exit is known that asked for it."""
+    if not isinstance(step.input, RemoveContainers):
+        return None
+    asked = (exit_ for exit_ in reversed(state.exits) if exit_.id in step.input.ids and _asks_for_all(state.pod, exit_))
+    exit_ = next(asked, None)
+    if exit_ is None:
+        return None
+    number = state.restart_all.number + 1 if state.restart_all is not None else 1
+    cause = f"{exit_.name} exited with code {exit_.exit_code}"
+    return Round(number=number, cause=cause, at=exit_.at, removed=step.input.ids)
+
+
+def _asks_for_all(pod: Pod, exit_: Exit) -> bool:
+    container = _main_or_init(pod, exit_.name)
+    rule = matching_rule(container, exit_.exit_code) if container is not None else None
+    return rule is not None and rule.action == "RestartAllContainers"
 
 
 def _pull_policies(pod: Pod, container: Container | EphemeralContainer) -> set[str]:
@@ -490,6 +564,8 @@ def _crash_loop(
     free = StartDecision(allowed=True, delay=backoff.NO_DELAY)
     if last is None or state.cleared.get(name) == last.id or state.replacing.get(last.id):
         return free, None, ""
+    if state.restart_all is not None and last.id in state.restart_all.removed:
+        return free, None, ""
     container = state.container(name)
     meta = state.pod.metadata
     decision, store = backoff.start_decision(state.backoff, meta, container, finished_at=last.at, now=now)
@@ -502,7 +578,8 @@ def _crash_loop(
 
 def _unless_held(state: PodState, step: Step, now: datetime) -> Decision:
     subject = step.container or step.name.value
-    held = _failure_hold(state, step.key, subject, 0, now)
+    restart = state.next_restart(step.container) if step.container else 0
+    held = _failure_hold(state, step.key, subject, restart, now)
     return Decision(holds=(held,)) if held else Decision(step)
 
 

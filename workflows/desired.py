@@ -172,6 +172,7 @@ def delete(state: PodState, payload: Any, now: datetime) -> None:
         state.note(now, "update", "delete", f"grace {grace} s")
     elif grace < state.deletion.grace_seconds:
         state.deletion = state.deletion.model_copy(update={"grace_seconds": grace})
+        state.forget_stuck_kills()
         state.note(now, "update", "delete", f"grace shortened to {grace} s")
     else:
         return

@@ -67,8 +67,8 @@ def observe(state: PodState, listing: ObservedPod, now: datetime) -> None:
             cause=state.killed.get(container.id, ""),
         )
         state.record_exit(exit_)
-        code = f"exited {exit_.exit_code}" + (f" ({exit_.reason})" if exit_.reason else "")
-        state.note(now, "exit", exit_.name, exit_.cause, outcome=code)
+        _tell_exit(state, exit_, now)
+        state.forget_stuck_kills()
     present = {container.id for container in state.observed.containers}
     state.killed = {container_id: why for container_id, why in state.killed.items() if container_id in present}
     if state.replacing:
@@ -76,6 +76,15 @@ def observe(state: PodState, listing: ObservedPod, now: datetime) -> None:
         state.replacing = {instance: by for instance, by in state.replacing.items() if instance in newest}
     there = {sandbox.id for sandbox in state.observed.sandboxes}
     state.stopped_sandboxes = tuple(sandbox_id for sandbox_id in state.stopped_sandboxes if sandbox_id in there)
+
+
+def _tell_exit(state: PodState, exit_: Exit, now: datetime) -> None:
+    """Say who ended, how, and if we ended it why: a line of history, and an event, which the kubelet has none for."""
+    how = f"{exit_.exit_code} ({exit_.reason})" if exit_.reason else str(exit_.exit_code)
+    state.note(now, "exit", exit_.name, exit_.cause, outcome=f"exited {how}")
+    kind = "Normal" if exit_.exit_code == 0 or exit_.cause else "Warning"
+    why = f": {exit_.cause}" if exit_.cause else ""
+    state.event(now, kind, "Exited", f"Container {exit_.name} exited with code {how}{why}", exit_.name)
 
 
 def heard(state: PodState, change: ProbeChanged, now: datetime) -> None:
@@ -189,10 +198,11 @@ def finished_step(state: PodState, step: Step, payload: Any, started: datetime, 
 
 def _look(state: PodState, step: Step, result: StepResult, now: datetime) -> None:
     meet_node(state, result.node)
-    observe(state, result.status, now)
-    resizing.partly_applied(state, result.actuated)
+    # What the step has done comes before what it has brought about: a start before the exit, a kill before it.
     for event in result.events:
         state.event(now, event.type, event.reason, event.message, event.container)
+    observe(state, result.status, now)
+    resizing.partly_applied(state, result.actuated)
     if result.missing_images is not None:
         missing = tuple(name for name in result.missing_images if _still_wants(state, step, name))
         if step.name == StepName.PULL_IMAGE:

@@ -8,14 +8,14 @@ from typing import Any
 
 from temporalio.common import SearchAttributeKey, SearchAttributeUpdate
 
-from syncpod.lifecycle import conditions
+from syncpod.lifecycle import backoff, conditions
 from syncpod.lifecycle.backoff import go_duration
 from syncpod.lifecycle.container_status import ProbeResults, WaitingReason
 from syncpod.lifecycle.facts import Termination
 from syncpod.lifecycle.phase import TERMINAL_PHASES
 from syncpod.lifecycle.plan import PlannedStep, something_to_stop
 from syncpod.lifecycle.status import StatusDecision, StatusInputs, pod_status, terminated_pod_status
-from syncpod.messages import StepName, labels_attribute
+from syncpod.messages import STUCK_FAULTS, StepName, labels_attribute
 from syncpod.pod import ContainerState, ContainerStatus
 from workflows import decide, desired, resizing
 from workflows.decide import Hold, Step
@@ -48,7 +48,11 @@ def _waiting(state: PodState, holds: Sequence[Hold]) -> dict[str, WaitingReason]
     """Return for each container that is to run why it does not, where that is known."""
     waiting = _without_sandbox(state, holds) | state.waiting
     for hold in holds:
-        if hold.reason in ("CrashLoopBackOff", "ImagePullBackOff"):
+        if hold.subject == backoff.RESTART_ALL:
+            spec = state.pod.spec
+            why = WaitingReason(reason=hold.reason, message=hold.message)
+            waiting |= {container.name: why for container in (*spec.init_containers, *spec.containers)}
+        elif hold.reason in ("CrashLoopBackOff", "ImagePullBackOff"):
             waiting[hold.subject] = WaitingReason(reason=hold.reason, message=hold.message)
     return waiting
 
@@ -81,8 +85,17 @@ def _computed(state: PodState, waiting: Mapping[str, WaitingReason], now: dateti
             actuated=state.applied_resources if state.actuated or state.cgroup_behind else None,
             resize=resizing.conditions(state),
             followed=state.followed,
+            overdue=_overdue(state),
+            begins_anew_later=state.between_rounds is not None,
         )
     )
+
+
+def _overdue(state: PodState) -> WaitingReason | None:
+    """Return why something does not end that was to have long ago; the first such thing, where there are more."""
+    stuck = (entry for entry in state.backoff.entries.values() if entry.reason in STUCK_FAULTS)
+    entry = next(stuck, None)
+    return WaitingReason(reason=entry.reason, message=entry.message) if entry is not None else None
 
 
 def _terminations(state: PodState) -> dict[str, Termination]:
@@ -114,8 +127,11 @@ def note_holds(state: PodState, holds: Sequence[Hold], now: datetime) -> None:
     """Record holds that have just begun: an event in the kubelet's words and a line of history."""
     for hold in holds:
         state.note(now, "hold", hold.subject, f"{hold.reason} {go_duration(hold.delay)}: {hold.message}")
-        if hold.reason == "CrashLoopBackOff":
-            meta = state.pod.metadata
+        meta = state.pod.metadata
+        if hold.subject == backoff.RESTART_ALL:
+            text = f"Back-off restarting all containers in pod {meta.name}_{meta.namespace}({meta.uid})"
+            state.event(now, "Warning", "BackOff", text)
+        elif hold.reason == "CrashLoopBackOff":
             text = (
                 f"Back-off restarting failed container {hold.subject} in pod {meta.name}_{meta.namespace}({meta.uid})"
             )

@@ -19,7 +19,7 @@ from syncpod.lifecycle.phase import TERMINAL_PHASES
 from syncpod.lifecycle.pod_resources import PodResources, resources_of, with_resources
 from syncpod.lifecycle.status import PodFailure
 from syncpod.lifecycle.version import DECISION_VERSION
-from syncpod.messages import EventRecord, HistoryRecord, NodeFacts, PodRef, WirePod
+from syncpod.messages import STUCK_FAULTS, EventRecord, HistoryRecord, NodeFacts, PodRef, WirePod
 from syncpod.pod import Container, EphemeralContainer, Pod, PodStatus, ResourceRequirements
 
 EVENTS_KEPT = 100
@@ -74,6 +74,23 @@ class ResizeState(BaseModel):
     """It is not asked for again, until something else is desired or the node's worker has been started anew."""
 
 
+class Round(BaseModel):
+    """A restart of all containers: what there was is removed, and the pod begins anew once its back-off is over."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    number: int = 1
+    """Which of the pod's life, so that a late signal ends no other's back-off."""
+    cause: str = ""
+    """`web exited with code 42`."""
+    at: datetime
+    """When it did, by the workflow's clock."""
+    removed: tuple[str, ...] = ()
+    """The instances (runtime ids) that it removes."""
+    begun: bool = False
+    """The pod has begun anew."""
+
+
 class PodState(BaseModel):
     """The snapshot. Mutable; changed only by functions of this package, between two awaits."""
 
@@ -112,6 +129,8 @@ class PodState(BaseModel):
     replacing: dict[str, bool] = {}
     """By runtime id: instances that are ended only so that another follows, whatever the policy; True: an operator asks
     for it, and no crash loop holds it back. Forgotten once the other is there."""
+    restart_all: Round | None = None
+    """The newest restart of all containers."""
     missing_images: tuple[str, ...] = ()
     pulled: dict[str, int] = {}
     """By container with policy Always: the restart that its image has been pulled for."""
@@ -201,6 +220,14 @@ class PodState(BaseModel):
         raise KeyError(name)
 
     @property
+    def between_rounds(self) -> Round | None:
+        """The restart of all containers that has removed what there was, and has not begun anew yet."""
+        last = self.restart_all
+        if last is None or last.begun or any(known.id in last.removed for known in self.own.containers):
+            return None
+        return last
+
+    @property
     def followed(self) -> tuple[str, ...]:
         """The containers that have ended only so that another instance follows."""
         if not self.replacing:
@@ -267,6 +294,14 @@ class PodState(BaseModel):
         """Add a line to the pod's history."""
         record = HistoryRecord.model_validate({"at": now, "kind": kind, "subject": subject, "reason": reason, **more})
         self.history = (*self.history, record)[-HISTORY_KEPT:]
+
+    def forget_stuck_kills(self) -> None:
+        """End the back-offs of kills that took too long: something has ended after all, or is to end sooner."""
+        entries = self.backoff.entries
+        stuck = [key for key, entry in entries.items() if entry.reason in STUCK_FAULTS]
+        if stuck:
+            kept = {key: entry for key, entry in entries.items() if key not in stuck}
+            self.backoff = BackoffStore(entries=kept)
 
     def reject(self, now: datetime, name: str, why: str) -> None:
         """Record that something that came in was not accepted, and why."""

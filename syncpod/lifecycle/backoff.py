@@ -31,6 +31,9 @@ FIRST_DELAY: Final = timedelta(seconds=10)
 MAX_DELAY: Final = timedelta(seconds=300)
 EXPIRY: Final = timedelta(seconds=600)
 
+RESTART_ALL: Final = "restart_all_containers"
+"""What is held back where all containers of a pod are to run anew: the subject that an operator names."""
+
 NO_DELAY: Final = timedelta(0)
 LONG_AGO: Final = datetime.fromtimestamp(0, UTC)
 
@@ -99,13 +102,28 @@ def start_decision(
     key = crash_loop_key(pod, container)
     if finished_at is None:
         return StartDecision(allowed=True, delay=store.delay(key)), store
+    what = f"restarting failed container={container.name} pod={pod.name}_{pod.namespace}({pod.uid})"
+    return _decide(store, key, what, finished_at=finished_at, now=now)
 
+
+def restart_all_decision(
+    store: BackoffStore, pod: ObjectMeta, cause: str, *, finished_at: datetime, now: datetime
+) -> tuple[StartDecision, BackoffStore]:
+    """Decide whether a pod of which all containers are to run anew may begin, and remember it if it may.
+
+    `finished_at` is when the container ended that asked for it, `cause` how it did. The kubelet has no such back-off:
+    the old containers are removed, and its own is reckoned from what is there.
+    """
+    what = f"restarting all containers of pod={pod.name}_{pod.namespace}({pod.uid}): {cause}"
+    return _decide(store, step_key(RESTART_ALL), what, finished_at=finished_at, now=now)
+
+
+def _decide(
+    store: BackoffStore, key: str, what: str, *, finished_at: datetime, now: datetime
+) -> tuple[StartDecision, BackoffStore]:
     entry = store.entries.get(key)
     if entry is not None and not _expired(entry, finished_at) and now - finished_at < entry.delay:
-        words = (
-            f"back-off {go_duration(entry.delay)} restarting failed container={container.name} "
-            f"pod={pod.name}_{pod.namespace}({pod.uid})"
-        )
+        words = f"back-off {go_duration(entry.delay)} {what}"
         held = StartDecision(allowed=False, delay=entry.delay, retry_at=finished_at + entry.delay, message=words)
         return held, store
 

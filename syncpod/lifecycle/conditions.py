@@ -29,6 +29,9 @@ ALL_CONTAINERS_RESTARTING: Final = "AllContainersRestarting"
 RESIZE_PENDING: Final = "PodResizePending"
 RESIZE_IN_PROGRESS: Final = "PodResizeInProgress"
 
+KILL_OVERDUE: Final = "syncpod.dev/KillOverdue"
+"""There, and True, while something of the pod does not end that was to: the kubelet has no condition for it."""
+
 OWNED: Final = (
     READY_TO_START_CONTAINERS,
     INITIALIZED,
@@ -36,6 +39,7 @@ OWNED: Final = (
     CONTAINERS_READY,
     POD_SCHEDULED,
     ALL_CONTAINERS_RESTARTING,
+    KILL_OVERDUE,
     RESIZE_PENDING,
     RESIZE_IN_PROGRESS,
 )
@@ -188,17 +192,23 @@ def all_containers_could_restart(pod: Pod) -> bool:
 
 
 def all_containers_restarting_condition(
-    pod: Pod, observed: ObservedPod, phase: str, *, old_conditions: Sequence[PodCondition]
+    pod: Pod,
+    observed: ObservedPod,
+    phase: str,
+    *,
+    old_conditions: Sequence[PodCondition],
+    begins_later: bool = False,
 ) -> PodCondition:
     """Say whether the pod is in the middle of a restart of all containers.
 
     The restart is over when no init or main container is left in the runtime: then the pod begins anew, in its sandbox.
+    Difference: where a back-off holds that (`begins_later`), which the kubelet has none for, it is not over yet.
     Mirrors GenerateAllContainersRestartingCondition.
     """
     if phase in TERMINAL_PHASES:
         return terminal_ready_condition(ALL_CONTAINERS_RESTARTING, phase)
     in_progress = is_true(old_conditions, ALL_CONTAINERS_RESTARTING)
-    if not should_restart_all(pod.spec, observed, in_progress=in_progress):
+    if not (begins_later or should_restart_all(pod.spec, observed, in_progress=in_progress)):
         return PodCondition(type=ALL_CONTAINERS_RESTARTING, status="False")
     return PodCondition(
         type=ALL_CONTAINERS_RESTARTING,

@@ -102,6 +102,10 @@ class StatusInputs:
     """The conditions that speak of a resize, with their times."""
     followed: Collection[str] = ()
     """Names of main containers that have ended only so that another instance follows, whatever their policy."""
+    overdue: WaitingReason | None = None
+    """Why something has not ended that was to have long ago; None = nothing is overdue."""
+    begins_anew_later: bool = False
+    """All containers were removed so that the pod begins anew, and it has not yet: a back-off holds it."""
 
 
 @dataclass(frozen=True)
@@ -306,7 +310,15 @@ def _conditions(
         condition.scheduled_condition(),
     ]
     if condition.all_containers_could_restart(pod):
-        own.append(condition.all_containers_restarting_condition(pod, observed, phase, old_conditions=old))
+        own.append(
+            condition.all_containers_restarting_condition(
+                pod, observed, phase, old_conditions=old, begins_later=inputs.begins_anew_later
+            )
+        )
+    if (overdue := inputs.overdue) is not None:
+        own.append(
+            PodCondition(type=condition.KILL_OVERDUE, status="True", reason=overdue.reason, message=overdue.message)
+        )
     generation = pod.metadata.generation
     return (*foreign, *inputs.resize, *(condition.stamp(c, old, now=inputs.now, generation=generation) for c in own))
 

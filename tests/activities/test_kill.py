@@ -90,6 +90,7 @@ async def test_called_twice_a_kill_finds_its_work_done(bench: Bench, calls: Call
 
 
 async def test_a_container_that_is_gone_has_been_killed(bench: Bench) -> None:
+    """Row 82: NotFound is success."""
     pod = bench.pod()
     await pod.create_sandbox()
     assert (await pod.kill_container("0" * 64)).outcome == Outcome.DONE
@@ -106,6 +107,7 @@ async def test_a_container_that_does_not_heed_its_signal_is_killed_when_its_grac
 async def test_what_is_left_of_the_grace_counts_over_tries_with_a_floor_of_two_seconds(
     bench: Bench, calls: Calls, grace: int, waited: float, left: int
 ) -> None:
+    """Row 77, row 79: what is left of the grace, two seconds at the least."""
     pod = bench.pod()
     [main] = await started(pod)
     await pod.step(StepName.KILL_CONTAINER, killing(pod, main, grace), attempt=2, waited=waited).result()
@@ -202,6 +204,7 @@ async def test_a_container_that_nobody_named_is_given_the_pods_grace(bench: Benc
 
 
 async def test_a_sidecar_is_stopped_after_the_containers_it_serves(bench: Bench, calls: Calls) -> None:
+    """Row 80: the order is kept."""
     pod = bench.pod(container("main"), container("sidecar"))
     main, sidecar = await started(pod, "main", "sidecar")
     await pod.kill(
@@ -212,6 +215,7 @@ async def test_a_sidecar_is_stopped_after_the_containers_it_serves(bench: Bench,
 
 
 async def test_a_sidecar_waits_no_longer_than_its_grace(bench: Bench, calls: Calls) -> None:
+    """Row 80: its waiting is bounded by the grace."""
     pod = bench.pod(container("main", command=DEAF), container("sidecar"))
     main, sidecar = await started(pod, "main", "sidecar")
     await pod.kill(
@@ -391,3 +395,65 @@ async def test_what_is_not_ours_is_not_killed_even_if_it_is_named(bench: Bench) 
     await other.remove()
     assert (await bench.cri.container_status(theirs)).state == "running"
     assert (await bench.cri.pod_sandbox_status(sandbox_id)).state == "SANDBOX_READY"
+
+
+# --- what takes too long ----------------------------------------------------------------------------------------------
+
+
+async def test_a_stop_that_hangs_is_given_up_in_words_and_sent_again(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Row 18: ExceededGracePeriod, for any kill."""
+    monkeypatch.setattr("activities.patience.LEAST_SECONDS", 0.5)
+    monkeypatch.setattr("activities.stops.HUNG_SECONDS", 0.0)
+    pod = bench.pod(container("web"))
+    [web] = await started(pod, "web")
+    hang, real, sent = asyncio.Event(), bench.cri.stop_container, 0
+
+    async def hanging(container_id: str, **how: Any) -> None:
+        nonlocal sent
+        sent += 1
+        if sent == 1:
+            await hang.wait()
+        else:
+            await real(container_id, **how)
+
+    monkeypatch.setattr(bench.cri, "stop_container", hanging)
+    target = KillTarget(id=web, name="web", grace_seconds=0)
+    fault, error, detail = await fault_of(pod.kill(target, grace=0))
+    assert fault == Fault.EXCEEDED_GRACE_PERIOD
+    assert "web did not end within " in str(error)
+    assert [(each.type, each.reason, each.message) for each in detail.events][-1] == (
+        "Warning",
+        "ExceededGracePeriod",
+        "Container runtime did not kill the pod within specified grace period.",
+    )
+    assert [each.state for each in detail.status.containers] == ["running"]
+    await asyncio.sleep(2.1)  # the floor of StopContainer's own grace: before that the first may still do it
+    assert (await pod.kill(target, grace=0)).outcome == Outcome.DONE
+    assert sent == 2
+    hang.set()
+    await bench.node.stops.drain()
+
+
+async def test_a_runtime_that_refuses_to_stop_is_named_once_patience_is_over(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pod = bench.pod(container("web"))
+    [web] = await started(pod, "web")
+    real = bench.cri.stop_container
+
+    async def refusing(container_id: str, **_: Any) -> None:
+        raise RuntimeFailure("StopContainer", "UNKNOWN", "no such luck")
+
+    monkeypatch.setattr(bench.cri, "stop_container", refusing)
+    request = KillContainer(ref=pod.ref, fence=pod.next_fence(), target=KillTarget(id=web, name="web", grace_seconds=1))
+    with pytest.raises(ApplicationError, match="no such luck") as early:
+        await pod.step(StepName.KILL_CONTAINER, request).result()
+    assert not early.value.non_retryable, "Temporal asks again at first"
+    late = request.model_copy(update={"fence": pod.next_fence()})
+    fault, _, detail = await fault_of(pod.step(StepName.KILL_CONTAINER, late, attempt=5, waited=20.0).result())
+    assert fault == Fault.FAILED_KILL_POD
+    assert detail.events[-1].reason == "FailedKillPod"
+    assert "no such luck" in detail.events[-1].message
+    monkeypatch.setattr(bench.cri, "stop_container", real)

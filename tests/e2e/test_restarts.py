@@ -90,6 +90,7 @@ async def lives(engine: EngineNode) -> AsyncIterator[dict[str, LivePod]]:
 
 @pytest.mark.parametrize(("policy", "code"), POLICIES)
 async def test_restart_policy(lives: dict[str, LivePod], policy: str, code: int) -> None:
+    """Row 66: Always, OnFailure, Never."""
     pod = lives[f"{policy.lower()}-{code}"]
     reason = "Completed" if code == 0 else "Error"
     if policy == "Always" or (policy == "OnFailure" and code):
@@ -191,6 +192,7 @@ async def test_a_sidecar_does_not_keep_a_finished_pod_alive(lives: dict[str, Liv
 async def test_a_container_has_a_policy_and_rules_of_its_own(
     lives: dict[str, LivePod], name: str, phase: str, restarts: int
 ) -> None:
+    """Row 66: on real runtimes."""
     seen = await lives[name].phase(phase)
     status = status_of(seen, "main")
     assert status["restartCount"] == restarts
@@ -202,6 +204,8 @@ async def test_a_container_has_a_policy_and_rules_of_its_own(
 
 
 async def test_a_rule_restarts_all_containers_in_place(pods: Pods) -> None:
+    """Row 75: in place, with reasons and counts; and what the kubelet lacks: one back-off for the whole pod."""
+    again = "until [ -e /scratch/again ]; do sleep 0.05; done; rm /scratch/again; exit 88"
     runs = "echo run >> /scratch/runs; trap 'exit 0' TERM; while :; do sleep 0.1; done"
     mounts = [{"name": "scratch", "mountPath": "/scratch"}]
     pod = await pods.apply(
@@ -210,7 +214,7 @@ async def test_a_rule_restarts_all_containers_in_place(pods: Pods) -> None:
         once(
             "source",
             "until [ -e /scratch/go ]; do sleep 0.05; done; exit 88",
-            runs,
+            f"echo run >> /scratch/runs; trap 'exit 0' TERM; {again}",
             restartPolicy="Never",
             restartPolicyRules=[rule("RestartAllContainers", "In", 88)],
         ),
@@ -247,6 +251,23 @@ async def test_a_rule_restarts_all_containers_in_place(pods: Pods) -> None:
     assert [line["reason"] for line in removals] == ["a restart rule asks for all containers to be restarted"]
     killed = {event["container"] for event in await pod.events("Killing")}
     assert killed >= {"victim", "side"}
+
+    await pod.exec("victim", "touch /scratch/again")
+    held = await pod.until(lambda pod: "CrashLoopBackOff" in str(status_of(pod, "victim")["state"]))
+    assert conditions_of(held)["AllContainersRestarting"][0] == "True"
+    assert [each for each in await pod.containers() if each.state == "running"] == []
+    waiting = [status_of(held, name)["state"]["waiting"] for name in ("victim", "source", "side")]
+    assert {each["reason"] for each in waiting} == {"CrashLoopBackOff"}
+    assert waiting[0]["message"].startswith("back-off 10s restarting all containers of pod=")
+    assert waiting[0]["message"].endswith("source exited with code 88")
+    plan = await pod.handle.query("plan")
+    assert [(each["subject"], each["reason"]) for each in plan["holds"]] == [
+        ("restart_all_containers", "CrashLoopBackOff")
+    ]
+    await pod.handle.signal("backoff_expired", {"container": "restart_all_containers"})
+    anew = await pod.running(victim=2, source=2)
+    assert conditions_of(anew)["AllContainersRestarting"] == ("False",)
+    assert [(each.id, each.attempt) for each in await pod.sandboxes()] == [(sandbox.id, 0)]
 
 
 # --- back-off ---------------------------------------------------------------------------------------------------------

@@ -1,0 +1,61 @@
+"""Row 54: the kinds of hooks that need no container: httpGet, with or without TLS, and sleep; commands run in e2e."""
+
+from __future__ import annotations
+
+from unittest.mock import create_autospec
+
+import pytest
+from aiohttp import web
+
+from syncpod.cri.port import CriRuntime
+from syncpod.handlers.hook import HookFailed, run_hook
+from syncpod.pod import HTTPGetAction, LifecycleHandler, SleepAction, TCPSocketAction
+from tests.handlers.test_questions import answering, serving, target
+
+
+async def carried_out(handler: LifecycleHandler, port: int = 0) -> str:
+    return await run_hook(handler, target(web=port), create_autospec(CriRuntime, instance=True))
+
+
+def get(scheme: str = "HTTP") -> LifecycleHandler:
+    return LifecycleHandler(http_get=HTTPGetAction.model_validate({"path": "/bye", "port": "web", "scheme": scheme}))
+
+
+async def test_a_request_says_who_it_is_and_succeeds_in_silence() -> None:
+    """Row 54: httpGet."""
+    asked: list[tuple[str, str]] = []
+
+    async def answer(request: web.Request) -> web.Response:
+        asked.append((request.path, request.headers["User-Agent"]))
+        return web.Response(text="bye")
+
+    async with serving(answer) as port:
+        assert await carried_out(get(), port) == ""
+    [(path, agent)] = asked
+    assert path == "/bye"
+    assert agent.startswith("kube-lifecycle/")
+
+
+async def test_a_server_without_tls_is_asked_again_without_and_that_is_told() -> None:
+    """Row 54: LifecycleHTTPFallback, once."""
+    async with serving(answering(200)) as port:
+        told = await carried_out(get("HTTPS"), port)
+    assert told == "request to HTTPS lifecycle hook 127.0.0.1:web got HTTP response, retry with HTTP succeeded"
+
+
+@pytest.mark.parametrize("scheme", ["HTTP", "HTTPS"])
+async def test_an_answer_that_is_no_success_fails_the_hook(scheme: str) -> None:
+    async with serving(answering(500, text="x" * 20_000)) as port:
+        with pytest.raises(HookFailed) as failed:
+            await carried_out(get(scheme), port)
+    assert len(str(failed.value)) < 11_000, "of a long answer 10 KiB are read"
+
+
+async def test_a_hook_that_sleeps_ends_when_it_has_slept() -> None:
+    """Row 54: sleep, of no time at all too."""
+    assert await carried_out(LifecycleHandler(sleep=SleepAction(seconds=0))) == ""
+
+
+async def test_a_tcp_hook_is_none() -> None:
+    with pytest.raises(HookFailed, match="invalid handler"):
+        await carried_out(LifecycleHandler(tcp_socket=TCPSocketAction(port=80)))

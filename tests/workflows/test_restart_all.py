@@ -1,0 +1,92 @@
+"""A restart of all containers: the back-off that it has as a whole."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from temporalio.client import Client
+
+from tests.workflows.scripted import ScriptedNode, container, query_pod, until
+from tests.workflows.test_pod_workflow import manifest, running
+
+RULE = {"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [42]}}
+SUBJECT = "restart_all_containers"
+
+
+def restarting(pod: dict[str, Any]) -> str:
+    (found,) = [each["status"] for each in pod["status"]["conditions"] if each["type"] == "AllContainersRestarting"]
+    return str(found)
+
+
+def looping() -> dict[str, Any]:
+    web = {"name": "web", "image": "busybox:1", "restartPolicy": "Never", "restartPolicyRules": [RULE]}
+    init = {"name": "init", "image": "busybox:1"}
+    return manifest(
+        restartPolicy="Always", initContainers=[init], containers=[web, {"name": "other", "image": "busybox:1"}]
+    )
+
+
+async def came_up(client: Client, node: ScriptedNode, handle: Any, restarts: int) -> str:
+    """Let the init container of that round end; returns the pod's UID once all runs."""
+    pod = await until(
+        handle,
+        lambda pod: (
+            container(pod, "init").get("restartCount") == restarts and "running" in container(pod, "init")["state"]
+        ),
+    )
+    uid = str(pod["metadata"]["uid"])
+    await node.tell(handle, node.exits(uid, "init", 0))
+    await until(
+        handle,
+        lambda pod: all(
+            container(pod, name).get("restartCount") == restarts and "running" in container(pod, name)["state"]
+            for name in ("web", "other")
+        ),
+    )
+    return uid
+
+
+async def test_a_pod_that_restarts_all_again_and_again_is_held_back_as_a_whole(
+    client: Client, node: ScriptedNode
+) -> None:
+    """Row 75: with a back-off, which the kubelet lacks; the condition stays True meanwhile."""
+    from tests.workflows.scripted import start_pod
+
+    handle = await start_pod(client, node, looping())
+    uid = await came_up(client, node, handle, 0)
+    await node.tell(handle, node.exits(uid, "web", 42))
+    await came_up(client, node, handle, 1)
+    assert restarting(await query_pod(handle)) == "False", "the first time nothing holds it"
+    for round_, delay in ((2, "10s"), (3, "20s")):
+        await node.tell(handle, node.exits(uid, "web", 42))
+        pod = await until(handle, lambda pod: "CrashLoopBackOff" in str(container(pod, "other")["state"]))
+        assert restarting(pod) == "True"
+        assert node.pods[uid].containers == (), "nothing runs meanwhile"
+        why = container(pod, "web")["state"]["waiting"]
+        assert why["reason"] == "CrashLoopBackOff"
+        assert why["message"].startswith(f"back-off {delay} restarting all containers of pod=")
+        assert why["message"].endswith(": web exited with code 42")
+        assert container(pod, "other")["lastState"]["terminated"]["reason"] == "RestartingAllContainers"
+        plan = await handle.query("plan")
+        assert [hold["subject"] for hold in plan["holds"]] == [SUBJECT]
+        await handle.signal("backoff_expired", {"container": SUBJECT, "restart": round_ - 1})
+        await handle.signal("backoff_expired", {"container": SUBJECT})
+        await came_up(client, node, handle, round_)
+        assert restarting(await query_pod(handle)) == "False"
+    told = [event for event in await handle.query("events") if event["reason"] == "BackOff"]
+    assert [(event["container"], event["count"]) for event in told] == [("", 2)]
+
+
+async def test_the_back_off_ends_by_itself_and_over_a_new_run(client: Client, node: ScriptedNode) -> None:
+    web = {"name": "web", "image": "busybox:1", "restartPolicy": "Never", "restartPolicyRules": [RULE]}
+    handle = await running(client, node, manifest(containers=[web]), maxEvents=20)
+    latest = client.get_workflow_handle(handle.id)
+    uid = (await query_pod(latest))["metadata"]["uid"]
+    await node.tell(latest, node.exits(uid, "web", 42))
+    await until(latest, lambda pod: container(pod, "web").get("restartCount") == 1)
+    await until(latest, lambda pod: "running" in container(pod, "web")["state"])
+    await node.tell(latest, node.exits(uid, "web", 42, ago=8.0))
+    await until(latest, lambda pod: "CrashLoopBackOff" in str(container(pod, "web")["state"]))
+    await asyncio.wait_for(until(latest, lambda pod: "running" in container(pod, "web")["state"]), 15)
+    assert container(await query_pod(latest), "web")["restartCount"] == 2

@@ -1,0 +1,104 @@
+"""What will not die is never forgotten: an event, a condition, history, a hold that everybody sees, and again."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from temporalio.client import Client
+from temporalio.exceptions import ApplicationError
+
+from syncpod.messages import Fault, StepEvent, StepInput, StepResult
+from tests.workflows.scripted import ScriptedNode, container, query_pod, until
+from tests.workflows.test_pod_workflow import manifest, running
+
+OVERDUE = "syncpod.dev/KillOverdue"
+
+
+def stick(node: ScriptedNode, step_name: str) -> None:
+    """Have the next kill give up, as one does that takes too long."""
+
+    def give_up(step: StepInput) -> Any:
+        told = StepEvent(type="Warning", reason="ExceededGracePeriod", message="not within the grace period")
+        detail = StepResult(status=node.list(step.ref.uid), events=(told,))
+        fault = Fault.EXCEEDED_GRACE_PERIOD.value
+        raise ApplicationError("web did not end within 15 s", detail, type=fault, non_retryable=True)
+
+    node.script[step_name].append(give_up)
+
+
+def overdue(pod: dict[str, Any]) -> dict[str, Any]:
+    return next((each for each in pod["status"]["conditions"] if each["type"] == OVERDUE), {})
+
+
+async def test_a_pod_that_does_not_end_says_so_until_it_does(client: Client, node: ScriptedNode) -> None:
+    """Row 18, row 21: what has not ended is killed again, and is told of."""
+    handle = await running(client, node, manifest())
+    stick(node, "kill_pod")
+    stick(node, "kill_pod")
+    await handle.signal("delete_pod", {})
+    pod = await until(handle, lambda pod: bool(overdue(pod)))
+    assert (overdue(pod)["status"], overdue(pod)["reason"]) == ("True", "ExceededGracePeriod")
+    assert overdue(pod)["message"] == "web did not end within 15 s"
+    events = {(event["type"], event["reason"]) for event in await handle.query("events")}
+    assert ("Warning", "ExceededGracePeriod") in events
+    plan = await handle.query("plan")
+    assert [(hold["subject"], hold["reason"]) for hold in plan["holds"]] == [("kill_pod", "ExceededGracePeriod")]
+    await handle.signal("backoff_expired", {"container": "kill_pod"})
+    await until(handle, lambda _: node.steps().count("kill_pod") == 2)
+    await handle.signal("backoff_expired", {"container": "kill_pod"})
+    final = await asyncio.wait_for(handle.result(), 20)
+    assert not overdue(final)
+    assert node.steps()[2:] == ["kill_pod"] * 3 + ["remove_pod"]
+    told = [line["outcome"] for line in await handle.query("history") if line["subject"] == "kill_pod"]
+    assert "ExceededGracePeriod" in told
+
+
+async def test_whatever_ends_meanwhile_ends_the_wait(client: Client, node: ScriptedNode) -> None:
+    handle = await running(client, node, manifest())
+    uid = (await query_pod(handle))["metadata"]["uid"]
+    stick(node, "kill_pod")
+    await handle.signal("delete_pod", {})
+    await until(handle, lambda pod: bool(overdue(pod)))
+    await node.tell(handle, node.exits(uid, "web", 137), "ContainerDied")
+    await asyncio.wait_for(handle.result(), 8)
+
+
+async def test_a_shorter_grace_does_not_wait_either(client: Client, node: ScriptedNode) -> None:
+    handle = await running(client, node, manifest())
+    stick(node, "kill_pod")
+    await handle.signal("delete_pod", {"gracePeriodSeconds": 30})
+    await until(handle, lambda pod: bool(overdue(pod)))
+    await handle.signal("delete_pod", {"gracePeriodSeconds": 0})
+    await asyncio.wait_for(handle.result(), 8)
+
+
+async def test_a_container_that_does_not_end_before_its_restart_says_so_and_an_operator_has_it_tried_again(
+    client: Client, node: ScriptedNode
+) -> None:
+    handle = await running(client, node, manifest())
+    stick(node, "kill_container")
+    await handle.signal("restart", {"container": "web"})
+    pod = await until(handle, lambda pod: bool(overdue(pod)))
+    assert "running" in container(pod, "web")["state"]
+    await handle.signal("backoff_expired", {"container": "web"})
+    pod = await until(handle, lambda pod: container(pod, "web").get("restartCount") == 1)
+    assert not overdue(pod)
+
+
+async def test_every_exit_is_an_event_that_says_who_how_and_why(client: Client, node: ScriptedNode) -> None:
+    """Where the kubelet has none: an exit by itself, a clean one, and one that was asked for."""
+    handle = await running(client, node, manifest())
+    uid = (await query_pod(handle))["metadata"]["uid"]
+    await node.tell(handle, node.exits(uid, "web", 3))
+    await until(handle, lambda pod: container(pod, "web").get("restartCount") == 1)
+    await node.tell(handle, node.exits(uid, "web", 0, ago=30.0))
+    await until(handle, lambda pod: container(pod, "web").get("restartCount") == 2)
+    await handle.signal("restart", {})
+    await until(handle, lambda pod: container(pod, "web").get("restartCount") == 3)
+    told = [(e["type"], e["message"], e["container"]) for e in await handle.query("events") if e["reason"] == "Exited"]
+    assert told == [
+        ("Warning", "Container web exited with code 3 (Error)", "web"),
+        ("Normal", "Container web exited with code 0 (Completed)", "web"),
+        ("Normal", "Container web exited with code 137 (Error): an operator restarts it", "web"),
+    ]
