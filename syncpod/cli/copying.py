@@ -60,12 +60,13 @@ class Copying:
         async def packed() -> AsyncIterator[bytes]:
             async for data in terminal.read(reading):
                 yield data
-            await packing  # where it has failed, tar is not to take this for the end
+            try:
+                await packing
+            except OSError as error:  # and tar is not to take this for the end
+                raise Failure(f"{error.filename or source}: {_why(error)}") from None
 
         try:
             code = await self._tar(command, packed(), tar)
-        except OSError as error:
-            raise Failure(f"{error.filename or source}: {_why(error)}") from None
         finally:
             os.close(reading)
             # Whatever is packed and not sent by now will not be: tar has ended.

@@ -1,0 +1,201 @@
+"""What `cp` makes of files and of archives: honest ones, and those that a container made to do harm."""
+
+from __future__ import annotations
+
+import io
+import os
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from syncpod.cli.archives import NotWhatWasAsked, pack, unpack
+
+
+def packed(source: Path, name: str) -> tuple[bytes, list[str]]:
+    told: list[str] = []
+    stream = io.BytesIO()
+    pack(source, name, stream, told.append)
+    return stream.getvalue(), told
+
+
+def unpacked(archive: bytes, destination: Path, root: str = "./it", name: str = "it") -> list[str]:
+    told: list[str] = []
+    unpack(io.BytesIO(archive), root, destination, name, told.append)
+    return told
+
+
+def entry(name: str, content: bytes = b"", **more: object) -> tuple[tarfile.TarInfo, bytes]:
+    made = tarfile.TarInfo(name)
+    made.size = len(content)
+    made.mode = 0o644
+    for field, value in more.items():
+        setattr(made, field, value)
+    return made, content
+
+
+def directory(name: str) -> tuple[tarfile.TarInfo, bytes]:
+    return entry(name, type=tarfile.DIRTYPE, mode=0o755)
+
+
+def symlink(name: str, target: str) -> tuple[tarfile.TarInfo, bytes]:
+    return entry(name, type=tarfile.SYMTYPE, linkname=target)
+
+
+def archive_of(*entries: tuple[tarfile.TarInfo, bytes]) -> bytes:
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w") as archive:
+        for info, content in entries:
+            archive.addfile(info, io.BytesIO(content))
+    return stream.getvalue()
+
+
+def everything(top: Path) -> set[str]:
+    return {str(path.relative_to(top)) for path in top.rglob("*")}
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """A directory of all kinds of things."""
+    top = tmp_path / "tree"
+    (top / "deep" / "er").mkdir(parents=True)
+    (top / "empty").mkdir()
+    (top / "-n").write_bytes(b"named as an option")
+    (top / "deep" / "run").write_text("#!/bin/sh\n")
+    (top / "deep" / "run").chmod(0o750)
+    (top / "deep" / "er" / ("long" * 40)).write_bytes(os.urandom(300_000))
+    (top / "link").symlink_to("deep/run")
+    os.link(top / "-n", top / "other-name")
+    return top
+
+
+def test_a_tree_goes_in_and_comes_out_as_it_was(tree: Path, tmp_path: Path) -> None:
+    archive, told = packed(tree, "it")
+    assert told == []
+    assert unpacked(archive, tmp_path / "out") == []
+    out = tmp_path / "out"
+    assert everything(out) == everything(tree)
+    for name in ("-n", "other-name", "deep/run", "deep/er/" + "long" * 40):
+        assert (out / name).read_bytes() == (tree / name).read_bytes()
+    assert (out / "link").readlink() == Path("deep/run")
+    assert (out / "deep" / "run").stat().st_mode & 0o777 == 0o750
+    assert int((out / "-n").stat().st_mtime) == int((tree / "-n").stat().st_mtime)
+
+
+def test_a_link_is_followed_where_it_is_what_was_named(tree: Path) -> None:
+    archive, _ = packed(tree / "link", "it")
+    with tarfile.open(fileobj=io.BytesIO(archive)) as read:
+        (only,) = read.getmembers()
+        content = read.extractfile(only)
+        assert only.isreg() and content is not None and content.read() == b"#!/bin/sh\n"
+
+
+def test_what_is_no_file_is_left_out_and_said(tree: Path) -> None:
+    os.mkfifo(tree / "pipe")
+    archive, told = packed(tree, "it")
+    assert told == [f"{tree / 'pipe'}: neither a file, a directory nor a symlink; left out"]
+    with tarfile.open(fileobj=io.BytesIO(archive)) as read:
+        assert "it/pipe" not in read.getnames()
+
+
+def test_a_file_replaces_what_is_named_or_goes_into_a_directory(tmp_path: Path) -> None:
+    archive = archive_of(entry("./it", b"new"))
+    (tmp_path / "old").write_text("much older text")
+    (tmp_path / "to-old").symlink_to("old")
+    (tmp_path / "there").mkdir()
+    for destination in ("to-old", "fresh/file", "there"):
+        assert unpacked(archive, tmp_path / destination) == []
+    assert (tmp_path / "to-old").is_symlink(), "the person's own link is followed, not replaced"
+    for name in ("old", "fresh/file", "there/it"):
+        assert (tmp_path / name).read_bytes() == b"new"
+
+
+def test_contents_of_a_directory_go_into_the_destination_over_what_is_there(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    (out / "a").mkdir(parents=True)
+    (out / "a" / "x").write_text("old and longer")
+    (out / "kept").write_text("kept")
+    archive = archive_of(directory("./it"), directory("./it/a"), entry("./it/a/x", b"new"))
+    assert unpacked(archive, out) == []
+    assert (out / "a" / "x").read_bytes() == b"new"
+    assert everything(out) == {"a", "a/x", "kept"}
+
+
+@pytest.mark.parametrize(
+    "harm",
+    [
+        pytest.param([entry("./it/../../evil", b"!")], id="dots"),
+        pytest.param([entry("/evil", b"!")], id="absolute"),
+        pytest.param([entry("./its/evil", b"!")], id="beside"),
+        pytest.param([symlink("./it/out", ".."), entry("./it/out/evil", b"!")], id="through a link"),
+        pytest.param([symlink("./it/out", "{outside}"), entry("./it/out/evil", b"!")], id="through an absolute link"),
+        pytest.param(
+            [symlink("./it/here", "."), symlink("./it/out", "here/here/../.."), entry("./it/out/evil", b"!")],
+            id="through links that each seem to stay",
+        ),
+        pytest.param([symlink("./it/evil", "../../outside/evil"), entry("./it/evil", b"!")], id="onto a link"),
+        pytest.param(
+            [entry("./it/name", type=tarfile.LNKTYPE, linkname="./it/../../outside/kept"), entry("./it/name", b"!")],
+            id="by another name of a file outside",
+        ),
+        pytest.param(
+            [symlink("./it/d", "../outside"), entry("./it/n", type=tarfile.LNKTYPE, linkname="./it/d/kept")],
+            id="by another name through a link",
+        ),
+    ],
+)
+def test_nothing_gets_out(harm: list[tuple[tarfile.TarInfo, bytes]], tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "kept").write_text("kept")
+    for info, _ in harm:
+        info.linkname = info.linkname.replace("{outside}", str(outside))
+    out = tmp_path / "out"
+    archive = archive_of(directory("./it"), *harm, entry("./it/last", b"still copied"))
+    unpacked(archive, out)
+    assert everything(tmp_path) - {f"out/{name}" for name in everything(out)} == {"out", "outside", "outside/kept"}
+    assert (outside / "kept").read_text() == "kept" and (outside / "kept").stat().st_nlink == 1
+    assert (out / "last").read_bytes() == b"still copied"
+    for path in out.rglob("*"):
+        assert path.resolve().is_relative_to(out), f"{path} leads out"
+
+
+def test_links_that_lead_out_and_devices_are_left_out_and_said(tmp_path: Path) -> None:
+    archive = archive_of(
+        directory("./it"),
+        symlink("./it/up", "../.."),
+        symlink("./it/etc", "/etc"),
+        symlink("./it/nowhere", "not/there"),
+        entry("./it/null", type=tarfile.CHRTYPE, devmajor=1, devminor=3),
+    )
+    told = unpacked(archive, tmp_path / "out")
+    assert [sentence.partition(":")[0] for sentence in told] == ["'null'", "'up'", "'etc'"]
+    assert everything(tmp_path / "out") == {"nowhere"}
+
+
+def test_nobody_but_the_owner_may_write_and_nobody_becomes_another(tmp_path: Path) -> None:
+    archive = archive_of(directory("./it"), entry("./it/tool", b"!", mode=0o6777), entry("./it/shut", b"!", mode=0))
+    unpacked(archive, tmp_path / "out")
+    assert (tmp_path / "out" / "tool").stat().st_mode & 0o7777 == 0o755
+    assert (tmp_path / "out" / "shut").stat().st_mode & 0o7777 == 0o600
+
+
+@pytest.mark.parametrize(
+    ("archive", "sentence"),
+    [
+        (archive_of(), "empty"),
+        (archive_of(entry("./other", b"")), "'./other'"),
+        (archive_of(symlink("./it", "/etc/shadow")), "symlink to '/etc/shadow': copy what that names"),
+        (archive_of(entry("./it", type=tarfile.FIFOTYPE)), "neither"),
+    ],
+)
+def test_what_was_not_asked_for_is_refused(archive: bytes, sentence: str, tmp_path: Path) -> None:
+    with pytest.raises(NotWhatWasAsked, match=sentence):
+        unpacked(archive, tmp_path / "out")
+    assert everything(tmp_path) == set()
+
+
+def test_an_archive_that_is_cut_short_is_no_success(tmp_path: Path) -> None:
+    whole = archive_of(directory("./it"), entry("./it/x", bytes(100_000)))
+    with pytest.raises(tarfile.ReadError):
+        unpacked(whole[:50_000], tmp_path / "out")

@@ -1,0 +1,208 @@
+"""`cp` through a `tar` of this machine, where a container's would be; and how its arguments are read."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import os
+from collections.abc import AsyncIterator, Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from syncpod.cli import copying
+from syncpod.cli.copying import Copying
+from syncpod.cli.cp import Place, place
+from syncpod.cli.failure import BadInput, Failure
+from syncpod.cli.streaming import NeverRan, Output, StreamBroken, Write
+
+
+class Container:
+    """Runs commands on this machine; each of the `breaks` cuts one command off after so many bytes of output."""
+
+    def __init__(self, directory: Path, *breaks: int) -> None:
+        self.directory = directory
+        self.breaks = list(breaks)
+        self.commands: list[Sequence[str]] = []
+
+    async def __call__(self, command: Sequence[str], stdin: AsyncIterator[bytes] | None, write: Write) -> int:
+        self.commands.append(command)
+        pipe = asyncio.subprocess.PIPE
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *command, stdin=pipe, stdout=pipe, stderr=pipe, cwd=self.directory
+            )
+        except FileNotFoundError:
+            raise NeverRan(f'exec: "{command[0]}": executable file not found in $PATH') from None
+        assert process.stdin and process.stdout and process.stderr
+        try:
+            with contextlib.suppress(ConnectionError):
+                async for data in stdin or _nothing():
+                    process.stdin.write(data)
+                    await process.stdin.drain()
+            process.stdin.close()
+            limit = self.breaks.pop(0) if self.breaks and stdin is None and command[0] != "test" else None
+            while data := await process.stdout.read(65536 if limit is None else min(limit, 65536)):
+                await write(Output.STDOUT, data)
+                if limit is not None and (limit := limit - len(data)) <= 0:
+                    raise StreamBroken("the connection to the runtime broke; the command may still run")
+            await write(Output.STDERR, await process.stderr.read())
+            return await process.wait()
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await asyncio.gather(process.stdout.read(), process.stderr.read(), process.wait())
+
+
+async def _nothing() -> AsyncIterator[bytes]:
+    return
+    yield b""
+
+
+@pytest.fixture
+def inside(tmp_path: Path) -> Path:
+    """The container's files."""
+    (tmp_path / "inside" / "data" / "sub").mkdir(parents=True)
+    (tmp_path / "inside" / "data" / "sub" / "large").write_bytes(os.urandom(1_000_000))
+    (tmp_path / "inside" / "data" / "a b").write_text("a name with a blank")
+    return tmp_path / "inside"
+
+
+def same(one: Path, other: Path) -> bool:
+    names = sorted(path.relative_to(one) for path in one.rglob("*"))
+    return names == sorted(path.relative_to(other) for path in other.rglob("*")) and all(
+        (one / name).read_bytes() == (other / name).read_bytes() for name in names if (one / name).is_file()
+    )
+
+
+@pytest.mark.parametrize("path", ["data", "data/", "./data", "{inside}/data", "data/.", "data/sub/.."])
+async def test_a_directory_comes_out(path: str, inside: Path, tmp_path: Path) -> None:
+    copying = Copying(Container(inside), "app")
+    await copying.out_of(path.format(inside=inside), tmp_path / "out", retries=0)
+    assert same(inside / "data", tmp_path / "out")
+
+
+async def test_a_file_comes_out_under_the_name_that_is_given(inside: Path, tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir()
+    for destination in ("copy", "there"):
+        await Copying(Container(inside), "app").out_of("data/a b", tmp_path / destination, retries=0)
+    assert (tmp_path / "copy").read_text() == (tmp_path / "there" / "a b").read_text() == "a name with a blank"
+
+
+async def test_what_goes_into_a_directory_keeps_its_name_and_else_has_the_one_given(inside: Path) -> None:
+    source = inside / "data"
+    (inside / "old").mkdir()
+    container = Container(inside)
+    await Copying(container, "app").into(source, "old", preserve=True)
+    await Copying(container, "app").into(source, f"{inside}/fresh", preserve=False)
+    await Copying(container, "app").into(source / "a b", "file", preserve=True)
+    assert same(source, inside / "old" / "data") and same(source, inside / "fresh")
+    assert (inside / "file").read_text() == "a name with a blank"
+    assert [command[0] for command in container.commands] == ["test", "tar"] * 3
+
+
+@pytest.fixture
+def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(copying, "_RETRY_SECONDS", 0.0)
+
+
+@pytest.mark.usefixtures("no_waiting")
+async def test_a_copy_goes_on_where_it_broke(inside: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    container = Container(inside, 1, 5000, 700_001)
+    await Copying(container, "app").out_of("data", tmp_path / "out", retries=3)
+    assert same(inside / "data", tmp_path / "out")
+    assert [line.rpartition(" after ")[2] for line in capsys.readouterr().err.splitlines()] == [
+        "1 bytes",
+        "5001 bytes",
+        "705002 bytes",
+    ]
+
+
+@pytest.mark.usefixtures("no_waiting")
+@pytest.mark.parametrize("retries", [0, 1])
+async def test_a_copy_that_breaks_too_often_fails(retries: int, inside: Path, tmp_path: Path) -> None:
+    with pytest.raises(StreamBroken, match="broke"):
+        await Copying(Container(inside, 5000, 5000), "app").out_of("data", tmp_path / "out", retries=retries)
+
+
+@pytest.mark.usefixtures("no_waiting")
+async def test_how_tar_ended_is_known_after_a_break_too(inside: Path, tmp_path: Path) -> None:
+    container = Container(inside, 1)
+
+    async def run(command: Sequence[str], stdin: AsyncIterator[bytes] | None, write: Write) -> int:
+        if container.commands:
+            (inside / "data").rename(inside / "elsewhere")
+        return await container(command, stdin, write)
+
+    with pytest.raises(Failure, match=r'tar in container "app" exited 2 at data: .*No such file'):
+        await Copying(run, "app").out_of("data", tmp_path / "out", retries=1)
+
+
+async def test_what_is_not_there_is_told_in_tars_words(inside: Path, tmp_path: Path) -> None:
+    with pytest.raises(Failure, match=r'tar in container "app" exited 2 at none: .*No such file') as out:
+        await Copying(Container(inside), "app").out_of("none", tmp_path / "out", retries=0)
+    with pytest.raises(Failure, match=r'tar in container "app" exited 2 at none/where: .*No such file'):
+        await Copying(Container(inside), "app").into(inside / "data", "none/where", preserve=True)
+    assert "\n" not in str(out.value)
+
+
+async def test_a_container_without_tar_is_told_in_a_sentence(
+    inside: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path / "empty"))
+    works: list[Callable[[], object]] = [
+        lambda: Copying(Container(inside), "app").out_of("data", tmp_path / "out", retries=2),
+        lambda: Copying(Container(inside), "app").into(inside / "data", "/tmp", preserve=True),
+    ]
+    for work in works:
+        with pytest.raises(NeverRan, match='container "app" has no `tar`, and files are copied with it'):
+            await work()  # type: ignore[misc]
+
+
+async def test_a_source_that_cannot_be_read_ends_tar_and_is_told(inside: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def unreadable(source: Path, *_: object) -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(source / "shut"))
+
+    monkeypatch.setattr(copying, "pack", unreadable)
+    with pytest.raises(Failure, match="/data/shut: Permission denied"):
+        await Copying(Container(inside), "app").into(inside / "data", "copy", preserve=True)
+
+
+async def test_a_destination_that_takes_nothing_is_told(inside: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(Failure, match=r"file.*: (File exists|Not a directory)"):
+        await Copying(Container(inside), "app").out_of("data", tmp_path / "file", retries=0)
+    assert (tmp_path / "file").read_text() == "in the way"
+
+
+async def test_what_was_left_out_is_a_failure_and_the_rest_is_there(
+    inside: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (inside / "data" / "out").symlink_to("/etc")
+    with pytest.raises(Failure, match="copied, but for 1 entry"):
+        await Copying(Container(inside), "app").out_of("data", tmp_path / "out", retries=0)
+    assert "Warning: 'out': a symlink to '/etc', which leads out of" in capsys.readouterr().err
+    assert (tmp_path / "out" / "a b").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        ("file", Place("file")),
+        ("/a:b", Place("/a:b")),
+        ("./a:b", Place("./a:b")),
+        ("web:/etc", Place("/etc", "web")),
+        ("web:rel", Place("rel", "web")),
+        ("team/web:/a:b", Place("/a:b", "web", "team")),
+        ("pod/web:/etc", Place("/etc", "web")),
+    ],
+)
+def test_places_are_read_as_kubectl_reads_them(text: str, read: Place) -> None:
+    assert place(text) == read
+
+
+@pytest.mark.parametrize("text", ["", ":/etc", "web:", "a/b/c:/etc", "team/:/etc"])
+def test_what_is_no_place_is_refused(text: str) -> None:
+    with pytest.raises(BadInput):
+        place(text)
