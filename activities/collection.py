@@ -48,25 +48,24 @@ class Collector:
     async def collect(self, uid: str, choose: Callable[[ObservedPod], Collection[str]]) -> Collected:
         """Remove what `choose` takes, by id, of a pod's dead containers, with their logs, and of its spent sandboxes.
 
-        It is asked again of each new listing, until it takes nothing more: a sandbox may be empty only then. Of what it
+        It is asked again of each new listing, until nothing more goes: a sandbox may be empty only then. Of what it
         takes only that goes which has ended, or has never begun. Nothing is done while a step has the pod, nor to one
         of another Temporal cluster. Raises CriError, OSError.
         """
         attempt = self._attempt(PodRef(uid=uid))
-        done, before = Collected(), frozenset[str]()
+        done = Collected()
         async with self._node.fences.undisturbed(uid, attempt) as held:
             if not held or not await self._is_ours(uid):
                 return done
             while True:
                 view = await attempt.read()
-                chosen = frozenset(choose(view))
-                if not chosen - before:
-                    return done
+                before = done
                 try:
-                    done = await _remove(attempt, view, chosen, done)
+                    done = await _remove(attempt, view, frozenset(choose(view)), done)
                 except Interrupted:
                     return done
-                before |= chosen
+                if done == before:
+                    return done
 
     async def clear(self, uid: str, is_gone: Callable[[PodRef, bool], Awaitable[bool]]) -> bool:
         """Remove all that is left of a pod that is gone, as remove_pod does; say whether it is removed.

@@ -189,6 +189,10 @@ async def test_a_node_whose_disk_is_short_puts_out_who_has_written_most_and_lets
         "Evicted",
         "Pod was rejected: The node had condition: [DiskPressure]. ",
     )
-    assert [each.type for each in report_of(kept.node).conditions if each.status == "True"] == ["DiskPressure"]
+
+    async def reported() -> bool:
+        return [c.type for c in report_of(kept.node).conditions if c.status == "True"] == ["DiskPressure"]
+
+    await until_asked(reported, patience=PATIENCE)
     await asyncio.sleep(2)  # four more looks: it was enough
     await modest.running()

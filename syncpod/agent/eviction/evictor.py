@@ -118,6 +118,7 @@ class Evictor:
         self._state, pressure = look(self._policy, self._state, measured.signals, time.monotonic())
         self._tell(pressure)
         if not pressure.thresholds:
+            self._said = ""
             return None
         first = pressure.thresholds[0]
         if await self._reclaimed(first.signal, measured):
