@@ -53,19 +53,19 @@ class Collector:
         of another Temporal cluster. Raises CriError, OSError.
         """
         attempt = self._attempt(PodRef(uid=uid))
-        done = Collected()
+        gone = _Gone()
         async with self._node.fences.undisturbed(uid, attempt) as held:
             if not held or not await self._is_ours(uid):
-                return done
+                return Collected()
             while True:
                 view = await attempt.read()
-                before = done
+                before = gone.so_far
                 try:
-                    done = await _remove(attempt, view, frozenset(choose(view)), done)
+                    await gone.remove(attempt, view, choose(view))
                 except Interrupted:
-                    return done
-                if done == before:
-                    return done
+                    return gone.so_far
+                if gone.so_far == before:
+                    return before
 
     async def clear(self, uid: str, is_gone: Callable[[PodRef, bool], Awaitable[bool]]) -> bool:
         """Remove all that is left of a pod that is gone, as remove_pod does; say whether it is removed.
@@ -136,22 +136,34 @@ class Collector:
         return any(each.annotations.get(CLUSTER_ANNOTATION) != context.cluster for each in sandboxes)
 
 
-async def _remove(attempt: Attempt, view: ObservedPod, chosen: Collection[str], done: Collected) -> Collected:
-    """Remove what is chosen and has ended, as long as no step wants the pod. Raises Interrupted between two."""
-    for container in view.containers:
-        attempt.checkpoint()
-        if container.id not in chosen:
-            continue
-        if container.state == "exited":
-            await remove_dead(attempt, container)
-            done = done._replace(containers=done.containers + 1)
-        elif container.state == "created" and await remove_unstarted(attempt, container.id):
-            done = done._replace(containers=done.containers + 1)
-    homes = {container.sandbox_id for container in view.containers}
-    for sandbox in view.sandboxes:
-        attempt.checkpoint()
-        if sandbox.id in chosen and not sandbox.ready and sandbox.id not in homes:
+class _Gone:
+    """What has been removed of one pod; nothing is removed twice, whatever the runtime still lists."""
+
+    def __init__(self) -> None:
+        self._containers: set[str] = set()
+        self._sandboxes: set[str] = set()
+
+    @property
+    def so_far(self) -> Collected:
+        """How much."""
+        return Collected(len(self._containers), len(self._sandboxes))
+
+    async def remove(self, attempt: Attempt, view: ObservedPod, chosen: Collection[str]) -> None:
+        """Remove what is chosen and has ended. Raises Interrupted between two, once a step wants the pod; CriError."""
+        for container in view.containers:
+            attempt.checkpoint()
+            if container.id not in chosen or container.id in self._containers:
+                continue
+            if container.state == "exited":
+                await remove_dead(attempt, container)
+                self._containers.add(container.id)
+            elif container.state == "created" and await remove_unstarted(attempt, container.id):
+                self._containers.add(container.id)
+        homes = {container.sandbox_id for container in view.containers}
+        for sandbox in view.sandboxes:
+            attempt.checkpoint()
+            if sandbox.id not in chosen or sandbox.id in self._sandboxes or sandbox.ready or sandbox.id in homes:
+                continue
             await stop_sandbox(attempt, sandbox)
             await remove_sandbox(attempt, sandbox)
-            done = done._replace(sandboxes=done.sandboxes + 1)
-    return done
+            self._sandboxes.add(sandbox.id)

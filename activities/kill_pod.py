@@ -54,7 +54,7 @@ async def _kill(attempt: Attempt, request: KillPod) -> StepResult:
         # containerd 2 may list a sandbox as ready for a moment after it has stopped it; the next decision would use it.
         if not alive(view) and not any(sandbox.ready for sandbox in view.sandboxes):
             if request.final:
-                await finish(attempt)
+                await finish(attempt, evicted=request.evicted)
             return StepResult(status=view)
         await polls.pause()
 

@@ -330,14 +330,12 @@ class _Start:
     async def _prune(self, view: ObservedPod) -> None:
         """Remove older dead instances of this container, with their logs (pod_container_deletor.go, v1.36).
 
-        Beside the start, which it does not hold up: the newest dead one is never among them.
+        Beside the start, which it does not hold up: the newest dead one is never among them, nor are those that the
+        node keeps besides.
         """
-        dead = [
-            each
-            for each in view.containers
-            if each.id in self.request.prune and each.name == self.container.name and each.state == "exited"
-        ]
-        removals = (remove_dead(self.attempt, each) for each in dead)
+        dead = [each for each in view.containers if each.name == self.container.name and each.state == "exited"]
+        spare = [each for each in dead[self.attempt.node.dead_kept :] if each.id in self.request.prune]
+        removals = (remove_dead(self.attempt, each) for each in spare)
         for outcome in await asyncio.gather(*removals, return_exceptions=True):
             if isinstance(outcome, CriError | OSError):
                 activity.logger.warning("a dead instance of %s stays for now: %s", self.container.name, outcome)
