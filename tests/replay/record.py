@@ -223,6 +223,68 @@ async def relabelled(client: Client, node: ScriptedNode) -> Handle:
     return handle
 
 
+async def restarted_by_an_operator(client: Client, node: ScriptedNode) -> Handle:
+    """An operator restarts a container that its policy would let rest; a new image does the same to it."""
+    document = pod("restarted-by-an-operator", restartPolicy="OnFailure")
+    handle, _ = await up(client, node, document)
+    await handle.signal("restart", {"container": "web"})
+    await until(handle, lambda seen: container(seen, "web").get("restartCount") == 1)
+    changed = copy.deepcopy(document)
+    changed["spec"]["containers"][0]["image"] = "busybox:2"
+    await handle.execute_update("apply", changed)
+    await until(handle, lambda seen: container(seen, "web").get("restartCount") == 2)
+    return handle
+
+
+async def gated(client: Client, node: ScriptedNode) -> Handle:
+    """A readiness gate opens and shuts again."""
+    gate = "example.com/gate"
+    handle, _ = await up(client, node, pod("gated", readinessGates=[{"conditionType": gate}]))
+    for status in ("True", "False"):
+        await handle.signal("set_condition", {"type": gate, "status": status})
+        ready = {"type": "Ready", "status": status}
+        await until(handle, lambda seen, r=ready: any(r.items() <= c.items() for c in seen["status"]["conditions"]))  # type: ignore[misc]
+    return handle
+
+
+async def restart_all_again(client: Client, node: ScriptedNode) -> Handle:
+    """All containers are restarted twice, the second time after a back-off, which an operator ends."""
+    rule = {"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [42]}}
+    web = {"name": "web", "image": "busybox:1", "restartPolicy": "Never", "restartPolicyRules": [rule]}
+    handle, uid = await up(client, node, pod("restart-all-again", containers=[web]))
+    for count in (1, 2):
+        await node.tell(handle, node.exits(uid, "web", 42))
+        if count == 2:
+            await until(handle, lambda seen: "CrashLoopBackOff" in str(container(seen, "web")["state"]))
+            await handle.signal("backoff_expired", {"container": "restart_all_containers"})
+        await until(
+            handle,
+            lambda seen, n=count: (  # type: ignore[misc]
+                container(seen, "web").get("restartCount") == n and "running" in container(seen, "web")["state"]
+            ),
+        )
+    return handle
+
+
+async def kill_overdue(client: Client, node: ScriptedNode) -> Handle:
+    """A kill takes too long, and is tried again after a back-off, which an operator ends."""
+    handle, _ = await up(client, node, pod("kill-overdue"))
+    node.fault("kill_pod", Fault.EXCEEDED_GRACE_PERIOD, "web did not end within 15 s")
+    await handle.signal("delete_pod", {})
+    await until(handle, lambda seen: "KillOverdue" in str(seen["status"]["conditions"]))
+    await handle.signal("backoff_expired", {"container": "kill_pod"})
+    await handle.result()
+    return handle
+
+
+async def expired_before_its_sandbox(client: Client, node: ScriptedNode) -> Handle:
+    """A pod that never had a sandbox is past its deadline, and gives up its place."""
+    node.fault("create_sandbox", Fault.FAILED_CREATE_SANDBOX, "no network")
+    handle = await start_pod(client, node, pod("expired-before-its-sandbox", activeDeadlineSeconds=1))
+    await until(handle, lambda seen: phase(seen) == "Failed" and "kill_pod" in node.steps())
+    return handle
+
+
 STORIES: tuple[Story, ...] = (
     brought_up,
     crash_loop,
@@ -239,6 +301,11 @@ STORIES: tuple[Story, ...] = (
     put_out,
     expired,
     relabelled,
+    restarted_by_an_operator,
+    gated,
+    restart_all_again,
+    kill_overdue,
+    expired_before_its_sandbox,
 )
 
 
