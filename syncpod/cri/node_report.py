@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from syncpod.atomic_file import replace_file
 
-_NAME = "node.json"
+_NAME = "node-report.json"
 
 
 class _Said(BaseModel):
