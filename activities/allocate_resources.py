@@ -15,13 +15,16 @@ async def allocate_resources(attempt: Attempt, request: AllocateResources) -> St
 
     What is allocated is in the pod's record before it counts, so that it still does after a restart of the worker; who
     asks twice is given it twice. A pod that is deferred is told when there is room again. Where more is left to others
-    than before, those that wait are told. Nothing is applied here: that is the next step's.
+    than before, those that wait are told. Nothing is applied here: that is the next step's. A pod that was not let in
+    yet is let in, or not, with what it asks for by then.
 
     Mirrors allocation_manager.go, v1.36, handlePodResourcesResize. Raises OSError.
     """
     node, ref, pod = attempt.node, request.ref, request.pod
     attempt.doing = "looks whether the node has room for what the pod asks for"
     async with node.ledger.open() as page:
+        if not page.has(ref):
+            return StepResult(allocation=Allocation())
         refusal = page.refusal_of_resize(ref, pod, node.context.capacity)
         if refusal is None:
             await asyncio.to_thread(note_pod, node.context, ref, pod)

@@ -112,9 +112,9 @@ async def _show_plan(client: Client, pod: Pod, asked: PodResize) -> None:
 
 
 async def _until_done(client: Client, pod: Pod, patience: timedelta | None) -> None:
-    """Wait until nothing of a resize is pending or in progress. Raises Failure, at once for what never will be."""
+    """Wait until the pod has what it asks for. Raises Failure, at once for what never will be."""
     from syncpod.cli.durations import short_duration
-    from syncpod.cli.resizing import hindrance, is_hopeless
+    from syncpod.cli.resizing import hindrance, is_done, is_hopeless
     from syncpod.cli.waiting import until_seen
 
     meta = pod.metadata
@@ -123,7 +123,7 @@ async def _until_done(client: Client, pod: Pod, patience: timedelta | None) -> N
         if reading is None or not reading.current:
             return reading is None
         other = reading.pod.metadata.uid != meta.uid
-        return other or hindrance(reading.pod) == "" or is_hopeless(reading.pod)
+        return other or is_done(reading.pod) or is_hopeless(reading.pod)
 
     deadline = None if patience is None else asyncio.get_running_loop().time() + patience.total_seconds()
     reading, came = await until_seen(client, meta.namespace, meta.name, is_over, deadline)

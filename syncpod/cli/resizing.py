@@ -7,7 +7,9 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from syncpod.cli.failure import BadInput
+from syncpod.lifecycle.pod_resources import same_amounts
 from syncpod.pod import ContainerResize, Pod, PodCondition, PodResize, ResourceRequirements, parse_quantity
+from syncpod.pod.amounts import pod_text
 
 _RESOURCES = ("cpu", "memory")
 _CONDITIONS = ("PodResizePending", "PodResizeInProgress")
@@ -70,9 +72,21 @@ def subjects(asked: PodResize) -> str:
     return ", ".join(container.name for container in (*asked.init_containers, *asked.containers))
 
 
+def is_done(pod: Pod) -> bool:
+    """Say whether the pod and its containers have been given what the pod asks for."""
+    status = pod.status
+    given = {each.name: each.resources for each in (*status.init_container_statuses, *status.container_statuses)}
+    for container in (*pod.spec.init_containers, *pod.spec.containers):
+        if (resources := given.get(container.name)) is not None and not same_amounts(resources, container.resources):
+            return False
+    whole = ResourceRequirements(limits=pod_text(pod, "limits"), requests=pod_text(pod, "requests"))
+    return same_amounts(status.resources, whole) and not any(each.type in _CONDITIONS for each in status.conditions)
+
+
 def hindrance(pod: Pod) -> str:
-    """Say what a resize of the pod waits for; "" where none is on its way."""
-    return "; ".join(_words(each) for each in pod.status.conditions if each.type in _CONDITIONS)
+    """Say what a resize of the pod waits for."""
+    said = "; ".join(_words(each) for each in pod.status.conditions if each.type in _CONDITIONS)
+    return said or "its node has not answered yet"
 
 
 def is_hopeless(pod: Pod) -> bool:

@@ -94,6 +94,16 @@ async def test_what_is_allocated_counts_and_counts_on_after_a_restart_of_the_wor
     assert (fault, "used: 2000" in error.message) == (Fault.POD_REJECTED, True), "who is put off is counted as it was"
 
 
+async def test_a_pod_that_was_not_let_in_yet_is_not_let_in_by_a_resize(bench: Bench) -> None:
+    with_cores(bench, 2000)
+    pod = bench.pod(container(resources={"requests": {"cpu": "500m"}}))
+    wanted = cpu_of(pod, "3")
+    assert await allocate(pod, wanted) == Allocation()
+    pod.pod = wanted
+    fault, error, _ = await fault_of(pod.create_sandbox())
+    assert (fault, "requested: 3000, used: 0" in error.message) == (Fault.POD_REJECTED, True)
+
+
 async def test_who_waits_for_room_is_told_of_it_by_rank(bench: Bench) -> None:
     """Row 115: when a pod shrinks, and when one goes; not when nothing is left that was not before."""
     with_cores(bench, 2000)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from syncpod.cli.failure import BadInput
-from syncpod.cli.resizing import as_document, hindrance, is_hopeless, parse_amounts, resize_of, subjects
+from syncpod.cli.resizing import as_document, hindrance, is_done, is_hopeless, parse_amounts, resize_of, subjects
 from syncpod.pod import Pod, parse_pod, with_defaults
 
 
@@ -67,7 +67,21 @@ def test_the_update_is_given_nothing_but_resources() -> None:
 def test_a_pod_says_what_its_resize_waits_for() -> None:
     pending = {"type": "PodResizePending", "status": "True", "reason": "Deferred", "message": "no room"}
     progress = {"type": "PodResizeInProgress", "status": "True"}
-    assert (hindrance(a_pod()), is_hopeless(a_pod())) == ("", False)
+    assert (hindrance(a_pod()), is_hopeless(a_pod())) == ("its node has not answered yet", False)
     assert hindrance(a_pod(pending, progress)) == "Deferred: no room; it is in progress"
     assert not is_hopeless(a_pod(pending))
     assert is_hopeless(a_pod(pending | {"reason": "Infeasible"}))
+
+
+def given(resources: dict[str, Any], *conditions: dict[str, Any]) -> Pod:
+    """A pod that asks for half a processor, and was given that."""
+    web = {"name": "web", "image": "registry.local/a:1", "resources": {"requests": {"cpu": "500m"}}}
+    status = {"containerStatuses": [{"name": "web", "resources": resources}], "resources": resources}
+    document = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "shop"}, "spec": {"containers": [web]}}
+    return with_defaults(parse_pod(document | {"status": status | {"conditions": list(conditions)}}))
+
+
+def test_a_resize_is_done_when_the_pod_has_what_it_asks_for_and_nothing_more_is_said_of_it() -> None:
+    assert is_done(given({"requests": {"cpu": "0.5"}}))
+    assert not is_done(given({"requests": {"cpu": "400m"}})), "the node may not have been asked yet"
+    assert not is_done(given({"requests": {"cpu": "0.5"}}, {"type": "PodResizeInProgress", "status": "True"}))

@@ -37,6 +37,10 @@ def conditions(pod: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return {each["type"]: each for each in pod["status"]["conditions"] if each["type"].startswith("PodResize")}
 
 
+def is_under_way(pod: dict[str, Any]) -> bool:
+    return bool(conditions(pod))
+
+
 def is_given(resources: dict[str, Any]) -> Any:
     return lambda pod: container(pod, "web").get("resources") == resources and not conditions(pod)
 
@@ -99,7 +103,7 @@ async def test_what_finds_no_room_is_deferred_until_there_is_some(client: Client
     handle = await running(client, node, sized())
     uid = (await query_pod(handle))["metadata"]["uid"]
     await handle.execute_update("resize", resize_to(LARGE))
-    pod = await until(handle, conditions)
+    pod = await until(handle, is_under_way)
     pending = conditions(pod)["PodResizePending"]
     assert (pending["status"], pending["reason"], pending["message"]) == ("True", "Deferred", DEFERRED.message)
     assert pending["observedGeneration"] == 2
@@ -139,7 +143,7 @@ async def test_who_takes_a_deferred_resize_back_waits_for_nothing(client: Client
     node.room = [DEFERRED]
     handle = await running(client, node, sized())
     await handle.execute_update("resize", resize_to(LARGE))
-    await until(handle, conditions)
+    await until(handle, is_under_way)
     await handle.execute_update("resize", resize_to(SMALL))
     await until(handle, is_given(SMALL))
     assert node.steps().count("allocate_resources") == 1
@@ -151,11 +155,11 @@ async def test_what_the_node_can_never_have_is_not_asked_for_again(client: Clien
     handle = await running(client, node, sized())
     uid = (await query_pod(handle))["metadata"]["uid"]
     await handle.execute_update("resize", resize_to(LARGE))
-    pod = await until(handle, conditions)
+    pod = await until(handle, is_under_way)
     assert conditions(pod)["PodResizePending"]["reason"] == "Infeasible"
     await node.tell(handle, node.list(uid))
     await handle.signal("backoff_expired", {"container": "allocate_resources", "appeared": "room on the node"})
-    pod = await until(handle, conditions)
+    pod = await until(handle, is_under_way)
     assert node.steps().count("allocate_resources") == 1
     await node.tell(handle, node.list(uid), "Boot")
     await until(handle, lambda _: node.steps().count("allocate_resources") == 2)
@@ -244,7 +248,7 @@ async def test_a_resize_goes_on_in_the_run_that_follows(client: Client, node: Sc
     handle = await running(client, node, sized(), maxEvents=12)
     latest = client.get_workflow_handle(handle.id)
     await latest.execute_update("resize", resize_to(LARGE))
-    await until(latest, conditions)
+    await until(latest, is_under_way)
     first = (await latest.describe()).run_id
     await latest.execute_update("apply", {**await _manifest(latest), "metadata": await _labelled(latest)})
     await until(latest, lambda pod: pod["metadata"].get("labels") == {"a": "b"} and bool(conditions(pod)))

@@ -1,0 +1,90 @@
+"""``syncpod resize``, and what plans say of a resize."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from syncpod.messages import Allocation
+from tests.cli.conftest import Command
+from tests.cli.manifests import as_json, fresh_name, manifest
+from tests.workflows.scripted import ScriptedNode
+
+SMALL = {"limits": {"cpu": "200m", "memory": "64Mi"}, "requests": {"cpu": "100m", "memory": "64Mi"}}
+
+
+def sized(name: str, resources: dict[str, Any]) -> str:
+    containers = [{"name": "app", "image": "busybox:1", "resources": resources}]
+    return as_json(manifest(name, containers=containers))
+
+
+async def running(syncpod: Command, node: ScriptedNode) -> str:
+    """A small pod that is ready; its name."""
+    name = fresh_name()
+    applied = await syncpod(
+        "apply", "-f", "-", "--wait", "--node", node.queue.removeprefix("node/"), stdin=sized(name, SMALL)
+    )
+    assert applied.code == 0, applied.err
+    return name
+
+
+async def test_a_pod_is_resized_and_says_so_once_it_is(syncpod: Command, node: ScriptedNode) -> None:
+    """Row 116: with what `kubectl set resources` takes."""
+    name = await running(syncpod, node)
+    shown = await syncpod("resize", name, "--limits", "cpu=400m,memory=128Mi", "--dry-run")
+    assert shown.out.splitlines()[0] == f"pod/{name}: would be resized"
+    assert "memory limit of app 64Mi -> 128Mi, cpu limit of app 200m -> 400m" in shown.out
+    assert "resize_pod" not in node.steps()
+    done = await syncpod("resize", f"pod/{name}", "-c", "a*", "--limits", "cpu=400m,memory=128Mi", "--wait")
+    assert (done.code, done.out.splitlines()) == (0, [f"pod/{name} resizing (app)", f"pod/{name} resized"]), done.err
+    pod = json.loads((await syncpod("get", "pod", name, "-o", "json")).out)
+    assert pod["spec"]["containers"][0]["resources"]["limits"] == {"cpu": "400m", "memory": "128Mi"}
+    again = await syncpod("resize", name, "--limits", "memory=128Mi")
+    assert again.out == f"pod/{name} unchanged\n"
+    assert [step for step in node.steps() if "res" in step] == ["allocate_resources", "resize_pod"]
+
+
+async def test_a_plan_of_a_manifest_tells_of_its_resize(syncpod: Command, node: ScriptedNode) -> None:
+    name = await running(syncpod, node)
+    larger = sized(name, {**SMALL, "requests": {"cpu": "150m", "memory": "64Mi"}})
+    shown = await syncpod("plan", "-f", "-", stdin=larger)
+    assert shown.out.splitlines()[0] == f"pod/{name}: would be resized"
+    assert "cpu request of app 100m -> 150m" in shown.out
+    assert (await syncpod("apply", "-f", "-", stdin=larger)).out == f"pod/{name} configured\n"
+
+
+async def test_who_waits_is_told_what_for(syncpod: Command, node: ScriptedNode) -> None:
+    """Row 115: deferred until the time is over, or infeasible at once."""
+    name = await running(syncpod, node)
+    node.room = [
+        Allocation(pending="Deferred", message="Node didn't have enough resource: cpu"),
+        Allocation(pending="Infeasible", message="Node didn't have enough capacity: cpu"),
+    ]
+    deferred = await syncpod("resize", name, "--limits", "cpu=1", "--wait", "--timeout", "1s")
+    assert (deferred.code, deferred.out) == (1, f"pod/{name} resizing (app)\n")
+    assert deferred.err == (
+        f'syncpod: pod "{name}" is not resized after 1s: Deferred: Node didn\'t have enough resource: cpu\n'
+    )
+    never = await syncpod("resize", name, "--limits", "cpu=2", "--wait")
+    assert never.err == f'syncpod: pod "{name}" is not resized: Infeasible: Node didn\'t have enough capacity: cpu\n'
+    taken_back = await syncpod("resize", name, "--limits", "cpu=200m", "--wait")
+    assert taken_back.code == 0
+
+
+async def test_what_cannot_be_is_refused_in_a_sentence(syncpod: Command, node: ScriptedNode) -> None:
+    name = await running(syncpod, node)
+    for arguments, sentence in (
+        ((name,), "say what is to change: --limits cpu=500m,memory=256Mi, or --requests, or both"),
+        ((name, "--limits", "gpu=1"), "--limits: 'gpu=1' must be cpu=AMOUNT or memory=AMOUNT"),
+        ((name, "--pod", "-c", "app", "--limits", "cpu=1"), "either --pod or --container"),
+        ((name, "-c", "db", "--limits", "cpu=1"), f'container "db" is not in pod "{name}", which has app'),
+        ((name, "--requests", "cpu=1"), "spec.containers[0].resources.requests[cpu]: must be no more than the limit"),
+        ((name, "--requests", "cpu=200m"), "spec: a resize may not change the pod's QoS class"),
+        ((name, "--requests", "cpu=200m", "--dry-run"), "spec: a resize may not change the pod's QoS class"),
+    ):
+        refused = await syncpod("resize", *arguments)
+        assert (refused.code, refused.out) == (2, ""), arguments
+        assert sentence in refused.err
+    absent = await syncpod("resize", "nobody", "--limits", "cpu=1")
+    assert (absent.code, absent.err) == (1, 'syncpod: pods "nobody" not found in namespace default\n')
+    assert "allocate_resources" not in node.steps()
