@@ -19,7 +19,9 @@ from syncpod.cli.processes import ProcessIdentity, is_running
 MARK: Final = "syncpod-state"
 """The file by which a directory is known to have been made for syncpod alone."""
 _SERVER, _WORKER, _RUNTIME, _LOCK = "server.json", "up-worker.json", "runtime.json", "up.lock"
-_OF_WORKER: Final = frozenset({"lock", "node.json", "worker.json", "pods", "objects", "memory", "image_manager"})
+_OF_WORKER: Final = frozenset(
+    {"lock", "node.json", "node-report.json", "worker.json", "pods", "objects", "memory", "image_manager"}
+)
 """What a worker that runs by itself leaves."""
 _OF_POD: Final = re.compile(r"([a-z0-9.-]+_[a-z0-9.-]+_)?[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 """``<uid>`` and ``<namespace>_<name>_<uid>``."""
