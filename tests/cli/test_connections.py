@@ -27,7 +27,7 @@ from tests.cli.machine import RUNTIMES, Run, machine
 
 LARGE = 40_000_000
 
-ECHO = "busybox nc -lk -p {port} -e cat"
+ECHO = "busybox nc -ll -p {port} -e cat"
 
 
 def manifest(port: int, host_port: int) -> dict[str, Any]:

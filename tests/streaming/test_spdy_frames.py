@@ -22,6 +22,7 @@ from syncpod.streaming.spdy_frames import (
     GoAway,
     Ping,
     RstStream,
+    SynReply,
     SynStream,
 )
 from tests.runtime.spdy_client import GOAWAY, PING, RST_STREAM, SETTINGS, SYN_STREAM, Headers, control
@@ -131,3 +132,20 @@ def test_a_server_says_what_clients_read() -> None:
         assert inflate.decompress(frame[12:]) == bytes(4)  # no headers
     assert encoder.data(3, b"abc", fin=True) == b"\0\0\0\3\1\0\0\3abc"
     assert encoder.ping(9) == b"\x80\3\0\6\0\0\0\4\0\0\0\x09"
+
+
+def test_a_client_says_what_servers_read() -> None:
+    inflate = zlib.decompressobj(zdict=DICTIONARY)
+    frame = Encoder().syn_stream(5, {"streamtype": "error"})
+    kind, length, opened, beside, priority = struct.unpack(">IIIIH", frame[:18])
+    assert (kind, length, opened, beside, priority) == (0x80030001, len(frame) - 8, 5, 0, 0)
+    assert inflate.decompress(frame[18:]) == b"\0\0\0\1\0\0\0\x0astreamtype\0\0\0\5error"
+
+
+@given(st.lists(st.dictionaries(st.text("abc-", min_size=1, max_size=9), st.text(max_size=40), max_size=5), max_size=6))
+def test_what_one_end_says_the_other_reads(several: list[dict[str, str]]) -> None:
+    ours, theirs = Encoder(), Encoder()
+    opened = b"".join(ours.syn_stream(2 * number + 1, headers) for number, headers in enumerate(several))
+    assert decoded(opened) == [SynStream(2 * number + 1, each, fin=False) for number, each in enumerate(several)]
+    taken = b"".join(theirs.syn_reply(2 * number + 1) for number in range(len(several)))
+    assert decoded(taken) == [SynReply(2 * number + 1) for number in range(len(several))]
