@@ -80,10 +80,10 @@ def parse_goal(text: str) -> Goal:
                 raise ValueError(f"{text!r}: write condition=Ready, or condition=Ready=False")
             return HasCondition(name, value or "True")
         case "jsonpath":
-            path, value = _path_and_value(rest)
-            if not path or value == "":
+            path, wanted = _path_and_value(rest)
+            if not path or wanted == "":
                 raise ValueError(f"{text!r}: write jsonpath='{{.status.phase}}'=Running, or without a value")
-            return HasValue(parse_path(_unquoted(path)), None if value is None else _unquoted(value))
+            return HasValue(parse_path(_unquoted(path)), None if wanted is None else _unquoted(wanted))
     raise ValueError(f"must be {_FORMS}, not {text!r}")
 
 

@@ -100,7 +100,7 @@ def start_detached(
 def run_in_place(command: Sequence[str], environment: Mapping[str, str]) -> NoReturn:
     """Run a program in place of this one. Raises BadInput where there is no such program to run."""
     try:
-        os.execve(command[0], command, environment)
+        os.execve(command[0], list(command), environment)
     except OSError as error:
         raise cannot_run(command[0], error) from None
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import itertools
 import os
 import re
 import shlex
@@ -115,8 +116,12 @@ def test_every_example_is_of_a_command() -> None:
 @pytest.mark.parametrize("line", sorted({line for examples in WRITTEN.values() for line in examples}))
 def test_every_example_is_taken_by_the_command_that_it_shows(line: str) -> None:
     """Flags and arguments are parsed as if it were run; what they lead to is not done."""
-    ours = next(part for part in re.split(r"[|()<>]", line) if "syncpod " in part)
-    words = shlex.split(ours[ours.index("syncpod ") :])[1:]
+    lexer = shlex.shlex(line, posix=True, punctuation_chars="|<>()")
+    lexer.whitespace_split = True
+    words = list(lexer)
+    words = list(
+        itertools.takewhile(lambda word: word not in ("|", "<", ">", ")"), words[words.index("syncpod") + 1 :])
+    )
     command: Any = program()
     names = []
     while words and words[0] in getattr(command, "commands", {}):

@@ -88,8 +88,8 @@ async def test_a_runtime_that_repeats_itself_is_asked_again_and_one_that_hangs_i
 ) -> None:
     monkeypatch.setattr(usage, "WINDOW_SECONDS", 0.0)
     monkeypatch.setattr(usage, "_PAUSE_SECONDS", 0.0)
-    runtime = Measuring()
-    measured = await measure(runtime, "vm")  # type: ignore[abstract]
+    runtime = Measuring()  # type: ignore[abstract]  # what else a runtime can do is not asked of it
+    measured = await measure(runtime, "vm")
     assert measured.containers == (ContainerUsage("default", "calm", "app", {"app": "calm"}, Usage(SECOND, MI)),)
     assert measured.unmeasured == (("default", "hung", "the runtime does not tell of it within 3 s"),)
     assert runtime.asked == 4
@@ -146,8 +146,8 @@ def test_the_machine_is_measured_by_proc(tmp_path: Path, monkeypatch: pytest.Mon
         (proc / "stat").write_text("cpu  60 0 60 900 99 0 0 0 0 0\ncpu0 1 0\ncpu1 1 0\nintr 1\n")
 
     ticks = iter((100.0, 102.0))
-    monkeypatch.setattr(node_usage.time, "sleep", work)
-    monkeypatch.setattr(node_usage.time, "monotonic", lambda: next(ticks))
+    monkeypatch.setattr("syncpod.cli.node_usage.time.sleep", work)
+    monkeypatch.setattr("syncpod.cli.node_usage.time.monotonic", lambda: next(ticks))
     found = node_usage.measure_node(tmp_path)
     assert found == node_usage.NodeUsage(SECOND // 2, cpus=2, memory_bytes=500 * 1024, total_memory_bytes=1000 * 1024)
 
