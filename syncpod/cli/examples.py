@@ -94,6 +94,10 @@ EXAMPLES: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
         ("For crictl, or for another agent", "syncpod runtime --socket /run/syncpod/cri.sock"),
         ("With timers for containers", "syncpod runtime --simulate"),
     ),
+    "load": (
+        ("What `podman save` wrote, for the embedded runtime", "syncpod load nginx.tar"),
+        ("An OCI layout that does not say its name", "syncpod load ./alpine --name alpine:3"),
+    ),
     "worker": (
         ("A node of a Temporal server elsewhere", "TEMPORAL_ADDRESS=temporal:7233 syncpod worker --node rack7"),
     ),

@@ -8,9 +8,9 @@ import stat
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, NoReturn
 
 from syncpod.cli.failure import BAD_INPUT, BadInput, Failure
 from syncpod.cli.processes import ProcessIdentity, end, identify, is_running, last_lines, run_in_place, start_detached
@@ -128,6 +128,13 @@ def start(state_dir: Path, *, simulated: bool, environ: Mapping[str, str]) -> tu
         end(process, patience_seconds=_END_SECONDS)
         raise Failure(f"the embedded runtime does not get ready; the last line of {log}: {said}")
     raise Failure(f"the embedded runtime did not start: {said}", BAD_INPUT if child.returncode == BAD_INPUT else 1)
+
+
+def load(state_dir: Path, files: Sequence[str], name: str, *, environ: Mapping[str, str]) -> NoReturn:
+    """Turn this process into what loads images for the embedded runtime, served or not. Raises BadInput."""
+    prepare(state_dir)
+    line = [sys.executable, "-P", "-m", "syncpod.runtime.load", "--state-dir", str(directory(state_dir))]
+    run_in_place([*line, *(["--name", name] if name else []), "--", *files], environment(environ))
 
 
 def become(state_dir: Path, socket: Path | None, *, simulated: bool, environ: Mapping[str, str]) -> None:

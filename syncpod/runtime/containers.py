@@ -15,9 +15,10 @@ import asyncio
 import contextlib
 import os
 import secrets
+import sys
 import time
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,6 +26,8 @@ from protos.cri.v1 import api_pb2
 from syncpod.runtime import listing, store
 from syncpod.runtime.asking import Unanswered, ask, discard, end_of, end_what_runs, unknown
 from syncpod.runtime.cgroups import CgroupRefused, container_cgroup
+from syncpod.runtime.image_config import OwnImage
+from syncpod.runtime.image_config import stop_signal as image_stop_signal
 from syncpod.runtime.images import Image
 from syncpod.runtime.port import Exited, Process, StartFailed
 from syncpod.runtime.process_spec import arguments, check_container, process_spec, stop_signal, user, wanted_mounts
@@ -32,7 +35,7 @@ from syncpod.runtime.refusals import Refusal, failed, invalid, not_found, precon
 from syncpod.runtime.resolver import RESOLV_CONF
 from syncpod.runtime.resource_changes import changed
 from syncpod.runtime.state import Caller, Container, Runtime, Sandbox, in_thread, interned, log, remove_directory
-from syncpod.runtime.statuses import container_record, event, sandbox_record
+from syncpod.runtime.statuses import container_record, event, image_of, sandbox_record
 
 _START_ERROR = 128
 _CLOSING_TRIES: Final = 3
@@ -60,12 +63,19 @@ class Containers:
         image = runtime.images.find(config.image.image)
         if image is None:
             raise not_found(f'failed to get image "{config.image.image}": not found')
-        check_container(config, runtime.host, privileged_sandbox=sandbox.privileged, path="config")
+        own = runtime.own_image(image)
+        check_container(
+            config,
+            runtime.host,
+            privileged_sandbox=sandbox.privileged,
+            of_own_files=own is not None,
+            path="config",
+        )
         for index, mount in enumerate(wanted_mounts(config)):
             problem = runtime.processes.refusal(mount)
             if problem:
                 raise unsupported(f"config.mounts[{index}]", problem)
-        user(config.linux.security_context, runtime.host, "config.linux.security_context")
+        user(config.linux.security_context, runtime.host, "config.linux.security_context", own)
         command = arguments(config, image, runtime.host, "config")
         id = secrets.token_hex(32)
         _, sandbox_config = sandbox_record(runtime, sandbox)
@@ -77,7 +87,8 @@ class Containers:
             "arguments": command,
             "cgroup": cgroup,
             "log_path": _log_path(sandbox_config, config),
-            **_image_facts(image),
+            "stop_signal": config.stop_signal or (image_stop_signal(own.config) if own else config.stop_signal),
+            **_image_facts(image, own),
         }
         directory = runtime.container_directory(id)
         request = api_pb2.CreateContainerRequest(pod_sandbox_id=sandbox.id, config=config)
@@ -131,8 +142,9 @@ class Containers:
                 )
             ),
             created_at=facts["created_at"],
-            stop_signal=stop_signal(config.stop_signal),
+            stop_signal=stop_signal(facts.get("stop_signal", config.stop_signal)),
             cgroup=facts["cgroup"],
+            root=sys.intern(facts.get("root", "")),
         )
         sandbox.containers[id] = container
         self._runtime.containers.add(container)
@@ -198,6 +210,7 @@ class Containers:
             cgroup_procs=runtime.cgroups.procs(container.cgroup) if container.cgroup else (),
             resolv_conf=runtime.sandbox_directory(container.sandbox.id) / RESOLV_CONF,
             sandbox=listing.read_sandbox(container.sandbox.entry),
+            image=image_of(runtime, facts),
         )
         # From here on the start has begun: a server that finds this directory never starts the container again.
         directory.mkdir(mode=0o700)
@@ -334,6 +347,8 @@ class Containers:
             del container.sandbox.containers[container.id]
             self._tell(container, api_pb2.CONTAINER_DELETED_EVENT)
             await remove_directory(self._runtime, directory)
+            if container.root:
+                self._runtime.collect_roots()
 
     # --- resources ----------------------------------------------------------------------------------------------------
 
@@ -429,12 +444,13 @@ def container_name(container: api_pb2.ContainerMetadata, pod: api_pb2.PodSandbox
     return "_".join((container.name, pod.name, pod.namespace, pod.uid, str(container.attempt)))
 
 
-def _image_facts(image: Image) -> dict[str, str]:
-    return {
+def _image_facts(image: Image, own: OwnImage | None) -> dict[str, Any]:
+    facts: dict[str, Any] = {
         "image": image.repo_tags[0] if image.repo_tags else str(image.reference),
         "image_ref": image.repo_digest,
         "image_id": image.id,
     }
+    return facts if own is None else {**facts, "root": own.root.name, "image_config": asdict(own.config)}
 
 
 def _log_path(sandbox_config: api_pb2.PodSandboxConfig, config: api_pb2.ContainerConfig) -> str:

@@ -13,7 +13,7 @@ Isolation = Literal["namespaces", "plain", "simulated"]
 """`namespaces`: each container has mounts of its own; `plain`: it shares the machine's file system; `simulated`: there
 are no processes at all, so nothing that they could be refused."""
 
-_DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _CAP_SYS_RESOURCE = 24
 
 
@@ -48,7 +48,7 @@ def look(isolation: Isolation, environ: Mapping[str, str]) -> Host:
         uid=os.getuid(),
         gid=os.getgid(),
         groups=tuple(sorted({*os.getgroups(), os.getgid()})),
-        search_path=environ.get("PATH") or _DEFAULT_PATH,
+        search_path=environ.get("PATH") or DEFAULT_PATH,
         lowest_oom_score_adj=_lowest_oom_score_adj(),
     )
 

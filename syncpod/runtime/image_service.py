@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 
 from protos.cri.v1 import api_pb2
 from syncpod.runtime.faults import Faults
-from syncpod.runtime.images import Image, ReferenceInvalid, parse_reference
+from syncpod.runtime.images import Content, Image, ReferenceInvalid, parse_reference
 from syncpod.runtime.refusals import failed, invalid
 from syncpod.runtime.state import Runtime, exhausted
 from syncpod.runtime.validation import image_name
@@ -23,7 +23,7 @@ class ImageService:
         self._faults = faults
 
     async def ListImages(self, request: api_pb2.ListImagesRequest) -> api_pb2.ListImagesResponse:  # noqa: N802
-        """List the images that were pulled; with a filter, the one that it names."""
+        """List the images that were pulled or loaded; with a filter, the one that it names."""
         return api_pb2.ListImagesResponse(images=self._listed(request.filter))
 
     async def StreamImages(  # noqa: N802
@@ -43,7 +43,7 @@ class ImageService:
         return api_pb2.ImageStatusResponse(image=self._message(image), info=info if request.verbose else None)
 
     async def PullImage(self, request: api_pb2.PullImageRequest) -> api_pb2.PullImageResponse:  # noqa: N802
-        """Record an image. Nothing is fetched, so credentials are not looked at."""
+        """Record an image; one that was loaded is there. Nothing is fetched, so credentials are not looked at."""
         name = request.image.image
         image_name(name, "image.image")
         pod = request.sandbox_config
@@ -66,6 +66,8 @@ class ImageService:
         image = self._runtime.images.find(request.image.image)
         if image is not None:
             self._runtime.images.remove(image)
+            if image.content is not None:
+                self._runtime.collect_roots()
         return api_pb2.RemoveImageResponse()
 
     async def ImageFsInfo(self, request: api_pb2.ImageFsInfoRequest) -> api_pb2.ImageFsInfoResponse:  # noqa: N802
@@ -83,17 +85,36 @@ class ImageService:
     def _listed(self, wanted: api_pb2.ImageFilter) -> list[api_pb2.Image]:
         name = wanted.image.image
         if not name:
-            return [self._message(image) for image in self._runtime.images]
+            firsts: dict[str, Image] = {}
+            for image in self._runtime.images:
+                firsts.setdefault(image.id, image)
+            return [self._message(image) for image in firsts.values()]
         image_name(name, "filter.image.image")
         image = self._runtime.images.find(name)
         return [] if image is None else [self._message(image)]
 
     def _message(self, image: Image) -> api_pb2.Image:
-        return api_pb2.Image(
+        names = self._runtime.images.names_of(image)
+        said = api_pb2.Image(
             id=image.id,
-            repo_tags=image.repo_tags,
-            repo_digests=[image.repo_digest],
+            repo_tags=[tag for each in names for tag in each.repo_tags],
+            repo_digests=dict.fromkeys(each.repo_digest for each in names),
             size=image.size,
-            uid=api_pb2.Int64Value(value=self._runtime.host.uid),
             spec=api_pb2.ImageSpec(image=str(image.reference)),
         )
+        self._name_user(said, image.content)
+        return said
+
+    def _name_user(self, said: api_pb2.Image, content: Content | None) -> None:
+        """Say who runs an image's programs: its own user, as a name or an id, as containerd does.
+
+        That is the server's where the image names none, or root, which without root the server's stands for.
+        """
+        host = self._runtime.host
+        name = content.config.user.partition(":")[0] if content else ""
+        if not name or (name in ("0", "root") and not host.root):
+            said.uid.value = host.uid
+        elif name.isdecimal():
+            said.uid.value = int(name)
+        else:
+            said.username = name

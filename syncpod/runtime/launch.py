@@ -77,6 +77,7 @@ def run_main(gate: Gate, spec: ProcessSpec, level: Level, directory: Path, stdio
         rootfs.enter(
             directory,
             spec.mounts,
+            image=spec.root,
             read_only=spec.read_only_root,
             hostname=spec.hostname,
             user_namespace=user_namespace,

@@ -63,6 +63,8 @@ class ProcessSpec:
     oom_score_adj: int | None = None
     cgroup_procs: tuple[str, ...] = ()
     """The cgroup.procs files that the process enters before it runs; empty where cgroups are closed to us."""
+    root: str = ""
+    """The files that are to be its root directory, of which it writes a layer of its own; empty: the machine's."""
     script: Mapping[str, str] = field(default_factory=dict)
     """The sandbox's annotations: what a simulated process obeys. A real one knows nothing of it."""
     name: str = ""

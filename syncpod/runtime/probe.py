@@ -36,6 +36,7 @@ def _works(trial: Level, directory: Path) -> bool:
                 rootfs.enter(
                     place,
                     (),
+                    image="",
                     read_only=False,
                     hostname="probe",
                     user_namespace=trial is Level.USER_NAMESPACES,

@@ -8,16 +8,18 @@ SELinux relabelling, and sharing of namespaces, since there is no isolation that
 from __future__ import annotations
 
 import os
-import pwd
 import shutil
 import signal
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from protos.cri.v1 import api_pb2
 from syncpod.runtime import resolver
+from syncpod.runtime.accounts import Account, Accounts, ImageAccounts, MachineAccounts, image_user
 from syncpod.runtime.capabilities import NAMES
-from syncpod.runtime.host import Host, home_of
+from syncpod.runtime.host import DEFAULT_PATH, Host, home_of
+from syncpod.runtime.image_config import OwnImage
 from syncpod.runtime.images import Image
 from syncpod.runtime.port import Mount, ProcessSpec, User
 from syncpod.runtime.refusals import invalid, unsupported
@@ -65,8 +67,13 @@ def _resolver() -> str:
         return ""  # as resolvers take it
 
 
-def check_container(config: api_pb2.ContainerConfig, host: Host, *, privileged_sandbox: bool, path: str) -> None:
-    """Refuse a container that this runtime cannot make; its limits are another matter (cgroups). Raises Refusal."""
+def check_container(
+    config: api_pb2.ContainerConfig, host: Host, *, privileged_sandbox: bool, of_own_files: bool, path: str
+) -> None:
+    """Refuse a container that this runtime cannot make; its limits are another matter (cgroups). Raises Refusal.
+
+    `of_own_files`: its image was loaded.
+    """
     security = config.linux.security_context
     security_path = f"{path}.linux.security_context"
     if security.privileged and not privileged_sandbox:
@@ -92,6 +99,12 @@ def check_container(config: api_pb2.ContainerConfig, host: Host, *, privileged_s
         raise unsupported(
             f"{security_path}.readonly_rootfs",
             "needs mount namespaces, which are closed to this user: remove readOnlyRootFilesystem, or run as root",
+        )
+    if of_own_files and host.isolation == "plain":
+        raise unsupported(
+            f"{path}.image",
+            "it was loaded and has files of its own, which need mount namespaces, and those are closed to this user: "
+            "run as root, or remove the image, so that its name stands for the machine's programs",
         )
     _check_user_namespace(security.namespace_options, security_path)
     _check_profiles(security, security_path)
@@ -137,11 +150,16 @@ def _check_mount(mount: api_pb2.Mount, path: str) -> None:
 
 
 def arguments(config: api_pb2.ContainerConfig, image: Image, host: Host, path: str) -> tuple[str, ...]:
-    """Return what is run: command and args; else the host's program that is called as the image is.
+    """Return what is run: command and args; else what the image says, or the host's program that is called as it is.
 
-    An image has no entrypoint, so `args` alone are a command, as with an image that has none. Raises Refusal.
+    An image without files has no entrypoint, so `args` alone are a command there. Raises Refusal.
     """
     given = (*config.command, *config.args)
+    if image.content is not None and not config.command:
+        own = image.content.config
+        given = (*own.entrypoint, *(config.args or own.command))
+        if not given:
+            raise invalid(f"{path}.command", "no command specified, and the image names none: give the container one")
     if given:
         return given
     name = image.reference.short_name
@@ -157,35 +175,46 @@ def arguments(config: api_pb2.ContainerConfig, image: Image, host: Host, path: s
     )
 
 
-def user(security: api_pb2.LinuxContainerSecurityContext, host: Host, path: str) -> User | None:
+def user(
+    security: api_pb2.LinuxContainerSecurityContext, host: Host, path: str, image: OwnImage | None = None
+) -> User | None:
     """Return who the process is to be; None: whoever the server is. Raises Refusal.
 
-    Names and memberships are the machine's own, where containerd takes the image's.
+    Names and memberships are the image's own, as in containerd; those of the machine where it has no files. Without
+    root, whoever the server is stands for an image's root.
     """
     merge = security.supplemental_groups_policy == api_pb2.Merge
     groups = tuple(security.supplemental_groups)
+    accounts = accounts_of(image)
+    asked = f"{path}.run_as_username" if security.run_as_username else f"{path}.run_as_user"
+    found: Account | None
     if security.run_as_username:
-        try:
-            entry = pwd.getpwnam(security.run_as_username)
-        except KeyError:
-            raise invalid(f"{path}.run_as_username", f'no user "{security.run_as_username}" on this machine') from None
+        found = accounts.named(security.run_as_username)
+        if found is None:
+            raise invalid(f"{path}.run_as_username", f'no user "{security.run_as_username}" {accounts.where}')
     elif security.HasField("run_as_user"):
-        entry = _entry_of(security.run_as_user.value)
+        found = accounts.numbered(security.run_as_user.value)
+    elif image is not None and image.config.user:
+        asked = "config.image"
+        try:
+            found, gid = image_user(image.config.user, accounts)
+        except LookupError as problem:
+            raise invalid("config.image", f'is to run as user "{image.config.user}": {problem.args[0]}') from problem
+        found = replace(found, gid=gid)
+        if found.uid == 0 and not host.root:
+            found = accounts.numbered(host.uid)
     else:
-        entry = _entry_of(host.uid)
-    gid = security.run_as_group.value if security.HasField("run_as_group") else entry.pw_gid
+        found = accounts.numbered(0 if image is not None and host.root else host.uid)
+    gid = security.run_as_group.value if security.HasField("run_as_group") else found.gid
     if host.isolation == "simulated":
         return None
     if host.root:
-        if entry.pw_uid == 0 and gid == 0 and merge and not groups:
+        if image is None and found.uid == 0 and gid == 0 and merge and not groups:
             return None
-        memberships = os.getgrouplist(entry.pw_name, gid) if merge and entry.pw_name else ()
-        return User(entry.pw_uid, gid, tuple(dict.fromkeys((*memberships, *groups))))
-    if entry.pw_uid != host.uid:
-        field = "run_as_username" if security.run_as_username else "run_as_user"
-        raise unsupported(
-            f"{path}.{field}", f"only root can run as user {entry.pw_uid}: remove runAsUser, or run the runtime as root"
-        )
+        memberships = accounts.groups_of(found, gid) if merge else ()
+        return User(found.uid, gid, tuple(dict.fromkeys((*memberships, *groups))))
+    if found.uid != host.uid:
+        raise unsupported(asked, f"only root can run as user {found.uid}: remove runAsUser, or run the runtime as root")
     if gid != host.gid and security.HasField("run_as_group"):
         raise unsupported(f"{path}.run_as_group", f"only root can run as group {gid}: remove it, or run as root")
     foreign = [group for group in groups if group not in host.groups]
@@ -199,26 +228,29 @@ def user(security: api_pb2.LinuxContainerSecurityContext, host: Host, path: str)
     return None
 
 
-def _entry_of(uid: int) -> pwd.struct_passwd:
-    """Return a user's entry; one that the machine does not know has no name, and group 0, as runc has it."""
-    try:
-        return pwd.getpwuid(uid)
-    except KeyError:
-        return pwd.struct_passwd(("", "", uid, os.getgid() if uid == os.getuid() else 0, "", "/", ""))
+def accounts_of(image: OwnImage | None) -> Accounts:
+    """Return where a container's users and groups are looked up."""
+    return MachineAccounts() if image is None else ImageAccounts(image.root)
 
 
 def environment(
-    config: api_pb2.ContainerConfig, host: Host, runs_as: User | None, hostname: str
+    config: api_pb2.ContainerConfig, host: Host, runs_as: User | None, hostname: str, image: OwnImage | None = None
 ) -> tuple[tuple[str, str], ...]:
-    """Return the environment: the config's over what every container has (PATH, HOSTNAME, HOME, TERM on a terminal)."""
-    variables = {
-        "PATH": host.search_path,
-        "HOME": home_of(runs_as.uid) if runs_as else host.home,
-    }
+    """Return the environment: the config's over the image's, over what every container has.
+
+    That is PATH, HOSTNAME, HOME, and TERM on a terminal; PATH is the server's, unless the image has programs of its
+    own.
+    """
+    if image is None:
+        variables = {"PATH": host.search_path, "HOME": home_of(runs_as.uid) if runs_as else host.home}
+    else:
+        uid = runs_as.uid if runs_as else host.uid
+        variables = {"PATH": DEFAULT_PATH, "HOME": ImageAccounts(image.root).numbered(uid).home}
     if hostname:
         variables["HOSTNAME"] = hostname
     if config.tty:
         variables["TERM"] = "xterm"
+    variables |= dict(image.config.environment) if image is not None else {}
     variables |= {each.key: each.value.decode("utf-8", "surrogateescape") for each in config.envs}
     return tuple(variables.items())
 
@@ -261,16 +293,17 @@ def process_spec(
     cgroup_procs: tuple[str, ...],
     resolv_conf: Path,
     sandbox: api_pb2.PodSandbox,
+    image: OwnImage | None,
 ) -> ProcessSpec:
     """Return what is run for a container that was checked when it was made. Raises Refusal and OSError."""
     security = config.linux.security_context
-    runs_as = user(security, host, "config.linux.security_context")
+    runs_as = user(security, host, "config.linux.security_context", image)
     simulated = host.isolation == "simulated"
     return ProcessSpec(
         id=id,
         arguments=arguments,
-        environment=environment(config, host, runs_as, hostname),
-        working_directory=config.working_dir,
+        environment=environment(config, host, runs_as, hostname, image),
+        working_directory=config.working_dir or (image.config.working_directory if image else ""),
         user=runs_as,
         terminal=config.tty,
         stdin=config.stdin,
@@ -288,6 +321,7 @@ def process_spec(
         name=config.metadata.name,
         attempt=config.metadata.attempt,
         pod_uid=sandbox.metadata.uid,
+        root=str(image.root) if image else "",
     )
 
 

@@ -1,10 +1,12 @@
-"""A root directory of one's own, made of the host's: what a container writes outside its mounts is private.
+"""A root directory of one's own, made of the host's or an image's: what a container writes outside mounts is private.
 
 Each entry of the host's `/` appears in the new root. A symbolic link is made again; `/tmp` and `/run` are fresh and
 empty; a file is copied; a directory gets an overlay whose writes stay in the container's own directory, and so, in
 their places, do those mounted beneath it. A directory with the runtime's own state is first shown without that: no
 upper layer may lie in its lower one. One with mounts beneath it that cannot be a lower layer, as where a user namespace
 holds the mounts together, is made again, its entries shown in the same way; without them it is shared with the host.
+An image's files are one overlay, in which the kernel's directories and devices are the host's, and so are name
+resolution and the hosts file, as copies.
 Then the container's mounts are laid over it. All of this happens in a mount namespace that ends with the container's
 last process, so there is nothing to unmount.
 """
@@ -28,6 +30,8 @@ _FRESH = {"tmp": 0o1777, "run": 0o755}
 _COPY_BYTES = 1 << 20
 _COPIES = 256
 _HOSTNAME = "etc/hostname"
+_HOST_FILES = ("/etc/hosts", "/etc/resolv.conf")
+"""What the host says of names, also to programs of an image."""
 _KERNEL = ("proc", "sys")
 _REPLACEABLE = frozenset(
     f"/proc/{name}"
@@ -41,12 +45,20 @@ _USUAL_DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 
 
 def enter(
-    directory: Path, mounts: tuple[Mount, ...], *, read_only: bool, hostname: str, user_namespace: bool, cwd: str
+    directory: Path,
+    mounts: tuple[Mount, ...],
+    *,
+    image: str,
+    read_only: bool,
+    hostname: str,
+    user_namespace: bool,
+    cwd: str,
 ) -> None:
     """Move this process, which has one thread, into namespaces and a root of its own, made under `directory`.
 
-    The working directory `cwd` is made there if it is missing, as runc does. Raises StartFailed for a mount that
-    cannot be made, OSError where the kernel refuses the rest.
+    It is made of the files in `image`, of the host's where that is empty. The working directory `cwd` is made there if
+    it is missing, as runc does. Raises StartFailed for a mount that cannot be made, OSError where the kernel refuses
+    the rest.
     """
     uid, gid = os.geteuid(), os.getegid()
     linux.unshare(
@@ -57,12 +69,17 @@ def enter(
     if hostname:
         linux.sethostname(hostname)
     linux.mount("", "/", "", linux.MS_REC | linux.MS_PRIVATE)
+    if image:
+        mounts = (*_own_files(directory, mounts, hostname, read_only=read_only), *mounts)
     mounts = _in_order(mounts)
     sources = [_source(mount) for mount in mounts]
     root = _Root(directory, user_namespace=user_namespace)
-    root.compose()
-    if hostname:
-        root.write_hostname(hostname)
+    if image:
+        root.compose_image(image)
+    else:
+        root.compose()
+        if hostname:
+            root.write_hostname(hostname)
     old = os.open("/", os.O_RDONLY | os.O_DIRECTORY)
     os.chdir(root.path)
     linux.pivot_root()
@@ -79,6 +96,26 @@ def enter(
     linux.detach(".")
     os.close(old)
     os.chdir("/")
+
+
+def _own_files(directory: Path, mounts: tuple[Mount, ...], hostname: str, *, read_only: bool) -> tuple[Mount, ...]:
+    """Write what is no image's to say into the container's directory, and return it as mounts; no mount is doubled.
+
+    These are copies, as containerd's are (sandbox_run_linux.go, setupSandboxFiles).
+    """
+    taken = {os.path.normpath(mount.container_path) for mount in mounts}
+    wanted: dict[str, bytes] = {f"/{_HOSTNAME}": f"{hostname}\n".encode()} if hostname else {}
+    for path in _HOST_FILES:
+        with contextlib.suppress(OSError):
+            wanted[path] = Path(path).read_bytes()
+    made = []
+    for path, content in wanted.items():
+        if path not in taken:
+            own = directory / os.path.basename(path)  # noqa: PTH119
+            own.write_bytes(content)
+            own.chmod(0o644)
+            made.append(Mount(path, str(own), read_only=read_only))
+    return tuple(made)
 
 
 def written_to(directory: Path) -> tuple[Path, ...]:
@@ -107,6 +144,24 @@ class _Root:
         self._overlays: list[str] = []
         self._volumes: list[str] = []
         """Where the container's mounts lie."""
+
+    def compose_image(self, image: str) -> None:
+        """Lay a private layer over an image's files, and show the kernel's directories and the devices in it."""
+        self.path.mkdir(mode=0o755)
+        self._layers.mkdir(mode=0o700)
+        if not self._lay(image, self.path, Path(image).stat()):
+            raise StartFailed("no private layer can be laid over the image's files, since overlayfs refuses one here")
+        self._overlays.clear()  # The root itself is no entry of it.
+        for name in (*_KERNEL, "dev"):
+            place = self.path / name
+            if place.is_symlink() or not place.is_dir():  # A link would lead out of here, before this is the root.
+                place.unlink(missing_ok=True)
+                place.mkdir(mode=0o755)
+        for name in _KERNEL:
+            self._share(f"/{name}", self.path / name)
+        # What an image has there is hidden, as by the tmpfs that runc mounts.
+        linux.mount("tmpfs", str(self.path / "dev"), "tmpfs", 0, "mode=755")
+        self._show_devices(self.path / "dev")
 
     def compose(self) -> None:
         """Show the host's top-level entries in the new root, a mount of its own."""
@@ -246,7 +301,7 @@ class _Root:
         In a user namespace a device works only through a mount from outside. There the usual ones are bound, and others
         are links into the host's `/dev`, which lies read-only beneath; so is ptmx, which looks for `pts` beside it.
         """
-        target.mkdir(mode=0o755)
+        target.mkdir(mode=0o755, exist_ok=True)
         linked = self._user_namespace or not self._lay("/dev", target, Path("/dev").stat())
         if linked:
             beneath = target / _HOST_DEVICES

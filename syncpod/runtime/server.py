@@ -92,6 +92,7 @@ async def _serve(settings: Settings, environ: Mapping[str, str], open_files: int
     containers = Containers(runtime)
     sandboxes = Sandboxes(runtime, containers)
     await load_all(runtime, sandboxes, containers)
+    runtime.collect_roots()
     streaming = await StreamingServer.start()
     server = grpc.aio.server(
         options=(

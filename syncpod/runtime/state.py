@@ -15,13 +15,14 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from protos.cri.v1 import api_pb2
-from syncpod.runtime import listing
+from syncpod.runtime import image_roots, listing
 from syncpod.runtime.cgroups import Cgroups
 from syncpod.runtime.discard import remove_tree
 from syncpod.runtime.events import Events
 from syncpod.runtime.filters import Registry
 from syncpod.runtime.host import Host
-from syncpod.runtime.images import ImageStore
+from syncpod.runtime.image_config import OwnImage
+from syncpod.runtime.images import Image, ImageStore
 from syncpod.runtime.port import Exited, Process, Processes
 from syncpod.runtime.refusals import Refusal
 
@@ -100,6 +101,8 @@ class Container:
     created_at: int
     stop_signal: int
     cgroup: str
+    root: str = ""
+    """Which of the images' roots it has; empty where its image has no files."""
     process: Process | None = None
     """Set while it runs, and kept until the end is on record."""
     ended: Exited | None = None
@@ -159,6 +162,25 @@ class Runtime:
     def container_directory(self, id: str) -> Path:
         """Where a container is kept."""
         return self.directory / "containers" / id
+
+    def own_image(self, image: Image) -> OwnImage | None:
+        """Return what containers have of an image that was loaded; None for one without files of its own."""
+        if image.content is None or self.host.isolation == "simulated":
+            return None
+        return OwnImage(self.images.root_directory(image.content.root), image.content.config)
+
+    def collect_roots(self) -> None:
+        """Remove the files of images that neither an image nor a container has any more; later, if that fails now."""
+        roots = self.images.root_directory("")
+
+        def in_use() -> frozenset[str]:
+            return self.images.roots() | {container.root for container in self.containers}
+
+        try:
+            if image_roots.retire(roots, in_use):
+                self.begin(in_thread(image_roots.remove_retired, roots))
+        except OSError as error:
+            log(f"{roots}: what no image has any more cannot be removed: {error}")
 
     def begin(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         """Run `work` to its end whether or not anybody still waits for it; await it through `asyncio.shield`.

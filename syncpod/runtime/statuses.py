@@ -12,6 +12,7 @@ from google.protobuf.message import Message
 
 from protos.cri.v1 import api_pb2
 from syncpod.runtime import listing, store
+from syncpod.runtime.image_config import OwnImage, read_config
 from syncpod.runtime.process_spec import user
 from syncpod.runtime.state import Container, Runtime, Sandbox
 
@@ -67,8 +68,8 @@ def container_status(runtime: Runtime, container: Container) -> api_pb2.Containe
         mounts=config.mounts,
         log_path=facts["log_path"],
         resources=api_pb2.ContainerResources(linux=config.linux.resources),
-        user=api_pb2.ContainerUser(linux=_runs_as(runtime, config)),
-        stop_signal=config.stop_signal or api_pb2.SIGNAL_SIGTERM,
+        user=api_pb2.ContainerUser(linux=_runs_as(runtime, facts, config)),
+        stop_signal=facts.get("stop_signal", config.stop_signal) or api_pb2.SIGNAL_SIGTERM,
     )
     if ended is not None:
         status.started_at = ended.started_at
@@ -131,9 +132,16 @@ def _record(directory: Any) -> tuple[dict[str, Any], bytes]:
     return record
 
 
-def _runs_as(runtime: Runtime, config: api_pb2.ContainerConfig) -> api_pb2.LinuxContainerUser:
+def image_of(runtime: Runtime, facts: Mapping[str, Any]) -> OwnImage | None:
+    """Return the image that a container has files of, given what was noted of it; None for one without files."""
+    if "root" not in facts:
+        return None
+    return OwnImage(runtime.images.root_directory(facts["root"]), read_config(facts["image_config"]))
+
+
+def _runs_as(runtime: Runtime, facts: Mapping[str, Any], config: api_pb2.ContainerConfig) -> api_pb2.LinuxContainerUser:
     host = runtime.host
-    runs_as = user(config.linux.security_context, host, "config.linux.security_context")
+    runs_as = user(config.linux.security_context, host, "config.linux.security_context", image_of(runtime, facts))
     if runs_as is None:
         return api_pb2.LinuxContainerUser(uid=host.uid, gid=host.gid, supplemental_groups=host.groups)
     groups = dict.fromkeys((runs_as.gid, *runs_as.groups))

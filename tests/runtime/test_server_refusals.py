@@ -78,7 +78,7 @@ CONTAINERS: dict[str, tuple[Callable[[cri.ContainerConfig], Any], str]] = {
 
 
 def check(config: cri.ContainerConfig, host: Host) -> None:
-    process_spec.check_container(config, host, privileged_sandbox=True, path="config")
+    process_spec.check_container(config, host, privileged_sandbox=True, of_own_files=False, path="config")
 
 
 @pytest.mark.parametrize("what", SANDBOXES)
@@ -284,6 +284,7 @@ def test_a_process_is_no_harder_to_kill_than_this_user_may_make_it() -> None:
             cgroup_procs=(),
             resolv_conf=Path("/nowhere"),
             sandbox=cri.PodSandbox(),
+            image=None,
         )
         assert dict(spec.environment)["HOSTNAME"] == "h"
         return spec.oom_score_adj

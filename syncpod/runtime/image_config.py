@@ -1,0 +1,111 @@
+"""What an image says of the containers that are made of it: the part of OCI's configuration that containers go by."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from protos.cri.v1 import api_pb2
+
+_NEAR_THE_FIRST: Final = 15
+"""Realtime signals are named by their distance from the first up to this, else by that from the last."""
+
+
+class ConfigInvalid(ValueError):
+    """No configuration of an image; the text begins with the field's path."""
+
+
+@dataclass(frozen=True)
+class ImageConfig:
+    """What containers have of their image where their own config does not say otherwise."""
+
+    environment: tuple[tuple[str, str], ...] = ()
+    entrypoint: tuple[str, ...] = ()
+    command: tuple[str, ...] = ()
+    """Cmd: arguments of the entrypoint, or a command where there is none."""
+    user: str = ""
+    """`user`, `uid`, `user:group` and the like; empty: root."""
+    working_directory: str = ""
+    stop_signal: str = ""
+    """As the image has it: SIGTERM, TERM, 15, SIGRTMIN+3."""
+
+
+@dataclass(frozen=True)
+class OwnImage:
+    """An image that has files of its own, as containers are made of it."""
+
+    root: Path
+    """Where its files are."""
+    config: ImageConfig
+
+
+def parse_config(document: Mapping[str, Any]) -> ImageConfig:
+    """Read the `config` of an image's configuration. Raises ConfigInvalid."""
+    environment = []
+    for index, variable in enumerate(_strings(document, "Env")):
+        name, sign, value = variable.partition("=")
+        if not (name and sign) or "\0" in variable:
+            raise ConfigInvalid(f"config.Env[{index}]: must be NAME=value")
+        environment.append((name, value))
+    config = ImageConfig(
+        environment=tuple(environment),
+        entrypoint=_strings(document, "Entrypoint"),
+        command=_strings(document, "Cmd"),
+        user=_string(document, "User"),
+        working_directory=_string(document, "WorkingDir"),
+        stop_signal=_string(document, "StopSignal"),
+    )
+    stop_signal(config)
+    return config
+
+
+def read_config(fields: Mapping[str, Any]) -> ImageConfig:
+    """Return the configuration whose fields, as `dataclasses.asdict` has them, were kept as JSON. Raises TypeError."""
+    lists = {name: tuple(fields[name]) for name in ("entrypoint", "command")}
+    environment = tuple((name, value) for name, value in fields["environment"])
+    return ImageConfig(**{**fields, **lists, "environment": environment})
+
+
+def stop_signal(config: ImageConfig) -> int:
+    """Return the stop signal as CRI numbers it; SIGNAL_RUNTIME_DEFAULT where the image names none.
+
+    Raises ConfigInvalid for one that this machine has not.
+    """
+    text = config.stop_signal.upper()
+    if not text:
+        return api_pb2.SIGNAL_RUNTIME_DEFAULT
+    if text.isdecimal():
+        text = _name_of(int(text))
+    text = text if text.startswith("SIG") else f"SIG{text}"
+    name = f"SIGNAL_{text}".replace("+", "PLUS").replace("-", "MINUS")
+    if name not in api_pb2.Signal.keys():  # noqa: SIM118 - an enum of protobuf is no dict
+        raise ConfigInvalid(f'config.StopSignal: there is no signal "{config.stop_signal}"')
+    return api_pb2.Signal.Value(name)
+
+
+def _name_of(number: int) -> str:
+    """Return a signal's name, given its number on this machine."""
+    first, last = signal.SIGRTMIN, signal.SIGRTMAX
+    if first <= number <= last:
+        return f"SIGRTMIN+{number - first}" if number - first <= _NEAR_THE_FIRST else f"SIGRTMAX-{last - number}"
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        raise ConfigInvalid(f"config.StopSignal: there is no signal {number}") from None
+
+
+def _string(document: Mapping[str, Any], name: str) -> str:
+    value = document.get(name) or ""
+    if not isinstance(value, str) or "\0" in value:
+        raise ConfigInvalid(f"config.{name}: must be a string")
+    return value
+
+
+def _strings(document: Mapping[str, Any], name: str) -> tuple[str, ...]:
+    value = document.get(name) or []
+    if not isinstance(value, list) or not all(isinstance(each, str) and "\0" not in each for each in value):
+        raise ConfigInvalid(f"config.{name}: must be a list of strings")
+    return tuple(value)

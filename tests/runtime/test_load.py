@@ -1,0 +1,316 @@
+"""Images from files: what becomes of their layers, and what is refused of damaged, foreign and hostile ones."""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+import stat
+import subprocess
+import sys
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from syncpod.runtime.discard import remove_tree
+from syncpod.runtime.image_config import ConfigInvalid, ImageConfig, stop_signal
+from syncpod.runtime.image_unpacking import Unpacking
+from syncpod.runtime.images import Image, ImageStore
+from syncpod.runtime.load import CannotLoad, load, main
+from syncpod.runtime.process_spec import stop_signal as number_of
+from tests.runtime.image_files import Layout, entry, hard_link, layer, symlink, write_directory, write_tar
+
+HELLO = layer(entry("bin"), entry("bin/hello", b"#!/bin/sh\n", mode=0o4755))
+
+
+def loaded(state: Path, file: Path, name: str = "") -> tuple[Image, Path]:
+    """Load a file with one image; return it, and where its files are."""
+    said = list(load(state, file, name))
+    store = ImageStore(state / "images")
+    image = store.find(said[-1].removeprefix("Loaded image: "))
+    assert image is not None and image.content is not None
+    return image, store.root_directory(image.content.root)
+
+
+def unpacked(tmp_path: Path, *layers: bytes) -> Path:
+    return loaded(tmp_path / "state", write_tar(tmp_path / "image.tar", Layout(layers).files()))[1]
+
+
+def refusal(tmp_path: Path, layout: Layout, name: str = "") -> str:
+    """Why an image is refused, of which nothing is left then."""
+    file = write_tar(tmp_path / "image.tar", layout.files())
+    with pytest.raises(CannotLoad) as caught:
+        list(load(tmp_path / "state", file, name))
+    roots = tmp_path / "state" / "images" / "roots"
+    assert not roots.exists() or [each.name for each in roots.iterdir()] == ["lock"]
+    assert list((tmp_path / "state").glob("images/*.json")) == []
+    return str(caught.value).removeprefix(f"{file}: ")
+
+
+# --- what is read -----------------------------------------------------------------------------------------------------
+
+FILES: dict[str, Callable[[Path, Layout], Path]] = {
+    "a layout": lambda place, layout: write_directory(place / "layout", layout.files()),
+    "a tar of a layout": lambda place, layout: write_tar(place / "image.tar", layout.files()),
+    "a compressed tar": lambda place, layout: write_tar(place / "image.tgz", layout.files(), "w:gz"),
+    "what docker saves": lambda place, layout: write_tar(place / "image.tar", layout.docker_files()),
+}
+
+
+@pytest.mark.parametrize("write", FILES.values(), ids=FILES.keys())
+def test_an_image_is_loaded_from(write: Callable[[Path, Layout], Path], tmp_path: Path) -> None:
+    config = {"Env": ["A=1"], "Entrypoint": ["/bin/hello"], "Cmd": ["x"], "User": "5:6", "WorkingDir": "/w"}
+    image, root = loaded(tmp_path / "state", write(tmp_path, Layout((HELLO,), config | {"StopSignal": "SIGQUIT"})))
+    assert (root / "bin/hello").read_text() == "#!/bin/sh\n"
+    assert str(image.reference) == "example.test/app:1"
+    assert image.content is not None and image.size > 0
+    assert image.content.config == ImageConfig((("A", "1"),), ("/bin/hello",), ("x",), "5:6", "/w", "SIGQUIT")
+
+
+def test_of_an_image_for_many_machines_this_ones_is_taken_and_layers_need_not_be_compressed(tmp_path: Path) -> None:
+    layout = Layout((HELLO,), nested=True, compress=False)
+    _, root = loaded(tmp_path / "state", write_tar(tmp_path / "image.tar", layout.files()))
+    assert (root / "bin/hello").exists()
+
+
+def test_an_image_may_be_given_a_name_and_loaded_twice(tmp_path: Path) -> None:
+    file = write_tar(tmp_path / "image.tar", Layout((HELLO,), name="1.2").files())
+    with pytest.raises(CannotLoad, match=r'called by a tag alone, "1.2": name it with --name NAME:1.2'):
+        list(load(tmp_path / "state", file))
+    first, root = loaded(tmp_path / "state", file, "app:1.2")
+    second, again = loaded(tmp_path / "state", file, "app")
+    assert [str(each.reference) for each in (first, second)] == [
+        "docker.io/library/app:1.2",
+        "docker.io/library/app:latest",
+    ]
+    assert (first.id, root) == (second.id, again)
+    names = ImageStore(tmp_path / "state/images").names_of(first)
+    assert {each.reference.tag for each in names} == {"1.2", "latest"}
+
+
+def test_a_store_sees_what_another_process_loads_and_removes_all_names_at_once(tmp_path: Path) -> None:
+    file = write_tar(tmp_path / "image.tar", Layout((HELLO,)).files())
+    (tmp_path / "state").mkdir()
+    store = ImageStore(tmp_path / "state/images")
+    command = [sys.executable, "-m", "syncpod.runtime.load", "--state-dir", str(tmp_path / "state"), str(file)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout == "Loaded image: example.test/app:1\n"
+    list(load(tmp_path / "state", file, "app:2"))
+    found = store.find("app:2")
+    assert found is not None and found == store.pull(found.reference)
+    store.remove(found)
+    assert list(store) == []
+    assert store.find("example.test/app:1") is None
+
+
+def test_a_load_that_is_killed_leaves_nothing_that_counts(tmp_path: Path) -> None:
+    layout = write_directory(tmp_path / "layout", Layout((HELLO,)).files())
+    dies = "it.Unpacking.finish = lambda _: os.kill(os.getpid(), 9)"
+    code = f"import os; from syncpod.runtime import load as it; {dies}; it.main(['--state-dir', *sys.argv[1:]])"
+    command = [sys.executable, "-c", f"import sys; {code}", str(tmp_path / "state"), str(layout)]
+    assert subprocess.run(command, check=False).returncode == -signal.SIGKILL
+    roots = tmp_path / "state/images/roots"
+    assert [each.name for each in roots.iterdir() if each.name.startswith("unfinished-")] != []
+    assert list(ImageStore(tmp_path / "state/images")) == []
+    loaded(tmp_path / "state", layout)
+    assert [each.name for each in roots.iterdir() if each.name.startswith("unfinished-")] == []
+
+
+# --- layers -----------------------------------------------------------------------------------------------------------
+
+
+def test_layers_lie_upon_one_another_and_whiteouts_hide_what_is_beneath(tmp_path: Path) -> None:
+    root = unpacked(
+        tmp_path,
+        layer(
+            entry("a"), entry("a/old", b"1"), entry("a/gone", b"1"), entry("b"), entry("b/x", b"1"), entry("c", b"1")
+        ),
+        layer(
+            entry("a/.wh.gone", b""),
+            entry("a/old", b"2"),
+            entry("b/new", b"2"),
+            entry("b/.wh..wh..opq", b""),
+            entry("c"),
+            entry("c/inside", b"2"),
+        ),
+    )
+    files = {str(each.relative_to(root)): each.read_text() for each in root.rglob("*") if each.is_file()}
+    assert files == {"a/old": "2", "b/new": "2", "c/inside": "2"}
+
+
+def test_links_count_from_the_images_own_root(tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    root = unpacked(
+        tmp_path,
+        layer(
+            symlink("var", str(outside)),
+            symlink("up", "../../../.."),
+            entry("var/log", b"inside"),
+            entry("up/top", b"inside"),
+            entry("data", b"shared"),
+            hard_link("same", "/data"),
+            symlink("passwd", "/etc/passwd"),
+        ),
+    )
+    assert list(outside.iterdir()) == []
+    assert (root / str(outside)[1:] / "log").read_text() == "inside"
+    assert (root / "top").read_text() == "inside"
+    assert (root / "same").stat().st_ino == (root / "data").stat().st_ino
+    assert (root / "passwd").readlink() == Path("/etc/passwd")
+
+
+def test_a_link_is_replaced_by_what_a_later_layer_has_in_its_place(tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.write_text("mine")
+    root = unpacked(tmp_path, layer(symlink("x", str(outside))), layer(entry("x", b"theirs")))
+    assert (outside.read_text(), (root / "x").read_text()) == ("mine", "theirs")
+
+
+def test_modes_times_and_owners_are_the_images(tmp_path: Path) -> None:
+    closed = entry("closed", mode=0o500, mtime=1000)
+    root = unpacked(tmp_path, layer(closed, entry("closed/suid", b"", mode=0o4755, uid=7, gid=8, mtime=2000)))
+    directory, file = (root / "closed").stat(), (root / "closed/suid").stat()
+    assert (stat.S_IMODE(directory.st_mode), directory.st_mtime) == (0o500, 1000)
+    if os.geteuid() == 0:
+        assert (stat.S_IMODE(file.st_mode), file.st_uid, file.st_gid, file.st_mtime) == (0o4755, 7, 8, 2000)
+    else:
+        assert (stat.S_IMODE(file.st_mode), file.st_uid) == (0o755, os.geteuid())
+
+
+def test_devices_and_what_overlays_go_by_are_no_trap(tmp_path: Path) -> None:
+    hidden = entry("hidden", type=tarfile.CHRTYPE)
+    opaque = entry("kept", b"", pax_headers={"SCHILY.xattr.user.overlay.opaque": "y", "SCHILY.xattr.user.k": "v"})
+    root = unpacked(tmp_path, layer(hidden, opaque))
+    assert not (root / "hidden").exists()
+    assert os.listxattr(root / "kept") in ([], ["user.k"])  # Not every file system has them.
+
+
+def test_without_root_all_is_ours_and_what_only_root_could_make_is_left_out(tmp_path: Path) -> None:
+    content = layer(
+        entry("suid", b"", mode=0o6755, uid=7, gid=8, pax_headers={"SCHILY.xattr.security.capability": "x"}),
+        entry("dev"),
+        entry("dev/null", type=tarfile.CHRTYPE, devmajor=1, devminor=3),
+        entry("closed", mode=0o000),
+        entry("closed/inside", b"x"),
+    )
+    unpacking = Unpacking(tmp_path, privileged=False)
+    with tarfile.open(fileobj=io.BytesIO(content)) as tar:
+        unpacking.lay(tar)
+    unpacking.finish()
+    found = (tmp_path / "suid").stat()
+    assert (stat.S_IMODE(found.st_mode), found.st_uid, found.st_gid) == (0o755, os.geteuid(), os.getegid())
+    assert os.listxattr(tmp_path / "suid") == []
+    assert (list((tmp_path / "dev").iterdir()), unpacking.left_out) == ([], 1)
+    assert stat.S_IMODE((tmp_path / "closed").stat().st_mode) == 0
+    remove_tree(tmp_path / "closed")
+
+
+# --- what is refused --------------------------------------------------------------------------------------------------
+
+HOSTILE = {
+    "a way out": (layer(entry("../out", b"")), "../out: leads out of the image"),
+    "a way out further on": (layer(entry("a/../../out", b"")), "a/../../out: leads out of the image"),
+    "a link out": (layer(hard_link("x", "../../../etc/passwd")), "x: leads out of the image"),
+    "a link to nothing": (layer(hard_link("x", "/etc/shadow")), "x: no such file or directory"),
+    "a link through a link": (
+        layer(symlink("etc", "/etc"), hard_link("x", "etc/passwd")),
+        "x: would lie in what is no directory: too many symbolic links",
+    ),
+    "a file as a directory": (
+        layer(entry("a", b""), entry("a/b", b"")),
+        "a/b: would lie in what is no directory: /a",
+    ),
+    "links in a circle": (
+        layer(symlink("a", "b"), symlink("b", "a"), entry("a/x", b"")),
+        "a/x: would lie in what is no directory: too many symbolic links",
+    ),
+    "a file as the root": (layer(entry("./", b"x")), "./: stands for the root, and is no directory"),
+    "an owner that is none": (layer(entry("x", b"", uid=1 << 40)), "x: belongs to 1099511627776:0, who cannot be"),
+    "a name too long": (layer(entry("x" * 300, b"")), f"{'x' * 300}: file name too long"),
+    "a nameless whiteout": (layer(entry(".wh...", b"")), ".wh...: hides nothing that has a name"),
+}
+
+
+@pytest.mark.parametrize(("content", "sentence"), HOSTILE.values(), ids=HOSTILE.keys())
+def test_a_layer_is_refused_with(content: bytes, sentence: str, tmp_path: Path) -> None:
+    assert refusal(tmp_path, Layout((content,))) == sentence
+
+
+def test_what_is_not_what_its_digest_says_is_refused(tmp_path: Path) -> None:
+    layout = Layout((HELLO,))
+    for wrong in [name for name in layout.files() if name.startswith("blobs/")]:
+        files = layout.files()
+        files[wrong] = files[wrong][:-1] + bytes([files[wrong][-1] ^ 1])
+        file = write_tar(tmp_path / "spoilt.tar", files)
+        with pytest.raises(CannotLoad, match=f"{wrong}: is (not what it should be|damaged)"):
+            list(load(tmp_path / "state", file))
+        files[wrong] += b"more"
+        with pytest.raises(CannotLoad, match=rf"{wrong}: (has \d+ bytes, not|is )"):
+            list(load(tmp_path / "state", write_tar(tmp_path / "spoilt.tar", files)))
+        del files[wrong]
+        with pytest.raises(CannotLoad, match=f"has no {wrong}"):
+            list(load(tmp_path / "state", write_tar(tmp_path / "spoilt.tar", files)))
+    assert list((tmp_path / "state").glob("images/*.json")) == []
+
+
+WRONG: dict[str, tuple[dict[str, Any], str]] = {
+    "a layer of another digest": ({"diff_ids": (f"sha256:{'0' * 64}",)}, "is not what it should be: its digest is"),
+    "too few digests": ({"diff_ids": ()}, "rootfs.diff_ids: must name each of the image's 1 layers"),
+    "a digest of no kind": ({"diff_ids": ("md5:0",)}, "has no digest by SHA-256 or SHA-512, but 'md5:0'"),
+    "another machine's": ({"platform": {"os": "linux", "architecture": "other"}}, "has no image for linux/"),
+    "another system's": ({"platform": {"os": "windows", "architecture": "amd64"}}, "has no image for linux/"),
+    "a variable without a value": ({"config": {"Env": ["A"]}}, "config.Env[0]: must be NAME=value"),
+    "a command that is none": ({"config": {"Cmd": "sh"}}, "config.Cmd: must be a list of strings"),
+    "a signal that is none": ({"config": {"StopSignal": "SIGNAL"}}, 'config.StopSignal: there is no signal "SIGNAL"'),
+    "no name": ({"name": ""}, "has no name: give it one with --name"),
+    "a wrong name": ({"name": "A:b"}, "repository name must be lowercase"),
+    "a layer by zstd": ({"layers": (b"\x28\xb5\x2f\xfd" + bytes(20),), "compress": False}, "is compressed by zstd"),
+    "a layer that is no tar": ({"layers": (b"text",)}, "is damaged"),
+}
+
+
+@pytest.mark.parametrize(("fields", "sentence"), WRONG.values(), ids=WRONG.keys())
+def test_an_image_is_refused_that_is(fields: dict[str, Any], sentence: str, tmp_path: Path) -> None:
+    assert sentence in refusal(tmp_path, Layout(**{"layers": (HELLO,), **fields}))
+
+
+def test_a_header_that_is_longer_than_any_is_not_read(tmp_path: Path) -> None:
+    bomb = entry("x", b"", pax_headers={"comment": "x" * (2 << 20)})
+    assert "is damaged: a header of" in refusal(tmp_path, Layout((layer(bomb),)))
+
+
+def test_what_is_no_image_at_all_is_said_to_be_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "text").write_text("text")
+    (tmp_path / "empty").mkdir()
+    for name, why in (
+        ("text", "is neither an OCI layout nor a tar archive of one"),
+        ("empty", "is no OCI layout, having no index.json, and not of `docker save` either"),
+        ("missing", "No such file or directory"),
+    ):
+        assert main(["--state-dir", str(tmp_path / "state"), str(tmp_path / name)]) in (1, 2)
+        assert capsys.readouterr().err == f"{tmp_path / name}: {why}\n"
+
+
+def test_a_layout_leads_nowhere_else(tmp_path: Path) -> None:
+    layout = write_directory(tmp_path / "layout", Layout((HELLO,)).files())
+    (layout / "index.json").rename(tmp_path / "index.json")
+    (layout / "index.json").symlink_to(tmp_path / "index.json")
+    with pytest.raises(CannotLoad, match="is no OCI layout"):
+        list(load(tmp_path / "state", layout))
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [("SIGTERM", 15), ("term", 15), ("9", 9), ("SIGRTMIN+3", 37), ("37", 37), ("RTMAX-1", 63), ("", 15)],
+)
+def test_a_stop_signal_is_named_in_many_ways(text: str, number: int) -> None:
+    assert number_of(stop_signal(ImageConfig(stop_signal=text))) == number
+
+
+def test_a_signal_that_this_machine_has_not_is_none() -> None:
+    with pytest.raises(ConfigInvalid, match="there is no signal 99"):
+        stop_signal(ImageConfig(stop_signal="99"))
