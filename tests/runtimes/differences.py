@@ -43,7 +43,8 @@ DIFFERENCES: tuple[Difference, ...] = (
     ),
     Difference(
         "images",
-        "There is no registry: any well-formed name can be pulled at once, and stands for the machine's own programs.",
+        "There is no registry: any well-formed name can be pulled at once, and stands for the machine's own programs, "
+        "unless an image was loaded under it.",
         (
             "test_containers.py::test_a_missing_image_is_asked_for_again_after_a_back_off",
             "test_debug.py::test_an_image_that_cannot_be_had_is_asked_for_again_after_a_back_off",
@@ -51,7 +52,7 @@ DIFFERENCES: tuple[Difference, ...] = (
     ),
     Difference(
         "an image's user",
-        "There is nobody in an image: its user is whoever runs the runtime.",
+        "There is nobody in an image that was not loaded: its user is whoever runs the runtime.",
         (
             "test_containers.py::test_an_image_says_who_runs_it_and_so_in_which_groups_besides",
             "test_identity.py::test_a_container_that_must_not_run_as_root_is_told_why_it_does_not_run",
@@ -88,6 +89,11 @@ DIFFERENCES: tuple[Difference, ...] = (
         "Only private mounts can be had; another propagation is refused.",
         ("test_names.py::test_a_mount_made_later_on_the_node_reaches_a_container_that_asked_for_it",),
     ),
+    Difference(
+        "port-forward",
+        "What listens at the pod's own address is reached, else at localhost, which is the machine's.",
+    ),
+    Difference("resize", "Limits of a container that has ended are refused; containerd takes note of them."),
     Difference(
         "restarts of the runtime",
         "How a container ended while the runtime was down is known afterwards, as with 1.6; containerd 2.4 says 255.",
