@@ -110,6 +110,7 @@ def _launched(version: str, *, part: str) -> Containerd:
         do_without(part, str(missing))
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist looks for who shares a process
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Leave out on the embedded runtime what is listed as different there, and say which tests share a process.
 

@@ -133,19 +133,20 @@ async def _apply(node: Node, case: Case, text: str, name: str) -> Applied:
     suffix = "json" if text.startswith("{") else "yaml"
     path = node.directory / f"{name}.{suffix}"
     path.write_text(text)
+    pods: list[RunningPod] = []
+    with contextlib.suppress(ValueError):  # what cannot be read makes no pods
+        documents = load_documents(text)
+        pods = [node.pod(case.namespace, each.metadata.name) for each in documents if isinstance(each, Pod)]
     for _ in range(_TRIES):
         said = await node.syncpod("apply", "-f", str(path), "--namespace", case.namespace)
         if said.code != 1:  # a busy node may be too slow to answer; the command then says to apply it again
             break
-    pods = []
-    if said.code == 0:
-        pods = [each.metadata.name for each in load_documents(text) if isinstance(each, Pod)]
     refused = said.refusal(str(path))
     return Applied(
         node,
         case.namespace,
         Said(said.code, said.out, refused or said.err),
-        tuple(node.pod(case.namespace, name) for name in pods),
+        tuple(pods) if said.code == 0 else (),
     )
 
 

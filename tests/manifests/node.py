@@ -8,7 +8,7 @@ import os
 import time
 import urllib.request
 from collections.abc import AsyncIterator, Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +47,8 @@ class Node:
     commands: CommandLine
     directory: Path
     """For the manifests as they are applied."""
+    applied: dict[tuple[str, str], RunningPod] = field(default_factory=dict)
+    """By namespace and name: the pods that somebody has begun to apply. At the node's end none of them is left."""
 
     async def syncpod(self, *arguments: str) -> Said:
         """Run a command."""
@@ -62,7 +64,7 @@ class Node:
     def pod(self, namespace: str, name: str) -> RunningPod:
         """A pod of that name, which somebody has applied."""
         handle = self.engine.client.get_workflow_handle(pod_workflow_id(namespace, name))
-        return RunningPod(self.engine, namespace, name, handle)
+        return self.applied.setdefault((namespace, name), RunningPod(self.engine, namespace, name, handle))
 
 
 @dataclass
@@ -176,7 +178,10 @@ async def node_on(runtime: Runtime, server: DevServer, directory: Path) -> Async
         applied = directory / "manifests"
         applied.mkdir()
         async with CommandLine.opened(environ) as commands:
-            yield Node(engine, commands, applied)
+            node = Node(engine, commands, applied)
+            yield node
+            # Whoever was broken off while he deleted his pods has left them, and their names are the next node's, too.
+            await asyncio.gather(*(pod.delete() for pod in node.applied.values()))
 
 
 async def moments() -> AsyncIterator[None]:
