@@ -42,8 +42,8 @@ def events(
 ) -> None:
     """List what has happened to pods, the newest last.
 
-    Each pod keeps its last hundred events; one that repeats is counted. A pod that is named may have ended: its events
-    are there for as long as Temporal keeps its workflow.
+    Each pod keeps its last hundred events; one that repeats is counted. With `-o wide` each has the container that it
+    is about. A pod that is named may have ended: its events are there for as long as Temporal keeps its workflow.
     """
     from syncpod.cli import session
 

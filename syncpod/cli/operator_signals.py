@@ -55,7 +55,7 @@ async def signal(client: Client, pod: Pod, name: str, payload: dict[str, Any]) -
     while before is not None and loop.time() < deadline:
         for record in (await _records(client, pod, name) or Counter()) - before:
             if record.kind == "rejected":
-                raise Failure(f'pod "{meta.name}": {record.reason}')
+                raise Failure(f'pod "{meta.name}": {record.reason.removeprefix(f"signal {name}: ")}')
             return
         await asyncio.sleep(_POLL_SECONDS)
     raise Failure(f'pod "{meta.name}" does not answer; the request is kept, and is met when its node serves again')
