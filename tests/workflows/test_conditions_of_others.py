@@ -38,7 +38,7 @@ async def test_a_gated_pod_becomes_ready_when_its_condition_does(client: Client,
     uid = pod["metadata"]["uid"]
     for code in (1, 2, 3):  # on to another run
         await node.tell(latest, node.exits(uid, "web", code, ago=400.0))
-        await until(latest, lambda pod, n=code: pod["status"]["containerStatuses"][0]["restartCount"] == n)
+        await until(latest, lambda pod, n=code: pod["status"]["containerStatuses"][0]["restartCount"] == n)  # type: ignore[misc]
     pod = await until(latest, is_ready)
     assert condition(pod, GATE)["status"] == "True"
     assert (await latest.describe()).run_id != handle.result_run_id

@@ -24,7 +24,7 @@ async def test_a_running_container_is_ended_with_its_grace_and_started_again_at_
     handle = await running(client, node, manifest(containers=containers, terminationGracePeriodSeconds=7))
     for count in (1, 2, 3):
         await handle.signal("restart", {"container": "web"})
-        pod = await until(handle, lambda pod, n=count: container(pod, "web").get("restartCount") == n)
+        pod = await until(handle, lambda pod, n=count: container(pod, "web").get("restartCount") == n)  # type: ignore[misc]
     assert container(pod, "other")["restartCount"] == 0
     assert node.steps()[3:] == ["kill_container web", "start_container web"] * 3, "and no back-off between"
     kill = next(step for _, step in node.taken if isinstance(step, KillContainer))
@@ -41,7 +41,7 @@ async def test_every_main_container_and_no_other_is_restarted_where_none_is_name
     handle = await running(client, node, manifest(containers=containers, initContainers=[sidecar]))
     await handle.signal("restart", {})
     for name in ("web", "other"):
-        pod = await until(handle, lambda pod, n=name: container(pod, n).get("restartCount") == 1)
+        pod = await until(handle, lambda pod, n=name: container(pod, n).get("restartCount") == 1)  # type: ignore[misc]
     assert container(pod, "proxy")["restartCount"] == 0
     await handle.signal("restart", {"container": "proxy"})
     await until(handle, lambda pod: container(pod, "proxy").get("restartCount") == 1)
@@ -76,7 +76,7 @@ async def test_a_container_that_waits_or_rests_is_started_at_once(client: Client
         if count == 2:
             await until(handle, lambda pod: "waiting" in container(pod, "web")["state"])
             await handle.signal("restart", {"container": "web"})
-        await until(handle, lambda pod, n=count: container(pod, "web").get("restartCount") == n)
+        await until(handle, lambda pod, n=count: container(pod, "web").get("restartCount") == n)  # type: ignore[misc]
     await node.tell(handle, node.exits(uid, "web", 0))
     await until(handle, lambda pod: "terminated" in container(pod, "web")["state"])
     await handle.signal("restart", {"container": "web"})
