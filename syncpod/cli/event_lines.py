@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from syncpod.cli.console import GAP, Columns, printable
+from syncpod.cli.console import GAP, Columns, paint, printable
 from syncpod.cli.durations import age
 from syncpod.messages import EventRecord
 
@@ -70,10 +70,14 @@ def by_time(events: Sequence[PodEvent]) -> list[PodEvent]:
 def lines(
     events: Sequence[PodEvent], now: datetime, *, wide: bool, namespaces: bool, headers: bool, table: Columns
 ) -> list[str]:
-    """Return the lines of events; `table` is the one that they go on with."""
+    """Return the lines of events; `table` is the one that they go on with. A terminal shows warnings in colour."""
     rows = [[*((event.namespace,) if namespaces else ()), *_cells(event, now, wide=wide)] for event in events]
     head = [[*(("NAMESPACE",) if namespaces else ()), *(WIDE if wide else HEADER)]] if headers else []
-    return [GAP.join(line).rstrip() for line in table.align([*head, *rows])]
+    aligned = table.align([*head, *rows])
+    at = 2 if namespaces else 1
+    for line, row in zip(aligned[len(head) :], rows, strict=True):
+        line[at] = paint(row[at], "yellow" if row[at] == "Warning" else None) + line[at][len(row[at]) :]
+    return [GAP.join(line).rstrip() for line in aligned]
 
 
 def document(event: PodEvent) -> dict[str, Any]:

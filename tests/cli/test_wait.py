@@ -129,7 +129,7 @@ async def test_what_cannot_be_restarted_is_said(syncpod: Command, on: tuple[str,
     )
     once = await syncpod("restart", name, "-c", "setup")
     assert (once.code, once.out) == (1, "")
-    assert f"pod \"{name}\": signal restart: container: is 'setup', must be a main container or a sidecar" in once.err
+    assert f"pod \"{name}\": container: is 'setup', must be a main container or a sidecar" in once.err
     missing = await syncpod("restart", never, name, "-c", "none")
     assert missing.code == 2 and missing.err.count("\n") == 2
     assert (await syncpod("restart")).err == "syncpod: name a pod\n"
