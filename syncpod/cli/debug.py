@@ -156,7 +156,7 @@ async def _copy(
     client: Client, pod: Pod, wanted: Wanted, name: str, *, share_processes: bool, quiet: bool
 ) -> tuple[Pod, str]:
     """Apply a copy of the pod with the container in it; return both, the latter by name. Raises BadInput, Failure."""
-    from syncpod.cli.apply import apply_all
+    from syncpod.cli.applying import apply_pod, has_search_attributes
     from syncpod.cli.debugging import debug_copy
     from syncpod.cli.pods import read_pod, require_pod
 
@@ -166,7 +166,12 @@ async def _copy(
         raise BadInput(f'--copy-to: there is a pod "{name}" already')
     if not (wanted.name or quiet):
         remark(f"Defaulting debug container name to {container}.")
-    await apply_all(client, [copy], pod.spec.node_name)
+    has_attributes = await has_search_attributes(client)
+    await apply_pod(client, copy.pod, node=pod.spec.node_name, has_attributes=has_attributes)
+    if not quiet:
+        say(f"pod/{name} created")
+    for warning in copy.warnings:
+        warn(f"pod {name}: {warning}")
     return (await require_pod(client, namespace, name)).pod, container
 
 

@@ -56,6 +56,7 @@ async def syncpod(node: EngineNode, *arguments: str, stdin: str = "") -> Result:
         if process.returncode is None:
             process.kill()
             await process.wait()
+    assert process.returncode is not None
     return Result(process.returncode, out.decode(), err.decode())
 
 

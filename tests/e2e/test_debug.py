@@ -161,3 +161,18 @@ async def test_it_may_start_before_the_pod_is_initialized_but_not_before_its_tar
     why = 'container "late" does not start: CreateContainerConfigError: unable to find target container app'
     assert why in targeted.err
     assert (await pod.get())["status"]["phase"] == "Pending"
+
+
+async def test_a_copy_is_looked_into_while_the_pod_is_left_alone(pods: Pods, engine: EngineNode) -> None:
+    """Row 55: `--copy-to`, whose containers see one another's processes."""
+    pod = await pods.apply("original", shell("app"), restartPolicy="Never")
+    before = await pod.running()
+    copy = pods.know({"metadata": {"name": f"{pod.name}-copy"}})
+    script = "cat /proc/[0-9]*/cmdline | tr '\\0' ' '; exit 4"
+    flags = ("-q", "--attach", "-c", "look", "--image", BUSYBOX, "--copy-to", copy.name)
+    looked = await syncpod(engine, "debug", pod.name, *flags, "--", "sh", "-c", script)
+    assert looked.code == 4, looked.err
+    assert "while :; do sleep 0.1; done" in looked.out and "created" not in looked.out
+    seen = await copy.get()
+    assert [each["name"] for each in seen["spec"]["containers"]] == ["app", "look"]
+    assert await pod.get() == before
