@@ -8,13 +8,16 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.runtimes.images import architecture
+from tests.runtime.image_files import Layout, entry, layer, write_tar
+from tests.runtimes.embedded import ROOT
+from tests.runtimes.images import architecture, images
 from tests.runtimes.require import Missing
 
 HERE = Path(__file__).resolve().parent
@@ -31,6 +34,18 @@ PROGRAMS = {
     "test-image-tag": ("exec {busybox} sleep 1000", 0),
 }
 """What some of critest's images run, by the last part of their names: a shell script, and the port where it listens."""
+
+REGISTRY = "gcr.io/k8s-staging-cri-tools"
+USERS = {
+    "test-image-user-uid": "1002",
+    "test-image-user-username": "www-data",
+    "test-image-user-uid-group": "1003:users",
+    "test-image-user-username-group": "www-data:100",
+    "test-image-predefined-group": "",
+}
+"""Who some of critest's images run as. The last one has a user that is in a group besides."""
+_PASSWD = b"root:x:0:0:root:/root:/bin/sh\ndefault-user:x:1000:1000::/:/bin/sh\n"
+_GROUP = b"root:x:0:\ndefault-user:x:1000:\ngroup-defined-in-image:x:50000:default-user\n"
 
 
 @dataclass(frozen=True)
@@ -118,6 +133,21 @@ def programs() -> Iterator[Path]:
             program.write_text(f"#!{busybox} sh\n{script.format(name=name, busybox=busybox, port=port, home=home)}\n")
             program.chmod(0o755)
         yield home
+
+
+def load_images(state_dir: Path, directory: Path) -> None:
+    """Have a server know those of critest's images that have users and groups of their own: busybox with these.
+
+    Raises `Missing` where there is no static busybox.
+    """
+    busybox = images()[1]
+    people = layer(entry("etc/passwd", _PASSWD), entry("etc/group", _GROUP))
+    for name, user in USERS.items():
+        layout = Layout((busybox.layer, people), {**busybox.config, "User": user}, f"{REGISTRY}/{name}:latest")
+        file = write_tar(directory / "image.tar", layout.files())
+        command = [sys.executable, "-m", "syncpod.runtime.load", "--state-dir", str(state_dir), str(file)]
+        subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+        file.unlink()
 
 
 def _outcome(spec: dict[str, Any]) -> Outcome:

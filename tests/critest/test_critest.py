@@ -26,10 +26,11 @@ def program() -> Path:
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[Embedded]:
-    """A server of its own, on whose PATH are programs for critest's images."""
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Embedded]:
+    """A server of its own, on whose PATH are programs for critest's images, but for those that it has in full."""
     try:
         with critest.programs() as programs, Embedded.launch(programs=programs) as server:
+            critest.load_images(server.state_dir, tmp_path_factory.mktemp("images"))
             yield server
     except Missing as missing:
         do_without("critest", str(missing))
