@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -87,7 +86,7 @@ async def attach(pod: Pod, container_id: str, *, stdin: bool, tty: bool) -> int:
             raise unanswered(fault) from None
         except CriError as error:
             raise Failure(f'the runtime refuses to attach to container "{container.name}": {error.message}') from None
-        source = sys.stdin.fileno() if stdin else -1
+        source = terminal.our_input() if stdin else -1
         if tty:
             remark("If you don't see a command prompt, try pressing enter.")
         with terminal.raw(source) if tty else contextlib.nullcontext():

@@ -67,7 +67,7 @@ def exec_(
 
 def has_terminal(*, stdin: bool) -> bool:
     """Say whether there is a terminal to lend; where there is none, remark that it goes on without, as kubectl does."""
-    if stdin and sys.stdin.isatty():
+    if stdin and sys.stdin is not None and sys.stdin.isatty():
         return True
     remark("Note: no terminal to lend (--tty needs --stdin and a terminal there); going on without")
     return False
@@ -79,7 +79,7 @@ async def _lend(
     """Run a command with our own streams and terminal."""
     from syncpod.cli import terminal
 
-    source = sys.stdin.fileno() if stdin else -1
+    source = terminal.our_input() if stdin else -1
     with terminal.raw(source) if tty else contextlib.nullcontext():
         return await run_in(
             runtime,

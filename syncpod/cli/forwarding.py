@@ -11,6 +11,8 @@ import contextlib
 import errno
 import os
 import signal
+import socket
+import struct
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -84,8 +86,7 @@ class Forwarder:
                         continue  # there is no IPv6 here
                     for opened in servers:
                         opened.close()
-                    why = os.strerror(error.errno).lower() if (error.errno or 0) > 0 else error.strerror or str(error)
-                    raise BadInput(f"cannot listen on {_shown(address, local)}: {why}") from None
+                    raise BadInput(f"cannot listen on {_shown(address, local)}: {_why(error)}") from None
                 servers.append(server)
                 local = server.sockets[0].getsockname()[1]
                 say(f"Forwarding from {_shown(address, local)} -> {port.remote}")
@@ -116,12 +117,12 @@ class Forwarder:
         try:
             await self._pass_on(reader, writer, remote)
         except (_Unreachable, Failure) as problem:
-            writer.transport.abort()
+            _break_off(writer)
             if isinstance(problem, _PodGone):
                 raise
             remark(f"an error occurred forwarding {local} -> {remote}: {printable(str(problem))}")
         except OSError:
-            writer.transport.abort()  # whoever connected is gone
+            _break_off(writer)  # whoever connected is gone, or the pod's end has broken off
         finally:
             writer.close()
 
@@ -230,6 +231,21 @@ def _until_told(over: asyncio.Future[None]) -> Iterator[None]:
     finally:
         for number in heeded:
             loop.remove_signal_handler(number)
+
+
+def _break_off(writer: asyncio.StreamWriter) -> None:
+    """End a connection so that whoever connected takes it for no proper end: with a reset."""
+    if not writer.transport.is_closing():
+        connected: socket.socket = writer.get_extra_info("socket")
+        connected.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    writer.transport.abort()
+
+
+def _why(error: OSError) -> str:
+    """Return why the system refuses, without the address, which asyncio puts into its text."""
+    if error.errno is not None and error.errno > 0:
+        return os.strerror(error.errno).lower()
+    return error.strerror or str(error)
 
 
 def _shown(address: str, port: int) -> str:

@@ -103,9 +103,10 @@ async def _while_sending(
 
     Raises what our own ends of the streams raise: a terminal that is gone, a reader that has seen enough.
     """
-    tasks = [asyncio.create_task(each) for each in (*sending, *receiving)]
-    received = asyncio.gather(*tasks[len(sending) :])
-    pending: set[asyncio.Future[Any]] = {received, *tasks[: len(sending)]}
+    senders = [asyncio.create_task(each) for each in sending]
+    receivers = [asyncio.create_task(each) for each in receiving]
+    received = asyncio.gather(*receivers)
+    pending: set[asyncio.Future[Any]] = {received, *senders}
     try:
         while not received.done():
             done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
@@ -113,9 +114,9 @@ async def _while_sending(
                 ended.result()
         return received.result()
     finally:
-        for task in tasks:
+        for task in (*senders, *receivers):
             task.cancel()
-        await asyncio.gather(received, *tasks, return_exceptions=True)
+        await asyncio.gather(received, *senders, *receivers, return_exceptions=True)
 
 
 async def _whole(opened: SpdyStream) -> bytes:

@@ -7,17 +7,26 @@ import contextlib
 import os
 import select
 import signal
+import sys
 import termios
 import tty
 from collections.abc import AsyncIterator, Iterator
 from typing import Final
 
-from syncpod.cli.failure import Failure
+from syncpod.cli.failure import BadInput, Failure
 from syncpod.streaming.readiness import readable, writable
 
 _BLOCK: Final = 32 * 1024
 _TAKEN_WHOLE: Final = select.PIPE_BUF
 """Bytes that a pipe which is ready takes without making the writer wait."""
+
+
+def our_input() -> int:
+    """Return the descriptor of our standard input. Raises BadInput where it is closed."""
+    if sys.stdin is None:
+        raise BadInput("--stdin: there is none, it is closed")
+    return sys.stdin.fileno()
+
 
 _ENDS: Final = (signal.SIGTERM, signal.SIGHUP)
 
@@ -38,7 +47,7 @@ def raw(terminal: int) -> Iterator[None]:
         task.cancel()
 
     before = termios.tcgetattr(terminal)
-    tty.setraw(terminal)
+    tty.setraw(terminal, termios.TCSANOW)  # what has been typed already is kept
     try:
         for number in _ENDS:
             loop.add_signal_handler(number, leave, number)

@@ -140,10 +140,12 @@ class Terminal:
         os.write(self._terminal, text)
 
     def until(self, *signs: bytes) -> None:
-        deadline = time.monotonic() + 60
+        """Wait for one of these in what is shown from now on; what was shown till then is done with."""
+        deadline = time.monotonic() + 30
         while not any(sign in self.seen for sign in signs):
             assert select.select([self._terminal], [], [], max(0, deadline - time.monotonic()))[0], self.seen
             self.seen += os.read(self._terminal, 4096)
+        self.seen = b""
 
     def resize(self, columns: int, rows: int) -> None:
         termios.tcsetwinsize(self._terminal, (rows, columns))
@@ -156,8 +158,8 @@ class Terminal:
     def ended(self) -> int:
         """Wait for its end, and return its exit code."""
         with contextlib.suppress(OSError):
-            while data := os.read(self._terminal, 4096):
-                self.seen += data
+            while select.select([self._terminal], [], [], 30)[0] and os.read(self._terminal, 4096):
+                pass
         code = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
         os.close(self._terminal)
         return code
@@ -192,8 +194,10 @@ def test_a_terminal_follows_ours_and_is_given_back(environ: dict[str, str]) -> N
     shell.resize(111, 33)
     shell.type(b"while ! stty size | grep '33 111'; do sleep 0.1; done\r")
     shell.until(b"\n33 111")
-    shell.type(b"sleep 600\r")
+    shell.type(b"sh -c 'echo sle\"\"eps; exec sleep 600'\r")
+    shell.until(b"sleeps")
     shell.type(b"\x03")
+    shell.until(b"# ", b"$ ")
     shell.type(b"echo go''ne on; exit 7\r")
     shell.until(b"gone on")
     assert shell.ended() == 7
@@ -287,7 +291,12 @@ async def forwarding(
             said = re.fullmatch(r"Forwarding from 127\.0\.0\.1:(\d+) -> \d+\n", line)
             if said:
                 found.append(int(said[1]))
-        yield process, found
+        try:
+            yield process, found
+        except BaseException as error:
+            process.kill()
+            error.add_note((await process.stderr.read()).decode())
+            raise
         process.send_signal(signal.SIGINT)
         assert await process.wait() == 0
     finally:

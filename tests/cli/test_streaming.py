@@ -71,7 +71,7 @@ async def test_both_outputs_come_apart_and_the_code_with_them(commands: Commands
     written = Written()
     url = commands.exec("sh", "-c", "read line; echo $line; echo err >&2; exit 4", stdin=True)
     assert await stream(url, stdin=lines(b"typed\n"), sizes=None, write=written) == 4
-    assert (written.out, written.err) == (b"typed\n", b"err\n")
+    assert written.out == b"typed\n" and written.err == b"err\n"
 
 
 async def test_much_goes_through_both_ways_at_once_and_ends_with_the_input(commands: Commands) -> None:
