@@ -90,8 +90,8 @@ class ImageService:
                 firsts.setdefault(image.id, image)
             return [self._message(image) for image in firsts.values()]
         image_name(name, "filter.image.image")
-        image = self._runtime.images.find(name)
-        return [] if image is None else [self._message(image)]
+        found = self._runtime.images.find(name)
+        return [] if found is None else [self._message(found)]
 
     def _message(self, image: Image) -> api_pb2.Image:
         names = self._runtime.images.names_of(image)

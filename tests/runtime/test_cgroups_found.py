@@ -160,7 +160,7 @@ def test_with_both_versions_each_limit_is_enforced_by_the_one_that_has_its_contr
 def test_where_cgroups_are_closed_a_container_has_none_and_that_is_no_error() -> None:
     path = "/syncpod/pod1/" + "a" * 64
     CLOSED.make(path, NO_LIMIT)
-    CLOSED.update(path, NO_LIMIT)
+    CLOSED.update(path, NO_LIMIT, NO_LIMIT)
     CLOSED.kill(path)
     CLOSED.remove(path)
     assert (CLOSED.procs(path), CLOSED.usage(path), CLOSED.oom_killed(path)) == ((), None, False)
