@@ -41,5 +41,7 @@ async def faulty(
 @pytest_asyncio.fixture(loop_scope="session")
 async def node(faulty: FaultyNode) -> AsyncIterator[FaultyNode]:
     """That node for one test: whole again after it, and without its pods."""
+    if faulty.runtime.name == "embedded":  # a new server has no spawner, and another test may have killed the last one
+        await faulty.warm_up()
     yield faulty
     await faulty.recover()
