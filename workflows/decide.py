@@ -15,14 +15,14 @@ from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from syncpod.lifecycle import backoff, conditions
+from syncpod.lifecycle import backoff
 from syncpod.lifecycle.backoff import BackoffStore, StartDecision
 from syncpod.lifecycle.compute import compute_pod_actions
 from syncpod.lifecycle.conditions import ALL_CONTAINERS_RESTARTING, is_true
 from syncpod.lifecycle.eviction import EVICTED
 from syncpod.lifecycle.observed import ObservedSandbox
 from syncpod.lifecycle.plan import PlannedStep, plan_steps, something_to_stop
-from syncpod.lifecycle.restart import container_should_restart, matching_rule, restart_policy
+from syncpod.lifecycle.restart import container_should_restart, restart_policy
 from syncpod.lifecycle.termination import kill_grace_seconds, pod_grace_seconds, termination_order
 from syncpod.messages import (
     AllocateResources,
@@ -40,9 +40,9 @@ from syncpod.messages import (
     StepName,
     SyncVolumes,
 )
-from syncpod.pod import Container, EphemeralContainer, Pod, PodCondition
-from workflows import resizing
-from workflows.state import Exit, PodState, Round
+from syncpod.pod import Container, EphemeralContainer, Pod
+from workflows import resizing, rounds
+from workflows.state import PodState, Round
 
 START_ERROR_CODE = 128
 """What a runtime gives as exit code of a container whose process could not be started."""
@@ -179,7 +179,7 @@ def begin(state: PodState, step: Step, now: datetime) -> StepInput:
     if step.cleared:
         state.cleared = {**state.cleared, step.container: step.cleared}
     if step.begins_anew and state.restart_all is not None:
-        _leave_restarting(state, state.restart_all, now)
+        rounds.begin_anew(state, state.restart_all, now)
     subject = step.container or step.name.value
     state.released = {name: restart for name, restart in state.released.items() if name != subject}
     if step.name == StepName.KILL_POD and state.kill_by is None:
@@ -188,20 +188,6 @@ def begin(state: PodState, step: Step, now: datetime) -> StepInput:
         state.event(now, "Normal", "SandboxChanged", "Pod sandbox changed, it will be killed and re-created.")
     _remember_kills(state, step)
     return step.input.model_copy(update={"fence": state.fence})
-
-
-def _leave_restarting(state: PodState, last: Round, now: datetime) -> None:
-    """End the time between two rounds: what runs from now on is of the next."""
-    state.restart_all = last.model_copy(update={"begun": True})
-    state.released = {name: which for name, which in state.released.items() if name != backoff.RESTART_ALL}
-    known = state.status.conditions
-    over = conditions.stamp(
-        PodCondition(type=ALL_CONTAINERS_RESTARTING, status="False"),
-        known,
-        now=now,
-        generation=state.pod.metadata.generation,
-    )
-    state.status = state.status.model_copy(update={"conditions": conditions.with_condition(known, over)})
 
 
 def _remember_kills(state: PodState, step: Step) -> None:
@@ -492,25 +478,6 @@ def _begin_anew(state: PodState, last: Round, planned_step: PlannedStep, now: da
     if first.step is None:
         return first
     return Decision(replace(first.step, store=store, begins_anew=True))
-
-
-def reset_by(state: PodState, step: Step) -> Round | None:
-    """Return the restart of all containers that the step carries out; None where no exit is known that asked for it."""
-    if not isinstance(step.input, RemoveContainers):
-        return None
-    asked = (exit_ for exit_ in reversed(state.exits) if exit_.id in step.input.ids and _asks_for_all(state.pod, exit_))
-    exit_ = next(asked, None)
-    if exit_ is None:
-        return None
-    number = state.restart_all.number + 1 if state.restart_all is not None else 1
-    cause = f"{exit_.name} exited with code {exit_.exit_code}"
-    return Round(number=number, cause=cause, at=exit_.at, removed=step.input.ids)
-
-
-def _asks_for_all(pod: Pod, exit_: Exit) -> bool:
-    container = _main_or_init(pod, exit_.name)
-    rule = matching_rule(container, exit_.exit_code) if container is not None else None
-    return rule is not None and rule.action == "RestartAllContainers"
 
 
 def _pull_policies(pod: Pod, container: Container | EphemeralContainer) -> set[str]:

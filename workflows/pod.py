@@ -32,7 +32,7 @@ with workflow.unsafe.imports_passed_through():
     from syncpod.lifecycle.version import DECISION_VERSION
     from syncpod.messages import POD_WORKFLOW, StepName
     from syncpod.pod import pod_to_wire
-    from workflows import absorb, decide, desired, outcome, report, resizing, start
+    from workflows import absorb, decide, desired, outcome, report, resizing, rounds, start
     from workflows.state import PodState
     from workflows.steps import HEARTBEAT_TIMEOUT, RETRY, STEPS
 
@@ -174,7 +174,7 @@ class PodWorkflow:
             self.publish()  # a kill takes as long as the grace: what is shown must not be of before
         argument = decide.begin(self.state, step, began)
         if step.resets and workflow.patched(ROUNDS):
-            self.state.restart_all = decide.reset_by(self.state, step)
+            self.state.restart_all = rounds.reset_by(self.state, step.input)
         if step.replaces and workflow.patched(REPLACED):
             self.state.replacing = {step.replaces: False} | self.state.replacing
         self.show()
