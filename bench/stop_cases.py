@@ -1,0 +1,315 @@
+"""``python -m bench.stop_cases``: how pods end, case by case, measured on each runtime; writes docs/stopping.md.
+
+The end-to-end tests hold the same cases to their order, events and exit codes (`tests/e2e/test_stop_cases.py`); how
+long each takes is only measured here.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from bench import machine
+from tests.agent.waiting import until
+from tests.e2e.faults_support import FaultyNode, Pod, faulty_node, shell
+from tests.runtimes.containerd import VERSIONS, Containerd
+from tests.runtimes.embedded import Embedded
+from tests.runtimes.require import Missing
+from tests.runtimes.runtime import Runtime
+from tests.runtimes.temporal import DevServer
+
+DOCUMENT = Path(__file__).resolve().parents[1] / "docs" / "stopping.md"
+EMBEDDED = "embedded"
+RUNTIMES = (EMBEDDED, *VERSIONS)
+
+GRACE = 4
+"""Seconds that a pod is given to end, unless its case says otherwise."""
+TOLD = ("Killing", "FailedPreStopHook", "ExceededGracePeriod", "Exited")
+"""The reasons of the events that a stop is judged by."""
+
+
+def ending(name: str, *, takes: float = 0.0, **more: Any) -> dict[str, Any]:
+    """Return a container that ends on SIGTERM with 0, `takes` seconds after it, and leaves its name behind."""
+    script = f"trap 'sleep {takes}; echo {name} >> /out/ends; exit 0' TERM; echo up; while :; do sleep 0.05; done"
+    return shell(name, script, volumeMounts=[{"name": "out", "mountPath": "/out"}], **more)
+
+
+def deaf(name: str, **more: Any) -> dict[str, Any]:
+    """Return a container that ignores SIGTERM."""
+    return shell(name, "trap '' TERM; echo up; while :; do sleep 0.1; done", **more)
+
+
+def before(script: str) -> dict[str, Any]:
+    """Return the lifecycle of a container with that shell script as its preStop hook."""
+    return {"preStop": {"exec": {"command": ["sh", "-c", script]}}}
+
+
+@dataclass(frozen=True)
+class Case:
+    """One way in which a pod ends."""
+
+    name: str
+    what: str
+    """For the table."""
+    containers: Sequence[dict[str, Any]]
+    sidecars: Sequence[dict[str, Any]] = ()
+    grace: int = GRACE
+    seconds: str = "0"
+    """How long it is expected to take, by the kubelet's arithmetic."""
+    codes: Mapping[str, int] = field(default_factory=dict)
+    """Exit code of each container."""
+    events: frozenset[tuple[str, str]] = frozenset()
+    """Reason and container of each event beyond Killing and Exited, which every container has."""
+    order: tuple[str, ...] = ()
+    """The names of those that end by SIGTERM in the order in which they do, where one is kept."""
+    hangs: bool = False
+    """The runtime does not answer the first StopContainer."""
+
+
+def sidecar(name: str) -> dict[str, Any]:
+    """Return a sidecar that ends on SIGTERM."""
+    return ending(name, restartPolicy="Always")
+
+
+CASES = (
+    Case("polite", "ends on SIGTERM", (ending("web"),), codes={"web": 0}),
+    Case("slow", "ends 2 s after SIGTERM", (ending("web", takes=2),), seconds="2", codes={"web": 0}),
+    Case("deaf", "ignores SIGTERM", (deaf("web"),), seconds="4", codes={"web": 137}),
+    Case(
+        "hook-shorter",
+        "preStop takes 2 s, less than the grace",
+        (ending("web", lifecycle=before("sleep 2")),),
+        seconds="2",
+        codes={"web": 0},
+    ),
+    Case(
+        "hook-shorter-deaf",
+        "preStop takes 2 s, and SIGTERM is ignored: the hook's seconds are the grace's",
+        (deaf("web", lifecycle=before("sleep 2")),),
+        seconds="4",
+        codes={"web": 137},
+    ),
+    Case(
+        "hook-equal-deaf",
+        "preStop takes as long as the grace, and SIGTERM is ignored: 2 s are left at the least",
+        (deaf("web", lifecycle=before(f"sleep {GRACE}")),),
+        seconds="6",
+        codes={"web": 137},
+        events=frozenset({("FailedPreStopHook", "web")}),
+    ),
+    Case(
+        "hook-longer",
+        "preStop takes longer than the grace",
+        (ending("web", lifecycle=before(f"sleep {GRACE + 3}")),),
+        seconds="4",
+        codes={"web": 0},
+        events=frozenset({("FailedPreStopHook", "web")}),
+    ),
+    Case(
+        "hook-hangs-deaf",
+        "preStop hangs, and SIGTERM is ignored",
+        (deaf("web", lifecycle=before("sleep 600")),),
+        seconds="6",
+        codes={"web": 137},
+        events=frozenset({("FailedPreStopHook", "web")}),
+    ),
+    Case(
+        "hook-fails",
+        "preStop fails",
+        (ending("web", lifecycle=before("exit 1")),),
+        codes={"web": 0},
+        events=frozenset({("FailedPreStopHook", "web")}),
+    ),
+    Case(
+        "sidecars",
+        "two sidecars: they end after the main container, the last one first",
+        (ending("web", takes=1),),
+        sidecars=(sidecar("one"), sidecar("two")),
+        seconds="1",
+        codes={"web": 0, "one": 0, "two": 0},
+        order=("web", "two", "one"),
+    ),
+    Case(
+        "sidecars-deaf",
+        "a sidecar, and a main container that ignores SIGTERM: the sidecar waits no longer than the grace",
+        (deaf("web"),),
+        sidecars=(sidecar("one"),),
+        seconds="4",
+        codes={"web": 137, "one": 0},
+    ),
+    Case(
+        "no-grace",
+        "grace of 0, and SIGTERM is ignored: 2 s are left at the least",
+        (deaf("web"),),
+        grace=0,
+        seconds="2",
+        codes={"web": 137},
+    ),
+    Case(
+        "runtime-hangs",
+        "the runtime does not answer StopContainer: given up after 10 s, sent again after a back-off of 10 s",
+        (ending("web"),),
+        seconds="20",
+        codes={"web": 0},
+        events=frozenset({("ExceededGracePeriod", "")}),
+        hangs=True,
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Ending:
+    """What came of a case."""
+
+    seconds: float
+    """By the pod's history, from the deletion until nothing of it ran."""
+    codes: dict[str, int]
+    events: frozenset[tuple[str, str]]
+    order: tuple[str, ...]
+    phase: str
+
+
+async def run(node: FaultyNode, cases: Sequence[Case], place: Path) -> dict[str, Ending]:
+    """Bring a pod up for each case, delete them all at once, and say how each ended. `place` is for what they leave."""
+    brought_up = await asyncio.gather(*(_up(node, case, place / case.name) for case in cases))
+    pods = list(zip(cases, brought_up, strict=True))
+    # The next StopContainer is the one that hangs, so its pod is deleted by itself.
+    hanging = [pair for pair in pods if pair[0].hangs]
+    with contextlib.ExitStack() as held:
+        for _, pod in hanging:
+            stop = held.enter_context(node.proxy.stop("StopContainer", "before", calls=1))
+            await pod.handle.signal("delete_pod", {})
+            await stop.reached()
+        for case, pod in pods:
+            if not case.hangs:
+                await pod.handle.signal("delete_pod", {"gracePeriodSeconds": case.grace})
+        endings = await asyncio.gather(*(_ending(case, pod, place / case.name) for case, pod in pods))
+    return {case.name: ending for (case, _), ending in zip(pods, endings, strict=True)}
+
+
+async def _up(node: FaultyNode, case: Case, place: Path) -> Pod:
+    await asyncio.to_thread(_open_to_all, place)
+    pod = await node.apply(
+        *case.containers,
+        initContainers=list(case.sidecars),
+        terminationGracePeriodSeconds=case.grace,
+        volumes=[{"name": "out", "hostPath": {"path": str(place)}}],
+    )
+    meta = (await pod.running())["metadata"]
+    logs = node.directory / "logs" / f"{meta['namespace']}_{meta['name']}_{meta['uid']}"
+    said = {each["name"] for each in (*case.containers, *case.sidecars)}
+    # A process with number 1 that has not yet said what it does at SIGTERM does nothing.
+    await until(lambda: said == {file.parent.name for file in logs.glob("*/0.log") if file.stat().st_size})
+    return pod
+
+
+def _open_to_all(place: Path) -> None:
+    place.mkdir(parents=True)
+    place.chmod(0o777)
+
+
+async def _ending(case: Case, pod: Pod, place: Path) -> Ending:
+    final = await pod.gone()
+    status = final["status"]
+    statuses = [*status.get("initContainerStatuses", []), *status["containerStatuses"]]
+    told: list[dict[str, Any]] = await pod.handle.query("events")
+    history: list[dict[str, Any]] = await pod.handle.query("history")
+    (asked,) = [line["at"] for line in history if (line["kind"], line["subject"]) == ("update", "delete")]
+    killed = [line["at"] for line in history if line["subject"] == "kill_pod" and line["outcome"] == "done"]
+    ends = place / "ends"
+    return Ending(
+        seconds=(datetime.fromisoformat(killed[-1]) - datetime.fromisoformat(asked)).total_seconds(),
+        codes={each["name"]: each["state"]["terminated"]["exitCode"] for each in statuses},
+        events=frozenset((each["reason"], each["container"]) for each in told if each["reason"] in TOLD),
+        order=tuple((await asyncio.to_thread(ends.read_text)).split()) if case.order else (),
+        phase=status["phase"],
+    )
+
+
+# --- the table --------------------------------------------------------------------------------------------------------
+
+_INTRODUCTION = """# Stopping
+
+How a pod ends, case by case: what the kubelet's arithmetic says, and what was measured. Made by
+`python -m bench.stop_cases`, which brings a pod up for each case and deletes them all at once; the same cases are held
+to their order, events and exit codes by `tests/e2e/test_stop_cases.py`.
+
+A pod has its grace, {grace} s here, for everything: the preStop hook, whose whole seconds are deducted, the wait for
+those that a sidecar serves, and the time between SIGTERM and SIGKILL, which is 2 s at the least. So a pod can take 2 s
+longer than its grace, and no more, as long as its runtime answers.
+
+What does not end is never forgotten. A kill that has taken 10 s, or half as long again as the grace, gives up its step
+with the event `ExceededGracePeriod` (`FailedKillPod` where the runtime refuses), the pod has the condition
+`syncpod.dev/KillOverdue`, and after a back-off of 10 s doubling to 300 s it is killed again, unless something has ended
+meanwhile or an operator does not wait. Every exit of a container is an event, `Exited`: who, with which code, and why.
+
+"""
+
+
+def written(environment: str, measured: Mapping[str, Mapping[str, Ending]]) -> str:
+    """Return the document: a row for each case, a column of seconds for each runtime."""
+    names = list(measured)
+    lines = [
+        "| case | expected | " + " | ".join(names) + " | exit codes | events besides Killing and Exited |",
+        "|---|---:|" + "---:|" * len(names) + "---|---|",
+    ]
+    for case in CASES:
+        seconds = " | ".join(f"{measured[name][case.name].seconds:.1f} s" for name in names)
+        codes = ", ".join(f"{name} {code}" for name, code in case.codes.items())
+        events = ", ".join(sorted(reason for reason, _ in case.events)) or "–"
+        lines.append(f"| {case.what} | {case.seconds} s | {seconds} | {codes} | {events} |")
+    return _INTRODUCTION.format(grace=GRACE) + "\n".join(lines) + f"\n\n{environment}\n"
+
+
+@contextlib.asynccontextmanager
+async def _runtime(name: str) -> AsyncIterator[Runtime]:
+    runtime: Runtime = await asyncio.to_thread(Embedded.launch if name == EMBEDDED else lambda: Containerd.launch(name))
+    try:
+        yield runtime
+    finally:
+        await asyncio.to_thread(runtime.close)
+
+
+async def measure(runtimes: Sequence[str]) -> dict[str, dict[str, Ending]]:
+    """Return how each case ended on each runtime, by the runtime's name and version. Raises `Missing`."""
+    found: dict[str, dict[str, Ending]] = {}
+    server = await asyncio.to_thread(DevServer.launch)
+    try:
+        for name in runtimes:
+            with tempfile.TemporaryDirectory(prefix="syncpod-stop-") as directory:
+                home = Path(directory)
+                async with _runtime(name) as runtime, faulty_node(runtime, server, home) as node:
+                    title = runtime.kind if name == EMBEDDED else f"{runtime.kind} {name}"
+                    found[title] = await run(node, CASES, home / "out")
+    finally:
+        await asyncio.to_thread(server.close)
+    return found
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure, print and write the table; return the exit code: 2 where the machine lacks a part."""
+    parser = argparse.ArgumentParser(prog="python -m bench.stop_cases", description="Measure how pods end.")
+    parser.add_argument("--runtime", nargs="+", choices=RUNTIMES, default=RUNTIMES, help="on which (default: all)")
+    options, load = parser.parse_args(arguments), machine.load()
+    try:
+        found = asyncio.run(measure(options.runtime))
+    except Missing as missing:
+        sys.stderr.write(f"bench: {missing}\n")
+        return 2
+    text = written(machine.environment(", ".join(found), load), found)
+    print(text)
+    if tuple(options.runtime) == RUNTIMES:
+        DOCUMENT.write_text(text)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,25 @@
+"""Every case of docs/stopping.md on real runtimes: in which order, with which events and exit codes a pod ends."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from bench.stop_cases import CASES, DOCUMENT, run
+from tests.e2e.faults_support import FaultyNode
+
+
+async def test_pods_end_as_the_table_says(node: FaultyNode, tmp_path: Path) -> None:
+    """Row 76, row 77, row 78, row 79, row 80: grace, hook, order, floor, and what is said of each."""
+    endings = await run(node, CASES, tmp_path)
+    for case in CASES:
+        ending = endings[case.name]
+        everybody = {(reason, name) for reason in ("Killing", "Exited") for name in case.codes}
+        assert ending.codes == case.codes, case.name
+        assert ending.events == case.events | everybody, case.name
+        assert ending.order == case.order, case.name
+        assert ending.phase == ("Failed" if any(case.codes.values()) else "Succeeded"), case.name
+
+
+def test_the_document_has_every_case() -> None:
+    text = DOCUMENT.read_text()
+    assert [case.name for case in CASES if f"| {case.what} | {case.seconds} s |" not in text] == []
