@@ -166,6 +166,7 @@ class Terminal:
 
 
 def test_a_large_input_goes_in_and_comes_back_byte_by_byte_and_ends(environ: dict[str, str], tmp_path: Path) -> None:
+    """Row 124: exec by the URL that the runtime gives out, stdin, stdout and stderr apart, and the exit code."""
     block = os.urandom(1_000_003)
     (tmp_path / "in").write_bytes(block * (LARGE // len(block)))
     with (tmp_path / "in").open("rb") as given, (tmp_path / "out").open("wb") as taken:
@@ -215,6 +216,7 @@ def test_a_terminal_is_given_back_when_we_are_told_to_end(environ: dict[str, str
 
 
 async def test_attached_we_hear_what_is_said_from_now_on_and_can_answer(environ: dict[str, str], syncpod: Run) -> None:
+    """Row 124: attach by the URL that the runtime gives out, for several at once."""
     attached = await start(environ, "attach", "-i", "talk", "-c", "cat")
     assert attached.stdin and attached.stdout and attached.stderr
     attached.stdin.write(b"hello\n")
@@ -321,13 +323,15 @@ async def echoed(port: int, data: bytes) -> bytes:
 async def test_ports_are_forwarded_for_many_at_once(
     environ: dict[str, str], ports: tuple[int, int], syncpod: Run
 ) -> None:
+    """Row 124: port-forward by URLs that the runtime gives out, to a network of the pod's own and to the machine's."""
     port, host_port = ports
     closed = unused_port()
     async with forwarding(environ, "talk", ":echo", f":{closed}", f":{port}") as (process, (here, dead, other)):
         held_reader, held = await asyncio.open_connection("127.0.0.1", here)
         held.write(bytes(20_000_000))  # and nothing of it is read back
-        data = [os.urandom(200_000) for _ in range(20)]
-        assert await asyncio.gather(*(echoed(here, each) for each in data)) == data
+        for _ in range(5):  # busybox' nc refuses more at a time
+            data = [os.urandom(200_000) for _ in range(2)]
+            assert await asyncio.gather(*(echoed(here, each) for each in data)) == data
         assert process.stderr
         with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
             await echoed(dead, b"anybody there?")

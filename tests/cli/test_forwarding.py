@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import os
+import re
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from typing import Any
+
 import pytest
 
-from syncpod.cli.failure import BadInput
-from syncpod.cli.forwarding import ForwardedPort
+from syncpod.cli.failure import BadInput, Failure
+from syncpod.cli.forwarding import ForwardedPort, Forwarder
 from syncpod.cli.port_forward import forwarded_ports
 from syncpod.pod import Pod
+from syncpod.runtime.streaming import StreamingServer
 
 
 @pytest.fixture
@@ -57,3 +66,146 @@ def test_what_is_no_port_is_refused_by_what_was_typed(word: str, sentence: str, 
     with pytest.raises(BadInput, match=sentence) as refused:
         forwarded_ports(pod, [word])
     assert str(refused.value).startswith(f"{word}: ")
+
+
+@dataclass
+class Sandbox:
+    """A sandbox as it stands in a list."""
+
+    id: str
+    attempt: int
+    state: str = "SANDBOX_READY"
+
+
+@dataclass
+class Runtime:
+    """The calls that forwarding makes, and a streaming server behind their URLs."""
+
+    streaming: StreamingServer
+    sandboxes: list[Sandbox] = field(default_factory=lambda: [Sandbox("first", 0)])
+    asked_for: list[str] = field(default_factory=list)
+
+    async def list_pod_sandboxes(self, *, labels: dict[str, str]) -> list[Sandbox]:
+        assert labels == {"io.kubernetes.pod.uid": "u"}
+        return self.sandboxes
+
+    async def port_forward(self, sandbox_id: str) -> str:
+        self.asked_for.append(sandbox_id)
+
+        async def connect(port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+            return await asyncio.open_connection("127.0.0.1", port)
+
+        return self.streaming.port_forward_url(connect)
+
+
+@pytest.fixture
+async def runtime() -> AsyncIterator[Runtime]:
+    streaming = await StreamingServer.start()
+    yield Runtime(streaming)
+    await streaming.close()
+
+
+Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Any]
+
+
+@contextlib.asynccontextmanager
+async def listening(serve: Serve) -> AsyncIterator[int]:
+    """Yield the port at which connections are served, as in a pod."""
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        yield int(server.sockets[0].getsockname()[1])
+
+
+async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    with contextlib.suppress(ConnectionError):
+        while data := await reader.read(65536):
+            writer.write(data)
+            await writer.drain()
+    writer.close()
+
+
+@contextlib.asynccontextmanager
+async def forwarded(
+    runtime: Runtime, capsys: pytest.CaptureFixture[str], *remote: int
+) -> AsyncIterator[tuple[list[int], asyncio.Task[None]]]:
+    """Forward to these ports, and yield those here, and the forwarding."""
+    pod = Pod.model_validate({"metadata": {"name": "web", "uid": "u"}, "spec": {"containers": []}})
+    forwarder = Forwarder(runtime, pod)  # type: ignore[arg-type]
+    forwarding = asyncio.create_task(forwarder.forward(["127.0.0.1"], [ForwardedPort(0, port) for port in remote]))
+    said = ""
+    while said.count("Forwarding from") < len(remote):
+        await asyncio.wait({forwarding}, timeout=0.01)
+        assert not forwarding.done(), forwarding.exception()
+        said += capsys.readouterr().out
+    try:
+        yield [int(port) for port in re.findall(r"127\.0\.0\.1:(\d+) ->", said)], forwarding
+    finally:
+        forwarding.cancel()
+        await asyncio.gather(forwarding, return_exceptions=True)
+
+
+async def test_one_that_does_not_read_holds_up_nobody_else(
+    runtime: Runtime, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def echoed(port: int, data: bytes) -> bytes:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(data)
+        back = await reader.readexactly(len(data))
+        writer.close()
+        return back
+
+    async with listening(echo) as port, forwarded(runtime, capsys, port) as ((here,), _):
+        _, held = await asyncio.open_connection("127.0.0.1", here)
+        held.write(bytes(20_000_000))
+        data = [os.urandom(100_000) for _ in range(50)]
+        assert await asyncio.gather(*(echoed(here, each) for each in data)) == data
+        held.transport.abort()
+
+
+async def test_each_end_may_have_said_all_before_the_other(
+    runtime: Runtime, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def answer_when_all_is_heard(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        heard = await reader.read()
+        writer.write(b"%d bytes" % len(heard))
+        writer.close()
+
+    async with listening(answer_when_all_is_heard) as port, forwarded(runtime, capsys, port) as ((here,), _):
+        reader, writer = await asyncio.open_connection("127.0.0.1", here)
+        writer.write(bytes(1_000_000))
+        writer.write_eof()
+        assert await reader.read() == b"1000000 bytes"
+        writer.close()
+
+
+async def test_a_port_that_nobody_listens_on_is_told_and_the_rest_goes_on(
+    runtime: Runtime, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with listening(lambda *_: None) as dead:
+        pass
+    async with listening(echo) as port, forwarded(runtime, capsys, dead, port) as ((nobody, here), forwarding):
+        reader, writer = await asyncio.open_connection("127.0.0.1", nobody)
+        with pytest.raises(ConnectionResetError):
+            await reader.read()
+        writer.close()
+        said = capsys.readouterr().err
+        assert f"an error occurred forwarding {nobody} -> {dead}: " in said and "refused" in said.lower()
+        reader, writer = await asyncio.open_connection("127.0.0.1", here)
+        writer.write(b"x")
+        assert await reader.readexactly(1) == b"x" and not forwarding.done()
+        writer.close()
+
+
+async def test_a_new_sandbox_is_found_and_a_pod_that_is_gone_ends_it(
+    runtime: Runtime, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with listening(echo) as port, forwarded(runtime, capsys, port) as ((here,), forwarding):
+        runtime.sandboxes = [Sandbox("first", 0, "SANDBOX_NOTREADY"), Sandbox("second", 1)]
+        reader, writer = await asyncio.open_connection("127.0.0.1", here)
+        writer.write(b"x")
+        assert await reader.readexactly(1) == b"x" and runtime.asked_for == ["second"]
+        writer.close()
+        runtime.sandboxes = []
+        _, writer = await asyncio.open_connection("127.0.0.1", here)
+        with pytest.raises(Failure, match='pod "web" is gone'):
+            await forwarding
+        writer.close()

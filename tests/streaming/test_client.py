@@ -130,6 +130,7 @@ async def test_a_stream_that_breaks_off_is_told_from_one_that_ends() -> None:
 
 
 async def test_the_session_is_kept_alive_and_answers_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Row 124: a session idle for 4 hours is closed by the runtime; one with somebody at its end is never idle."""
     monkeypatch.setattr(client, "PING_SECONDS", 0.02)
 
     async def script(server: Server) -> None:
