@@ -44,6 +44,8 @@ USERS = {
     "test-image-predefined-group": "",
 }
 """Who some of critest's images run as. The last one has a user that is in a group besides."""
+SETUID = "registry.k8s.io/e2e-test-images/nonewprivs:1.3"
+"""The one whose program is root's, and sets its user."""
 _PASSWD = b"root:x:0:0:root:/root:/bin/sh\ndefault-user:x:1000:1000::/:/bin/sh\n"
 _GROUP = b"root:x:0:\ndefault-user:x:1000:\ngroup-defined-in-image:x:50000:default-user\n"
 
@@ -136,18 +138,32 @@ def programs() -> Iterator[Path]:
 
 
 def load_images(state_dir: Path, directory: Path) -> None:
-    """Have a server know those of critest's images that have users and groups of their own: busybox with these.
+    """Have a server know those of critest's images in which more counts than the name of a program.
 
-    Raises `Missing` where there is no static busybox.
+    These are busybox with users and groups, and a setuid program. Raises `Missing` where they cannot be made.
     """
     busybox = images()[1]
     people = layer(entry("etc/passwd", _PASSWD), entry("etc/group", _GROUP))
-    for name, user in USERS.items():
-        layout = Layout((busybox.layer, people), {**busybox.config, "User": user}, f"{REGISTRY}/{name}:latest")
+    layouts = [
+        Layout((busybox.layer, people), {**busybox.config, "User": user}, f"{REGISTRY}/{name}:latest")
+        for name, user in USERS.items()
+    ]
+    setuid = layer(entry("nnp", _compiled(directory), mode=0o4755))
+    for layout in (*layouts, Layout((setuid,), {"Entrypoint": ["/nnp"]}, SETUID)):
         file = write_tar(directory / "image.tar", layout.files())
         command = [sys.executable, "-m", "syncpod.runtime.load", "--state-dir", str(state_dir), str(file)]
         subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
         file.unlink()
+
+
+def _compiled(directory: Path) -> bytes:
+    """The program that says who it is. Raises `Missing` where there is no C compiler."""
+    compiler = shutil.which("gcc") or shutil.which("cc")
+    if compiler is None:
+        raise Missing("there is no C compiler to make critest's setuid program with")
+    program = directory / "effective_uid"
+    subprocess.run([compiler, "-static", "-Os", "-s", "-o", program, HERE / "effective_uid.c"], check=True)
+    return program.read_bytes()
 
 
 def _outcome(spec: dict[str, Any]) -> Outcome:

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import shutil
 import sys
 from pathlib import Path
 
@@ -63,7 +64,37 @@ async def main(level: Level, directory: Path) -> None:
         assert str(failure).startswith("cannot run as user 0, group 0: "), failure
     else:
         raise AssertionError("it ran as root")
+    if level is Level.USER_NAMESPACES:
+        await in_an_image(processes, directory)
     await processes.close()
+
+
+async def in_an_image(processes: Supervised, directory: Path) -> None:
+    """Run a container whose root is another directory, as unpacked by this user; in it are links that lead out."""
+    busybox = shutil.which("busybox")
+    if busybox is None or b"/ld-linux" in Path(busybox).read_bytes()[:4096]:  # noqa: ASYNC240
+        return
+    root, place, log = directory / "root", directory / "image", directory / "image.log"
+    for made in (root / "bin", place):
+        made.mkdir(parents=True)
+    shutil.copy(busybox, root / "bin/busybox")
+    for name in ("proc", "sys", "dev"):
+        (root / name).symlink_to("/etc")
+    script = "b=busybox; id() { $b id -u; }; id; $b ls -d /usr /proc/self /dev/null; $b touch /mine && $b ls /mine"
+    spec = ProcessSpec(
+        "i",
+        ("/bin/busybox", "sh", "-c", script),
+        (("PATH", "/bin"),),
+        log_path=str(log),
+        root=str(root),
+        hostname="web",
+    )
+    exited = await (await processes.start(spec, place)).wait()
+    said = [line.split(" ", 3)[3] for line in log.read_text().splitlines()]
+    assert exited.exit_code == 0, said
+    assert str(os.getuid()) in said and {"/proc/self", "/dev/null", "/mine"} <= set(said) and "/usr" not in said, said
+    assert sorted(each.name for each in root.iterdir()) == ["bin", "dev", "proc", "sys"]
+    remove_tree(place)
 
 
 if __name__ == "__main__":
