@@ -12,6 +12,7 @@ from bench.figures import Row
 from bench.idle import idle
 from bench.lives import histories
 from bench.local import command_line, decisions
+from bench.probes import probes
 from bench.races import RACES, run
 from bench.simulated import simulated
 from bench.stage import Stage, stage
@@ -22,8 +23,9 @@ from tests.runtimes.require import Missing
 STAGED: Mapping[str, Callable[[Stage], Awaitable[tuple[Row, ...]]]] = {"history": histories, "idle": idle}
 LOCAL: Mapping[str, Callable[[int], tuple[Row, ...]]] = {"decisions": decisions, "cli": command_line}
 NAMES = (*RACES, *STAGED, *LOCAL)
-SIMULATED = "simulated"
-"""Measured only when asked for, alone: it takes the whole machine for minutes, and its tables are its own."""
+ALONE: Mapping[str, Callable[[int], Awaitable[object]]] = {"simulated": simulated, "probes": probes}
+"""Measured only when asked for, alone: each takes the whole machine for minutes, and its tables are its own."""
+_PODS = {"simulated": 2000, "probes": 500}
 
 
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
@@ -35,21 +37,20 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--only",
         nargs="+",
-        choices=(*NAMES, SIMULATED),
+        choices=(*NAMES, *ALONE),
         metavar="NAME",
-        help=f"some of: {', '.join(NAMES)}; or {SIMULATED}, alone: many pods that are timers",
+        help=f"some of: {', '.join(NAMES)}; or alone, of many pods that are timers: {' or '.join(ALONE)}",
     )
     parser.add_argument(
         "--runs", type=_positive, default=9, help="pairs of alternating runs; slow ones fewer (default: 9)"
     )
-    parser.add_argument(
-        "--pods", type=_positive, default=2000, help=f"how many pods {SIMULATED} brings up (default: 2000)"
-    )
+    parser.add_argument("--pods", type=_positive, help="how many pods are timers (default: simulated 2000, probes 500)")
     options = parser.parse_args(arguments)
-    if SIMULATED in (options.only or ()):
-        if options.only != [SIMULATED]:
-            parser.error(f"--only: {SIMULATED} is measured alone")
-        options.only = (SIMULATED,)
+    for name in (name for name in options.only or () if name in ALONE):
+        if options.only != [name]:
+            parser.error(f"--only: {name} is measured alone")
+        options.only = (name,)
+        options.pods = options.pods or _PODS[name]
         return options
     options.only = tuple(name for name in NAMES if name in (options.only or NAMES))
     return options
@@ -59,9 +60,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the measurements that are asked for; return the exit code: 2 where the machine lacks a part."""
     options, load_before = parse(arguments), machine.load()
     try:
-        if options.only == (SIMULATED,):
-            scale = asyncio.run(simulated(options.pods))
-            print(machine.environment("simulated pods", load_before), scale, sep="\n\n")
+        if options.only[0] in ALONE:
+            print(_alone(ALONE[options.only[0]](options.pods), load_before))
             return 0
         rows, runtime = asyncio.run(_measure(options))
     except Missing as missing:
@@ -71,6 +71,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 130
     print(machine.environment(runtime, load_before), render(rows), sep="\n\n")
     return 0
+
+
+def _alone(measuring: Awaitable[object], load_before: float) -> str:
+    async def measured() -> object:
+        return await measuring
+
+    tables = asyncio.run(measured())
+    return f"{machine.environment('simulated pods', load_before)}\n\n{tables}"
 
 
 async def _measure(options: argparse.Namespace) -> tuple[list[Row], str]:

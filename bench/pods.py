@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from syncpod.pod import Pod, admit_pod
@@ -30,8 +31,11 @@ def pod(name: str, *, host_network: bool = True, init_containers: int = 0) -> Po
     )
 
 
-def simulated_pod(name: str) -> Pod:
-    """Return a pod of one container `main`, on a network of its own, that runs until it is stopped."""
+def simulated_pod(name: str, probes: Mapping[str, Any] | None = None) -> Pod:
+    """Return a pod of one container `main`, on a network of its own, that runs until it is stopped.
+
+    `probes` are the container's, by field.
+    """
     return admit_pod(
         {
             "apiVersion": "v1",
@@ -41,6 +45,6 @@ def simulated_pod(name: str) -> Pod:
                 "namespace": "default",
                 "annotations": {"simulate.syncpod.dev/main": '{"memory": "64Mi", "cpu": "10m", "stopExitCode": 0}'},
             },
-            "spec": {"containers": [{"name": "main", "image": BUSYBOX}]},
+            "spec": {"containers": [{"name": "main", "image": BUSYBOX, **(probes or {})}]},
         }
     )

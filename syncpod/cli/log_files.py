@@ -73,6 +73,8 @@ async def read_blocks(
                 yield block
                 await asyncio.sleep(0)  # whoever else is followed has a turn
                 continue
+            if runs is None and file.was_newest:
+                break  # what has come since was not there when it was asked for
             if (following := file.following()) is not None:
                 if not at_end and file.may_grow():
                     at_end = loop.time() - last_read > _SETTLED_SECONDS
@@ -101,6 +103,8 @@ class _LogFile:
         """Open `file`, of the log that grows at `path`. Raises FileNotFoundError."""
         self._path = path
         self._opened = file
+        self.was_newest = file == path
+        """It was the one that grows when it was opened."""
         self._compressed = file.name.endswith(COMPRESSED)
         self._stream: FileIO | gzip.GzipFile = gzip.GzipFile(file) if self._compressed else FileIO(file)
 
@@ -128,8 +132,8 @@ class _LogFile:
     def following(self) -> Path | None:
         """Return the file that was begun after this one, None where this is the one that grows."""
         name = self._name()
-        newer = [file for file in rotated_files(self._path) if file.name.removesuffix(COMPRESSED) > name]
         if name != self._path.name:
+            newer = [file for file in rotated_files(self._path) if file.name.removesuffix(COMPRESSED) > name]
             return newer[0] if newer else self._path if self._path.exists() else None
         if self._is_at_path() or not self._path.exists():
             return None

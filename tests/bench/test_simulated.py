@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bench.__main__ import NAMES, parse
+from bench.probes import ProbeCosts, Watched, lateness
 from bench.simulated import Phase, Scale
 
 
@@ -12,6 +13,11 @@ def test_simulated_pods_are_measured_only_when_asked_for() -> None:
     assert "simulated" not in NAMES
     options = parse(["--only", "simulated", "--pods", "50"])
     assert (options.only, options.pods) == (("simulated",), 50)
+
+
+def test_so_are_their_probes() -> None:
+    options = parse(["--only", "probes"])
+    assert (options.only, options.pods) == (("probes",), 500)
 
 
 @pytest.mark.parametrize("wrong", [["--only", "simulated", "history"], ["--only", "simulated", "--pods", "0"]])
@@ -40,3 +46,25 @@ def test_the_tables_have_rates_cpu_and_memory_per_pod() -> None:
         ["worker", "100 MiB", "150 MiB", "256.0 KiB"],
     ]
     assert cells[-1] == ["3 applies were answered only after 5 s"]
+
+
+def test_a_question_is_late_by_what_it_comes_after_its_most_punctual_grid() -> None:
+    asked = [10.2, 20.25, 30.1, 50.4]
+    assert [round(late, 3) for late in lateness(asked, 10)] == [0.1, 0.15, 0.0, 0.3]
+    assert lateness([1.0], 10) == ()
+
+
+def test_the_table_of_probes_has_shares_of_a_core_rates_and_history() -> None:
+    cpu = {"worker": 3.0, "runtime": 1.5}
+    costs = ProbeCosts(
+        500,
+        [
+            Watched(0, 30.0, {"worker": 0.3, "runtime": 0.0}, 100 << 20, 0, (), 0),
+            Watched(10, 30.0, cpu, 110 << 20, 1500, (0.0, 0.002, 0.004), 0),
+        ],
+    )
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in str(costs).splitlines()]
+    assert cells[0][:4] == ["500 containers", "CPU %, worker", "CPU %, runtime", "probes/s"]
+    assert cells[2] == ["none", "1.0", "0.0", "", "", "", "100 MiB", "0"]
+    assert cells[3][:5] == ["3 each, every 10 s", "10.0", "5.0", "100", "2.0 ms"]
+    assert cells[3][-1] == "0"

@@ -32,7 +32,7 @@ async def test_a_container_is_asked_in_every_way_and_restarted_when_it_fails(pod
         ),
         shell("socket", f"{SERVES.replace('8765', '8766')} while :; do sleep 1; done", readinessProbe={
             "tcpSocket": {"port": 8766}, **EVERY_SECOND,
-        }),
+        }, livenessProbe={"tcpSocket": {"port": "nowhere"}, **EVERY_SECOND}),
     )  # fmt: skip
     await live.until(lambda pod: conditions_of(pod)["Ready"][0] == "True")
     assert await steps(live) == ["create_sandbox", "start_container", "start_container"]
@@ -47,10 +47,11 @@ async def test_a_container_is_asked_in_every_way_and_restarted_when_it_fails(pod
     pod = await live.until(
         lambda pod: status_of(pod, "web")["restartCount"] == 1 and conditions_of(pod)["Ready"][0] == "True"
     )
-    assert status_of(pod, "socket")["restartCount"] == 0
+    assert status_of(pod, "socket")["restartCount"] == 0, "what cannot be asked is no failure"
     assert (await steps(live))[3:] == ["kill_container", "start_container"]
     messages = [event["message"] for event in await live.events("Unhealthy")]
     assert any(message.startswith("Liveness probe failed: cat:") for message in messages)
+    assert messages.count("Liveness probe errored and resulted in unknown state: couldn't find port: nowhere") == 1
     assert any("failed liveness probe" in event["message"] for event in await live.events("Killing")), (
         "the event that tells why it was killed"
     )

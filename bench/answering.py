@@ -1,0 +1,42 @@
+"""A web server that notes when it is asked: ``python -m bench.answering``, a process of its own beside what it times.
+
+It prints its port, answers every request with 200, and at the end of its input prints when each path was asked for:
+``<path> <seconds> <seconds> …``, by a clock that only has differences.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections import defaultdict
+
+
+async def serve() -> None:
+    """Serve on the loopback until input ends."""
+    loop = asyncio.get_running_loop()
+    asked: defaultdict[str, list[float]] = defaultdict(list)
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        at = loop.time()
+        try:
+            request = await reader.readuntil(b"\r\n\r\n")
+            asked[request.split(b" ", 2)[1].decode()].append(at)
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok")
+            await writer.drain()
+        except (OSError, asyncio.IncompleteReadError):
+            pass  # who asked has gone
+        finally:
+            writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0, backlog=4096)
+    print(server.sockets[0].getsockname()[1], flush=True)
+    await asyncio.to_thread(sys.stdin.read)
+    for path, times in asked.items():
+        print(path, *(f"{time:.6f}" for time in times))
+    sys.stdout.flush()
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    asyncio.run(serve())

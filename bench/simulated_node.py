@@ -1,0 +1,109 @@
+"""A node whose containers are timers: the embedded runtime simulating, a Temporal dev server, and a worker."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from temporalio.client import Client
+
+from bench.engine import Engine
+from bench.idle import cpu_seconds
+from bench.stage import NODE, compiled
+from syncpod.cri.client import CriClient
+from syncpod.plugin import DATA_CONVERTER
+from tests.runtimes.embedded import Embedded
+from tests.runtimes.temporal import DevServer
+from tests.worker.node_process import NodeProcess
+
+AT_ONCE = 8
+"""Pods that are applied at the same time, and deleted. More make each wait longer, and none sooner."""
+_LOOKS_EVERY = 0.5
+_PATIENCE_SECONDS = 1800.0
+
+
+@dataclass(frozen=True)
+class SimulatedNode:
+    """Its parts."""
+
+    client: Client
+    cri: CriClient
+    engine: Engine
+    pids: dict[str, int]
+    """By part: runtime, worker, Temporal."""
+
+    def cpu(self) -> dict[str, float]:
+        """Return the CPU seconds so far of each part."""
+        return {part: cpu_seconds([pid]) for part, pid in self.pids.items()}
+
+    async def until_visible(self, condition: str, count: int) -> None:
+        """Wait until Temporal counts so many of the node's pods."""
+
+        async def are() -> bool:
+            query = f"NodeName = '{NODE}' AND ExecutionStatus = 'Running' AND {condition}"
+            return (await self.client.count_workflows(query)).count == count
+
+        await until(are)
+
+
+@contextlib.asynccontextmanager
+async def simulated_node() -> AsyncIterator[SimulatedNode]:
+    """Set it up, and clear it away whatever happens; on an error the worker's last words are shown."""
+    async with contextlib.AsyncExitStack() as stack:
+        directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="syncpod-bench-")))
+        runtime = await asyncio.to_thread(Embedded.launch, "--simulate")
+        stack.push_async_callback(asyncio.to_thread, runtime.close)
+        server = await asyncio.to_thread(DevServer.launch)
+        stack.push_async_callback(asyncio.to_thread, server.close)
+        worker = NodeProcess(
+            directory,
+            *("--no-pod-cgroups", "--log-level", "warning"),
+            runtime=runtime.endpoint,
+            temporal=server.address,
+            node=NODE,
+            **compiled(directory / "bytecode"),
+        )
+        stack.callback(worker.close)
+        stack.push(lambda error, *_: _say_end_of(worker.log) if error else None)
+        await worker.ready()
+        stack.push_async_callback(worker.stop)
+        client = await Client.connect(server.address, data_converter=DATA_CONVERTER)
+        cri = await stack.enter_async_context(CriClient(runtime.endpoint))
+        pids = {"runtime": runtime.pid, "worker": worker.pid, "Temporal": server.pid}
+        yield SimulatedNode(client, cri, Engine(client, NODE), pids)
+
+
+async def each(names: Iterable[str], work: Callable[[str], Awaitable[object]]) -> None:
+    """Do it for each name, so many at once; raises the first error."""
+    waiting = iter(names)
+
+    async def one_after_another() -> None:
+        for name in waiting:
+            await work(name)
+
+    await asyncio.gather(*(one_after_another() for _ in range(AT_ONCE)))
+
+
+async def until(condition: Callable[[], Awaitable[bool]]) -> None:
+    """Ask until it holds. Raises TimeoutError."""
+    async with asyncio.timeout(_PATIENCE_SECONDS):
+        while not await condition():  # noqa: ASYNC110  # a question is all there is
+            await asyncio.sleep(_LOOKS_EVERY)
+
+
+def markdown(rows: Sequence[Sequence[str]]) -> str:
+    """Return a table, its first row the headings."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = [
+        "| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) + " |" for row in rows
+    ]
+    return "\n".join((lines[0], "|" + "|".join("-" * (width + 2) for width in widths) + "|", *lines[1:]))
+
+
+def _say_end_of(log: Path) -> None:
+    sys.stderr.write("".join(log.read_text().splitlines(keepends=True)[-20:]))
