@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -85,7 +86,7 @@ def test_what_cannot_be_read_keeps_no_other_from_being_printed(
     with pytest.raises(Failure, match='the log of container "a" is gone'):
         asyncio.run(reader().read(both))
     asyncio.run(reader(ignore_errors=True, prefix=True).read(both))
-    logs.sys.stdout.flush()
+    sys.stdout.flush()
     out, err = capfdbinary.readouterr()
     assert out == b"one\ntwo\n[pod/web/b] one\n[pod/web/b] two\n"
     assert err.count(b'the log of container "a" is gone') == 1
@@ -95,9 +96,9 @@ def test_what_was_rotated_away_and_how_much_of_it(pod: Pod, capfdbinary: pytest.
     """Row 114: the growing file alone, unless more is asked for, and no more bytes than are wanted."""
     for given in ({}, {"rotated": True}, {"rotated": True, "tail": 2}, {"limit_bytes": 5}):
         asyncio.run(reader(**given).read([(pod, "b")]))
-        logs.sys.stdout.flush()
-        logs.sys.stdout.buffer.write(b"\n--\n")
-    logs.sys.stdout.flush()
+        sys.stdout.flush()
+        sys.stdout.buffer.write(b"\n--\n")
+    sys.stdout.flush()
     assert capfdbinary.readouterr().out.split(b"\n--\n")[:4] == [
         b"one\ntwo\n",
         b"zero\none\ntwo\n",
