@@ -14,7 +14,7 @@ from typing import Any
 from temporalio.client import Client, WorkflowHandle
 from temporalio.exceptions import ApplicationError
 
-from syncpod.messages import Fault, Rejection, StepInput, StepResult
+from syncpod.messages import Allocation, Fault, Rejection, StepInput, StepResult
 from syncpod.plugin import DATA_CONVERTER
 from tests.runtimes.temporal import DevServer
 from tests.workflows.scripted import ScriptedNode, container, phase, query_pod, scripted_worker, start_pod, until
@@ -223,6 +223,58 @@ async def relabelled(client: Client, node: ScriptedNode) -> Handle:
     return handle
 
 
+SMALL = {"limits": {"cpu": "200m", "memory": "64Mi"}, "requests": {"cpu": "100m", "memory": "64Mi"}}
+LARGE = {"limits": {"cpu": "400m", "memory": "128Mi"}, "requests": {"cpu": "100m", "memory": "128Mi"}}
+
+
+def _given(resources: dict[str, Any], restarts: int = 0) -> Callable[[dict[str, Any]], bool]:
+    """Whether the container has been given that, and nothing of a resize is under way."""
+
+    def seen(pod: dict[str, Any]) -> bool:
+        web, conditions = container(pod, "web"), [each["type"] for each in pod["status"]["conditions"]]
+        done = not any(type_.startswith("PodResize") for type_ in conditions)
+        return done and web.get("resources") == resources and web.get("restartCount") == restarts
+
+    return seen
+
+
+async def resized(client: Client, node: ScriptedNode) -> Handle:
+    """Deferred, allocated, failed and applied; resized by a signal; and a container started anew for its memory."""
+    policy = [{"resourceName": "memory", "restartPolicy": "RestartContainer"}]
+    web = {"name": "web", "image": "busybox:1", "resources": SMALL, "resizePolicy": policy}
+    document = pod("resized", containers=[web])
+    handle, _ = await up(client, node, document)
+    node.room = [Allocation(pending="Deferred", message="no room")]
+    node.fault("resize_pod", Fault.RESIZE_POD_IN_PLACE_ERROR, "the kernel refuses")
+    more_cpu = {**SMALL, "limits": LARGE["limits"] | {"memory": "64Mi"}}
+    await handle.execute_update("resize", {"containers": [{"name": "web", "resources": {"limits": {"cpu": "400m"}}}]})
+    await until(handle, lambda seen: "PodResizePending" in str(seen["status"]["conditions"]))
+    await handle.signal("backoff_expired", {"container": "allocate_resources", "appeared": "room on the node"})
+    await until(handle, lambda seen: "the kernel refuses" in str(seen["status"]["conditions"]))
+    await handle.signal("backoff_expired", {"container": "resize_pod"})
+    await until(handle, _given(more_cpu))
+    changed = copy.deepcopy(document)
+    changed["spec"]["containers"][0]["resources"] = LARGE
+    await handle.signal("update_pod", changed)
+    await until(handle, _given(LARGE, restarts=1))
+    return handle
+
+
+async def resize_refused(client: Client, node: ScriptedNode) -> Handle:
+    """A pod of a worker that knew of no resizes: it has refused one by a signal, and then restarted the container.
+
+    It cannot be recorded anew: workers of today take the resize.
+    """
+    document = pod("resize-refused")
+    handle, uid = await up(client, node, document)
+    changed = copy.deepcopy(document)
+    changed["spec"]["containers"][0]["resources"] = SMALL
+    await handle.signal("update_pod", changed)
+    await node.tell(handle, node.exits(uid, "web", 1))
+    await until(handle, lambda seen: container(seen, "web").get("restartCount") == 1)
+    return handle
+
+
 async def restarted_by_an_operator(client: Client, node: ScriptedNode) -> Handle:
     """An operator restarts a container that its policy would let rest; a new image does the same to it."""
     document = pod("restarted-by-an-operator", restartPolicy="OnFailure")
@@ -301,6 +353,8 @@ STORIES: tuple[Story, ...] = (
     put_out,
     expired,
     relabelled,
+    resized,
+    resize_refused,
     restarted_by_an_operator,
     gated,
     restart_all_again,
