@@ -117,10 +117,11 @@ class Forwarder:
         try:
             await self._pass_on(reader, writer, remote)
         except (_Unreachable, Failure) as problem:
+            if not isinstance(problem, _PodGone):
+                remark(f"an error occurred forwarding {local} -> {remote}: {printable(str(problem))}")
             _break_off(writer)
             if isinstance(problem, _PodGone):
                 raise
-            remark(f"an error occurred forwarding {local} -> {remote}: {printable(str(problem))}")
         except OSError:
             _break_off(writer)  # whoever connected is gone, or the pod's end has broken off
         finally:

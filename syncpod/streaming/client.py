@@ -9,7 +9,7 @@ from typing import Final
 
 from syncpod.streaming.connection import Connection
 from syncpod.streaming.spdy import Session, SpdyStream, StreamReset, Wire
-from syncpod.streaming.spdy_frames import Frame, Ping, ResetStatus, SynReply, SynStream
+from syncpod.streaming.spdy_frames import Frame, Ping, ResetStatus, RstStream, SynReply, SynStream
 
 PING_SECONDS: Final = 60.0
 """How long nothing may be sent: a runtime hangs up on who is idle for hours, and a person may just be reading."""
@@ -20,7 +20,9 @@ class ClientSession(Session):
 
     def __init__(self, wire: Wire) -> None:
         super().__init__(wire)
-        self._opening: dict[int, asyncio.Event] = {}
+        self._opening: dict[int, asyncio.Future[None]] = {}
+        """By id, streams that wait for the server's answer: it takes them, refuses them, or is gone."""
+        self._ended = False
         self._next_id = 1
         self._next_ping = 1
 
@@ -29,17 +31,19 @@ class ClientSession(Session):
 
         Raises StreamReset where the server will not have it, and ConnectionError once it is gone.
         """
+        if self._ended:
+            raise _gone()
         stream = SpdyStream(self, self._next_id, headers)
         self._next_id += 2
         self._streams[stream.id] = stream
-        answered = self._opening[stream.id] = asyncio.Event()
+        answer = self._opening[stream.id] = asyncio.get_running_loop().create_future()
         try:
             await self._wire.write(self._encoder.syn_stream(stream.id, headers))
-            await answered.wait()
+            await answer
         finally:
-            del self._opening[stream.id]
-        if stream.reset.is_set():
-            raise StreamReset(f"the server refuses stream {stream.id}")
+            self._opening.pop(stream.id, None)
+            if answer.done() and not answer.cancelled():
+                answer.exception()  # told, or the write has failed first
         return stream
 
     async def run(self) -> None:
@@ -52,24 +56,27 @@ class ClientSession(Session):
             await super().run()
         finally:
             pinging.cancel()
-            for answered in self._opening.values():
-                answered.set()
+            self._ended = True
+            for answer in self._opening.values():
+                if not answer.done():
+                    answer.set_exception(_gone())
+            self._opening.clear()
 
     async def _handle(self, frame: Frame) -> bool:
         match frame:
             case SynReply(stream_id):
-                if stream_id in self._opening:
-                    self._opening[stream_id].set()
+                if (answer := self._opening.pop(stream_id, None)) is not None and not answer.done():
+                    answer.set_result(None)
             case SynStream(stream_id):  # a runtime has nothing to ask of us
                 await self.send_reset(stream_id, ResetStatus.REFUSED_STREAM)
             case Ping(ping_id) if ping_id % 2 == 0:  # an odd one is the answer to ours
                 await self._wire.write(self._encoder.ping(ping_id))
+            case RstStream(stream_id) if (answer := self._opening.pop(stream_id, None)) is not None:
+                if not answer.done():
+                    answer.set_exception(StreamReset(f"the server refuses stream {stream_id}"))
+                return await super()._handle(frame)
             case _:
-                going_on = await super()._handle(frame)
-                for stream_id, answered in self._opening.items():
-                    if stream_id not in self._streams:  # reset
-                        answered.set()
-                return going_on
+                return await super()._handle(frame)
         return True
 
     async def _ping(self) -> None:
@@ -78,6 +85,10 @@ class ClientSession(Session):
                 await asyncio.sleep(PING_SECONDS)
                 await self._wire.write(self._encoder.ping(self._next_ping))
                 self._next_ping = (self._next_ping + 2) & 0x7FFFFFFF
+
+
+def _gone() -> ConnectionResetError:
+    return ConnectionResetError("the server is gone")
 
 
 @contextlib.asynccontextmanager

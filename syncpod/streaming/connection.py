@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 from http import HTTPStatus
 from typing import Final, Self
@@ -55,7 +56,9 @@ class Connection:
         except TimeoutError:
             raise UpgradeRefused(f"no answer within {ANSWER_SECONDS:g} seconds") from None
         except OSError as error:
-            raise UpgradeRefused(error.strerror or str(error)) from error
+            # By its number: asyncio puts the address into the text, in its own words.
+            known = error.errno is not None and error.errno > 0
+            raise UpgradeRefused(os.strerror(error.errno or 0) if known else str(error)) from error
         return connection
 
     async def _upgrade(self, url: SplitResult, protocol: str) -> None:

@@ -127,6 +127,8 @@ async def test_a_stream_that_breaks_off_is_told_from_one_that_ends() -> None:
         assert said == b"half" and stream.cut_off
         with pytest.raises(ConnectionError):
             await stream.write(b"anybody there?")
+        with pytest.raises(ConnectionResetError, match="gone"):
+            await session.open({})
 
 
 async def test_the_session_is_kept_alive_and_answers_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
