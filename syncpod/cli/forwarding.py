@@ -183,6 +183,8 @@ async def _pass(
         _, said = ended.result()
         if said:
             raise _Unreachable(said.decode(errors="replace"))
+        if data.cut_off:
+            raise ConnectionResetError("the pod's end broke off")
     finally:
         for task in (sending, receiving, hearing):
             task.cancel()
@@ -210,9 +212,8 @@ async def _from_pod(data: SpdyStream, writer: asyncio.StreamWriter) -> None:
     while chunk := await data.input.get():
         writer.write(chunk)
         await writer.drain()
-    if data.cut_off:
-        raise ConnectionResetError("the pod's end broke off")
-    writer.write_eof()
+    if not data.cut_off:
+        writer.write_eof()
 
 
 @contextlib.contextmanager
