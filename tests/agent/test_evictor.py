@@ -62,7 +62,7 @@ class Scene:
         return Evictor(
             policy,
             self,
-            cast("PodUsages", self),
+            cast("PodUsages", Usages(self)),
             self.send,
             tidy_after=self.tidy_after,
             reclaim=(self.containers, self.images),
@@ -72,20 +72,8 @@ class Scene:
     def short(self, signal: Signal, available: int = 50) -> None:
         self.signals[signal] = Observation(available, 1000)
 
-    async def measure(self, pods: dict[str, ActivePod] | None = None, signal: str = "") -> object:
-        """Both what is left (no arguments), and what pods use."""
-        if pods is None:
-            return Measured(dict(self.signals), self.dedicated)
-        return tuple(
-            Candidate(pod.pod, PodUsage((ContainerUsage("c", self.used[uid], Written(self.used[uid]), Written(0)),)))
-            for uid, pod in pods.items()
-        )
-
-    async def active(self) -> dict[str, ActivePod]:
-        return {
-            uid: ActivePod(PodRef(namespace="default", name=uid, uid=uid), self.pod(uid), (), Path("/none"))
-            for uid in self.used
-        }
+    async def measure(self) -> Measured:
+        return Measured(dict(self.signals), self.dedicated)
 
     def pod(self, uid: str) -> Pod:
         priority = 2_000_000_000 if uid == self.critical else 0
@@ -112,6 +100,25 @@ class Scene:
         self.signals["nodefs.available"] = Observation(now.available + self.frees, now.capacity)
         if self.frees < 0:
             raise ImageGcFailed("ImageGCFailed", "read-only file system")
+
+
+@dataclass
+class Usages:
+    """What the pods of a scene use."""
+
+    scene: Scene
+
+    async def active(self) -> dict[str, ActivePod]:
+        return {
+            uid: ActivePod(PodRef(namespace="default", name=uid, uid=uid), self.scene.pod(uid), (), Path("/none"))
+            for uid in self.scene.used
+        }
+
+    async def measure(self, pods: dict[str, ActivePod], signal: Signal) -> tuple[Candidate, ...]:
+        return tuple(Candidate(pod.pod, self._usage(self.scene.used[uid])) for uid, pod in pods.items())
+
+    def _usage(self, used: int) -> PodUsage:
+        return PodUsage((ContainerUsage("c", used, Written(used), Written(0)),))
 
 
 async def test_while_there_is_plenty_nothing_is_done() -> None:
