@@ -7,10 +7,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from syncpod.cri.fit import Capacity, Demand, Refusal, Taken, demand_of, refusal_of_resize
+from syncpod.cri.fit import Capacity, Demand, Refusal, Taken, demand_of, rank_of_resize, refusal_of_resize
 from syncpod.cri.node import NodeContext
 from syncpod.cri.pod_records import read_pod_records
-from syncpod.lifecycle.qos import pod_qos
 from syncpod.messages import PodRef
 from syncpod.pod import Pod
 
@@ -26,8 +25,7 @@ class Waiting:
     """A pod whose resize the node has no room for yet, and what it is ranked by."""
 
     ref: PodRef
-    priority: int
-    guaranteed: bool
+    rank: tuple[int, bool]
 
 
 class Ledger:
@@ -103,16 +101,13 @@ class Page:
                 self._taken.add(own.demand)
         self._waiting.pop(ref.uid, None)
         if refusal is not None and not refusal[1]:
-            self._waiting[ref.uid] = Waiting(ref, pod.spec.priority or 0, pod_qos(pod) == "Guaranteed")
+            self._waiting[ref.uid] = Waiting(ref, rank_of_resize(pod))
         return refusal
 
     @property
     def waiting(self) -> tuple[PodRef, ...]:
-        """The pods that wait for room to be resized: by priority, then the guaranteed, then who has waited longest.
-
-        Mirrors allocation_manager.go, v1.36, sortPendingResizes.
-        """
-        ranked = sorted(self._waiting.values(), key=lambda each: (-each.priority, not each.guaranteed))
+        """The pods that wait for room to be resized: by rank, then who has waited longest."""
+        ranked = sorted(self._waiting.values(), key=lambda each: each.rank)
         return tuple(each.ref for each in ranked)
 
     def strike(self, ref: PodRef) -> bool:

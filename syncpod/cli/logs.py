@@ -215,6 +215,9 @@ class _Reader:
                         return
                 self._write(text.flush())
             except FileNotFoundError:
+                if self._previous:  # a node keeps the newest dead instance, and with the others go their logs
+                    sentence = f'previous terminated container "{container}" in pod "{pod.metadata.name}" not found'
+                    raise Failure(f"{sentence}: it has been removed, and its log with it") from None
                 raise Failure(f'the log of container "{container}" is gone: {path}') from None
             except PermissionError:
                 raise BadInput(f"{path}: permission denied; run as root") from None

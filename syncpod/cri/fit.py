@@ -108,6 +108,14 @@ def refusal_of_resize(demand: Demand, others: Taken, capacity: Capacity) -> tupl
     return (refusal, False) if refusal is not None else None
 
 
+def rank_of_resize(pod: Pod) -> tuple[int, bool]:
+    """Return what the pods that wait for room are sorted by: priority first, then the guaranteed before the others.
+
+    Mirrors allocation_manager.go, v1.36, sortPendingResizes.
+    """
+    return -(pod.spec.priority or 0), pod_qos(pod) != "Guaranteed"
+
+
 def demand_of(pod: Pod) -> Demand:
     """Return what a pod takes of its node (calculateResource, GetHostPorts).
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 from protos.cri.v1.api_pb2 import Signal
 
 
@@ -12,7 +14,7 @@ def stop_signal_number(name: str | None) -> Signal:
     """
     if name is None:
         return Signal.SIGNAL_RUNTIME_DEFAULT
-    return Signal.Value(f"SIGNAL_{name.replace('+', 'PLUS').replace('-', 'MINUS')}")
+    return cast(Signal, Signal.Value(f"SIGNAL_{name.replace('+', 'PLUS').replace('-', 'MINUS')}"))
 
 
 def stop_signal_name(number: int) -> str:

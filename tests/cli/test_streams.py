@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import select
@@ -76,8 +77,17 @@ def test_logs_are_the_containers_own(syncpod: Run) -> None:
 
 
 def test_logs_of_the_instance_before_are_kept(syncpod: Run) -> None:
-    assert syncpod("logs", "once").out == "try\n"
-    assert syncpod("logs", "once", "-p").out == "try\n"
+    script = "test -e /tmp/data/x && exec sleep 3600; echo first; touch /tmp/data/x; exit 3"
+    container: dict[str, object] = {"name": "app", "image": "busybox:1", "command": ["sh", "-c", script]}
+    container["volumeMounts"] = [{"name": "data", "mountPath": "/tmp/data"}]
+    spec: dict[str, object] = {"hostNetwork": True, "terminationGracePeriodSeconds": 1, "containers": [container]}
+    spec["volumes"] = [{"name": "data", "emptyDir": {}}]
+    again = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "again"}, "spec": spec}
+    assert syncpod("apply", "-f", "-", stdin=json.dumps(again)).code == 0
+    restarted = "jsonpath={.status.containerStatuses[0].restartCount}=1"
+    assert syncpod("wait", "pod/again", f"--for={restarted}", "--timeout", "60s").code == 0
+    assert syncpod("logs", "again", "-p").out == "first\n"
+    assert syncpod("delete", "again").code == 0
     none = syncpod("logs", "writer", "-c", "app", "--previous")
     assert (none.code, none.out) == (1, "")
     assert 'previous terminated container "app" in pod "writer" not found' in none.err
