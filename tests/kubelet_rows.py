@@ -1,0 +1,60 @@
+"""docs/kubelet-rows.md: what of a kubelet is promised, by number, and the tests that hold it.
+
+A test names its rows at the beginning of its docstring: `Row 78:`, `Row 53, row 54:`. `python -m tests.kubelet_rows`
+writes the last column anew.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+DOCUMENT = ROOT / "docs" / "kubelet-rows.md"
+_NAMED = re.compile(r"^Rows? \d+(?: \(ours\))?(?:(?:,| and) (?:row )?\d+)*:")
+_LINE = re.compile(r"^\| (\d+) \| (.*?) \| (?:(.*) )?\|$")
+
+
+@functools.cache
+def holders() -> dict[int, set[str]]:
+    """By row: the files, below the repository, of the tests that name it."""
+    found: dict[int, set[str]] = defaultdict(set)
+    for path in sorted((ROOT / "tests").rglob("test_*.py")):
+        for docstring in _docstrings(ast.parse(path.read_text())):
+            if named := _NAMED.match(docstring):
+                for number in re.findall(r"\d+", named[0]):
+                    found[int(number)].add(str(path.relative_to(ROOT)))
+    return found
+
+
+def rows(text: str) -> dict[int, tuple[str, str]]:
+    """By number: a row's promise and its tests, as the document has them."""
+    return {int(line[1]): (line[2], line[3] or "") for each in text.splitlines() if (line := _LINE.match(each))}
+
+
+def written(text: str) -> str:
+    """The document with its last column as the tests have it."""
+    found = holders()
+
+    def row(line: str) -> str:
+        if (matched := _LINE.match(line)) is None:
+            return line
+        number, promise, _ = matched.groups()
+        tests = (f"[`{path.removeprefix('tests/')}`](../{path})" for path in sorted(found.get(int(number), ())))
+        return f"| {number} | {promise} | {', '.join(tests)} |"
+
+    return "".join(f"{row(line)}\n" for line in text.splitlines())
+
+
+def _docstrings(module: ast.Module) -> Iterator[str]:
+    for node in ast.walk(module):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Module):
+            yield ast.get_docstring(node) or ""
+
+
+if __name__ == "__main__":
+    DOCUMENT.write_text(written(DOCUMENT.read_text()))

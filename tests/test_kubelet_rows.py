@@ -1,0 +1,15 @@
+"""What is promised of a kubelet's behaviour is held by a test, and no test holds a promise that nobody made."""
+
+from __future__ import annotations
+
+from tests.kubelet_rows import DOCUMENT, holders, rows, written
+
+
+def test_the_document_names_the_tests_that_there_are() -> None:
+    assert written(DOCUMENT.read_text()) == DOCUMENT.read_text()
+
+
+def test_every_promise_has_a_test_and_every_test_its_promise() -> None:
+    promised = rows(DOCUMENT.read_text())
+    assert sorted(promised) == sorted(holders())
+    assert [number for number, (promise, _) in promised.items() if not promise] == []
