@@ -7,12 +7,13 @@ directory, beneath the destination, so that no `..`, no absolute path and no sym
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import posixpath
 import shutil
 import stat
 import tarfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Final
 
@@ -23,6 +24,12 @@ _KEPT_MODE: Final = 0o755
 """Of an entry's mode: no set-uid, and no writing for others than the owner."""
 
 _DIRECTORY_MODE: Final = 0o755
+
+_NOWHERE: Final = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
+"""What is said of a path that leads nowhere, or round in a circle."""
+
+_Identity = tuple[int, int]
+"""A device and an inode on it."""
 
 Tell = Callable[[str], None]
 """Takes a sentence about what was left out."""
@@ -122,21 +129,24 @@ class _Placing:
         self._destination = destination
         self._tell = tell
         self._top = -1
-        self._symlinks: list[str] = []
+        self._symlinks: dict[tuple[str, str], _Identity] = {}
+        """The symlinks that this copy has made, by the directory that each lies in, beneath the top, and its name."""
 
     def place_all(self, root: str) -> None:
-        """Place what comes after the first entry, which has been read."""
-        self._top = open_directory(self._destination)
-        try:
+        """Place what comes after the first entry, which has been read.
+
+        However it ends, no symlink that was made is left leading out.
+        """
+        with contextlib.ExitStack() as last:
+            self._top = open_directory(self._destination)
+            last.callback(os.close, self._top)
+            last.callback(self._remove_leading_out)
             for entry in iter(self._archive.next, None):
                 relative = _beneath(entry.name, root)
                 if relative is None:
                     self._tell(f"{entry.name!r}: outside of what was asked for; left out")
                 elif relative:
                     self._place(entry, relative, root)
-            self._remove_leading_out()
-        finally:
-            os.close(self._top)
 
     def _place(self, entry: tarfile.TarInfo, relative: str, root: str) -> None:
         try:
@@ -158,9 +168,10 @@ class _Placing:
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
             _fill(self._archive, entry, os.open(name, flags, _mode(entry), dir_fd=parent))
         elif entry.issym():
+            where = self._where(parent, relative)
             self._make_room(parent, name)
             os.symlink(entry.linkname, name, dir_fd=parent)
-            self._symlinks.append(relative)
+            self._remember(parent, where, name)
         elif entry.islnk() and (target := _beneath(entry.linkname, root)):
             self._link(parent, name, target, relative)
         else:
@@ -172,8 +183,10 @@ class _Placing:
         try:
             holder = open_beneath(self._top, directory or ".")
             try:
+                where = self._where(parent, relative)
                 self._make_room(parent, name)
                 os.link(other, name, src_dir_fd=holder, dst_dir_fd=parent, follow_symlinks=False)
+                self._remember(parent, where, name)
             finally:
                 os.close(holder)
         except FileNotFoundError:
@@ -184,26 +197,60 @@ class _Placing:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(name, dir_fd=parent)
 
+    def _where(self, directory: int, relative: str) -> str:
+        """Return where an open directory lies beneath the top, "" for the top itself, with no symlink on the way.
+
+        The names in the archive do not tell: a symlink on the way there may be replaced by another entry. Directories
+        stay where they are. Raises LeadsOut where somebody else has moved it, and OSError where it lies too deep.
+        """
+        top, path = (Path(f"/proc/self/fd/{opened}").readlink() for opened in (self._top, directory))
+        if not path.is_relative_to(top):
+            raise LeadsOut(errno.EXDEV, "is being moved", relative)
+        return "" if path == top else str(path.relative_to(top))
+
+    def _remember(self, parent: int, where: str, name: str) -> None:
+        """Remember what has been made, if it is a symlink, by this or by another name."""
+        made = os.stat(name, dir_fd=parent, follow_symlinks=False)
+        if stat.S_ISLNK(made.st_mode):
+            self._symlinks[where, name] = (made.st_dev, made.st_ino)
+
     def _remove_leading_out(self) -> None:
         """Remove the symlinks that lead out: only now it can be known, since where each leads depends on the others."""
-        for relative in self._still(self._symlinks):
-            directory, name = posixpath.split(relative)
-            parent = open_beneath(self._top, directory or ".")
+        leading = [(where, name, how) for where, name in self._symlinks if (how := self._leads_out(where, name))]
+        for where, name, how in leading:
             try:
-                target = os.readlink(name, dir_fd=parent)
-                os.unlink(name, dir_fd=parent)
-            finally:
-                os.close(parent)
-            self._tell(f"{relative!r}: a symlink to {target!r}, which leads out of {self._destination}; left out")
+                target = self._remove(where, name)
+            except OSError as error:
+                self._tell(f"{posixpath.join(where, name)!r}: a symlink that {how}, and stays: {error.strerror}")
+                continue
+            if target is not None:
+                self._tell(f"{posixpath.join(where, name)!r}: a symlink to {target!r}, which {how}; left out")
 
-    def _still(self, symlinks: Iterable[str]) -> list[str]:
-        """Return those of the symlinks that lead out."""
-        leading = []
-        for relative in symlinks:
-            try:
-                os.close(open_beneath(self._top, relative))
-            except LeadsOut:
-                leading.append(relative)
-            except OSError:
-                continue  # to nowhere, or round in a circle
-        return leading
+    def _leads_out(self, where: str, name: str) -> str:
+        """Say that a symlink leads out, or that this cannot be known; "" where it stays, or leads nowhere."""
+        try:
+            os.close(open_beneath(self._top, posixpath.join(where, name)))
+        except LeadsOut:
+            return f"leads out of {self._destination}"
+        except OSError as error:
+            if error.errno not in _NOWHERE:
+                return f"cannot be followed in {self._destination} ({os.strerror(error.errno or errno.EIO)})"
+        return ""
+
+    def _remove(self, where: str, name: str) -> str | None:
+        """Remove a symlink that this copy has made, and return its target; None where it is no longer there."""
+        try:
+            parent = open_beneath(self._top, where or ".")
+        except FileNotFoundError:
+            return None
+        try:
+            found = os.stat(name, dir_fd=parent, follow_symlinks=False)
+            if (found.st_dev, found.st_ino) != self._symlinks[where, name]:
+                return None
+            target = os.readlink(name, dir_fd=parent)
+            os.unlink(name, dir_fd=parent)
+        except FileNotFoundError:
+            return None
+        finally:
+            os.close(parent)
+        return target

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import tarfile
@@ -171,6 +172,110 @@ def test_links_that_lead_out_and_devices_are_left_out_and_said(tmp_path: Path) -
     told = unpacked(archive, tmp_path / "out")
     assert [sentence.partition(":")[0] for sentence in told] == ["'null'", "'up'", "'etc'"]
     assert everything(tmp_path / "out") == {"nowhere"}
+
+
+def hard_link(name: str, target: str) -> tuple[tarfile.TarInfo, bytes]:
+    return entry(name, type=tarfile.LNKTYPE, linkname=target)
+
+
+@pytest.mark.parametrize(
+    ("entries", "said", "left"),
+    [
+        pytest.param(
+            [symlink("./it/a", "/etc"), hard_link("./it/b", "./it/a"), entry("./it/a", b"x")],
+            ["'b'"],
+            {"a"},
+            id="by another name",
+        ),
+        pytest.param(
+            [
+                directory("./it/sub"),
+                directory("./it/sub2"),
+                symlink("./it/l", "sub"),
+                symlink("./it/l/x", "/etc"),
+                symlink("./it/l", "sub2"),
+            ],
+            ["'sub/x'"],
+            {"sub", "sub2", "l"},
+            id="in a directory to which nothing leads any more",
+        ),
+        pytest.param(
+            [symlink("./it/a", "/etc"), symlink("./it/a", "/etc"), symlink("./it/b", "/etc")],
+            ["'a'", "'b'"],
+            set(),
+            id="twice",
+        ),
+        pytest.param(
+            [
+                directory("./it/s"),
+                symlink("./it/l", "s"),
+                symlink("./it/s/x", "/etc"),
+                symlink("./it/l/x", "/etc"),
+                symlink("./it/z", "/etc"),
+            ],
+            ["'s/x'", "'z'"],
+            {"s", "l"},
+            id="twice by two names",
+        ),
+        pytest.param(
+            [symlink("./it/far", f"{'y' * 300}/x"), symlink("./it/z", "s/../..")],
+            ["'far'"],
+            {"z"},
+            id="where it cannot be known",
+        ),
+    ],
+)
+def test_a_link_that_leads_out_is_found_where_it_lies(
+    entries: list[tuple[tarfile.TarInfo, bytes]], said: list[str], left: set[str], tmp_path: Path
+) -> None:
+    told = unpacked(archive_of(directory("./it"), *entries), tmp_path / "out")
+    assert [sentence.partition(":")[0] for sentence in told] == said
+    assert everything(tmp_path / "out") == left
+
+
+def test_the_links_of_the_destination_stay_and_get_no_other_name(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    (out / "deep").mkdir(parents=True)
+    (out / "own").symlink_to("/etc")
+    (out / "deep" / "own").symlink_to("../../..")
+    archive = archive_of(directory("./it"), hard_link("./it/b", "./it/own"), symlink("./it/deep/x", "own/.."))
+    told = unpacked(archive, out)
+    assert [sentence.partition(":")[0] for sentence in told] == ["'b'", "'deep/x'"]
+    assert everything(out) == {"deep", "own", "deep/own"}
+
+
+@pytest.mark.parametrize(
+    ("rest", "length"),
+    [
+        pytest.param([directory("./it/d"), symlink("./it/d", "x")], None, id="a directory in the way"),
+        pytest.param([entry("./it/full", bytes(100_000))], 50_000, id="a cut archive"),
+    ],
+)
+def test_no_link_leads_out_of_what_a_failed_copy_leaves(
+    rest: list[tuple[tarfile.TarInfo, bytes]], length: int | None, tmp_path: Path
+) -> None:
+    archive = archive_of(directory("./it"), symlink("./it/etc", "/etc"), symlink("./it/stays", "."), *rest)
+    with pytest.raises((IsADirectoryError, tarfile.ReadError)):
+        unpacked(archive[:length], tmp_path / "out")
+    left = everything(tmp_path / "out")
+    assert "etc" not in left and "stays" in left
+
+
+def test_a_link_that_cannot_be_removed_is_said_and_keeps_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = os.unlink
+
+    def unlink(path: str, *, dir_fd: int | None = None) -> None:
+        if path == "shut" and os.path.lexists(tmp_path / "out" / "shut"):
+            raise PermissionError(errno.EPERM, os.strerror(errno.EPERM), path)
+        real(path, dir_fd=dir_fd)
+
+    monkeypatch.setattr(os, "unlink", unlink)
+    archive = archive_of(directory("./it"), symlink("./it/shut", "/etc"), symlink("./it/z", "/etc"))
+    told = unpacked(archive, tmp_path / "out")
+    assert told[0].endswith("and stays: Operation not permitted") and told[1].endswith("left out")
+    assert everything(tmp_path / "out") == {"shut"}
 
 
 def test_nobody_but_the_owner_may_write_and_nobody_becomes_another(tmp_path: Path) -> None:
