@@ -172,7 +172,7 @@ async def _pass(
     """
     sending = asyncio.create_task(_to_pod(reader, data))
     receiving = asyncio.create_task(_from_pod(data, writer))
-    hearing = asyncio.create_task(_whole(errors))
+    hearing = asyncio.create_task(errors.input.whole())
     ended = asyncio.gather(receiving, hearing)
     pending: set[asyncio.Future[Any]] = {ended, sending}
     try:
@@ -189,13 +189,6 @@ async def _pass(
         for task in (sending, receiving, hearing):
             task.cancel()
         await asyncio.gather(ended, sending, receiving, hearing, return_exceptions=True)
-
-
-async def _whole(errors: SpdyStream) -> bytes:
-    said = b""
-    while more := await errors.input.get():
-        said += more
-    return said
 
 
 async def _to_pod(reader: asyncio.StreamReader, data: SpdyStream) -> None:

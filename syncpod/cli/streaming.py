@@ -71,7 +71,7 @@ async def stream(
             if sizes is not None and resizes is not None:
                 sending.append(_send_sizes(resizes, sizes))
             receiving = [_pass_output(opened, which, write) for which, opened in outputs.items()]
-            said, *_ = await _while_sending(sending, _whole(status), *receiving)
+            said, *_ = await _while_sending(sending, status.input.whole(), *receiving)
     except UpgradeRefused as error:
         raise StreamBroken(f"the runtime does not stream from {_place(url)}: {error}") from error
     except StreamReset as error:
@@ -117,13 +117,6 @@ async def _while_sending(
         for task in (*senders, *receivers):
             task.cancel()
         await asyncio.gather(received, *senders, *receivers, return_exceptions=True)
-
-
-async def _whole(opened: SpdyStream) -> bytes:
-    said = b""
-    while data := await opened.input.get():
-        said += data
-    return said
 
 
 async def _pass_output(opened: SpdyStream, which: Output, write: Write) -> bytes:

@@ -63,6 +63,13 @@ class Pipe:
         self._writable.set()
         return data
 
+    async def whole(self) -> bytes:
+        """Return all that comes until the end, however much: for what is known to be short."""
+        read = bytearray()
+        while data := await self.get():
+            read += data
+        return bytes(read)
+
     async def space(self) -> None:
         """Wait until no more than `limit` bytes are held."""
         await self._writable.wait()

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from syncpod.cli.streaming import NeverRan, Output, StreamBroken, exit_code, stream
+from syncpod.streaming.pipe import Pipe
 from tests.runtime.local_streams import Commands, commands_of_a_server
 
 MUCH = 24_000_000
@@ -183,3 +184,14 @@ async def test_a_server_that_breaks_off_leaves_the_outcome_unknown() -> None:
 async def unused_tcp_port_of_the_machine() -> int:
     async with await asyncio.start_server(lambda *_: None, "127.0.0.1", 0) as server:
         return int(server.sockets[0].getsockname()[1])
+
+
+async def test_a_short_text_is_read_whole_however_it_comes() -> None:
+    pipe = Pipe()
+    reading = asyncio.create_task(pipe.whole())
+    for part in (b"exit", b" code", b" 3"):
+        pipe.put(part)
+        await asyncio.sleep(0)
+    assert not reading.done()
+    pipe.end()
+    assert await reading == b"exit code 3"
