@@ -38,14 +38,17 @@ def cp(
     namespace: Namespace = "default",
     container: Container = "",
     no_preserve: Annotated[
-        bool, typer.Option("--no-preserve", help="In the container, keep neither owners nor permissions.")
+        bool, typer.Option("--no-preserve", help="Into a container: keep neither owners nor permissions.")
     ] = False,
     retries: Annotated[
-        int,
+        int | None,
         typer.Option(
-            "--retries", metavar="N", help="How often to go on after a break, out of a container; -1 = always."
+            "--retries",
+            metavar="N",
+            help="How often to go on after a break, out of a container; -1 = always.",
+            show_default="0",
         ),
-    ] = 0,
+    ] = None,
 ) -> None:
     """Copy a file or a directory into a container, or out of one.
 
@@ -65,8 +68,12 @@ def cp(
     if bool(one.pod) == bool(other.pod):
         raise BadInput("one of SRC and DST has to be in a pod (POD:PATH), and the other here")
     inside = one if one.pod else other
-    if not one.pod and not Path(one.path).exists():
-        raise BadInput(f"{one.path}: there is no such file or directory here")
+    if one.pod and no_preserve:
+        raise BadInput("--no-preserve is for a copy into a container: out of one, owners are never kept")
+    if not one.pod:
+        if retries is not None:
+            raise BadInput("--retries is for a copy out of a container: into one, none can go on after a break")
+        _require(Path(one.path))
 
     async def work(client: Client) -> None:
         from syncpod.cli.containers import chosen_container, running_instance, runtime_of
@@ -84,11 +91,21 @@ def cp(
 
             copying = Copying(run, chosen)
             if one.pod:
-                await copying.out_of(one.path, Path(other.path), retries=retries)
+                await copying.out_of(one.path, Path(other.path), retries=retries or 0)
             else:
                 await copying.into(Path(one.path), other.path, preserve=not no_preserve)
 
     session.run(work)
+
+
+def _require(path: Path) -> None:
+    """Raise BadInput where there is nothing at a path here, or where it cannot be looked at."""
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        raise BadInput(f"{path}: there is no such file or directory here") from None
+    except OSError as error:
+        raise BadInput(f"{path}: {error.strerror}") from None
 
 
 def place(text: str) -> Place:

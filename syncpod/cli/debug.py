@@ -67,9 +67,13 @@ def debug(
         str, typer.Option("--copy-to", metavar="NAME", help="Leave the pod alone, and join a copy of this name.")
     ] = "",
     share_processes: Annotated[
-        bool,
-        typer.Option("--share-processes/--no-share-processes", help="With --copy-to: let all containers be seen."),
-    ] = True,
+        bool | None,
+        typer.Option(
+            "--share-processes/--no-share-processes",
+            help="With --copy-to: let all containers be seen.",
+            show_default="share-processes",
+        ),
+    ] = None,
 ) -> None:
     """Look around in a running pod, from a container of its own.
 
@@ -92,6 +96,9 @@ def debug(
     name = pod_name([pod])
     if copy_to and target:
         raise BadInput("--target is of no use to a copy, whose containers see one another (--share-processes)")
+    if share_processes is not None and not copy_to:
+        flag = "--share-processes" if share_processes else "--no-share-processes"
+        raise BadInput(f"{flag} needs --copy-to: whether the containers of a running pod see one another is settled")
     if not image:
         raise BadInput(f"say what to look around with: syncpod debug {name} --image IMAGE")
     if tty and not stdin:
@@ -122,7 +129,9 @@ def debug(
         if attached:
             runtime_of(found)  # a pod of another node is refused before anything is changed
         if copy_to:
-            made, joined = await _copy(client, found, wanted, copy_to, share_processes=share_processes, quiet=quiet)
+            made, joined = await _copy(
+                client, found, wanted, copy_to, share_processes=share_processes is not False, quiet=quiet
+            )
         else:
             made, joined = found, await _join(client, found, wanted, quiet=quiet)
         if attached:
@@ -260,7 +269,8 @@ async def _follow(runtime: CriClient, container_id: str) -> None:
     except FileNotFoundError:
         return
     except PermissionError:
-        raise BadInput(f"{path}: permission denied; run as root") from None
+        # No bad input any more, which would say that nothing has been done: the container has joined.
+        raise Failure(f"{path}: permission denied; run as root") from None
 
 
 async def _outcome(runtime: CriClient, pod: Pod, container: str, container_id: str) -> int:

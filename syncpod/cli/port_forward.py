@@ -52,6 +52,8 @@ def port_forward(
     if not ports:
         raise BadInput(f"name a port: syncpod port-forward {name} 8080:80")
     addresses = [part for entry in address or ["localhost"] for part in entry.split(",") if part]
+    if not addresses:
+        raise BadInput("--address: name where to listen: localhost or an address, several with commas")
 
     async def work(client: Client) -> None:
         from syncpod.cli.containers import runtime_of

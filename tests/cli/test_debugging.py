@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import re
+from collections.abc import AsyncIterator
 from dataclasses import replace
-from typing import Any
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
+from syncpod.cli import debug, log_files
 from syncpod.cli.debugging import PROFILES, Wanted, debug_container, debug_copy
-from syncpod.cli.failure import BadInput
+from syncpod.cli.failure import FAILED, BadInput, Failure
+from syncpod.cri.client import CriClient
 from syncpod.pod import Pod, admit_pod, pod_to_wire
 from tests.cli.manifests import manifest
 
@@ -155,3 +162,20 @@ def test_what_is_wrong_with_a_copy_is_told_by_the_flag(
     with pytest.raises(BadInput) as refused:
         debug_copy(pod, replace(WANTED, **wanted), name, share_processes=True)
     assert str(refused.value).startswith(sentence)
+
+
+async def test_a_log_that_may_not_be_read_is_a_failure_of_what_has_been_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The container has joined by then, so that this is not the code of bad input, with which nothing is done."""
+
+    class Runtime:
+        async def container_status(self, _id: str) -> SimpleNamespace:
+            return SimpleNamespace(log_path="/var/log/pods/look/0.log", state="running")
+
+    async def read_log(path: Path, **_: object) -> AsyncIterator[object]:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        yield
+
+    monkeypatch.setattr(log_files, "read_log", read_log)
+    with pytest.raises(Failure, match=r"^/var/log/pods/look/0\.log: permission denied; run as root$") as failed:
+        await debug._follow(cast("CriClient", Runtime()), "id")
+    assert failed.value.code == FAILED

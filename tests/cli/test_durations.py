@@ -61,6 +61,13 @@ def test_what_is_no_duration_is_refused_with_an_example(text: str) -> None:
         parse_duration(text)
 
 
+@pytest.mark.parametrize("text", ["99999999999h", "20000000h", "2562048h", f"{'9' * 400}ns", "2562047h1h"])
+def test_what_go_cannot_hold_is_too_long(text: str) -> None:
+    assert parse_duration("2562047h") == timedelta(hours=2_562_047)
+    with pytest.raises(ValueError, match="is too long a duration: write at most 2562047h"):
+        parse_duration(text)
+
+
 @given(st.integers(min_value=0, max_value=10**6))
 def test_seconds_survive_reading(seconds: int) -> None:
     assert parse_duration(f"{seconds // 60}m{seconds % 60}s") == timedelta(seconds=seconds)
