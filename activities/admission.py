@@ -67,7 +67,7 @@ async def _strike(attempt: Attempt) -> None:
     async with node.ledger.open() as page:
         if page.strike(attempt.ref):
             await asyncio.to_thread(weigh_tiers, node.context, page.burstable_milli_cpu)
-            node.has_room(page.waiting)
+            node.has_room(page.take_waiting())
 
 
 def _mark(attempt: Attempt, mark: Literal["admitted", "finished", "evicted"]) -> None:

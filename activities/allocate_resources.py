@@ -29,7 +29,7 @@ async def allocate_resources(attempt: Attempt, request: AllocateResources) -> St
         if refusal is None:
             await asyncio.to_thread(note_pod, node.context, ref, pod)
             if page.enter(ref, pod):
-                node.has_room(page.waiting)
+                node.has_room(page.take_waiting())
             return StepResult(allocation=Allocation())
     (_, message), never = refusal
     pending = Allocation(pending="Infeasible" if never else "Deferred", message=message)

@@ -104,10 +104,14 @@ class Page:
             self._waiting[ref.uid] = Waiting(ref, rank_of_resize(pod))
         return refusal
 
-    @property
-    def waiting(self) -> tuple[PodRef, ...]:
-        """The pods that wait for room to be resized: by rank, then who has waited longest."""
+    def take_waiting(self) -> tuple[PodRef, ...]:
+        """Return the pods that wait for room to be resized, to be told: by rank, then who has waited longest.
+
+        They wait no longer: who asks again, and still finds no room, waits again. So a pod that has changed its mind
+        is told once for nothing, and not with each pod that ends.
+        """
         ranked = sorted(self._waiting.values(), key=lambda each: each.rank)
+        self._waiting.clear()
         return tuple(each.ref for each in ranked)
 
     def strike(self, ref: PodRef) -> bool:

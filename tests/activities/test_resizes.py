@@ -120,6 +120,7 @@ async def test_who_waits_for_room_is_told_of_it_by_rank(bench: Bench) -> None:
     assert await allocate(big, cpu_of(big, "400m")) == Allocation()
     assert told == [[second.ref, first.ref]]
     assert await allocate(second, cpu_of(second, "600m")) == Allocation()
+    assert (await allocate(first, cpu_of(first, "600m"))).pending == "Deferred", "and so it waits again"
     await gone.kill(grace=0)
     await gone.step(StepName.REMOVE_POD, RemovePod(ref=gone.ref, fence=gone.next_fence())).result()
     assert told[1:] == [[first.ref]]

@@ -1,0 +1,60 @@
+"""Who waits for room on a node is told of it, and told again only where there still was none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from activities.ledger import Ledger, Page
+from syncpod.cri.node import NodeContext
+from syncpod.messages import PodRef
+from syncpod.pod import Pod
+
+CAPACITY = {"cpu": 1500, "pods": 110}
+
+
+def asking(cpu: str, *, priority: int = 0) -> Pod:
+    container = {"name": "main", "image": "x", "resources": {"requests": {"cpu": cpu}}}
+    return Pod.model_validate({"metadata": {"name": "web"}, "spec": {"containers": [container], "priority": priority}})
+
+
+def ref(name: str) -> PodRef:
+    return PodRef(namespace="default", name=name, uid=name)
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Ledger:
+    return Ledger(NodeContext(name="n", state_dir=tmp_path, memory_dir=tmp_path, log_dir=tmp_path, cluster="c/default"))
+
+
+def full(page: Page) -> None:
+    """Let three pods in, which leave nothing."""
+    for name in ("reverted", "patient", "gone"):
+        page.enter(ref(name), asking("500m"))
+
+
+async def test_who_does_not_ask_again_is_told_once(ledger: Ledger) -> None:
+    """Row 115: a resize that was taken back leaves nothing that the end of each other pod would signal."""
+    async with ledger.open() as page:
+        full(page)
+        assert page.refusal_of_resize(ref("reverted"), asking("600m"), CAPACITY)
+        assert page.strike(ref("gone"))
+        assert page.take_waiting() == (ref("reverted"),)
+        for name in ("short", "lived"):
+            page.enter(ref(name), asking("100m"))
+            assert page.strike(ref(name))
+            assert page.take_waiting() == ()
+
+
+async def test_who_still_finds_no_room_waits_again_by_rank(ledger: Ledger) -> None:
+    """Row 115: each that asks and is refused is told of the next room."""
+    async with ledger.open() as page:
+        full(page)
+        for _ in range(2):
+            assert page.refusal_of_resize(ref("reverted"), asking("600m"), CAPACITY)
+            assert page.refusal_of_resize(ref("patient"), asking("600m", priority=10), CAPACITY)
+            assert page.take_waiting() == (ref("patient"), ref("reverted"))
+        assert page.refusal_of_resize(ref("patient"), asking("600m"), CAPACITY)
+        assert page.strike(ref("patient"))
+        assert page.take_waiting() == (), "who has gone waits for nothing"
