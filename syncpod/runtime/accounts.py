@@ -5,11 +5,13 @@ from __future__ import annotations
 import grp
 import os
 import pwd
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
-from syncpod.runtime.image_unpacking import resolve
+from syncpod.runtime.image_config import as_id
+from syncpod.runtime.image_unpacking import opened_beneath, resolve
 
 _LONGEST: Final = 1024 * 1024
 """Bytes of a passwd or group file that are looked at."""
@@ -82,14 +84,14 @@ class ImageAccounts:
 
     def __init__(self, root: Path) -> None:
         self._accounts = [
-            Account(fields[0], int(fields[2]), int(fields[3]), fields[5] or "/")
+            Account(fields[0], uid, gid, fields[5] or "/")
             for fields in _lines(root, "passwd", 7)
-            if fields[2].isdecimal() and fields[3].isdecimal()
+            if (uid := as_id(fields[2])) is not None and (gid := as_id(fields[3])) is not None
         ]
         self._groups = [
-            (fields[0], int(fields[2]), tuple(fields[3].split(",")))
+            (fields[0], gid, tuple(fields[3].split(",")))
             for fields in _lines(root, "group", 4)
-            if fields[2].isdecimal()
+            if (gid := as_id(fields[2])) is not None
         ]
 
     def named(self, name: str) -> Account | None:
@@ -114,15 +116,17 @@ class ImageAccounts:
 def image_user(text: str, accounts: Accounts) -> tuple[Account, int]:
     """Return the user and the group that an image's `User` stands for: names or ids, `user` or `user:group`.
 
-    An id need not be known. Raises LookupError, with a sentence, for a name that is not.
+    An id need not be known. Raises LookupError, with a sentence, for a name that is not, and a number that is no id.
     """
     name, _, group = text.partition(":")
-    account = accounts.numbered(int(name)) if name.isdecimal() else accounts.named(name)
+    uid = as_id(name)
+    account = accounts.named(name) if uid is None else accounts.numbered(uid)
     if account is None:
         raise LookupError(f'no user "{name}" {accounts.where}')
     if not group:
         return account, account.gid
-    gid = int(group) if group.isdecimal() else accounts.group_named(group)
+    gid = as_id(group)
+    gid = accounts.group_named(group) if gid is None else gid
     if gid is None:
         raise LookupError(f'no group "{group}" {accounts.where}')
     return account, gid
@@ -133,11 +137,19 @@ def _account(entry: pwd.struct_passwd) -> Account:
 
 
 def _lines(root: Path, name: str, width: int) -> list[list[str]]:
-    """Return the fields of a file in `/etc` of an image, line by line; none where it has no such file."""
+    """Return the fields of a file in `/etc` of an image, line by line; none where it has no such file.
+
+    What an image has there instead, a FIFO say, is not waited for.
+    """
     try:
         place = resolve(root, ("etc", name))
-        with place.open("rb") as file:
-            text = file.read(_LONGEST).decode(errors="surrogateescape")
+        if not stat.S_ISREG(os.lstat(place).st_mode):  # To open a device may set it going.
+            return []
+        with opened_beneath(root, place.relative_to(root)) as descriptor:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                return []
+            with os.fdopen(descriptor, "rb", closefd=False) as file:
+                text = file.read(_LONGEST).decode(errors="surrogateescape")
     except (OSError, RecursionError):
         return []
     lines = (line.split(":") for line in text.splitlines() if not line.startswith("#"))

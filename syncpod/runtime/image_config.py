@@ -12,6 +12,10 @@ from protos.cri.v1 import api_pb2
 
 _NEAR_THE_FIRST: Final = 15
 """Realtime signals are named by their distance from the first up to this, else by that from the last."""
+_NO_ID: Final = 2**32 - 1
+"""What stands for no user or group in the kernel's calls: ids are below it."""
+_MOST_DIGITS: Final = 64
+"""Of an id, leading zeros and all; Python reads no number of several thousand."""
 
 
 class ConfigInvalid(ValueError):
@@ -59,14 +63,29 @@ def parse_config(document: Mapping[str, Any]) -> ImageConfig:
         stop_signal=_string(document, "StopSignal"),
     )
     stop_signal(config)
+    _check_user(config)
     return config
 
 
 def read_config(fields: Mapping[str, Any]) -> ImageConfig:
-    """Return the configuration whose fields, as `dataclasses.asdict` has them, were kept as JSON. Raises TypeError."""
+    """Return the configuration whose fields, as `dataclasses.asdict` has them, were kept as JSON.
+
+    Raises TypeError, and ConfigInvalid for a user who cannot be.
+    """
     lists = {name: tuple(fields[name]) for name in ("entrypoint", "command")}
     environment = tuple((name, value) for name, value in fields["environment"])
-    return ImageConfig(**{**fields, **lists, "environment": environment})
+    config = ImageConfig(**{**fields, **lists, "environment": environment})
+    if not isinstance(config.user, str):
+        raise TypeError("user must be a string")
+    _check_user(config)
+    return config
+
+
+def as_id(text: str) -> int | None:
+    """Return the user's or group's id that a text is; None for a name, and for a number that can be nobody's."""
+    if not text.isdecimal() or len(text) > _MOST_DIGITS or int(text) >= _NO_ID:
+        return None
+    return int(text)
 
 
 def stop_signal(config: ImageConfig) -> int:
@@ -84,6 +103,12 @@ def stop_signal(config: ImageConfig) -> int:
     if name not in api_pb2.Signal.keys():  # noqa: SIM118 - an enum of protobuf is no dict
         raise ConfigInvalid(f'config.StopSignal: there is no signal "{config.stop_signal}"')
     return api_pb2.Signal.Value(name)
+
+
+def _check_user(config: ImageConfig) -> None:
+    for part, kind in zip(config.user.partition(":")[::2], ("user", "group"), strict=True):
+        if part.isdecimal() and as_id(part) is None:
+            raise ConfigInvalid(f"config.User: {part:.40} is no {kind}'s id: these are below {_NO_ID}")
 
 
 def _name_of(number: int) -> str:

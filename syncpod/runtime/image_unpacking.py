@@ -14,7 +14,8 @@ import shutil
 import stat
 import tarfile
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -35,6 +36,14 @@ class EntryInvalid(ValueError):
     """An entry that cannot be unpacked; the text is one sentence that begins with its name."""
 
 
+@dataclass
+class _Directory:
+    """What a directory is to be like at the end, as far as an entry says so, and what is known of those in it."""
+
+    like: tarfile.TarInfo | None = None
+    inside: dict[str, _Directory] = field(default_factory=dict)
+
+
 class Unpacking:
     """The root directory of an image while its layers are laid, one `lay` for each, and `finish` at the end.
 
@@ -46,8 +55,8 @@ class Unpacking:
         """Begin with `root`, an empty directory."""
         self._root = root
         self._privileged = privileged
-        self._directories: dict[str, tarfile.TarInfo] = {}
-        """By path, what directories are to be like: only at the end, since they may not be to be written."""
+        self._directories = _Directory()
+        """The root, and what is below: made what it is to be only at the end, since it may not be to be written."""
         self._laid: set[str] = set()
         """What this layer has brought: an opaque directory hides only what was there before."""
         self.left_out = 0
@@ -69,18 +78,25 @@ class Unpacking:
                 raise EntryInvalid(f"{entry.name}: cannot be made: {error}") from error
 
     def finish(self) -> None:
-        """Give directories the owners and modes that they are to have. Raises OSError."""
-        for name, entry in sorted(self._directories.items(), reverse=True):  # What is in a directory before itself.
-            with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-                if stat.S_ISDIR(os.lstat(name).st_mode):
-                    self._liken(Path(name), entry)
+        """Give directories the owners and modes that they are to have.
+
+        Raises EntryInvalid for an owner that is none, and OSError, also where a directory is there no longer: nothing
+        is done through a link that took its place.
+        """
+        from_the_top = [(Path(), self._directories)]
+        for path, directory in from_the_top:  # Which grows meanwhile.
+            from_the_top += [(path / name, below) for name, below in directory.inside.items()]
+        for path, directory in reversed(from_the_top):  # What is in a directory before itself.
+            if directory.like is not None:
+                with opened_beneath(self._root, path, os.O_DIRECTORY) as descriptor:
+                    self._liken(descriptor, directory.like)
 
     def _lay(self, tar: tarfile.TarFile, entry: tarfile.TarInfo) -> None:
         parts = _parts(entry.name, entry.name)
         if not parts:
             if not entry.isdir():
                 raise EntryInvalid(f"{entry.name}: stands for the root, and is no directory")
-            self._directories[str(self._root)] = entry
+            self._directories.like = entry
             return
         parent = self._resolve(parts[:-1], entry.name)
         name = parts[-1]
@@ -92,7 +108,7 @@ class Unpacking:
         with contextlib.suppress(FileNotFoundError):
             there = os.lstat(path)
             if not (stat.S_ISDIR(there.st_mode) and entry.isdir()):
-                remove_tree(path)
+                self._remove(path)
         self._make(tar, entry, path)
 
     def _white_out(self, parent: Path, name: str, entry: str) -> None:
@@ -103,21 +119,34 @@ class Unpacking:
             hidden = name.removeprefix(_WHITEOUT)
             if hidden in ("", ".", ".."):
                 raise EntryInvalid(f"{entry}: hides nothing that has a name")
-            remove_tree(parent / hidden)
+            self._remove(parent / hidden)
 
     def _hide(self, path: Path) -> None:
         """Remove what is there, but for what this very layer has brought."""
         if not any(laid == str(path) or laid.startswith(f"{path}/") for laid in self._laid):
-            remove_tree(path)
+            self._remove(path)
         elif stat.S_ISDIR(os.lstat(path).st_mode):
             for child in list(path.iterdir()):
                 self._hide(child)
+
+    def _remove(self, path: Path) -> None:
+        """Remove what is there, and forget what it and all in it was to be like: something else may take its place."""
+        *above, name = path.relative_to(self._root).parts
+        directory: _Directory | None = self._directories
+        for part in above:
+            directory = directory and directory.inside.get(part)
+        if directory is not None:
+            directory.inside.pop(name, None)
+        remove_tree(path)
 
     def _make(self, tar: tarfile.TarFile, entry: tarfile.TarInfo, path: Path) -> None:
         if entry.isdir():
             with contextlib.suppress(FileExistsError):
                 path.mkdir(0o700)
-            self._directories[str(path)] = entry
+            directory = self._directories
+            for part in path.relative_to(self._root).parts:
+                directory = directory.inside.setdefault(part, _Directory())
+            directory.like = entry
             return
         if entry.isreg():  # Sparse and contiguous files as well.
             self._write(tar, entry, path)
@@ -164,22 +193,23 @@ class Unpacking:
         except (NotADirectoryError, RecursionError) as error:
             raise EntryInvalid(f"{entry}: would lie in what is no directory: {error}") from error
 
-    def _liken(self, path: Path, entry: tarfile.TarInfo) -> None:
-        """Give what was made the owner, mode, attributes and time that it is to have."""
+    def _liken(self, made: Path | int, entry: tarfile.TarInfo) -> None:
+        """Give what was made, by its path or its descriptor, the owner, mode, attributes and time it is to have."""
+        follow = isinstance(made, int)  # The kernel's calls take a descriptor only so; a path may be a link itself.
         mode = entry.mode & 0o7777
         if not (0 <= entry.uid < _NOBODY_AT_ALL and 0 <= entry.gid < _NOBODY_AT_ALL):
             raise EntryInvalid(f"{entry.name}: belongs to {entry.uid}:{entry.gid}, who cannot be")
         if self._privileged:
-            os.chown(path, entry.uid, entry.gid, follow_symlinks=False)
+            os.chown(made, entry.uid, entry.gid, follow_symlinks=follow)
         else:
             mode &= ~(stat.S_ISUID | stat.S_ISGID)
         if not entry.issym():
-            path.chmod(mode)
-            self._set_attributes(path, entry)
+            os.chmod(made, mode)  # noqa: PTH101 - or by descriptor
+            self._set_attributes(made, entry)
         with contextlib.suppress(OverflowError, ValueError):  # A time that is none.
-            os.utime(path, (entry.mtime, entry.mtime), follow_symlinks=False)
+            os.utime(made, (entry.mtime, entry.mtime), follow_symlinks=follow)
 
-    def _set_attributes(self, path: Path, entry: tarfile.TarInfo) -> None:
+    def _set_attributes(self, made: Path | int, entry: tarfile.TarInfo) -> None:
         """Set file capabilities and users' own attributes; those of overlays would mean something to one."""
         for key, value in entry.pax_headers.items():
             name = key.removeprefix(_XATTR)
@@ -187,7 +217,7 @@ class Unpacking:
             if name == key or not (users or (name == "security.capability" and self._privileged)):
                 continue
             try:
-                os.setxattr(path, name, value.encode("utf-8", "surrogateescape"))
+                os.setxattr(made, name, value.encode("utf-8", "surrogateescape"))
             except OSError as error:
                 if error.errno != errno.ENOTSUP:
                     raise
@@ -228,6 +258,26 @@ def resolve(root: Path, parts: Iterable[str], *, make: bool = False) -> Path:
         else:
             real = place
     return real
+
+
+@contextlib.contextmanager
+def opened_beneath(root: Path, path: Path, flags: int = 0) -> Iterator[int]:
+    """Open what lies at a path, relative to `root`, to be read by its descriptor; links are not followed.
+
+    A FIFO that nobody writes to is opened as well, without waiting. Raises OSError: NotADirectoryError for a link on
+    the way, and one of ELOOP for a link at its end.
+    """
+    ours = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+    *above, last = path.parts or (".",)
+    descriptor = os.open(root, ours | os.O_DIRECTORY)
+    try:
+        for part, wanted in [*((each, os.O_DIRECTORY) for each in above), (last, os.O_NONBLOCK | flags)]:
+            below = os.open(part, ours | wanted, dir_fd=descriptor)
+            os.close(descriptor)
+            descriptor = below
+        yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 def _parts(name: str, entry: str) -> tuple[str, ...]:

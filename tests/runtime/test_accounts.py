@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -57,6 +58,29 @@ def test_an_image_without_users_knows_nobody(tmp_path: Path) -> None:
     (tmp_path / "etc/passwd").symlink_to("../../../../etc/passwd")  # Leads nowhere: the image has no such file itself.
     assert ImageAccounts(tmp_path).named("root") is None
     assert ImageAccounts(tmp_path).numbered(0) == Account("", 0, 0)
+
+
+def test_users_that_are_a_fifo_or_a_device_are_nobody_and_not_waited_for(tmp_path: Path) -> None:
+    (tmp_path / "etc").mkdir()
+    os.mkfifo(tmp_path / "etc/passwd")
+    (tmp_path / "etc/group").mkdir()
+    found = ImageAccounts(tmp_path)
+    assert (found.named("root"), found.group_named("root")) == (None, None)
+
+
+@pytest.mark.parametrize("number", ["4294967295", "9" * 5000])
+def test_a_number_that_is_nobodys_is_no_user(number: str, root: Path) -> None:
+    (root / "usr/passwd").write_text(
+        f"odd:x:{number}:0::/:/bin/sh\nodd:x:1:{number}::/:/bin/sh\napp:x:7:8::/:/bin/sh\n"
+    )
+    (root / "etc/group").write_text(f"odd:x:{number}:\n")
+    found = ImageAccounts(root)
+    assert (found.named("odd"), found.group_named("odd")) == (None, None)
+    assert found.named("app") == Account("app", 7, 8)
+    with pytest.raises(LookupError, match="no user"):
+        image_user(number, found)
+    with pytest.raises(LookupError, match="no group"):
+        image_user(f"app:{number}", found)
 
 
 def runs_as(root: Path, text: str, **asked: int) -> User | None:
