@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import lzma
 import os
 import re
 import tarfile
+import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -31,6 +33,8 @@ _INDEXES: Final = (
 _NAME: Final = "io.containerd.image.name"
 _REF_NAME: Final = "org.opencontainers.image.ref.name"
 _ARCHITECTURES: Final = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm", "i686": "386"}
+_DAMAGE: Final = (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError)
+"""What reading a damaged archive raises, besides OSError without a number where bzip2's or gzip's checks fail."""
 
 
 class ArchiveInvalid(ValueError):
@@ -82,7 +86,7 @@ def opened(path: Path) -> Iterator[Source]:
         return
     try:
         archive = tarfile.open(path, encoding="utf-8")  # noqa: SIM115 - closed below
-    except tarfile.TarError as error:
+    except _DAMAGE as error:
         raise ArchiveInvalid("is neither an OCI layout nor a tar archive of one") from error
     with archive:
         yield _Archive(archive)
@@ -94,7 +98,10 @@ class _Directory:
 
     def open(self, name: str) -> IO[bytes]:
         """Open a file of the layout; a symbolic link must not lead out of it."""
-        place = (self._path / name).resolve()
+        try:
+            place = (self._path / name).resolve()
+        except ValueError:  # A NUL, or what is no text: no file is called so.
+            raise FileNotFoundError(name) from None
         if not place.is_relative_to(self._path) or not place.is_file():
             raise FileNotFoundError(name)
         return place.open("rb")
@@ -105,7 +112,7 @@ class _Archive:
         self._archive = archive
         try:
             self._members = {os.path.normpath(member.name): member for member in archive.getmembers()}
-        except (tarfile.TarError, EOFError, OSError) as error:
+        except (*_DAMAGE, OSError) as error:
             raise ArchiveInvalid(f"is a damaged archive: {error}") from error
 
     def open(self, name: str) -> IO[bytes]:
@@ -123,23 +130,32 @@ class _Archive:
 def images_in(source: Source) -> tuple[FoundImage, ...]:
     """Return the images of a file that are for this machine. Raises ArchiveInvalid and OSError."""
     try:
-        found = tuple(_images_of_layout(source))
-    except FileNotFoundError as error:
-        if error.args != ("index.json",):
-            raise ArchiveInvalid(f"has no {error}, which its index names") from error
-        found = tuple(_images_of_archive(source))
-    except (tarfile.TarError, EOFError) as error:
+        found = _images(source)
+    except _DAMAGE as error:
+        raise ArchiveInvalid(f"is a damaged archive: {error}") from error
+    except OSError as error:
+        if error.errno is not None:
+            raise
         raise ArchiveInvalid(f"is a damaged archive: {error}") from error
     if not found:
         raise ArchiveInvalid(f"has no image for {_platform()}")
     return found
 
 
+def _images(source: Source) -> tuple[FoundImage, ...]:
+    try:
+        return tuple(_images_of_layout(source))
+    except FileNotFoundError as error:
+        if error.args != ("index.json",):
+            raise ArchiveInvalid(f"has no {error}, which its index names") from error
+    return tuple(_images_of_archive(source))
+
+
 def _images_of_layout(source: Source) -> Iterator[FoundImage]:
     index = _json(_document(source, Descriptor("index.json")), "index.json")
     names: dict[str, list[str]] = {}
     for entry in _entries(index, "manifests", "index.json"):
-        annotations = entry.get("annotations") or {}
+        annotations = _object(entry, "annotations", "index.json")
         name = annotations.get(_NAME) or annotations.get(_REF_NAME)
         for manifest in _manifests(source, entry):
             names.setdefault(manifest, []).extend([name] if isinstance(name, str) else [])
@@ -151,7 +167,7 @@ def _images_of_layout(source: Source) -> Iterator[FoundImage]:
 
 def _manifests(source: Source, entry: Mapping[str, Any], depth: int = 0) -> Iterator[str]:
     """Yield the digests of the manifests for this machine that an entry of an index leads to."""
-    platform = entry.get("platform") or {}
+    platform = _object(entry, "platform", "an entry of an index")
     if platform and (platform.get("os"), platform.get("architecture")) != ("linux", architecture()):
         return
     digest = _digest(entry.get("digest"), "an entry of an index")
@@ -177,21 +193,18 @@ def _image_of_manifest(source: Source, digest: str, names: tuple[str, ...]) -> F
 def _images_of_archive(source: Source) -> Iterator[FoundImage]:
     """Read what `docker save` and `podman save` write by default: a manifest.json, and files named by it."""
     try:
-        entries = json.loads(_document(source, Descriptor("manifest.json")))
+        entries = _parsed(_document(source, Descriptor("manifest.json")), "manifest.json")
     except FileNotFoundError as error:
         raise ArchiveInvalid("is no OCI layout, having no index.json, and not of `docker save` either") from error
-    except ValueError as error:
-        raise ArchiveInvalid(f"manifest.json: {error}") from error
     for entry in _entries({"entries": entries}, "entries", "manifest.json"):
-        layers = entry.get("Layers") or []
-        if not isinstance(entry.get("Config"), str) or not all(isinstance(layer, str) for layer in layers):
-            raise ArchiveInvalid("manifest.json: must name Config and Layers")
+        layers, names = (_names(entry, field) for field in ("Layers", "RepoTags"))
+        if not isinstance(entry.get("Config"), str):
+            raise ArchiveInvalid("manifest.json: Config: must be the name of a file")
         try:
             config = _document(source, Descriptor(entry["Config"]))
         except FileNotFoundError as error:
             raise ArchiveInvalid(f"has no {error}, which its manifest.json names") from error
         id = f"sha256:{hashlib.sha256(config).hexdigest()}"
-        names = tuple(name for name in entry.get("RepoTags") or [] if isinstance(name, str))
         found = _image(config, id, id, names, tuple(Descriptor(layer) for layer in layers))
         if found is not None:
             yield found
@@ -209,7 +222,7 @@ def _image(
     if not isinstance(diff_ids, list) or len(diff_ids) != len(layers) or len(layers) > _MOST_LAYERS:
         raise ArchiveInvalid(f"{id}: rootfs.diff_ids: must name each of the image's {len(layers)} layers")
     try:
-        parsed = parse_config(document.get("config") or {})
+        parsed = parse_config(_object(document, "config", id))
     except ConfigInvalid as problem:
         raise ArchiveInvalid(f"{id}: {problem}") from problem
     return FoundImage(names, id, manifest, parsed, layers, tuple(_digest(each, "rootfs.diff_ids") for each in diff_ids))
@@ -256,13 +269,33 @@ def _document(source: Source, blob: Descriptor) -> bytes:
 
 
 def _json(data: bytes, name: str) -> dict[str, Any]:
-    try:
-        document = json.loads(data)
-    except (ValueError, RecursionError) as error:
-        raise ArchiveInvalid(f"{name}: is no JSON: {error}") from error
+    document = _parsed(data, name)
     if not isinstance(document, dict):
         raise ArchiveInvalid(f"{name}: must be a JSON object")
     return document
+
+
+def _parsed(data: bytes, name: str) -> Any:
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise ArchiveInvalid(f"{name}: is no JSON: {error}") from error
+
+
+def _object(document: Mapping[str, Any], field: str, name: str) -> dict[str, Any]:
+    """Return an object that may be missing, or null."""
+    value = document.get(field)
+    if value is not None and not isinstance(value, dict):
+        raise ArchiveInvalid(f"{name}: {field}: must be an object")
+    return value or {}
+
+
+def _names(entry: Mapping[str, Any], field: str) -> tuple[str, ...]:
+    """Return a list of names in a manifest.json that may be missing, or null."""
+    value = entry.get(field)
+    if value is not None and not (isinstance(value, list) and all(isinstance(each, str) for each in value)):
+        raise ArchiveInvalid(f"manifest.json: {field}: must be a list of strings")
+    return tuple(value or ())
 
 
 def _entries(document: Mapping[str, Any], field: str, name: str) -> list[dict[str, Any]]:

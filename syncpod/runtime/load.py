@@ -130,15 +130,20 @@ def main(arguments: Sequence[str]) -> int:
             for line in load(given.state_dir, file, given.name):
                 _say(line)
     except CannotLoad as problem:
-        print(problem, file=sys.stderr)  # noqa: T201
+        print(printable(str(problem)), file=sys.stderr)  # noqa: T201
         return problem.exit_code
     return 0
+
+
+def printable(text: str) -> str:
+    """Return a text on one line, with what a terminal would obey or hide, as an archive's names may, as escapes."""
+    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode("ascii") for one in text)
 
 
 def _say(line: str) -> None:
     """Print a line; whoever does not read on does not keep the rest from being loaded."""
     try:
-        print(line, flush=True)  # noqa: T201
+        print(printable(line), flush=True)  # noqa: T201
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 

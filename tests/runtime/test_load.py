@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
+import json
 import os
 import signal
 import stat
@@ -16,7 +18,7 @@ from typing import Any
 import pytest
 
 from syncpod.runtime.discard import remove_tree
-from syncpod.runtime.image_config import ConfigInvalid, ImageConfig, stop_signal
+from syncpod.runtime.image_config import ConfigInvalid, ImageConfig, read_config, stop_signal
 from syncpod.runtime.image_unpacking import Unpacking
 from syncpod.runtime.images import Image, ImageStore
 from syncpod.runtime.load import CannotLoad, load, main
@@ -170,6 +172,61 @@ def test_a_link_is_replaced_by_what_a_later_layer_has_in_its_place(tmp_path: Pat
     assert (outside.read_text(), (root / "x").read_text()) == ("mine", "theirs")
 
 
+REPLACED = {
+    "an entry": (layer(entry("a"), entry("a/etc", mode=0o777, uid=1234, gid=1234, mtime=1000)),),
+    "a whiteout": (
+        layer(entry("a"), entry("a/etc", mode=0o777, uid=1234, gid=1234, mtime=1000)),
+        layer(entry(".wh.a", b"")),
+    ),
+    "an opaque whiteout": (
+        layer(entry("a"), entry("a/etc", mode=0o777, uid=1234, gid=1234, mtime=1000)),
+        layer(entry(".wh..wh..opq", b"")),
+    ),
+}
+
+
+def made(root: Path, *layers: bytes) -> Unpacking:
+    """An unpacking of layers that is still to be finished."""
+    root.mkdir()
+    unpacking = Unpacking(root, privileged=os.geteuid() == 0)
+    for content in layers:
+        with tarfile.open(fileobj=io.BytesIO(content)) as tar:
+            unpacking.lay(tar)
+    return unpacking
+
+
+def likeness(path: Path) -> tuple[int, int, int, int]:
+    found = path.stat()
+    return found.st_mode, found.st_uid, found.st_gid, found.st_mtime_ns
+
+
+@pytest.mark.parametrize("layers", REPLACED.values(), ids=REPLACED.keys())
+def test_a_link_in_place_of_a_directory_that_is_removed_by(layers: tuple[bytes, ...], tmp_path: Path) -> None:
+    (tmp_path / "outside/etc").mkdir(parents=True)
+    before = likeness(tmp_path / "outside"), likeness(tmp_path / "outside/etc")
+    made(tmp_path / "root", *layers, layer(symlink("a", str(tmp_path / "outside")))).finish()
+    assert (likeness(tmp_path / "outside"), likeness(tmp_path / "outside/etc")) == before
+    assert (tmp_path / "root/a").readlink() == tmp_path / "outside"
+
+
+def test_a_directory_is_not_made_like_one_that_was_there_before_it(tmp_path: Path) -> None:
+    before = layer(entry("a"), entry("a/b", mode=0o700, mtime=1000))
+    made(tmp_path / "root", before, layer(entry(".wh.a", b"")), layer(entry("a/b/file", b""))).finish()
+    assert stat.S_IMODE((tmp_path / "root/a/b").stat().st_mode) == 0o755
+
+
+@pytest.mark.parametrize("replaced", ["a", "a/etc"])
+def test_nothing_is_done_through_a_link_that_somebody_else_puts_there(replaced: str, tmp_path: Path) -> None:
+    (tmp_path / "outside/etc").mkdir(parents=True)
+    before = likeness(tmp_path / "outside"), likeness(tmp_path / "outside/etc")
+    unpacking = made(tmp_path / "root", *REPLACED["an entry"])
+    remove_tree(tmp_path / "root" / replaced)
+    (tmp_path / "root" / replaced).symlink_to(tmp_path / "outside")
+    with pytest.raises(NotADirectoryError):
+        unpacking.finish()
+    assert (likeness(tmp_path / "outside"), likeness(tmp_path / "outside/etc")) == before
+
+
 def test_modes_times_and_owners_are_the_images(tmp_path: Path) -> None:
     closed = entry("closed", mode=0o500, mtime=1000)
     root = unpacked(tmp_path, layer(closed, entry("closed/suid", b"", mode=0o4755, uid=7, gid=8, mtime=2000)))
@@ -265,6 +322,12 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "another system's": ({"platform": {"os": "windows", "architecture": "amd64"}}, "has no image for linux/"),
     "a variable without a value": ({"config": {"Env": ["A"]}}, "config.Env[0]: must be NAME=value"),
     "a command that is none": ({"config": {"Cmd": "sh"}}, "config.Cmd: must be a list of strings"),
+    "a user's id that is none": (
+        {"config": {"User": "99999999999999999999"}},
+        "config.User: 99999999999999999999 is no user's id: these are below 4294967295",
+    ),
+    "a group's id that is none": ({"config": {"User": "0:4294967295"}}, "config.User: 4294967295 is no group's id"),
+    "an endless id": ({"config": {"User": "9" * 5000}}, f"config.User: {'9' * 40} is no user's id"),
     "a signal that is none": ({"config": {"StopSignal": "SIGNAL"}}, 'config.StopSignal: there is no signal "SIGNAL"'),
     "no name": ({"name": ""}, "has no name: give it one with --name"),
     "a wrong name": ({"name": "A:b"}, "repository name must be lowercase"),
@@ -276,6 +339,70 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
 @pytest.mark.parametrize(("fields", "sentence"), WRONG.values(), ids=WRONG.keys())
 def test_an_image_is_refused_that_is(fields: dict[str, Any], sentence: str, tmp_path: Path) -> None:
     assert sentence in refusal(tmp_path, Layout(**{"layers": (HELLO,), **fields}))
+
+
+def spoilt_index(**fields: Any) -> dict[str, bytes]:
+    files = Layout((HELLO,)).files()
+    index = json.loads(files["index.json"])
+    index["manifests"][0] |= fields
+    return {**files, "index.json": json.dumps(index).encode()}
+
+
+def spoilt_manifest(**fields: Any) -> dict[str, bytes]:
+    files = Layout((HELLO,)).docker_files()
+    manifest = json.loads(files["manifest.json"])[0] | fields
+    return {**files, "manifest.json": json.dumps([manifest]).encode()}
+
+
+MISTYPED = {
+    "annotations as a list": (spoilt_index(annotations=["x"]), "index.json: annotations: must be an object"),
+    "a platform as a string": (spoilt_index(platform="linux"), "an entry of an index: platform: must be an object"),
+    "layers as a number": (spoilt_manifest(Layers=5), "manifest.json: Layers: must be a list of strings"),
+    "layers as a string": (spoilt_manifest(Layers="x"), "manifest.json: Layers: must be a list of strings"),
+    "tags as a number": (spoilt_manifest(RepoTags=5), "manifest.json: RepoTags: must be a list of strings"),
+    "a configuration without a name": (spoilt_manifest(Config=5), "manifest.json: Config: must be the name of a file"),
+    "a configuration whose name has a NUL": (
+        spoilt_manifest(Config="a\0"),
+        "has no a\0, which its manifest.json names",
+    ),
+    "a config as a string": (
+        {
+            "manifest.json": b'[{"Config": "c.json", "Layers": []}]',
+            "c.json": b'{"config": "sh", "rootfs": {"diff_ids": []}}',
+        },
+        "config: must be an object",
+    ),
+    "a deep manifest": ({"manifest.json": b"[" * 200_000}, "manifest.json: is no JSON: "),
+    "a deep index": ({"index.json": b"[" * 200_000}, "index.json: is no JSON: "),
+}
+
+
+@pytest.mark.parametrize(("files", "sentence"), MISTYPED.values(), ids=MISTYPED.keys())
+def test_a_file_is_refused_with(files: dict[str, bytes], sentence: str, tmp_path: Path) -> None:
+    for file in (write_tar(tmp_path / "image.tar", files), write_directory(tmp_path / "layout", files)):
+        with pytest.raises(CannotLoad) as caught:
+            list(load(tmp_path / "state", file))
+        assert sentence in str(caught.value)
+
+
+@pytest.mark.parametrize("mode", ["w:gz", "w:bz2", "w:xz"])
+def test_a_damaged_archive_is_said_to_be_one(mode: str, tmp_path: Path) -> None:
+    whole = write_tar(
+        tmp_path / "image", Layout((layer(entry("x", hashlib.shake_256().digest(20_000))),)).files(), mode
+    ).read_bytes()
+    for at in range(0, len(whole) * 3 // 4, len(whole) // 40):  # What is behind the last file is not looked at.
+        spoilt = whole[:at] + bytes(each ^ 0xFF for each in whole[at : at + 64]) + whole[at + 64 :]
+        for content in (spoilt, whole[:at]):
+            (tmp_path / "image").write_bytes(content)
+            with pytest.raises(CannotLoad) as caught:
+                list(load(tmp_path / "state", tmp_path / "image"))
+            assert caught.value.exit_code == 2
+
+
+def test_what_a_terminal_would_obey_is_escaped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = write_tar(tmp_path / "image.tar", Layout((layer(entry("../\x1b[2J\n", b"")),)).files())
+    assert main(["--state-dir", str(tmp_path / "state"), str(file)]) == 2
+    assert capsys.readouterr().err == f"{file}: ../\\x1b[2J\\n: leads out of the image\n"
 
 
 def test_a_header_that_is_longer_than_any_is_not_read(tmp_path: Path) -> None:
@@ -314,3 +441,9 @@ def test_a_stop_signal_is_named_in_many_ways(text: str, number: int) -> None:
 def test_a_signal_that_this_machine_has_not_is_none() -> None:
     with pytest.raises(ConfigInvalid, match="there is no signal 99"):
         stop_signal(ImageConfig(stop_signal="99"))
+
+
+@pytest.mark.parametrize(("user", "error"), [("99999999999999999999", ConfigInvalid), (5, TypeError)])
+def test_a_record_of_a_user_who_cannot_be_is_none(user: object, error: type[Exception]) -> None:
+    with pytest.raises(error):
+        read_config({"environment": [], "entrypoint": [], "command": [], "user": user})
