@@ -11,6 +11,7 @@ from syncpod.cri.node import NodeContext
 from syncpod.handlers.answer import Target
 from syncpod.handlers.hook import HookFailed, run_hook
 from syncpod.messages import KillTarget, ObservedPod, StepEvent
+from syncpod.pod import LifecycleHandler
 
 logger = logging.getLogger(__name__)
 
@@ -20,6 +21,20 @@ def hook_target(context: NodeContext, view: ObservedPod, container_id: str, port
     sandbox = next((each for each in view.sandboxes if each.ready), None)
     ip = (sandbox.ip if sandbox is not None else None) or next(iter(context.host.addresses), "")
     return Target(container_id, ip, dict(ports))
+
+
+async def carry_out_hook(handler: LifecycleHandler, where: Target, cri: CriRuntime) -> str:
+    """Carry a hook out to its end; return what is to be told of it, "" = nothing. Raises HookFailed, and nothing else.
+
+    What nobody has foreseen is the hook's failure too, named by its type: it must neither hold up the end of a
+    container nor have the start of one that runs retried without end. A cancelled hook stays cancelled.
+    """
+    try:
+        return await run_hook(handler, where, cri)
+    except HookFailed:
+        raise
+    except Exception as error:
+        raise HookFailed(f"{type(error).__name__}: {error}") from error
 
 
 class PreStops:
@@ -46,7 +61,7 @@ class PreStops:
         where = hook_target(self._context, view, target.id, target.ports)
         hook = self._hooks.get(target.id)
         if hook is None:
-            work = run_hook(target.pre_stop, where, self._cri)
+            work = carry_out_hook(target.pre_stop, where, self._cri)
             hook = self._hooks[target.id] = asyncio.create_task(work, name=f"preStop {target.name}")
         done, _ = await asyncio.wait({hook}, timeout=max(0.0, seconds))
         if not done:

@@ -9,7 +9,7 @@ from temporalio import activity
 
 from activities.attempt import Attempt, Interrupted, PodFault, Polls, warning
 from activities.ending import Selection, end_containers
-from activities.hooks import hook_target
+from activities.hooks import carry_out_hook, hook_target
 from activities.images import FoundImages, container_of, look_at_images, needed_images, say_present
 from activities.metrics import count_failed_start, count_start
 from activities.removal import remove_dead, remove_unstarted
@@ -23,7 +23,7 @@ from syncpod.cri.names import CONTAINER_NAME_LABEL, INCARNATION_ANNOTATION, NODE
 from syncpod.cri.node import ordered_pod_ips
 from syncpod.cri.paths import UnsafeName
 from syncpod.cri.sandbox_config import sandbox_config
-from syncpod.handlers.hook import HookFailed, run_hook
+from syncpod.handlers.hook import HookFailed
 from syncpod.messages import Fault, KillTarget, ObservedContainer, ObservedPod, Outcome, StartContainer, StepResult
 from syncpod.pod import EphemeralContainer
 
@@ -274,7 +274,7 @@ class _Start:
         ports = {port.name: port.container_port for port in container.ports if port.name}
         target = hook_target(self.attempt.node.context, view, container_id, ports)
         try:
-            told = await self.attempt.interruptible(run_hook(container.lifecycle.post_start, target, self.cri))
+            told = await self.attempt.interruptible(carry_out_hook(container.lifecycle.post_start, target, self.cri))
         except HookFailed as failed:
             activity.logger.warning("the postStart hook of container %s failed: %s", container_id, failed)
             await self._end(container_id, ports)

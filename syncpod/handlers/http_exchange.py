@@ -21,6 +21,8 @@ _HEAD_LIMIT: Final = 1024 * 1024
 """Bytes of a status line with its headers: Go's client reads as much."""
 _INFORMATIONAL: Final = range(100, 200)
 _WITHOUT_BODY: Final = (204, 304)
+_LENGTH_DIGITS: Final = 19
+"""Of a body's length: those of the largest int64, in which Go's client holds it."""
 
 _Read = Callable[[], Awaitable[bytes]]
 """Returns what has come, b"" at the end."""
@@ -121,10 +123,14 @@ async def _body(read: _Read, data: bytes, fields: dict[str, str], limit: int) ->
     if fields.get("transfer-encoding", "").lower() == "chunked":
         return await _chunks(read, data, limit)
     length = fields.get("content-length", "")
-    wanted = min(limit, int(length)) if length.isdecimal() else limit
+    given = length.isdecimal()
+    digits = length.lstrip("0")
+    if given and len(digits) > _LENGTH_DIGITS:
+        raise NotHttp(f'bad Content-Length "{length[:64]}"')
+    wanted = min(limit, int(digits or "0")) if given else limit
     while len(data) < wanted and (block := await read()):
         data += block
-    if len(data) < wanted and length.isdecimal():
+    if len(data) < wanted and given:
         raise NotHttp("unexpected EOF")
     return data[:wanted]
 

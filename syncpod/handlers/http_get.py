@@ -16,6 +16,8 @@ PROBE_AGENT: Final = "kube-probe/1.36"
 HOOK_AGENT: Final = "kube-lifecycle/1.36"
 _REQUESTS: Final = 10
 """Made for one question at most: what is asked and where that leads."""
+_SHOWN: Final = 256
+"""Characters of a redirect that are told where it is no URL: it may be as long as all headers together."""
 _MOVED: Final = (301, 302, 303, 307, 308)
 _KEPT_IN_PATHS: Final = "/%?:@!$&'()*+,;=~-._"
 _NO_VALUE: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
@@ -60,14 +62,26 @@ async def _follow(first: SplitResult, headers: Headers, named_host: str) -> Answ
         response = await get(url, (("Host", named_host or host_header(url)), *headers), BODY_LIMIT)
         if response.status not in _MOVED or not response.location:
             return _judge(response)
-        if urlsplit(response.location).netloc:
+        url, names_server = _led_to(url, response.location)
+        if names_server:
             named_host = ""  # it was for the server that was asked; this one is named by its own address
-        url = _split(urljoin(url.geturl(), _encoded(response.location)))
         if url.scheme not in ("http", "https"):
             raise NotHttp(f'unsupported protocol scheme "{url.scheme}"')
         if url.hostname != first.hostname:
             return _judge(response)
     raise NotHttp(f"stopped after {_REQUESTS} redirects")
+
+
+def _led_to(url: SplitResult, location: str) -> tuple[SplitResult, bool]:
+    """Return where a redirect leads, and whether it names a server. Raises :class:`NotHttp` where it is no URL.
+
+    Such a one is a failure of the request, though an answer has come (net/http, client.go, Client.do).
+    """
+    try:
+        return _split(urljoin(url.geturl(), _encoded(location))), bool(urlsplit(location).netloc)
+    except (NotHttp, ValueError) as error:
+        shown, why = location[:_SHOWN], str(error)[:_SHOWN]
+        raise NotHttp(f'failed to parse Location header "{shown}": {why}') from error
 
 
 def _judge(response: Response) -> Answer:

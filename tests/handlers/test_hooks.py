@@ -10,7 +10,7 @@ from aiohttp import web
 from syncpod.cri.port import CriRuntime
 from syncpod.handlers.hook import HookFailed, run_hook
 from syncpod.pod import HTTPGetAction, LifecycleHandler, SleepAction, TCPSocketAction
-from tests.handlers.test_questions import answering, serving, target
+from tests.handlers.test_questions import answering, raw, serving, target
 
 
 async def carried_out(handler: LifecycleHandler, port: int = 0) -> str:
@@ -49,6 +49,12 @@ async def test_an_answer_that_is_no_success_fails_the_hook(scheme: str) -> None:
         with pytest.raises(HookFailed) as failed:
             await carried_out(get(scheme), port)
     assert len(str(failed.value)) < 11_000, "of a long answer 10 KiB are read"
+
+
+async def test_a_redirect_that_leads_to_no_url_fails_the_hook() -> None:
+    async with raw(b"HTTP/1.1 302 Found\r\nLocation: http://[\r\n\r\n") as (port, _):
+        with pytest.raises(HookFailed, match="failed to parse Location header"):
+            await carried_out(get(), port)
 
 
 async def test_a_hook_that_sleeps_ends_when_it_has_slept() -> None:

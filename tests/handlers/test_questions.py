@@ -135,6 +135,14 @@ async def test_a_header_that_is_none_is_not_sent(header: tuple[str, str]) -> Non
         (b"220 mail.example ESMTP\r\n", "failure", 'malformed HTTP response "220 mail.example ESMTP"'),
         (b"HTTP/1.1 many\r\n\r\n", "failure", "malformed HTTP response"),
         (b"HTTP/1.1 302 Found\r\nLocation: ftp://127.0.0.1/\r\n\r\n", "failure", 'unsupported protocol scheme "ftp"'),
+        (b"HTTP/1.1 302 Found\r\nLocation: http://[\r\n\r\n", "failure", 'parse Location header "http://["'),
+        (
+            b"HTTP/1.1 302 Found\r\nLocation: //127.0.0.1:x/\r\n\r\n",
+            "failure",
+            'parse Location header "//127.0.0.1:x/"',
+        ),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: " + b"9" * 5000 + b"\r\n\r\n", "failure", 'bad Content-Length "999'),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: " + b"0" * 5000 + b"4\r\n\r\nwell", "success", "well"),
         (b"", "failure", "EOF"),
     ],
 )
@@ -143,6 +151,12 @@ async def test_whatever_is_answered_is_an_answer(answer: bytes, result: str, tex
         said = await http_get(HTTPGetAction(port=port), target(), 5)
     assert said.result == result
     assert said.text.endswith(text) if result != "failure" else text in said.text
+
+
+async def test_of_a_long_redirect_that_is_no_url_the_beginning_is_told() -> None:
+    async with raw(b"HTTP/1.1 302 Found\r\nLocation: //h:" + b"x" * 100_000 + b"\r\n\r\n") as (port, _):
+        said = await http_get(HTTPGetAction(port=port), target(), 5)
+    assert (said.result, len(said.text) < 1000) == ("failure", True)
 
 
 async def test_certificates_are_not_looked_at(tmp_path: Path) -> None:
