@@ -18,6 +18,7 @@ from syncpod.cri.paths import pod_directory
 from syncpod.cri.pod_records import PodRecord, write_pod_record
 from syncpod.objects import ObjectStore
 from syncpod.pod import ConfigMap, Pod, Secret
+from tests.runtimes.require import do_without
 
 PODS = {
     "web": ("default", {"initContainers": ["setup"], "containers": ["app", "proxy"]}),
@@ -147,6 +148,8 @@ def on_path(tmp_path: Path) -> dict[str, str]:
     ],
 )
 def test_bash_completes(on_path: dict[str, str], words: tuple[str, ...], found: list[str]) -> None:
+    if shutil.which("bash") is None:
+        do_without("bash", "there is none here")
     line = " ".join(f"'{word}'" for word in ("syncpod", *words))
     script = (
         f"{completion.SCRIPTS['bash']}\nCOMP_WORDS=({line}); COMP_CWORD={len(words)}; _syncpod\n"

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import errno
 import os
+import shutil
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 
@@ -16,6 +17,11 @@ from syncpod.cli.copying import Copying
 from syncpod.cli.cp import Place, place
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.streaming import NeverRan, Output, StreamBroken, Write
+from tests.runtimes.require import do_without
+
+RUN_INSIDE = ("sh", "tail", "tar", "test")
+"""What `cp` runs in a container."""
+through_tar = pytest.mark.usefixtures("tar")
 
 
 class Container:
@@ -61,6 +67,13 @@ async def _nothing() -> AsyncIterator[bytes]:
 
 
 @pytest.fixture
+def tar() -> None:
+    """This machine's tar, and what `cp` runs beside it."""
+    if missing := [name for name in RUN_INSIDE if shutil.which(name) is None]:
+        do_without("tar", f"there is no {' and no '.join(missing)} here")
+
+
+@pytest.fixture
 def inside(tmp_path: Path) -> Path:
     """The container's files."""
     (tmp_path / "inside" / "data" / "sub").mkdir(parents=True)
@@ -76,6 +89,7 @@ def same(one: Path, other: Path) -> bool:
     )
 
 
+@through_tar
 @pytest.mark.parametrize("path", ["data", "data/", "./data", "{inside}/data", "data/.", "data/sub/.."])
 async def test_a_directory_comes_out(path: str, inside: Path, tmp_path: Path) -> None:
     copying = Copying(Container(inside), "app")
@@ -83,6 +97,7 @@ async def test_a_directory_comes_out(path: str, inside: Path, tmp_path: Path) ->
     assert same(inside / "data", tmp_path / "out")
 
 
+@through_tar
 async def test_a_file_comes_out_under_the_name_that_is_given(inside: Path, tmp_path: Path) -> None:
     (tmp_path / "there").mkdir()
     for destination in ("copy", "there"):
@@ -90,6 +105,7 @@ async def test_a_file_comes_out_under_the_name_that_is_given(inside: Path, tmp_p
     assert (tmp_path / "copy").read_text() == (tmp_path / "there" / "a b").read_text() == "a name with a blank"
 
 
+@through_tar
 async def test_what_goes_into_a_directory_keeps_its_name_and_else_has_the_one_given(inside: Path) -> None:
     source = inside / "data"
     (inside / "old").mkdir()
@@ -107,6 +123,7 @@ def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(copying, "_RETRY_SECONDS", 0.0)
 
 
+@through_tar
 @pytest.mark.usefixtures("no_waiting")
 async def test_a_copy_goes_on_where_it_broke(inside: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     container = Container(inside, 1, 5000, 700_001)
@@ -119,6 +136,7 @@ async def test_a_copy_goes_on_where_it_broke(inside: Path, tmp_path: Path, capsy
     ]
 
 
+@through_tar
 @pytest.mark.usefixtures("no_waiting")
 @pytest.mark.parametrize("retries", [0, 1])
 async def test_a_copy_that_breaks_too_often_fails(retries: int, inside: Path, tmp_path: Path) -> None:
@@ -126,6 +144,7 @@ async def test_a_copy_that_breaks_too_often_fails(retries: int, inside: Path, tm
         await Copying(Container(inside, 5000, 5000), "app").out_of("data", tmp_path / "out", retries=retries)
 
 
+@through_tar
 @pytest.mark.usefixtures("no_waiting")
 async def test_how_tar_ended_is_known_after_a_break_too(inside: Path, tmp_path: Path) -> None:
     container = Container(inside, 1)
@@ -139,6 +158,7 @@ async def test_how_tar_ended_is_known_after_a_break_too(inside: Path, tmp_path: 
         await Copying(run, "app").out_of("data", tmp_path / "out", retries=1)
 
 
+@through_tar
 async def test_what_is_not_there_is_told_in_tars_words(inside: Path, tmp_path: Path) -> None:
     with pytest.raises(Failure, match=r'tar in container "app" exited 2 at none: .*No such file') as out:
         await Copying(Container(inside), "app").out_of("none", tmp_path / "out", retries=0)
@@ -160,6 +180,7 @@ async def test_a_container_without_tar_is_told_in_a_sentence(
             await work()  # type: ignore[misc]
 
 
+@through_tar
 async def test_a_source_that_cannot_be_read_ends_tar_and_is_told(inside: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def unreadable(source: Path, *_: object) -> None:
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(source / "shut"))
@@ -169,6 +190,7 @@ async def test_a_source_that_cannot_be_read_ends_tar_and_is_told(inside: Path, m
         await Copying(Container(inside), "app").into(inside / "data", "copy", preserve=True)
 
 
+@through_tar
 async def test_a_destination_that_takes_nothing_is_told(inside: Path, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(Failure, match=r"file.*: (File exists|Not a directory)"):
@@ -176,6 +198,7 @@ async def test_a_destination_that_takes_nothing_is_told(inside: Path, tmp_path: 
     assert (tmp_path / "file").read_text() == "in the way"
 
 
+@through_tar
 async def test_what_was_left_out_is_a_failure_and_the_rest_is_there(
     inside: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

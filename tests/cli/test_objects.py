@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -24,6 +25,7 @@ from syncpod.objects import admit_object
 from syncpod.pod import Admission, Pod, parse_secret
 from tests.cli.conftest import Command, program
 from tests.cli.manifests import as_json, fresh_name, manifest
+from tests.runtimes.require import do_without
 from tests.workflows.scripted import ScriptedNode
 
 
@@ -329,6 +331,8 @@ async def test_a_pull_secret_is_created_with_its_password_from_standard_input(al
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
     """A certificate and its key."""
+    if shutil.which("openssl") is None:
+        do_without("openssl", "there is none here to make a certificate with")
     place = tmp_path_factory.mktemp("tls")
     cert, key = str(place / "cert.pem"), str(place / "key.pem")
     make = [
