@@ -43,11 +43,19 @@ WRITTEN = {
 }
 
 
+@contextlib.contextmanager
+def plain() -> Iterator[None]:
+    """Text as wide everywhere, and without the colours that argparse has from Python 3.14 on."""
+    with mock.patch.dict(os.environ, {"COLUMNS": "120", "NO_COLOR": "1", "PYTHON_COLORS": "0"}):
+        os.environ.pop("FORCE_COLOR", None)
+        yield
+
+
 def rendered() -> str:
     """The document as the commands have it now."""
     summary = [f"| [`{' '.join(path)}`](#{anchor(path)}) | {summary_of(command)} |" for path, command in ALL]
     parts = [HEAD, "\n".join(["| command | |", "|---|---|", *summary, ""])]
-    with mock.patch.dict(os.environ, {"COLUMNS": "120"}):
+    with plain():
         parts += ["\n".join(section(path, command)) for path, command in ALL]
     return "\n".join(parts)
 
@@ -103,6 +111,17 @@ def anchor(path: tuple[str, ...]) -> str:
 
 def test_the_document_is_what_the_commands_say() -> None:
     assert DOCUMENT.read_text() == rendered(), "run `python -m tests.cli.test_reference`"
+
+
+def test_colours_that_are_asked_for_are_not_in_the_document(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = rendered()
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("PYTHON_COLORS", "1")
+    with plain():
+        seen = (os.environ.get("FORCE_COLOR"), os.environ["PYTHON_COLORS"], os.environ["NO_COLOR"])
+    assert seen == (None, "0", "1"), "Pythons before 3.14 heed none of them"
+    assert rendered() == before
+    assert (os.environ["FORCE_COLOR"], os.environ["PYTHON_COLORS"]) == ("1", "1")
 
 
 def test_every_command_has_examples() -> None:
