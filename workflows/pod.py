@@ -58,6 +58,9 @@ ROUNDS = "2026-11-a-restart-of-all-containers-has-one-back-off"
 FINISHED = "2026-11-every-pod-that-is-over-is-killed-once"
 """Patch: before it a pod of which nothing was left to stop kept its place on the node until it was deleted."""
 
+AS_ALLOCATED = "2026-11-what-comes-to-the-same-needs-no-resize"
+"""Patch: before it a container whose new resources came to those it had was behind until it was started anew."""
+
 
 class Pull(NamedTuple):
     """A pull that runs beside the pod's other steps."""
@@ -102,6 +105,8 @@ class PodWorkflow:
             self.drain()
             absorb.tidy(self.state, workflow.now())
             outcome.expire(self.state, workflow.now())
+            if (same := resizing.as_allocated(self.state)) and workflow.patched(AS_ALLOCATED):
+                resizing.take_as_applied(self.state, same)
             resizing.settle(self.state, workflow.now())
             report.update_status(self.state, self.holds, workflow.now())
             if decide.is_unfinished(self.state) and not workflow.patched(FINISHED):

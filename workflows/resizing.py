@@ -12,6 +12,7 @@ Mirrors allocation_manager.go, status_manager.go and kubelet.go, v1.36.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import datetime, timedelta
 
 from syncpod.lifecycle import backoff
@@ -24,7 +25,7 @@ from syncpod.lifecycle.pod_resources import (
     same_amounts,
     same_resources,
 )
-from syncpod.lifecycle.resize import RESTART_MESSAGE
+from syncpod.lifecycle.resize import RESTART_MESSAGE, Resize, container_resize
 from syncpod.messages import AllocateResources, Allocation, ResizePod, StepName
 from syncpod.pod import Pod, PodCondition, ResourceRequirements, Volume
 from workflows.state import PodState, ResizeState
@@ -172,6 +173,30 @@ def failed(state: PodState, message: str, now: datetime) -> None:
     if before is None or (before.reason, before.message) != ("Error", message):
         text = f"Pod resize error: {resize_summary(state.allocated_pod, generation, message)}"
         state.event(now, "Warning", "ResizeError", text)
+
+
+def as_allocated(state: PodState) -> tuple[str, ...]:
+    """Return the containers that still count as behind though they run with all that a resize would give them.
+
+    What they were last given may be written otherwise and come to the same: a limit of their own that is the pod's.
+    Nothing can be said of that while the pod's cgroup is behind.
+    """
+    if not state.actuated or state.cgroup_behind:
+        return ()
+    spec, last, newest = state.allocated_pod.spec, state.applied_resources, state.own.newest_by_name()
+    return tuple(
+        container.name
+        for container in (*spec.init_containers, *spec.containers)
+        if container.name in state.actuated
+        and (instance := newest.get(container.name)) is not None
+        and instance.state == "running"
+        and container_resize(container, spec, last, instance.id) == Resize()
+    )
+
+
+def take_as_applied(state: PodState, containers: Collection[str]) -> None:
+    """Know that these containers are as allocated."""
+    state.actuated = {name: last for name, last in state.actuated.items() if name not in containers}
 
 
 def settle(state: PodState, now: datetime) -> None:

@@ -7,12 +7,16 @@ the runtime then applies it. The rest of a pod never differs between the three.
 from __future__ import annotations
 
 import json
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Final
 
 from pydantic import Field
 
-from syncpod.pod import Container, Pod, ResourceRequirements, parse_quantity
+from syncpod.pod import Container, Pod, Quantity, ResourceRequirements, parse_quantity
 from syncpod.pod.wire import Model, to_wire
+
+_RESIZABLE: Final = ("cpu", "memory")
+"""What a resize can change."""
 
 
 class PodResources(Model):
@@ -59,13 +63,16 @@ def same_resources(one: PodResources, other: PodResources) -> bool:
 
 
 def same_amounts(one: ResourceRequirements | None, other: ResourceRequirements | None) -> bool:
-    """Say whether two requirements are the same amounts, however they are written; none at all is none of any."""
+    """Say whether two requirements are the same CPU and memory, however written; none at all is none of either.
+
+    Whatever else they name a resize can neither change nor apply.
+    """
     mine, theirs = one or ResourceRequirements(), other or ResourceRequirements()
-    return all(
-        {name: parse_quantity(text) for name, text in getattr(mine, kind).items()}
-        == {name: parse_quantity(text) for name, text in getattr(theirs, kind).items()}
-        for kind in ("limits", "requests")
-    )
+    return all(_amounts(getattr(mine, kind)) == _amounts(getattr(theirs, kind)) for kind in ("limits", "requests"))
+
+
+def _amounts(written: Mapping[str, str]) -> dict[str, Quantity]:
+    return {name: parse_quantity(text) for name, text in written.items() if name in _RESIZABLE}
 
 
 def resize_summary(pod: Pod, generation: int | None, error: str = "") -> str:

@@ -44,6 +44,8 @@ def test_the_same_amounts_are_the_same_however_they_are_written() -> None:
         resources_of(pod_of({"limits": {"cpu": "1"}})), resources_of(pod_of({"limits": {"cpu": "1e0"}}))
     )
     assert not same_resources(resources_of(pod_of({})), resources_of(pod_of({}, whole={"requests": {"cpu": "1"}})))
+    storage = pod_of({"limits": {"cpu": "1", "ephemeral-storage": "1Gi"}})
+    assert same_resources(resources_of(storage), resources_of(pod_of({"limits": {"cpu": "1"}}))), "none of a resize's"
 
 
 def test_events_say_the_resources_of_every_container_as_the_kubelet_does() -> None:

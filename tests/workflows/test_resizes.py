@@ -210,6 +210,46 @@ async def test_what_cannot_be_applied_is_said_and_tried_again(client: Client, no
     assert await reasons(handle) == ["ResizeStarted", "ResizeError", "ResizeCompleted"]
 
 
+async def test_what_a_resize_cannot_give_does_not_keep_a_container_behind(client: Client, node: ScriptedNode) -> None:
+    """One container is done when another fails: its storage, which no runtime is told of, is not waited for."""
+
+    def only_web(step: Any) -> Any:
+        detail = StepResult.model_validate({"status": node.list(step.ref.uid), "actuated": {"web": LARGE}})
+        fault = Fault.RESIZE_POD_IN_PLACE_ERROR.value
+        raise ApplicationError("the kernel refuses", detail, type=fault, non_retryable=True)
+
+    storage = {kind: {**amounts, "ephemeral-storage": "1Gi"} for kind, amounts in SMALL.items()}
+    names = ("web", "db")
+    document = manifest(containers=[{"name": name, "image": "busybox:1", "resources": storage} for name in names])
+    node.script["resize_pod"].append(only_web)
+    handle = await running(client, node, document)
+    await handle.execute_update("resize", {"containers": [{"name": name, "resources": LARGE} for name in names]})
+    await until(handle, lambda pod: conditions(pod).get("PodResizeInProgress", {}).get("reason") == "Error")
+    await handle.signal("backoff_expired", {"container": "resize_pod"})
+    await until(handle, lambda pod: not conditions(pod))
+    first, last = [step for _, step in node.taken if isinstance(step, ResizePod)]
+    assert {update.name for update in first.memory} == {"web", "db"}
+    assert [update.name for update in last.memory] == ["db"]
+    assert await reasons(handle) == ["ResizeStarted", "ResizeError", "ResizeCompleted"]
+
+
+async def test_a_limit_that_was_the_pods_before_needs_no_resize_of_its_container(
+    client: Client, node: ScriptedNode
+) -> None:
+    """A container without a limit is bounded by the pod's: given it as its own, it has it already."""
+    whole = {"limits": {"memory": "1Gi"}, "requests": {"memory": "64Mi"}}
+    web = {"name": "web", "image": "busybox:1", "resources": {"requests": {"memory": "64Mi"}}}
+    handle = await running(client, node, manifest(containers=[web], resources=whole))
+    await handle.execute_update("resize", resize_to({"limits": {"memory": "1Gi"}}))
+    await until(handle, lambda pod: not conditions(pod) and "resize_pod" in node.steps())
+    (step,) = [step for _, step in node.taken if isinstance(step, ResizePod)]
+    assert (step.memory, step.cpu) == ((), ())
+    await handle.execute_update("resize", {"resources": {"limits": {"memory": "2Gi"}}})
+    await until(handle, lambda pod: not conditions(pod) and node.steps().count("resize_pod") == 2)
+    assert await reasons(handle) == ["ResizeStarted", "ResizeCompleted"] * 2
+    assert node.steps()[2:] == ["allocate_resources", "resize_pod"] * 2
+
+
 REFUSED: list[tuple[dict[str, Any], str]] = [
     (resize_to({"limits": {"cpu": "100m"}, "requests": {"cpu": "100m", "memory": "1Gi"}}), "requests[memory]: must be"),
     (resize_to({"limits": {"memory": "1Gi", "nvidia.com/gpu": "1"}}), "limits[nvidia.com/gpu]: must be cpu or memory"),
