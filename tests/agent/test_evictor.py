@@ -50,11 +50,14 @@ class Scene:
     dedicated: bool = False
     used: dict[str, int] = field(default_factory=dict)
     critical: str = ""
+    grace: int = 30
     without_workflow: str = ""
     away: bool = False
     frees: int = 0
     """What a reclaim gives back of the disk."""
     told: list[Evict] = field(default_factory=list)
+    waited: list[float] = field(default_factory=list)
+    """For how many seconds the end of each pod was waited for at most."""
     reclaimed: list[str] = field(default_factory=list)
     conditions: list[tuple[str, ...]] = field(default_factory=list)
 
@@ -77,7 +80,11 @@ class Scene:
 
     def pod(self, uid: str) -> Pod:
         priority = 2_000_000_000 if uid == self.critical else 0
-        spec = {"containers": [{"name": "c", "image": "x"}], "priority": priority}
+        spec = {
+            "containers": [{"name": "c", "image": "x"}],
+            "priority": priority,
+            "terminationGracePeriodSeconds": self.grace,
+        }
         return Pod.model_validate({"metadata": {"name": uid, "uid": uid}, "spec": spec})
 
     async def send(self, ref: PodRef, order: Evict) -> bool:
@@ -88,7 +95,8 @@ class Scene:
         self.told.append(order)
         return True
 
-    async def tidy_after(self, uid: str) -> bool:
+    async def tidy_after(self, uid: str, *, seconds: float) -> bool:
+        self.waited.append(seconds)
         return True
 
     async def containers(self) -> None:
@@ -142,6 +150,27 @@ async def test_one_pod_at_a_time_is_put_out_the_greediest_first_and_no_critical_
         disruption=True,
     )
     assert scene.reclaimed == [], "no image is memory"
+
+
+@pytest.mark.parametrize(
+    ("hard", "own", "granted", "waited"), [(True, 120, 1, 40), (False, 5, 5, 40), (False, 120, 120, 210)]
+)
+async def test_the_end_of_a_pod_is_waited_for_as_long_as_its_grace_asks(
+    hard: bool, own: int, granted: int, waited: float
+) -> None:
+    """Row 118: killPodNow blocks for max(10 s, 1.5 times the grace), and podCleanupTimeout counts from there."""
+    met = "memory.available<100"
+    soft = EvictionSettings(hard="none", soft=met, soft_grace_period="memory.available=1ms", max_pod_grace_period="600")
+    scene = Scene(used={"web": 5}, grace=own)
+    scene.short("memory.available")
+    evictor = scene.evictor(eviction_policy(EvictionSettings(hard=met) if hard else soft))
+
+    async def put_out() -> bool:
+        return await evictor.round() is not None
+
+    await until_asked(put_out)
+    assert [order.grace_period_seconds for order in scene.told] == [granted]
+    assert scene.waited == [waited]
 
 
 async def test_what_nobody_needs_goes_first_and_may_be_enough() -> None:

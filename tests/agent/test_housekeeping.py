@@ -179,6 +179,26 @@ async def test_of_a_pod_that_was_put_out_all_goes_and_of_a_finished_one_under_pr
     assert (runtime.removed, runtime.emptied) == (["u1-0", "u2-0"], ["u1"])
 
 
+async def test_a_pod_that_is_put_out_is_waited_for_until_it_has_ended_or_is_removed_whole(
+    node: NodeContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Row 118: its volumes go with its containers; where nothing is left of it, nothing is waited for."""
+    monkeypatch.setattr(module, "_TICK", 0.001)
+    runtime = Runtime()
+    runtime.has(listing("u1", "running"))
+    for uid in ("u1", "u2"):
+        note(node, uid)
+    collecting = gc(node, runtime)
+    assert not await collecting.tidy_after("u1", seconds=0.05)
+    assert (runtime.asked, runtime.emptied) == (0, [])
+    runtime.has(listing("u1", "exited", ready=False))
+    assert await collecting.tidy_after("u1", seconds=60)
+    assert (runtime.removed, runtime.emptied) == (["u1-0"], ["u1"])
+    assert await collecting.tidy_after("u2", seconds=60), "which never had a sandbox"
+    assert await collecting.tidy_after("u3", seconds=60), "of which nothing is left"
+    assert runtime.emptied == ["u1", "u2"]
+
+
 async def test_what_was_never_started_goes_when_it_has_been_seen_so_for_long(
     node: NodeContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,12 +3,14 @@
 Every ten seconds memory, disks and processes are measured and held against thresholds
 (:mod:`syncpod.lifecycle.eviction`). Where one calls for action, the node first tidies up: dead containers and unused
 images go, where that helps. Where it does not, the pod that the kubelet would choose is signalled `evict`
-(:mod:`syncpod.lifecycle.eviction_ranking`), and its workflow does the rest; the next one follows only when that one has
-ended and it was not enough.
+(:mod:`syncpod.lifecycle.eviction_ranking`), and its workflow does the rest. Nothing is measured again, and so no other
+pod put out, before that one has ended and is tidied up, or has had half as long again as its grace, ten seconds at
+least, and then :data:`CLEANUP_SECONDS`.
 
 Mirrors eviction/eviction_manager.go, v1.36. Differences: limits of single pods are watched apart
 (:mod:`syncpod.agent.storage`); memory is measured each period, and no notifier of the kernel's asks for it in between;
-events of the node are warnings in the log, and its conditions a report on disk, there being no Node object.
+the end of a pod and the removal of its remains share one bound, where the kubelet counts anew for the second; events of
+the node are warnings in the log, and its conditions a report on disk, there being no Node object.
 """
 
 from __future__ import annotations
@@ -47,15 +49,19 @@ from syncpod.pod import Pod
 log = logging.getLogger(__name__)
 
 CLEANUP_SECONDS: Final = 30.0
-"""podCleanupTimeout: how long the end of one pod is waited for before another is put out."""
+"""podCleanupTimeout: how long the remains of a pod that was put out may take to go before another is put out."""
 
 Send = Callable[[PodRef, Evict], Awaitable[bool]]
 """Signals a pod; returns whether there was a workflow to take it. Raises RPCError while the server is away."""
 Reclaim = Callable[[], Awaitable[object]]
 """Frees what nobody needs. Raises CriError, OSError, ImageGcFailed."""
 
-TidyAfter = Callable[[str], Awaitable[bool]]
-"""Waits, for so long and no longer, until a pod that is put out has ended, and removes all that it has written."""
+
+class TidyAfter(Protocol):
+    """Who sees to a pod that is put out: :meth:`syncpod.agent.housekeeping.dead_containers.ContainerGc.tidy_after`."""
+
+    async def __call__(self, uid: str, *, seconds: float) -> bool:
+        """Wait, so many seconds at most, until it has ended and all it has written is removed; say whether it is."""
 
 
 class Observations(Protocol):
@@ -161,7 +167,7 @@ class Evictor:
     # --- putting out --------------------------------------------------------------------------------------------------
 
     async def _put_one_out(self, first: Threshold, pressure: Pressure, measured: Measured) -> PodRef | None:
-        """Put out the first pod that can be, unless the last one has not ended yet."""
+        """Put out the first pod that can be, but for those that were told so before, and wait for its end."""
         try:
             active = await self._usages.active()
         except OSError as error:
@@ -183,7 +189,7 @@ class Evictor:
         return None
 
     async def _evict(self, pod: ActivePod, message: str, threshold: Threshold) -> bool:
-        """Signal a pod's end; say whether it will come. Raises RPCError."""
+        """Signal a pod's end, and wait for it; say whether it was told of it. Raises RPCError."""
         ref = pod.ref
         grace = grace_seconds(pod.pod, threshold, self._policy)
         order = Evict(uid=ref.uid, message=message, grace_period_seconds=grace, disruption=True)
@@ -193,6 +199,11 @@ class Evictor:
         log.warning("pod %s/%s is put out: %s", ref.namespace, ref.name, message.rstrip())
         metrics.evictions.add(1, {"eviction_signal": threshold.signal})
         self._put_out.add(ref.uid)
-        if not await self._tidy_after(ref.uid):
+        if not await self._tidy_after(ref.uid, seconds=_end_seconds(grace) + CLEANUP_SECONDS):
             log.warning("pod %s/%s was put out, and is not gone yet", ref.namespace, ref.name)
         return True
+
+
+def _end_seconds(grace: int) -> int:
+    """Return how long the end of a pod with that grace is waited for (pod_workers.go, v1.36, killPodNow)."""
+    return max(10, grace + grace // 2)

@@ -23,6 +23,7 @@ from syncpod.agent import metrics
 from syncpod.agent.record_cache import RecordCache
 from syncpod.cri.errors import CriError
 from syncpod.cri.node import NodeContext
+from syncpod.cri.paths import pod_directory
 from syncpod.cri.pod_records import PodRecord
 from syncpod.lifecycle.container_gc import (
     ContainerGcPolicy,
@@ -71,6 +72,7 @@ class ContainerGc:
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         """Look each `period` seconds at what `listings` has."""
+        self._node = node
         self._collector = collector
         self._listings = listings
         self._policy = policy
@@ -132,14 +134,18 @@ class ContainerGc:
     async def tidy_after(self, uid: str, *, seconds: float) -> bool:
         """Wait for the end of a pod that is put out, and remove all it has written; say whether that is done.
 
-        Mirrors eviction_manager.go, v1.36, waitForPodsCleanup: it is waited for no longer than so many seconds.
+        It is waited for no longer than so many seconds; of one that somebody removes whole, nothing is. Mirrors
+        eviction_manager.go, v1.36, waitForPodsCleanup.
         """
         until = time.monotonic() + seconds
         while time.monotonic() < until:
             await asyncio.sleep(_TICK)
             listing = next((each for each in self._listings() if each.uid == uid), None)
-            if listing is not None and is_dead(listing):
-                await self._collect(listing, {uid}, (), frozenset())
+            if listing is None and not await asyncio.to_thread(pod_directory(self._node, uid).exists):
+                return True
+            if listing is None or is_dead(listing):
+                if listing is not None:
+                    await self._collect(listing, {uid}, (), frozenset())
                 if await self._empty(uid):
                     return True
         return False

@@ -5,7 +5,7 @@ from __future__ import annotations
 from temporalio.client import Client
 
 from syncpod.agent.agent import Agent
-from syncpod.agent.eviction.evictor import CLEANUP_SECONDS, Evictor
+from syncpod.agent.eviction.evictor import Evictor
 from syncpod.agent.eviction.observations import NodeObservations
 from syncpod.agent.eviction.pod_usage import PodUsages
 from syncpod.agent.housekeeping.dead_containers import Collector, ContainerGc
@@ -66,7 +66,7 @@ class House:
             NodeObservations(node, self._cri, {threshold.signal for threshold in settings.eviction.thresholds}),
             PodUsages(node, self._cri, agent.pleg.newest),
             agent.signals.evict,
-            tidy_after=lambda uid: containers.tidy_after(uid, seconds=CLEANUP_SECONDS),
+            tidy_after=containers.tidy_after,
             reclaim=(lambda: containers.round(finished_too=True), images.remove_unused),
             told=reporter.has_conditions,
             period=settings.eviction_period,
