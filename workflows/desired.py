@@ -169,6 +169,7 @@ def delete(state: PodState, payload: Any, now: datetime) -> None:
         state.note(now, "update", "delete", "the pod applied during the deletion does not follow")
     if state.deletion is None:
         state.deletion = Deletion(requested_at=now, grace_seconds=grace)
+        state.hurried = True
         state.note(now, "update", "delete", f"grace {grace} s")
     elif grace < state.deletion.grace_seconds:
         state.deletion = state.deletion.model_copy(update={"grace_seconds": grace})

@@ -129,8 +129,9 @@ def put_out(state: PodState, order: Evict, now: datetime) -> None:
             _mark_disrupted(state, order.message, now)
         state.event(now, "Warning", order.reason, order.message)
         state.note(now, "signal", "evict", f"{order.reason}: {order.message}")
-        state.kill_by = deadline
+        state.kill_by, state.hurried = deadline, True
     elif state.kill_by is not None:
+        state.hurried = state.hurried or deadline < state.kill_by
         state.kill_by = min(state.kill_by, deadline)
 
 
@@ -149,7 +150,7 @@ def expire(state: PodState, now: datetime) -> None:
     due = expiry(state)
     if due is not None and due <= now:
         message = "Pod was active on the node longer than the specified deadline"
-        state.failure = PodFailure(reason="DeadlineExceeded", message=message)
+        state.failure, state.hurried = PodFailure(reason="DeadlineExceeded", message=message), True
         state.event(now, "Normal", "DeadlineExceeded", message)
         state.note(now, "signal", "deadline", f"active for {state.pod.spec.active_deadline_seconds} s")
 

@@ -61,6 +61,9 @@ FINISHED = "2026-11-every-pod-that-is-over-is-killed-once"
 AS_ALLOCATED = "2026-11-what-comes-to-the-same-needs-no-resize"
 """Patch: before it a container whose new resources came to those it had was behind until it was started anew."""
 
+HURRIED = "2026-11-an-end-does-not-wait-for-what-was-stuck-before"
+"""Patch: before it a deletion, an eviction or a deadline waited out the back-off of a kill of before that was stuck."""
+
 
 class Pull(NamedTuple):
     """A pull that runs beside the pod's other steps."""
@@ -105,6 +108,7 @@ class PodWorkflow:
             self.drain()
             absorb.tidy(self.state, workflow.now())
             outcome.expire(self.state, workflow.now())
+            self.hurry()
             if (same := resizing.as_allocated(self.state)) and workflow.patched(AS_ALLOCATED):
                 resizing.take_as_applied(self.state, same)
             resizing.settle(self.state, workflow.now())
@@ -303,6 +307,12 @@ class PodWorkflow:
             self.drain()
         outcome.expire(self.state, workflow.now())
         return self.state.deletion is not None or self.state.failure is not None
+
+    def hurry(self) -> None:
+        """Let no kill that got stuck before delay the end of a pod that is to end now."""
+        if self.state.hurried and self.state.stuck_kills and workflow.patched(HURRIED):
+            self.state.forget_stuck_kills()
+        self.state.hurried = False
 
     def deadline_moved(self, kill_by: datetime | None) -> bool:
         """Say whether the grace has been shortened since a kill began."""

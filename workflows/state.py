@@ -157,6 +157,8 @@ class PodState(BaseModel):
     deletion: Deletion | None = None
     failure: PodFailure | None = None
     """A verdict on the whole pod: it was not let in, or was put out."""
+    hurried: bool = False
+    """That the pod is to end has been said since the last decision: no kill that got stuck before is to delay it."""
     kill_by: datetime | None = None
     """The durable deadline of the pod's grace, set when the kill begins."""
     terminated: bool = False
@@ -295,12 +297,15 @@ class PodState(BaseModel):
         record = HistoryRecord.model_validate({"at": now, "kind": kind, "subject": subject, "reason": reason, **more})
         self.history = (*self.history, record)[-HISTORY_KEPT:]
 
+    @property
+    def stuck_kills(self) -> tuple[str, ...]:
+        """The back-offs, by key, of kills that took too long."""
+        return tuple(key for key, entry in self.backoff.entries.items() if entry.reason in STUCK_FAULTS)
+
     def forget_stuck_kills(self) -> None:
         """End the back-offs of kills that took too long: something has ended after all, or is to end sooner."""
-        entries = self.backoff.entries
-        stuck = [key for key, entry in entries.items() if entry.reason in STUCK_FAULTS]
-        if stuck:
-            kept = {key: entry for key, entry in entries.items() if key not in stuck}
+        if stuck := self.stuck_kills:
+            kept = {key: entry for key, entry in self.backoff.entries.items() if key not in stuck}
             self.backoff = BackoffStore(entries=kept)
 
     def reject(self, now: datetime, name: str, why: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
 from temporalio.client import Client
 from temporalio.exceptions import ApplicationError
 
@@ -71,6 +72,30 @@ async def test_a_shorter_grace_does_not_wait_either(client: Client, node: Script
     await until(handle, lambda pod: bool(overdue(pod)))
     await handle.signal("delete_pod", {"gracePeriodSeconds": 0})
     await asyncio.wait_for(handle.result(), 8)
+
+
+@pytest.mark.parametrize("why", ["deleted", "put out", "past its deadline"])
+async def test_an_end_does_not_wait_for_a_kill_that_was_stuck_before(
+    client: Client, node: ScriptedNode, why: str
+) -> None:
+    """The kill was for a new sandbox; its back-off, of 20 s by then, is none of the end's."""
+    deadline = {"activeDeadlineSeconds": 6} if why == "past its deadline" else {}
+    handle = await running(client, node, manifest(**deadline))
+    uid = (await query_pod(handle))["metadata"]["uid"]
+    stick(node, "kill_pod")
+    stick(node, "kill_pod")
+    dead = tuple(each.model_copy(update={"state": "SANDBOX_NOTREADY"}) for each in node.pods[uid].sandboxes)
+    await node.tell(handle, node.list(uid, sandboxes=dead))
+    await until(handle, lambda pod: bool(overdue(pod)))
+    await handle.signal("backoff_expired", {"container": "kill_pod"})
+    await until(handle, lambda pod: node.steps().count("kill_pod") == 2 and bool(overdue(pod)))
+    if why == "deleted":
+        await handle.signal("delete_pod", {})
+    elif why == "put out":
+        await handle.signal("evict", {"uid": uid, "reason": "Evicted", "message": "no room", "gracePeriodSeconds": 1})
+    pod = await until(handle, lambda pod: "running" not in container(pod, "web")["state"], patience=12)
+    assert node.steps().count("kill_pod") == 3
+    assert not overdue(pod)
 
 
 async def test_a_container_that_does_not_end_before_its_restart_says_so_and_an_operator_has_it_tried_again(
