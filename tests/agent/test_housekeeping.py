@@ -61,11 +61,14 @@ def listing(uid: str = "u1", *states: ContainerRuntimeState, ready: bool = True)
 
 @dataclass
 class Runtime:
-    """A collector that removes what is chosen from what there is; `refuses` and `busy` pods stay as they are."""
+    """A collector that removes what is chosen from what there is; `refuses`, `busy` and `hangs` stay as they are."""
 
     pods: dict[str, ObservedPod] = field(default_factory=dict)
     refuses: str = ""
     busy: str = ""
+    hangs: set[str] = field(default_factory=set)
+    answers: asyncio.Event = field(default_factory=asyncio.Event)
+    """When those that hang go on."""
     removed: list[str] = field(default_factory=list)
     emptied: list[str] = field(default_factory=list)
     cleared: list[str] = field(default_factory=list)
@@ -79,6 +82,8 @@ class Runtime:
 
     async def collect(self, uid: str, choose: Callable[[ObservedPod], Collection[str]]) -> tuple[int, int]:
         self.asked += 1
+        if uid in self.hangs:
+            await self.answers.wait()
         if uid == self.refuses:
             raise unavailable()
         if uid == self.busy:
@@ -126,10 +131,10 @@ async def test_each_minute_all_but_the_newest_dead_go(node: NodeContext) -> None
     runtime = Runtime()
     runtime.has(listing("u1", "exited", "exited", "running"), listing("u2", "exited", "exited", "exited"))
     collecting = gc(node, runtime)
-    assert await collecting.round() == 3
+    assert await collecting.round(seconds=60) == 3
     assert sorted(runtime.removed) == ["u1-0", "u2-0", "u2-1"]
     runtime.asked = 0
-    assert await collecting.round() == 0
+    assert await collecting.round(seconds=60) == 0
     assert (runtime.asked, collecting.total) == (0, 3)
 
 
@@ -140,12 +145,12 @@ async def test_a_pod_that_hangs_or_has_a_step_holds_up_no_other_and_is_said_once
     runtime = Runtime(refuses="u1", busy="u2")
     runtime.has(*(listing(uid, "exited", "exited") for uid in ("u1", "u2", "u3")))
     collecting = gc(node, runtime)
-    assert await collecting.round() == 1
-    assert await collecting.round() == 0
+    assert await collecting.round(seconds=60) == 1
+    assert await collecting.round(seconds=60) == 0
     assert runtime.removed == ["u3-0"]
     assert [record.levelname for record in caplog.records].count("WARNING") == 1
     runtime.refuses = runtime.busy = ""
-    assert await collecting.round() == 2
+    assert await collecting.round(seconds=60) == 2
 
 
 async def test_moments_after_an_exit_the_older_dead_go(node: NodeContext, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -165,6 +170,70 @@ async def test_moments_after_an_exit_the_older_dead_go(node: NodeContext, monkey
         running.cancel()
 
 
+async def test_a_removal_that_hangs_holds_up_no_other_pod_and_no_later_look(
+    node: NodeContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Row 107: the runtime may keep a call for two minutes; others are seen to meanwhile."""
+    monkeypatch.setattr(module, "SETTLE_SECONDS", 0.0)
+    monkeypatch.setattr(module, "_TICK", 0.001)
+    runtime = Runtime(hangs={"u1", "u2"})
+    runtime.has(listing("u1", "exited", "exited"))
+    collecting = gc(node, runtime)
+    running = asyncio.create_task(collecting.run())
+    await until(lambda: runtime.asked == 1)
+    others = [listing(uid, "exited", "exited") for uid in ("u2", "u3")]
+    runtime.has(*runtime.listings(), *others)
+    for each in others:
+        collecting.observe(each)
+    await until(lambda: runtime.removed == ["u3-0"])
+    assert runtime.asked == 3, "who hangs is not asked for again meanwhile"
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    runtime.hangs.clear()
+    assert await collecting.round(seconds=60) == 2, "and is seen to anew by the next life"
+
+
+async def test_a_removal_that_hangs_is_waited_for_only_so_long(
+    node: NodeContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Row 118: neither a node that tidies up nor one that puts a pod out waits for the runtime without end."""
+    monkeypatch.setattr(module, "_TICK", 0.001)
+    runtime = Runtime(hangs={"u1"})
+    runtime.has(listing("u1", "exited", "exited", ready=False), listing("u2", "exited", "exited"))
+    note(node, "u1")
+    collecting = gc(node, runtime)
+    async with asyncio.timeout(20):
+        assert await collecting.round(seconds=0.05) == 1
+        assert not await collecting.tidy_after("u1", seconds=0.05)
+        assert (runtime.asked, runtime.removed, runtime.emptied) == (2, ["u2-0"], [])
+        runtime.answers.set()
+        assert await collecting.tidy_after("u1", seconds=60)
+    assert runtime.removed == ["u2-0", "u1-0", "u1-1"], "what had begun went on"
+    assert runtime.emptied == ["u1"]
+
+
+async def test_a_fault_of_ours_in_one_pod_is_said_and_holds_up_no_other(
+    node: NodeContext, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Row 107: no failure is swallowed, and none ends the collection."""
+    monkeypatch.setattr(module, "_TICK", 0.001)
+    runtime = Runtime()
+    collects = runtime.collect
+
+    async def fails(uid: str, choose: Callable[[ObservedPod], Collection[str]]) -> tuple[int, int]:
+        if uid == "u1":
+            raise ZeroDivisionError
+        return await collects(uid, choose)
+
+    monkeypatch.setattr(runtime, "collect", fails)
+    runtime.has(listing("u1", "exited", "exited"), listing("u2", "exited", "exited"))
+    running = asyncio.create_task(gc(node, runtime).run())
+    await until(lambda: runtime.removed == ["u2-0"] and "of pod u1 stays for now" in caplog.text)
+    assert not running.done()
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+
+
 async def test_of_a_pod_that_was_put_out_all_goes_and_of_a_finished_one_under_pressure(node: NodeContext) -> None:
     """Row 108: an evicted pod keeps nothing; a finished one its last instance, until the disk is short."""
     runtime = Runtime()
@@ -173,9 +242,9 @@ async def test_of_a_pod_that_was_put_out_all_goes_and_of_a_finished_one_under_pr
     note(node, "u2", finished=True)
     note(node, "u3")
     collecting = gc(node, runtime)
-    await collecting.round()
+    await collecting.round(seconds=60)
     assert (runtime.removed, runtime.emptied) == (["u1-0"], ["u1"])
-    await collecting.round(finished_too=True)
+    await collecting.round(seconds=60, finished_too=True)
     assert (runtime.removed, runtime.emptied) == (["u1-0", "u2-0"], ["u1"])
 
 
@@ -206,10 +275,10 @@ async def test_what_was_never_started_goes_when_it_has_been_seen_so_for_long(
     runtime = Runtime()
     runtime.has(listing("u1", "exited", "created"))
     collecting = gc(node, runtime)
-    await collecting.round()
+    await collecting.round(seconds=60)
     assert runtime.removed == []
     monkeypatch.setattr(module, "NEVER_STARTED_SECONDS", 0.0)
-    await collecting.round()
+    await collecting.round(seconds=60)
     assert runtime.removed == ["u1-1"]
 
 

@@ -9,8 +9,9 @@ least, and then :data:`CLEANUP_SECONDS`.
 
 Mirrors eviction/eviction_manager.go, v1.36. Differences: limits of single pods are watched apart
 (:mod:`syncpod.agent.storage`); memory is measured each period, and no notifier of the kernel's asks for it in between;
-the end of a pod and the removal of its remains share one bound, where the kubelet counts anew for the second; events of
-the node are warnings in the log, and its conditions a report on disk, there being no Node object.
+a removal of dead containers that hangs is waited for no longer than :data:`RECLAIM_SECONDS`; the end of a pod and the
+removal of its remains share one bound, where the kubelet counts anew for the second; events of the node are warnings in
+the log, and its conditions a report on disk, there being no Node object.
 """
 
 from __future__ import annotations
@@ -50,6 +51,9 @@ log = logging.getLogger(__name__)
 
 CLEANUP_SECONDS: Final = 30.0
 """podCleanupTimeout: how long the remains of a pod that was put out may take to go before another is put out."""
+
+RECLAIM_SECONDS: Final = 30.0
+"""How long the removal of dead containers is waited for before the node is measured again, and a pod put out."""
 
 Send = Callable[[PodRef, Evict], Awaitable[bool]]
 """Signals a pod; returns whether there was a workflow to take it. Raises RPCError while the server is away."""

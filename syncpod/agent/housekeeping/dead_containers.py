@@ -4,8 +4,9 @@ Each minute all pods are looked at; a pod whose container has just died is looke
 has tidied up by then. What goes is decided in :mod:`syncpod.lifecycle.container_gc`, and goes between the pod's steps
 (`activities.collection`, which says why that races with none).
 
-Mirrors kuberuntime/kuberuntime_gc.go, v1.36, GarbageCollect, and pod_container_deletor.go. Differences: a pod that
-hangs holds up no other; nothing is asked of the runtime while there is nothing to remove; and the workflow is not told
+Mirrors kuberuntime/kuberuntime_gc.go, v1.36, GarbageCollect, and pod_container_deletor.go. Differences: each pod is
+seen to in a task of its own, so that one whose removal hangs holds up neither the others, of which four are seen to at
+once, nor the next look; nothing is asked of the runtime while there is nothing to remove; and the workflow is not told
 that what it looks at no more is gone, which would be four events of history for each.
 """
 
@@ -17,6 +18,7 @@ import time
 from collections.abc import Awaitable, Callable, Collection, Iterable
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Final, Protocol
 
 from syncpod.agent import metrics
@@ -42,6 +44,7 @@ NEVER_STARTED_SECONDS: Final = 300.0
 """For how long a container has to be seen created before nobody can be about to start it: a step creates and starts it
 in calls of two minutes each."""
 _AT_ONCE: Final = 4
+"""How many pods are seen to at a time: more calls at once would keep the runtime from the pods' steps."""
 _TICK: Final = 0.5
 
 
@@ -83,30 +86,46 @@ class ContainerGc:
         self._due: dict[str, float] = {}
         self._complaints: dict[str, str] = {}
         self._emptied: set[str] = set()
+        self._slots = asyncio.Semaphore(_AT_ONCE)
+        self._under_way: dict[str, asyncio.Task[int]] = {}
         self.total = 0
         """Containers and sandboxes removed in this life."""
 
     async def run(self) -> None:
-        """Collect for ever."""
+        """Collect for ever. What is under way when this ends is given up."""
         next_round = time.monotonic()
-        while True:
-            if time.monotonic() >= next_round:
-                next_round = time.monotonic() + self._period
-                await self.round()
-            else:
-                await self._after_exits()
-            await asyncio.sleep(_TICK)
+        try:
+            while True:
+                if time.monotonic() >= next_round:
+                    next_round = time.monotonic() + self._period
+                    await self._begin_round()
+                self._begin_after_exits()
+                await asyncio.sleep(_TICK)
+        finally:
+            given_up = tuple(self._under_way.values())
+            for task in given_up:
+                task.cancel()
+            await asyncio.gather(*given_up, return_exceptions=True)
 
     def observe(self, listing: ObservedPod) -> None:
         """Hear of a new listing: one with more dead instances than are kept is seen to shortly."""
         if self._superfluous([listing], set()):
             self._due.setdefault(listing.uid, time.monotonic() + SETTLE_SECONDS)
 
-    async def round(self, *, finished_too: bool = False) -> int:
-        """Collect once; return how much was removed. What could not be is said once for as long as it is the same.
+    async def round(self, *, seconds: float, finished_too: bool = False) -> int:
+        """Collect once, and wait for it so many seconds at most; return how much was removed by then.
 
-        `finished_too`: of pods that have finished nothing is kept (DeleteAllUnusedContainers).
+        What could not be is said once for as long as it is the same; what takes longer goes on. `finished_too`: of pods
+        that have finished nothing is kept (DeleteAllUnusedContainers).
         """
+        tasks = await self._begin_round(finished_too=finished_too)
+        if not tasks:
+            return 0
+        done, _ = await asyncio.wait(tasks, timeout=seconds)
+        return sum(task.result() for task in done if not task.cancelled())
+
+    async def _begin_round(self, *, finished_too: bool = False) -> tuple[asyncio.Task[int], ...]:
+        """Begin to see to all pods of which something may go; return the tasks that do, older ones among them."""
         try:
             ended = await asyncio.to_thread(self._ended.read)
         except OSError as error:
@@ -114,22 +133,23 @@ class ContainerGc:
             ended = {}
         listings = tuple(self._listings())
         never_started = self._never_started(listings)
-        over = {uid for uid, how in ended.items() if how == "evicted" or finished_too}
+        put_out = {uid for uid, how in ended.items() if how == "evicted"}
+        over = frozenset(ended) if finished_too else frozenset(put_out)
         chosen = self._superfluous(listings, over, never_started)
         pods = {each.uid: each for each in listings if each.uid in chosen or superfluous_sandboxes(each)}
-        slots = asyncio.Semaphore(_AT_ONCE)
-
-        async def collect(listing: ObservedPod) -> int:
-            async with slots:
-                wanted = frozenset(chosen.get(listing.uid, ()))
-                return await self._collect(listing, over, never_started, wanted)
-
-        removed = sum(await asyncio.gather(*map(collect, pods.values())))
-        put_out = {uid for uid, how in ended.items() if how == "evicted"}
         self._emptied &= put_out
-        for uid in put_out - self._emptied:
-            await self._empty(uid)
-        return removed
+        to_empty = put_out - self._emptied
+        return tuple(
+            self._begin(
+                uid,
+                pods.get(uid),
+                over=over,
+                never_started=never_started,
+                for_the_limit=frozenset(chosen.get(uid, ())),
+                empty=uid in to_empty,
+            )
+            for uid in dict.fromkeys((*pods, *sorted(to_empty)))
+        )
 
     async def tidy_after(self, uid: str, *, seconds: float) -> bool:
         """Wait for the end of a pod that is put out, and remove all it has written; say whether that is done.
@@ -138,36 +158,68 @@ class ContainerGc:
         eviction_manager.go, v1.36, waitForPodsCleanup.
         """
         until = time.monotonic() + seconds
+        self._emptied.discard(uid)
         while time.monotonic() < until:
             await asyncio.sleep(_TICK)
             listing = next((each for each in self._listings() if each.uid == uid), None)
             if listing is None and not await asyncio.to_thread(pod_directory(self._node, uid).exists):
                 return True
             if listing is None or is_dead(listing):
-                if listing is not None:
-                    await self._collect(listing, {uid}, (), frozenset())
-                if await self._empty(uid):
+                task = self._begin(uid, listing, over=frozenset({uid}), empty=True)
+                await asyncio.wait([task], timeout=max(0.0, until - time.monotonic()))
+                if uid in self._emptied:
                     return True
         return False
 
-    async def _empty(self, uid: str) -> bool:
-        """Remove the volumes of a pod that was put out; say whether that is done. What stands in the way is said."""
-        try:
-            if not await self._collector.empty(uid):
-                return False
-        except (CriError, OSError) as error:
-            log.warning("the volumes of pod %s, which was put out, stay for now: %s", uid, error)
-            return False
-        self._emptied.add(uid)
-        return True
-
-    async def _after_exits(self) -> None:
+    def _begin_after_exits(self) -> None:
+        """Begin to see to the pods that are due; one that is being seen to stays due until then."""
         now = time.monotonic()
-        for uid in [uid for uid, at in self._due.items() if at <= now]:
+        for uid in [uid for uid, at in self._due.items() if at <= now and uid not in self._under_way]:
             del self._due[uid]
             listing = next((each for each in self._listings() if each.uid == uid), None)
             if listing is not None:
-                await self._collect(listing, (), (), frozenset())
+                self._begin(uid, listing)
+
+    def _begin(
+        self,
+        uid: str,
+        listing: ObservedPod | None,
+        *,
+        over: Collection[str] = (),
+        never_started: Collection[str] = (),
+        for_the_limit: frozenset[str] = frozenset(),
+        empty: bool = False,
+    ) -> asyncio.Task[int]:
+        """Have a pod seen to in a task of its own, unless it is being seen to; return the task that does."""
+        if uid in self._under_way:
+            return self._under_way[uid]
+
+        async def see_to() -> int:
+            async with self._slots:
+                removed = await self._collect(listing, over, never_started, for_the_limit) if listing else 0
+                if empty:
+                    await self._empty(uid)
+                return removed
+
+        task = asyncio.create_task(see_to(), name=f"collection in {uid}")
+        self._under_way[uid] = task
+        task.add_done_callback(partial(self._has_ended, uid))
+        return task
+
+    def _has_ended(self, uid: str, task: asyncio.Task[int]) -> None:
+        del self._under_way[uid]
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("what is dead of pod %s stays for now, for a fault of ours", uid, exc_info=error)
+
+    async def _empty(self, uid: str) -> None:
+        """Remove the volumes of a pod that was put out, once it has ended. What stands in the way is said."""
+        try:
+            emptied = await self._collector.empty(uid)
+        except (CriError, OSError) as error:
+            log.warning("the volumes of pod %s, which was put out, stay for now: %s", uid, error)
+            return
+        if emptied:
+            self._emptied.add(uid)
 
     async def _collect(
         self,

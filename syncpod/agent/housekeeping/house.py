@@ -5,7 +5,7 @@ from __future__ import annotations
 from temporalio.client import Client
 
 from syncpod.agent.agent import Agent
-from syncpod.agent.eviction.evictor import Evictor
+from syncpod.agent.eviction.evictor import RECLAIM_SECONDS, Evictor
 from syncpod.agent.eviction.observations import NodeObservations
 from syncpod.agent.eviction.pod_usage import PodUsages
 from syncpod.agent.housekeeping.dead_containers import Collector, ContainerGc
@@ -67,7 +67,7 @@ class House:
             PodUsages(node, self._cri, agent.pleg.newest),
             agent.signals.evict,
             tidy_after=containers.tidy_after,
-            reclaim=(lambda: containers.round(finished_too=True), images.remove_unused),
+            reclaim=(lambda: containers.round(finished_too=True, seconds=RECLAIM_SECONDS), images.remove_unused),
             told=reporter.has_conditions,
             period=settings.eviction_period,
         )
