@@ -80,6 +80,8 @@ class Step:
     """It removes what there is of the pod's containers, so that all of them run anew."""
     begins_anew: bool = False
     """It is the first step of a pod of which all containers run anew."""
+    outdated: bool = False
+    """What it has asked the node for is no longer what is desired."""
     replaces: str = ""
     """The instance (runtime id) that the step ends only so that another follows, though by its policy it might rest."""
 

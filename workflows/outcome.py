@@ -184,7 +184,7 @@ def finished_step(state: PodState, step: Step, payload: Any, started: datetime, 
         case Outcome.DONE | Outcome.ADOPTED:
             _done(state, step)
             if isinstance(step.input, AllocateResources) and result.allocation is not None:
-                resizing.answered(state, step.input, result.allocation, now)
+                resizing.answered(state, step.input, result.allocation, now, outdated=step.outdated)
         case Outcome.CANCELLED | Outcome.STOPPING:
             state.cleared = _without(state.cleared, step.container)
     took = int((now - started) / timedelta(milliseconds=1))

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
@@ -63,6 +64,9 @@ AS_ALLOCATED = "2026-11-what-comes-to-the-same-needs-no-resize"
 
 HURRIED = "2026-11-an-end-does-not-wait-for-what-was-stuck-before"
 """Patch: before it a deletion, an eviction or a deadline waited out the back-off of a kill of before that was stuck."""
+
+OUTDATED = "2026-11-a-no-to-what-is-no-longer-desired-says-nothing"
+"""Patch: before it a late answer to a resize that another had followed was taken for the answer to that."""
 
 
 class Pull(NamedTuple):
@@ -219,6 +223,8 @@ class PodWorkflow:
         except asyncio.CancelledError:
             outcome.cancelled_step(self.state, step, began, workflow.now())
         else:
+            if resizing.is_outdated(self.state, step.input) and workflow.patched(OUTDATED):
+                step = replace(step, outdated=True)
             outcome.finished_step(self.state, step, decoded(result), began, workflow.now())
         self.span(step, began)
 

@@ -26,7 +26,7 @@ from syncpod.lifecycle.pod_resources import (
     same_resources,
 )
 from syncpod.lifecycle.resize import RESTART_MESSAGE, Resize, container_resize
-from syncpod.messages import AllocateResources, Allocation, ResizePod, StepName
+from syncpod.messages import AllocateResources, Allocation, ResizePod, StepInput, StepName
 from syncpod.pod import Pod, PodCondition, ResourceRequirements, Volume
 from workflows.state import PodState, ResizeState
 
@@ -74,8 +74,22 @@ def ask_again(state: PodState) -> None:
 # --- what the node says -----------------------------------------------------------------------------------------------
 
 
-def answered(state: PodState, request: AllocateResources, answer: Allocation, now: datetime) -> None:
-    """Take the node's answer to what `request` has asked for, which may no longer be what is desired."""
+def is_outdated(state: PodState, request: StepInput) -> bool:
+    """Say whether a step has asked the node for what is no longer desired, or not any more than what it has."""
+    if not isinstance(request, AllocateResources):
+        return False
+    return state.allocated is None or not same_resources(resources_of(request.pod), resources_of(state.pod))
+
+
+def answered(
+    state: PodState, request: AllocateResources, answer: Allocation, now: datetime, *, outdated: bool = False
+) -> None:
+    """Take the node's answer to what `request` has asked for.
+
+    Where that is `outdated`, a no says nothing of what is desired now; a yes is what the node has allocated.
+    """
+    if answer.pending and outdated:
+        return
     if answer.pending:
         _put_off(state, request.pod, answer, now)
     else:

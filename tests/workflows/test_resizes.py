@@ -139,6 +139,25 @@ async def test_room_that_is_told_of_before_the_answer_is_not_missed(client: Clie
     assert node.steps().count("allocate_resources") == 2
 
 
+@pytest.mark.parametrize("answer", [DEFERRED, NEVER], ids=["deferred", "infeasible"])
+async def test_a_late_no_to_another_resize_is_none_to_this_one(
+    client: Client, node: ScriptedNode, answer: Allocation
+) -> None:
+    node.room = [answer, answer]
+    handle = await running(client, node, sized())
+    taken_back, followed = (LARGE, SMALL), ({"limits": {"cpu": "300m"}}, LARGE)
+    for asked, (first, second) in enumerate((taken_back, followed), 1):
+        gate = node.gate["allocate_resources"] = asyncio.Event()
+        await handle.execute_update("resize", resize_to(first))
+        await until(handle, lambda _, n=asked: node.steps().count("allocate_resources") == n)  # type: ignore[misc]
+        await handle.execute_update("resize", resize_to(second))
+        gate.set()
+    pod = await until(handle, is_given(LARGE))
+    assert node.steps().count("allocate_resources") == 3
+    assert await reasons(handle) == ["ResizeStarted", "ResizeCompleted"]
+    assert phase(pod) == "Running"
+
+
 async def test_who_takes_a_deferred_resize_back_waits_for_nothing(client: Client, node: ScriptedNode) -> None:
     node.room = [DEFERRED]
     handle = await running(client, node, sized())
