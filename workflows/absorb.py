@@ -25,7 +25,7 @@ from syncpod.messages import (
     StepName,
 )
 from syncpod.pod import PodCondition, PodInvalid
-from workflows import resizing
+from workflows import resizing, rounds
 from workflows.desired import Rejected, apply, delete
 from workflows.outcome import heard, meet_node, observe, put_out
 from workflows.state import PodState
@@ -95,7 +95,8 @@ def _backoff_expired(state: PodState, payload: Any, now: datetime) -> None:
     signal = BackoffExpired.model_validate(payload)
     subject = signal.container
     spec = state.pod.spec
-    names = [c.name for c in (*spec.init_containers, *spec.containers, *spec.ephemeral_containers)]
+    restarting = [container.name for container in (*spec.init_containers, *spec.containers)]
+    names = [*restarting, *(container.name for container in spec.ephemeral_containers)]
     steps = [key.removeprefix("step/") for key in state.backoff.entries if key.count("/") == 1]
     if state.allocated is not None:
         # The node may have room again before its answer that it has none has arrived.
@@ -117,6 +118,8 @@ def _backoff_expired(state: PodState, payload: Any, now: datetime) -> None:
         if signal.appeared:
             why = f"{signal.appeared} has come or changed: the back-off of {subject} ends"
         state.note(now, "signal", "backoff_expired", why)
+        if not signal.appeared and subject in restarting:
+            rounds.release(state)
     elif signal.restart != expected:
         return
     state.released = {**state.released, subject: expected}
@@ -137,6 +140,7 @@ def _restart(state: PodState, payload: Any, now: datetime) -> None:
     if signal.container and signal.container not in (*mains, *sidecars):
         known = ", ".join(sorted((*mains, *sidecars)))
         raise Rejected(f"container: is {signal.container!r}, must be a main container or a sidecar, one of {known}")
+    rounds.release(state)
     for name in (signal.container,) if signal.container else mains:
         newest = state.own.newest(name)
         if newest is not None:

@@ -416,7 +416,8 @@ def _start(state: PodState, planned_step: PlannedStep, now: datetime) -> Decisio
     held = _failure_hold(state, key, name, restart, now)
     if held:
         return Decision(holds=(held,))
-    if (last := state.between_rounds) is not None:
+    apart = planned_step.verb == "start_ephemeral_container"
+    if (last := state.between_rounds) is not None and not (apart and last.lenient):
         return _begin_anew(state, last, planned_step, now)
     allowed, store, exit_id = _crash_loop(state, name, restart, now)
     if not allowed.allowed and allowed.retry_at is not None:

@@ -68,6 +68,9 @@ HURRIED = "2026-11-an-end-does-not-wait-for-what-was-stuck-before"
 OUTDATED = "2026-11-a-no-to-what-is-no-longer-desired-says-nothing"
 """Patch: before it a late answer to a resize that another had followed was taken for the answer to that."""
 
+LENIENT = "2026-11-a-back-off-of-all-containers-holds-no-ephemeral-ones"
+"""Patch: before it that back-off held ephemeral containers too, and only its own name ended it."""
+
 
 class Pull(NamedTuple):
     """A pull that runs beside the pod's other steps."""
@@ -187,7 +190,7 @@ class PodWorkflow:
             self.publish()  # a kill takes as long as the grace: what is shown must not be of before
         argument = decide.begin(self.state, step, began)
         if step.resets and workflow.patched(ROUNDS):
-            self.state.restart_all = rounds.reset_by(self.state, step.input)
+            self.state.restart_all = rounds.reset_by(self.state, step.input, lenient=workflow.patched(LENIENT))
         if step.replaces and workflow.patched(REPLACED):
             self.state.replacing = {step.replaces: False} | self.state.replacing
         self.show()

@@ -16,7 +16,7 @@ from syncpod.pod import Pod, PodCondition
 from workflows.state import Exit, PodState, Round
 
 
-def reset_by(state: PodState, removal: StepInput) -> Round | None:
+def reset_by(state: PodState, removal: StepInput, *, lenient: bool) -> Round | None:
     """Return the round that these removals begin; None where no exit is known that asked for it."""
     if not isinstance(removal, RemoveContainers):
         return None
@@ -26,7 +26,17 @@ def reset_by(state: PodState, removal: StepInput) -> Round | None:
         return None
     number = state.restart_all.number + 1 if state.restart_all is not None else 1
     cause = f"{exit_.name} exited with code {exit_.exit_code}"
-    return Round(number=number, cause=cause, at=exit_.at, removed=removal.ids)
+    return Round(number=number, cause=cause, at=exit_.at, removed=removal.ids, lenient=lenient)
+
+
+def release(state: PodState) -> None:
+    """End the back-off of all containers, where there is one: an operator will not wait for one of them.
+
+    Not of a round that an earlier worker has noted, which let only its own name end it.
+    """
+    last = state.between_rounds
+    if last is not None and last.lenient:
+        state.released = {**state.released, backoff.RESTART_ALL: last.number}
 
 
 def begin_anew(state: PodState, last: Round, now: datetime) -> None:

@@ -89,6 +89,8 @@ class Round(BaseModel):
     """The instances (runtime ids) that it removes."""
     begun: bool = False
     """The pod has begun anew."""
+    lenient: bool = False
+    """While it is held back ephemeral containers start, and an operator may name any container to end its back-off."""
 
 
 class PodState(BaseModel):

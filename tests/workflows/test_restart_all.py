@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
 from temporalio.client import Client
 
-from tests.workflows.scripted import ScriptedNode, container, query_pod, until
+from tests.workflows.scripted import ScriptedNode, container, query_pod, start_pod, until
 from tests.workflows.test_pod_workflow import manifest, running
 
 RULE = {"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [42]}}
@@ -47,12 +48,21 @@ async def came_up(client: Client, node: ScriptedNode, handle: Any, restarts: int
     return uid
 
 
+async def held_back(client: Client, node: ScriptedNode) -> tuple[Any, str]:
+    """A pod that has restarted all once, and waits out the back-off of the second time; and its UID."""
+    handle = await start_pod(client, node, looping())
+    uid = await came_up(client, node, handle, 0)
+    await node.tell(handle, node.exits(uid, "web", 42))
+    await came_up(client, node, handle, 1)
+    await node.tell(handle, node.exits(uid, "web", 42))
+    await until(handle, lambda pod: "CrashLoopBackOff" in str(container(pod, "other")["state"]))
+    return handle, uid
+
+
 async def test_a_pod_that_restarts_all_again_and_again_is_held_back_as_a_whole(
     client: Client, node: ScriptedNode
 ) -> None:
     """Row 75: with a back-off, which the kubelet lacks; the condition stays True meanwhile."""
-    from tests.workflows.scripted import start_pod
-
     handle = await start_pod(client, node, looping())
     uid = await came_up(client, node, handle, 0)
     await node.tell(handle, node.exits(uid, "web", 42))
@@ -76,6 +86,32 @@ async def test_a_pod_that_restarts_all_again_and_again_is_held_back_as_a_whole(
         assert restarting(await query_pod(handle)) == "False"
     told = [event for event in await handle.query("events") if event["reason"] == "BackOff"]
     assert [(event["container"], event["count"]) for event in told] == [("", 2)]
+
+
+@pytest.mark.parametrize("signal", ["restart", "backoff_expired"])
+async def test_who_will_not_wait_for_a_container_ends_the_back_off_of_all(
+    client: Client, node: ScriptedNode, signal: str
+) -> None:
+    handle, uid = await held_back(client, node)
+    await handle.signal("backoff_expired", {"container": "other", "appeared": 'secret "password"'})
+    await handle.signal("backoff_expired", {"container": "other", "restart": 2})
+    pod = await query_pod(handle)
+    assert restarting(pod) == "True", "only an operator ends it"
+    await handle.signal(signal, {"container": "other"})
+    await until(handle, lambda pod: container(pod, "init").get("restartCount") == 2 and restarting(pod) == "False")
+    assert [each.name for each in node.pods[uid].containers] == ["init"]
+
+
+async def test_a_pod_that_is_held_back_as_a_whole_can_be_debugged(client: Client, node: ScriptedNode) -> None:
+    """An ephemeral container is no part of the round: it starts at once, and begins nothing anew."""
+    handle, uid = await held_back(client, node)
+    await handle.execute_update("add_ephemeral_container", {"name": "debug", "image": "busybox:1"})
+    pod = await until(handle, lambda pod: "running" in container(pod, "debug").get("state", {}))
+    assert "CrashLoopBackOff" in str(container(pod, "other")["state"])
+    assert restarting(pod) == "True"
+    assert [each.name for each in node.pods[uid].containers] == ["debug"]
+    await handle.signal("backoff_expired", {"container": SUBJECT})
+    await until(handle, lambda pod: container(pod, "init").get("restartCount") == 2)
 
 
 async def test_the_back_off_ends_by_itself_and_over_a_new_run(client: Client, node: ScriptedNode) -> None:
