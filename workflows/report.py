@@ -252,7 +252,7 @@ def plan(state: PodState, candidate: Any, now: datetime, *, update: str = "apply
     if candidate is not None:
         try:
             (desired.resize if update == "resize" else desired.apply)(trial, candidate, now)
-        except ValueError as wrong:
+        except (desired.Rejected, ValueError) as wrong:
             return {"error": str(wrong), "steps": [], "holds": []}
     update_status(trial, (), now)
     decision = decide.next_step(trial, now)

@@ -98,14 +98,21 @@ async def _resize(client: Client, pod: Pod, asked: PodResize) -> None:
 
 
 async def _show_plan(client: Client, pod: Pod, asked: PodResize) -> None:
+    from temporalio.client import WorkflowQueryFailedError
+
     from syncpod.cli.plan import print_plans
     from syncpod.cli.pods import QUERY_DEADLINE, handle_of
     from syncpod.cli.resizing import as_document
 
     meta = pod.metadata
-    found = await handle_of(client, meta.namespace, meta.name).query(
-        "plan", args=[as_document(asked), "resize"], result_type=dict, rpc_timeout=QUERY_DEADLINE
-    )
+    try:
+        found = await handle_of(client, meta.namespace, meta.name).query(
+            "plan", args=[as_document(asked), "resize"], result_type=dict, rpc_timeout=QUERY_DEADLINE
+        )
+    except WorkflowQueryFailedError as failed:
+        # By a worker of an earlier version, which had no answer for a pod that ends; or the run cannot be replayed.
+        why = failed.message.strip().splitlines() or ["it does not say why"]
+        raise Failure(f'the plan of pod "{meta.name}" failed on its node: {why[0]}') from None
     if found.get("error"):
         raise BadInput(f"pod {meta.name}: {found['error']}")
     print_plans([{"pod": meta.name, "change": "update", "resources": bool(found["steps"]), **found}])

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
+
+import pytest
 
 from syncpod.messages import Allocation
 from tests.cli.conftest import Command
 from tests.cli.manifests import as_json, fresh_name, manifest
 from tests.workflows.scripted import ScriptedNode
+from workflows import report
+from workflows.desired import Rejected
 
 SMALL = {"limits": {"cpu": "200m", "memory": "64Mi"}, "requests": {"cpu": "100m", "memory": "64Mi"}}
 
@@ -88,3 +93,26 @@ async def test_what_cannot_be_is_refused_in_a_sentence(syncpod: Command, node: S
     absent = await syncpod("resize", "nobody", "--limits", "cpu=1")
     assert (absent.code, absent.err) == (1, 'syncpod: pods "nobody" not found in namespace default\n')
     assert "allocate_resources" not in node.steps()
+
+
+async def test_the_plan_of_a_pod_that_ends_is_refused_in_a_sentence(
+    syncpod: Command, node: ScriptedNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By this version's workers, and by those of earlier ones, whose query failed."""
+    name = await running(syncpod, node)
+    node.gate["kill_pod"] = asyncio.Event()
+    deleted = await syncpod("delete", name, "--no-wait")
+    assert deleted.code == 0, deleted.err
+    asked = ("resize", name, "--limits", "memory=128Mi", "--dry-run")
+    refused = await syncpod(*asked)
+    why = "the pod is being deleted or has finished: nothing of it can be resized"
+    assert (refused.code, refused.out, refused.err) == (2, "", f"syncpod: pod {name}: {why}\n")
+
+    def fail(*_: Any, **__: Any) -> Any:
+        raise Rejected(f"{why}\nat length")
+
+    monkeypatch.setattr(report, "plan", fail)
+    failed = await syncpod(*asked)
+    assert (failed.code, failed.out) == (1, "")
+    assert failed.err == f'syncpod: the plan of pod "{name}" failed on its node: {why}\n'
+    node.gate["kill_pod"].set()

@@ -298,7 +298,10 @@ async def test_a_pod_that_ends_is_not_resized(client: Client, node: ScriptedNode
     await until(handle, lambda pod: phase(pod) == "Succeeded")
     with pytest.raises(WorkflowUpdateFailedError) as refused:
         await handle.execute_update("resize", resize_to(LARGE))
-    assert "has finished" in str(refused.value.cause)
+    assert isinstance(refused.value.cause, ApplicationError)
+    assert "has finished" in refused.value.cause.message
+    plan = await handle.query("plan", args=[resize_to(LARGE), "resize"])
+    assert plan == {"error": refused.value.cause.message, "steps": [], "holds": []}
 
 
 async def test_a_resize_goes_on_in_the_run_that_follows(client: Client, node: ScriptedNode) -> None:
