@@ -20,6 +20,7 @@ from syncpod.pod import (
     Volume,
     admit_ephemeral_container,
     admit_pod,
+    downward_files,
     merge_update,
     pod_to_wire,
     readmit,
@@ -112,12 +113,9 @@ def _shows_what_changed(before: Pod, updated: Pod) -> bool:
 
 def _shows_metadata(volume: Volume) -> bool:
     """Say whether a volume has files made from the pod's labels or annotations."""
-    projections = volume.projected.sources if volume.projected is not None else ()
-    downward = (volume.downward_api, *(source.downward_api for source in projections))
-    files = (file for source in downward if source is not None for file in source.items)
     return any(
         file.field_ref is not None and file.field_ref.field_path.startswith(("metadata.labels", "metadata.annotations"))
-        for file in files
+        for file in downward_files(volume)
     )
 
 

@@ -27,7 +27,7 @@ from syncpod.lifecycle.pod_resources import (
 )
 from syncpod.lifecycle.resize import RESTART_MESSAGE, Resize, container_resize
 from syncpod.messages import AllocateResources, Allocation, ResizePod, StepInput, StepName
-from syncpod.pod import Pod, PodCondition, ResourceRequirements, Volume
+from syncpod.pod import Pod, PodCondition, ResourceRequirements, Volume, downward_files
 from workflows.state import PodState, ResizeState
 
 FIRST_RETRY = timedelta(seconds=30)
@@ -137,11 +137,7 @@ def _allocate(state: PodState, asked: Pod, now: datetime) -> None:
 
 def _shows_resources(volume: Volume) -> bool:
     """Say whether a volume has files made from a container's requests or limits."""
-    projections = volume.projected.sources if volume.projected is not None else ()
-    downward = (volume.downward_api, *(source.downward_api for source in projections))
-    return any(
-        file.resource_field_ref is not None for source in downward if source is not None for file in source.items
-    )
+    return any(file.resource_field_ref is not None for file in downward_files(volume))
 
 
 # --- what is applied --------------------------------------------------------------------------------------------------

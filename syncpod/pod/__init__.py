@@ -159,6 +159,7 @@ from syncpod.pod.volumes import (
     ServiceAccountTokenProjection,
     Volume,
     VolumeProjection,
+    downward_files,
 )
 from syncpod.pod.wire import Model, Time
 from syncpod.pod.wire import to_wire as pod_to_wire
@@ -316,6 +317,7 @@ __all__ = [
     "check_supported",
     "check_without_effect",
     "container_hash",
+    "downward_files",
     "load_documents",
     "merge_update",
     "parse_config_map",

@@ -1,5 +1,6 @@
 """Volumes of a pod and their sources."""
 
+from collections.abc import Iterator
 from typing import Annotated
 
 from pydantic import Field
@@ -227,3 +228,11 @@ class Volume(Model):
     csi: CSIVolumeSource | None = None
     ephemeral: EphemeralVolumeSource | None = None
     image: ImageVolumeSource | None = None
+
+
+def downward_files(volume: Volume) -> Iterator[DownwardAPIVolumeFile]:
+    """Yield the files of a volume that are made from the pod itself, those of a projected volume's parts included."""
+    projections = volume.projected.sources if volume.projected is not None else ()
+    for source in (volume.downward_api, *(projection.downward_api for projection in projections)):
+        if source is not None:
+            yield from source.items

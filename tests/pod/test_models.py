@@ -22,6 +22,7 @@ from syncpod.pod import (
     PodSpec,
     PodStatus,
     Volume,
+    downward_files,
     parse_pod,
     pod_to_wire,
 )
@@ -154,3 +155,15 @@ def test_times_are_utc_and_written_with_z() -> None:
         assert parse_pod({"metadata": {"creationTimestamp": text}}).metadata.creation_timestamp == moment
     with pytest.raises(ValueError, match="time zone"):
         ObjectMeta(creation_timestamp=datetime(2026, 1, 31))  # noqa: DTZ001
+
+
+def test_the_files_made_from_a_pod_are_those_of_its_volume_and_of_its_parts() -> None:
+    def item(path: str) -> dict[str, Any]:
+        return {"path": path, "fieldRef": {"fieldPath": "metadata.name"}}
+
+    own = Volume.model_validate({"name": "v", "downwardAPI": {"items": [item("a"), item("b")]}})
+    parts: list[dict[str, Any]] = [{"downwardAPI": {"items": [item("c")]}}, {"secret": {"name": "s"}}]
+    projected = Volume.model_validate({"name": "v", "projected": {"sources": [*parts, *parts[:1]]}})
+    assert [file.path for file in downward_files(own)] == ["a", "b"]
+    assert [file.path for file in downward_files(projected)] == ["c", "c"]
+    assert not list(downward_files(Volume(name="v")))
