@@ -337,6 +337,55 @@ async def expired_before_its_sandbox(client: Client, node: ScriptedNode) -> Hand
     return handle
 
 
+async def resized_past_answers(client: Client, node: ScriptedNode) -> Handle:
+    """A no comes late, to a resize that another has followed; then one that comes to what the container has."""
+    whole = {"limits": {"memory": "1Gi"}, "requests": {"memory": "64Mi"}}
+    web = {"name": "web", "image": "busybox:1", "resources": {"requests": {"memory": "64Mi"}}}
+    handle, _ = await up(client, node, pod("resized-past-answers", containers=[web], resources=whole))
+    node.room = [Allocation(pending="Infeasible", message="never")]
+    node.gate["allocate_resources"] = asyncio.Event()
+    for limit in ("512Mi", "1Gi"):
+        asked = {"containers": [{"name": "web", "resources": {"limits": {"memory": limit}}}]}
+        await handle.execute_update("resize", asked)
+        await until(handle, lambda _: "allocate_resources" in node.steps())
+    node.gate["allocate_resources"].set()
+    await until(handle, lambda seen: "resize_pod" in node.steps() and "PodResize" not in str(seen["status"]))
+    return handle
+
+
+async def put_out_while_stuck(client: Client, node: ScriptedNode) -> Handle:
+    """The kill for a new sandbox takes too long; the pod is put out meanwhile, and waits for nothing."""
+    handle, uid = await up(client, node, pod("put-out-while-stuck"))
+    node.fault("kill_pod", Fault.EXCEEDED_GRACE_PERIOD, "web did not end within 15 s")
+    dead = tuple(s.model_copy(update={"state": "SANDBOX_NOTREADY"}) for s in node.pods[uid].sandboxes)
+    await node.tell(handle, node.list(uid, sandboxes=dead))
+    await until(handle, lambda seen: "KillOverdue" in str(seen["status"]["conditions"]))
+    await handle.signal("evict", {"uid": uid, "reason": "Evicted", "message": "no room", "gracePeriodSeconds": 1})
+    await until(handle, lambda seen: "running" not in container(seen, "web")["state"])
+    return handle
+
+
+async def debugged_between_rounds(client: Client, node: ScriptedNode) -> Handle:
+    """While all containers wait to be restarted an ephemeral one starts; then an operator restarts one of them."""
+    rule = {"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [42]}}
+    web = {"name": "web", "image": "busybox:1", "restartPolicy": "Never", "restartPolicyRules": [rule]}
+    handle, uid = await up(client, node, pod("debugged-between-rounds", containers=[web]))
+    await node.tell(handle, node.exits(uid, "web", 42))
+    await until(handle, lambda seen: _runs(seen, "web", 1))
+    await node.tell(handle, node.exits(uid, "web", 42))
+    await until(handle, lambda seen: "CrashLoopBackOff" in str(container(seen, "web")["state"]))
+    await handle.execute_update("add_ephemeral_container", {"name": "debug", "image": "busybox:1"})
+    await until(handle, lambda seen: _runs(seen, "debug", 0))
+    await handle.signal("restart", {"container": "web"})
+    await until(handle, lambda seen: _runs(seen, "web", 2))
+    return handle
+
+
+def _runs(seen: dict[str, Any], name: str, restarts: int) -> bool:
+    status = container(seen, name)
+    return status.get("restartCount") == restarts and "running" in status["state"]
+
+
 STORIES: tuple[Story, ...] = (
     brought_up,
     crash_loop,
@@ -360,6 +409,9 @@ STORIES: tuple[Story, ...] = (
     restart_all_again,
     kill_overdue,
     expired_before_its_sandbox,
+    resized_past_answers,
+    put_out_while_stuck,
+    debugged_between_rounds,
 )
 
 
