@@ -98,7 +98,8 @@ async def test_who_will_not_wait_for_a_container_ends_the_back_off_of_all(
     pod = await query_pod(handle)
     assert restarting(pod) == "True", "only an operator ends it"
     await handle.signal(signal, {"container": "other"})
-    await until(handle, lambda pod: container(pod, "init").get("restartCount") == 2 and restarting(pod) == "False")
+    pod = await until(handle, lambda pod: "running" in container(pod, "init")["state"], patience=7)
+    assert (container(pod, "init")["restartCount"], restarting(pod)) == (2, "False"), "the back-off has 10 s"
     assert [each.name for each in node.pods[uid].containers] == ["init"]
 
 
