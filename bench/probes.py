@@ -141,14 +141,13 @@ def _probes(name: str, period: int, port: int) -> dict[str, Any]:
 
 
 async def _history(node: SimulatedNode, names: Iterable[str]) -> int:
-    total = 0
+    lengths: list[int] = []
 
     async def count(name: str) -> None:
-        nonlocal total
-        total += await node.engine.history_length(name)
+        lengths.append(await node.engine.history_length(name))
 
     await each(names, count)
-    return total
+    return sum(lengths)
 
 
 def _say(what: str) -> None:
