@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -59,9 +60,12 @@ def debug(
     profile: Annotated[
         str,
         typer.Option(
-            "--profile", metavar="PROFILE", help="What it may do: general, baseline, restricted, netadmin, sysadmin."
+            "--profile",
+            metavar="PROFILE",
+            help="What it may do: general, baseline, restricted, netadmin, sysadmin. By default general, or baseline "
+            "where containers are given no capabilities: on the embedded runtime without root.",
         ),
-    ] = "general",
+    ] = "",
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only what the container writes.")] = False,
     copy_to: Annotated[
         str, typer.Option("--copy-to", metavar="NAME", help="Leave the pod alone, and join a copy of this name.")
@@ -91,7 +95,7 @@ def debug(
       syncpod debug web -it --image busybox --copy-to web-debug
     """  # noqa: D301
     from syncpod.cli import session
-    from syncpod.cli.debugging import Wanted
+    from syncpod.cli.debugging import Wanted, default_profile
 
     name = pod_name([pod])
     if copy_to and target:
@@ -128,12 +132,13 @@ def debug(
         found = (await require_pod(client, namespace, name)).pod
         if attached:
             runtime_of(found)  # a pod of another node is refused before anything is changed
+        chosen = wanted if profile else replace(wanted, profile=default_profile(found))
         if copy_to:
             made, joined = await _copy(
-                client, found, wanted, copy_to, share_processes=share_processes is not False, quiet=quiet
+                client, found, chosen, copy_to, share_processes=share_processes is not False, quiet=quiet
             )
         else:
-            made, joined = found, await _join(client, found, wanted, quiet=quiet)
+            made, joined = found, await _join(client, found, chosen, quiet=quiet)
         if attached:
             return await _stay(await _until_begun(client, made, joined), joined)
         if not (copy_to or quiet):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -46,6 +47,16 @@ _FLAGS: Final[Mapping[str, str]] = {
     "targetContainerName": "--target",
     "env": "--env",
 }
+
+
+def default_profile(pod: Pod) -> str:
+    """Return the profile of who names none: general, as kubectl's, or baseline where nobody can be given a capability.
+
+    That is on the embedded runtime without root: a container that asks for one is refused there.
+    """
+    ids = [status.container_id or "" for status in (pod.status.container_statuses or ())]
+    embedded = any(id_.startswith("syncpod-embedded://") for id_ in ids)
+    return "baseline" if embedded and os.geteuid() != 0 else "general"
 
 
 _PROBES: Final = ("livenessProbe", "readinessProbe", "startupProbe")

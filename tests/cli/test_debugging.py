@@ -14,10 +14,10 @@ from typing import Any, cast
 import pytest
 
 from syncpod.cli import debug, log_files
-from syncpod.cli.debugging import PROFILES, Wanted, debug_container, debug_copy
+from syncpod.cli.debugging import PROFILES, Wanted, debug_container, debug_copy, default_profile
 from syncpod.cli.failure import FAILED, BadInput, Failure
 from syncpod.cri.client import CriClient
-from syncpod.pod import Pod, admit_pod, pod_to_wire
+from syncpod.pod import ContainerStatus, Pod, PodStatus, admit_pod, pod_to_wire
 from tests.cli.manifests import manifest
 
 WANTED = Wanted(
@@ -179,3 +179,15 @@ async def test_a_log_that_may_not_be_read_is_a_failure_of_what_has_been_done(mon
     with pytest.raises(Failure, match=r"^/var/log/pods/look/0\.log: permission denied; run as root$") as failed:
         await debug._follow(cast("CriClient", Runtime()), "id")
     assert failed.value.code == FAILED
+
+
+@pytest.mark.parametrize(
+    ("runtime", "user", "profile"),
+    [("syncpod-embedded", 1000, "baseline"), ("syncpod-embedded", 0, "general"), ("containerd", 1000, "general")],
+)
+def test_no_capability_is_asked_for_by_default_where_none_is_given(
+    runtime: str, user: int, profile: str, pod: Pod, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: user)
+    running = PodStatus(container_statuses=(ContainerStatus(name="app", container_id=f"{runtime}://1"),))
+    assert default_profile(pod.model_copy(update={"status": running})) == profile
