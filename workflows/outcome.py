@@ -29,7 +29,8 @@ from syncpod.messages import (
 )
 from syncpod.pod import Pod, PodCondition
 from workflows import resizing
-from workflows.decide import Step, expiry
+from workflows.decide import expiry
+from workflows.decision import Step
 from workflows.state import HISTORY_KEPT, Exit, PodState, age
 
 _INSTANCES_KEPT = 50

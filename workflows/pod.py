@@ -34,6 +34,7 @@ with workflow.unsafe.imports_passed_through():
     from syncpod.messages import POD_WORKFLOW, StepName
     from syncpod.pod import pod_to_wire
     from workflows import absorb, decide, desired, outcome, report, resizing, rounds, start
+    from workflows.decision import Decision, Hold, Step
     from workflows.state import PodState
     from workflows.steps import HEARTBEAT_TIMEOUT, RETRY, STEPS
 
@@ -90,7 +91,7 @@ class PodWorkflow:
         self.armed: datetime | None = None
         self.rang = False
         self.woken = False
-        self.holds: tuple[decide.Hold, ...] = ()
+        self.holds: tuple[Hold, ...] = ()
         self.planned: tuple[str, ...] = ()
         self.pulls: dict[str, Pull] = {}
         self.worker_version = 0
@@ -151,7 +152,7 @@ class PodWorkflow:
 
     # --- one step -----------------------------------------------------------------------------------------------------
 
-    async def perform(self, step: decide.Step) -> None:
+    async def perform(self, step: Step) -> None:
         """Run one step to its end and fold its outcome in; never raises for what the step does."""
         spec = STEPS[step.name]
 
@@ -163,7 +164,7 @@ class PodWorkflow:
         kill_by, activity, began = self.schedule(step)
         await self.finish(step, activity, began, must_stop)
 
-    def pull(self, step: decide.Step) -> None:
+    def pull(self, step: Step) -> None:
         """Begin a pull beside everything else: only its own container waits for it.
 
         It is given up when the pod is to end, and when another image is desired for the container.
@@ -182,7 +183,7 @@ class PodWorkflow:
 
         self.pulls[step.container] = Pull(image, asyncio.create_task(run()))
 
-    def schedule(self, step: decide.Step) -> tuple[datetime | None, workflow.ActivityHandle[Any], datetime]:
+    def schedule(self, step: Step) -> tuple[datetime | None, workflow.ActivityHandle[Any], datetime]:
         """Have a step begin; return the deadline of the pod's grace that it was given, its handle, and the time."""
         spec = STEPS[step.name]
         began = workflow.now()
@@ -209,7 +210,7 @@ class PodWorkflow:
 
     async def finish(
         self,
-        step: decide.Step,
+        step: Step,
         activity: workflow.ActivityHandle[Any],
         began: datetime,
         must_stop: Callable[[], bool],
@@ -231,7 +232,7 @@ class PodWorkflow:
             outcome.finished_step(self.state, step, decoded(result), began, workflow.now())
         self.span(step, began)
 
-    def failed(self, step: decide.Step, error: ActivityError, began: datetime) -> None:
+    def failed(self, step: Step, error: ActivityError, began: datetime) -> None:
         """Sort what a failed step means: cancelled, timed out, refused by the runtime. All mean: look again, later."""
         cause = error.cause
         if isinstance(cause, CancelledError):
@@ -247,7 +248,7 @@ class PodWorkflow:
 
     # --- waiting ------------------------------------------------------------------------------------------------------
 
-    async def wait(self, decision: decide.Decision) -> None:
+    async def wait(self, decision: Decision) -> None:
         """Wait for a signal or for the earliest deadline."""
         self.arm(decision)
         self.arm_queue(decision)
@@ -255,7 +256,7 @@ class PodWorkflow:
         if self.rang:
             self.rang, self.armed, self.alarm = False, None, None
 
-    def arm(self, decision: decide.Decision) -> None:
+    def arm(self, decision: Decision) -> None:
         """Have one timer ring at the earliest deadline; it is replaced only when that moves."""
         held, expiry = decision.deadline, decide.expiry(self.state)
         # The node's queue signals the end of a back-off itself; nobody else knows when the pod expires.
@@ -274,7 +275,7 @@ class PodWorkflow:
         await workflow.sleep(max(timedelta(0), deadline - workflow.now()), summary=summary)
         self.rang = True
 
-    def arm_queue(self, decision: decide.Decision) -> None:
+    def arm_queue(self, decision: Decision) -> None:
         """Have the node's queue signal each hold's end exactly then. Costs no history; again after a restart."""
         arm = workflow.extern_functions().get("syncpod_arm_backoff")
         if workflow.unsafe.is_replaying() or arm is None:
@@ -357,7 +358,7 @@ class PodWorkflow:
         """Set the workflow's current details; costs no history."""
         workflow.set_current_details(report.details(self.state, self.holds))
 
-    def span(self, step: decide.Step, began: datetime) -> None:
+    def span(self, step: Step, began: datetime) -> None:
         """Give telemetry the sync that has ended; replays make none."""
         record = workflow.extern_functions().get("syncpod_sync_span")
         if record is None or workflow.unsafe.is_replaying():

@@ -18,7 +18,7 @@ from syncpod.lifecycle.status import StatusDecision, StatusInputs, pod_status, t
 from syncpod.messages import STUCK_FAULTS, StepName, labels_attribute
 from syncpod.pod import ContainerState, ContainerStatus
 from workflows import decide, desired, resizing
-from workflows.decide import Hold, Step
+from workflows.decision import Hold, Step
 from workflows.state import PodState
 
 _KEYWORDS = {name: SearchAttributeKey.for_keyword(name) for name in (

@@ -1,0 +1,89 @@
+"""What is decided: one step, or what holds it back; and the back-off that each failure leaves behind."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from syncpod.lifecycle import backoff
+from syncpod.lifecycle.backoff import BackoffStore
+from syncpod.messages import StepInput, StepName
+from workflows.state import PodState
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step, ready to be taken."""
+
+    name: StepName
+    input: StepInput
+    summary: str
+    """For the Temporal UI and the history: what and why, at most 200 bytes."""
+    why: str
+    container: str = ""
+    key: str = ""
+    """Under which its failures back off."""
+    store: BackoffStore | None = None
+    """The back-offs as they are once the step begins, where beginning it changes them."""
+    cleared: str = ""
+    """The exit (runtime id) for which the container's back-off has been passed."""
+    resets: bool = False
+    """It removes what there is of the pod's containers, so that all of them run anew."""
+    begins_anew: bool = False
+    """It is the first step of a pod of which all containers run anew."""
+    outdated: bool = False
+    """What it has asked the node for is no longer what is desired."""
+    replaces: str = ""
+    """The instance (runtime id) that the step ends only so that another follows, though by its policy it might rest."""
+
+
+@dataclass(frozen=True)
+class Hold:
+    """Something that would be done but for a back-off."""
+
+    subject: str
+    """Container name, or the step's name where no container is meant."""
+    restart: int
+    until: datetime
+    delay: timedelta
+    reason: str
+    """`CrashLoopBackOff`, `ImagePullBackOff`, or the fault's reason."""
+    message: str
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What to do: a step, or nothing until the earliest of the holds."""
+
+    step: Step | None = None
+    holds: tuple[Hold, ...] = ()
+    plan: tuple[str, ...] = ()
+    """All that is to be done, `step` first unless it is held, as `start_container web`; for the history."""
+
+    @property
+    def deadline(self) -> datetime | None:
+        """When the earliest hold ends; None = nothing to wait for but signals."""
+        return min((hold.until for hold in self.holds), default=None)
+
+
+def unless_held(state: PodState, step: Step, now: datetime) -> Decision:
+    """Return a step as what is decided, or the hold that its earlier failures impose."""
+    subject = step.container or step.name.value
+    restart = state.next_restart(step.container) if step.container else 0
+    held = failure_hold(state, step.key, subject, restart, now)
+    return Decision(holds=(held,)) if held else Decision(step)
+
+
+def failure_hold(state: PodState, key: str, subject: str, restart: int, now: datetime) -> Hold | None:
+    """Return the hold that an earlier failure under `key` still imposes, unless a signal has released it."""
+    until = backoff.held_until(state.backoff, key, now=now)
+    if until is None or state.released.get(subject) == restart:
+        return None
+    entry = state.backoff.entries[key]
+    return Hold(subject, restart, until, entry.delay, entry.reason, entry.message)
+
+
+def clip(text: str) -> str:
+    """Cut a summary at 200 bytes: the server keeps no more."""
+    raw = text.encode()
+    return text if len(raw) <= 200 else raw[:197].decode(errors="ignore") + "…"
