@@ -57,7 +57,7 @@ class _Line:
 def candidates(program: Any, typed: Sequence[str]) -> list[str]:
     """Return what may stand in place of the last word of `typed`, which is the line without the program's own name.
 
-    Each begins as that word does. `[FILES]` where a path belongs there; nothing where nobody can tell.
+    Each begins as that word does. `[":files"]` where a path belongs there; nothing where nobody can tell.
     """
     words, beginning = _rejoined(typed)
     command = program

@@ -19,7 +19,6 @@ import typer
 from syncpod.cli import (
     apply,
     attach,
-    completing,
     completion,
     condition,
     cp,
@@ -164,6 +163,8 @@ def main() -> NoReturn:
 def run(arguments: Sequence[str]) -> int:
     """Run one command; return the exit code."""
     if arguments and arguments[0] == completion.WORD:
+        from syncpod.cli import completing
+
         if found := completing.complete(program, arguments[1:]):
             say(found)
         return 0

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from importlib import metadata
-
 from syncpod.cli.console import say
 
 
@@ -15,6 +13,8 @@ def version() -> None:
 
 def _installed(part: str) -> str:
     """Return the version of a package; a checkout that nobody has installed has none."""
+    from importlib import metadata
+
     try:
         return metadata.version(part)
     except metadata.PackageNotFoundError:
