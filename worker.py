@@ -55,6 +55,7 @@ from syncpod.cri.errors import CriError
 from syncpod.cri.port import RuntimeVersion
 from syncpod.cri.reader import PodReader
 from syncpod.cri.secret_values import known_secret_values
+from syncpod.fault_points import cri_client
 from syncpod.interceptors import NodeHooks
 from syncpod.messages import NodeFacts, node_task_queue
 from syncpod.node_settings import (
@@ -88,7 +89,7 @@ async def serve(settings: NodeSettings, connection: ClientConnectConfig, stop: a
     """Serve the node until `stop`. Raises CannotServe, SettingsInvalid; anything else is a defect."""
     endpoint = _find_runtime(settings, os.environ)
     with contextlib.ExitStack() as last:  # the node is free again before telemetry is flushed, which may take a while
-        async with CriClient(endpoint) as cri:
+        async with cri_client(endpoint, os.environ) as cri:
             with _lock(settings) as lock:
                 recording = telemetry.configure(service="syncpod-worker", instance=lock.life.identity)
                 last.callback(recording.flush)

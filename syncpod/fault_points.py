@@ -1,0 +1,196 @@
+"""Fault points: the worker kills itself, as ``kill -9`` would, between two calls to the runtime. For tests alone.
+
+``SYNCPOD_FAULT_POINTS`` is read once, when the worker starts. Without it the worker has the plain client, and nothing
+of this module is in any call. With it, each boundary is numbered, from 1, and written to a file: one before and one
+after every call that changes something in the runtime::
+
+    SYNCPOD_FAULT_POINTS=record=/tmp/boundaries                      write down every boundary
+    SYNCPOD_FAULT_POINTS=record=/tmp/boundaries,pod=web              ... of the pod of that name alone
+    SYNCPOD_FAULT_POINTS=record=/tmp/boundaries,pod=web,kill=7       ... and die at the seventh
+
+The file gets a line of JSON for each: `ordinal`, `when` (`before` or `after`), `call`, `pod`, `container`. It is
+appended to, and the line of the boundary at which the worker dies is its last.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final, Literal, TypeVar
+
+import grpc.aio
+from google.protobuf.message import Message
+from typing_extensions import override
+
+from syncpod.cri.client import CriClient
+from syncpod.cri.errors import CriError
+from syncpod.cri.names import POD_NAME_LABEL
+from syncpod.node_settings import SettingsInvalid
+
+VARIABLE: Final = "SYNCPOD_FAULT_POINTS"
+
+When = Literal["before", "after"]
+
+MUTATING: Final = frozenset(
+    {
+        "RunPodSandbox",
+        "StopPodSandbox",
+        "RemovePodSandbox",
+        "UpdatePodSandboxResources",
+        "CreateContainer",
+        "StartContainer",
+        "StopContainer",
+        "RemoveContainer",
+        "UpdateContainerResources",
+        "ReopenContainerLog",
+        "ExecSync",
+        "PullImage",
+        "RemoveImage",
+        "Kill",
+        "DeleteTask",
+    }
+)
+"""Calls that change something, by the names of their requests; the last two are containerd's own."""
+
+_FORM: Final = f"{VARIABLE}: expected record=FILE, then pod=NAME and kill=NUMBER (from 1) where they are wanted"
+
+_Request = TypeVar("_Request", bound=Message)
+_Answer = TypeVar("_Answer", bound=Message)
+
+
+@dataclass(frozen=True)
+class FaultPoints:
+    """What `SYNCPOD_FAULT_POINTS` asks for."""
+
+    record: Path
+    """The file that every boundary is written to."""
+    pod: str = ""
+    """The name of the one pod whose boundaries count; "" for all, those of no pod too."""
+    kill: int = 0
+    """The ordinal of the boundary at which the process kills itself; 0 for none."""
+
+    @classmethod
+    def parse(cls, text: str) -> FaultPoints:
+        """Read the variable's value. Raises SettingsInvalid."""
+        found = dict(part.partition("=")[::2] for part in text.split(","))
+        if not found.get("record") or found.keys() - {"record", "pod", "kill"}:
+            raise SettingsInvalid(f"{_FORM}, got {text!r}")
+        kill = found.get("kill", "0")
+        if not re.fullmatch(r"[0-9]{1,6}", kill) or ("kill" in found and not int(kill)):
+            raise SettingsInvalid(f"{_FORM}, got kill={kill}")
+        return cls(record=Path(found["record"]), pod=found.get("pod", ""), kill=int(kill))
+
+
+@dataclass(frozen=True)
+class Boundary:
+    """A moment between two calls, as it is written down."""
+
+    ordinal: int
+    when: When
+    call: str
+    """As CRI calls it: `StartContainer`."""
+    pod: str
+    """Name of the pod; "" for a call that is about none."""
+    container: str
+    """Name of the container; "" for a call that is about none."""
+
+
+def read_boundaries(record: Path) -> tuple[Boundary, ...]:
+    """Read what workers have written down, oldest first; nothing where none has begun."""
+    if not record.exists():
+        return ()
+    return tuple(Boundary(**json.loads(line)) for line in record.read_text().splitlines())
+
+
+def cri_client(endpoint: str, environ: Mapping[str, str]) -> CriClient:
+    """Return the client of a worker: the plain one, unless fault points are asked for. Make it where a loop runs.
+
+    Says on standard error that they are. Raises SettingsInvalid.
+    """
+    asked = environ.get(VARIABLE, "")
+    if not asked:
+        return CriClient(endpoint)
+    points = FaultPoints.parse(asked)
+    whose = f"pod {points.pod}" if points.pod else "all pods"
+    fate = f", and this worker kills itself at number {points.kill}" if points.kill else ""
+    sys.stderr.write(
+        f"syncpod worker: WARNING: {VARIABLE} is set, which is for tests: calls for {whose} are written to "
+        f"{points.record}{fate}\n"
+    )
+    sys.stderr.flush()
+    return FaultPointClient(endpoint, points)
+
+
+class FaultPointClient(CriClient):
+    """The client with a boundary before and after each call that changes something."""
+
+    def __init__(self, endpoint: str, points: FaultPoints) -> None:
+        super().__init__(endpoint)
+        self._points = points
+        self._passed = 0
+        self._record = os.open(points.record, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
+    @override
+    async def close(self) -> None:
+        await super().close()
+        os.close(self._record)
+
+    @override
+    async def _call_within(
+        self,
+        timeout: float | None,
+        operation: str,
+        method: grpc.aio.UnaryUnaryMultiCallable[_Request, _Answer],
+        request: _Request,
+        **more: Any,
+    ) -> _Answer:
+        call = request.DESCRIPTOR.name.removesuffix("Request")
+        if call not in MUTATING:
+            return await super()._call_within(timeout, operation, method, request, **more)
+        pod, container = await self._subject(request)
+        self._pass("before", call, pod, container)
+        try:
+            answer = await super()._call_within(timeout, operation, method, request, **more)
+        except CriError:  # an answer too; a caller that has let go gets none
+            self._pass("after", call, pod, container)
+            raise
+        self._pass("after", call, pod, container)
+        return answer
+
+    async def _subject(self, request: Any) -> tuple[str, str]:
+        """Return the names of the pod and the container that a call is about: as the request, or the runtime, has them.
+
+        Of what is gone, and what is about neither, both are empty.
+        """
+        fields = request.DESCRIPTOR.fields_by_name
+        try:
+            if "sandbox_config" in fields and request.HasField("sandbox_config"):
+                container = request.config.metadata.name if "config" in fields else ""
+                return request.sandbox_config.metadata.name, container
+            if "config" in fields:
+                return request.config.metadata.name, ""
+            if "container_id" in fields:
+                (listed,) = await self.list_containers(id=request.container_id)
+                return listed.labels.get(POD_NAME_LABEL, ""), listed.name
+            if "pod_sandbox_id" in fields:
+                (sandbox,) = await self.list_pod_sandboxes(id=request.pod_sandbox_id)
+                return sandbox.name, ""
+        except (CriError, ValueError):
+            return "", ""
+        return "", ""
+
+    def _pass(self, when: When, call: str, pod: str, container: str) -> None:
+        """Give a boundary its number, write it down, and die there if it is the one."""
+        if self._points.pod not in ("", pod):
+            return
+        self._passed += 1
+        line = json.dumps(asdict(Boundary(self._passed, when, call, pod, container)))
+        os.write(self._record, f"{line}\n".encode())
+        if self._passed == self._points.kill:
+            os.kill(os.getpid(), signal.SIGKILL)
