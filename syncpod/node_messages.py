@@ -1,0 +1,246 @@
+"""What crosses Temporal about a node as a whole: its workflow's signals, updates and view, and its steps.
+
+The same rules as in :mod:`syncpod.messages`: every model ignores unknown fields and defaults every field, names on the
+wire are Kubernetes' camelCase, times are RFC 3339 strings. A pod that a person or a source hands in is plain JSON here,
+and checked strictly where it is taken.
+
+Read in this order: :data:`NODE_WORKFLOW` and :func:`node_workflow_id`, what comes in (:class:`SyncPods`,
+:class:`ApplyPod`, :class:`DeletePod`, :class:`NodeStatus`), what a query returns (:class:`NodeView`), what the steps
+are given and return (:class:`ApplyPodWorkflow`, :class:`DeletePodWorkflow`, :class:`PodWorkflowResult`).
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, Final, Literal
+
+from pydantic import Field
+
+from syncpod.messages import EventRecord, Message, node_task_queue
+
+NODE_WORKFLOW: Final = "NodeWorkflow"
+"""Workflow type of a node, as ``temporal workflow start --type`` takes it."""
+
+NODE_MEMO: Final = "node"
+"""Key of the workflow's memo that holds a :class:`NodeSummary`: what can be read while no worker answers queries."""
+
+API_SOURCE: Final = "api"
+"""The source of single pods (``apply`` and ``delete``); no list governs it."""
+FILE_SOURCE: Final = "file"
+"""The source that a manifest directory is, by the kubelet's name for it."""
+
+LIST_LIMIT: Final = 1_500_000
+"""Bytes of JSON that one ``sync_pods`` may hold: the server refuses a payload above 2 MiB, and a history of more than
+50 MiB ends a workflow."""
+
+HASH_ANNOTATION: Final = "kubernetes.io/config.hash"
+SOURCE_ANNOTATION: Final = "kubernetes.io/config.source"
+SEEN_ANNOTATION: Final = "kubernetes.io/config.seen"
+"""The kubelet's annotations of a pod that no API server knows (pkg/kubelet/types/pod_update.go, v1.36)."""
+
+
+def node_workflow_id(node: str) -> str:
+    """Workflow id of a node: ``node/<name>``, which is its task queue's name too."""
+    return node_task_queue(node)
+
+
+# --- what comes in ----------------------------------------------------------------------------------------------------
+
+
+class PodKey(Message):
+    """Which pod, by name."""
+
+    namespace: str = "default"
+    name: str = ""
+
+
+class SyncPods(Message):
+    """Signal ``sync_pods``: all pods of one source. What that source listed before and does not now is ended."""
+
+    source: str = ""
+    """``file`` for the node's manifest directory; any other name but ``api`` for somebody else's list."""
+    boot: int = 0
+    """Which life of the node's agent has read the list; 0 = it is not the agent's."""
+    pods: tuple[Any, ...] = ()
+    """v1 Pods, with a name each and the same one every time."""
+    kept: tuple[PodKey, ...] = ()
+    """Pods that the source can no longer read but has not been told to end: they stay as they are."""
+    gone: tuple[PodKey, ...] = ()
+    """Pods of the list that have no workflow any more: they are applied again."""
+
+
+class ApplyPod(Message):
+    """Signal and update ``apply``: make one pod, or change it."""
+
+    pod: Any = None
+    """A v1 Pod."""
+
+
+class DeletePod(Message):
+    """Signal and update ``delete``: end one pod that was applied by itself."""
+
+    namespace: str = "default"
+    name: str = ""
+    uid: str = ""
+    """When given, only the pod with this UID is meant."""
+    grace_period_seconds: int | None = None
+    """``None`` = the pod's own terminationGracePeriodSeconds."""
+
+
+class NodeCondition(Message):
+    """One condition of a node, as a v1 Node has them."""
+
+    type: str = ""
+    status: Literal["True", "False", "Unknown"] = "Unknown"
+    reason: str = ""
+    message: str = ""
+    last_transition_time: datetime | None = None
+
+
+class NodeAddress(Message):
+    """One address of a node: ``InternalIP`` or ``Hostname``."""
+
+    type: str = ""
+    address: str = ""
+
+
+class NodeInfo(Message):
+    """What a node runs on, in the words of a v1 Node's ``nodeInfo``."""
+
+    kubelet_version: str = ""
+    """Of this engine, which stands where a kubelet would."""
+    container_runtime_version: str = ""
+    """``containerd://1.6.20``."""
+    kernel_version: str = ""
+    os_image: str = ""
+    operating_system: str = ""
+    architecture: str = ""
+
+
+class NodeStatus(Message):
+    """Signal ``node_status``: what the node's agent says of its node; sent only when it says something else."""
+
+    boot: int = 0
+    """Which life of the agent."""
+    identity: str = ""
+    """The worker's, as Temporal shows it."""
+    conditions: tuple[NodeCondition, ...] = ()
+    """``Ready`` and the pressures. That a worker lives is said by its heartbeats, never here."""
+    capacity: dict[str, str] = Field(default_factory=dict)
+    allocatable: dict[str, str] = Field(default_factory=dict)
+    """Quantities, as Kubernetes writes them."""
+    addresses: tuple[NodeAddress, ...] = ()
+    node_info: NodeInfo = NodeInfo()
+    sources: tuple[str, ...] = ()
+    """The sources of pods that the agent is configured to read."""
+    sources_ready: bool = False
+    """Whether every one of them has been read, and reported, in this life of the agent."""
+
+
+# --- what a query returns ---------------------------------------------------------------------------------------------
+
+
+class SourceView(Message):
+    """What a source has reported last."""
+
+    reported_at: datetime | None = None
+    boot: int = 0
+    """Which life of the agent has reported it; 0 = it was not the agent."""
+    pods: int = 0
+    """How many pods its list has, those that were rejected not counted."""
+
+
+class DesiredPod(Message):
+    """One pod that the node is to have."""
+
+    namespace: str = "default"
+    name: str = ""
+    uid: str = ""
+    source: str = ""
+    state: Literal["pending", "applied", "ending"] = "pending"
+    """``pending``: its workflow is not told yet. ``ending``: no source asks for it any more, and its workflow is not
+    told yet."""
+    reason: str = ""
+    """Why its workflow could not be told; "" = it was not tried, or it could."""
+    message: str = ""
+    retry_at: datetime | None = None
+    """When that is tried again."""
+
+
+class NodeSummary(Message):
+    """What is kept in the workflow's memo, and so can be read while the node is away."""
+
+    name: str = ""
+    since: datetime | None = None
+    unschedulable: bool = False
+    addresses: tuple[NodeAddress, ...] = ()
+    node_info: NodeInfo = NodeInfo()
+
+
+class NodeView(Message):
+    """Query ``node``: the whole node as its workflow has it."""
+
+    name: str = ""
+    since: datetime | None = None
+    """When the first run of its chain began: the node's history covers what was made after that."""
+    unschedulable: bool = False
+    """Cordoned: no new pod is taken but from lists."""
+    sources: dict[str, SourceView] = Field(default_factory=dict)
+    """By the source's name."""
+    desired: tuple[DesiredPod, ...] = ()
+    """In order of namespace and name. A pod that was applied by itself is here only until its workflow is told: from
+    then on its own open workflow says that it is desired."""
+    boot: int = 0
+    """The life of the agent that spoke last."""
+    sources_ready: bool = False
+    """Whether every source that this life of the agent reads has reported in it."""
+    identity: str = ""
+    conditions: tuple[NodeCondition, ...] = ()
+    capacity: dict[str, str] = Field(default_factory=dict)
+    allocatable: dict[str, str] = Field(default_factory=dict)
+    addresses: tuple[NodeAddress, ...] = ()
+    node_info: NodeInfo = NodeInfo()
+    events: tuple[EventRecord, ...] = ()
+    """Oldest first; ``container`` is empty."""
+
+
+# --- what its steps are given, and return -----------------------------------------------------------------------------
+
+
+class NodeStepName(StrEnum):
+    """Names of the node's activities, as the history shows them."""
+
+    APPLY_POD = "apply_pod"
+    DELETE_POD = "delete_pod"
+
+
+class ApplyPodWorkflow(Message):
+    """Hand a pod to its workflow, started with it where there is none."""
+
+    node: str = ""
+    pod: dict[str, Any] = Field(default_factory=dict)
+    """A v1 Pod with all its defaults."""
+    replaces: str = ""
+    """UID of the pod of the same name that is to end first; "" = none."""
+
+
+class DeletePodWorkflow(Message):
+    """Have a pod's workflow end it."""
+
+    namespace: str = "default"
+    name: str = ""
+    uid: str = ""
+    """Only this pod is meant; "" = whichever has the name."""
+    grace_period_seconds: int | None = None
+
+
+class PodWorkflowResult(Message):
+    """What came of telling a pod's workflow."""
+
+    refused: str = ""
+    """Why the workflow does not take it, in its own sentence; "" = it does."""
+    uid: str = ""
+    """The pod's UID."""
+    absent: bool = False
+    """delete_pod: there is no such pod, or no more."""
