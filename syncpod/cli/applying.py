@@ -3,37 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import math
 import uuid
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
-from typing import Any, Final
+from typing import Final
 
 from temporalio.api.operatorservice.v1 import ListSearchAttributesRequest
-from temporalio.client import (
-    Client,
-    WithStartWorkflowOperation,
-    WorkflowExecutionStatus,
-    WorkflowUpdateFailedError,
-)
-from temporalio.common import (
-    SearchAttributeKey,
-    SearchAttributePair,
-    TypedSearchAttributes,
-    WorkflowIDConflictPolicy,
-)
+from temporalio.client import Client, WorkflowExecutionStatus, WorkflowUpdateFailedError
 from temporalio.service import RPCError, RPCStatusCode
 
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.pods import Reading, handle_of, read_pod
 from syncpod.cli.updating import AGAIN, PAUSE_SECONDS, answer_in_time, is_gone, refusal
-from syncpod.messages import POD_WORKFLOW, SEARCH_ATTRIBUTES, labels_attribute, node_task_queue, pod_workflow_id
+from syncpod.messages import SEARCH_ATTRIBUTES
 from syncpod.pod import Pod, pod_to_wire
+from syncpod.pod_start import look_at, start_operation
 
-_TASK_TIMEOUT: Final = timedelta(seconds=3)
-_LOOK_SECONDS: Final = 0.2
 _AGAIN: Final = AGAIN | {RPCStatusCode.NOT_FOUND}
 """Not found: the pod ended between its look-up and the update; the next try starts it anew."""
 
@@ -115,7 +102,7 @@ async def _until_answered(client: Client, pod: Pod, node: str, has_attributes: b
     """Send the update until it is answered: True. Raises BadInput with the workflow's refusal."""
     update_id = uuid.uuid4().hex
     while True:
-        start = _start(pod, node, has_attributes)
+        start = start_operation(pod, node, has_attributes=has_attributes)
         try:
             await client.execute_update_with_start_workflow(
                 "apply", pod_to_wire(pod), id=update_id, result_type=dict, start_workflow_operation=start
@@ -130,48 +117,8 @@ async def _until_answered(client: Client, pod: Pod, node: str, has_attributes: b
         else:
             return True
         finally:
-            await _look_at(start)
+            await look_at(start)
         await asyncio.sleep(PAUSE_SECONDS)
-
-
-async def _look_at(start: WithStartWorkflowOperation[Any, Any]) -> None:
-    """Ask for the started workflow's handle, which nobody needs.
-
-    The SDK keeps a failure or a cancellation there as well, and Python reports one that nobody has looked at.
-    """
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(_LOOK_SECONDS):
-            await asyncio.gather(start.workflow_handle(), return_exceptions=True)
-
-
-def _start(pod: Pod, node: str, has_attributes: bool) -> WithStartWorkflowOperation[Any, Any]:
-    meta = pod.metadata
-    return WithStartWorkflowOperation(
-        POD_WORKFLOW,
-        # The pod is in the start input as well: nothing is lost if the server dies before the update is accepted.
-        {"pod": pod_to_wire(pod), "byUpdate": True},
-        id=pod_workflow_id(meta.namespace, meta.name),
-        task_queue=node_task_queue(node),
-        task_timeout=_TASK_TIMEOUT,
-        id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
-        static_summary=f"pod {meta.namespace}/{meta.name} on {node}",
-        search_attributes=_attributes(pod, node) if has_attributes else TypedSearchAttributes.empty,
-    )
-
-
-def _attributes(pod: Pod, node: str) -> TypedSearchAttributes:
-    keywords = {
-        "PodNamespace": pod.metadata.namespace,
-        "PodName": pod.metadata.name,
-        "PodPhase": "Pending",
-        "NodeName": node,
-    }
-    pairs: list[SearchAttributePair[Any]] = [
-        SearchAttributePair(SearchAttributeKey.for_keyword(name), value) for name, value in keywords.items()
-    ]
-    if labels := labels_attribute(dict(pod.metadata.labels)):
-        pairs.append(SearchAttributePair(SearchAttributeKey.for_keyword_list("PodLabels"), labels))
-    return TypedSearchAttributes(pairs)
 
 
 async def _is_open(client: Client, namespace: str, name: str) -> bool:

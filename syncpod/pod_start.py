@@ -1,0 +1,69 @@
+"""Handing a pod to its workflow: what one update-with-start says, whoever sends it.
+
+Shared by the command line and the node's own steps, so that a pod's workflow begins alike however the pod came.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from datetime import timedelta
+from typing import Any, Final
+
+from temporalio.client import WithStartWorkflowOperation
+from temporalio.common import (
+    SearchAttributeKey,
+    SearchAttributePair,
+    TypedSearchAttributes,
+    WorkflowIDConflictPolicy,
+)
+
+from syncpod.messages import POD_WORKFLOW, labels_attribute, node_task_queue, pod_workflow_id
+from syncpod.pod import Pod, pod_to_wire
+
+TASK_TIMEOUT: Final = timedelta(seconds=3)
+_LOOK_SECONDS: Final = 0.2
+
+
+def start_operation(pod: Pod, node: str, *, has_attributes: bool) -> WithStartWorkflowOperation[Any, Any]:
+    """Return what starts a pod's workflow on a node where there is none; it is for one try alone.
+
+    `has_attributes` says whether the namespace has our search attributes: with an unknown one no workflow starts.
+    """
+    meta = pod.metadata
+    return WithStartWorkflowOperation(
+        POD_WORKFLOW,
+        # The pod is in the start input as well: nothing is lost if the server dies before the update is accepted.
+        {"pod": pod_to_wire(pod), "byUpdate": True},
+        id=pod_workflow_id(meta.namespace, meta.name),
+        task_queue=node_task_queue(node),
+        task_timeout=TASK_TIMEOUT,
+        id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+        static_summary=f"pod {meta.namespace}/{meta.name} on {node}",
+        search_attributes=_attributes(pod, node) if has_attributes else TypedSearchAttributes.empty,
+    )
+
+
+async def look_at(start: WithStartWorkflowOperation[Any, Any]) -> None:
+    """Ask for the started workflow's handle, which nobody needs.
+
+    The SDK keeps a failure or a cancellation there as well, and Python reports one that nobody has looked at.
+    """
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(_LOOK_SECONDS):
+            await asyncio.gather(start.workflow_handle(), return_exceptions=True)
+
+
+def _attributes(pod: Pod, node: str) -> TypedSearchAttributes:
+    keywords = {
+        "PodNamespace": pod.metadata.namespace,
+        "PodName": pod.metadata.name,
+        "PodPhase": "Pending",
+        "NodeName": node,
+    }
+    pairs: list[SearchAttributePair[Any]] = [
+        SearchAttributePair(SearchAttributeKey.for_keyword(name), value) for name, value in keywords.items()
+    ]
+    if labels := labels_attribute(dict(pod.metadata.labels)):
+        pairs.append(SearchAttributePair(SearchAttributeKey.for_keyword_list("PodLabels"), labels))
+    return TypedSearchAttributes(pairs)
