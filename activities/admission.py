@@ -6,6 +6,7 @@ import asyncio
 from typing import Literal
 
 from activities.attempt import Attempt, PodFault
+from activities.ledger import Trigger
 from activities.metrics import count_rejection
 from syncpod.cri.pod_cgroups import remove_empty_tiers, weigh_tiers
 from syncpod.cri.pod_records import read_pod_record, write_pod_record
@@ -53,21 +54,21 @@ async def finish(attempt: Attempt, *, evicted: bool = False) -> None:
     if evicted:
         await asyncio.to_thread(_mark, attempt, "evicted")
     await asyncio.to_thread(_mark, attempt, "finished")
-    await _strike(attempt)
+    await _strike(attempt, "pod_terminated")
 
 
 async def forget(attempt: Attempt) -> None:
     """Free what the pod takes of its node, of which nothing is left there. Safe to repeat. Raises OSError."""
     await asyncio.to_thread(remove_empty_tiers, attempt.node.context)
-    await _strike(attempt)
+    await _strike(attempt, "pods_removed")
 
 
-async def _strike(attempt: Attempt) -> None:
+async def _strike(attempt: Attempt, trigger: Trigger) -> None:
     node = attempt.node
     async with node.ledger.open() as page:
         if page.strike(attempt.ref):
             await asyncio.to_thread(weigh_tiers, node.context, page.burstable_milli_cpu)
-            node.has_room(page.take_waiting())
+            node.has_room(page.take_waiting(trigger))
 
 
 def _mark(attempt: Attempt, mark: Literal["admitted", "finished", "evicted"]) -> None:

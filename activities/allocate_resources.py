@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from activities.attempt import Attempt
-from activities.metrics import count_pending_resize
+from activities.metrics import count_accepted_resize, count_infeasible_resize
 from activities.pod_record import note_pod
 from syncpod.messages import AllocateResources, Allocation, StepResult
 
@@ -25,13 +25,16 @@ async def allocate_resources(attempt: Attempt, request: AllocateResources) -> St
     async with node.ledger.open() as page:
         if not page.has(ref):
             return StepResult(allocation=Allocation())
+        trigger = page.why_again(ref, pod)
         refusal = page.refusal_of_resize(ref, pod, node.context.capacity)
         if refusal is None:
             await asyncio.to_thread(note_pod, node.context, ref, pod)
             if page.enter(ref, pod):
-                node.has_room(page.take_waiting())
+                node.has_room(page.take_waiting("pod_resized"))
+            if trigger is not None:
+                count_accepted_resize(trigger)
             return StepResult(allocation=Allocation())
     (_, message), never = refusal
-    pending = Allocation(pending="Infeasible" if never else "Deferred", message=message)
-    count_pending_resize(pending.pending)
-    return StepResult(allocation=pending)
+    if never:
+        count_infeasible_resize()
+    return StepResult(allocation=Allocation(pending="Infeasible" if never else "Deferred", message=message))

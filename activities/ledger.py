@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Literal
 
 from syncpod.cri.fit import Capacity, Demand, Refusal, Taken, demand_of, rank_of_resize, refusal_of_resize
 from syncpod.cri.node import NodeContext
@@ -20,12 +21,19 @@ class _Admitted:
     demand: Demand
 
 
+Trigger = Literal["pod_updated", "pod_resized", "pod_terminated", "pods_removed", "periodic_retry"]
+"""Why a resize that was put off is asked for again, in the kubelet's words (allocation_manager.go, v1.36)."""
+
+
 @dataclass(frozen=True)
-class Waiting:
-    """A pod whose resize the node has no room for yet, and what it is ranked by."""
+class PutOff:
+    """A pod whose resize the node had no room for: what it asked for, and what it is ranked by."""
 
     ref: PodRef
     rank: tuple[int, bool]
+    demand: Demand
+    told_of: Trigger | None = None
+    """Why there may be room again, once it has been told; until then it waits to be."""
 
 
 class Ledger:
@@ -39,7 +47,7 @@ class Ledger:
         self._context = context
         self._pods: dict[str, _Admitted] | None = None
         self._taken = Taken()
-        self._waiting: dict[str, Waiting] = {}
+        self._put_off: dict[str, PutOff] = {}
         self._lock = asyncio.Lock()
 
     @asynccontextmanager
@@ -49,16 +57,16 @@ class Ledger:
             if self._pods is None:
                 self._pods = await asyncio.to_thread(_from_records, self._context)
                 self._taken = Taken(entry.demand for entry in self._pods.values())
-            yield Page(self._pods, self._taken, self._waiting)
+            yield Page(self._pods, self._taken, self._put_off)
 
 
 class Page:
     """The ledger, open to whoever has it alone."""
 
-    def __init__(self, pods: dict[str, _Admitted], taken: Taken, waiting: dict[str, Waiting]) -> None:
+    def __init__(self, pods: dict[str, _Admitted], taken: Taken, put_off: dict[str, PutOff]) -> None:
         self._pods = pods
         self._taken = taken
-        self._waiting = waiting
+        self._put_off = put_off
 
     @property
     def burstable_milli_cpu(self) -> int:
@@ -78,7 +86,7 @@ class Page:
         """Count the pod, as it is now, in place of what was counted for it; say whether that leaves more to others."""
         before = self._pods.get(ref.uid)
         self._strike(ref.uid)
-        self._waiting.pop(ref.uid, None)
+        self._put_off.pop(ref.uid, None)
         entry = _Admitted(ref.incarnation, demand_of(pod))
         self._pods[ref.uid] = entry
         self._taken.add(entry.demand)
@@ -99,27 +107,39 @@ class Page:
         finally:
             if own is not None:
                 self._taken.add(own.demand)
-        self._waiting.pop(ref.uid, None)
+        self._put_off.pop(ref.uid, None)
         if refusal is not None and not refusal[1]:
-            self._waiting[ref.uid] = Waiting(ref, rank_of_resize(pod))
+            self._put_off[ref.uid] = PutOff(ref, rank_of_resize(pod), demand_of(pod))
         return refusal
 
-    def take_waiting(self) -> tuple[PodRef, ...]:
+    def why_again(self, ref: PodRef, pod: Pod) -> Trigger | None:
+        """Return why the pod asks again that was put off; None of one that was not, in this life of the node.
+
+        What asks again by itself, or because an operator will not wait, does so as the kubelet does periodically.
+        """
+        put_off = self._put_off.get(ref.uid)
+        if put_off is None or put_off.ref != ref:
+            return None
+        if put_off.demand != demand_of(pod):
+            return "pod_updated"
+        return put_off.told_of or "periodic_retry"
+
+    def take_waiting(self, trigger: Trigger) -> tuple[PodRef, ...]:
         """Return the pods that wait for room to be resized, to be told: by rank, then who has waited longest.
 
         They wait no longer: who asks again, and still finds no room, waits again. So a pod that has changed its mind
-        is told once for nothing, and not with each pod that ends.
+        is told once for nothing, and not with each pod that ends. `trigger` is why there may be room.
         """
-        ranked = sorted(self._waiting.values(), key=lambda each: each.rank)
-        self._waiting.clear()
-        return tuple(each.ref for each in ranked)
+        waiting = [each for each in self._put_off.values() if each.told_of is None]
+        self._put_off.update((each.ref.uid, replace(each, told_of=trigger)) for each in waiting)
+        return tuple(each.ref for each in sorted(waiting, key=lambda each: each.rank))
 
     def strike(self, ref: PodRef) -> bool:
         """Count this life of the pod no longer, whichever it is where none is named; say whether it was counted."""
         counted = self._is_of(ref) if ref.incarnation else ref.uid in self._pods
         if counted:
             self._strike(ref.uid)
-            self._waiting.pop(ref.uid, None)
+            self._put_off.pop(ref.uid, None)
         return counted
 
     def _is_of(self, ref: PodRef) -> bool:

@@ -20,6 +20,10 @@ _CONTAINERS_ERRORS = _METER.create_counter(
     description="Containers that could not be started, by container type and the reason they then wait with.",
 )
 
+_DEFERRED_ACCEPTED = _METER.create_counter(
+    "pod_deferred_accepted_resizes_total",
+    description="Resizes that were put off and then given room, by why they were asked for again.",
+)
 _INFEASIBLE_RESIZES = _METER.create_counter(
     "pod_infeasible_resizes_total", description="Resizes that the node can never allocate, by why."
 )
@@ -27,8 +31,10 @@ _RESIZE_DURATION = _METER.create_histogram(
     "pod_resize_duration_milliseconds",
     unit="ms",
     description="Duration of applying what was allocated to a pod, by whether it succeeded.",
-    explicit_bucket_boundaries_advisory=[10, 20, 40, 80, 160, 320, 640, 1280, 2560, 5120, 10240],
-)
+    explicit_bucket_boundaries_advisory=[
+        10, 50, 100, 500, 1000, 2000, 5000, 10000, 20000, 30000, 60000, 120000, 300000, 600000,
+    ],
+)  # fmt: skip
 
 _PULL_DURATION = _METER.create_histogram(
     "image_pull_duration_seconds",
@@ -70,10 +76,14 @@ def count_rejection(reason: str) -> None:
     _REJECTIONS.add(1, {"reason": reason})
 
 
-def count_pending_resize(reason: str) -> None:
-    """Count a resize that the node cannot allocate: `Infeasible` ones, which it never will."""
-    if reason == "Infeasible":
-        _INFEASIBLE_RESIZES.add(1, {"reason_detail": "insufficient_node_capacity"})
+def count_infeasible_resize() -> None:
+    """Count a resize that the node can never allocate; its detail is what kubelets called it that said so (v1.35)."""
+    _INFEASIBLE_RESIZES.add(1, {"reason_detail": "insufficient_node_allocatable"})
+
+
+def count_accepted_resize(trigger: str) -> None:
+    """Count a resize that was put off and has been given room; `trigger` is why it was asked for again."""
+    _DEFERRED_ACCEPTED.add(1, {"retry_trigger": trigger})
 
 
 def time_resize(seconds: float, *, done: bool) -> None:

@@ -77,12 +77,13 @@ def syncpod_plugin(
     from temporalio.plugin import SimplePlugin
 
     from syncpod.interceptors import NodeInterceptor
+    from syncpod.resize_metrics import ResizeMetricsInterceptor
     from syncpod.tracing import TracingInterceptor
 
     return SimplePlugin(
         "syncpod",
         data_converter=DATA_CONVERTER,
-        interceptors=[NodeInterceptor(hooks), TracingInterceptor()],
+        interceptors=[NodeInterceptor(hooks), TracingInterceptor(), ResizeMetricsInterceptor()],
         workflows=workflows or None,
         activities=activities or None,
         workflow_runner=runner,

@@ -104,6 +104,7 @@ class PodWorkflow:
             workflow.info().task_queue,
             replaying=workflow.unsafe.is_replaying(),
         )
+        self.counted = self.state.pod
 
     @workflow.run
     async def run(self, start_input: Any = None) -> dict[str, Any]:
@@ -357,6 +358,14 @@ class PodWorkflow:
     def show(self) -> None:
         """Set the workflow's current details; costs no history."""
         workflow.set_current_details(report.details(self.state, self.holds))
+        self.count_resizes()
+
+    def count_resizes(self) -> None:
+        """Give telemetry how the pod's resize stands; replays count none."""
+        count = workflow.extern_functions().get("syncpod_resizes")
+        before, self.counted = self.counted, self.state.pod
+        if count is not None and not workflow.unsafe.is_replaying():
+            count(workflow.info().workflow_id, *resizing.counted(self.state, before))
 
     def span(self, step: Step, began: datetime) -> None:
         """Give telemetry the sync that has ended; replays make none."""

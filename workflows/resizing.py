@@ -20,6 +20,7 @@ from syncpod.lifecycle.backoff import BackoffEntry
 from syncpod.lifecycle.conditions import RESIZE_IN_PROGRESS, RESIZE_PENDING
 from syncpod.lifecycle.phase import TERMINAL_PHASES
 from syncpod.lifecycle.pod_resources import (
+    requested_changes,
     resize_summary,
     resources_of,
     same_amounts,
@@ -253,6 +254,16 @@ def conditions(state: PodState) -> tuple[PodCondition, ...]:
         for type_, each in said
         if each is not None
     )
+
+
+def counted(state: PodState, before: Pod) -> tuple[str, bool, tuple[tuple[str, str, str], ...]]:
+    """Return what telemetry counts: why a resize waits, or ""; whether one goes on; what is asked for since `before`.
+
+    As little of a pod that is over as it says itself.
+    """
+    said = {each.type: each.reason or "" for each in conditions(state)}
+    changes = () if state.pod is before else requested_changes(resources_of(before), resources_of(state.pod))
+    return said.get(RESIZE_PENDING, ""), RESIZE_IN_PROGRESS in said, changes
 
 
 def as_if_allocated(state: PodState, now: datetime) -> PodState:

@@ -75,6 +75,37 @@ def _amounts(written: Mapping[str, str]) -> dict[str, Quantity]:
     return {name: parse_quantity(text) for name, text in written.items() if name in _RESIZABLE}
 
 
+def requested_changes(before: PodResources, after: PodResources) -> tuple[tuple[str, str, str], ...]:
+    """Return what is asked for that was not: resource, requirement and operation of each change of each container.
+
+    Pod-level resources are not in it. Mirrors kubelet.go, v1.36, recordContainerResizeOperations.
+    """
+    found = []
+    for name in [name for name in before.containers if name in after.containers]:
+        for resource, requirement in _COUNTED:
+            old, new = (_value(each.containers[name], requirement, resource) for each in (before, after))
+            if operation := _operation(old, new):
+                found.append((resource, requirement, operation))
+    return tuple(found)
+
+
+_COUNTED: Final = (("memory", "requests"), ("memory", "limits"), ("cpu", "requests"), ("cpu", "limits"))
+_ZERO: Final = parse_quantity("0")
+
+
+def _value(resources: ResourceRequirements, requirement: str, resource: str) -> Quantity:
+    return _amounts(getattr(resources, requirement)).get(resource, _ZERO)
+
+
+def _operation(old: Quantity, new: Quantity) -> str:
+    """Name a change; "" is none (resizeOperationForResources)."""
+    if old == new:
+        return ""
+    if not old.number or not new.number:
+        return "remove" if old.number else "add"
+    return "increase" if new.number > old.number else "decrease"
+
+
 def resize_summary(pod: Pod, generation: int | None, error: str = "") -> str:
     """Return what the events of a resize say: the resources of each container, as JSON.
 

@@ -40,11 +40,11 @@ async def test_who_does_not_ask_again_is_told_once(ledger: Ledger) -> None:
         full(page)
         assert page.refusal_of_resize(ref("reverted"), asking("600m"), CAPACITY)
         assert page.strike(ref("gone"))
-        assert page.take_waiting() == (ref("reverted"),)
+        assert page.take_waiting("pod_terminated") == (ref("reverted"),)
         for name in ("short", "lived"):
             page.enter(ref(name), asking("100m"))
             assert page.strike(ref(name))
-            assert page.take_waiting() == ()
+            assert page.take_waiting("pod_terminated") == ()
 
 
 async def test_who_still_finds_no_room_waits_again_by_rank(ledger: Ledger) -> None:
@@ -54,7 +54,7 @@ async def test_who_still_finds_no_room_waits_again_by_rank(ledger: Ledger) -> No
         for _ in range(2):
             assert page.refusal_of_resize(ref("reverted"), asking("600m"), CAPACITY)
             assert page.refusal_of_resize(ref("patient"), asking("600m", priority=10), CAPACITY)
-            assert page.take_waiting() == (ref("patient"), ref("reverted"))
+            assert page.take_waiting("pod_terminated") == (ref("patient"), ref("reverted"))
         assert page.refusal_of_resize(ref("patient"), asking("600m"), CAPACITY)
         assert page.strike(ref("patient"))
-        assert page.take_waiting() == (), "who has gone waits for nothing"
+        assert page.take_waiting("pod_terminated") == (), "who has gone waits for nothing"

@@ -1,4 +1,4 @@
-"""What steps count: starts begun and starts failed, with the kubelet's names and labels."""
+"""What steps count, with the kubelet's names and labels: starts begun and failed, resizes that were put off."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader, NumberDataPoint
 
 from activities import metrics
-from tests.activities.bench import Bench, container, fault_of
+from syncpod.messages import AllocateResources, Allocation, RemovePod, StepName
+from syncpod.pod import Pod, resized
+from tests.activities.bench import Bench, PodOnBench, container, fault_of
 
 Counted = Callable[[], dict[tuple[str, str, str], int]]
 
@@ -26,6 +28,8 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Counted:
         ("_REJECTIONS", "admission_rejections_total"),
         ("_CONTAINERS", "started_containers_total"),
         ("_CONTAINERS_ERRORS", "started_containers_errors_total"),
+        ("_INFEASIBLE_RESIZES", "pod_infeasible_resizes_total"),
+        ("_DEFERRED_ACCEPTED", "pod_deferred_accepted_resizes_total"),
     ):
         monkeypatch.setattr(metrics, place, meter.create_counter(name))
 
@@ -38,7 +42,14 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Counted:
                     for point in metric.data.data_points:
                         assert isinstance(point, NumberDataPoint)
                         labels = point.attributes or {}
-                        code = labels.get("code", labels.get("reason", ""))
+                        code = next(
+                            (
+                                labels[each]
+                                for each in ("code", "reason", "reason_detail", "retry_trigger")
+                                if each in labels
+                            ),
+                            "",
+                        )
                         key = (metric.name, str(labels.get("container_type", "")), str(code))
                         found[key] = int(point.value)
         return found
@@ -74,3 +85,40 @@ async def test_a_pod_that_is_turned_away_is_counted_by_the_reason(bench: Bench, 
     bench.node.context = replace(bench.node.context, capacity={"pods": 0})
     await fault_of(bench.pod().create_sandbox())
     assert counted() == {("admission_rejections_total", "", "OutOfpods"): 1}
+
+
+async def test_a_resize_that_was_put_off_is_counted_by_what_brought_it_about(bench: Bench, counted: Counted) -> None:
+    bench.node.context = replace(bench.node.context, capacity={"cpu": 2000})
+    one, other, gone = (bench.pod(container(resources={"requests": {"cpu": "500m"}})) for _ in range(3))
+    for pod in (one, other, gone):
+        await pod.create_sandbox()
+    begun = counted()
+    assert await allocate(one, cpu_of(one, "900m")) == Allocation(), "there was room at once: that is not counted"
+    assert (await allocate(other, cpu_of(other, "800m"))).pending == "Deferred"
+    assert await allocate(one, cpu_of(one, "700m")) == Allocation()
+    assert await allocate(other, cpu_of(other, "800m")) == Allocation()
+    assert (await allocate(one, cpu_of(one, "800m"))).pending == "Deferred"
+    assert await allocate(one, cpu_of(one, "600m")) == Allocation()
+    assert (await allocate(one, cpu_of(one, "900m"))).pending == "Deferred"
+    await gone.kill(grace=0)
+    await gone.step(StepName.REMOVE_POD, RemovePod(ref=gone.ref, fence=gone.next_fence())).result()
+    assert await allocate(one, cpu_of(one, "900m")) == Allocation()
+    assert (await allocate(one, cpu_of(one, "3"))).pending == "Infeasible"
+    accepted = "pod_deferred_accepted_resizes_total"
+    assert {key: value for key, value in counted().items() if key not in begun} == {
+        (accepted, "", "pod_resized"): 1,
+        (accepted, "", "pod_updated"): 1,
+        (accepted, "", "pods_removed"): 1,
+        ("pod_infeasible_resizes_total", "", "insufficient_node_allocatable"): 1,
+    }
+
+
+async def allocate(pod: PodOnBench, wanted: Pod) -> Allocation:
+    request = AllocateResources(ref=pod.ref, fence=pod.next_fence(), pod=wanted)
+    result = await pod.step(StepName.ALLOCATE_RESOURCES, request).result()
+    assert result.allocation is not None
+    return result.allocation
+
+
+def cpu_of(pod: PodOnBench, cpu: str) -> Pod:
+    return resized(pod.pod, {"containers": [{"name": "main", "resources": {"requests": {"cpu": cpu}}}]})

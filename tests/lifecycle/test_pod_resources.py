@@ -11,7 +11,13 @@ from hypothesis import strategies as st
 from syncpod.lifecycle.actions import ContainerResources, ContainersToUpdate, ContainerToUpdate, PodActions
 from syncpod.lifecycle.observed import ObservedContainer, ObservedPod, ObservedSandbox
 from syncpod.lifecycle.plan import plan_steps
-from syncpod.lifecycle.pod_resources import resize_summary, resources_of, same_resources, with_resources
+from syncpod.lifecycle.pod_resources import (
+    requested_changes,
+    resize_summary,
+    resources_of,
+    same_resources,
+    with_resources,
+)
 from syncpod.lifecycle.qos import validate_same_qos
 from syncpod.pod import Pod, parse_pod, with_defaults
 
@@ -92,3 +98,21 @@ def test_a_pod_is_resized_before_anything_is_started_in_it_and_after_what_is_kil
     assert [step.verb for step in behind] == ["resize_pod", "start_container"]
     anew = PodActions(kill_pod=True, create_sandbox=True, containers_to_start=(0,))
     assert "resize_pod" not in [step.verb for step in plan_steps(pod, view, anew, cgroup_behind=True)]
+
+
+def test_each_change_of_what_is_asked_for_has_a_name() -> None:
+    """What `container_requested_resizes_total` counts: the same amount written otherwise is none."""
+    before = pod_of(
+        {"requests": {"cpu": "1", "memory": "64Mi"}, "limits": {"memory": "64Mi"}}, {"requests": {"cpu": "1"}}
+    )
+    after = pod_of(
+        {"requests": {"cpu": "500m", "memory": "65536Ki"}, "limits": {"cpu": "2", "memory": "128Mi"}},
+        {"requests": {"cpu": "0"}},
+    )
+    assert requested_changes(resources_of(before), resources_of(after)) == (
+        ("memory", "limits", "increase"),
+        ("cpu", "requests", "decrease"),
+        ("cpu", "limits", "add"),
+        ("cpu", "requests", "remove"),
+    )
+    assert requested_changes(resources_of(after), resources_of(after)) == ()

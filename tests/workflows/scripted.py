@@ -40,6 +40,7 @@ from syncpod.messages import (
     pod_workflow_id,
 )
 from syncpod.pod import container_hash
+from syncpod.resize_metrics import ResizeMetricsInterceptor
 from workflows.pod import PodWorkflow
 from workflows.runner import sandboxed_runner
 from workflows.steps import STEPS
@@ -236,6 +237,7 @@ async def scripted_worker(client: Client, node: ScriptedNode, **options: Any) ->
         workflows=[PodWorkflow],
         activities=node.activities(),
         workflow_runner=sandboxed_runner(),
+        interceptors=[ResizeMetricsInterceptor()],
         **options,
     ) as worker:
         yield worker

@@ -7,9 +7,11 @@ import copy
 from typing import Any
 
 import pytest
+from opentelemetry.metrics import CallbackOptions
 from temporalio.client import Client, WorkflowUpdateFailedError
 from temporalio.exceptions import ApplicationError
 
+from syncpod import resize_metrics
 from syncpod.messages import AllocateResources, Allocation, Fault, ResizePod, StartContainer, StepResult
 from tests.workflows.scripted import ScriptedNode, container, phase, query_pod, until
 from tests.workflows.test_pod_workflow import manifest, running
@@ -125,6 +127,55 @@ async def test_what_finds_no_room_is_deferred_until_there_is_some(client: Client
     assert node.steps()[-2:] == ["allocate_resources", "resize_pod"]
     assert await reasons(handle) == ["ResizeDeferred", "ResizeStarted", "ResizeCompleted"]
     assert container(pod, "web")["restartCount"] == 1
+
+
+class Counted:
+    """What telemetry has counted of resizes since the test began."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.requested: list[dict[str, str]] = []
+        monkeypatch.setattr(resize_metrics, "_requested", self)
+        monkeypatch.setattr(resize_metrics, "_pending", {})
+        monkeypatch.setattr(resize_metrics, "_in_progress", set())
+
+    def add(self, amount: int, labels: dict[str, str]) -> None:
+        self.requested += [labels] * amount
+
+    def stand(self) -> tuple[dict[Any, Any], Any]:
+        """How many resizes wait, by why, and how many are in progress."""
+        pending = resize_metrics.observe_pending(CallbackOptions())
+        (in_progress,) = resize_metrics.observe_in_progress(CallbackOptions())
+        return {(each.attributes or {})["reason"]: each.value for each in pending}, in_progress.value
+
+
+async def test_resizes_are_counted_once_however_often_the_run_is_replayed(
+    client: Client, node: ScriptedNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counted = Counted(monkeypatch)
+    node.room = [DEFERRED]
+    gate = node.gate["resize_pod"] = asyncio.Event()
+    handle = await running(client, node, sized())
+    assert (counted.requested, counted.stand()) == ([], ({}, 0))
+    await handle.execute_update("resize", resize_to(LARGE))
+    await until(handle, is_under_way)
+    await until(handle, lambda _: counted.stand() == ({"deferred": 1}, 0))
+    await handle.signal("backoff_expired", {"container": "allocate_resources", "appeared": "room on the node"})
+    await until(handle, lambda _: counted.stand() == ({}, 1))
+    gate.set()
+    await until(handle, is_given(LARGE))
+    await until(handle, lambda _: counted.stand() == ({}, 0))
+    assert counted.requested == [
+        {"resource": resource, "requirement": requirement, "operation": "increase"}
+        for resource, requirement in (("memory", "requests"), ("memory", "limits"), ("cpu", "limits"))
+    ]
+
+    node.room = [NEVER]
+    await handle.execute_update("resize", resize_to(SMALL))
+    await until(handle, lambda _: counted.stand() == ({"infeasible": 1}, 0))
+    assert [each["operation"] for each in counted.requested[3:]] == ["decrease"] * 3
+    await handle.signal("delete_pod", {"gracePeriodSeconds": 0})
+    await handle.result()
+    assert counted.stand() == ({}, 0), "what has gone waits for nothing"
 
 
 async def test_room_that_is_told_of_before_the_answer_is_not_missed(client: Client, node: ScriptedNode) -> None:
