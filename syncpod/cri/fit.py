@@ -96,8 +96,9 @@ class Taken:
 def refusal_of_resize(demand: Demand, others: Taken, capacity: Capacity) -> tuple[Refusal, bool] | None:
     """Return why what a pod now asks for does not fit beside the others, and whether it never will; None: it fits.
 
-    Mirrors allocation_manager.go, v1.36, canAdmitPod. Difference: what the whole node has not got is told apart, as the
-    API server and kubelets before 1.36 do, where the kubelet keeps asking for it.
+    Mirrors allocation_manager.go, v1.36, canAdmitPod. Difference: what the whole node has not got never will fit, as
+    kubelets up to 1.35 said. That of 1.36 leaves it to its API server (plugin/pkg/admission/podresize), which is none
+    of ours, and would ask for it for ever.
     """
     for name in sorted(demand.amounts, key=_in_order):
         limit = capacity.get(name, 0 if name.startswith(HUGE_PAGES) else None)
