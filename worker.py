@@ -130,6 +130,7 @@ async def _serve_locked(
             returned=agent.returned,
             has_room=agent.has_room,
             waiting_for=agent.waiting_for,
+            adopted=agent.adopted,
             sysctls=sysctls(settings, os.uname().release),
             pull_settings=PullSettings(pulls.at_once, verification(pulls), pulls.registry_auth_file),
         )

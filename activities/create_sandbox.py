@@ -65,6 +65,7 @@ async def create_sandbox(attempt: Attempt, request: CreateSandbox) -> StepResult
       workflow takes the next.
     - name reserved, but nothing listed: somebody (a worker that has died) is still making it, or it is being rolled
       back. Waited for until it is listed or free; RunPodSandbox itself has its 4 minutes.
+    - one that is only to be adopted: whatever there is is taken as it is, and nothing is made (see `_adopt`).
     - nothing: made, its volumes before it, unless the runtime or the network is not ready, which spends no attempt, or
       does not announce what the pod asks for. A volume that waits for a ConfigMap or Secret is noted with the node, so
       that the pod goes on as soon as that is there.
@@ -79,6 +80,8 @@ async def create_sandbox(attempt: Attempt, request: CreateSandbox) -> StepResult
         grace = request.pod.spec.termination_grace_period_seconds or 0
         await end_earlier_lives(attempt, grace_seconds=grace)
         await admit(attempt, request)
+        if request.adopt:
+            return await _adopt(attempt, request, images)
         polls = Polls(attempt)
         while True:
             attempt.doing = f"looks for sandbox {request.attempt}"
@@ -105,6 +108,23 @@ async def create_sandbox(attempt: Attempt, request: CreateSandbox) -> StepResult
     finally:
         images.cancel()
         await asyncio.gather(images, return_exceptions=True)
+
+
+async def _adopt(attempt: Attempt, request: CreateSandbox, images: asyncio.Task[tuple[str, ...]]) -> StepResult:
+    """Take over what there is of the pod, for a workflow that has been started anew; nothing is made, nothing ended.
+
+    Its record, which is written by now, says that this Temporal cluster has its workflow: what annotations say of
+    another is overruled by it (`pod_records.cluster_of`). What was told to a workflow that is gone is told again.
+    """
+    attempt.doing = "looks what there is of the pod"
+    view = await attempt.read()
+    attempt.node.adopted(request.ref)
+    running = [each.name for each in view.containers if each.state == "running"]
+    if any(each.ready for each in view.sandboxes):
+        await _catch_up(attempt, request.pod)
+    ready = next((each.id for each in view.sandboxes if each.ready), "")
+    said = f"running: {', '.join(sorted(running))}" if running else "none of its containers runs"
+    return StepResult(outcome=Outcome.ADOPTED, id=ready, message=said, missing_images=await images)
 
 
 async def _note(attempt: Attempt, request: CreateSandbox) -> None:

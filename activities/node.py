@@ -51,6 +51,8 @@ class Node:
     """Why a node that is short of something does not let a pod in, in the kubelet's words; "" = it does."""
     fences: Fences = field(default_factory=Fences)
     views: LastViews = field(default_factory=LastViews)
+    adopted: Callable[[PodRef], None] = lambda ref: None
+    """Called when what runs of a pod has been taken over by a workflow that knows nothing of it yet."""
     waiting_for: dict[ObjectRef, set[tuple[str, str]]] = field(default_factory=dict)
     """Who failed for want of an object: workflow id, and the container or step that waits; the agent tells them when
     the object appears."""

@@ -213,6 +213,8 @@ class CreateSandbox(StepInput):
 
     pod: WirePod = Field(default_factory=Pod)
     attempt: int = 0
+    adopt: bool = False
+    """Make no sandbox: only take over what there is of the pod, whatever its number, for this Temporal cluster."""
 
 
 class PullImage(StepInput):

@@ -59,6 +59,8 @@ def next_step(state: PodState, now: datetime, *, pulling: Collection[str] = ()) 
         return Decision()
     if state.ending:
         return _terminate(state, now)
+    if state.adopting:
+        return unless_held(state, _adopt(state), now)
     steps = planned(state)
     decision = _first_allowed(state, steps, pulling, now)
     for update in (_volumes(state, now), _allocation(state, now)):
@@ -120,7 +122,7 @@ def begin(state: PodState, step: Step, now: datetime) -> StepInput:
     state.released = {name: restart for name, restart in state.released.items() if name != subject}
     if step.name == StepName.KILL_POD and state.kill_by is None:
         state.kill_by = now + timedelta(seconds=pod_grace_seconds(state.pod))
-    if step.name == StepName.CREATE_SANDBOX and state.own.sandboxes:
+    if step.name == StepName.CREATE_SANDBOX and state.own.sandboxes and not state.adopting:
         state.event(now, "Normal", "SandboxChanged", "Pod sandbox changed, it will be killed and re-created.")
     _remember_kills(state, step)
     return step.input.model_copy(update={"fence": state.fence})
@@ -234,6 +236,13 @@ def _allocation(state: PodState, now: datetime) -> Decision | None:
 def _resize(state: PodState, planned_step: PlannedStep) -> Step:
     """Build the step that applies what is allocated."""
     memory, cpu = (
+def _adopt(state: PodState) -> Step:
+    """Build the step that takes over what runs: before it nothing is known of the pod, so nothing may be made."""
+    why = "what runs of the pod is taken over"
+    step = CreateSandbox(ref=state.ref, pod=state.allocated_pod, adopt=True)
+    return Step(StepName.CREATE_SANDBOX, step, f"adopt pod: {why}", why, key=backoff.step_key("create_sandbox"))
+
+
         tuple(ContainerUpdate.model_validate(asdict(each)) for each in updates)
         for updates in (planned_step.update.memory, planned_step.update.cpu)
     )

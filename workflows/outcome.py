@@ -256,6 +256,7 @@ def _still_wants(state: PodState, step: Step, name: str) -> bool:
     wanted = _images(state.pod)
     return name in wanted and wanted[name] == _images(asked).get(name, wanted[name])
 
+            state.adopting = False
 
 def _images(pod: Pod) -> dict[str, str]:
     spec = pod.spec

@@ -105,6 +105,8 @@ class PodState(BaseModel):
     observed: ObservedPod = Field(default_factory=ObservedPod)
     """The view: everything observed, merged."""
     status: PodStatus = Field(default_factory=PodStatus)
+    adopting: bool = False
+    """What runs of the pod was made for another workflow, and is yet to be taken over: nothing is made before."""
     """The status last computed; conditions keep their transition times through it."""
     reached: str = "Pending"
     """The phase the pod has come to. While something can still run, a terminal one is withheld from the status."""

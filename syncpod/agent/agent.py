@@ -130,6 +130,10 @@ class Agent:
             except RPCError as error:
                 log.warning("pod %s/%s cannot be told that there is room: %s", ref.namespace, ref.name, error)
 
+    def adopted(self, ref: PodRef) -> None:
+        """Hear that a new workflow has taken over what runs of a pod, and knows of no probe yet."""
+        self.prober.tell_again(ref.uid)
+
     def step_began(self, ref: PodRef, *, kills: bool = False) -> None:
         """Hear that a try of a step begins; `kills` where it ends all that runs of the pod."""
         if kills:

@@ -55,6 +55,17 @@ def read_pod_records(node: NodeContext) -> tuple[PodRecord, ...]:
     return tuple(record for record in found if record is not None)
 
 
+def cluster_of(record: PodRecord | None, incarnation: str, annotated: str) -> str:
+    """Return the Temporal cluster that a sandbox's pod belongs to: the record's, else the one that it was made for.
+
+    `annotated` is what the sandbox says, for ever; only the record can say that its life goes on in another cluster,
+    which has adopted it. A record of another life of the pod, or of an earlier version, says nothing.
+    """
+    if record is not None and record.cluster and incarnation and record.incarnation == incarnation:
+        return record.cluster
+    return annotated
+
+
 def _read(path: Path) -> PodRecord | None:
     try:
         return PodRecord.model_validate_json(path.read_bytes())

@@ -53,6 +53,10 @@ _TEXT_LIMIT = 1024
 """Characters of an answer that the pod is told."""
 
 
+_AS_BEFORE = "so it was when the pod was adopted"
+"""In place of an answer that was given to a workflow which is gone."""
+
+
 @dataclass
 class _Instance:
     """One running container that has probes."""
@@ -125,6 +129,17 @@ class Prober:
         pod = self._pods.get(uid)
         for instance in pod.instances.values() if pod is not None else ():
             _end(worker for worker in instance.workers if worker.state.type != "readiness")
+
+    def tell_again(self, uid: str) -> None:
+        """Tell what the probes of a pod's containers say to a workflow that has heard nothing of it yet."""
+        pod = self._pods.get(uid)
+        if pod is None:
+            return
+        for instance in pod.instances.values():
+            for worker in instance.workers:
+                if worker.state.settled:
+                    answer = Answer("failure" if worker.state.result == "failure" else "success", _AS_BEFORE)
+                    self._tell(pod, instance, worker.state, worker.state.result, answer)
 
     async def close(self) -> None:
         """Stop asking; nothing is told any more."""

@@ -1,0 +1,175 @@
+"""A pod that runs already is taken over by a workflow that is started for it: nothing is made, nothing restarted."""
+
+from __future__ import annotations
+
+import uuid
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from temporalio.client import Client, WorkflowHandle
+
+from syncpod.lifecycle.observed import ObservedContainer, ObservedPod, ObservedSandbox
+from syncpod.messages import CreateSandbox, Outcome, StepInput
+from syncpod.pod import container_hash
+from tests.workflows.scripted import ScriptedNode, container, phase, start_pod, until
+from workflows.start import begin
+
+LIFE = "life-of-before"
+APPLIED = "2026-03-01T10:00:00Z"
+STARTED = datetime(2026, 3, 1, 11, tzinfo=UTC)
+
+
+def recorded(**spec: Any) -> dict[str, Any]:
+    """A pod as its record on a node has it."""
+    name = f"web-{uuid.uuid4().hex[:8]}"
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": name,
+            "namespace": "default",
+            "uid": str(uuid.uuid4()),
+            "creationTimestamp": APPLIED,
+            "generation": 4,
+        },
+        "spec": {"containers": [{"name": "web", "image": "busybox:1"}], **spec},
+    }
+
+
+def in_runtime(node: ScriptedNode, document: dict[str, Any], **state: Any) -> None:
+    """Have the runtime list what was made for the pod: sandbox 3, and the third instance of `web`."""
+    meta = document["metadata"]
+    ended = state.get("state") == "exited"
+    node.pods[meta["uid"]] = ObservedPod(
+        uid=meta["uid"],
+        name=meta["name"],
+        namespace="default",
+        sandboxes=(
+            ObservedSandbox(
+                id="sandbox-3",
+                attempt=3,
+                state="SANDBOX_NOTREADY" if ended else "SANDBOX_READY",
+                ip="" if ended else "10.0.0.7",
+                created_at=STARTED,
+                incarnation=LIFE,
+            ),
+        ),
+        containers=(
+            ObservedContainer(
+                id="web-2",
+                name="web",
+                sandbox_id="sandbox-3",
+                hash=container_hash("web", "busybox:1"),
+                restart_count=2,
+                image="busybox:1",
+                created_at=STARTED,
+                started_at=STARTED,
+                incarnation=LIFE,
+                **{"state": "running", **state},
+            ),
+        ),
+    )
+
+
+def adopts(_: StepInput) -> Outcome:
+    """What the step that adopts comes to: it makes nothing."""
+    return Outcome.ADOPTED
+
+
+async def adopt(client: Client, node: ScriptedNode, document: dict[str, Any]) -> WorkflowHandle[Any, Any]:
+    node.script["create_sandbox"].append(adopts)
+    return await start_pod(client, node, document, adopt={"incarnation": LIFE})
+
+
+async def test_what_runs_goes_on_as_it_is_with_its_identity_and_its_count_of_restarts(
+    client: Client, node: ScriptedNode
+) -> None:
+    document = recorded()
+    uid = document["metadata"]["uid"]
+    in_runtime(node, document)
+    handle = await adopt(client, node, document)
+    pod = await until(handle, lambda pod: phase(pod) == "Running")
+    assert node.steps() == ["create_sandbox"]
+    (taken,) = (step for _, step in node.taken if isinstance(step, CreateSandbox))
+    assert (taken.adopt, taken.ref.uid, taken.ref.incarnation) == (True, uid, LIFE)
+    assert container(pod, "web")["restartCount"] == 2
+    assert container(pod, "web")["containerID"] == "scripted://web-2"
+    meta = pod["metadata"]
+    assert (meta["uid"], meta["creationTimestamp"], meta["generation"]) == (uid, APPLIED, 4)
+    assert pod["status"]["startTime"] == APPLIED, "a deadline of the pod has been running since"
+    assert next(event["reason"] for event in await handle.query("events")) == "Adopted"
+    await node.tell(handle, node.exits(uid, "web", 1), "ContainerDied")
+    await until(handle, lambda pod: container(pod, "web")["restartCount"] == 3)
+    assert node.steps() == ["create_sandbox", "start_container web"], "in the sandbox that there is"
+
+
+async def test_a_pod_that_has_run_to_its_end_is_not_run_again(client: Client, node: ScriptedNode) -> None:
+    document = recorded(restartPolicy="Never")
+    in_runtime(node, document, state="exited", exit_code=0, reason="Completed", finished_at=STARTED)
+    handle = await adopt(client, node, document)
+    await until(handle, lambda pod: phase(pod) == "Succeeded")
+    assert "start_container web" not in node.steps()
+
+
+async def test_nothing_is_made_before_it_is_known_what_there_is(client: Client, node: ScriptedNode) -> None:
+    """A listing that comes first does not stand for the taking over: the node's record is still another cluster's."""
+    document = recorded()
+    in_runtime(node, document)
+    node.script["create_sandbox"].append(lambda step: Outcome.CANCELLED)
+    handle = await adopt(client, node, document)
+    await node.tell(handle, node.list(document["metadata"]["uid"]))
+    await until(handle, lambda pod: phase(pod) == "Running")
+    assert all(step.adopt for _, step in node.taken if isinstance(step, CreateSandbox))
+    assert set(node.steps()) == {"create_sandbox"}
+
+
+async def test_one_that_is_to_be_pruned_is_killed_with_its_grace_and_removed_and_nothing_is_made(
+    client: Client, node: ScriptedNode
+) -> None:
+    """Started together with its deletion: what lives is found by the removal, which removes nothing alive."""
+    document = recorded(terminationGracePeriodSeconds=7)
+    in_runtime(node, document)
+    node.script["remove_pod"].append(lambda step: Outcome.STOPPING)
+    meta = document["metadata"]
+    handle = await client.start_workflow(
+        "PodWorkflow",
+        {"pod": document, "adopt": {"incarnation": LIFE}},
+        id=f"pod/default/{meta['name']}",
+        task_queue=node.queue,
+        start_signal="delete_pod",
+        start_signal_args=[{}],
+    )
+    await handle.result()
+    assert node.steps() == ["remove_pod", "kill_pod", "remove_pod"]
+    (kill,) = (step for name, step in node.taken if name == "kill_pod")
+    assert [(target.id, target.grace_seconds) for target in kill.targets] == [("web-2", 7)]
+
+
+@pytest.mark.parametrize(
+    ("adoption", "says"),
+    [
+        ({}, "adopt.incarnation: required"),
+        ({"incarnation": ""}, "adopt.incarnation: must be the incarnation in the pod's record, a string"),
+        ({"incarnation": 7}, "adopt.incarnation: must be the incarnation in the pod's record, a string"),
+        ({"incarnation": LIFE, "force": True}, "adopt.force: unknown field"),
+        (True, 'adopt: must be {"incarnation": "…"}'),
+    ],
+)
+def test_a_wrong_adoption_is_refused_by_path(adoption: Any, says: str) -> None:
+    document = recorded()
+    given = {"pod": document, "adopt": adoption}
+    _, refusal = begin(
+        given, f"pod/default/{document['metadata']['name']}", STARTED, uuid.uuid4, "node/n", replaying=False
+    )
+    assert refusal == says
+
+
+def test_a_pod_without_a_uid_cannot_be_adopted() -> None:
+    document = recorded()
+    del document["metadata"]["uid"]
+    given = {"pod": document, "adopt": {"incarnation": LIFE}}
+    _, refusal = begin(
+        given, f"pod/default/{document['metadata']['name']}", STARTED, uuid.uuid4, "node/n", replaying=False
+    )
+    assert refusal == "pod.metadata.uid: required with adopt: that of the pod that runs"
