@@ -1,0 +1,157 @@
+"""What may be killed as an orphan: only what the server's own records speak against, whoever's clock is wrong."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from syncpod.lifecycle.observed import ContainerRuntimeState, ObservedContainer, ObservedPod, ObservedSandbox
+from syncpod.lifecycle.orphans import CLOCK_MARGIN, Coverage, Found, Standing, duplicates, judge, made_at
+
+HERE, ELSEWHERE = "a/default", "b/default"
+START = datetime(2026, 1, 1, tzinfo=UTC)
+WORST_LOCAL_TIME = timedelta(hours=14)
+
+moments = st.integers(-5000, 5000).map(lambda hours: START + timedelta(hours=hours))
+standings: st.SearchStrategy[Standing] = st.sampled_from(("open", "closed", "another", "unknown"))
+finds = st.builds(
+    Found,
+    uid=st.sampled_from(("", "u1", "u2")),
+    cluster=st.sampled_from((HERE, ELSEWHERE, "")),
+    made_at=st.none() | moments,
+    standing=standings,
+)
+coverages = st.builds(
+    Coverage,
+    sources_ready=st.booleans(),
+    since=st.none() | moments,
+    desired=st.sampled_from((frozenset(), frozenset({"u1"}))),
+)
+
+
+@given(finds, coverages)
+def test_whatever_else_is_so_what_is_asked_for_or_another_clusters_is_never_killed(
+    found: Found, coverage: Coverage
+) -> None:
+    """Row 11 (ours): and nothing is, before every source of pods has reported."""
+    verdict = judge(found, coverage, cluster=HERE)
+    if verdict.kill:
+        assert coverage.sources_ready
+        assert found.cluster == HERE
+        assert not found.uid or (found.standing != "open" and found.uid not in coverage.desired)
+    assert verdict.orphan == (bool(verdict.why)), "an orphan is one for a reason"
+    assert verdict.orphan == (verdict.kill or bool(verdict.but)), "and what is left is left for one"
+
+
+@given(finds, moments)
+def test_a_fresh_empty_server_is_evidence_against_nothing_that_was_there_before_it(
+    found: Found, begun: datetime
+) -> None:
+    """Row 11 (ours): it knows of no workflow, and its node's history begins after all that runs was made."""
+    before = begun if found.made_at is None else max(begun, found.made_at)
+    coverage = Coverage(sources_ready=True, since=before)
+    assert not judge(replace(found, standing="unknown"), coverage, cluster=HERE).kill
+
+
+@given(finds, coverages, st.integers(-14 * 60, 14 * 60))
+def test_a_clock_that_runs_in_a_local_time_makes_nothing_covered_that_is_not(
+    found: Found, coverage: Coverage, ahead_minutes: int
+) -> None:
+    """Row 11 (ours): the node's clock says when something was made, the server's since when there is a history."""
+    found = replace(found, standing="unknown")
+    if not judge(found, coverage, cluster=HERE).kill:
+        return
+    assert found.made_at is not None
+    assert coverage.since is not None
+    really_made = found.made_at - timedelta(minutes=ahead_minutes)
+    assert really_made > coverage.since
+
+
+def test_the_margin_is_more_than_any_local_time_is_ahead() -> None:
+    assert CLOCK_MARGIN > WORST_LOCAL_TIME
+
+
+def test_the_evidence_is_said_in_words() -> None:
+    known = Coverage(sources_ready=True, since=START)
+    late = START + timedelta(days=30)
+
+    def said(standing: Standing, coverage: Coverage = known, uid: str = "u1", at: datetime = late) -> tuple[bool, str]:
+        verdict = judge(Found(uid, HERE, at, standing), coverage, cluster=HERE)
+        return verdict.kill, "; ".join(part for part in (verdict.why, verdict.but) if part)
+
+    assert said("open") == (False, "")
+    assert said("closed") == (True, "its workflow has ended")
+    assert said("another") == (True, "its name is another pod's now")
+    unknown = "the Temporal server knows of no such workflow"
+    assert said("unknown") == (True, f"{unknown}, though the node's history covers its creation")
+    assert said("unknown", at=START) == (False, f"{unknown}; the node's history does not cover its creation")
+    assert said("closed", Coverage(since=START)) == (
+        False,
+        "its workflow has ended; not every source of pods has reported yet",
+    )
+    assert said("unknown", uid="") == (True, "it names no pod, though the node's history covers its creation")
+    assert said("closed", Coverage(True, START, frozenset({"u1"}))) == (False, "")
+
+
+def test_what_was_made_first_counts_and_if_one_time_is_not_known_none_does() -> None:
+    assert made_at([START, START - timedelta(hours=1)]) == START - timedelta(hours=1)
+    assert made_at([START, None]) is None
+    assert made_at([]) is None
+
+
+# --- duplicates -------------------------------------------------------------------------------------------------------
+
+
+def instance(
+    id_: str, name: str = "web", sandbox: str = "s0", state: ContainerRuntimeState = "running", at: int = 0
+) -> ObservedContainer:
+    return ObservedContainer(
+        id=id_, name=name, sandbox_id=sandbox, state=state, created_at=START + timedelta(minutes=at)
+    )
+
+
+def pod(*containers: ObservedContainer, ready: tuple[str, ...] = ("s0",), dead: tuple[str, ...] = ()) -> ObservedPod:
+    sandboxes = [ObservedSandbox(id=each, attempt=int(each[1:]), state="SANDBOX_READY") for each in ready]
+    sandboxes += [ObservedSandbox(id=each, attempt=int(each[1:])) for each in dead]
+    return ObservedPod(uid="u1", sandboxes=tuple(sandboxes), containers=containers)
+
+
+def test_of_two_that_live_under_one_name_the_newest_stays() -> None:
+    """Row 12 (ours): whichever was made later, as the kubelet's decisions go by that one."""
+    elder, newer = instance("a", at=1), instance("b", at=2)
+    assert [each.id for each in duplicates(pod(elder, newer, instance("c", "side")))] == ["a"]
+
+
+def test_what_lives_in_a_sandbox_that_is_spent_gives_way_though_it_was_made_later() -> None:
+    inside, outside = instance("a", sandbox="s1", at=1), instance("b", sandbox="s0", at=2)
+    assert [each.id for each in duplicates(pod(inside, outside, ready=("s1",), dead=("s0",)))] == ["b"]
+
+
+def test_two_ready_sandboxes_are_the_pods_own_decision() -> None:
+    twins = pod(instance("a", sandbox="s0"), instance("b", sandbox="s1"), ready=("s0", "s1"))
+    assert duplicates(twins) == ()
+
+
+states: st.SearchStrategy[ContainerRuntimeState] = st.sampled_from(("created", "running", "exited", "unknown"))
+containers = st.lists(
+    st.tuples(st.sampled_from("ab"), st.sampled_from(("s0", "s1")), states, st.integers(0, 9)), max_size=6
+)
+
+
+@given(containers)
+def test_one_of_each_name_always_stays_and_nothing_that_does_not_run_is_chosen(
+    drawn: list[tuple[str, str, ContainerRuntimeState, int]],
+) -> None:
+    listing = pod(
+        *(instance(str(n), name, sandbox, state, at) for n, (name, sandbox, state, at) in enumerate(drawn)),
+        ready=("s1",),
+        dead=("s0",),
+    )
+    chosen = duplicates(listing)
+    assert all(each.state == "running" for each in chosen)
+    alive = [each for each in listing.containers if each.state == "running"]
+    left = [each.name for each in alive if each not in chosen]
+    assert sorted(left) == sorted({each.name for each in alive})
