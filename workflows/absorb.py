@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from syncpod.lifecycle import backoff, conditions
+from syncpod.lifecycle import backoff, conditions, restart_policy
 from syncpod.lifecycle.probing import probe_of
 from syncpod.lifecycle.restart import is_sidecar
 from syncpod.messages import (
@@ -51,7 +51,9 @@ def absorb(state: PodState, name: str, args: tuple[Any, ...], now: datetime) -> 
 
 def tidy(state: PodState, now: datetime) -> None:
     """Forget back-offs that have expired; an image's or an old definition's would stay for ever."""
-    state.backoff = backoff.collect_garbage(state.backoff, now=now)
+    settings = state.restart_settings
+    current = restart_policy.restart_keys(state.pod) if settings.limit is not None else ()
+    state.backoff = backoff.collect_garbage(state.backoff, now=now, settings=settings, current=current)
 
 
 def _first_problem(wrong: ValidationError) -> str:

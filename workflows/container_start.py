@@ -5,14 +5,17 @@ Mirrors kuberuntime_manager.go, v1.36, the start in SyncPod with doBackOff, and 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
 
-from syncpod.lifecycle import backoff
-from syncpod.lifecycle.backoff import BackoffStore, StartDecision
+from syncpod.lifecycle import backoff, restart_policy
+from syncpod.lifecycle.backoff import BackoffStore
 from syncpod.lifecycle.observed import ObservedSandbox
 from syncpod.lifecycle.plan import PlannedStep
 from syncpod.lifecycle.restart import container_should_restart
+from syncpod.lifecycle.restart_policy import Ended, Restart
+from syncpod.lifecycle.status import PodFailure
 from syncpod.messages import PullImage, StartContainer, StepName
 from syncpod.pod import Container, EphemeralContainer, Pod
 from workflows.decision import Decision, Hold, Step, clip, failure_hold
@@ -42,9 +45,8 @@ def start_container(state: PodState, planned_step: PlannedStep, now: datetime) -
     if (last := state.between_rounds) is not None and not (apart and last.lenient):
         return _begin_anew(state, last, planned_step, now)
     allowed, store, exit_id = _crash_loop(state, name, restart, now)
-    if not allowed.allowed and allowed.retry_at is not None:
-        hold = Hold(name, restart, allowed.retry_at, allowed.delay, "CrashLoopBackOff", allowed.message)
-        return Decision(holds=(hold,))
+    if not allowed.allowed:
+        return _held_back(name, restart, allowed)
 
     policies = _pull_policies(state.pod, container)
     absent = name in state.missing_images and policies != {"Never"}
@@ -82,27 +84,43 @@ def start_container(state: PodState, planned_step: PlannedStep, now: datetime) -
 def _begin_anew(state: PodState, last: Round, planned_step: PlannedStep, now: datetime) -> Decision:
     """Begin a pod anew of which all containers were removed, or wait out its back-off: one for all of them."""
     anew = state.model_copy(update={"restart_all": last.model_copy(update={"begun": True})})
-    decision, store = backoff.restart_all_decision(
-        state.backoff, state.pod.metadata, last.cause, finished_at=last.at, now=now
-    )
-    if not decision.allowed and decision.retry_at is not None:
+
+    def ask(store: BackoffStore, at: datetime) -> tuple[Restart, BackoffStore]:
+        ended = Ended(last.at, last.exit_code)
+        return restart_policy.restart_all(store, state.restart_settings, state.pod.metadata, last.cause, ended, now=at)
+
+    allowed, store = ask(state.backoff, now)
+    if not allowed.allowed:
         if state.released.get(backoff.RESTART_ALL) != last.number:
-            hold = Hold(
-                backoff.RESTART_ALL,
-                last.number,
-                decision.retry_at,
-                decision.delay,
-                "CrashLoopBackOff",
-                decision.message,
-            )
-            return Decision(holds=(hold,))
-        _, store = backoff.restart_all_decision(
-            state.backoff, state.pod.metadata, last.cause, finished_at=last.at, now=decision.retry_at
-        )
+            return _held_back(backoff.RESTART_ALL, last.number, allowed)
+        store = _released(state.backoff, backoff.step_key(backoff.RESTART_ALL), allowed, ask, now)
     first = start_container(anew, planned_step, now)
     if first.step is None:
         return first
     return Decision(replace(first.step, store=store, begins_anew=True))
+
+
+def _held_back(subject: str, restart: int, held: Restart) -> Decision:
+    """Return the hold of a start that may not be made yet, or the verdict where it never may be."""
+    if held.fails:
+        return Decision(failure=PodFailure(reason=held.reason, message=held.message))
+    return Decision(holds=(Hold(subject, restart, held.retry_at, held.delay, held.reason, held.message),))
+
+
+def _released(
+    store: BackoffStore,
+    key: str,
+    held: Restart,
+    ask: Callable[[BackoffStore, datetime], tuple[Restart, BackoffStore]],
+    now: datetime,
+) -> BackoffStore:
+    """Return the back-offs as they are after a start that a signal lets pass although it is held.
+
+    It counts as made when it would have been allowed; and where only an operator could allow it, as the first of a row.
+    """
+    if held.retry_at is not None:
+        return ask(store, held.retry_at)[1]
+    return backoff.begun_anew(store, key, now=now)
 
 
 def _pull_policies(pod: Pod, container: Container | EphemeralContainer) -> set[str]:
@@ -144,25 +162,32 @@ def _superseded(state: PodState, name: str) -> tuple[str, ...]:
     return tuple(dead[1:])
 
 
-def _crash_loop(
-    state: PodState, name: str, restart: int, now: datetime
-) -> tuple[StartDecision, BackoffStore | None, str]:
-    """Ask the crash-loop back-off, by the newest exited instance, or by the recorded exit where it was removed.
+def _crash_loop(state: PodState, name: str, restart: int, now: datetime) -> tuple[Restart, BackoffStore | None, str]:
+    """Ask the pod's restart policy, by the newest exited instance, or by the recorded exit where it was removed.
 
     A start that has passed it once (and is now past its pull) is not asked again for the same exit. A start released by
     a signal passes at the moment at which it would have been allowed.
     """
     last = state.last_exit(name)
-    free = StartDecision(allowed=True, delay=backoff.NO_DELAY)
-    if last is None or state.cleared.get(name) == last.id or state.replacing.get(last.id):
-        return free, None, ""
-    if state.restart_all is not None and last.id in state.restart_all.removed:
+    free = Restart(allowed=True)
+    if last is None or state.cleared.get(name) == last.id:
         return free, None, ""
     container = state.container(name)
     meta = state.pod.metadata
-    decision, store = backoff.start_decision(state.backoff, meta, container, finished_at=last.at, now=now)
-    if not decision.allowed and state.released.get(name) == restart and decision.retry_at is not None:
-        decision, store = backoff.start_decision(
-            state.backoff, meta, container, finished_at=last.at, now=decision.retry_at
-        )
-    return decision, store if decision.allowed else None, last.id
+    key = backoff.crash_loop_key(meta, container)
+    if state.replacing.get(last.id):
+        counts = state.restart_settings.limit is not None
+        return free, backoff.uncounted(state.backoff, key) if counts else None, ""
+    if state.restart_all is not None and last.id in state.restart_all.removed:
+        return free, None, ""
+
+    def ask(store: BackoffStore, at: datetime) -> tuple[Restart, BackoffStore]:
+        ended = Ended(last.at, last.exit_code, by_us=bool(last.cause))
+        return restart_policy.restart_container(store, state.restart_settings, meta, container, ended, now=at)
+
+    allowed, store = ask(state.backoff, now)
+    if allowed.allowed:
+        return allowed, store, last.id
+    if state.released.get(name) == restart:
+        return free, _released(state.backoff, key, allowed, ask, now), last.id
+    return allowed, None, last.id

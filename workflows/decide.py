@@ -37,7 +37,7 @@ from syncpod.messages import (
     SyncVolumes,
 )
 from syncpod.pod import Container, Pod
-from workflows import resizing, rounds
+from workflows import facts, resizing, rounds
 from workflows.container_start import START_KINDS, start_container
 from workflows.decision import Decision, Hold, Step, clip, unless_held
 from workflows.state import PodState
@@ -71,7 +71,7 @@ def next_step(state: PodState, now: datetime, *, pulling: Collection[str] = ()) 
 
 def planned(state: PodState) -> tuple[PlannedStep, ...]:
     """Return the steps that the pod's actions stand for, regardless of back-offs."""
-    view = state.own
+    view = facts.known(state)
     pod = state.allocated_pod
     actions = compute_pod_actions(
         pod,
@@ -82,7 +82,8 @@ def planned(state: PodState) -> tuple[PlannedStep, ...]:
         restart_all=is_true(state.status.conditions, ALL_CONTAINERS_RESTARTING) and state.between_rounds is None,
         followed=[container.id for container in view.containers if state.is_followed(container)],
     )
-    steps = plan_steps(pod, view, actions, stopped_sandboxes=state.stopped_sandboxes, cgroup_behind=state.cgroup_behind)
+    stopped = (*state.stopped_sandboxes, *facts.gone_sandboxes(state))
+    steps = plan_steps(pod, view, actions, stopped_sandboxes=stopped, cgroup_behind=state.cgroup_behind)
     return (*_asked_restarts(state, steps), *steps)
 
 
@@ -125,6 +126,8 @@ def begin(state: PodState, step: Step, now: datetime) -> StepInput:
     if step.name == StepName.CREATE_SANDBOX and state.own.sandboxes and not state.adopting:
         state.event(now, "Normal", "SandboxChanged", "Pod sandbox changed, it will be killed and re-created.")
     _remember_kills(state, step)
+    if step.resets:
+        facts.forget_for_reset(state)
     return step.input.model_copy(update={"fence": state.fence})
 
 
@@ -233,9 +236,6 @@ def _allocation(state: PodState, now: datetime) -> Decision | None:
     )
 
 
-def _resize(state: PodState, planned_step: PlannedStep) -> Step:
-    """Build the step that applies what is allocated."""
-    memory, cpu = (
 def _adopt(state: PodState) -> Step:
     """Build the step that takes over what runs: before it nothing is known of the pod, so nothing may be made."""
     why = "what runs of the pod is taken over"
@@ -243,6 +243,9 @@ def _adopt(state: PodState) -> Step:
     return Step(StepName.CREATE_SANDBOX, step, f"adopt pod: {why}", why, key=backoff.step_key("create_sandbox"))
 
 
+def _resize(state: PodState, planned_step: PlannedStep) -> Step:
+    """Build the step that applies what is allocated."""
+    memory, cpu = (
         tuple(ContainerUpdate.model_validate(asdict(each)) for each in updates)
         for updates in (planned_step.update.memory, planned_step.update.cpu)
     )
@@ -266,6 +269,8 @@ def _first_allowed(state: PodState, steps: Iterable[PlannedStep], pulling: Colle
             decision = _as_step(state, planned_step, now)
         if decision.step is not None:
             return Decision(decision.step, tuple(holds))
+        if decision.failure is not None:
+            return decision
         holds.extend(hold for hold in decision.holds if hold not in holds)
         alone = ("resize_pod", "start_container", "start_ephemeral_container")
         goes_on = planned_step.verb in alone or planned_step.sidecar

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 
 from syncpod.lifecycle import backoff
 from syncpod.lifecycle.backoff import BackoffStore
+from syncpod.lifecycle.status import PodFailure
 from syncpod.messages import StepInput, StepName
 from workflows.state import PodState
 
@@ -44,10 +45,11 @@ class Hold:
     subject: str
     """Container name, or the step's name where no container is meant."""
     restart: int
-    until: datetime
+    until: datetime | None
+    """None = it ends only by an operator's word."""
     delay: timedelta
     reason: str
-    """`CrashLoopBackOff`, `ImagePullBackOff`, or the fault's reason."""
+    """`CrashLoopBackOff`, `ImagePullBackOff`, `RestartLimitReached`, or the fault's reason."""
     message: str
 
 
@@ -59,11 +61,13 @@ class Decision:
     holds: tuple[Hold, ...] = ()
     plan: tuple[str, ...] = ()
     """All that is to be done, `step` first unless it is held, as `start_container web`; for the history."""
+    failure: PodFailure | None = None
+    """Instead of both: the verdict that the whole pod has failed."""
 
     @property
     def deadline(self) -> datetime | None:
         """When the earliest hold ends; None = nothing to wait for but signals."""
-        return min((hold.until for hold in self.holds), default=None)
+        return min((hold.until for hold in self.holds if hold.until is not None), default=None)
 
 
 def unless_held(state: PodState, step: Step, now: datetime) -> Decision:

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from syncpod.lifecycle import backoff, conditions, eviction
-from syncpod.lifecycle.container_status import WaitingReason
+from syncpod.lifecycle.container_status import STATUS_UNKNOWN, WaitingReason
 from syncpod.lifecycle.observed import ObservedPod, merge
 from syncpod.lifecycle.plan import something_to_stop
 from syncpod.lifecycle.status import PodFailure
@@ -28,13 +28,16 @@ from syncpod.messages import (
     StepResult,
 )
 from syncpod.pod import Pod, PodCondition
-from workflows import resizing
+from workflows import facts, resizing
 from workflows.decide import expiry
 from workflows.decision import Step
 from workflows.state import HISTORY_KEPT, Exit, PodState, age
 
 _INSTANCES_KEPT = 50
 """Instances whose probe results are kept though the view does not have them: more than a pod starts at once."""
+
+RUNTIME_DOES_NOT_KNOW = (255, "Unknown")
+"""Exit code and reason by which runtimes say that a container has ended, and that they do not know how."""
 
 # --- what the runtime has ---------------------------------------------------------------------------------------------
 
@@ -47,8 +50,10 @@ def meet_node(state: PodState, node: NodeFacts) -> None:
 
 def observe(state: PodState, listing: ObservedPod, now: datetime) -> None:
     """Merge a listing into the view and record what it shows for the first time: starts and exits."""
+    before, listed_before = state.own, state.observed
     state.observed = merge(state.observed, listing)
-    known = {exit_.id for exit_ in state.exits}
+    facts.tell_disagreements(state, listed_before, listing, now)
+    known = {exit_.id for exit_ in state.exits if exit_.reason != STATUS_UNKNOWN}
     # Oldest first, so that the exits are recorded in the order in which they happened.
     for container in reversed(state.own.containers):
         if container.has_run:
@@ -66,14 +71,16 @@ def observe(state: PodState, listing: ObservedPod, now: datetime) -> None:
             finished_at=container.finished_at,
             at=now - age(listing, container),
             cause=state.killed.get(container.id, ""),
+            sandbox=container.sandbox_id,
         )
         state.record_exit(exit_)
         _tell_exit(state, exit_, now)
         state.forget_stuck_kills()
-    present = {container.id for container in state.observed.containers}
+    facts.remember_what_went(state, before)
+    present = {container.id for container in (*state.observed.containers, *state.vanished.values())}
     state.killed = {container_id: why for container_id, why in state.killed.items() if container_id in present}
     if state.replacing:
-        newest = {container.id for container in state.own.newest_by_name().values()}
+        newest = {container.id for container in facts.known(state).newest_by_name().values()}
         state.replacing = {instance: by for instance, by in state.replacing.items() if instance in newest}
     there = {sandbox.id for sandbox in state.observed.sandboxes}
     state.stopped_sandboxes = tuple(sandbox_id for sandbox_id in state.stopped_sandboxes if sandbox_id in there)
@@ -86,6 +93,9 @@ def _tell_exit(state: PodState, exit_: Exit, now: datetime) -> None:
     kind = "Normal" if exit_.exit_code == 0 or exit_.cause else "Warning"
     why = f": {exit_.cause}" if exit_.cause else ""
     state.event(now, kind, "Exited", f"Container {exit_.name} exited with code {how}{why}", exit_.name)
+    if (exit_.exit_code, exit_.reason) == RUNTIME_DOES_NOT_KNOW:
+        text = f"How container {exit_.name} ended is not known: the runtime was down, and nobody else has seen it"
+        state.event(now, "Warning", STATUS_UNKNOWN, text, exit_.name)
 
 
 def heard(state: PodState, change: ProbeChanged, now: datetime) -> None:
@@ -154,6 +164,13 @@ def expire(state: PodState, now: datetime) -> None:
         state.failure, state.hurried = PodFailure(reason="DeadlineExceeded", message=message), True
         state.event(now, "Normal", "DeadlineExceeded", message)
         state.note(now, "signal", "deadline", f"active for {state.pod.spec.active_deadline_seconds} s")
+
+
+def fail(state: PodState, failure: PodFailure, now: datetime) -> None:
+    """Have the pod fail because its restarts have come to the limit that it sets."""
+    state.failure, state.hurried = failure, True
+    state.event(now, "Warning", failure.reason, failure.message)
+    state.note(now, "decision", "fail", f"{failure.reason}: {failure.message}")
 
 
 def _turn_away(state: PodState, rejection: Rejection, now: datetime) -> None:
@@ -239,6 +256,7 @@ def _done(state: PodState, step: Step) -> None:
         case StepName.REMOVE_POD:
             state.removed = True
         case StepName.CREATE_SANDBOX:
+            state.adopting = False
             state.waiting = {}
             state.volumes_behind = False
             resizing.sandbox_made(state)
@@ -256,7 +274,6 @@ def _still_wants(state: PodState, step: Step, name: str) -> bool:
     wanted = _images(state.pod)
     return name in wanted and wanted[name] == _images(asked).get(name, wanted[name])
 
-            state.adopting = False
 
 def _images(pod: Pod) -> dict[str, str]:
     spec = pod.spec

@@ -33,7 +33,8 @@ with workflow.unsafe.imports_passed_through():
     from syncpod.lifecycle.version import DECISION_VERSION
     from syncpod.messages import POD_WORKFLOW, StepName
     from syncpod.pod import pod_to_wire
-    from workflows import absorb, decide, desired, outcome, report, resizing, rounds, start
+    from syncpod.pod.restart_settings import says_restarts
+    from workflows import absorb, decide, desired, facts, outcome, report, resizing, rounds, start
     from workflows.decision import Decision, Hold, Step
     from workflows.state import PodState
     from workflows.steps import HEARTBEAT_TIMEOUT, RETRY, STEPS
@@ -71,6 +72,13 @@ OUTDATED = "2026-11-a-no-to-what-is-no-longer-desired-says-nothing"
 
 LENIENT = "2026-11-a-back-off-of-all-containers-holds-no-ephemeral-ones"
 """Patch: before it that back-off held ephemeral containers too, and only its own name ended it."""
+
+RECORDED = "2026-11-what-is-recorded-decides"
+"""Patch: before it what the runtime no longer listed had never run."""
+
+
+GOVERNED = "2026-11-a-pod-says-how-it-is-restarted"
+"""Patch: before it the annotations on back-off and restart limit were passed over."""
 
 
 class Pull(NamedTuple):
@@ -115,16 +123,22 @@ class PodWorkflow:
             raise ApplicationError(self.refusal, type="Invalid", non_retryable=True)
         while True:
             self.drain()
+            self.govern()
             absorb.tidy(self.state, workflow.now())
             outcome.expire(self.state, workflow.now())
             self.hurry()
             if (same := resizing.as_allocated(self.state)) and workflow.patched(AS_ALLOCATED):
                 resizing.take_as_applied(self.state, same)
             resizing.settle(self.state, workflow.now())
+            if facts.differs(self.state) and workflow.patched(RECORDED):
+                facts.go_by_record(self.state, workflow.now())
             report.update_status(self.state, self.holds, workflow.now())
             if decide.is_unfinished(self.state) and not workflow.patched(FINISHED):
                 self.state.finished = True
             decision = decide.next_step(self.state, workflow.now(), pulling=self.pulls)
+            if decision.failure is not None:
+                outcome.fail(self.state, decision.failure, workflow.now())
+                continue
             if decision.holds != self.holds:
                 begun = [hold for hold in decision.holds if hold not in self.holds]
                 self.holds = decision.holds
@@ -281,11 +295,12 @@ class PodWorkflow:
         arm = workflow.extern_functions().get("syncpod_arm_backoff")
         if workflow.unsafe.is_replaying() or arm is None:
             return
-        for subject in [each for each in self.queued if each not in {hold.subject for hold in decision.holds}]:
+        timed = {hold.subject for hold in decision.holds if hold.until is not None}
+        for subject in [each for each in self.queued if each not in timed]:
             restart, _ = self.queued.pop(subject)
             arm(workflow.info().workflow_id, subject, restart, None)  # ended by an operator, or with the pod
         for hold in decision.holds:
-            if self.queued.get(hold.subject) == (hold.restart, hold.until):
+            if hold.until is None or self.queued.get(hold.subject) == (hold.restart, hold.until):
                 continue
             self.queued[hold.subject] = (hold.restart, hold.until)
             delay = max(timedelta(0), hold.until - workflow.now()).total_seconds()
@@ -324,6 +339,12 @@ class PodWorkflow:
         if self.state.hurried and self.state.stuck_kills and workflow.patched(HURRIED):
             self.state.forget_stuck_kills()
         self.state.hurried = False
+
+    def govern(self) -> None:
+        """Obey from here on what the pod says of its restarts, where it says anything."""
+        state = self.state
+        if not state.obeys_restart_settings and says_restarts(state.pod.metadata.annotations):
+            state.obeys_restart_settings = workflow.patched(GOVERNED)
 
     def deadline_moved(self, kill_by: datetime | None) -> bool:
         """Say whether the grace has been shortened since a kill began."""

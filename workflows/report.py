@@ -14,10 +14,11 @@ from syncpod.lifecycle.container_status import ProbeResults, WaitingReason
 from syncpod.lifecycle.facts import Termination
 from syncpod.lifecycle.phase import TERMINAL_PHASES
 from syncpod.lifecycle.plan import PlannedStep, something_to_stop
+from syncpod.lifecycle.restart_policy import LIMIT_REACHED
 from syncpod.lifecycle.status import StatusDecision, StatusInputs, pod_status, terminated_pod_status
 from syncpod.messages import STUCK_FAULTS, StepName, labels_attribute
 from syncpod.pod import ContainerState, ContainerStatus
-from workflows import decide, desired, resizing
+from workflows import decide, desired, facts, resizing
 from workflows.decision import Hold, Step
 from workflows.state import PodState
 
@@ -52,7 +53,7 @@ def _waiting(state: PodState, holds: Sequence[Hold]) -> dict[str, WaitingReason]
             spec = state.pod.spec
             why = WaitingReason(reason=hold.reason, message=hold.message)
             waiting |= {container.name: why for container in (*spec.init_containers, *spec.containers)}
-        elif hold.reason in ("CrashLoopBackOff", "ImagePullBackOff"):
+        elif hold.reason in ("CrashLoopBackOff", "ImagePullBackOff", LIMIT_REACHED):
             waiting[hold.subject] = WaitingReason(reason=hold.reason, message=hold.message)
     return waiting
 
@@ -72,7 +73,7 @@ def _computed(state: PodState, waiting: Mapping[str, WaitingReason], now: dateti
     return pod_status(
         StatusInputs(
             pod=state.allocated_pod,
-            observed=state.own,
+            observed=facts.known(state),
             now=now,
             previous=state.status,
             runtime=state.node.runtime,
@@ -126,9 +127,13 @@ def note_decision(state: PodState, plan: Sequence[str], before: Sequence[str], n
 def note_holds(state: PodState, holds: Sequence[Hold], now: datetime) -> None:
     """Record holds that have just begun: an event in the kubelet's words and a line of history."""
     for hold in holds:
-        state.note(now, "hold", hold.subject, f"{hold.reason} {go_duration(hold.delay)}: {hold.message}")
+        for_how_long = f" {go_duration(hold.delay)}" if hold.until is not None else ""
+        state.note(now, "hold", hold.subject, f"{hold.reason}{for_how_long}: {hold.message}")
         meta = state.pod.metadata
-        if hold.subject == backoff.RESTART_ALL:
+        if hold.reason == LIMIT_REACHED:
+            container = hold.subject if hold.subject != backoff.RESTART_ALL else ""
+            state.event(now, "Warning", LIMIT_REACHED, hold.message, container)
+        elif hold.subject == backoff.RESTART_ALL:
             text = f"Back-off restarting all containers in pod {meta.name}_{meta.namespace}({meta.uid})"
             state.event(now, "Warning", "BackOff", text)
         elif hold.reason == "CrashLoopBackOff":
@@ -204,7 +209,8 @@ def details(state: PodState, holds: Sequence[Hold]) -> str:
             f"Being deleted since {state.deletion.requested_at:%H:%M:%S}, grace {state.deletion.grace_seconds} s.",
         ]
     for hold in holds:
-        lines += ["", f"Waits until {hold.until:%H:%M:%S}: {hold.subject}, {hold.reason}. {hold.message}"]
+        how_long = f"until {hold.until:%H:%M:%S}" if hold.until is not None else "for an operator"
+        lines += ["", f"Waits {how_long}: {hold.subject}, {hold.reason}. {hold.message}"]
     rejected = [event for event in state.events if event.reason == "Rejected"]
     if rejected:
         lines += ["", f"Last rejected: {rejected[-1].message}"]
@@ -245,8 +251,8 @@ def plan(state: PodState, candidate: Any, now: datetime, *, update: str = "apply
     """Return what would be done now, or after applying `candidate`, or resizing the pod so; changes nothing.
 
     A resize is planned as if the node had the room for it: whether it has, only the node can say.
-    ``{"steps": [{"step", "container", "why"}], "holds": [{"subject", "until", "reason", "message"}]}``; with an
-    ``"error"`` as well where the candidate would be refused.
+    ``{"steps": [{"step", "container", "why"}], "holds": [{"subject", "until", "reason", "message"}]}``, `until` null where
+    only an operator lets go; with an ``"error"`` as well where the candidate would be refused.
     """
     trial = state.model_copy()
     if candidate is not None:
@@ -254,8 +260,12 @@ def plan(state: PodState, candidate: Any, now: datetime, *, update: str = "apply
             (desired.resize if update == "resize" else desired.apply)(trial, candidate, now)
         except (desired.Rejected, ValueError) as wrong:
             return {"error": str(wrong), "steps": [], "holds": []}
+    trial.obeys_restart_settings = True
     update_status(trial, (), now)
     decision = decide.next_step(trial, now)
+    if decision.failure is not None:
+        trial.failure = decision.failure
+        decision = decide.next_step(trial, now)
     steps: list[dict[str, str]] = []
     if not trial.ending and resizing.is_to_be_asked(trial):
         steps.append(_row(PlannedStep("allocate_resources", why=decide.ALLOCATE)))
@@ -265,7 +275,12 @@ def plan(state: PodState, candidate: Any, now: datetime, *, update: str = "apply
     if trial.ending and decision.step is not None:
         steps = [{"step": decision.step.name.value, "container": decision.step.container, "why": decision.step.why}]
     holds = [
-        {"subject": hold.subject, "until": hold.until.isoformat(), "reason": hold.reason, "message": hold.message}
+        {
+            "subject": hold.subject,
+            "until": hold.until.isoformat() if hold.until is not None else None,
+            "reason": hold.reason,
+            "message": hold.message,
+        }
         for hold in decision.holds
     ]
     return {"steps": steps, "holds": holds}

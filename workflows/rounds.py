@@ -26,7 +26,9 @@ def reset_by(state: PodState, removal: StepInput, *, lenient: bool) -> Round | N
         return None
     number = state.restart_all.number + 1 if state.restart_all is not None else 1
     cause = f"{exit_.name} exited with code {exit_.exit_code}"
-    return Round(number=number, cause=cause, at=exit_.at, removed=removal.ids, lenient=lenient)
+    return Round(
+        number=number, cause=cause, at=exit_.at, removed=removal.ids, exit_code=exit_.exit_code, lenient=lenient
+    )
 
 
 def release(state: PodState) -> None:

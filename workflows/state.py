@@ -14,13 +14,14 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from syncpod.lifecycle.backoff import BackoffStore
 from syncpod.lifecycle.container_status import WaitingReason
-from syncpod.lifecycle.observed import ObservedContainer, ObservedPod
+from syncpod.lifecycle.observed import ObservedContainer, ObservedPod, ObservedSandbox
 from syncpod.lifecycle.phase import TERMINAL_PHASES
 from syncpod.lifecycle.pod_resources import PodResources, resources_of, with_resources
 from syncpod.lifecycle.status import PodFailure
 from syncpod.lifecycle.version import DECISION_VERSION
 from syncpod.messages import STUCK_FAULTS, EventRecord, HistoryRecord, NodeFacts, PodRef, WirePod
 from syncpod.pod import Container, EphemeralContainer, Pod, PodStatus, ResourceRequirements
+from syncpod.pod.restart_settings import KUBELETS, RestartSettings, restart_settings
 
 EVENTS_KEPT = 100
 HISTORY_KEPT = 200
@@ -56,6 +57,8 @@ class Exit(BaseModel):
     """By the workflow's clock: when it was seen, less the exit's age on the node. Back-offs run from here."""
     cause: str = ""
     """Why we ended it; "" = it exited by itself."""
+    sandbox: str = ""
+    """The sandbox (runtime id) it ran in; "" = an earlier worker recorded it."""
 
 
 class ResizeState(BaseModel):
@@ -87,6 +90,8 @@ class Round(BaseModel):
     """When it did, by the workflow's clock."""
     removed: tuple[str, ...] = ()
     """The instances (runtime ids) that it removes."""
+    exit_code: int | None = None
+    """Of the exit that asked for it; None = an earlier worker has noted the round, without it."""
     begun: bool = False
     """The pod has begun anew."""
     lenient: bool = False
@@ -100,13 +105,13 @@ class PodState(BaseModel):
 
     decision_version: int = DECISION_VERSION
     incarnation: str = ""
+    adopting: bool = False
+    """What runs of the pod was made for another workflow, and is yet to be taken over: nothing is made before."""
     pod: WirePod = Field(default_factory=Pod)
     """What is desired: defaults filled in, with a UID. Its status is not kept here."""
     observed: ObservedPod = Field(default_factory=ObservedPod)
     """The view: everything observed, merged."""
     status: PodStatus = Field(default_factory=PodStatus)
-    adopting: bool = False
-    """What runs of the pod was made for another workflow, and is yet to be taken over: nothing is made before."""
     """The status last computed; conditions keep their transition times through it."""
     reached: str = "Pending"
     """The phase the pod has come to. While something can still run, a terminal one is withheld from the status."""
@@ -122,10 +127,22 @@ class PodState(BaseModel):
     """By container: the number of its newest instance that ever ran."""
     exits: tuple[Exit, ...] = ()
     """Past exits, oldest first."""
+    by_record: bool = False
+    """What is recorded decides where the runtime no longer lists it; see `workflows.facts`. Once True it stays so."""
+    vanished: dict[str, ObservedContainer] = {}
+    """By container: an instance that has run and is no longer listed, though nobody saw it end."""
+    reset: dict[str, int] = {}
+    """By container: the newest instance that a restart of all containers removed; no end up to it counts any more."""
+    last_sandbox: ObservedSandbox | None = None
+    """The newest sandbox that was ever listed."""
+    disagreed: tuple[str, ...] = ()
+    """What has been said of instances of which record and runtime disagree."""
     killed: dict[str, str] = {}
     """Why we killed a container, by runtime id; forgotten with the container."""
 
     backoff: BackoffStore = Field(default_factory=BackoffStore)
+    obeys_restart_settings: bool = False
+    """The pod's annotations on restarts are obeyed; workers before them have passed them over."""
     cleared: dict[str, str] = {}
     """By container: the exit (runtime id) that its back-off has been passed for, until the start succeeds or fails."""
     released: dict[str, int] = {}
@@ -234,6 +251,11 @@ class PodState(BaseModel):
         return last
 
     @property
+    def restart_settings(self) -> RestartSettings:
+        """How restarts are held back: as the pod's annotations say now, or as the kubelet does."""
+        return restart_settings(self.pod.metadata.annotations) if self.obeys_restart_settings else KUBELETS
+
+    @property
     def followed(self) -> tuple[str, ...]:
         """The containers that have ended only so that another instance follows."""
         if not self.replacing:
@@ -264,7 +286,13 @@ class PodState(BaseModel):
         return max(taken) + 1 if taken else 0
 
     def record_exit(self, exit_: Exit) -> None:
-        """Keep an exit; of those over :data:`RESTARTS_KEPT` the oldest go, but never a container's last one."""
+        """Keep an exit, in place of what was recorded of the same instance.
+
+        Of those over :data:`RESTARTS_KEPT` the oldest go, but never a container's last one.
+        """
+        if any(known.id == exit_.id for known in self.exits):
+            self.exits = tuple(exit_ if known.id == exit_.id else known for known in self.exits)
+            return
         exits = [*self.exits, exit_]
         newest = {known.name: known.id for known in exits}
         while len(exits) > RESTARTS_KEPT:

@@ -105,7 +105,11 @@ async def _facts(client: Client, reading: Reading) -> Facts:
         events=tuple(EventRecord.model_validate(event) for event in events),
         pending=_pending(description),
         holds=tuple(
-            Hold(hold["subject"], hold["reason"], datetime.fromisoformat(hold["until"]))
+            Hold(
+                hold["subject"],
+                hold["reason"],
+                datetime.fromisoformat(hold["until"]) if hold["until"] is not None else None,
+            )
             for hold in plan.get("holds", [])
         ),
     )

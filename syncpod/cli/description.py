@@ -13,8 +13,10 @@ from syncpod.cli.console import align
 from syncpod.cli.durations import age, short_duration
 from syncpod.cli.layout import NONE, mapping, pairs
 from syncpod.cli.volume_description import volume_lines
+from syncpod.lifecycle.backoff import go_duration
 from syncpod.messages import EventRecord
 from syncpod.pod import Container, ContainerState, ContainerStatus, EnvVar, EphemeralContainer, Pod, Probe
+from syncpod.pod.restart_settings import RestartSettings, restart_settings, says_restarts
 
 
 @dataclass(frozen=True)
@@ -37,7 +39,8 @@ class Hold:
 
     subject: str
     reason: str
-    until: datetime
+    until: datetime | None
+    """None = it ends only by an operator's word."""
 
 
 @dataclass(frozen=True)
@@ -100,10 +103,23 @@ def _tail(pod: Pod) -> Iterator[tuple[str, Sequence[str]]]:
     spec = pod.spec
     yield "QoS Class", [pod.status.qos_class or NONE]
     yield "Restart Policy", [spec.restart_policy or "Always"]
+    if says_restarts(pod.metadata.annotations):
+        yield "Restart Back-off", [*_restarts(restart_settings(pod.metadata.annotations))]
     if spec.host_network:
         yield "Host Network", ["true"]
     if spec.active_deadline_seconds is not None:
         yield "Active Deadline Seconds", [str(spec.active_deadline_seconds)]
+
+
+def _restarts(settings: RestartSettings) -> Iterator[str]:
+    """Say how the pod's restarts are held back."""
+    first, longest, well = (go_duration(span) for span in (settings.initial, settings.maximum, settings.reset_after))
+    yield f"{first}, each {settings.factor:g} times the one before, {longest} at most; anew after {well} of running"
+    if settings.exempt:
+        yield f"none for exit codes {', '.join(map(str, settings.exempt))}"
+    if settings.limit is not None:
+        then = "held until `syncpod retry`" if settings.action == "hold" else "the pod fails"
+        yield f"{settings.limit} restarts in a row at most, then {then}"
 
 
 def _conditions(pod: Pod) -> list[str]:
@@ -274,7 +290,9 @@ def _workflow(facts: Facts, now: datetime) -> list[str]:
             lines.append(f"    last failed: {step.failure}")
     if facts.holds:
         lines.append("Waiting For:")
-    lines += [f"  {hold.subject}: {hold.reason}, {_until(hold.until, now)}" for hold in facts.holds]
+    for hold in facts.holds:
+        how_long = _until(hold.until, now) if hold.until is not None else "until `syncpod retry`"
+        lines.append(f"  {hold.subject}: {hold.reason}, {how_long}")
     return lines
 
 

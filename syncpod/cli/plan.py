@@ -117,6 +117,9 @@ def print_plans(plans: list[dict[str, Any]], output: str = "") -> None:
         for line in columns(rows):
             say(line)
         for hold in plan["holds"]:
+            if hold["until"] is None:
+                say(f"  {hold['subject']} waits for `syncpod retry`: {hold['reason']}")
+                continue
             left = datetime.fromisoformat(hold["until"]) - datetime.now(UTC)
             say(f"  {hold['subject']} waits for {short_duration(left)} more: {hold['reason']}")
 

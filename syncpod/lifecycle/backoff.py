@@ -4,7 +4,8 @@ A `BackoffStore` maps a key to the delay in force and the moment it was last tou
 lives in the workflow's snapshot as it is; every function takes the store and the time and gives back an answer and the
 next store. Nothing here knows a clock, and nothing here draws jitter.
 
-Three users share the one mechanism, and the one set of numbers (10 s, doubling, 300 s at most, forgotten after 600 s):
+Three users share the one mechanism, and the one set of numbers (10 s, doubling, 300 s at most, forgotten after 600 s),
+but that a pod may set its own for crash loops:
 
 * **crash loop** (`start_decision`): measured from the moment the last instance *finished*; the delay grows with each
   start that is allowed, whether or not that start succeeds.
@@ -18,7 +19,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
@@ -26,10 +27,11 @@ from typing import Final
 from pydantic import Field
 
 from syncpod.pod import Container, EphemeralContainer, Model, ObjectMeta, Time
+from syncpod.pod.restart_settings import KUBELETS, RestartSettings
 
-FIRST_DELAY: Final = timedelta(seconds=10)
-MAX_DELAY: Final = timedelta(seconds=300)
-EXPIRY: Final = timedelta(seconds=600)
+FIRST_DELAY: Final = KUBELETS.initial
+MAX_DELAY: Final = KUBELETS.maximum
+EXPIRY: Final = KUBELETS.reset_after
 
 RESTART_ALL: Final = "restart_all_containers"
 """What is held back where all containers of a pod are to run anew: the subject that an operator names."""
@@ -49,6 +51,10 @@ class BackoffEntry(Model):
     """The failure's reason (`ErrImagePull`, `CreateContainerError`); empty for a crash loop."""
     message: str = ""
     """The failure's own words, kept for the messages shown while waiting."""
+    restarts: int = 0
+    """Of a crash loop: how many restarts in a row have been allowed."""
+    counted: Time | None = None
+    """Of a crash loop: when the exit was that was counted last. A start that fails is tried again for the same one."""
 
 
 class BackoffStore(Model):
@@ -87,6 +93,7 @@ def start_decision(
     *,
     finished_at: datetime | None,
     now: datetime,
+    settings: RestartSettings = KUBELETS,
 ) -> tuple[StartDecision, BackoffStore]:
     """Decide whether `container` may be started now, and remember the start if it may.
 
@@ -103,11 +110,17 @@ def start_decision(
     if finished_at is None:
         return StartDecision(allowed=True, delay=store.delay(key)), store
     what = f"restarting failed container={container.name} pod={pod.name}_{pod.namespace}({pod.uid})"
-    return _decide(store, key, what, finished_at=finished_at, now=now)
+    return _decide(store, key, what, settings, finished_at=finished_at, now=now)
 
 
 def restart_all_decision(
-    store: BackoffStore, pod: ObjectMeta, cause: str, *, finished_at: datetime, now: datetime
+    store: BackoffStore,
+    pod: ObjectMeta,
+    cause: str,
+    *,
+    finished_at: datetime,
+    now: datetime,
+    settings: RestartSettings = KUBELETS,
 ) -> tuple[StartDecision, BackoffStore]:
     """Decide whether a pod of which all containers are to run anew may begin, and remember it if it may.
 
@@ -115,20 +128,49 @@ def restart_all_decision(
     the old containers are removed, and its own is reckoned from what is there.
     """
     what = f"restarting all containers of pod={pod.name}_{pod.namespace}({pod.uid}): {cause}"
-    return _decide(store, step_key(RESTART_ALL), what, finished_at=finished_at, now=now)
+    return _decide(store, step_key(RESTART_ALL), what, settings, finished_at=finished_at, now=now)
 
 
 def _decide(
-    store: BackoffStore, key: str, what: str, *, finished_at: datetime, now: datetime
+    store: BackoffStore, key: str, what: str, settings: RestartSettings, *, finished_at: datetime, now: datetime
 ) -> tuple[StartDecision, BackoffStore]:
     entry = store.entries.get(key)
-    if entry is not None and not _expired(entry, finished_at) and now - finished_at < entry.delay:
-        words = f"back-off {go_duration(entry.delay)} {what}"
-        held = StartDecision(allowed=False, delay=entry.delay, retry_at=finished_at + entry.delay, message=words)
-        return held, store
+    if entry is not None and not _expired(entry, finished_at, settings):
+        # Settings that have changed since hold at once, for the delay in force too.
+        delay = min(max(entry.delay, settings.initial), settings.maximum)
+        if now - finished_at < delay:
+            words = f"back-off {go_duration(delay)} {what}"
+            held = StartDecision(allowed=False, delay=delay, retry_at=finished_at + delay, message=words)
+            return held, store
 
-    grown = BackoffEntry(delay=_next_delay(entry, finished_at), last_update=now)
+    grown = BackoffEntry(
+        delay=_next_delay(entry, finished_at, settings),
+        last_update=now,
+        restarts=restarts_before(store, key, finished_at, settings) + 1,
+        counted=finished_at,
+    )
     return StartDecision(allowed=True, delay=grown.delay), store.with_entry(key, grown)
+
+
+def restarts_before(store: BackoffStore, key: str, finished_at: datetime, settings: RestartSettings = KUBELETS) -> int:
+    """Return how many restarts in a row a crash loop has had, when its newest instance finished at `finished_at`."""
+    entry = store.entries.get(key)
+    if entry is None or _expired(entry, finished_at, settings):
+        return 0
+    return entry.restarts - 1 if entry.counted == finished_at else entry.restarts
+
+
+def uncounted(store: BackoffStore, key: str) -> BackoffStore:
+    """Return a store in which the restarts under `key` are counted anew; its delay is as it was."""
+    entry = store.entries.get(key)
+    if entry is None or not entry.restarts:
+        return store
+    return store.with_entry(key, entry.model_copy(update={"restarts": 0, "counted": None}))
+
+
+def begun_anew(store: BackoffStore, key: str, *, now: datetime) -> BackoffStore:
+    """Return a store in which a crash loop begins with a start at `now`, which is not counted: an operator's."""
+    return store.with_entry(key, BackoffEntry(delay=store.delay(key) or FIRST_DELAY, last_update=now))
 
 
 def held_until(store: BackoffStore, key: str, *, now: datetime) -> datetime | None:
@@ -158,13 +200,28 @@ def forget(store: BackoffStore, key: str) -> BackoffStore:
     return BackoffStore(entries={name: entry for name, entry in store.entries.items() if name != key})
 
 
-def collect_garbage(store: BackoffStore, *, now: datetime) -> BackoffStore:
+def collect_garbage(
+    store: BackoffStore, *, now: datetime, settings: RestartSettings = KUBELETS, current: Collection[str] = ()
+) -> BackoffStore:
     """Return a store without the entries that were last touched more than ten minutes ago.
 
-    Mirrors flowcontrol's GC, which the kubelet's housekeeping calls.
+    Mirrors flowcontrol's GC, which the kubelet's housekeeping calls: of a container that ran for nearly ten minutes it
+    forgets the crash loop in the midst of a wait. Where a pod has settings of its own, a crash loop is remembered for
+    as long as it can still hold a start back; and for ever where it has come to the pod's limit, of the keys `current`.
     """
-    kept = {key: entry for key, entry in store.entries.items() if not _expired(entry, now)}
+    kept = {
+        key: entry
+        for key, entry in store.entries.items()
+        if now - entry.last_update <= _memory(key, settings)
+        or (settings.limit is not None and key in current and entry.restarts >= settings.limit)
+    }
     return store if len(kept) == len(store.entries) else BackoffStore(entries=kept)
+
+
+def _memory(key: str, settings: RestartSettings) -> timedelta:
+    if settings == KUBELETS or not (key.startswith("crash/") or key == step_key(RESTART_ALL)):
+        return EXPIRY
+    return max(EXPIRY, settings.reset_after + settings.maximum)
 
 
 def crash_loop_key(pod: ObjectMeta, container: Container | EphemeralContainer) -> str:
@@ -213,15 +270,15 @@ def go_duration(duration: timedelta) -> str:
     return f"{sign}{minutes}m{text}" if minutes else f"{sign}{text}"
 
 
-def _expired(entry: BackoffEntry, at: datetime) -> bool:
-    return at - entry.last_update > EXPIRY
+def _expired(entry: BackoffEntry, at: datetime, settings: RestartSettings = KUBELETS) -> bool:
+    return at - entry.last_update > settings.reset_after
 
 
-def _next_delay(entry: BackoffEntry | None, event: datetime) -> timedelta:
+def _next_delay(entry: BackoffEntry | None, event: datetime, settings: RestartSettings = KUBELETS) -> timedelta:
     """Return the delay that follows `entry`, judged by the time of the event that made the step necessary."""
-    if entry is None or _expired(entry, event):
-        return FIRST_DELAY
-    return min(entry.delay * 2, MAX_DELAY)
+    if entry is None or _expired(entry, event, settings):
+        return settings.initial
+    return min(max(entry.delay * settings.factor, settings.initial), settings.maximum)
 
 
 def _digest(value: object) -> str:

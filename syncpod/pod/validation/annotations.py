@@ -9,6 +9,7 @@ from pydantic import TypeAdapter, ValidationError
 from syncpod.pod.defaults import APP_ARMOR_ANNOTATION, annotated_profile
 from syncpod.pod.kinds import Pod
 from syncpod.pod.problems import Problem
+from syncpod.pod.restart_settings import check_restart_settings
 from syncpod.pod.scheduling import Toleration
 from syncpod.pod.security import SeccompProfile
 from syncpod.pod.validation import syntax
@@ -38,6 +39,7 @@ def check_pod_annotations(pod: Pod, path: str) -> Iterator[Problem]:
         yield Problem(f"{path}[{_DELETION_COST}]", "must be an integer of 32 bits")
     yield from _check_app_armor(pod, path)
     yield from _check_seccomp(pod, path)
+    yield from check_restart_settings(annotations, path)
 
 
 def _check_written_tolerations(text: str, path: str) -> Iterator[Problem]:

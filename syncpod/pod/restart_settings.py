@@ -1,0 +1,173 @@
+"""What a pod says of its own restarts, by annotation: how fast they may follow one another, and how many there may be.
+
+::
+
+    syncpod.dev/backoff-initial: 10s               syncpod.dev/backoff-exempt-exit-codes: "0,143"
+    syncpod.dev/backoff-factor: "2"                syncpod.dev/restart-limit: "20"
+    syncpod.dev/backoff-max: 5m                    syncpod.dev/restart-limit-action: hold
+    syncpod.dev/backoff-reset-after: 10m
+
+Spans of time are Go durations. What is not written is as the kubelet has it. `syncpod.lifecycle.restart_policy` obeys
+them; image pulls and failed steps keep the kubelet's numbers.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from fractions import Fraction
+from typing import Any, Final, Literal
+
+from syncpod.pod.problems import Problem
+
+INITIAL: Final = "syncpod.dev/backoff-initial"
+FACTOR: Final = "syncpod.dev/backoff-factor"
+MAXIMUM: Final = "syncpod.dev/backoff-max"
+RESET_AFTER: Final = "syncpod.dev/backoff-reset-after"
+EXEMPT: Final = "syncpod.dev/backoff-exempt-exit-codes"
+LIMIT: Final = "syncpod.dev/restart-limit"
+ACTION: Final = "syncpod.dev/restart-limit-action"
+
+_OURS: Final = ("syncpod.dev/backoff", "syncpod.dev/restart")
+"""How names begin of which one that we do not know is a mistake."""
+
+_UNITS: Final = {
+    **{"ns": Fraction(1, 1000), "us": Fraction(1), "µs": Fraction(1), "ms": Fraction(1000)},
+    **{"s": Fraction(10**6), "m": Fraction(60 * 10**6), "h": Fraction(3600 * 10**6)},
+}
+"""Microseconds in each of Go's units."""
+_PART: Final = re.compile(r"([0-9]{1,12}(?:\.[0-9]{0,9})?|\.[0-9]{1,9})(ns|us|µs|ms|s|m|h)")
+_FACTOR: Final = re.compile(r"[0-9]{1,3}(\.[0-9]{1,6})?")
+_CODE: Final = re.compile(r"0|[1-9][0-9]{0,2}")
+_NUMBER: Final = re.compile(r"0|[1-9][0-9]{0,6}")
+
+_SECOND: Final = timedelta(seconds=1)
+_DAY: Final = timedelta(days=1)
+_LARGEST_FACTOR: Final = 10
+_LARGEST_LIMIT: Final = 1_000_000
+
+Action = Literal["hold", "fail"]
+
+
+@dataclass(frozen=True, slots=True)
+class RestartSettings:
+    """How restarts of a pod's containers are held back. The defaults are the kubelet's."""
+
+    initial: timedelta = timedelta(seconds=10)
+    """How long the second restart in a row waits, measured from the exit; the first is made at once."""
+    factor: float = 2
+    """By how much each wait is longer than the one before."""
+    maximum: timedelta = timedelta(seconds=300)
+    """No wait is longer."""
+    reset_after: timedelta = timedelta(seconds=600)
+    """A container that runs for longer, from its start, has its past forgotten: waits and count begin anew."""
+    exempt: tuple[int, ...] = ()
+    """Exit codes after which a container is started again at once, and which count for nothing."""
+    limit: int | None = None
+    """How many restarts in a row there may be; None = no end."""
+    action: Action = "hold"
+    """What follows then: the container is held until an operator retries, or the whole pod fails."""
+
+
+KUBELETS: Final = RestartSettings()
+"""The settings of a pod that says nothing."""
+
+
+def restart_settings(annotations: Mapping[str, str]) -> RestartSettings:
+    """Return what a pod's annotations say. What is wrong in them says nothing; `check_restart_settings` finds it."""
+    return _read(annotations, "")[0]
+
+
+def says_restarts(annotations: Mapping[str, str]) -> bool:
+    """Say whether any of the annotations is written."""
+    return any(name in annotations for name in _READERS)
+
+
+def check_restart_settings(annotations: Mapping[str, str], path: str) -> Iterator[Problem]:
+    """Check the annotations; `path` is where they stand, as `metadata.annotations`."""
+    settings, problems = _read(annotations, path)
+    yield from problems
+    for name in annotations:
+        if name.startswith(_OURS) and name not in _READERS:
+            yield Problem(f"{path}[{name}]", f"unknown; known are {', '.join(_READERS)}")
+    if settings.initial > settings.maximum:
+        where = INITIAL if INITIAL in annotations else MAXIMUM
+        yield Problem(f"{path}[{where}]", f"must not be such that {INITIAL} is longer than {MAXIMUM}")
+    if settings.reset_after < settings.initial:
+        where = RESET_AFTER if RESET_AFTER in annotations else INITIAL
+        yield Problem(f"{path}[{where}]", f"must not be such that {RESET_AFTER} is shorter than {INITIAL}")
+    if ACTION in annotations and LIMIT not in annotations:
+        yield Problem(f"{path}[{ACTION}]", f"must stand beside {LIMIT}")
+
+
+def _read(annotations: Mapping[str, str], path: str) -> tuple[RestartSettings, list[Problem]]:
+    found: dict[str, Any] = {}
+    problems = []
+    for name, (attribute, read) in _READERS.items():
+        if name in annotations:
+            try:
+                found[attribute] = read(annotations[name])
+            except ValueError as wrong:
+                problems.append(Problem(f"{path}[{name}]", f"{wrong}, is {annotations[name]!r}"))
+    settings = replace(KUBELETS, **found)
+    if "initial" not in found and settings.maximum < settings.initial:
+        settings = replace(settings, initial=settings.maximum)
+    return settings, problems
+
+
+def _duration(lowest: timedelta, highest: timedelta, span: str) -> Callable[[str], timedelta]:
+    """Return what reads a Go duration of that span; it raises ValueError with what would be right."""
+
+    def read(text: str) -> timedelta:
+        microseconds, position = Fraction(0), 0
+        for part in _PART.finditer(text):
+            if part.start() != position:
+                break
+            microseconds += Fraction(part[1]) * _UNITS[part[2]]
+            position = part.end()
+        if not text or position != len(text):
+            raise ValueError("must be a duration such as 10s or 1m30s")
+        if not lowest // timedelta(microseconds=1) <= microseconds <= highest // timedelta(microseconds=1):
+            raise ValueError(f"must be {span}")
+        return timedelta(microseconds=int(microseconds))
+
+    return read
+
+
+def _factor(text: str) -> float:
+    if not _FACTOR.fullmatch(text) or not 1 <= float(text) <= _LARGEST_FACTOR:
+        raise ValueError(f"must be a number from 1 to {_LARGEST_FACTOR}, such as 2 or 1.5")
+    return float(text)
+
+
+def _codes(text: str) -> tuple[int, ...]:
+    codes = [code.strip() for code in text.split(",")]
+    if not all(_CODE.fullmatch(code) and int(code) <= 255 for code in codes):
+        raise ValueError("must be exit codes from 0 to 255, with commas between them, such as 0,143")
+    return tuple(sorted({int(code) for code in codes}))
+
+
+def _limit(text: str) -> int:
+    if not _NUMBER.fullmatch(text) or int(text) > _LARGEST_LIMIT:
+        raise ValueError(f"must be a whole number from 0 to {_LARGEST_LIMIT}")
+    return int(text)
+
+
+def _action(text: str) -> str:
+    if text not in ("hold", "fail"):
+        raise ValueError("must be hold or fail")
+    return text
+
+
+_READERS: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
+    INITIAL: ("initial", _duration(_SECOND, _DAY, "between 1s and 24h")),
+    FACTOR: ("factor", _factor),
+    MAXIMUM: ("maximum", _duration(_SECOND, _DAY, "between 1s and 24h")),
+    RESET_AFTER: ("reset_after", _duration(10 * _SECOND, 30 * _DAY, "between 10s and 720h")),
+    EXEMPT: ("exempt", _codes),
+    LIMIT: ("limit", _limit),
+    ACTION: ("action", _action),
+}
+"""By annotation: which attribute it sets, and what reads it."""
