@@ -1,0 +1,298 @@
+"""What is recorded decides: nothing runs again because the runtime no longer lists that it ran."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from temporalio.client import Client
+
+from syncpod.lifecycle.observed import ObservedContainer, ObservedPod, ObservedSandbox, Seq
+from syncpod.pod import Pod, admit_pod, container_hash
+from tests.lifecycle.worlds import World, worlds
+from tests.workflows.scripted import ScriptedNode, container, phase, query_pod, start_pod, until
+from workflows import decide, facts
+from workflows.outcome import observe
+from workflows.state import PodState
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+SANDBOX = ObservedSandbox(id="s0", state="SANDBOX_READY", ip="10.0.0.1")
+
+
+def a_pod(policy: str, *containers: str, init: Sequence[str] = ()) -> Pod:
+    spec = {
+        "restartPolicy": policy,
+        "initContainers": [{"name": name, "image": "x:1"} for name in init],
+        "containers": [{"name": name, "image": "x:1"} for name in containers],
+    }
+    meta = {"name": "web", "namespace": "default", "uid": "uid"}
+    return admit_pod({"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec})
+
+
+def exited(name: str, code: int = 0, restart: int = 0, sandbox: str = "s0") -> ObservedContainer:
+    at = NOW + timedelta(minutes=restart)
+    reason = "Completed" if code == 0 else "Error"
+    return ObservedContainer(
+        id=f"{name}-{restart}", name=name, sandbox_id=sandbox, state="exited", exit_code=code, reason=reason,
+        hash=container_hash(name, "x:1"), restart_count=restart, created_at=at, started_at=at,
+        finished_at=at + timedelta(seconds=1),
+    )  # fmt: skip
+
+
+def running(name: str, restart: int = 0) -> ObservedContainer:
+    return exited(name, 0, restart).model_copy(update={"state": "running", "reason": "", "finished_at": None})
+
+
+def listing(
+    counter: int, *containers: ObservedContainer, sandboxes: Sequence[ObservedSandbox] = (SANDBOX,)
+) -> ObservedPod:
+    at = NOW + timedelta(hours=counter)
+    pod = ObservedPod(seq=Seq(boot=1, counter=counter), uid="uid", observed_at=at)
+    return pod.model_copy(update={"sandboxes": tuple(sandboxes), "containers": containers}).ordered()
+
+
+def seen(pod: Pod, *listings: ObservedPod) -> PodState:
+    """The state of a pod that has been listed so, one after the other, and goes by its record."""
+    state = PodState(pod=pod, by_record=True)
+    for each in listings:
+        observe(state, each, NOW)
+        if facts.differs(state):
+            facts.go_by_record(state, NOW)
+    return state
+
+
+def verbs(state: PodState) -> list[str]:
+    return [f"{step.verb} {step.container}".rstrip() for step in decide.planned(state)]
+
+
+def events(state: PodState, reason: str) -> list[str]:
+    return [event.message for event in state.events if event.reason == reason]
+
+
+# --- properties -------------------------------------------------------------------------------------------------------
+
+
+def dated(world: World) -> ObservedPod:
+    """The listing of a world, each instance with its times and in the newest sandbox."""
+    view = world.observed
+    sandbox = view.sandboxes[0].id if view.sandboxes else ""
+    containers = []
+    for each in view.containers:
+        at = NOW + timedelta(minutes=each.restart_count)
+        ended = {"finished_at": at + timedelta(seconds=1)} if each.state == "exited" else {}
+        started = {} if each.state == "created" else {"started_at": at}
+        times = {"created_at": at, "sandbox_id": sandbox, **started, **ended}
+        containers.append(each.model_copy(update=times))
+    return view.model_copy(update={"seq": Seq(boot=1, counter=1), "containers": tuple(containers)}).ordered()
+
+
+@given(worlds(), st.data())
+def test_a_removed_dead_container_changes_no_decision(world: World, data: st.DataObject) -> None:
+    whole = dated(world)
+    assume(whole.sandboxes)  # a pod that has run has had one: see the tests below
+    good = not decide.compute_pod_actions(
+        world.pod, whole, liveness={}, startup={}, actuated=world.actuated
+    ).create_sandbox
+    init = {each.name for each in world.pod.spec.init_containers}
+    alive = {c.name for c in whole.containers if c.state in ("running", "unknown")}  # those count as they are listed
+    ended = [c for c in whole.containers if c.state == "exited" and c.name not in alive]
+    dead = [c for c in ended if good or c.name not in init]
+    gone = {c.id for c in dead if data.draw(st.booleans())}
+    left = tuple(c for c in whole.containers if c.id not in gone)
+    pruned = whole.model_copy(update={"seq": Seq(boot=1, counter=2), "containers": left})
+    full, less = seen(world.pod, whole), seen(world.pod, whole, pruned)
+
+    def steps(state: PodState) -> list[tuple[str, str]]:
+        # What is to be removed need not be where it is gone.
+        return [(each.verb, each.container) for each in decide.planned(state) if each.verb != "remove_container"]
+
+    assert steps(less) == steps(full)
+
+
+outcomes = st.sampled_from([0, 1, 42, 137])
+
+
+@st.composite
+def later_listings(draw: st.DrawFn, containers: Sequence[ObservedContainer]) -> ObservedPod:
+    """Whatever a runtime may list of a pod that has run: some of it, all, nothing; its sandbox ready, dead or gone."""
+    kept = tuple(each for each in containers if draw(st.booleans()))
+    dead = SANDBOX.model_copy(update={"state": "SANDBOX_NOTREADY", "ip": None})
+    return listing(draw(st.integers(2, 5)), *kept, sandboxes=draw(st.sampled_from([(SANDBOX,), (dead,), ()])))
+
+
+@given(outcomes, outcomes, st.booleans(), st.data())
+def test_a_pod_that_never_restarts_never_runs_again(a: int, b: int, b_runs: bool, data: st.DataObject) -> None:
+    pod = a_pod("Never", "a", "b")
+    containers = [exited("a", a), running("b") if b_runs else exited("b", b)]
+    after = data.draw(later_listings([exited("a", a), exited("b", b)]))
+    state = seen(pod, listing(1, *containers), after)
+    assert not any("start" in verb or "create" in verb for verb in verbs(state))
+
+
+@given(outcomes, st.data())
+def test_what_has_succeeded_under_on_failure_never_runs_again(b: int, data: st.DataObject) -> None:
+    containers = [exited("a", 0), exited("b", b)]
+    state = seen(a_pod("OnFailure", "a", "b"), listing(1, *containers), data.draw(later_listings(containers)))
+    assert "start_container a" not in verbs(state)
+    assert ("start_container b" in verbs(state)) == (b != 0)
+
+
+@given(worlds(), st.data())
+def test_what_may_run_counts_as_it_is_listed(world: World, data: st.DataObject) -> None:
+    whole = dated(world)
+    left = tuple(c for c in whole.containers if c.state in ("running", "unknown") or data.draw(st.booleans()))
+    state = seen(world.pod, whole, whole.model_copy(update={"seq": Seq(boot=1, counter=2), "containers": left}))
+    alive = {each.name for each in left if each.state in ("running", "unknown")}
+    added = {each.id for each in facts.known(state).containers} - {each.id for each in left}
+    assert not any(each.name in alive for each in facts.known(state).containers if each.id in added)
+
+
+@given(worlds())
+def test_a_listing_that_lacks_nothing_is_left_as_it_is(world: World) -> None:
+    state = seen(world.pod, dated(world))
+    if state.own.sandboxes:
+        assert facts.known(state) == state.own
+
+
+# --- init containers --------------------------------------------------------------------------------------------------
+
+
+def test_a_finished_init_container_does_not_run_again_because_it_was_pruned() -> None:
+    pod = a_pod("Always", "web", init=["first", "second"])
+    done = [exited("first"), exited("second")]
+    state = seen(pod, listing(1, *done, running("web")), listing(2, exited("web", 1)))
+    assert verbs(state) == ["start_container web"]
+
+
+def test_in_a_new_sandbox_init_containers_run_again() -> None:
+    pod = a_pod("Always", "web", init=["first"])
+    state = seen(pod, listing(1, exited("first"), running("web")), listing(2, sandboxes=()))
+    assert verbs(state) == ["create_sandbox", "start_init_container first"]
+    (create, _) = decide.planned(state)
+    assert create.attempt == 1
+    new = SANDBOX.model_copy(update={"id": "s1", "attempt": 1})
+    observe(state, listing(3, sandboxes=(new,)), NOW)
+    assert verbs(state) == ["start_init_container first"]
+
+
+# --- what is lost -----------------------------------------------------------------------------------------------------
+
+
+def test_a_container_that_vanishes_has_ended_in_a_way_that_nobody_knows() -> None:
+    state = seen(a_pod("Always", "a", "b"), listing(1, running("a"), running("b")), listing(2, running("b")))
+    (lost,) = state.exits
+    assert (lost.id, lost.exit_code, lost.reason, lost.sandbox) == ("a-0", 137, "ContainerStatusUnknown", "s0")
+    assert len(events(state, "ContainerStatusUnknown")) == 1
+    assert (verbs(state), state.next_restart("a")) == (["start_container a"], 1)
+
+
+def test_how_a_lost_container_ended_is_taken_once_it_is_known() -> None:
+    state = seen(a_pod("Never", "a", "b"), listing(1, running("a"), running("b")), listing(2, running("b")))
+    observe(state, listing(3, exited("a", 7), running("b")), NOW)
+    (end,) = state.exits
+    assert end.exit_code == 7
+
+
+def test_before_a_run_goes_by_its_record_it_goes_by_what_is_listed() -> None:
+    state = PodState(pod=a_pod("Never", "a", "b"))
+    observe(state, listing(1, exited("a"), running("b")), NOW)
+    observe(state, listing(2, running("b")), NOW)
+    assert facts.differs(state)
+    assert verbs(state) == ["start_container a"]
+    facts.go_by_record(state, NOW)
+    assert verbs(state) == []
+    assert PodState.model_validate(state.model_dump(mode="json", exclude_defaults=True)) == state
+
+
+# --- disagreements ----------------------------------------------------------------------------------------------------
+
+
+def test_another_exit_code_than_was_recorded_is_told_once_and_counts_for_nothing() -> None:
+    pod = a_pod("OnFailure", "a", "b")
+    wrong = exited("a", 255).model_copy(update={"reason": "Unknown"})
+    state = seen(pod, listing(1, exited("a"), running("b")), *(listing(n, wrong, running("b")) for n in (2, 3)))
+    (told,) = events(state, "RuntimeDisagrees")
+    assert "exited with code 255" in told
+    assert "0 (Completed), as recorded, counts" in told
+    assert verbs(state) == []
+
+
+def test_a_container_that_runs_after_its_end_was_recorded_is_told_once() -> None:
+    pod = a_pod("Always", "a")
+    state = seen(pod, listing(1, running("a")), listing(2), listing(3, running("a")), listing(4, running("a")))
+    assert len(events(state, "RuntimeDisagrees")) == 1
+    assert verbs(state) == []  # it runs: a second one must not
+
+
+def test_a_number_that_has_already_run_is_told() -> None:
+    again = running("a").model_copy(update={"id": "another"})
+    state = seen(a_pod("Always", "a"), listing(1, exited("a", 1), running("a", 1)), listing(2, again, running("a", 1)))
+    (told,) = events(state, "RuntimeDisagrees")
+    assert "restart 0, has appeared" in told
+
+
+def test_a_listing_begun_before_the_end_is_no_disagreement() -> None:
+    state = seen(a_pod("Always", "a"), listing(1, running("a")))
+    observe(state, listing(2, exited("a")), NOW)
+    early = listing(3, running("a")).model_copy(update={"observed_at": NOW})
+    observe(state, early, NOW)
+    assert events(state, "RuntimeDisagrees") == []
+
+
+# --- the workflow -----------------------------------------------------------------------------------------------------
+
+
+def manifest(name: str, policy: str, *names: str, init: Sequence[str] = ()) -> dict[str, Any]:
+    spec = {
+        "restartPolicy": policy,
+        "initContainers": [{"name": each, "image": "busybox:1"} for each in init],
+        "containers": [{"name": each, "image": "busybox:1"} for each in names],
+    }
+    meta = {"name": f"{name}-{uuid.uuid4().hex[:6]}", "namespace": "default"}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
+
+
+async def test_a_run_once_pod_of_a_wiped_runtime_has_failed(client: Client, node: ScriptedNode) -> None:
+    handle = await start_pod(client, node, manifest("run-once-wiped", "Never", "a", "b"))
+    uid = (await until(handle, lambda pod: phase(pod) == "Running"))["metadata"]["uid"]
+    await node.tell(handle, node.exits(uid, "a", 0))
+    await until(handle, lambda pod: "terminated" in container(pod, "a").get("state", {}))
+    await node.tell(handle, node.list(uid, containers=(), sandboxes=()))
+    pod = await until(handle, lambda pod: phase(pod) == "Failed")
+    assert container(pod, "a")["state"]["terminated"]["exitCode"] == 0
+    ended = container(pod, "b")["state"]["terminated"]
+    assert (ended["exitCode"], ended["reason"]) == (137, "ContainerStatusUnknown")
+    await node.tell(handle, node.list(uid), "Boot", "RuntimeReady")
+    assert (await query_pod(handle))["status"]["phase"] == "Failed"
+    started = [step for step in node.steps(uid) if step.startswith(("start", "create"))]
+    assert started == ["create_sandbox", "start_container a", "start_container b"]
+
+
+async def test_what_has_finished_stays_so_when_it_is_pruned_and_the_rest_goes_on(
+    client: Client, node: ScriptedNode
+) -> None:
+    document = manifest("pruned", "OnFailure", "job", "web", init=["first"])
+    handle = await start_pod(client, node, document, maxEvents=40)
+    seen_pod = await until(handle, lambda pod: bool(container(pod, "first").get("state", {}).get("running")))
+    uid = seen_pod["metadata"]["uid"]
+    await node.tell(handle, node.exits(uid, "first", 0))
+    await until(handle, lambda pod: phase(pod) == "Running")
+    await node.tell(handle, node.exits(uid, "job", 0))
+    await node.tell(handle, node.exits(uid, "web", 1))
+    await until(handle, lambda pod: container(pod, "web").get("restartCount") == 1)
+    web = node.pods[uid].newest("web")
+    assert web is not None
+    # The runtime loses all that has ended, and the one that runs ends unseen.
+    await node.tell(handle, node.list(uid, containers=()))
+    await handle.signal("backoff_expired", {"container": "web", "restart": 2})
+    pod = await until(handle, lambda pod: container(pod, "web").get("restartCount") == 2)
+    last = container(pod, "web")["lastState"]["terminated"]
+    assert (last["exitCode"], last["reason"]) == (137, "ContainerStatusUnknown")
+    assert container(pod, "job")["state"]["terminated"]["exitCode"] == 0
+    assert container(pod, "first")["state"]["terminated"]["exitCode"] == 0
+    assert node.steps(uid).count("start_container job") == 1
+    assert node.steps(uid).count("start_init_container first") == 1
