@@ -80,9 +80,6 @@ RECORDED = "2026-11-what-is-recorded-decides"
 GOVERNED = "2026-11-a-pod-says-how-it-is-restarted"
 """Patch: before it the annotations on back-off and restart limit were passed over."""
 
-RECORDED = "2026-11-what-is-recorded-decides"
-"""Patch: before it what the runtime no longer listed had never run."""
-
 
 class Pull(NamedTuple):
     """A pull that runs beside the pod's other steps."""
