@@ -34,7 +34,6 @@ LIST_LIMIT: Final = 1_500_000
 """Bytes of JSON that one ``sync_pods`` may hold: the server refuses a payload above 2 MiB, and a history of more than
 50 MiB ends a workflow."""
 
-HASH_ANNOTATION: Final = "kubernetes.io/config.hash"
 SOURCE_ANNOTATION: Final = "kubernetes.io/config.source"
 SEEN_ANNOTATION: Final = "kubernetes.io/config.seen"
 """The kubelet's annotations of a pod that no API server knows (pkg/kubelet/types/pod_update.go, v1.36)."""
@@ -223,6 +222,8 @@ class ApplyPodWorkflow(Message):
     """A v1 Pod with all its defaults."""
     replaces: str = ""
     """UID of the pod of the same name that is to end first; "" = none."""
+    existing_only: bool = False
+    """The node is cordoned: only a pod that is there already is changed."""
 
 
 class DeletePodWorkflow(Message):

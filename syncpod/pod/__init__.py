@@ -90,6 +90,7 @@ from syncpod.pod.security import (
     WindowsSecurityContextOptions,
 )
 from syncpod.pod.spec import HostAlias, PodDNSConfig, PodDNSConfigOption, PodOS, PodReadinessGate, PodSpec
+from syncpod.pod.static import content_uid, static_pod, static_uid
 from syncpod.pod.status import (
     ContainerExtendedResourceRequest,
     ContainerState,
@@ -317,6 +318,7 @@ __all__ = [
     "check_supported",
     "check_without_effect",
     "container_hash",
+    "content_uid",
     "downward_files",
     "load_documents",
     "merge_update",
@@ -331,6 +333,8 @@ __all__ = [
     "read_documents",
     "readmit",
     "resized",
+    "static_pod",
+    "static_uid",
     "validate_config_map",
     "validate_pod",
     "validate_secret",

@@ -1,0 +1,113 @@
+"""Telling pods' workflows what their node wants of them: ``apply_pod`` and ``delete_pod``, the steps of a node.
+
+Unlike the other steps they touch no runtime. Each may run twice: an apply of what a workflow has already changes
+nothing, and a pod that is ended is not ended again. A workflow's refusal is a result, since trying again at once would
+be refused as well; everything else fails the step, and Temporal tries it again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any, Final
+
+from temporalio import activity
+from temporalio.client import Client, WorkflowExecutionStatus, WorkflowHandle, WorkflowUpdateFailedError
+from temporalio.exceptions import ApplicationError
+from temporalio.service import RPCError, RPCStatusCode
+
+from syncpod.messages import NodeFacts, pod_workflow_id
+from syncpod.node_messages import ApplyPodWorkflow, DeletePodWorkflow, NodeStepName, PodWorkflowResult
+from syncpod.pod import Pod, PodInvalid, admit_pod, pod_to_wire
+from syncpod.pod_start import look_at, start_operation
+
+_ANSWER_SECONDS: Final = 15.0
+"""How long a workflow may take to answer, which is less than the step itself may."""
+_RPC: Final = timedelta(seconds=5)
+
+
+class PodWorkflowSteps:
+    """The steps of one node's workflow, as Temporal calls them."""
+
+    def __init__(self, client: Client, facts: Callable[[], NodeFacts]) -> None:
+        """Tell by `client`; `facts` says whether the namespace has our search attributes."""
+        self._client = client
+        self._facts = facts
+
+    @activity.defn(name=NodeStepName.APPLY_POD.value)
+    async def apply_pod(self, request: ApplyPodWorkflow) -> PodWorkflowResult:
+        """Hand a pod to its workflow. The one it replaces ends first, and this one follows as its successor.
+
+        The document is checked whole before anything is ended for its sake. Raises ApplicationError, retryable, while
+        the workflow does not answer.
+        """
+        try:
+            pod = admit_pod(request.pod)
+        except PodInvalid as wrong:
+            return PodWorkflowResult(refused=str(wrong))
+        if pod.spec.node_name not in ("", request.node):
+            return PodWorkflowResult(refused=f"spec.nodeName: is {pod.spec.node_name}, this is {request.node}")
+        async with asyncio.timeout(_ANSWER_SECONDS):
+            if request.existing_only and not await self._is_open(pod):
+                return PodWorkflowResult(
+                    refused=f"node {request.node} is cordoned: it takes no new pod until `syncpod uncordon`"
+                )
+            if request.replaces:
+                await self._end(pod.metadata.namespace, pod.metadata.name, {"uid": request.replaces})
+            return await self._apply(pod, request.node)
+
+    @activity.defn(name=NodeStepName.DELETE_POD.value)
+    async def delete_pod(self, request: DeletePodWorkflow) -> PodWorkflowResult:
+        """Have a pod's workflow end it; one that is not there, or is another pod's, is left alone."""
+        payload: dict[str, Any] = {"uid": request.uid} if request.uid else {}
+        if request.grace_period_seconds is not None:
+            payload["gracePeriodSeconds"] = request.grace_period_seconds
+        async with asyncio.timeout(_ANSWER_SECONDS):
+            return await self._end(request.namespace, request.name, payload)
+
+    async def _apply(self, pod: Pod, node: str) -> PodWorkflowResult:
+        start = start_operation(pod, node, has_attributes=self._facts().search_attributes)
+        try:
+            answer = await self._client.execute_update_with_start_workflow(
+                "apply", pod_to_wire(pod), result_type=dict, start_workflow_operation=start
+            )
+        except WorkflowUpdateFailedError as error:
+            return _refusal(error)
+        finally:
+            await look_at(start)
+        return PodWorkflowResult(uid=str(answer.get("uid", "")) or pod.metadata.uid)
+
+    async def _end(self, namespace: str, name: str, payload: dict[str, Any]) -> PodWorkflowResult:
+        handle = self._handle(namespace, name)
+        try:
+            answer = await handle.execute_update("delete", payload, result_type=dict, rpc_timeout=None)
+        except WorkflowUpdateFailedError as error:
+            if isinstance(error.cause, ApplicationError) and error.cause.type == "Gone":
+                return PodWorkflowResult(absent=True)
+            return _refusal(error)
+        except RPCError as error:
+            if error.status == RPCStatusCode.NOT_FOUND:
+                return PodWorkflowResult(absent=True)
+            raise
+        return PodWorkflowResult(uid=str(answer.get("uid", "")))
+
+    async def _is_open(self, pod: Pod) -> bool:
+        try:
+            described = await self._handle(pod.metadata.namespace, pod.metadata.name).describe(rpc_timeout=_RPC)
+        except RPCError as error:
+            if error.status == RPCStatusCode.NOT_FOUND:
+                return False
+            raise
+        return described.status == WorkflowExecutionStatus.RUNNING
+
+    def _handle(self, namespace: str, name: str) -> WorkflowHandle[Any, Any]:
+        return self._client.get_workflow_handle(pod_workflow_id(namespace, name))
+
+
+def _refusal(error: WorkflowUpdateFailedError) -> PodWorkflowResult:
+    """Return what a workflow has refused. Raises ApplicationError of type Gone where the pod has just ended."""
+    cause = error.cause
+    if isinstance(cause, ApplicationError) and cause.type == "Gone":
+        raise ApplicationError("the pod has just ended; it is applied anew", type="Gone") from None
+    return PodWorkflowResult(refused=cause.message if isinstance(cause, ApplicationError) else str(cause))

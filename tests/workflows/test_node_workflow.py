@@ -1,0 +1,330 @@
+"""The node's workflow on a real server, with real workflows of pods; only the pods' own steps are scripted.
+
+Each test runs twice: with a cache, and replaying from the start at every workflow task.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from temporalio.client import Client, WorkflowHandle, WorkflowUpdateFailedError
+from temporalio.common import WorkflowIDReusePolicy
+from temporalio.service import RPCError
+from temporalio.worker import Worker
+
+from activities.pod_workflows import PodWorkflowSteps
+from syncpod.messages import pod_workflow_id
+from syncpod.node_messages import LIST_LIMIT, NODE_WORKFLOW, NodeView, node_workflow_id
+from tests.workflows.scripted import ScriptedNode
+from workflows.node import NodeWorkflow
+from workflows.pod import PodWorkflow
+from workflows.runner import sandboxed_runner
+
+PATIENCE = 20.0
+
+
+@dataclass
+class NodeUnderTest:
+    """One node's workflow, and the pods that it makes."""
+
+    client: Client
+    scripted: ScriptedNode
+    made: list[str] = field(default_factory=list)
+    suffix: str = field(default_factory=lambda: uuid.uuid4().hex[:8])
+
+    @property
+    def name(self) -> str:
+        return self.scripted.queue.removeprefix("node/")
+
+    @property
+    def handle(self) -> WorkflowHandle[Any, Any]:
+        return self.client.get_workflow_handle(node_workflow_id(self.name))
+
+    async def start(self, **more: Any) -> None:
+        await self.client.start_workflow(
+            NODE_WORKFLOW,
+            {"node": self.name, **more},
+            id=node_workflow_id(self.name),
+            task_queue=self.scripted.queue,
+            id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
+        )
+
+    def pod(self, base: str, image: str = "busybox:1", **metadata: Any) -> dict[str, Any]:
+        """A pod under a name of this test's own."""
+        name = f"{base}-{self.suffix}"
+        self.made.append(name)
+        return {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": name, "namespace": "default", **metadata},
+            "spec": {"containers": [{"name": "main", "image": image}], "terminationGracePeriodSeconds": 1},
+        }
+
+    async def sync(self, source: str, *pods: Any, **more: Any) -> None:
+        await self.handle.signal("sync_pods", {"source": source, "pods": list(pods), **more})
+
+    async def view(self) -> NodeView:
+        return NodeView.model_validate(await self.handle.query("node"))
+
+    async def until(self, seen: Callable[[NodeView], Any]) -> NodeView:
+        async with asyncio.timeout(PATIENCE):
+            while True:
+                view = await self.view()
+                if seen(view):
+                    return view
+                await asyncio.sleep(0.05)
+
+    async def settled(self) -> NodeView:
+        """Wait until every pod's workflow has been told all."""
+        return await self.until(lambda view: all(each.state == "applied" for each in view.desired))
+
+    async def event(self, reason: str, text: str = "") -> str:
+        """Wait for an event; its message."""
+        view = await self.until(lambda view: _messages(view, reason, text))
+        return _messages(view, reason, text)[0]
+
+    async def running(self, base: str) -> dict[str, Any] | None:
+        """The pod of that name as its workflow has it; None where none is open."""
+        handle = self.client.get_workflow_handle(pod_workflow_id("default", f"{base}-{self.suffix}"))
+        try:
+            description = await handle.describe()
+        except RPCError:
+            return None
+        if description.status is None or description.status.name != "RUNNING":
+            return None
+        pod: dict[str, Any] = await handle.query("pod")
+        return pod
+
+    async def pod_until(self, base: str, seen: Callable[[dict[str, Any] | None], Any]) -> dict[str, Any] | None:
+        async with asyncio.timeout(PATIENCE):
+            while True:
+                pod = await self.running(base)
+                if seen(pod):
+                    return pod
+                await asyncio.sleep(0.05)
+
+
+def _messages(view: NodeView, reason: str, text: str) -> list[str]:
+    return [each.message for each in view.events if each.reason == reason and text in each.message]
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def node_under_test(client: Client, worker_options: dict[str, Any]) -> AsyncIterator[NodeUnderTest]:
+    scripted = ScriptedNode()
+    under_test = NodeUnderTest(client, scripted)
+    async with Worker(
+        client,
+        task_queue=scripted.queue,
+        workflows=[PodWorkflow, NodeWorkflow],
+        activities=[*scripted.activities(), *_steps(client, scripted)],
+        workflow_runner=sandboxed_runner(),
+        **worker_options,
+    ):
+        await under_test.start()
+        yield under_test
+        for workflow_id in [
+            node_workflow_id(under_test.name),
+            *(pod_workflow_id("default", n) for n in under_test.made),
+        ]:
+            try:
+                await client.get_workflow_handle(workflow_id).terminate()
+            except RPCError:
+                continue
+
+
+def _steps(client: Client, scripted: ScriptedNode) -> list[Callable[..., Any]]:
+    told = PodWorkflowSteps(client, lambda: scripted.facts)
+    return [told.apply_pod, told.delete_pod]
+
+
+async def test_a_list_governs_the_pods_of_its_own_source_only(node_under_test: NodeUnderTest) -> None:
+    node = node_under_test
+    web, job, other = node.pod("web"), node.pod("job"), node.pod("other")
+    await node.sync("file", web, job)
+    await node.sync("team", other)
+    view = await node.until(lambda view: len(view.desired) == 3 and all(e.state == "applied" for e in view.desired))
+    assert {name: source.pods for name, source in view.sources.items()} == {"file": 2, "team": 1}
+    pod = await node.pod_until("web", bool)
+    assert pod is not None
+    assert pod["metadata"]["annotations"]["kubernetes.io/config.source"] == "file"
+    assert pod["metadata"]["uid"] == next(e.uid for e in view.desired if e.name == web["metadata"]["name"])
+
+    await node.sync("file", web)
+    await node.pod_until("job", lambda pod: pod is None)
+    assert await node.running("other")
+    assert (await node.running("web") or {})["metadata"]["uid"] == pod["metadata"]["uid"]
+
+    await node.sync("team")
+    await node.pod_until("other", lambda pod: pod is None)
+    assert await node.running("web")
+
+
+async def test_a_changed_pod_of_a_list_follows_the_one_of_before(node_under_test: NodeUnderTest) -> None:
+    node = node_under_test
+    await node.sync("file", node.pod("web"))
+    before = await node.pod_until("web", bool)
+    await node.sync("file", node.pod("web", image="busybox:2"))
+    assert before is not None
+    after = await node.pod_until("web", lambda pod: pod and pod["metadata"]["uid"] != before["metadata"]["uid"])
+    assert after is not None
+    assert after["spec"]["containers"][0]["image"] == "busybox:2"
+    view = await node.settled()
+    assert [each.uid for each in view.desired] == [after["metadata"]["uid"]]
+
+
+async def test_a_pod_that_two_name_is_one_pod_and_the_other_takes_over(node_under_test: NodeUnderTest) -> None:
+    node = node_under_test
+    of_team, of_file = node.pod("web", image="busybox:2"), node.pod("web", image="busybox:1")
+    await node.sync("file", of_file, of_file)
+    assert "same list" in await node.event("Rejected", "another pod")
+    await node.sync("team", of_team)
+    assert "that of file counts" in await node.event("DuplicatePod")
+    view = await node.settled()
+    assert [each.source for each in view.desired] == ["file"]
+    await node.sync("file")
+    pod = await node.pod_until("web", lambda pod: pod and pod["spec"]["containers"][0]["image"] == "busybox:2")
+    assert pod is not None
+    assert pod["metadata"]["annotations"]["kubernetes.io/config.source"] == "team"
+
+
+async def test_single_pods_are_applied_and_deleted_by_signal_and_by_update(node_under_test: NodeUnderTest) -> None:
+    node = node_under_test
+    await node.handle.signal("apply", {"pod": node.pod("signalled")})
+    await node.handle.execute_update("apply", {"pod": node.pod("updated")})
+    for base in ("signalled", "updated"):
+        assert await node.pod_until(base, bool)
+    view = await node.until(lambda view: not view.desired)
+    assert "api" in view.sources
+    await node.sync("file")  # another source's list is none of theirs
+    await node.handle.signal("delete", {"name": f"signalled-{node.suffix}", "gracePeriodSeconds": 0})
+    await node.handle.execute_update("delete", {"namespace": "default", "name": f"updated-{node.suffix}"})
+    for base in ("signalled", "updated"):
+        await node.pod_until(base, lambda pod: pod is None)
+    await node.sync("file", node.pod("static"))
+    await node.settled()
+    with pytest.raises(WorkflowUpdateFailedError) as refused:
+        await node.handle.execute_update("delete", {"name": f"static-{node.suffix}"})
+    assert "change it there" in str(refused.value.cause)
+
+
+async def test_a_cordoned_node_takes_no_new_pod_but_from_lists(node_under_test: NodeUnderTest) -> None:
+    node = node_under_test
+    await node.handle.execute_update("apply", {"pod": node.pod("old")})
+    await node.until(lambda view: not view.desired)
+    await node.handle.execute_update("cordon")
+    await node.handle.signal("apply", {"pod": node.pod("new")})
+    await node.handle.execute_update("apply", {"pod": node.pod("old", labels={"a": "b"})})
+    await node.sync("file", node.pod("static"))
+    assert "cordoned" in await node.event("FailedPodSync", f"new-{node.suffix}")
+    assert await node.pod_until("static", bool)
+    assert await node.pod_until("old", lambda pod: pod and pod["metadata"].get("labels") == {"a": "b"})
+    assert await node.running("new") is None
+    view = await node.view()
+    (waiting,) = [each for each in view.desired if each.state == "pending"]
+    assert (view.unschedulable, waiting.reason) == (True, "Refused")
+    assert waiting.retry_at is not None
+    assert (await node.handle.describe()).raw_description.workflow_execution_info.memo.fields["node"].data
+    await node.handle.execute_update("uncordon")
+    await node.handle.execute_update("apply", {"pod": node.pod("new")})
+    assert await node.pod_until("new", bool)
+
+
+async def test_what_is_refused_is_shown_held_back_and_tried_at_once_when_it_is_another(
+    node_under_test: NodeUnderTest,
+) -> None:
+    node = node_under_test
+    wrong = node.pod("web", image="")
+    await node.sync("file", wrong)
+    assert "spec.containers[0].image" in await node.event("FailedPodSync")
+    (held,) = (await node.view()).desired
+    assert (held.state, held.reason, held.retry_at is None) == ("pending", "Refused", False)
+    await node.sync("file", node.pod("web"))
+    assert await node.pod_until("web", bool)
+    before = await node.running("web")
+    await node.sync("file", wrong)  # the one that runs is not ended for the sake of one that cannot
+    await node.until(lambda view: view.desired[0].reason == "Refused")
+    after = await node.running("web")
+    assert before is not None
+    assert after is not None
+    assert (after["metadata"]["uid"], after["metadata"].get("deletionTimestamp")) == (before["metadata"]["uid"], None)
+
+
+async def test_what_makes_no_sense_is_a_rejection_and_ends_nothing(node_under_test: NodeUnderTest) -> None:
+    node = node_under_test
+    await node.sync("file", node.pod("web"))
+    await node.settled()
+    poison: list[Any] = [
+        ["sync_pods"],
+        ["sync_pods", {"source": "file"}, {}],
+        ["sync_pods", 7],
+        ["sync_pods", {"source": "api", "pods": []}],
+        ["sync_pods", {"source": "file", "pods": 3}],
+        ["sync_pods", {"source": "big", "pods": [{"metadata": {"name": "a", "x": "x" * (LIST_LIMIT + 1)}}]}],
+        ["apply", {"pod": {"metadata": {"name": 5}}}],
+        ["delete", {"name": ""}],
+        ["node_status", {"conditions": 1}],
+        ["nonsense", 1],
+    ]
+    for name, *args in poison:
+        await node.handle.signal(name, args=args)
+    view = await node.until(lambda view: len(_messages(view, "Rejected", "")) >= len(poison))
+    assert any("must be the name of a list" in message for message in _messages(view, "Rejected", ""))
+    await node.sync("file", {"metadata": {}}, kept=[{"namespace": "default", "name": f"web-{node.suffix}"}])
+    await node.event("Rejected", "pods[0].metadata.name: required")
+    pod = await node.running("web")
+    assert pod is not None
+    assert "deletionTimestamp" not in pod["metadata"]
+    with pytest.raises(WorkflowUpdateFailedError) as refused:
+        await node.handle.execute_update("apply", {"pod": {"metadata": {"name": "x"}, "spec": {"container": []}}})
+    assert "spec.container" in str(refused.value.cause)
+
+
+async def test_a_flood_of_lists_comes_to_the_last_one_across_continue_as_new(
+    client: Client, node_under_test: NodeUnderTest
+) -> None:
+    node = node_under_test
+    await node.handle.terminate()
+    await node.start(maxEvents=30)
+    first = await node.view()
+    status = {"boot": 3, "conditions": [{"type": "Ready", "status": "True"}], "sources": ["file"], "sourcesReady": True}
+    await node.handle.signal("node_status", status)
+    for number in range(40):
+        await node.sync("file", *(node.pod(f"p{n}") for n in range(number % 3)), boot=3)
+        await node.handle.signal("node_status", {**status, "capacity": {"pods": str(number)}})
+    await node.sync("file", node.pod("last"), boot=3)
+    view = await node.until(
+        lambda view: (
+            [each.name for each in view.desired] == [f"last-{node.suffix}"] and view.desired[0].state == "applied"
+        )
+    )
+    assert (view.since, view.sources_ready, view.capacity) == (first.since, True, {"pods": "39"})
+    assert view.sources["file"].boot == 3
+    for n in range(2):
+        await node.pod_until(f"p{n}", lambda pod: pod is None)
+    described = await node.handle.describe()
+    assert described.run_id != described.raw_description.workflow_execution_info.first_run_id
+
+
+async def test_a_pod_that_somebody_else_ended_comes_back_when_its_source_says_so(
+    node_under_test: NodeUnderTest,
+) -> None:
+    node = node_under_test
+    web = node.pod("web")
+    await node.sync("file", web)
+    await node.settled()
+    name = web["metadata"]["name"]
+    await node.client.get_workflow_handle(pod_workflow_id("default", name)).signal(
+        "delete_pod", {"gracePeriodSeconds": 0}
+    )
+    await node.pod_until("web", lambda pod: pod is None)
+    await node.sync("file", web)
+    await node.settled()
+    assert await node.running("web") is None  # a list that says the same is no news
+    await node.sync("file", web, gone=[{"namespace": "default", "name": name}])
+    assert await node.pod_until("web", bool)

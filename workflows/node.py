@@ -1,0 +1,297 @@
+"""NodeWorkflow: one durable run per node, which keeps the node to its desired list of pods.
+
+::
+
+      sync_pods, apply, delete, node_status ──► inbox ──► absorb ──► plan ──► a step for each pod that is behind
+                                                  ▲                              │ apply or delete to `pod/…`
+                                                  └──────────── outcome ◄────────┘
+
+What a pod does is its own workflow's; this one only tells it. Steps run beside one another, one per pod. Mirrors the
+kubelet's sync loop over its configuration (kubelet.go, v1.36, syncLoopIteration, HandlePodAdditions and its siblings).
+
+Only this module is loaded by the Temporal sandbox for each run, so it is small; all else is pure and passed through.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from temporalio import workflow
+from temporalio.common import RawValue
+from temporalio.exceptions import ActivityError, ApplicationError
+
+with workflow.unsafe.imports_passed_through():
+    from syncpod.node_messages import NODE_MEMO, NODE_WORKFLOW, NodeSummary, PodWorkflowResult, node_workflow_id
+    from syncpod.pod import PodInvalid, admit
+    from workflows import node_absorb, node_decide, node_report
+    from workflows.node_decide import Action, Plan
+    from workflows.node_state import NodeState
+    from workflows.node_steps import NODE_RETRY, NODE_STEPS
+
+INBOX_LIMIT = 256
+"""Signals held before they are absorbed at once: the inbox is bounded, and nothing is dropped but what is outdated."""
+
+COALESCED = ("sync_pods", "node_status")
+"""Signals of which a newer one says all that an older one said."""
+
+
+@workflow.defn(name=NODE_WORKFLOW)
+class NodeWorkflow:
+    """A node's desired pods, for as long as the node has a name."""
+
+    @workflow.init
+    def __init__(self, start_input: Any = None) -> None:
+        self.inbox: list[tuple[str, tuple[Any, ...]]] = []
+        self.busy: dict[str, asyncio.Task[None]] = {}
+        self.woken = False
+        self.published: NodeSummary | None = None
+        self.state, self.refusal = begin(start_input, workflow.info().workflow_id, workflow.now())
+
+    @workflow.run
+    async def run(self, start_input: Any = None) -> None:
+        """Keep the node to its list, for ever."""
+        if self.refusal:
+            raise ApplicationError(self.refusal, type="Invalid", non_retryable=True)
+        while True:
+            self.drain()
+            node_decide.tidy(self.state, workflow.now())
+            due = self.is_due()
+            room = 0 if due else node_decide.AT_ONCE - len(self.busy)
+            plan = node_decide.plan(self.state, workflow.now(), self.busy, room=room)
+            for action in plan.actions:
+                self.begin(action)
+            self.publish()
+            if due and self.quiet():  # Replay: no await from here to the raise
+                snapshot = self.state.model_dump(mode="json", exclude_defaults=True)
+                workflow.continue_as_new({"snapshot": snapshot})
+            await self.wait(plan)
+
+    # --- one step -----------------------------------------------------------------------------------------------------
+
+    def begin(self, action: Action) -> None:
+        """Have a pod's workflow told, beside all others."""
+        node_decide.begin(self.state, action)
+        spec = NODE_STEPS[action.name]
+        activity: workflow.ActivityHandle[Any] = workflow.start_activity(
+            action.name.value,
+            action.input,
+            start_to_close_timeout=spec.start_to_close,
+            retry_policy=NODE_RETRY,
+            priority=spec.priority,
+            summary=action.summary,
+            result_type=RawValue,  # a result that nobody can decode fails the step, and not the workflow task
+        )
+
+        async def run() -> None:
+            try:
+                result = decoded(await activity)
+            except ActivityError as error:
+                reason, message = why(error)
+                node_decide.failed(self.state, action, reason, message, workflow.now())
+            else:
+                node_decide.finished(self.state, action, result, workflow.now())
+            del self.busy[action.key]
+            self.woken = True
+
+        self.busy[action.key] = asyncio.create_task(run())
+
+    # --- waiting ------------------------------------------------------------------------------------------------------
+
+    async def wait(self, plan: Plan) -> None:
+        """Wait for a signal, for a step's end, or for the end of the earliest back-off."""
+
+        def ready() -> bool:
+            return bool(self.inbox) or self.woken or (self.is_due() and self.quiet())
+
+        if plan.retry_at is None:
+            await workflow.wait_condition(ready)
+            return
+        timeout = max(timedelta(0), plan.retry_at - workflow.now())
+        try:
+            await workflow.wait_condition(ready, timeout=timeout, timeout_summary=f"back-off {plan.waits_for}")
+        except TimeoutError:
+            return
+
+    # --- looking ------------------------------------------------------------------------------------------------------
+
+    def drain(self) -> None:
+        """Absorb everything pending, in the order of arrival."""
+        pending, self.inbox, self.woken = self.inbox, [], False
+        for name, args in pending:
+            node_absorb.absorb(self.state, name, args, workflow.now())
+
+    def quiet(self) -> bool:
+        """Say whether nothing is pending or under way and no handler runs: a run may be left only then."""
+        return not self.inbox and not self.woken and not self.busy and workflow.all_handlers_finished()
+
+    def is_due(self) -> bool:
+        """Say whether this run should continue as new, by its length."""
+        info, limit = workflow.info(), self.state.max_events
+        return info.is_continue_as_new_suggested() or 0 < limit <= info.get_current_history_length()
+
+    # --- telling ------------------------------------------------------------------------------------------------------
+
+    def publish(self) -> None:
+        """Keep in the memo what is to be read while no worker answers, and show the node in the UI."""
+        summary = node_report.summary(self.state)
+        if self.published is None:
+            self.published = recorded()
+        if summary != self.published:
+            workflow.upsert_memo({NODE_MEMO: summary.model_dump(mode="json", by_alias=True)})
+            self.published = summary
+        workflow.set_current_details(node_report.details(self.state, workflow.now()))
+
+    # --- signals: collect, never await, never raise -------------------------------------------------------------------
+
+    def put(self, name: str, args: Sequence[Any]) -> None:
+        """Collect one signal; one that says all that a pending one said takes its place; a full inbox is absorbed."""
+        if name in COALESCED:
+            about = (name, source_of(args))
+            self.inbox = [each for each in self.inbox if (each[0], source_of(each[1])) != about]
+        self.inbox.append((name, tuple(args)))
+        if len(self.inbox) >= INBOX_LIMIT:
+            self.drain()
+            self.woken = True
+
+    @workflow.signal
+    def sync_pods(self, *args: Any) -> None:
+        """Take the full list of one source: ``{"source": "file", "pods": [<v1 Pod>, …]}``."""
+        self.put("sync_pods", args)
+
+    @workflow.signal(name="apply")
+    def apply_later(self, *args: Any) -> None:
+        """Make or change one pod: ``{"pod": <v1 Pod>}``."""
+        self.put("apply", args)
+
+    @workflow.signal(name="delete")
+    def delete_later(self, *args: Any) -> None:
+        """End one pod: ``{"namespace": "default", "name": "web", "gracePeriodSeconds": 30}``."""
+        self.put("delete", args)
+
+    @workflow.signal
+    def node_status(self, *args: Any) -> None:
+        """Take what the node's agent says of its node."""
+        self.put("node_status", args)
+
+    @workflow.signal(dynamic=True)
+    def unknown(self, name: str, args: Sequence[RawValue]) -> None:
+        """Show a signal of an unknown name as a rejection."""
+        known = "sync_pods, apply, delete, node_status"
+        self.state.reject(workflow.now(), f"signal {name}", f"unknown, with {len(args)} payloads; known: {known}")
+        self.woken = True
+
+    # --- updates: validated before anything is written ----------------------------------------------------------------
+
+    @workflow.update
+    def apply(self, *args: Any) -> dict[str, Any]:
+        """Make or change one pod; returns at once, and its workflow is told next."""
+        return self.change("apply", args)
+
+    @apply.validator
+    def check_apply(self, *args: Any) -> None:
+        """Refuse a document by the path of what is wrong."""
+        self.check("apply", args)
+        try:
+            admit(args[0]["pod"])
+        except PodInvalid as wrong:
+            raise ApplicationError(str(wrong), type="Invalid", non_retryable=True) from None
+
+    @workflow.update
+    def delete(self, *args: Any) -> dict[str, Any]:
+        """End one pod; returns at once, and its workflow is told next."""
+        return self.change("delete", args)
+
+    @delete.validator
+    def check_delete(self, *args: Any) -> None:
+        """Refuse a wrong payload, and a pod that a list governs."""
+        self.check("delete", args)
+
+    @workflow.update
+    def cordon(self, *_args: Any) -> dict[str, Any]:
+        """Take no new pod but from lists; those that are there go on."""
+        return self.change("cordon", ())
+
+    @workflow.update
+    def uncordon(self, *_args: Any) -> dict[str, Any]:
+        """Take new pods again."""
+        return self.change("uncordon", ())
+
+    def change(self, name: str, args: tuple[Any, ...]) -> dict[str, Any]:
+        """Carry an accepted update out, after what came before it; what that has made impossible is refused here."""
+        self.drain()
+        self.woken = True
+        try:
+            node_absorb.change(self.state, name, args, workflow.now())
+        except Exception as wrong:  # noqa: BLE001  # Replay: any other exception would fail the workflow task for ever
+            raise ApplicationError(node_absorb.sentence(wrong), type="Invalid", non_retryable=True) from None
+        return {"name": self.state.name, "unschedulable": self.state.unschedulable}
+
+    def check(self, name: str, args: tuple[Any, ...]) -> None:
+        """Try a change on a copy of the state, so that nothing is written for what is wrong."""
+        if self.refusal:
+            raise ApplicationError(self.refusal, type="Invalid", non_retryable=True)
+        try:
+            node_absorb.change(self.state.model_copy(deep=True), name, args, workflow.now())
+        except Exception as wrong:  # noqa: BLE001  # refused, whatever it is: a validator that raises else is a defect
+            raise ApplicationError(node_absorb.sentence(wrong), type="Invalid", non_retryable=True) from None
+
+    # --- queries ------------------------------------------------------------------------------------------------------
+
+    @workflow.query
+    def node(self) -> dict[str, Any]:
+        """Return the whole node (:class:`syncpod.node_messages.NodeView`)."""
+        return node_report.view(self.state, workflow.now()).model_dump(mode="json", by_alias=True)
+
+
+def begin(start: Any, workflow_id: str, now: datetime) -> tuple[NodeState, str]:
+    """Return the state a run begins with, and "" or the sentence that says why it cannot begin.
+
+    `start` is ``{"node": <name>}``, or ``{"snapshot": …}``, our own. Never raises.
+    """
+    if not isinstance(start, dict):
+        return NodeState(), 'input: must be {"node": <name>}'
+    if "snapshot" in start:
+        try:
+            state = NodeState.model_validate(start["snapshot"])
+        except ValueError as wrong:
+            return NodeState(), f"snapshot: {wrong}"
+    else:
+        limit = start.get("maxEvents", 0)
+        state = NodeState(since=now, max_events=limit if isinstance(limit, int) else 0)
+        state.name = start["node"] if isinstance(start.get("node"), str) else ""
+    if workflow_id != node_workflow_id(state.name):
+        return NodeState(), f"node: must be the one of the workflow id {workflow_id}, is {state.name!r}"
+    return state, ""
+
+
+def source_of(args: Sequence[Any]) -> Any:
+    """Return the source that a list is of; what makes no sense is of none."""
+    source = args[0].get("source") if len(args) == 1 and isinstance(args[0], dict) else None
+    return source if isinstance(source, str) else None
+
+
+def recorded() -> NodeSummary | None:
+    """Return what the memo has, as earlier runs have left it."""
+    try:
+        return NodeSummary.model_validate(workflow.memo_value(NODE_MEMO, None))
+    except ValueError:
+        return None
+
+
+def decoded(result: RawValue) -> PodWorkflowResult:
+    """Return what a step has returned; one that cannot be decoded (somebody completed it by hand) says nothing."""
+    try:
+        return PodWorkflowResult.model_validate(workflow.payload_converter().from_payload(result.payload))
+    except Exception:  # noqa: BLE001  # a converter may raise anything, and this result is in the history for ever
+        return PodWorkflowResult()
+
+
+def why(error: ActivityError) -> tuple[str, str]:
+    """Return a failed step's reason, in one word, and its message."""
+    cause = error.cause
+    if isinstance(cause, ApplicationError):
+        return cause.type or "Error", cause.message
+    return (type(cause).__name__, str(cause)) if cause is not None else (type(error).__name__, str(error))

@@ -1,0 +1,221 @@
+"""What signals and updates say of a node, folded into its state.
+
+Handlers of the workflow only collect; here what they collected is parsed. Nothing that arrives can fail the node: what
+cannot be understood becomes a rejection, an event that ``describe node`` shows.
+
+A document is only looked at for its name here: whether it is a pod that can run is said by the step that hands it on,
+and by the pod's own workflow, so that a version that takes less can still replay what another one took.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Final
+
+from pydantic import ValidationError
+
+from syncpod.lifecycle import backoff
+from syncpod.node_messages import API_SOURCE, LIST_LIMIT, ApplyPod, DeletePod, NodeStatus, SyncPods
+from syncpod.pod import content_uid
+from workflows.node_state import NodeState, Source, Wanted, canonical, digest, key_of, size
+
+SOURCES_LIMIT: Final = 16
+"""Lists by how many names a node follows."""
+
+
+class Rejected(Exception):
+    """What came in cannot be accepted; the text says why, in one sentence."""
+
+
+def absorb(state: NodeState, name: str, args: tuple[Any, ...], now: datetime) -> None:
+    """Fold one signal into the state; one that is wrong is recorded as a rejection.
+
+    Broad on purpose: a signal is in the history for ever, and an exception here would fail the same workflow task again
+    and again, on every worker.
+    """
+    try:
+        change(state, name, args, now)
+    except Exception as wrong:  # noqa: BLE001  # Replay: see above
+        state.reject(now, f"signal {name}", sentence(wrong))
+
+
+def change(state: NodeState, name: str, args: tuple[Any, ...], now: datetime) -> None:
+    """Fold one signal or update into the state. Raises Rejected and ValidationError, and then has changed nothing."""
+    if name in ("cordon", "uncordon"):
+        _schedulable(state, name == "uncordon", now)
+        return
+    if len(args) != 1:
+        raise Rejected(f"takes one payload, got {len(args)}")
+    if not isinstance(args[0], dict):
+        raise Rejected("must be an object")
+    match name:
+        case "sync_pods":
+            _sync_pods(state, SyncPods.model_validate(args[0]), now)
+        case "apply":
+            _apply(state, ApplyPod.model_validate(args[0]), now)
+        case "delete":
+            _delete(state, DeletePod.model_validate(args[0]))
+        case _:
+            _status(state, NodeStatus.model_validate(args[0]), now)
+
+
+def sentence(wrong: Exception) -> str:
+    """Return in one sentence what is wrong with what came in."""
+    if isinstance(wrong, ValidationError):
+        problem = wrong.errors(include_url=False, include_input=False)[0]
+        where = ".".join(str(part) for part in problem["loc"])
+        return f"{where}: {problem['msg']}" if where else str(problem["msg"])
+    return str(wrong) if isinstance(wrong, Rejected) else f"{type(wrong).__name__}: {wrong}"
+
+
+# --- lists ------------------------------------------------------------------------------------------------------------
+
+
+def _sync_pods(state: NodeState, signal: SyncPods, now: datetime) -> None:
+    """Take the full list of one source (config/config.go, v1.36, SET; filterInvalidPods).
+
+    Differences: what the source can no longer read, and what of its list makes no sense, stays as it was; the kubelet
+    ends a pod whose file does not parse.
+    """
+    if not signal.source or len(signal.source) > 63 or signal.source == API_SOURCE:
+        raise Rejected(f"source: must be the name of a list, 1 to 63 characters, not {signal.source[:63]!r}")
+    before = state.sources.get(signal.source, Source())
+    if signal.source not in state.sources and len(state.sources) >= SOURCES_LIMIT:
+        raise Rejected(f"source: the node follows {SOURCES_LIMIT} sources already")
+    others = sum(
+        size(each.document)
+        for name, source in state.sources.items()
+        if name != signal.source
+        for each in source.pods.values()
+        if each.document is not None
+    )
+    if others + sum(map(size, signal.pods)) > LIST_LIMIT:
+        raise Rejected(f"pods: the list is larger than the {LIST_LIMIT} bytes that a node can be told at once")
+    pods, problems = _listed(signal, before, now)
+    for key in dict.fromkeys(key_of(each.namespace, each.name) for each in signal.kept):
+        if key in before.pods and key not in pods:
+            pods[key] = before.pods[key]
+    for problem in problems:
+        state.reject(now, f"signal sync_pods of {signal.source}", problem)
+    state.sources[signal.source] = Source(reported_at=now, boot=signal.boot, pods=pods)
+    for key, wanted in pods.items():
+        if key in before.pods and before.pods[key].digest != wanted.digest:
+            state.backoff = backoff.forget(state.backoff, key)  # what is new is tried at once
+    for each in signal.gone:
+        key = key_of(each.namespace, each.name)
+        if (current := state.governed.get(key)) is not None and current.source == signal.source and key in pods:
+            del state.governed[key]
+            state.event(now, "Normal", "PodGone", f"pod {key} was ended by somebody else, and {signal.source} has it")
+    _say_duplicates(state, signal.source, pods.keys() - before.pods.keys(), now)
+    state.forget_documents()
+
+
+def _listed(signal: SyncPods, before: Source, now: datetime) -> tuple[dict[str, Wanted], list[str]]:
+    """Return the pods of a list by key, and what is wrong with the others. The first of a name counts."""
+    pods: dict[str, Wanted] = {}
+    problems: list[str] = []
+    for index, document in enumerate(signal.pods):
+        try:
+            key, wanted = _wanted(document, now, source=signal.source)
+        except Rejected as wrong:
+            problems.append(f"pods[{index}].{wrong}")
+            continue
+        if key in pods:
+            problems.append(f"pods[{index}]: ignored, being another pod {key} of the same list")
+            continue
+        old = before.pods.get(key)
+        seen = old.seen if old is not None and old.uid == wanted.uid else now
+        pods[key] = wanted.model_copy(update={"seen": seen})
+    return pods, problems
+
+
+def _wanted(document: Any, now: datetime, *, source: str = "") -> tuple[str, Wanted]:
+    """Return a document's key and what it asks for. Raises Rejected with the path of what is wrong.
+
+    A pod of a list that has no UID gets one by what it says: another pod of its name is another pod.
+    """
+    metadata = document.get("metadata") if isinstance(document, dict) else None
+    if not isinstance(metadata, dict):
+        raise Rejected("metadata: required")
+    texts = {name: metadata.get(name) or "" for name in ("name", "namespace", "uid")}
+    for name, text in texts.items():
+        if not isinstance(text, str) or "/" in text or len(text) > 253:
+            raise Rejected(f"metadata.{name}: must be a name")
+    if not texts["name"]:
+        raise Rejected("metadata.name: required")
+    key = key_of(texts["namespace"], texts["name"])
+    uid = texts["uid"] or (content_uid(canonical(document), f"source:{source}") if source else "")
+    return key, Wanted(uid=uid, digest=digest(document), document=document, seen=now)
+
+
+def _say_duplicates(state: NodeState, source: str, new: set[str], now: datetime) -> None:
+    """Say which pods another source names too, and whose word counts."""
+    for key in sorted(new):
+        others = [name for name in state.candidates(key) if name != source]
+        if others:
+            names = ", ".join(sorted((source, *others)))
+            state.event(
+                now, "Warning", "DuplicatePod", f"pod {key} is named by {names}: that of {state.winner(key)} counts"
+            )
+
+
+# --- single pods ------------------------------------------------------------------------------------------------------
+
+
+def _apply(state: NodeState, signal: ApplyPod, now: datetime) -> None:
+    try:
+        key, wanted = _wanted(signal.pod, now)
+    except Rejected as wrong:
+        raise Rejected(f"pod.{wrong}") from None
+    _require_free(state, key)
+    single = state.sources.get(API_SOURCE, Source())
+    pending = sum(size(each.document) for source in state.sources.values() for each in source.pods.values())
+    if pending + size(signal.pod) > LIST_LIMIT:
+        raise Rejected("pod: too much waits already to be handed on; try again later")
+    single.reported_at = now
+    single.pods = {**single.pods, key: wanted}
+    state.sources[API_SOURCE] = single
+    state.deletions.pop(key, None)
+    state.backoff = backoff.forget(state.backoff, key)
+
+
+def _delete(state: NodeState, signal: DeletePod) -> None:
+    if not signal.name or "/" in signal.name or "/" in signal.namespace:
+        raise Rejected("name: required" if not signal.name else "name: must be a name")
+    if signal.grace_period_seconds is not None and signal.grace_period_seconds < 0:
+        raise Rejected("gracePeriodSeconds: must be 0 or more")
+    key = key_of(signal.namespace, signal.name)
+    _require_free(state, key)
+    if API_SOURCE in state.sources:
+        state.sources[API_SOURCE].pods.pop(key, None)
+    state.deletions[key] = signal
+    state.backoff = backoff.forget(state.backoff, key)
+
+
+def _require_free(state: NodeState, key: str) -> None:
+    """Raise Rejected where a list governs the pod."""
+    lists = [name for name in state.candidates(key) if name != API_SOURCE]
+    if lists:
+        raise Rejected(f"pod {key} is one of the list of {lists[0]}: change it there")
+
+
+# --- the node itself --------------------------------------------------------------------------------------------------
+
+
+def _schedulable(state: NodeState, schedulable: bool, now: datetime) -> None:
+    if state.unschedulable is schedulable:
+        state.unschedulable = not schedulable
+        word = "NodeSchedulable" if schedulable else "NodeNotSchedulable"
+        state.event(now, "Normal", word, f"Node {state.name} status is now: {word}")
+
+
+def _status(state: NodeState, signal: NodeStatus, now: datetime) -> None:
+    """Take what the agent says. Its lives are told apart, not ordered: a state directory may have been made anew."""
+    before = {each.type: each.status for each in state.status.conditions}
+    for each in signal.conditions:
+        if before.get(each.type, each.status) != each.status:
+            kind = "Normal" if each.status == ("True" if each.type == "Ready" else "False") else "Warning"
+            state.event(now, kind, f"Node{each.type}", f"{each.type} is {each.status} now: {each.message}")  # type: ignore[arg-type]
+    if signal.boot != state.status.boot:
+        state.event(now, "Normal", "Starting", f"the agent of node {state.name} has begun its life {signal.boot}")
+    state.status = signal

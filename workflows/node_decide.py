@@ -1,0 +1,187 @@
+"""What a node does next about its pods: which workflows are to be told what, and what waits until when.
+
+Pure. Mirrors the kubelet's handlers of its sources' changes (kubelet.go, v1.36, HandlePodAdditions, HandlePodUpdates,
+HandlePodRemoves) and the part of HandlePodCleanups that ends pods no source has. Difference: what is done is the pod's
+own workflow's, which remembers; so here a pod is only named, given or ended, each once, and again until it is heard.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final, NamedTuple
+
+from syncpod.lifecycle import backoff
+from syncpod.node_messages import (
+    API_SOURCE,
+    SEEN_ANNOTATION,
+    SOURCE_ANNOTATION,
+    ApplyPodWorkflow,
+    DeletePod,
+    DeletePodWorkflow,
+    NodeStepName,
+    PodWorkflowResult,
+)
+from workflows.node_state import Governed, NodeState, Wanted, split
+
+AT_ONCE: Final = 16
+"""Pods' workflows that are told at the same time."""
+
+
+@dataclass(frozen=True)
+class Action:
+    """One pod's workflow that is to be told something."""
+
+    key: str
+    name: NodeStepName
+    input: ApplyPodWorkflow | DeletePodWorkflow
+    summary: str
+    """Why, as the UI shows it."""
+    source: str = ""
+    """apply_pod: for whose sake."""
+    digest: str = ""
+    """apply_pod: of the document."""
+    uid: str = ""
+
+
+class Plan(NamedTuple):
+    """What may be done now, and when something else may."""
+
+    actions: tuple[Action, ...]
+    retry_at: datetime | None
+    waits_for: str = ""
+    """Which pod that is."""
+
+
+def plan(state: NodeState, now: datetime, busy: Container[str], *, room: int = AT_ONCE) -> Plan:
+    """Return what is to be done now, at most `room` of it; of the pods in `busy` a step is under way."""
+    actions: list[Action] = []
+    waiting: list[tuple[datetime, str]] = []
+    for key in state.pod_keys():
+        if key in busy:
+            continue
+        action = _action(state, key)
+        if action is None:
+            continue
+        if (until := backoff.held_until(state.backoff, key, now=now)) is not None:
+            waiting.append((until, key))
+        elif len(actions) < room:
+            actions.append(action)
+    retry_at, waits_for = min(waiting, default=(None, ""))
+    return Plan(tuple(actions), retry_at, waits_for)
+
+
+def _action(state: NodeState, key: str) -> Action | None:
+    """Return what one pod's workflow is to be told, whenever; None = it has been told all."""
+    pod, current, wanted = split(key), state.governed.get(key), state.wanted(key)
+    if (deletion := state.deletions.get(key)) is not None:
+        return _end(state, key, deletion.uid, "deleted", grace=deletion.grace_period_seconds)
+    if wanted is None:
+        return _end(state, key, current.uid, f"no longer in {current.source}") if current is not None else None
+    if wanted.document is None or state.is_told(key):
+        return None
+    source = state.winner(key)
+    replaces = current.uid if current is not None and current.uid != wanted.uid else ""
+    request = ApplyPodWorkflow(
+        node=state.name,
+        pod=_document(wanted, source),
+        replaces=replaces,
+        existing_only=state.unschedulable and source == API_SOURCE,
+    )
+    why = "in the place of an older one" if replaces else "as it is now" if current is not None else "new"
+    summary = f"apply {pod.namespace}/{pod.name} of {source}: {why}"
+    return Action(key, NodeStepName.APPLY_POD, request, summary, source, wanted.digest, wanted.uid)
+
+
+def _end(state: NodeState, key: str, uid: str, why: str, *, grace: int | None = None) -> Action:
+    pod = split(key)
+    request = DeletePodWorkflow(namespace=pod.namespace, name=pod.name, uid=uid, grace_period_seconds=grace)
+    return Action(key, NodeStepName.DELETE_POD, request, f"delete {key}: {why}", uid=uid)
+
+
+def _document(wanted: Wanted, source: str) -> dict[str, Any]:
+    """Return the document as its workflow gets it: with the annotations that say where it is from, if from a list.
+
+    The kubelet's time in the second one is that of its own start (config/config.go, v1.36, updatePodsFunc); here it is
+    when the node first heard of the pod.
+    """
+    document = dict(wanted.document or {})
+    if source == API_SOURCE:
+        return document
+    metadata = dict(document.get("metadata") or {})
+    seen = wanted.seen.isoformat() if wanted.seen is not None else ""
+    given = metadata.get("annotations")
+    annotations = dict(given) if isinstance(given, dict) else {}
+    metadata["uid"] = wanted.uid
+    metadata["annotations"] = {**annotations, SOURCE_ANNOTATION: source, SEEN_ANNOTATION: seen}
+    return {**document, "metadata": metadata}
+
+
+def begin(state: NodeState, action: Action) -> None:
+    """Note that a step begins: a pod that may have ended, whether or not that is ever heard, has to be applied anew."""
+    current = state.governed.get(action.key)
+    if action.name == NodeStepName.DELETE_POD and current is not None:
+        state.governed[action.key] = current.model_copy(update={"ending": True})
+
+
+# --- outcomes ---------------------------------------------------------------------------------------------------------
+
+
+def finished(state: NodeState, action: Action, result: PodWorkflowResult, now: datetime) -> None:
+    """Fold in that a pod's workflow was told, or has refused."""
+    if action.name == NodeStepName.DELETE_POD:
+        _ended(state, action, result, now)
+    elif result.refused:
+        failed(state, action, "Refused", result.refused, now)
+    else:
+        _applied(state, action, result, now)
+
+
+def failed(state: NodeState, action: Action, reason: str, message: str, now: datetime) -> None:
+    """Fold in that a pod's workflow could not be told; it is tried again after a back-off."""
+    state.backoff = backoff.record_failure(state.backoff, action.key, now=now, reason=reason, message=message)
+    what = "applied" if action.name == NodeStepName.APPLY_POD else "deleted"
+    state.event(now, "Warning", "FailedPodSync", f"pod {action.key} cannot be {what}: {message}")
+
+
+def _applied(state: NodeState, action: Action, result: PodWorkflowResult, now: datetime) -> None:
+    state.backoff = backoff.forget(state.backoff, action.key)
+    uid = action.uid or result.uid  # during a deletion the workflow answers with the UID of the pod that ends
+    if action.source == API_SOURCE:
+        single = state.sources[API_SOURCE]
+        if (wanted := single.pods.get(action.key)) is not None and wanted.digest == action.digest:
+            del single.pods[action.key]
+    else:
+        state.governed[action.key] = Governed(uid=uid, source=action.source, digest=action.digest)
+        state.forget_documents()
+    state.event(now, "Normal", "PodApplied", f"pod {action.key} (uid {uid}) of {action.source}")
+
+
+def _ended(state: NodeState, action: Action, result: PodWorkflowResult, now: datetime) -> None:
+    """Fold in that a pod is ended. One of another UID has been ended by somebody else, and is none of this node's."""
+    state.backoff = backoff.forget(state.backoff, action.key)
+    state.governed.pop(action.key, None)
+    deletion = state.deletions.get(action.key)
+    if deletion is not None and _is_for(action, deletion):
+        del state.deletions[action.key]
+    if result.refused and deletion is not None:
+        state.event(now, "Warning", "FailedPodSync", f"pod {action.key} is not deleted: {result.refused}")
+    elif not result.absent and not result.refused:
+        state.event(now, "Normal", "PodDeleted", f"{action.summary.removeprefix('delete ')}")
+
+
+def _is_for(action: Action, deletion: DeletePod) -> bool:
+    """Say whether a step was for this deletion, and not for one that another has followed meanwhile."""
+    request = action.input
+    return isinstance(request, DeletePodWorkflow) and (request.uid, request.grace_period_seconds) == (
+        deletion.uid,
+        deletion.grace_period_seconds,
+    )
+
+
+def tidy(state: NodeState, now: datetime) -> None:
+    """Forget the back-offs of pods that nothing is to be said to any more."""
+    state.backoff = backoff.collect_garbage(state.backoff, now=now)
+    for key in [key for key in state.backoff.entries if _action(state, key) is None]:
+        state.backoff = backoff.forget(state.backoff, key)
