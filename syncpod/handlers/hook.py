@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
 from typing import Final
 
 from syncpod.cri.errors import CommandTimedOut, CriError
 from syncpod.cri.port import CriRuntime
-from syncpod.handlers.answer import BODY_LIMIT, Answer, NoAnswer, Target
-from syncpod.handlers.http_get import HOOK_AGENT, http_get
+from syncpod.handlers.answer import BODY_LIMIT, NoAnswer, Target
+from syncpod.handlers.http_get import http_tell
 from syncpod.pod import HTTPGetAction, LifecycleHandler
 
 _NOT_TLS: Final = "WRONG_VERSION_NUMBER"
@@ -48,21 +47,20 @@ async def _run(command: tuple[str, ...], target: Target, cri: CriRuntime) -> Non
 
 
 async def _get(action: HTTPGetAction, target: Target) -> str:
-    failed = await _asked(http_get(action, target, None, user_agent=HOOK_AGENT))
+    failed = await _told(action, target)
     if not failed:
         return ""
     if (action.scheme or "HTTP") == "HTTPS" and _NOT_TLS in failed:
         plain = action.model_copy(update={"scheme": "HTTP"})
-        if not await _asked(http_get(plain, target, None, user_agent=HOOK_AGENT)):
+        if not await _told(plain, target):
             where = f"{action.host or target.ip}:{action.port}"
             return f"request to HTTPS lifecycle hook {where} got HTTP response, retry with HTTP succeeded"
     raise HookFailed(failed)
 
 
-async def _asked(question: Awaitable[Answer]) -> str:
-    """Return why a question did not succeed, "" where it did."""
+async def _told(action: HTTPGetAction, target: Target) -> str:
+    """Return why a request was not answered, "" where it was."""
     try:
-        answer = await question
+        return await http_tell(action, target)
     except NoAnswer as error:
         return str(error)
-    return answer.text or "failed" if answer.result == "failure" else ""

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass
-from functools import lru_cache
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import lru_cache, partial
 from typing import Final
 from urllib.parse import SplitResult
 
@@ -22,32 +21,54 @@ _HEAD_LIMIT: Final = 1024 * 1024
 _INFORMATIONAL: Final = range(100, 200)
 _WITHOUT_BODY: Final = (204, 304)
 _LENGTH_DIGITS: Final = 19
-"""Of a body's length: those of the largest int64, in which Go's client holds it."""
+_LONGEST: Final = (1 << 63) - 1
+"""Of a body's length: the largest int64, in which Go's client holds it, and its digits."""
 
 _Read = Callable[[], Awaitable[bytes]]
 """Returns what has come, b"" at the end."""
+_Close = Callable[[], None]
 
 
 class NotHttp(Exception):
     """What was answered is no HTTP; the text says what it is."""
 
 
-@dataclass(frozen=True)
 class Response:
-    """What was answered."""
+    """An answer whose head has come; its body is read from the connection, which lives until :meth:`close`."""
 
-    status: int
-    location: str
-    """Where it sends who asks; "" = nowhere."""
-    body: bytes
-    """Its first bytes, as many as were asked for."""
+    def __init__(self, status: int, fields: Mapping[str, str], rest: bytes, read: _Read, close: _Close) -> None:
+        """Of an answer with these headers, `rest` has come beyond the head, and `read` returns what follows."""
+        self.status = status
+        self.location = fields.get("location", "")
+        """Where it sends who asks; "" = nowhere."""
+        self.close = close
+        self._fields = fields
+        self._rest = rest
+        self._read = read
+
+    async def body(self, limit: int) -> bytes:
+        """Read the body's first bytes: of a given length, in chunks, or until the connection ends.
+
+        Raises :class:`NotHttp` where it breaks off or its chunks are none, OSError.
+        """
+        if self.status in _WITHOUT_BODY or self.status == 101:
+            return b""
+        if self._fields.get("transfer-encoding", "").lower() == "chunked":
+            return await _chunks(self._read, self._rest, limit)
+        length = _length(self._fields)
+        wanted, data = limit if length is None else min(limit, length), self._rest
+        while len(data) < wanted and (block := await self._read()):
+            data += block
+        if len(data) < wanted and length is not None:
+            raise NotHttp("unexpected EOF")
+        return data[:wanted]
 
 
-async def get(url: SplitResult, headers: Iterable[tuple[str, str]], body_limit: int) -> Response:
+async def get(url: SplitResult, headers: Iterable[tuple[str, str]]) -> Response:
     """GET a URL with exactly these headers, in their order, a repeated one as often as it is given.
 
-    Certificates are not checked. There is no timeout here: the caller cancels. Raises NotConnected, :class:`NotHttp`,
-    OSError (a connection that breaks off, TLS that is none).
+    Who is given the answer closes it. Certificates are not checked. There is no timeout here: the caller cancels.
+    Raises NotConnected, :class:`NotHttp`, OSError (a connection that breaks off, TLS that is none).
     """
     path = url.path or "/"
     target = f"{path}?{url.query}" if url.query else path
@@ -55,25 +76,29 @@ async def get(url: SplitResult, headers: Iterable[tuple[str, str]], body_limit: 
     request = "\r\n".join(lines).encode()
     host, secure = url.hostname or "", url.scheme == "https"
     connection = await dial(host, url.port or (443 if secure else 80))
-    if secure:  # from here on the connection is the transport's, which closes it whatever happens
-        reader, writer = await asyncio.open_connection(sock=connection, ssl=_unchecked(), server_hostname=host)
-        try:
-            writer.write(request)
-            return await _response(lambda: reader.read(_BLOCK), body_limit)
-        finally:
-            writer.transport.abort()
     loop = asyncio.get_running_loop()
+    close: _Close = connection.close
     try:
+        if secure:  # from here on the connection is the transport's, which closes it whatever happens
+            reader, writer = await asyncio.open_connection(sock=connection, ssl=_unchecked(), server_hostname=host)
+            close = partial(_abort, writer)  # and so it lives as long: a writer that is let go of closes its connection
+            writer.write(request)
+            return await _response(lambda: reader.read(_BLOCK), close)
         await loop.sock_sendall(connection, request)
-        return await _response(lambda: loop.sock_recv(connection, _BLOCK), body_limit)
-    finally:
-        connection.close()
+        return await _response(lambda: loop.sock_recv(connection, _BLOCK), close)
+    except BaseException:
+        close()
+        raise
 
 
 def host_header(url: SplitResult) -> str:
     """Return what names the server of a URL, with its port if the URL has one."""
     host = url.hostname or ""
     return host_and_port(host, url.port) if url.port is not None else f"[{host}]" if ":" in host else host
+
+
+def _abort(writer: asyncio.StreamWriter) -> None:
+    writer.transport.abort()
 
 
 @lru_cache(maxsize=1)
@@ -85,14 +110,15 @@ def _unchecked() -> ssl.SSLContext:
     return context
 
 
-async def _response(read: _Read, body_limit: int) -> Response:
+async def _response(read: _Read, close: _Close) -> Response:
+    """Read until the head of the answer has come, and see that the length of its body can be told."""
     rest = b""
     while True:
         status, fields, rest = await _head(read, rest)
         if status not in _INFORMATIONAL or status == 101:
             break
-    body = b"" if status in _WITHOUT_BODY or status == 101 else await _body(read, rest, fields, body_limit)
-    return Response(status, fields.get("location", ""), body)
+    _length(fields)
+    return Response(status, fields, rest, read, close)
 
 
 async def _head(read: _Read, data: bytes) -> tuple[int, dict[str, str], bytes]:
@@ -118,21 +144,18 @@ async def _head(read: _Read, data: bytes) -> tuple[int, dict[str, str], bytes]:
     return int(code), fields, rest
 
 
-async def _body(read: _Read, data: bytes, fields: dict[str, str], limit: int) -> bytes:
-    """Return the first bytes of the body: of a given length, in chunks, or until the connection ends."""
-    if fields.get("transfer-encoding", "").lower() == "chunked":
-        return await _chunks(read, data, limit)
-    length = fields.get("content-length", "")
-    given = length.isdecimal()
-    digits = length.lstrip("0")
-    if given and len(digits) > _LENGTH_DIGITS:
-        raise NotHttp(f'bad Content-Length "{length[:64]}"')
-    wanted = min(limit, int(digits or "0")) if given else limit
-    while len(data) < wanted and (block := await read()):
-        data += block
-    if len(data) < wanted and given:
-        raise NotHttp("unexpected EOF")
-    return data[:wanted]
+def _length(fields: Mapping[str, str]) -> int | None:
+    """Return the length that the body is said to have; None: until the connection ends.
+
+    Raises :class:`NotHttp` where it is no number, or none that Go holds (net/http, transfer.go, parseContentLength).
+    """
+    if (length := fields.get("content-length")) is None:
+        return None
+    digits = length.lstrip("0") or "0"
+    if not (length.isascii() and length.isdecimal()) or len(digits) > _LENGTH_DIGITS or int(digits) > _LONGEST:
+        wrong = f'bad Content-Length "{_readable(length[:64])}"' if length else 'invalid empty Content-Length ""'
+        raise NotHttp(wrong)
+    return int(digits)
 
 
 async def _chunks(read: _Read, data: bytes, limit: int) -> bytes:
@@ -165,3 +188,7 @@ async def _more(read: _Read, have: int) -> bytes:
 
 def _shown(data: bytes) -> str:
     return data.partition(b"\n")[0][:64].decode("ascii", errors="backslashreplace").strip()
+
+
+def _readable(text: str) -> str:
+    return text.encode("ascii", errors="backslashreplace").decode()

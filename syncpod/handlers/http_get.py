@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
 from typing import Final
 from urllib.parse import SplitResult, quote, urljoin, urlsplit
@@ -20,6 +21,10 @@ _SHOWN: Final = 256
 """Characters of a redirect that are told where it is no URL: it may be as long as all headers together."""
 _MOVED: Final = (301, 302, 303, 307, 308)
 _KEPT_IN_PATHS: Final = "/%?:@!$&'()*+,;=~-._"
+_WRONG_ESCAPE: Final = re.compile(r"%(?![0-9A-Fa-f]{2}).{0,2}")
+_QUERY: Final = re.compile(r"\?[^#]*")
+"""The query, of which Go takes every escape (net/url, parse)."""
+_NO_HEAD_IN_TIME: Final = "Client.Timeout exceeded while awaiting headers"
 _NO_VALUE: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 _TRANSPORTS: Final = ("Host", "Content-Length", "Transfer-Encoding", "Trailer", "Connection")
 """Headers that are not the probe's to set; Go's client leaves them out (net/http, Request.write)."""
@@ -28,48 +33,89 @@ Headers = tuple[tuple[str, str], ...]
 """Names and values, in order; a name may come more than once."""
 
 
-async def http_get(
-    action: HTTPGetAction, target: Target, timeout_seconds: float | None, *, user_agent: str = PROBE_AGENT
-) -> Answer:
+async def http_get(action: HTTPGetAction, target: Target, timeout_seconds: float | None) -> Answer:
     """GET once: 200 to 299 is success, and so are, with a warning, 300 to 399 that lead nowhere or to another host.
 
     A redirect on the same host is followed. Certificates are not checked. Without a timeout it may take for ever.
-    Difference: an answer that breaks off, or hangs, within its body is a failure; the kubelet counts it as nothing, and
-    asks on for ever. Raises :class:`NoAnswer` where the request cannot be made at all.
+
+    Raises :class:`NoAnswer` where the request cannot be made at all, or where the body of its answer breaks off or
+    hangs (pkg/probe/http/http.go, v1.36, DoHTTPProbe): what has answered so far neither is well nor has failed.
     """
-    host = action.host or target.ip
-    if not host:
-        raise NoAddress("the pod has no address yet")
-    port = port_number(action.port, target)
-    path = action.path if action.path.startswith("/") else f"/{action.path}"
-    url = f"{(action.scheme or 'HTTP').lower()}://{host_and_port(host, port)}{_encoded(path)}"
-    headers, named_host = _headers(action, user_agent)
+    request = _Request(action, target, PROBE_AGENT)
+    response: Response | None = None
     try:
         async with asyncio.timeout(timeout_seconds):
-            return await _follow(_split(url), headers, named_host)
-    except TimeoutError:
-        return Answer(
-            "failure",
-            f'Get "{url}": context deadline exceeded (Client.Timeout exceeded while awaiting headers)',
-        )
+            response = await request.send()
+            return _judge(response.status, await response.body(BODY_LIMIT))
+    except (NotConnected, NotHttp, OSError) as error:  # a timeout is an OSError
+        if response is not None:
+            raise NoAnswer(_why(error, "Client.Timeout or context cancellation while reading body")) from error
+        return Answer("failure", f'Get "{request.url}": {_why(error, _NO_HEAD_IN_TIME)}')
+    finally:
+        if response is not None:
+            response.close()
+
+
+async def http_tell(action: HTTPGetAction, target: Target) -> str:
+    """GET once, for a hook; return why nothing has answered, "" where something has, whatever it says.
+
+    Mirrors lifecycle/handlers.go, v1.36, runHTTPHandler and discardHTTPRespBody: the status is nobody's concern, and
+    neither is a body that breaks off. It may take for ever. Raises :class:`NoAnswer` where it cannot be sent at all.
+    """
+    request = _Request(action, target, HOOK_AGENT)
+    try:
+        response = await request.send()
     except (NotConnected, NotHttp, OSError) as error:
-        return Answer("failure", f'Get "{url}": {error or type(error).__name__}')
+        return f'Get "{request.url}": {_why(error, _NO_HEAD_IN_TIME)}'
+    try:
+        with contextlib.suppress(NotHttp, OSError):
+            await response.body(BODY_LIMIT)
+    finally:
+        response.close()
+    return ""
 
 
-async def _follow(first: SplitResult, headers: Headers, named_host: str) -> Answer:
-    url = first
-    for _ in range(_REQUESTS):
-        response = await get(url, (("Host", named_host or host_header(url)), *headers), BODY_LIMIT)
-        if response.status not in _MOVED or not response.location:
-            return _judge(response)
-        url, names_server = _led_to(url, response.location)
-        if names_server:
-            named_host = ""  # it was for the server that was asked; this one is named by its own address
-        if url.scheme not in ("http", "https"):
-            raise NotHttp(f'unsupported protocol scheme "{url.scheme}"')
-        if url.hostname != first.hostname:
-            return _judge(response)
-    raise NotHttp(f"stopped after {_REQUESTS} redirects")
+class _Request:
+    """What is to be asked, of the server that was named and then of where it leads."""
+
+    def __init__(self, action: HTTPGetAction, target: Target, user_agent: str) -> None:
+        """Of a probe or hook; raises :class:`NoAnswer` where it cannot be asked."""
+        host = action.host or target.ip
+        if not host:
+            raise NoAddress("the pod has no address yet")
+        port = port_number(action.port, target)
+        path = action.path if action.path.startswith("/") else f"/{action.path}"
+        self.url = f"{(action.scheme or 'HTTP').lower()}://{host_and_port(host, port)}{_encoded(path)}"
+        self._headers, self._named_host = _headers(action, user_agent)
+
+    async def send(self) -> Response:
+        """Return the first answer that leads nowhere, or to another host. Raises NotConnected, NotHttp, OSError."""
+        first = url = _split(self.url)
+        named_host = self._named_host
+        for _ in range(_REQUESTS):
+            response = await get(url, (("Host", named_host or host_header(url)), *self._headers))
+            if response.status not in _MOVED or not response.location:
+                return response
+            try:
+                url, names_server = _led_to(url, response.location)
+                if url.scheme not in ("http", "https"):
+                    raise NotHttp(f'unsupported protocol scheme "{url.scheme}"')
+            except NotHttp:
+                response.close()
+                raise
+            if url.hostname != first.hostname:
+                return response
+            response.close()
+            if names_server:
+                named_host = ""  # it was for the server that was asked; this one is named by its own address
+        raise NotHttp(f"stopped after {_REQUESTS} redirects")
+
+
+def _why(error: Exception, in_time: str) -> str:
+    """Say why there is no answer, or no more of it."""
+    if isinstance(error, TimeoutError) and not error.args:
+        return f"context deadline exceeded ({in_time})"
+    return str(error) or type(error).__name__
 
 
 def _led_to(url: SplitResult, location: str) -> tuple[SplitResult, bool]:
@@ -78,19 +124,21 @@ def _led_to(url: SplitResult, location: str) -> tuple[SplitResult, bool]:
     Such a one is a failure of the request, though an answer has come (net/http, client.go, Client.do).
     """
     try:
+        if wrong := _WRONG_ESCAPE.search(_QUERY.sub("", location)):
+            raise NotHttp(f'invalid URL escape "{wrong.group()}"')
         return _split(urljoin(url.geturl(), _encoded(location))), bool(urlsplit(location).netloc)
     except (NotHttp, ValueError) as error:
         shown, why = location[:_SHOWN], str(error)[:_SHOWN]
         raise NotHttp(f'failed to parse Location header "{shown}": {why}') from error
 
 
-def _judge(response: Response) -> Answer:
-    body = response.body.decode(errors="replace")
-    if 200 <= response.status < 300:
+def _judge(status: int, content: bytes) -> Answer:
+    body = content.decode(errors="replace")
+    if 200 <= status < 300:
         return Answer("success", body)
-    if 300 <= response.status < 400:
+    if 300 <= status < 400:
         return Answer("warning", f"Probe terminated redirects, Response body: {body}")
-    return Answer("failure", f"HTTP probe failed with statuscode: {response.status}")
+    return Answer("failure", f"HTTP probe failed with statuscode: {status}")
 
 
 def _headers(action: HTTPGetAction, user_agent: str) -> tuple[Headers, str]:

@@ -130,8 +130,6 @@ async def test_a_header_that_is_none_is_not_sent(header: tuple[str, str]) -> Non
         (b"HTTP/1.0 200 OK\n\nuntil the end", "success", "until the end"),
         (b"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\nHTTP/1.1 204 No Content\r\n\r\n", "success", ""),
         (b"HTTP/1.1 302 Found\r\n\r\nnowhere", "warning", "Probe terminated redirects, Response body: nowhere"),
-        (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf", "failure", "unexpected EOF"),
-        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", "failure", "invalid byte in chunk length"),
         (b"220 mail.example ESMTP\r\n", "failure", 'malformed HTTP response "220 mail.example ESMTP"'),
         (b"HTTP/1.1 many\r\n\r\n", "failure", "malformed HTTP response"),
         (b"HTTP/1.1 302 Found\r\nLocation: ftp://127.0.0.1/\r\n\r\n", "failure", 'unsupported protocol scheme "ftp"'),
@@ -142,6 +140,13 @@ async def test_a_header_that_is_none_is_not_sent(header: tuple[str, str]) -> Non
             'parse Location header "//127.0.0.1:x/"',
         ),
         (b"HTTP/1.1 200 OK\r\nContent-Length: " + b"9" * 5000 + b"\r\n\r\n", "failure", 'bad Content-Length "999'),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 9223372036854775808\r\n\r\n", "failure", "bad Content-Length"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: four\r\n\r\nwell", "failure", 'bad Content-Length "four"'),
+        (b"HTTP/1.1 204 No Content\r\nContent-Length: -1\r\n\r\n", "failure", 'bad Content-Length "-1"'),
+        (b"HTTP/1.1 200 OK\r\nContent-Length:\r\n\r\nwell", "failure", "invalid empty Content-Length"),
+        (b"HTTP/1.1 302 Found\r\nLocation: /a%2\r\n\r\n", "failure", 'header "/a%2": invalid URL escape "%2"'),
+        (b"HTTP/1.1 302 Found\r\nLocation: /#%zz\r\n\r\n", "failure", 'invalid URL escape "%zz"'),
+        (b"HTTP/1.1 302 Found\r\nLocation: http://192.0.2.1/?%zz\r\n\r\n", "warning", "Response body: "),
         (b"HTTP/1.1 200 OK\r\nContent-Length: " + b"0" * 5000 + b"4\r\n\r\nwell", "success", "well"),
         (b"", "failure", "EOF"),
     ],
@@ -151,6 +156,39 @@ async def test_whatever_is_answered_is_an_answer(answer: bytes, result: str, tex
         said = await http_get(HTTPGetAction(port=port), target(), 5)
     assert said.result == result
     assert said.text.endswith(text) if result != "failure" else text in said.text
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf", "unexpected EOF"),
+        (b"HTTP/1.1 500 Oh\r\nContent-Length: 9\r\n\r\nhalf", "unexpected EOF"),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nwe", "unexpected EOF"),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", "invalid byte in chunk length"),
+    ],
+)
+async def test_an_answer_whose_body_breaks_off_counts_as_none(answer: bytes, why: str) -> None:
+    """Row 87: neither as success nor as failure, whatever its status."""
+    async with raw(answer) as (port, _):
+        with pytest.raises(NoAnswer, match=why):
+            await http_get(HTTPGetAction(port=port), target(), 5)
+
+
+async def test_an_answer_that_hangs_within_its_body_counts_as_none() -> None:
+    """Row 87: only a server that does not begin to answer in time has failed."""
+    enough = asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf")
+        await enough.wait()
+        writer.close()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        with pytest.raises(NoAnswer, match="cancellation while reading body"):
+            await http_get(HTTPGetAction(port=port), target(), 0.1)
+        enough.set()
 
 
 async def test_of_a_long_redirect_that_is_no_url_the_beginning_is_told() -> None:
@@ -175,7 +213,10 @@ async def test_certificates_are_not_looked_at(tmp_path: Path) -> None:
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
-        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nwell")
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n")
+        await writer.drain()
+        await asyncio.sleep(0.05)  # the body comes by itself
+        writer.write(b"well")
         await writer.drain()
 
     async with await asyncio.start_server(serve, "127.0.0.1", 0, ssl=context) as server, raw(b"") as (plain, _):
