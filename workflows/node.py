@@ -34,9 +34,6 @@ with workflow.unsafe.imports_passed_through():
 INBOX_LIMIT = 256
 """Signals held before they are absorbed at once: the inbox is bounded, and nothing is dropped but what is outdated."""
 
-COALESCED = ("sync_pods", "node_status")
-"""Signals of which a newer one says all that an older one said."""
-
 
 @workflow.defn(name=NODE_WORKFLOW)
 class NodeWorkflow:
@@ -148,9 +145,8 @@ class NodeWorkflow:
 
     def put(self, name: str, args: Sequence[Any]) -> None:
         """Collect one signal; one that says all that a pending one said takes its place; a full inbox is absorbed."""
-        if name in COALESCED:
-            about = (name, source_of(args))
-            self.inbox = [each for each in self.inbox if (each[0], source_of(each[1])) != about]
+        if (about := subject(name, args)) is not None:
+            self.inbox = [each for each in self.inbox if subject(*each) != about]
         self.inbox.append((name, tuple(args)))
         if len(self.inbox) >= INBOX_LIMIT:
             self.drain()
@@ -267,10 +263,19 @@ def begin(start: Any, workflow_id: str, now: datetime) -> tuple[NodeState, str]:
     return state, ""
 
 
-def source_of(args: Sequence[Any]) -> Any:
-    """Return the source that a list is of; what makes no sense is of none."""
-    source = args[0].get("source") if len(args) == 1 and isinstance(args[0], dict) else None
-    return source if isinstance(source, str) else None
+def subject(name: str, args: Sequence[Any]) -> str | None:
+    """Return what a signal says all of, so that it makes an older one needless: a source's list, the node's status.
+
+    None = nothing: it is of another kind, or makes no sense, which is to be shown.
+    """
+    payload = args[0] if len(args) == 1 else None
+    if not isinstance(payload, dict):
+        return None
+    if name == "node_status":
+        return name if isinstance(payload.get("boot"), int) else None
+    source = payload.get("source")
+    is_list = name == "sync_pods" and isinstance(source, str) and isinstance(payload.get("pods"), list)
+    return f"{name} {source}" if is_list else None
 
 
 def recorded() -> NodeSummary | None:
