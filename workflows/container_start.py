@@ -86,7 +86,7 @@ def _begin_anew(state: PodState, last: Round, planned_step: PlannedStep, now: da
     anew = state.model_copy(update={"restart_all": last.model_copy(update={"begun": True})})
 
     def ask(store: BackoffStore, at: datetime) -> tuple[Restart, BackoffStore]:
-        ended = Ended(last.at, last.exit_code)
+        ended = Ended(last.at, last.exit_code, f"round {last.number}")
         return restart_policy.restart_all(store, state.restart_settings, state.pod.metadata, last.cause, ended, now=at)
 
     allowed, store = ask(state.backoff, now)
@@ -182,7 +182,7 @@ def _crash_loop(state: PodState, name: str, restart: int, now: datetime) -> tupl
         return free, None, ""
 
     def ask(store: BackoffStore, at: datetime) -> tuple[Restart, BackoffStore]:
-        ended = Ended(last.at, last.exit_code, by_us=bool(last.cause))
+        ended = Ended(last.at, last.exit_code, last.id, by_us=bool(last.cause))
         return restart_policy.restart_container(store, state.restart_settings, meta, container, ended, now=at)
 
     allowed, store = ask(state.backoff, now)

@@ -53,8 +53,8 @@ class BackoffEntry(Model):
     """The failure's own words, kept for the messages shown while waiting."""
     restarts: int = 0
     """Of a crash loop: how many restarts in a row have been allowed."""
-    counted: Time | None = None
-    """Of a crash loop: when the exit was that was counted last. A start that fails is tried again for the same one."""
+    counted: str = ""
+    """Of a crash loop: the exit that was counted last. A start that fails is tried again for the same one."""
 
 
 class BackoffStore(Model):
@@ -143,21 +143,23 @@ def _decide(
             held = StartDecision(allowed=False, delay=delay, retry_at=finished_at + delay, message=words)
             return held, store
 
-    grown = BackoffEntry(
-        delay=_next_delay(entry, finished_at, settings),
-        last_update=now,
-        restarts=restarts_before(store, key, finished_at, settings) + 1,
-        counted=finished_at,
-    )
+    grown = BackoffEntry(delay=_next_delay(entry, finished_at, settings), last_update=now)
     return StartDecision(allowed=True, delay=grown.delay), store.with_entry(key, grown)
 
 
-def restarts_before(store: BackoffStore, key: str, finished_at: datetime, settings: RestartSettings = KUBELETS) -> int:
-    """Return how many restarts in a row a crash loop has had, when its newest instance finished at `finished_at`."""
+def restarts_before(
+    store: BackoffStore, key: str, ended: str, *, finished_at: datetime, settings: RestartSettings
+) -> int:
+    """Return how many restarts in a row a crash loop had had when its newest instance finished; `ended` names that."""
     entry = store.entries.get(key)
     if entry is None or _expired(entry, finished_at, settings):
         return 0
-    return entry.restarts - 1 if entry.counted == finished_at else entry.restarts
+    return entry.restarts - 1 if ended and entry.counted == ended else entry.restarts
+
+
+def with_restarts(store: BackoffStore, key: str, restarts: int, ended: str) -> BackoffStore:
+    """Return a store in which the crash loop under `key` has had so many restarts, the last of them after `ended`."""
+    return store.with_entry(key, store.entries[key].model_copy(update={"restarts": restarts, "counted": ended}))
 
 
 def uncounted(store: BackoffStore, key: str) -> BackoffStore:
@@ -165,7 +167,7 @@ def uncounted(store: BackoffStore, key: str) -> BackoffStore:
     entry = store.entries.get(key)
     if entry is None or not entry.restarts:
         return store
-    return store.with_entry(key, entry.model_copy(update={"restarts": 0, "counted": None}))
+    return store.with_entry(key, entry.model_copy(update={"restarts": 0, "counted": ""}))
 
 
 def begun_anew(store: BackoffStore, key: str, *, now: datetime) -> BackoffStore:

@@ -35,6 +35,8 @@ class Ended:
     """By the clock that `now` is from."""
     exit_code: int | None = None
     """None = not known."""
+    id: str = ""
+    """What tells this end from all others; "" = nothing does."""
     by_us: bool = False
     """It was ended, by a failed probe or for another definition, and not by itself: its code says nothing then."""
 
@@ -71,10 +73,11 @@ def restart_container(
     key = backoff.crash_loop_key(pod, container)
     if _is_exempt(settings, ended):
         return _paced(store, settings, f"exempt/{key}", what, ended, now)
-    if held := _at_limit(store, settings, key, f"container {container.name}", ended):
+    before = backoff.restarts_before(store, key, ended.id, finished_at=ended.at, settings=settings)
+    if held := _at_limit(settings, before, f"container {container.name}"):
         return held, store
     decision, after = backoff.start_decision(store, pod, container, finished_at=ended.at, now=now, settings=settings)
-    return _as_restart(decision), after
+    return _counted(decision, after, key, before, ended)
 
 
 def restart_all(
@@ -88,10 +91,11 @@ def restart_all(
     if _is_exempt(settings, ended):
         what = f"all containers of pod={pod.name}_{pod.namespace}({pod.uid})"
         return _paced(store, settings, f"exempt/{backoff.RESTART_ALL}/all", what, ended, now)
-    if held := _at_limit(store, settings, key, "all containers together", ended):
+    before = backoff.restarts_before(store, key, ended.id, finished_at=ended.at, settings=settings)
+    if held := _at_limit(settings, before, "all containers together"):
         return held, store
     decision, after = backoff.restart_all_decision(store, pod, cause, finished_at=ended.at, now=now, settings=settings)
-    return _as_restart(decision), after
+    return _counted(decision, after, key, before, ended)
 
 
 def restart_keys(pod: Pod) -> tuple[str, ...]:
@@ -105,10 +109,10 @@ def _is_exempt(settings: RestartSettings, ended: Ended) -> bool:
     return ended.exit_code in settings.exempt and not ended.by_us
 
 
-def _at_limit(store: BackoffStore, settings: RestartSettings, key: str, who: str, ended: Ended) -> Restart | None:
+def _at_limit(settings: RestartSettings, before: int, who: str) -> Restart | None:
     """Return that there were restarts enough, where there were."""
     limit = settings.limit
-    if limit is None or backoff.restarts_before(store, key, ended.at, settings) < limit:
+    if limit is None or before < limit:
         return None
     times = "once" if limit == 1 else f"{limit} times"
     message = f"restarted {who} {times} in a row, which is the pod's {LIMIT}"
@@ -136,6 +140,10 @@ def _paced(
     return Restart(True), store.with_entry(key, BackoffEntry(delay=every, last_update=all_free + every))
 
 
-def _as_restart(decision: StartDecision) -> Restart:
-    reason = "" if decision.allowed else CRASH_LOOP
-    return Restart(decision.allowed, decision.delay, decision.retry_at, reason, decision.message)
+def _counted(
+    decision: StartDecision, store: BackoffStore, key: str, before: int, ended: Ended
+) -> tuple[Restart, BackoffStore]:
+    """Return the back-off's answer, and where it is yes the store with this restart counted."""
+    if not decision.allowed:
+        return Restart(False, decision.delay, decision.retry_at, CRASH_LOOP, decision.message), store
+    return Restart(True, decision.delay), backoff.with_restarts(store, key, before + 1, ended.id)

@@ -1,0 +1,241 @@
+"""Whether what has ended is started again: settings of the pod's own, exempt exits, a limit."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from syncpod.lifecycle import backoff
+from syncpod.lifecycle.backoff import BackoffStore, collect_garbage, crash_loop_key, start_decision
+from syncpod.lifecycle.restart_policy import (
+    EXEMPT_AT_ONCE,
+    Ended,
+    Restart,
+    restart_all,
+    restart_container,
+    restart_keys,
+)
+from syncpod.pod import Container, ObjectMeta, Pod, PodSpec
+from syncpod.pod.restart_settings import KUBELETS, RestartSettings
+
+NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
+WEB = ObjectMeta(name="web", namespace="default", uid="7f3a")
+APP = Container(name="app", image="local/app:1")
+KEY = crash_loop_key(WEB, APP)
+
+
+def seconds(number: float) -> timedelta:
+    return timedelta(seconds=number)
+
+
+class Loop:
+    """One container that runs, ends and is started again, as fast as it may, by a clock of its own."""
+
+    def __init__(self, settings: RestartSettings) -> None:
+        self.settings = settings
+        self.store = BackoffStore()
+        self.now = NOON
+        self.exits = 0
+
+    def again(self, code: int = 1, *, ran: float = 0.0, by_us: bool = False) -> Restart:
+        """Let it end after `ran` seconds and start again; the answer that was given first."""
+        self.now += seconds(ran)
+        self.exits += 1
+        self.ended = Ended(self.now, code, f"exit {self.exits}", by_us)
+        first, store = self.ask()
+        if not first.allowed and first.retry_at is not None:
+            assert store == self.store, "what is held back leaves no trace"
+            assert self.now < first.retry_at
+            self.now = first.retry_at
+            then, store = self.ask()
+            assert then.allowed, "exactly when it was said"
+        self.store = collect_garbage(store, now=self.now, settings=self.settings, current=[KEY])
+        return first
+
+    def ask(self) -> tuple[Restart, BackoffStore]:
+        return restart_container(self.store, self.settings, WEB, APP, self.ended, now=self.now)
+
+
+def waits(loop: Loop, count: int, code: int = 1, ran: float = 0.0) -> list[float]:
+    """How long each of so many restarts waits."""
+    return [_wait(loop, code, ran) for _ in range(count)]
+
+
+def _wait(loop: Loop, code: int, ran: float) -> float:
+    before = loop.now
+    loop.again(code, ran=ran)
+    return (loop.now - before).total_seconds() - ran
+
+
+def test_the_pods_own_numbers_make_its_waits() -> None:
+    loop = Loop(RestartSettings(initial=seconds(2), factor=1.5, maximum=seconds(6)))
+    assert waits(loop, 6) == [0, 2, 3, 4.5, 6, 6]
+
+
+def test_a_container_that_has_run_long_enough_begins_anew_and_not_before() -> None:
+    loop = Loop(RestartSettings(reset_after=seconds(30)))
+    assert waits(loop, 3) == [0, 10, 20]
+    assert _wait(loop, 1, ran=30) == 40
+    assert _wait(loop, 1, ran=30.001) == 0
+
+
+def test_a_wait_longer_than_ten_minutes_is_not_forgotten_meanwhile() -> None:
+    settings = RestartSettings(initial=seconds(3600), maximum=seconds(7200), reset_after=seconds(3600))
+    loop = Loop(settings)
+    assert waits(loop, 2) == [0, 3600]
+    loop.now += seconds(5)
+    loop.ended = Ended(loop.now, 1)
+    later = loop.now + seconds(7000)
+    kept = collect_garbage(loop.store, now=later, settings=settings, current=[KEY])
+    assert not restart_container(kept, settings, WEB, APP, loop.ended, now=later)[0].allowed
+
+
+def test_changed_settings_hold_for_the_wait_that_is_under_way() -> None:
+    loop = Loop(RestartSettings())
+    waits(loop, 6)
+    loop.ended = Ended(loop.now, 1)
+    assert loop.ask()[0].retry_at == loop.now + seconds(300)
+    loop.settings = RestartSettings(maximum=seconds(30))
+    assert loop.ask()[0].retry_at == loop.now + seconds(30)
+    assert "back-off 30s restarting" in loop.ask()[0].message
+    loop.settings = RestartSettings(initial=seconds(3600), maximum=seconds(3600), reset_after=seconds(3600))
+    assert loop.ask()[0].retry_at == loop.now + seconds(3600)
+
+
+def test_exempt_exits_restart_at_once_and_leave_the_crash_loop_alone() -> None:
+    loop = Loop(RestartSettings(exempt=(0, 143)))
+    assert waits(loop, 3) == [0, 10, 20]
+    assert [_wait(loop, code, ran=60) for code in (0, 143, 0)] == [0, 0, 0]
+    assert _wait(loop, 1, ran=0) == 40
+
+
+def test_a_container_that_ends_well_all_the_time_runs_five_times_and_then_every_ten_seconds() -> None:
+    loop = Loop(RestartSettings(exempt=(0,)))
+    assert waits(loop, 8, code=0) == [0] * EXEMPT_AT_ONCE + [10] * 3
+    assert loop.again(0).message == (
+        "back-off 10s restarting container=app pod=web_default(7f3a): "
+        "it exits with 0 too often to be restarted at once each time"
+    )
+    assert _wait(loop, 0, ran=20) == 0, "and has places again once it has run for longer"
+
+
+def test_an_exempt_code_means_nothing_of_a_container_that_was_ended() -> None:
+    loop = Loop(RestartSettings(exempt=(143,)))
+    assert loop.again(143, by_us=True).allowed
+    assert not loop.again(143, by_us=True).allowed
+
+
+def test_a_limit_holds_what_has_been_restarted_so_often_in_a_row() -> None:
+    loop = Loop(RestartSettings(limit=3))
+    assert waits(loop, 3) == [0, 10, 20]
+    held = loop.again()
+    assert (held.allowed, held.retry_at, held.reason, held.fails) == (False, None, "RestartLimitReached", False)
+    assert held.message == (
+        "restarted container app 3 times in a row, which is the pod's syncpod.dev/restart-limit; waits for "
+        "`syncpod retry`"
+    )
+    loop.now += timedelta(days=30)
+    loop.store = collect_garbage(loop.store, now=loop.now, settings=loop.settings, current=[KEY])
+    assert not loop.ask()[0].allowed, "for as long as nobody says otherwise"
+    loop.settings = RestartSettings(limit=4)
+    assert loop.ask()[0].allowed, "or the limit is raised"
+
+
+def test_a_limit_may_fail_the_pod_and_be_none_at_all() -> None:
+    loop = Loop(RestartSettings(limit=0, action="fail"))
+    assert loop.again().fails
+    assert Loop(RestartSettings(limit=0, exempt=(7,))).again(7).allowed, "what is exempt does not count"
+
+
+def test_running_well_counts_anew_and_a_start_that_fails_counts_once() -> None:
+    loop = Loop(RestartSettings(limit=2))
+    waits(loop, 2)
+    assert loop.again(ran=601).allowed
+    ended, store = loop.ended, loop.store
+    for _ in range(5):  # the pull fails, say: the same exit is asked about again
+        answer, store = restart_container(store, loop.settings, WEB, APP, ended, now=loop.now + seconds(1000))
+        assert answer.allowed
+    assert store.entries[KEY].restarts == 1
+
+
+def test_what_an_operator_starts_begins_a_new_row() -> None:
+    loop = Loop(RestartSettings(limit=2))
+    waits(loop, 2)
+    assert not loop.again().allowed
+    loop.store = backoff.begun_anew(loop.store, KEY, now=loop.now)
+    assert [loop.again().reason for _ in range(3)] == ["CrashLoopBackOff", "CrashLoopBackOff", "RestartLimitReached"]
+    loop.store = backoff.uncounted(loop.store, KEY)
+    assert loop.again().reason == "CrashLoopBackOff"
+
+
+def test_a_pod_that_restarts_all_has_its_settings_as_a_whole() -> None:
+    settings = RestartSettings(initial=seconds(3), limit=2, exempt=(9,))
+    store, now, seen = BackoffStore(), NOON, []
+    for number, code in enumerate((1, 1, 9, 1)):
+        ended = Ended(now, code, str(number))
+        answer, after = restart_all(store, settings, WEB, "app exited", ended, now=now)
+        seen.append((answer.reason, answer.delay.total_seconds()))
+        if answer.retry_at is not None:
+            now = answer.retry_at
+            after = restart_all(store, settings, WEB, "app exited", ended, now=now)[1]
+        store = after
+    assert seen == [("", 3), ("CrashLoopBackOff", 3), ("", 0), ("RestartLimitReached", 0)]
+
+
+def test_the_crash_loops_of_a_pod_are_those_of_its_containers_and_of_all_together() -> None:
+    pod = Pod(metadata=WEB, spec=PodSpec(containers=(APP,)))
+    assert restart_keys(pod) == (KEY, "step/restart_all_containers")
+
+
+lives = st.lists(st.tuples(st.sampled_from([0, 1, 143]), st.floats(0, 900), st.booleans()), min_size=1, max_size=40)
+spans = st.integers(1, 3600).map(seconds)
+
+
+@st.composite
+def settings_taken(draw: st.DrawFn) -> RestartSettings:
+    """Settings that validation takes."""
+    maximum = draw(spans)
+    initial = draw(spans.filter(lambda span: span <= maximum)) if maximum > seconds(1) else seconds(1)
+    return RestartSettings(
+        initial=initial,
+        maximum=maximum,
+        factor=draw(st.floats(1, 10)),
+        reset_after=max(seconds(10), initial, draw(spans)),
+        exempt=draw(st.sampled_from([(), (0,), (0, 1, 143)])),
+        limit=draw(st.none() | st.integers(0, 50)),
+    )
+
+
+@given(settings_taken(), lives)
+def test_no_container_runs_hot_whatever_the_pod_says(
+    settings: RestartSettings, history: list[tuple[int, float, bool]]
+) -> None:
+    loop = Loop(settings)
+    starts = 0
+    for code, ran, by_us in history:
+        if loop.again(code, ran=ran, by_us=by_us).reason == "RestartLimitReached":
+            break
+        starts += 1
+    # The first restart of a row is free, each exempt burst too; every other costs `initial`.
+    rows = 1 + (loop.now - NOON) / settings.reset_after
+    paced = (loop.now - NOON) / settings.initial
+    assert starts <= rows + EXEMPT_AT_ONCE + 2 * paced + 1
+    if settings.limit is not None and not settings.exempt:
+        assert starts <= rows * (settings.limit + 1)
+    assert len(loop.store.entries) <= 2
+
+
+@given(st.lists(st.tuples(st.integers(0, 900_000), st.integers(0, 400_000)), min_size=1, max_size=30))
+def test_a_pod_that_says_nothing_is_treated_as_the_kubelet_treats_it(history: list[tuple[int, int]]) -> None:
+    store, now = BackoffStore(), NOON
+    for ran, asked in history:
+        finished = now + timedelta(milliseconds=ran)
+        now = finished + timedelta(milliseconds=asked)
+        ours, after = restart_container(store, KUBELETS, WEB, APP, Ended(finished, 0), now=now)
+        theirs, _ = start_decision(store, WEB, APP, finished_at=finished, now=now)
+        store = after
+        answer = (ours.allowed, ours.delay, ours.retry_at, ours.message)
+        assert answer == (theirs.allowed, theirs.delay, theirs.retry_at, theirs.message)
+        assert not ours.fails
