@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.engine import RUNS, LivePod, Pods, shell, status_of
+from tests.runtimes.runtime import Runtime
 
 MIB = 1 << 20
 MOST = f"{os.cpu_count() or 1}000m"
@@ -27,7 +28,12 @@ def require_cgroups(pods: Pods) -> None:
 
 def outside(pods: Pods, cgroup: str) -> tuple[str, str, str]:
     """Weight, quota and memory limit of a cgroup below the node's, as the kernel has them."""
-    root, below = Path("/sys/fs/cgroup"), f"{pods.node.runtime.cgroup_parent.strip('/')}/{cgroup}"
+    return enforced(pods.node.runtime, cgroup)
+
+
+def enforced(runtime: Runtime, cgroup: str) -> tuple[str, str, str]:
+    """The same of any runtime's cgroup."""
+    root, below = Path("/sys/fs/cgroup"), f"{runtime.cgroup_parent.strip('/')}/{cgroup}"
     files = ("cpu/{}/cpu.shares", "cpu/{}/cpu.cfs_quota_us", "memory/{}/memory.limit_in_bytes")
     shares, quota, memory = ((root / file.format(below)).read_text().strip() for file in files)
     return shares, quota, memory

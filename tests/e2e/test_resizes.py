@@ -5,8 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.e2e.engine import LivePod, Pods, conditions_of, shell, status_of
-from tests.e2e.test_limits import HOLD, MIB, MOST, by_cgroups_of_version_1, outside, require_cgroups
+from tests.e2e.faults_support import FaultyNode, Pod
+from tests.e2e.test_limits import HOLD, MIB, MOST, by_cgroups_of_version_1, enforced, outside, require_cgroups
 
 SMALL = {"requests": {"cpu": "100m", "memory": "32Mi"}, "limits": {"cpu": "200m", "memory": "64Mi"}}
 LARGE = {"requests": {"cpu": "200m", "memory": "32Mi"}, "limits": {"cpu": "400m", "memory": "128Mi"}}
@@ -159,3 +162,53 @@ async def test_who_finds_no_room_waits_for_it_and_who_never_can_is_told(pods: Po
     message = f"Node didn't have enough capacity: cpu, requested: 1000000, capacity: {total}"
     assert resizing(seen) == {"PodResizePending": ("True", "Infeasible", message)}
     assert status_of(seen, "a")["resources"] == {"requests": {"cpu": "300m"}}
+
+
+@by_cgroups_of_version_1
+async def test_a_worker_killed_within_a_resize_leaves_the_next_one_to_bring_it_to_its_end(node: FaultyNode) -> None:
+    """Row 115: desired, allocated and applied are the same in the end, and nothing was started anew for it.
+
+    Killed when the runtime has changed one container of two and nobody has heard so; then before the second change.
+    """
+    if not node.runtime.cgroup_parent:
+        pytest.skip("cgroups are closed to this user")
+    pod = await node.apply(shell("a", resources=SMALL), shell("b", resources=SMALL))
+    await pod.running()
+    with node.proxy.stop("UpdateContainerResources", "after", calls=1) as answered:
+        await resize_both(pod, LARGE)
+        await answered.reached()
+        await node.kill()
+    await node.serve()
+    await assert_both(pod, LARGE, ("204", "40000", str(128 * MIB)), whole=("409", "80000", str(256 * MIB)))
+
+    with node.proxy.stop("UpdateContainerResources", "after", calls=1) as answered:
+        await resize_both(pod, LESS)
+        await answered.reached()
+        with node.proxy.stop("UpdateContainerResources", "before", calls=1) as second:
+            answered.open()
+            await second.reached()
+            await node.kill()
+    await node.serve()
+    await assert_both(pod, LESS, ("51", "10000", str(48 * MIB)), whole=("102", "20000", str(96 * MIB)))
+    events = [each["reason"] for each in await pod.handle.query("events") if each["reason"].startswith("Resize")]
+    assert events == ["ResizeStarted", "ResizeCompleted"] * 2
+    await pod.delete()
+
+
+async def resize_both(pod: Pod, resources: dict[str, Any]) -> None:
+    containers = [{"name": name, "resources": resources} for name in ("a", "b")]
+    await pod.handle.execute_update("resize", {"containers": containers})
+
+
+async def assert_both(pod: Pod, resources: dict[str, Any], each: tuple[str, ...], *, whole: tuple[str, ...]) -> None:
+    """Wait until the pod says that it is so; then it is, in the kernel, of the very containers that ran before."""
+    seen = await pod.until(
+        lambda pod: all(status_of(pod, name).get("resources") == resources for name in ("a", "b")) and not resizing(pod)
+    )
+    assert [each["resources"] for each in seen["spec"]["containers"]] == [resources] * 2
+    assert [status_of(seen, name)["allocatedResources"] for name in ("a", "b")] == [resources["requests"]] * 2
+    await pod.assert_whole()  # one instance of each, and no restart
+    cgroup = f"burstable/pod{seen['metadata']['uid']}"
+    assert enforced(pod.node.runtime, cgroup) == whole
+    for name in ("a", "b"):
+        assert enforced(pod.node.runtime, f"{cgroup}/{(await pod.live(name)).id}") == each
