@@ -6,12 +6,14 @@ from collections.abc import Callable
 from typing import Any
 
 from temporalio import activity
+from temporalio.client import Client
 
 from activities.allocate_resources import allocate_resources
 from activities.create_sandbox import create_sandbox
 from activities.kill_container import kill_container
 from activities.kill_pod import kill_pod
 from activities.node import Node
+from activities.pod_workflows import PodWorkflowSteps
 from activities.pull_image import pull_image
 from activities.remove_container import remove_containers
 from activities.remove_pod import remove_pod
@@ -24,6 +26,7 @@ from syncpod.messages import (
     CreateSandbox,
     KillContainer,
     KillPod,
+    NodeFacts,
     Outcome,
     PullImage,
     RemoveContainers,
@@ -34,6 +37,7 @@ from syncpod.messages import (
     StepResult,
     SyncVolumes,
 )
+from syncpod.node_messages import NodeStepName
 
 
 class Steps:
@@ -109,3 +113,9 @@ def steps(node: Node) -> list[Callable[..., Any]]:
     """Return the activities to register with the worker of this node, one for each StepName."""
     registered = Steps(node)
     return [getattr(registered, name.value) for name in StepName]
+
+
+def node_steps(client: Client, facts: Callable[[], NodeFacts]) -> list[Callable[..., Any]]:
+    """Return the activities of the node's own workflow, one for each NodeStepName."""
+    registered = PodWorkflowSteps(client, facts)
+    return [getattr(registered, name.value) for name in NodeStepName]

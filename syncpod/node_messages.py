@@ -67,6 +67,8 @@ class SyncPods(Message):
     """Pods that the source can no longer read but has not been told to end: they stay as they are."""
     gone: tuple[PodKey, ...] = ()
     """Pods of the list that have no workflow any more: they are applied again."""
+    problems: tuple[str, ...] = ()
+    """What the source has that it cannot make a pod of, one sentence each: shown as events."""
 
 
 class ApplyPod(Message):

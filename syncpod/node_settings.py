@@ -25,6 +25,7 @@ NODE: Final = "SYNCPOD_NODE"
 STATE_DIR: Final = "SYNCPOD_STATE_DIR"
 LOG_DIR: Final = "SYNCPOD_LOG_DIR"
 MEMORY_DIR: Final = "SYNCPOD_MEMORY_DIR"
+MANIFEST_DIR: Final = "SYNCPOD_MANIFEST_DIR"
 CGROUP_PARENT: Final = "SYNCPOD_CGROUP_PARENT"
 CAPACITY: Final = "SYNCPOD_CAPACITY"
 POD_CGROUPS: Final = "SYNCPOD_POD_CGROUPS"
@@ -107,6 +108,8 @@ class NodeSettings:
     """Absolute; 0700; on a memory file system, so that what is in it never reaches a disk: Secrets."""
     log_dir: Path
     """Absolute; the pods' logs, where crictl and log agents look."""
+    manifest_dir: Path | None
+    """Absolute; a directory of manifests, one pod each, that the node is to have (the kubelet's staticPodPath)."""
     cgroup_parent: str
     """Name of the cgroup above the pods', its parts separated by slashes."""
     capacity: str
@@ -133,6 +136,7 @@ def node_settings(
     state_dir: str | None = None,
     memory_dir: str | None = None,
     log_dir: str | None = None,
+    manifest_dir: str | None = None,
     cgroup_parent: str | None = None,
     capacity: str | None = None,
     pod_cgroups: bool | None = None,
@@ -148,6 +152,7 @@ def node_settings(
     state, but for root's default state in ``/var/log/pods``. Raises SettingsInvalid.
     """
     usual = default_state_dir(environ)
+    manifests = manifest_dir or environ.get(MANIFEST_DIR)
     state = _directory("state directory", state_dir or environ.get(STATE_DIR), usual)
     # Beside another state directory there may be other workers, with pods of the same names.
     is_the_machines = os.geteuid() == 0 and state == usual
@@ -160,6 +165,7 @@ def node_settings(
             log_dir or environ.get(LOG_DIR),
             Path("/var/log/pods") if is_the_machines else state / "pods",
         ),
+        manifest_dir=_directory("manifest directory", manifests, Path()) if manifests else None,
         cgroup_parent=_cgroup_parent(cgroup_parent or environ.get(CGROUP_PARENT) or "syncpod"),
         capacity=capacity or environ.get(CAPACITY, ""),
         pod_cgroups=_flag(POD_CGROUPS, environ.get(POD_CGROUPS, "true")) if pod_cgroups is None else pod_cgroups,

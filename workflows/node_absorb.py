@@ -106,6 +106,8 @@ def _sync_pods(state: NodeState, signal: SyncPods, now: datetime) -> None:
         if (current := state.governed.get(key)) is not None and current.source == signal.source and key in pods:
             del state.governed[key]
             state.event(now, "Normal", "PodGone", f"pod {key} was ended by somebody else, and {signal.source} has it")
+    for problem in signal.problems:
+        state.event(now, "Warning", "FailedManifest", problem)
     _say_duplicates(state, signal.source, pods.keys() - before.pods.keys(), now)
     state.forget_documents()
 

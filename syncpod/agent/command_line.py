@@ -28,6 +28,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--state-dir", help="where the node keeps its state (SYNCPOD_STATE_DIR)")
     parser.add_argument("--memory-dir", help="where it keeps Secrets, on a memory file system (SYNCPOD_MEMORY_DIR)")
     parser.add_argument("--log-dir", help="where the pods' logs go (SYNCPOD_LOG_DIR)")
+    parser.add_argument(
+        "--manifests",
+        dest="manifest_dir",
+        metavar="DIR",
+        help="a directory of manifests, one pod each, that the node keeps running (SYNCPOD_MANIFEST_DIR)",
+    )
     parser.add_argument("--cgroup-parent", help="the cgroup above the pods' (SYNCPOD_CGROUP_PARENT)")
     parser.add_argument(
         "--capacity", help="what pods may request together, as cpu=8,memory=32Gi,pods=110 (SYNCPOD_CAPACITY)"

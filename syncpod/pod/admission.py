@@ -39,7 +39,7 @@ def admit(document: Any) -> Admission:
     PodInvalid with all that is wrong, or unknown, or not supported.
     """
     pod = document if isinstance(document, Pod) else parse_pod(document)
-    pod, warnings = _without_cluster(pod)
+    pod, warnings = without_cluster(pod)
     pod = with_defaults(pod)
     problems = [*validate_pod(pod), *check_supported(pod)]
     if pod.spec.ephemeral_containers:
@@ -58,7 +58,7 @@ def readmit(document: Any) -> Admission:
     PodInvalid where the document cannot be read as a Pod at all.
     """
     pod = document if isinstance(document, Pod) else parse_pod(document, strict=False)
-    pod, warnings = _without_cluster(pod)
+    pod, warnings = without_cluster(pod)
     pod = with_defaults(pod)
     return Admission(pod, (*warnings, *check_without_effect(pod)))
 
@@ -88,7 +88,7 @@ def admit_ephemeral_container(pod: Pod, document: Any) -> EphemeralContainer:
     return container
 
 
-def _without_cluster(pod: Pod) -> tuple[Pod, list[Problem]]:
+def without_cluster(pod: Pod) -> tuple[Pod, list[Problem]]:
     """Drop what a cluster put into the pod, and say so."""
     metadata, spec, warnings = pod.metadata, pod.spec, []
     from_server = bool(

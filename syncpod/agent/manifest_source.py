@@ -1,0 +1,184 @@
+"""A directory of manifests as a source of pods: watched, read again every so often, and told to the node's workflow.
+
+Mirrors pkg/kubelet/config/file.go, file_linux.go, v1.36: inotify, and the whole directory again every 20 s, since a
+file system may not notify. Differences: a notification only wakes the reader, which looks at the whole directory, so
+that none can be lost or misread; a list is told when it says something else, not each time; and a pod of it that
+somebody has ended is noticed and told too, where the kubelet would make it again from what it keeps in memory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Final, Protocol
+
+from temporalio.service import RPCError
+from watchfiles import awatch
+
+from syncpod.agent.manifest_files import Listing, ManifestFiles
+from syncpod.messages import PodRef, pod_workflow_id
+from syncpod.node_messages import FILE_SOURCE, LIST_LIMIT, PodKey, SyncPods
+
+log = logging.getLogger(__name__)
+
+REREAD_SECONDS: Final = 20.0
+"""The kubelet's fileCheckFrequency."""
+_STEP_MILLISECONDS: Final = 100
+_DEBOUNCE_MILLISECONDS: Final = 1000
+"""Changes that follow one another within a step are one, for no longer than this."""
+_RETRY_SECONDS: Final = 1.0
+
+
+class OpenWorkflows(Protocol):
+    """Who knows which pods' workflows there are. Both raise RPCError."""
+
+    async def open(self) -> dict[str, str]:
+        """Return the open workflows of the node, by id; by visibility, which may lag."""
+
+    async def standing(self, ref: PodRef) -> str:
+        """Say how it stands with one: ``open``, ``closed``, ``another``, ``unknown``."""
+
+
+class ManifestSource:
+    """Follows one directory. All methods belong to one event loop."""
+
+    def __init__(
+        self,
+        files: ManifestFiles,
+        workflows: OpenWorkflows,
+        tell: Callable[[SyncPods], Awaitable[None]],
+        *,
+        boot: int,
+        reread: float = REREAD_SECONDS,
+    ) -> None:
+        """Follow the directory of `files`; `tell` has the node's workflow hear of it, and raises RPCError."""
+        self._files = files
+        self._workflows = workflows
+        self._tell = tell
+        self._boot = boot
+        self._reread = reread
+        self._told: SyncPods | None = None
+        self._missing: frozenset[str] = frozenset()
+        self.reported = False
+        """Whether the node's workflow has heard a list in this life of the agent."""
+
+    async def run(self) -> None:
+        """Follow it for ever."""
+        while True:
+            async with contextlib.aclosing(_changes(self._files.directory, self._reread)) as changes:
+                async for noticed in changes:
+                    await self._round_until_told(slow=not noticed)
+
+    async def _round_until_told(self, *, slow: bool) -> None:
+        while True:
+            try:
+                await self.round(slow=slow)
+            except RPCError as error:
+                log.warning("the node cannot be told its manifests: %s", error.message)
+                await asyncio.sleep(_RETRY_SECONDS)
+            except OSError as error:
+                log.error("the manifests in %s cannot be listed: %s", self._files.directory, error.strerror)
+                return
+            else:
+                return
+
+    async def round(self, *, slow: bool = False) -> bool:
+        """Look once, and tell what is new; `slow` also looks for pods that somebody has ended. Returns whether it told.
+
+        Raises RPCError, and OSError where the directory cannot be listed: then nothing is told, and nothing ends.
+        """
+        listing = await asyncio.to_thread(self._files.look)
+        message = self._message(listing)
+        if message is None:
+            return False
+        gone = await self._gone(listing) if slow and self._told is not None else ()
+        if message == self._told and not gone:
+            return False
+        for problem in message.problems:
+            if self._told is None or problem not in self._told.problems:
+                log.warning("manifest %s", problem)
+        await self._tell(message.model_copy(update={"gone": gone}))
+        self._told, self.reported = message, True
+        log.info("told the node %d pods of %s", len(message.pods), self._files.directory)
+        return True
+
+    def _message(self, listing: Listing) -> SyncPods | None:
+        """Return what is to be told; a list that is too large is not, and the one of before still counts."""
+        whole = SyncPods(
+            source=FILE_SOURCE, boot=self._boot, pods=listing.pods, kept=listing.kept, problems=listing.problems
+        )
+        size = len(whole.model_dump_json(by_alias=True).encode())
+        if size <= LIST_LIMIT:
+            return whole
+        problem = (
+            f"{self._files.directory}: its pods are {size} bytes together, and a node can be told {LIST_LIMIT} at "
+            "once; nothing of it is taken until there are fewer, or smaller ones"
+        )
+        if self._told is not None:
+            return self._told.model_copy(update={"problems": (problem,)})
+        log.error("manifests %s", problem)
+        return None
+
+    async def _gone(self, listing: Listing) -> tuple[PodKey, ...]:
+        """Return the pods of the list whose workflows were closed at this look and at the one before."""
+        keys = {
+            pod_workflow_id(pod["metadata"]["namespace"], pod["metadata"]["name"]): pod["metadata"]
+            for pod in listing.pods
+        }
+        missing: dict[str, PodKey] = {}
+        for id_ in sorted(keys.keys() - (await self._workflows.open()).keys()) if keys else ():
+            key = PodKey(namespace=keys[id_]["namespace"], name=keys[id_]["name"])
+            ref = PodRef(namespace=key.namespace, name=key.name, uid=keys[id_]["uid"])
+            if await self._workflows.standing(ref) in ("closed", "unknown"):
+                missing[id_] = key
+        twice, self._missing = self._missing & missing.keys(), frozenset(missing)
+        return tuple(missing[id_] for id_ in sorted(twice))
+
+
+async def _changes(directory: Path, reread: float) -> AsyncIterator[bool]:
+    """Yield at once, then True whenever something in the directory may have changed, and False after each `reread`.
+
+    Ends when the directory is no longer the one that is watched; where it cannot be watched, after one `reread`.
+    """
+    watched = _identity(directory)
+    if watched is None:
+        yield False
+        await asyncio.sleep(reread)
+        return
+    notices = awatch(
+        directory,
+        watch_filter=None,
+        recursive=False,
+        step=_STEP_MILLISECONDS,
+        debounce=_DEBOUNCE_MILLISECONDS,
+        rust_timeout=int(reread * 1000),
+        yield_on_timeout=True,
+    )
+    # The watch stands before the first look: what changes after that is noticed.
+    following = asyncio.ensure_future(anext(notices))
+    try:
+        await asyncio.sleep(0)
+        yield False
+        while _identity(directory) == watched:
+            try:
+                yield bool(await following)
+            except OSError as error:
+                log.warning("the manifests in %s cannot be watched: %s", directory, error)
+                await asyncio.sleep(reread)
+                return
+            following = asyncio.ensure_future(anext(notices))
+    finally:
+        following.cancel()
+        await asyncio.gather(following, return_exceptions=True)
+        await notices.aclose()
+
+
+def _identity(directory: Path) -> tuple[int, int] | None:
+    try:
+        found = directory.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino

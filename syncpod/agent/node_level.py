@@ -1,0 +1,69 @@
+"""What of the agent speaks to the node's own workflow: its status, and the pods of its manifest directory."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+from temporalio.client import Client
+from temporalio.service import RPCError
+
+from syncpod.agent.agent import Agent
+from syncpod.agent.boot import Takeover
+from syncpod.agent.housekeeping.pod_workflows import PodWorkflows
+from syncpod.agent.lock import NodeLife
+from syncpod.agent.manifest_files import ManifestFiles
+from syncpod.agent.manifest_source import ManifestSource
+from syncpod.agent.node_signals import NodeSignals
+from syncpod.agent.node_status import NodeStatusTeller, node_info
+from syncpod.cri.node import NodeContext
+from syncpod.cri.port import RuntimeVersion
+from syncpod.messages import node_task_queue
+from syncpod.node_messages import FILE_SOURCE, node_workflow_id
+
+log = logging.getLogger(__name__)
+
+
+def keep_node(
+    agent: Agent,
+    client: Client,
+    context: NodeContext,
+    life: NodeLife,
+    version: RuntimeVersion,
+    manifest_dir: Path | None,
+) -> None:
+    """Have the node's workflow run, and told what there is to tell, as long as the agent does."""
+    task_queue = node_task_queue(context.name)
+    signals = NodeSignals(client, context.name)
+    sources: dict[str, Callable[[], bool]] = {}
+    if manifest_dir is not None:
+        files = ManifestFiles(manifest_dir, context.name, context.state_dir)
+        manifests = ManifestSource(files, PodWorkflows(client, task_queue), signals.sync_pods, boot=life.boot)
+        sources[FILE_SOURCE] = lambda: manifests.reported
+        agent.beside("manifests", manifests.run)
+
+    def obstacles() -> tuple[str, ...]:
+        pleg = agent.pleg.unhealthy()
+        unhealthy = (f"PLEG is not healthy: {pleg}",) if pleg else ()
+        return (*agent.readiness.obstacles.values(), *unhealthy)
+
+    teller = NodeStatusTeller(
+        context, life, node_info(version), signals.node_status, obstacles=obstacles, sources=sources
+    )
+    takeover = Takeover(client, task_queue, life.identity)
+
+    async def tell() -> None:
+        await _take_over(takeover, node_workflow_id(context.name))
+        await teller.run()
+
+    agent.beside("node status", tell)
+
+
+async def _take_over(takeover: Takeover, workflow_id: str) -> None:
+    """Have what the node's workflow began with the last worker go on at once; else timeouts do that."""
+    try:
+        await asyncio.wait_for(takeover.take(workflow_id), 10)
+    except (RPCError, TimeoutError) as error:
+        log.warning("workflow %s cannot be taken over: %s", workflow_id, error)

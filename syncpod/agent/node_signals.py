@@ -1,0 +1,44 @@
+"""The agent's signals to its node's workflow, which they start where it does not run."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Final
+
+from temporalio.client import Client
+
+from syncpod.messages import Message, node_task_queue
+from syncpod.node_messages import NODE_WORKFLOW, NodeStatus, SyncPods, node_workflow_id
+
+_RPC: Final = timedelta(seconds=5)
+_TASK_TIMEOUT: Final = timedelta(seconds=3)
+
+
+class NodeSignals:
+    """Sends them. Each raises RPCError when the server did not take it; whoever asks repeats it."""
+
+    def __init__(self, client: Client, node: str) -> None:
+        """Speak for `node`."""
+        self._client = client
+        self._node = node
+
+    async def sync_pods(self, pods: SyncPods) -> None:
+        """Tell the node the full list of one source."""
+        await self._send("sync_pods", pods)
+
+    async def node_status(self, status: NodeStatus) -> None:
+        """Tell the node how it does."""
+        await self._send("node_status", status)
+
+    async def _send(self, name: str, payload: Message) -> None:
+        await self._client.start_workflow(
+            NODE_WORKFLOW,
+            {"node": self._node},
+            id=node_workflow_id(self._node),
+            task_queue=node_task_queue(self._node),
+            task_timeout=_TASK_TIMEOUT,
+            static_summary=f"node {self._node}",
+            start_signal=name,
+            start_signal_args=[payload],
+            rpc_timeout=_RPC,
+        )
