@@ -29,7 +29,7 @@ from activities.collection import Collector
 from activities.images import image_id
 from activities.node import Node
 from activities.pulls import PullSettings
-from activities.registry import steps
+from activities.registry import node_steps, steps
 from syncpod import telemetry
 from syncpod.agent import foreign
 from syncpod.agent.agent import Agent
@@ -39,6 +39,7 @@ from syncpod.agent.housekeeping.settings import housekeeping_settings
 from syncpod.agent.image_gc import ImageGc
 from syncpod.agent.lock import NodeLock, NotThisNode, machine_id
 from syncpod.agent.log_rotation import LogRotation
+from syncpod.agent.node_level import keep_node
 from syncpod.agent.node_setup import (
     image_gc_policy,
     log_limits,
@@ -66,6 +67,7 @@ from syncpod.node_settings import (
     write_worker_record,
 )
 from syncpod.plugin import NoServer, connect, connection_settings, syncpod_plugin
+from workflows.node import NodeWorkflow
 from workflows.pod import PodWorkflow
 from workflows.runner import workflow_runner
 
@@ -143,6 +145,7 @@ async def _serve_locked(
         house = House(agent, client, context, cri, task_queue, housekeeping)
         evictor = house.keep(Collector(node), images)
         node.dead_kept, node.pressure = housekeeping.containers.per_container, evictor.refusal
+        keep_node(agent, client, context, life, version, settings.manifest_dir)
         worker = make_worker(client, node, agent, task_queue=task_queue, identity=life.identity)
         record = WorkerRecord(
             pid=os.getpid(),
@@ -171,7 +174,12 @@ def make_worker(client: Client, node: Node, hooks: NodeHooks, *, task_queue: str
         identity=identity,
         build_id=build_id(),
         plugins=[
-            syncpod_plugin(workflows=[PodWorkflow], activities=steps(node), runner=workflow_runner(), hooks=hooks)
+            syncpod_plugin(
+                workflows=[PodWorkflow, NodeWorkflow],
+                activities=[*steps(node), *node_steps(client, node.facts)],
+                runner=workflow_runner(),
+                hooks=hooks,
+            )
         ],
         # After a worker has died its pods' next tasks wait for so long; after a clean end, or a takeover, not at all.
         sticky_queue_schedule_to_start_timeout=timedelta(seconds=2),
