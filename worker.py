@@ -56,6 +56,7 @@ from syncpod.cri.errors import CriError
 from syncpod.cri.port import RuntimeVersion
 from syncpod.cri.reader import PodReader
 from syncpod.cri.secret_values import known_secret_values
+from syncpod.cri.seen_exits import SeenExits
 from syncpod.fault_points import cri_client
 from syncpod.interceptors import NodeHooks
 from syncpod.messages import NodeFacts, node_task_queue
@@ -120,7 +121,13 @@ async def _serve_locked(
             host_ips=context.host.addresses,
             search_attributes=await register_search_attributes(client),
         )
-        reader = PodReader(cri, boot=life.boot, owner=settings.node, pod_timeout_seconds=RELIST_POD_SECONDS)
+        reader = PodReader(
+            cri,
+            boot=life.boot,
+            owner=settings.node,
+            pod_timeout_seconds=RELIST_POD_SECONDS,
+            exits=SeenExits(settings.state_dir / "exits"),
+        )
         agent = Agent(
             client, task_queue=task_queue, life=life, cri=cri, reader=reader, context=context, facts=lambda: facts
         )

@@ -75,7 +75,12 @@ class Agent:
         self._loop = asyncio.get_running_loop()
         self.signals = Signals(client, facts)
         self.backoff_queue = BackoffQueue(self.signals.backoff_expired)
-        self.pidfds = Pidfds(self._exited, container_pid=reader.pid_of, sandbox_pid=reader.sandbox_pid)
+        self.pidfds = Pidfds(
+            self._exited,
+            container_pid=reader.pid_of,
+            sandbox_pid=reader.sandbox_pid,
+            ended=reader.exits.note if reader.exits is not None else None,
+        )
         self.prober = Prober(cri, context, self.signals.probe, host_ip=lambda: next(iter(facts().host_ips), ""))
         self.pleg = Pleg(reader, self.signals.pleg, watch=self._watch)
         self.readiness = Readiness(cri.status, self.pleg.wake)

@@ -2,7 +2,9 @@
 
 A pidfd of each running container's first process and of each pause process becomes readable at its exit, whoever its
 parent is, even while the runtime is down. It only wakes: the pod is then listed until the runtime says so too, and what
-is missed the relist finds.
+is missed the relist finds. How a container has ended the kernel says as well (:mod:`syncpod.agent.pidfd_info`), and it
+is noted for the case that the runtime will not know. No workflow is told before the runtime answers again: nothing can
+be done about an end without it, and it has to be asked what else has happened.
 """
 
 from __future__ import annotations
@@ -11,8 +13,11 @@ import asyncio
 import logging
 import os
 from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from itertools import chain, repeat
 from pathlib import Path
 
+from syncpod.agent.pidfd_info import exit_code, tells_exits
 from syncpod.cri.errors import CriError
 from syncpod.cri.reader import PID_NOT_SAID
 from syncpod.lifecycle.observed import ObservedPod
@@ -24,12 +29,23 @@ PidOf = Callable[[str], Awaitable[int]]
 it. Raises CriError."""
 Exited = Callable[[str, str], None]
 """Told the pod's uid and the container's or sandbox's id, once for each."""
+Ended = Callable[[str, int, datetime], None]
+"""Told a container's id, its exit code, and when its end was heard."""
 
 SANDBOX_DELAY_SECONDS = 2.0
 """How long after a sandbox was first seen its process is asked for: a slow question, which would hold up the start of
 its containers. A pause process hardly ever ends before, and the relist sees it if it does."""
 
 _PROC = Path("/proc")
+_REAPED_AFTER = (0.0, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5)
+"""Seconds between the questions how a process has ended, of which the kernel says nothing until its parent has taken
+note; then one each second, for a parent that hangs."""
+
+
+KERNEL_IS_SILENT = (
+    "this kernel does not say by pidfd how a process has ended (Linux 6.15 does): "
+    "how a container ends while its runtime is down may stay unknown"
+)
 
 
 class Pidfds:
@@ -41,10 +57,18 @@ class Pidfds:
         *,
         container_pid: PidOf,
         sandbox_pid: PidOf,
+        ended: Ended | None = None,
         sandbox_delay_seconds: float = SANDBOX_DELAY_SECONDS,
     ) -> None:
-        """Call `exited` at each exit, or when there is nothing to listen to since the runtime says it has ended."""
+        """Call `exited` at each exit, or when there is nothing to listen to since the runtime says it has ended.
+
+        Call `ended` with how a container has ended that was listened to, where the kernel says it.
+        """
         self._exited = exited
+        self._ended = ended
+        if ended is not None and not tells_exits():
+            self._ended = None
+            log.info("%s", KERNEL_IS_SILENT)
         self._container_pid = container_pid
         self._sandbox_pid = sandbox_pid
         self._sandbox_delay = sandbox_delay_seconds
@@ -61,14 +85,15 @@ class Pidfds:
         for id_ in [id_ for id_ in watched if id_ not in containers and id_ not in sandboxes]:
             watched.pop(id_).close()
 
-        def hear(id_: str, pid_of: PidOf, *, pid: int = 0, delay: float = 0.0) -> None:
-            if id_ not in watched:
-                watched[id_] = _Listener(id_, pid_of, lambda id_: self._exited(listing.uid, id_), pid, delay)
+        def exited(id_: str) -> None:
+            self._exited(listing.uid, id_)
 
         for id_ in sorted(sandboxes):
-            hear(id_, self._sandbox_pid, delay=self._sandbox_delay)
+            if id_ not in watched:
+                watched[id_] = _Listener(id_, self._sandbox_pid, exited, delay_seconds=self._sandbox_delay)
         for id_ in sorted(containers):
-            hear(id_, self._container_pid, pid=containers[id_])
+            if id_ not in watched:
+                watched[id_] = _Listener(id_, self._container_pid, exited, ended=self._ended, pid=containers[id_])
         if not watched:
             del self._running[listing.uid]
 
@@ -87,12 +112,23 @@ class Pidfds:
 class _Listener:
     """Listens to one process, and calls `exited` once. It stays, deaf, until the runtime too says that it has ended."""
 
-    def __init__(self, id_: str, pid_of: PidOf, exited: Callable[[str], None], pid: int, delay_seconds: float) -> None:
+    def __init__(
+        self,
+        id_: str,
+        pid_of: PidOf,
+        exited: Callable[[str], None],
+        *,
+        ended: Ended | None = None,
+        pid: int = 0,
+        delay_seconds: float = 0.0,
+    ) -> None:
         """Open after the delay; `pid` is what the process was when it was listed, 0 = not said."""
         self._id = id_
         self._pid_of = pid_of
         self._exited = exited
+        self._ended = ended
         self._pidfd = -1
+        self._asking: asyncio.Task[None] | None = None
         self._opening = asyncio.create_task(self._open(pid, delay_seconds), name=f"pidfd {id_}")
 
     @property
@@ -101,7 +137,12 @@ class _Listener:
 
     def close(self) -> None:
         self._opening.cancel()
-        self._hang_up()
+        if self._asking is not None:
+            self._asking.cancel()
+        if self.is_open:
+            asyncio.get_running_loop().remove_reader(self._pidfd)
+            os.close(self._pidfd)
+            self._pidfd = -1
 
     async def _open(self, pid: int, delay_seconds: float) -> None:
         await asyncio.sleep(delay_seconds)
@@ -134,14 +175,29 @@ class _Listener:
         asyncio.get_running_loop().add_reader(pidfd, self._heard)
 
     def _heard(self) -> None:
-        self._hang_up()
+        pidfd, self._pidfd = self._pidfd, -1
+        asyncio.get_running_loop().remove_reader(pidfd)
+        if self._ended is None:
+            os.close(pidfd)
+        else:
+            self._asking = asyncio.create_task(_ask(pidfd, self._id, self._ended), name=f"how {self._id} ended")
+            # Closed so, and not by the task, since one that is cancelled before it begins does nothing.
+            self._asking.add_done_callback(lambda _: os.close(pidfd))
         self._exited(self._id)
 
-    def _hang_up(self) -> None:
-        if self.is_open:
-            asyncio.get_running_loop().remove_reader(self._pidfd)
-            os.close(self._pidfd)
-            self._pidfd = -1
+
+async def _ask(pidfd: int, id_: str, ended: Ended) -> None:
+    """Ask how a process has ended, until the kernel says it."""
+    at = datetime.now(UTC)
+    try:
+        for pause in chain(_REAPED_AFTER, repeat(1.0)):
+            await asyncio.sleep(pause)
+            code = exit_code(pidfd)
+            if code is not None:
+                ended(id_, code, at)
+                return
+    except OSError as error:
+        log.info("the kernel does not say how %s has ended: %s", id_, error)
 
 
 def _is_in_cgroup_of(pid: int, id_: str) -> bool:

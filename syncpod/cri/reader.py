@@ -22,6 +22,7 @@ from typing import TypeVar
 from syncpod.cri import names
 from syncpod.cri.errors import CriError, DeadlineExceeded, NotFound
 from syncpod.cri.port import ContainerSummary, CriRuntime, RuntimeContainerStatus, SandboxStatus, SandboxSummary
+from syncpod.cri.seen_exits import SeenExits
 from syncpod.cri.termination_message import termination_message, wants_message
 from syncpod.lifecycle.observed import ObservedContainer, ObservedPod, ObservedSandbox, Seq
 
@@ -71,8 +72,13 @@ class PodReader:
         owner: str,
         pod_timeout_seconds: float = 2.0,
         calls_per_pod: int = 8,
+        exits: SeenExits | None = None,
     ) -> None:
-        """Say how long `read_all` waits for any one pod, and how many calls at once are made for one."""
+        """Say how long `read_all` waits for any one pod, and how many calls at once are made for one.
+
+        `exits` has how containers were seen to end, for those of which the runtime does not know it.
+        """
+        self.exits = exits
         self._runtime = runtime
         self._boot = boot
         self._owner = owner
@@ -102,8 +108,11 @@ class PodReader:
         With nothing changed since the last time this is two calls.
         """
         seq, observed_at = self._begin()
+        ended = self.exits.ids() if self.exits is not None else frozenset()
         pods = await self._list({})
         self._forget_all_but(pods.values())
+        if self.exits is not None and ended:
+            self.exits.forget(ended - {container.id for pod in pods.values() for container in pod.containers})
         by_uid: dict[str, ObservedPod | CriError] = {}
         for uid, listed in pods.items():
             # Mostly all of it is known: then no task and no timer is made for it, which thousands of pods would feel.
@@ -234,6 +243,8 @@ class PodReader:
     async def _ask_container(self, listed: ContainerSummary) -> ObservedContainer:
         # Who watches the process of what runs would ask for its pid at once: that is one call less.
         status = await self._runtime.container_status(listed.id, verbose=listed.state == "running")
+        if self.exits is not None:
+            status = self.exits.complete(status)
         if wants_message(status):
             said = await asyncio.to_thread(termination_message, status)
             status = replace(status, message=self._runtime.speakable(said))

@@ -1,11 +1,15 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import os
 import subprocess
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
+from syncpod.agent import pidfds as module
+from syncpod.agent.pidfd_info import exit_code, tells_exits
 from syncpod.agent.pidfds import Pidfds
 from syncpod.cri.errors import NotFound
 from syncpod.cri.reader import PID_NOT_SAID
@@ -203,3 +207,69 @@ async def test_what_runs_without_a_process_of_its_own_is_asked_for_once_and_neve
         pidfds.watch(running("simulated"))
         await asyncio.sleep(0.01)
     assert (runtime.asked, exits, pidfds.listening()) == (["simulated"], [], frozenset())
+
+
+# --- how it ended -----------------------------------------------------------------------------------------------------
+
+speaks = pytest.mark.skipif(not tells_exits(), reason="needs Linux 6.15")
+
+
+@speaks
+@pytest.mark.parametrize(
+    ("script", "code"), [("exit 7", 7), ("exit 0", 0), ("kill -TERM $$", 143), ("kill -9 $$", 137)]
+)
+async def test_the_kernel_says_how_a_container_has_ended_once_its_parent_has_taken_note(
+    runtime: Runtime, exits: list[tuple[str, str]], script: str, code: int
+) -> None:
+    told: list[tuple[str, int]] = []
+    pidfds = Pidfds(
+        lambda uid, id_: exits.append((uid, id_)),
+        container_pid=runtime.pid_of,
+        sandbox_pid=runtime.pid_of,
+        ended=lambda id_, code, at: told.append((id_, code)),
+    )
+    process = waiting_for_a_line(script)
+    runtime.pids["container-one"] = [process.pid]
+    pidfds.watch(running("container-one"))
+    await until(lambda: bool(pidfds.listening()))
+    process.communicate(b"\n")
+    await until(lambda: bool(told))
+    assert (told, exits) == ([("container-one", code)], [("u1", "container-one")])
+    pidfds.close()
+
+
+@speaks
+def test_of_a_process_that_nobody_has_reaped_the_kernel_says_nothing_yet() -> None:
+    process = subprocess.Popen(["true"])
+    pidfd = os.pidfd_open(process.pid)
+    os.waitid(os.P_PIDFD, pidfd, os.WEXITED | os.WNOWAIT)
+    before = exit_code(pidfd)
+    process.wait()
+    assert (before, exit_code(pidfd)) == (None, 0)
+    os.close(pidfd)
+
+
+async def test_a_kernel_that_cannot_say_it_is_told_of_once(
+    runtime: Runtime,
+    exits: list[tuple[str, str]],
+    process: subprocess.Popen[bytes],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr("syncpod.agent.pidfd_info._GET_INFO", 0xFF00)  # an ioctl that no kernel has
+    told: list[str] = []
+    with caplog.at_level(logging.INFO):
+        pidfds = Pidfds(
+            lambda uid, id_: exits.append((uid, id_)),
+            container_pid=runtime.pid_of,
+            sandbox_pid=runtime.pid_of,
+            ended=lambda id_, *_: told.append(id_),
+        )
+        runtime.pids["container-one"] = [process.pid]
+        pidfds.watch(running("container-one"))
+        await until(lambda: bool(pidfds.listening()))
+        process.kill()
+        await until(lambda: bool(exits))
+    assert [record.message for record in caplog.records] == [module.KERNEL_IS_SILENT]
+    assert told == []
+    pidfds.close()
