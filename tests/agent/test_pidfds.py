@@ -214,6 +214,10 @@ async def test_what_runs_without_a_process_of_its_own_is_asked_for_once_and_neve
 speaks = pytest.mark.skipif(not tells_exits(), reason="needs Linux 6.15")
 
 
+def waiting_for_a_line(script: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(["sh", "-c", f"read _; {script}"], stdin=subprocess.PIPE)
+
+
 @speaks
 @pytest.mark.parametrize(
     ("script", "code"), [("exit 7", 7), ("exit 0", 0), ("kill -TERM $$", 143), ("kill -9 $$", 137)]
