@@ -122,9 +122,19 @@ def _backoff_expired(state: PodState, payload: Any, now: datetime) -> None:
         state.note(now, "signal", "backoff_expired", why)
         if not signal.appeared and subject in restarting:
             rounds.release(state)
-    elif signal.restart != expected:
-        return
+    elif signal.restart != expected or _is_at_limit(state, subject):
+        return  # of a back-off that is over, or that has become a hold which only an operator ends
     state.released = {**state.released, subject: expected}
+
+
+def _is_at_limit(state: PodState, subject: str) -> bool:
+    """Say whether a container, or the pod as a whole, waits because there were restarts enough."""
+    status = state.status
+    return any(
+        known.state.waiting is not None and known.state.waiting.reason == restart_policy.LIMIT_REACHED
+        for known in (*status.init_container_statuses, *status.container_statuses)
+        if subject in (known.name, backoff.RESTART_ALL)
+    )
 
 
 def _restart(state: PodState, payload: Any, now: datetime) -> None:
