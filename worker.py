@@ -28,6 +28,7 @@ from temporalio.worker import PollerBehaviorSimpleMaximum, Worker
 from activities.collection import Collector
 from activities.images import image_id
 from activities.node import Node
+from activities.orphans import OrphanKiller
 from activities.pulls import PullSettings
 from activities.registry import node_steps, steps
 from syncpod import telemetry
@@ -149,8 +150,8 @@ async def _serve_locked(
         agent.beside("image garbage collection", images.run)
         rotation = LogRotation(context.log_dir, cri, agent.pleg.listings, log_limits(settings.logs))
         agent.beside("log rotation", rotation.run)
-        house = House(agent, client, context, cri, task_queue, housekeeping)
-        evictor = house.keep(Collector(node), images)
+        house = House(agent, client, context, cri, task_queue, housekeeping, boot=life.boot)
+        evictor = house.keep(Collector(node), OrphanKiller(node), images)
         node.dead_kept, node.pressure = housekeeping.containers.per_container, evictor.refusal
         keep_node(agent, client, context, life, version, settings.manifest_dir)
         worker = make_worker(client, node, agent, task_queue=task_queue, identity=life.identity)

@@ -23,10 +23,11 @@ from typing import NamedTuple
 from activities.attempt import Attempt, Interrupted
 from activities.kill_pod import stop_sandbox
 from activities.node import Node
+from activities.ownership import anothers, is_ours
 from activities.removal import remove_dead, remove_sandbox, remove_unstarted
 from activities.remove_pod import remove_pod
 from syncpod.cri.directories import remove_pod_volumes
-from syncpod.cri.names import CLUSTER_ANNOTATION, NODE_LABEL, POD_UID_LABEL
+from syncpod.cri.names import NODE_LABEL, POD_UID_LABEL
 from syncpod.cri.pod_records import read_pod_record
 from syncpod.messages import ObservedPod, Outcome, PodRef, RemovePod, StepInput
 
@@ -55,7 +56,7 @@ class Collector:
         attempt = self._attempt(PodRef(uid=uid))
         gone = _Gone()
         async with self._node.fences.undisturbed(uid, attempt) as held:
-            if not held or not await self._is_ours(uid):
+            if not held or not await is_ours(self._node, uid):
                 return Collected()
             while True:
                 view = await attempt.read()
@@ -116,13 +117,6 @@ class Collector:
     def _attempt(self, ref: PodRef) -> Attempt:
         return Attempt(self._node, StepInput(ref=ref), number=1)
 
-    async def _is_ours(self, uid: str) -> bool:
-        """Say whether the pod's sandboxes were made for this Temporal cluster. Raises CriError."""
-        cluster = self._node.context.cluster
-        labels = {NODE_LABEL: self._node.context.name, POD_UID_LABEL: uid}
-        sandboxes = await self._node.cri.list_pod_sandboxes(labels=labels)
-        return all(each.annotations.get(CLUSTER_ANNOTATION) == cluster for each in sandboxes)
-
     async def _is_anothers(self, uid: str) -> bool:
         """Say whether somebody else has something of that UID in the runtime, or another cluster. Raises CriError."""
         context, cri = self._node.context, self._node.cri
@@ -133,7 +127,7 @@ class Collector:
         owners = {each.labels.get(NODE_LABEL) for each in sandboxes} | {c.labels.get(NODE_LABEL) for c in containers}
         if owners - {context.name}:
             return True
-        return any(each.annotations.get(CLUSTER_ANNOTATION) != context.cluster for each in sandboxes)
+        return bool(await anothers(self._node, sandboxes))
 
 
 class _Gone:

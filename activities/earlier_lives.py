@@ -6,8 +6,9 @@ import copy
 
 from activities.attempt import Attempt, NotYet, warning
 from activities.kill_pod import kill_pod
+from activities.ownership import anothers
 from activities.remove_pod import remove_pod
-from syncpod.cri.names import CLUSTER_ANNOTATION, NODE_LABEL, POD_NAME_LABEL, POD_NAMESPACE_LABEL
+from syncpod.cri.names import NODE_LABEL, POD_NAME_LABEL, POD_NAMESPACE_LABEL
 from syncpod.messages import KillPod, Outcome, PodRef, RemovePod
 
 
@@ -26,8 +27,8 @@ async def end_earlier_lives(attempt: Attempt, *, grace_seconds: int) -> None:
     listed = await node.cri.list_pod_sandboxes(
         labels={NODE_LABEL: node.context.name, POD_NAMESPACE_LABEL: ref.namespace, POD_NAME_LABEL: ref.name}
     )
-    ours = (each for each in listed if each.annotations.get(CLUSTER_ANNOTATION) == node.context.cluster)
-    for uid in sorted({each.uid for each in ours} - {ref.uid}):
+    elsewhere = await anothers(node, listed)
+    for uid in sorted({each.uid for each in listed if each not in elsewhere} - {ref.uid}):
         attempt.doing = f"ends the pod {uid}, an earlier life of this name without a workflow"
         elder = PodRef(namespace=ref.namespace, name=ref.name, uid=uid)
         acting = copy.copy(attempt)  # of its own pod, with this try's time, events and letting go

@@ -84,11 +84,11 @@ orphaned_pods = _meter.create_counter(
 
 _collected = _meter.create_counter(
     "garbage_collected_total",
-    description="Dead containers, spent sandboxes and remains of gone pods that were removed, by kind.",
+    description="Dead containers, spent sandboxes, remains of gone pods, orphans and duplicates removed, by kind.",
 )
 
 
 def collected(kind: str, number: int) -> None:
-    """Count what was removed: `kind` is `container`, `sandbox` or `pod`."""
+    """Count what was removed: `kind` is `container`, `sandbox`, `pod`, `orphan` or `duplicate`."""
     if number:
         _collected.add(number, {"kind": kind})

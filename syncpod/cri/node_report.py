@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from datetime import datetime
 from pathlib import Path
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -30,12 +31,17 @@ class NodeCondition(_Said):
 
 
 class Orphan(_Said):
-    """A pod in the runtime that no workflow asks for."""
+    """Something in the runtime that nobody asks for: a pod, or what names none."""
 
+    kind: Literal["pod", "sandbox", "container"] = "pod"
+    id: str = ""
+    """The runtime's, of what names no pod."""
     namespace: str = ""
     name: str = ""
     uid: str = ""
     why: str = ""
+    left: str = ""
+    """Why it is left as it is; "" = it is being killed."""
     running: int = 0
     """How many of its containers run."""
     since: datetime | None = None

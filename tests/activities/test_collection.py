@@ -80,6 +80,8 @@ async def test_nothing_goes_while_a_step_has_the_pod_nor_of_another_cluster(
     await pod.kill()
     await note(pod, cluster="other/default")
     assert not await collector.clear(pod.uid, gone)
+    assert await collector.collect(pod.uid, all_of) == Collected(), "another cluster has adopted it"
+    await note(pod, cluster=bench.node.context.cluster)
     monkeypatch.setattr(bench.node, "context", replace(bench.node.context, cluster="other/default"))
     assert await collector.collect(pod.uid, all_of) == Collected()
     assert [each.id for each in (await pod.view()).containers] == [dead]

@@ -15,19 +15,16 @@ from temporalio.service import RPCError, RPCStatusCode
 from syncpod.agent.housekeeping import dead_containers as module
 from syncpod.agent.housekeeping.dead_containers import ContainerGc
 from syncpod.agent.housekeeping.gone_pods import GonePods
-from syncpod.agent.housekeeping.orphans import Orphans
-from syncpod.agent.housekeeping.pod_workflows import PodWorkflows, Standing
+from syncpod.agent.housekeeping.pod_workflows import PodWorkflows
 from syncpod.agent.housekeeping.report import NodeReporter
 from syncpod.agent.housekeeping.settings import housekeeping_settings
-from syncpod.cri import CriRuntime
-from syncpod.cri.names import CLUSTER_ANNOTATION
 from syncpod.cri.node import NodeContext
 from syncpod.cri.node_report import Orphan, read_node_report
 from syncpod.cri.paths import pod_directory
 from syncpod.cri.pod_records import PodRecord, write_pod_record
-from syncpod.cri.port import SandboxSummary
 from syncpod.lifecycle.container_gc import ContainerGcPolicy
 from syncpod.lifecycle.observed import ContainerRuntimeState, ObservedContainer, ObservedPod, ObservedSandbox
+from syncpod.lifecycle.orphans import Standing
 from syncpod.messages import PodRef, pod_workflow_id
 from syncpod.node_settings import SettingsInvalid
 from syncpod.pod import Pod
@@ -340,45 +337,7 @@ async def test_nothing_goes_before_the_server_has_answered_nor_before_its_time(n
     assert runtime.cleared == []
 
 
-# --- orphans ----------------------------------------------------------------------------------------------------------
-
-
-@dataclass
-class Sandboxes:
-    """A runtime whose sandboxes were made for a cluster each, by their pods' UIDs."""
-
-    clusters: dict[str, str]
-
-    async def list_pod_sandboxes(self, *, labels: dict[str, str]) -> tuple[SandboxSummary, ...]:
-        return tuple(
-            SandboxSummary("s", 0, uid, "", "", "SANDBOX_READY", None, labels, {CLUSTER_ANNOTATION: cluster}, "")
-            for uid, cluster in self.clusters.items()
-        )
-
-
-async def test_orphans_are_named_with_the_reason_and_left_as_they_are(
-    node: NodeContext, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Row 11 (ours): nobody is killed whose workflow is not there; it is said once, and told."""
-    runtime, told = Runtime(), list[tuple[Orphan, ...]]()
-    runtime.has(*(listing(uid, "running") for uid in ("mine", "gone", "lost", "foreign")))
-    clusters = Sandboxes({"mine": CLUSTER, "gone": CLUSTER, "lost": CLUSTER, "foreign": "other/default"})
-    workflows = Workflows({"mine": "open", "gone": "closed", "foreign": "open"})
-    orphans = Orphans(
-        node, cast("PodWorkflows", workflows), cast("CriRuntime", clusters), runtime.listings, told.append
-    )
-    for _ in range(2):
-        found = await orphans.round()
-        assert {each.uid: (each.running, each.why) for each in found} == {
-            "foreign": (1, "it belongs to the Temporal cluster other/default"),
-            "gone": (1, "its workflow has ended"),
-            "lost": (1, "the Temporal server knows of no such workflow"),
-        }
-    assert len(told) == 1
-    assert caplog.text.count("orphan: pod default/name-gone (uid gone)") == 1
-    runtime.has(listing("mine", "running"))
-    assert await orphans.round() == ()
-    assert told[-1] == ()
+# --- the report -------------------------------------------------------------------------------------------------------
 
 
 async def test_the_nodes_report_says_what_a_node_object_would(node: NodeContext) -> None:

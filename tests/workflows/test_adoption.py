@@ -10,7 +10,7 @@ import pytest
 from temporalio.client import Client, WorkflowHandle
 
 from syncpod.lifecycle.observed import ObservedContainer, ObservedPod, ObservedSandbox
-from syncpod.messages import CreateSandbox, Outcome, StepInput
+from syncpod.messages import CreateSandbox, KillPod, Outcome, StepInput
 from syncpod.pod import container_hash
 from tests.workflows.scripted import ScriptedNode, container, phase, start_pod, until
 from workflows.start import begin
@@ -142,7 +142,7 @@ async def test_one_that_is_to_be_pruned_is_killed_with_its_grace_and_removed_and
     )
     await handle.result()
     assert node.steps() == ["remove_pod", "kill_pod", "remove_pod"]
-    (kill,) = (step for name, step in node.taken if name == "kill_pod")
+    (kill,) = (step for _, step in node.taken if isinstance(step, KillPod))
     assert [(target.id, target.grace_seconds) for target in kill.targets] == [("web-2", 7)]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from temporalio.client import Client
 
 from syncpod.agent.agent import Agent
@@ -9,14 +11,20 @@ from syncpod.agent.eviction.evictor import RECLAIM_SECONDS, Evictor
 from syncpod.agent.eviction.observations import NodeObservations
 from syncpod.agent.eviction.pod_usage import PodUsages
 from syncpod.agent.housekeeping.dead_containers import Collector, ContainerGc
+from syncpod.agent.housekeeping.duplicates import Duplicates, Ender
 from syncpod.agent.housekeeping.gone_pods import GonePods
-from syncpod.agent.housekeeping.orphans import Orphans
+from syncpod.agent.housekeeping.node_history import NodeHistory
+from syncpod.agent.housekeeping.orphans import Killer, Orphans
 from syncpod.agent.housekeeping.pod_workflows import PodWorkflows
 from syncpod.agent.housekeeping.report import NodeReporter
 from syncpod.agent.housekeeping.settings import HousekeepingSettings
 from syncpod.agent.image_gc import ImageGc
 from syncpod.cri.node import NodeContext
 from syncpod.cri.port import CriRuntime
+
+
+class OrphanKiller(Killer, Ender, Protocol):
+    """Ends what nobody asks for; see `activities.orphans`."""
 
 
 class House:
@@ -30,15 +38,18 @@ class House:
         cri: CriRuntime,
         task_queue: str,
         settings: HousekeepingSettings,
+        *,
+        boot: int,
     ) -> None:
-        """Keep what `settings` says, for the node of this agent."""
+        """Keep what `settings` says, for the node of this agent and its life `boot`."""
         self._agent = agent
         self._node = node
         self._cri = cri
         self._settings = settings
         self._workflows = PodWorkflows(client, task_queue)
+        self._history = NodeHistory(client, node.name, boot)
 
-    def keep(self, collector: Collector, images: ImageGc) -> Evictor:
+    def keep(self, collector: Collector, killer: OrphanKiller, images: ImageGc) -> Evictor:
         """Have it all run as long as the agent does; return who says whether the node is short of anything."""
         agent, node, settings = self._agent, self._node, self._settings
         listings = agent.pleg.listings
@@ -51,15 +62,23 @@ class House:
             period=settings.gone_pods_period,
             min_age=settings.gone_pods_min_age,
         )
+        duplicates = Duplicates(killer)
         reporter = NodeReporter(
             node.state_dir,
             (
                 ("container garbage collection", settings.containers_period, lambda: containers.total, "dead"),
                 ("removal of gone pods", settings.gone_pods_period, lambda: gone.total, "pods"),
+                ("killing of orphans", settings.orphans_period, lambda: orphans.total, "orphans"),
             ),
         )
         orphans = Orphans(
-            node, self._workflows, self._cri, listings, reporter.has_orphans, period=settings.orphans_period
+            node,
+            self._workflows,
+            self._cri,
+            killer,
+            self._history.coverage,
+            reporter.has_orphans,
+            period=settings.orphans_period,
         )
         evictor = Evictor(
             settings.eviction,
@@ -72,9 +91,11 @@ class House:
             period=settings.eviction_period,
         )
         agent.tell(containers.observe)
+        agent.tell(duplicates.observe)
         agent.beside("container garbage collection", containers.run)
         agent.beside("removal of gone pods", gone.run)
         agent.beside("orphans", orphans.run)
+        agent.beside("duplicates", duplicates.run)
         agent.beside("eviction", evictor.run)
         agent.beside("node report", reporter.run)
         return evictor

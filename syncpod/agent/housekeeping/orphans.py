@@ -1,35 +1,53 @@
-"""Finds pods in the runtime that no workflow asks for, and says so: they are left as they are.
+"""Finds what runs on a node and nobody asks for, and kills what the server's records speak against.
 
-Mirrors kubelet_pods.go, v1.36, HandlePodCleanups, which finds the runtime's pods that are in no source. Difference: the
-kubelet kills them. Here an empty or foreign database is no evidence against what runs.
+Everything else is left as it is, named in the log and in ``syncpod node``, for ``syncpod adopt`` and ``syncpod prune``.
+
+Mirrors kubelet_pods.go, v1.36, HandlePodCleanups, which kills the runtime's pods that are in no source. Difference: the
+evidence (`syncpod.lifecycle.orphans`). An empty or foreign database is none.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
+from functools import partial
+from typing import Final, Protocol
 
 from temporalio.service import RPCError
 
 from syncpod.agent import metrics
 from syncpod.agent.housekeeping.pod_workflows import PodWorkflows, unaccounted
+from syncpod.agent.record_cache import RecordCache
 from syncpod.cri.errors import CriError
-from syncpod.cri.names import CLUSTER_ANNOTATION, NODE_LABEL
+from syncpod.cri.inventory import Inventory, Nameless, PodInRuntime, take_inventory
 from syncpod.cri.node import NodeContext
 from syncpod.cri.node_report import Orphan
+from syncpod.cri.pod_records import PodRecord
 from syncpod.cri.port import CriRuntime
-from syncpod.lifecycle.observed import ObservedPod
+from syncpod.lifecycle.orphans import ORPHAN_GRACE_SECONDS, Coverage, Found, Verdict, judge
 from syncpod.messages import PodRef
 
 log = logging.getLogger(__name__)
 
-_WHY = {
-    "closed": "its workflow has ended",
-    "another": "its name is another pod's now",
-    "unknown": "the Temporal server knows of no such workflow",
-}
+_AT_ONCE: Final = 8
+"""Orphans that are ended at the same time."""
+
+
+class Killer(Protocol):
+    """Ends orphans between their pods' steps; see `activities.orphans`."""
+
+    async def end_pod(
+        self, ref: PodRef, is_orphan: Callable[[], Awaitable[bool]], *, grace_seconds: int, why: str
+    ) -> tuple[bool, str]:
+        """Kill and remove a pod that still is one; return whether nothing is left, and what stands in the way.
+
+        Raises CriError, OSError, and what `is_orphan` raises.
+        """
+
+    async def end_nameless(self, found: Nameless, *, grace_seconds: int) -> tuple[bool, str]:
+        """Kill and remove what names no pod; return the same. Raises CriError."""
 
 
 class Orphans:
@@ -40,75 +58,191 @@ class Orphans:
         node: NodeContext,
         workflows: PodWorkflows,
         cri: CriRuntime,
-        listings: Callable[[], Iterable[ObservedPod]],
+        killer: Killer,
+        coverage: Callable[[], Awaitable[Coverage]],
         told: Callable[[tuple[Orphan, ...]], None],
         *,
         period: float = 60.0,
     ) -> None:
-        """Look each `period` seconds; `told` hears of all there are, when that has changed."""
+        """Look each `period` seconds; `told` hears of all there are, when that has changed.
+
+        `coverage` says what the node's history knows; it may raise RPCError.
+        """
         self._node = node
         self._workflows = workflows
         self._cri = cri
-        self._listings = listings
+        self._killer = killer
+        self._coverage = coverage
         self._told = told
         self._period = period
+        self._records: RecordCache[PodRecord] = RecordCache(node, lambda record: record)
         self._known: dict[str, Orphan] = {}
+        self._under_way: dict[str, asyncio.Task[None]] = {}
+        self._slots = asyncio.Semaphore(_AT_ONCE)
+        self.total = 0
+        """Orphans ended in this life."""
 
     async def run(self) -> None:
-        """Look for ever. What cannot be asked is asked the next time."""
-        while True:
-            await asyncio.sleep(self._period)
-            try:
-                await self.round()
-            except (RPCError, CriError) as error:
-                log.debug("orphans are not looked for: %s", error)
+        """Look for ever. What cannot be asked is asked the next time; what is under way when this ends is given up."""
+        try:
+            while True:
+                await asyncio.sleep(self._period)
+                try:
+                    await self.round()
+                except (RPCError, CriError, OSError) as error:
+                    log.debug("orphans are not looked for: %s", error)
+        finally:
+            given_up = tuple(self._under_way.values())
+            for task in given_up:
+                task.cancel()
+            await asyncio.gather(*given_up, return_exceptions=True)
 
     async def round(self) -> tuple[Orphan, ...]:
-        """Look once; return all there are. Raises RPCError, CriError."""
-        pods = {each.uid: each for each in self._listings() if each.name and (each.sandboxes or each.containers)}
-        reasons = await self._of_other_clusters() if pods else {}
-        refs = [PodRef(namespace=each.namespace, name=each.name, uid=uid) for uid, each in pods.items()]
-        mine = [ref for ref in refs if ref.uid not in reasons]
-        for ref in unaccounted(mine, await self._workflows.open()) if mine else ():
-            standing = await self._workflows.standing(ref)
-            if standing != "open":
-                reasons[ref.uid] = _WHY[standing]
-        found = {uid: self._orphan(pods[uid], why) for uid, why in reasons.items() if uid in pods}
+        """Look once, and begin to end what may be ended; return all there are. Raises RPCError, CriError, OSError."""
+        inventory = await self._inventory()
+        suspects = await self._suspects(inventory)
+        coverage = await self._coverage() if suspects or inventory.nameless else Coverage()
+        found: dict[str, Orphan] = {}
+        for pod in suspects:
+            verdict = await self._judged(pod, coverage)
+            if verdict.orphan:
+                found[pod.uid] = self._orphan_pod(pod, verdict)
+                if verdict.kill:
+                    self._begin(found[pod.uid], partial(self._end_pod, pod, verdict))
+        for thing in inventory.nameless:
+            verdict = judge(_as_found(thing), coverage, cluster=self._node.cluster)
+            found[thing.id] = self._nameless(thing, verdict)
+            if verdict.kill:
+                self._begin(found[thing.id], partial(self._end_nameless, thing))
         self._say(found)
         return tuple(found.values())
 
-    async def _of_other_clusters(self) -> dict[str, str]:
-        """Return the pods, by UID, that were made for another Temporal cluster than this one."""
-        listed = await self._cri.list_pod_sandboxes(labels={NODE_LABEL: self._node.name})
-        clusters = ((each.uid, each.annotations.get(CLUSTER_ANNOTATION, "")) for each in listed)
-        return {
-            uid: f"it belongs to the Temporal cluster {cluster or '(none)'}"
-            for uid, cluster in clusters
-            if cluster != self._node.cluster
-        }
+    async def settled(self) -> None:
+        """Wait until everything that is being ended has been, or could not be."""
+        while self._under_way:
+            await asyncio.wait(tuple(self._under_way.values()))
 
-    def _orphan(self, pod: ObservedPod, why: str) -> Orphan:
-        known = self._known.get(pod.uid)
+    # --- evidence -----------------------------------------------------------------------------------------------------
+
+    async def _inventory(self) -> Inventory:
+        records = await asyncio.to_thread(self._records.read)
+        return await take_inventory(self._cri, self._node.name, records)
+
+    async def _suspects(self, inventory: Inventory) -> tuple[PodInRuntime, ...]:
+        """Return the pods that no listed workflow is of; the listing may lag, so each is to be asked about."""
+        pods = inventory.pods
+        if not pods:
+            return ()
+        refs = [PodRef(namespace=pod.namespace, name=pod.name, uid=uid) for uid, pod in pods.items()]
+        alone = {ref.uid for ref in unaccounted(refs, await self._workflows.open())}
+        return tuple(pod for uid, pod in pods.items() if uid in alone or pod.cluster != self._node.cluster)
+
+    async def _judged(self, pod: PodInRuntime, coverage: Coverage) -> Verdict:
+        """Judge a pod by what the server says of its workflow now. Raises RPCError."""
+        found = Found(uid=pod.uid, cluster=pod.cluster, made_at=pod.made_at)
+        if pod.cluster != self._node.cluster:
+            return judge(found, coverage, cluster=self._node.cluster)
+        ref = PodRef(namespace=pod.namespace, name=pod.name, uid=pod.uid)
+        found = Found(found.uid, found.cluster, found.made_at, await self._workflows.standing(ref))
+        return judge(found, coverage, cluster=self._node.cluster)
+
+    async def _still(self, uid: str) -> bool:
+        """Say whether a pod is still to be killed, by everything that counts, asked anew."""
+        pod = (await self._inventory()).pods.get(uid)
+        return pod is not None and (await self._judged(pod, await self._coverage())).kill
+
+    # --- ending -------------------------------------------------------------------------------------------------------
+
+    def _begin(self, orphan: Orphan, end: Callable[[], Awaitable[tuple[bool, str]]]) -> None:
+        """Have an orphan ended in a task of its own, unless it is being ended: one that hangs holds up no other."""
+        key = orphan.uid or orphan.id
+
+        async def ending() -> None:
+            async with self._slots:
+                try:
+                    done, obstacle = await end()
+                except (RPCError, CriError, OSError) as error:
+                    done, obstacle = False, str(error)
+            if done:
+                self.total += 1
+                metrics.collected("orphan", 1)
+                log.warning("killed and removed %s: %s", _called(orphan), orphan.why)
+            elif obstacle:
+                log.warning("%s, which is to be killed (%s), stays for now: %s", _called(orphan), orphan.why, obstacle)
+
+        if key not in self._under_way:
+            task = asyncio.create_task(ending(), name=f"end of orphan {key}")
+            self._under_way[key] = task
+            task.add_done_callback(lambda ended: self._has_ended(key, ended))
+
+    def _has_ended(self, key: str, task: asyncio.Task[None]) -> None:
+        del self._under_way[key]
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("orphan %s stays for now, for a fault of ours", key, exc_info=error)
+
+    async def _end_pod(self, pod: PodInRuntime, verdict: Verdict) -> tuple[bool, str]:
+        ref = PodRef(namespace=pod.namespace, name=pod.name, uid=pod.uid, incarnation=pod.incarnation)
+        return await self._killer.end_pod(
+            ref, partial(self._still, pod.uid), grace_seconds=ORPHAN_GRACE_SECONDS, why=f"orphan: {verdict.why}"
+        )
+
+    async def _end_nameless(self, thing: Nameless) -> tuple[bool, str]:
+        return await self._killer.end_nameless(thing, grace_seconds=ORPHAN_GRACE_SECONDS)
+
+    # --- saying -------------------------------------------------------------------------------------------------------
+
+    def _orphan_pod(self, pod: PodInRuntime, verdict: Verdict) -> Orphan:
         return Orphan(
             namespace=pod.namespace,
             name=pod.name,
             uid=pod.uid,
-            why=why,
-            running=sum(container.state == "running" for container in pod.containers),
-            since=known.since if known is not None else datetime.now(UTC),
+            why=verdict.why,
+            left=verdict.but,
+            running=pod.running,
+            since=self._since(pod.uid),
         )
 
+    def _nameless(self, thing: Nameless, verdict: Verdict) -> Orphan:
+        return Orphan(
+            kind=thing.kind,
+            id=thing.id,
+            why=verdict.why,
+            left=verdict.but,
+            running=thing.running,
+            since=self._since(thing.id),
+        )
+
+    def _since(self, key: str) -> datetime:
+        known = self._known.get(key)
+        return known.since if known is not None and known.since is not None else datetime.now(UTC)
+
     def _say(self, found: dict[str, Orphan]) -> None:
-        for uid, orphan in found.items():
-            if uid not in self._known:
+        for key, orphan in found.items():
+            known = self._known.get(key)
+            if known is None:
                 metrics.orphaned_pods.add(1)
-            if uid not in self._known or self._known[uid].why != orphan.why:
+            if known is None or (known.why, known.left) != (orphan.why, orphan.left):
+                fate = f"it is left as it is, since {orphan.left}" if orphan.left else "it is killed"
                 log.warning(
-                    "orphan: pod %s/%s (uid %s) has %d containers running, and %s; it is left as it is",
-                    *(orphan.namespace, orphan.name, uid, orphan.running, orphan.why),
+                    "orphan: %s has %d containers running, and %s; %s",
+                    _called(orphan),
+                    orphan.running,
+                    orphan.why,
+                    fate,
                 )
-        for uid in self._known.keys() - found.keys():
-            log.info("pod %s/%s is no orphan any more", self._known[uid].namespace, self._known[uid].name)
+        for key in self._known.keys() - found.keys():
+            log.info("%s is no orphan any more", _called(self._known[key]))
         if found != self._known:
             self._told(tuple(found.values()))
         self._known = found
+
+
+def _as_found(thing: Nameless) -> Found:
+    return Found(uid="", cluster=thing.cluster, made_at=thing.made_at)
+
+
+def _called(orphan: Orphan) -> str:
+    """Return what an orphan is called in the log."""
+    if orphan.uid:
+        return f"pod {orphan.namespace}/{orphan.name} (uid {orphan.uid})"
+    return f"{orphan.kind} {orphan.id}, which names no pod,"

@@ -7,16 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import timedelta
-from typing import Final, Literal
+from typing import Any, Final
 
-from temporalio.client import Client, WorkflowExecution, WorkflowExecutionStatus
+from temporalio.client import (
+    Client,
+    WorkflowExecution,
+    WorkflowExecutionStatus,
+    WorkflowHandle,
+    WorkflowQueryFailedError,
+)
 from temporalio.service import RPCError, RPCStatusCode
 
+from syncpod.lifecycle.orphans import Standing
 from syncpod.messages import POD_WORKFLOW, PodRef, pod_workflow_id
-
-Standing = Literal["open", "closed", "another", "unknown"]
-"""Of the workflow of a pod's name: it is this pod's, or may be; it has ended; it is of another pod of that name; there
-is none that the server knows of."""
 
 _RPC: Final = timedelta(seconds=5)
 _GOES_ON: Final = (WorkflowExecutionStatus.RUNNING, WorkflowExecutionStatus.CONTINUED_AS_NEW)
@@ -48,9 +51,19 @@ class PodWorkflows:
                 return "unknown"
             raise
         if described.status not in _GOES_ON:
-            return "closed"
+            # That the last workflow of its name has ended, and was another pod's, says nothing of this one's.
+            return "closed" if (_uid(described) or await _ask_which(handle)) == ref.uid else "unknown"
         # One that does not say which pod it is may be this one.
         return "open" if _uid(described) in ("", ref.uid) else "another"
+
+
+async def _ask_which(handle: WorkflowHandle[Any, Any]) -> str:
+    """Return the UID of the pod that a workflow was of, which its search attributes do not tell; "" = nor does it."""
+    try:
+        pod: dict[str, Any] = await handle.query("pod", result_type=dict, rpc_timeout=_RPC)
+    except (WorkflowQueryFailedError, RPCError):
+        return ""
+    return str(pod.get("metadata", {}).get("uid", ""))
 
 
 def unaccounted(refs: Iterable[PodRef], listed: dict[str, str]) -> tuple[PodRef, ...]:

@@ -1,0 +1,45 @@
+"""What the node's own workflow knows: since when, whether every source of pods has reported, and what it asks for."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Final
+
+from temporalio.client import Client, WorkflowQueryFailedError
+from temporalio.service import RPCError, RPCStatusCode
+
+from syncpod.lifecycle.orphans import Coverage
+from syncpod.node_messages import NodeView, node_workflow_id
+
+_RPC: Final = timedelta(seconds=5)
+
+
+class NodeHistory:
+    """Asks the node's workflow; its answers are evidence, so nothing is remembered and nothing assumed."""
+
+    def __init__(self, client: Client, node: str, boot: int) -> None:
+        """Ask about `node`, for the life `boot` of its agent."""
+        self._client = client
+        self._node = node
+        self._boot = boot
+
+    async def coverage(self) -> Coverage:
+        """Return what it knows now; nothing where there is no such workflow, or it does not answer as it should.
+
+        That sources were ready in an earlier life says nothing of this one. Raises RPCError while nobody answers.
+        """
+        handle = self._client.get_workflow_handle(node_workflow_id(self._node))
+        try:
+            answer = await handle.query("node", result_type=dict, rpc_timeout=_RPC)
+            view = NodeView.model_validate(answer)
+        except (WorkflowQueryFailedError, ValueError):
+            return Coverage()
+        except RPCError as error:
+            if error.status == RPCStatusCode.NOT_FOUND:
+                return Coverage()
+            raise
+        return Coverage(
+            sources_ready=view.sources_ready and view.boot == self._boot,
+            since=view.since,
+            desired=frozenset(pod.uid for pod in view.desired if pod.uid and pod.state != "ending"),
+        )

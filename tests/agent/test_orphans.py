@@ -1,0 +1,302 @@
+"""What runs on a node and nobody asks for, on real runtimes: killed on evidence, else named, and never another's."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+import pytest_asyncio
+from temporalio.service import RPCError, RPCStatusCode
+
+from activities.fences import Claim
+from activities.orphans import OrphanKiller
+from protos.cri.v1 import api_pb2 as cri
+from syncpod.agent.housekeeping.orphans import Orphans
+from syncpod.agent.housekeeping.pod_workflows import PodWorkflows
+from syncpod.cri import names
+from syncpod.cri.node_report import Orphan
+from syncpod.cri.reader import PodReader
+from syncpod.lifecycle.orphans import Coverage, Standing, duplicates
+from syncpod.messages import CreateSandbox, Outcome, PodRef, StepName
+from tests.activities.bench import POLITE, Bench, PodOnBench, bench_of, container
+from tests.activities.test_fences import EARLY, Actor
+from tests.cri.owned_pods import owned_pod
+from tests.runtimes.containerd import Containerd
+from tests.runtimes.images import BUSYBOX
+from tests.runtimes.sweep import sweep
+
+ELSEWHERE = "another-cluster/default"
+FRESH = Coverage(sources_ready=True, since=datetime(2100, 1, 1, tzinfo=UTC))
+"""A node's history that began after all that runs was made."""
+OLD = Coverage(sources_ready=True, since=datetime.now(UTC) - timedelta(days=30))
+
+
+@dataclass
+class Workflows:
+    """What Temporal knows: the standing of each pod, by UID; `away` = the server does not answer."""
+
+    standings: dict[str, Standing] = field(default_factory=dict)
+    away: bool = False
+
+    async def open(self) -> dict[str, str]:
+        if self.away:
+            raise RPCError("no connection", RPCStatusCode.UNAVAILABLE, b"")
+        return {}  # visibility lags for ever: each pod is asked about
+
+    async def standing(self, ref: PodRef) -> Standing:
+        return self.standings.get(ref.uid, "unknown")
+
+
+@dataclass
+class Scene:
+    """A node on a runtime, what Temporal knows of it, and who watches for orphans there."""
+
+    bench: Bench
+    workflows: Workflows = field(default_factory=Workflows)
+    coverage: Coverage = FRESH
+    told: list[tuple[Orphan, ...]] = field(default_factory=list)
+    strays: list[str] = field(default_factory=list)
+    orphans: Orphans = field(init=False)
+    killer: OrphanKiller = field(init=False)
+
+    def __post_init__(self) -> None:
+        node = self.bench.node
+        self.killer = OrphanKiller(node)
+
+        async def coverage() -> Coverage:
+            return self.coverage
+
+        self.orphans = Orphans(
+            node.context, cast("PodWorkflows", self.workflows), node.cri, self.killer, coverage, self.told.append
+        )
+
+    async def look(self) -> dict[str, tuple[bool, str, str]]:
+        """Look once and wait for what comes of it; what was found: whether it was killed, why, and why not."""
+        found = await self.orphans.round()
+        await self.orphans.settled()
+        return {each.uid or each.id: (not each.left, each.why, each.left) for each in found}
+
+    async def pod(self, standing: Standing = "unknown", *, cluster: str = "", **spec: Any) -> PodOnBench:
+        """A pod that runs, made for a Temporal cluster (this one), which knows so much of its workflow."""
+        pod = self.bench.pod(container(command=POLITE), **spec)
+        here = self.bench.node.context
+        self.bench.node.context = replace(here, cluster=cluster or here.cluster)
+        await pod.create_sandbox()
+        await pod.start()
+        self.bench.node.context = here
+        self.workflows.standings[pod.uid] = standing
+        return pod
+
+    async def stray_sandbox(self, labels: dict[str, str], cluster: str) -> str:
+        """A sandbox that somebody has made by raw calls."""
+        name = f"stray-{uuid.uuid4().hex[:6]}"
+        namespaces = cri.NamespaceOption(network=cri.NamespaceMode.NODE, pid=cri.NamespaceMode.CONTAINER)
+        config = cri.PodSandboxConfig(
+            metadata=cri.PodSandboxMetadata(name=name, uid=name, namespace="default"),
+            log_directory=str(self.bench.node.context.log_dir / name),
+            labels=labels,
+            annotations={names.CLUSTER_ANNOTATION: cluster},
+            linux=cri.LinuxPodSandboxConfig(
+                cgroup_parent=f"{self.bench.runtime.cgroup_parent}/{name}" if self.bench.runtime.cgroup_parent else "",
+                security_context=cri.LinuxSandboxSecurityContext(namespace_options=namespaces),
+            ),
+        )
+        sandbox = await self.bench.cri.run_pod_sandbox(config)
+        self.strays.append(sandbox)
+        return sandbox
+
+    async def stray_container(self, sandbox: str, name: str, labels: dict[str, str], **more: Any) -> str:
+        """A container that somebody has made and started by raw calls, in whichever sandbox."""
+        status = await self.bench.cri.pod_sandbox_status(sandbox)
+        metadata = cri.PodSandboxMetadata(
+            name=status.name, uid=status.uid, namespace=status.namespace, attempt=status.attempt
+        )
+        directory = str(self.bench.node.context.log_dir / f"{status.namespace}_{status.name}_{status.uid}")
+        config = cri.ContainerConfig(
+            metadata=cri.ContainerMetadata(name=name, attempt=9),
+            image=cri.ImageSpec(image=BUSYBOX),
+            command=POLITE,
+            log_path=f"{name}.log",
+            labels=labels,
+            linux=cri.LinuxContainerConfig(
+                security_context=cri.LinuxContainerSecurityContext(
+                    namespace_options=cri.NamespaceOption(
+                        network=cri.NamespaceMode.NODE, pid=cri.NamespaceMode.CONTAINER
+                    )
+                )
+            ),
+            **more,
+        )
+        made = await self.bench.cri.create_container(
+            sandbox, config, cri.PodSandboxConfig(metadata=metadata, log_directory=directory)
+        )
+        await self.bench.cri.start_container(made)
+        return made
+
+    async def alive(self) -> set[str]:
+        """The ids of all containers that run, whoever made them."""
+        return {each.id for each in await self.bench.cri.list_containers() if each.state == "running"}
+
+
+@pytest_asyncio.fixture
+async def scene(runtime: Containerd, tmp_path: Path) -> AsyncIterator[Scene]:
+    async with bench_of(runtime, tmp_path) as bench:
+        # A name that no other test's node has: this one lists all that is its own.
+        context = replace(bench.node.context, name=f"n-{uuid.uuid4().hex[:8]}")
+        bench.node.context, bench.node.reader = context, PodReader(bench.cri, boot=1, owner=context.name)
+        scene = Scene(bench)
+        try:
+            yield scene
+        finally:
+            await bench.node.stops.drain()
+            for stray in scene.strays:
+                for each in await bench.cri.list_containers(sandbox_id=stray):
+                    await bench.cri.stop_container(each.id, timeout_seconds=0)
+            await sweep(bench.cri, {names.NODE_LABEL: context.name})
+
+
+async def test_only_what_the_servers_records_speak_against_is_killed_and_of_that_nothing_is_left(
+    scene: Scene, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Row 11: orphans, with a grace of one second; a fresh, empty server is evidence against nobody."""
+    mine, ended, lost = await scene.pod("open"), await scene.pod("closed"), await scene.pod("unknown")
+    foreign = await scene.pod("closed", cluster=ELSEWHERE)
+    unknown = "the Temporal server knows of no such workflow"
+    logs = tmp_path / "foreign"
+    async with owned_pod(
+        scene.bench.cri, cgroup_parent=scene.bench.runtime.cgroup_parent, logs=logs, owner="somebody-else"
+    ) as others:
+        await others.run()
+        theirs = await others.start()
+        before = await scene.alive()
+
+        scene.coverage = Coverage(since=OLD.since)
+        unready = "not every source of pods has reported yet"
+        elsewhere = (False, f"it belongs to the Temporal cluster {ELSEWHERE}", "this one knows nothing of it")
+        assert await scene.look() == {
+            ended.uid: (False, "its workflow has ended", unready),
+            lost.uid: (False, unknown, unready),
+            foreign.uid: elsewhere,
+        }
+        scene.coverage = FRESH
+        scene.workflows.standings[ended.uid] = "unknown"
+        assert {kill for kill, _, _ in (await scene.look()).values()} == {False}
+        assert await scene.alive() >= before
+
+        scene.workflows.standings[ended.uid] = "closed"
+        assert await scene.look() == {
+            ended.uid: (True, "its workflow has ended", ""),
+            lost.uid: (False, unknown, "the node's history does not cover its creation"),
+            foreign.uid: elsewhere,
+        }
+        gone = before - await scene.alive()
+        assert len(gone) == 1
+        assert (ended.directory.exists(), ended.logs.exists(), ended.cgroups()) == (False, False, [])
+        assert (await ended.view()).sandboxes == ()
+        assert f"(uid {ended.uid}): its workflow has ended" in caplog.text
+
+        scene.coverage = OLD
+        assert (await scene.look())[lost.uid][0]
+        assert (await lost.view()).sandboxes == ()
+        assert set(await scene.look()) == {foreign.uid}
+        assert theirs in await scene.alive()
+    assert [each.state for each in (await mine.view()).containers] == ["running"]
+    assert [each.state for each in (await foreign.view()).containers] == ["running"]
+    assert [each.uid for each in scene.told[-1]] == [foreign.uid]
+    assert scene.orphans.total == 2
+
+
+async def test_nobody_is_killed_who_has_a_step_or_has_been_asked_for_since(scene: Scene) -> None:
+    """Row 11: it is judged once more in the pod's own turn, which a step has first."""
+    pod = await scene.pod("closed")
+    step = Actor(scene.bench.node.fences, 99, ref=pod.ref)
+    async with scene.bench.node.fences.acting(pod.ref, Claim(99, 1, EARLY), step):
+        await scene.look()
+    scene.workflows.away = True
+    with pytest.raises(RPCError):
+        await scene.look()
+    asked = list[PodRef]()
+    standing = scene.workflows.standing
+
+    async def applied_meanwhile(ref: PodRef) -> Standing:
+        asked.append(ref)
+        return "closed" if len(asked) == 1 else "open"
+
+    scene.workflows.away = False
+    scene.workflows.standing = applied_meanwhile  # type: ignore[method-assign]
+    await scene.look()
+    assert len(asked) == 2
+    assert [each.state for each in (await pod.view()).containers] == ["running"]
+    scene.workflows.standing = standing  # type: ignore[method-assign]
+    await scene.look()
+    assert (await pod.view()).containers == ()
+
+
+async def test_what_names_no_pod_is_killed_on_the_same_evidence_and_what_is_not_ours_stays_in_it(scene: Scene) -> None:
+    """Row 13 (ours): sandboxes and containers with the node's label, without or with labels that name no pod."""
+    here, node = scene.bench.node.context, {names.NODE_LABEL: scene.bench.node.context.name}
+    pod = await scene.pod("open")
+    inside = await scene.stray_container(pod.sandbox_id, "stray", node)
+    name = {names.POD_NAME_LABEL: "web", names.POD_NAMESPACE_LABEL: "default"}
+    unreadable = {**node, **name, names.POD_UID_LABEL: "../x"}
+    alone = await scene.stray_sandbox(unreadable, here.cluster)
+    with_one = await scene.stray_container(alone, "main", node)
+    mixed = await scene.stray_sandbox(node, here.cluster)
+    not_ours = await scene.stray_container(mixed, "main", {"io.example/owner": "somebody"})
+    foreign = await scene.stray_sandbox(node, ELSEWHERE)
+
+    found = await scene.look()
+    assert set(found) == {inside, alone, mixed, foreign}, "with a sandbox goes what is in it"
+    assert {kill for kill, _, _ in found.values()} == {False}
+    assert found[alone][1:] == ("it names no pod", "the node's history does not cover its creation")
+    assert {(each.kind, each.running) for each in scene.told[-1] if each.id in (inside, alone)} == {
+        ("container", 1),
+        ("sandbox", 1),
+    }
+    scene.coverage = OLD
+    await scene.look()
+    assert set(await scene.look()) == {mixed, foreign}
+    alive = await scene.alive()
+    assert not_ours in alive
+    assert alive.isdisjoint({inside, with_one})
+    assert [each.state for each in (await pod.view()).containers] == ["running"]
+
+
+async def test_of_two_live_containers_of_one_name_the_newest_stays_and_nothing_else_is_touched(scene: Scene) -> None:
+    """Row 12 (ours): the kubelet would let both run on."""
+    pod = scene.bench.pod(container("main"), container("side"), terminationGracePeriodSeconds=3)
+    await pod.create_sandbox()
+    elder, side = (await pod.start("main")).id, (await pod.start("side")).id
+    labels = {**(await scene.bench.cri.list_containers(sandbox_id=pod.sandbox_id))[0].labels}
+    newer = await scene.stray_container(pod.sandbox_id, "main", {**labels, names.CONTAINER_NAME_LABEL: "main"})
+    step = Actor(scene.bench.node.fences, 99, ref=pod.ref)
+    async with scene.bench.node.fences.acting(pod.ref, Claim(99, 1, EARLY), step):
+        assert await scene.killer.end_duplicates(pod.uid, duplicates) == 0
+    assert await scene.killer.end_duplicates(pod.uid, duplicates) == 1
+    states = {each.id: each.state for each in (await pod.view()).containers}
+    assert states == {elder: "exited", side: "running", newer: "running"}
+    assert await scene.killer.end_duplicates(pod.uid, duplicates) == 0
+
+
+async def test_a_pod_of_another_cluster_that_was_adopted_is_this_ones_from_then_on(scene: Scene) -> None:
+    """Row 11 (ours): what a sandbox says of its cluster can never change, so the pod's record says it."""
+    pod = await scene.pod("open", cluster=ELSEWHERE)
+    before = await scene.alive()
+    assert set(await scene.look()) == {pod.uid}
+    adopted: list[PodRef] = []
+    scene.bench.node.adopted = adopted.append
+    request = CreateSandbox(ref=pod.ref, fence=pod.next_fence(), pod=pod.pod, adopt=True)
+    result = await pod.step(StepName.CREATE_SANDBOX, request).result()
+    assert (result.outcome, result.id, adopted) == (Outcome.ADOPTED, pod.sandbox_id, [pod.ref])
+    again = await pod.step(StepName.CREATE_SANDBOX, request.model_copy(update={"fence": pod.next_fence()})).result()
+    assert again.outcome == Outcome.ADOPTED, "called twice it is the same as called once"
+    assert await scene.alive() >= before
+    assert await scene.look() == {}
+    scene.workflows.standings[pod.uid] = "closed"
+    assert (await scene.look())[pod.uid][0]
+    assert (await pod.view()).containers == ()
