@@ -270,7 +270,8 @@ def written(environment: str, measured: Mapping[str, Mapping[str, Ending]]) -> s
 
 
 @contextlib.asynccontextmanager
-async def _runtime(name: str) -> AsyncIterator[Runtime]:
+async def launched(name: str) -> AsyncIterator[Runtime]:
+    """Launch a runtime of that name, and end it. Raises `Missing`."""
     runtime: Runtime = await asyncio.to_thread(Embedded.launch if name == EMBEDDED else lambda: Containerd.launch(name))
     try:
         yield runtime
@@ -286,7 +287,7 @@ async def measure(runtimes: Sequence[str]) -> dict[str, dict[str, Ending]]:
         for name in runtimes:
             with tempfile.TemporaryDirectory(prefix="syncpod-stop-") as directory:
                 home = Path(directory)
-                async with _runtime(name) as runtime, faulty_node(runtime, server, home) as node:
+                async with launched(name) as runtime, faulty_node(runtime, server, home) as node:
                     title = runtime.kind if name == EMBEDDED else f"{runtime.kind} {name}"
                     found[title] = await run(node, CASES, home / "out")
     finally:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import subprocess
 import time
 import uuid
 from collections import Counter
@@ -220,6 +221,8 @@ class FaultyNode:
     """The runtime itself, past the proxy."""
     proxy: CriProxy
     _worker: NodeProcess | None = None
+    start: Callable[..., Any] = subprocess.Popen
+    """What starts the worker's process."""
     ready_after: float = 0.0
     """Seconds from the start of the worker's process until it said that it serves."""
     pods: list[Pod] = field(default_factory=list)
@@ -240,10 +243,10 @@ class FaultyNode:
         async with BareCri(self.runtime.endpoint) as calls:
             await calls.remove_pod(await calls.start_pod(calls.sandbox_config(f"first-of-{self.name}")))
 
-    async def serve(self) -> datetime:
-        """Start a worker and wait until it serves; when its process began."""
+    async def serve(self, **environment: str) -> datetime:
+        """Start a worker, with more in its environment, and wait until it serves; when its process began."""
         began = datetime.now(UTC)
-        self._worker = self.worker_process(self.directory)
+        self._worker = self.worker_process(self.directory, **environment)
         await self._worker.ready()
         self.ready_after = (datetime.now(UTC) - began).total_seconds()
         return began
@@ -253,7 +256,7 @@ class FaultyNode:
         self.worker.kill()
         await until_true(lambda: self.proxy.under_way == 0)
 
-    def worker_process(self, directory: Path, *arguments: str) -> NodeProcess:
+    def worker_process(self, directory: Path, *arguments: str, **environment: str) -> NodeProcess:
         """A worker of this node, with its state in `directory`."""
         return NodeProcess(
             directory,
@@ -262,6 +265,8 @@ class FaultyNode:
             runtime=self.proxy.endpoint,
             temporal=self.server.address,
             node=self.name,
+            start=self.start,
+            **environment,
         )
 
     async def apply(self, *containers: dict[str, Any], name: str = "", uid: str = "", **spec: Any) -> Pod:

@@ -7,8 +7,9 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from tests.agent.waiting import until
 
@@ -19,9 +20,16 @@ class NodeProcess:
     """A worker. Ended by `stop` or `kill`; `close` makes sure of it."""
 
     def __init__(
-        self, directory: Path, *arguments: str, runtime: str, temporal: str, node: str = "n1", **environment: str
+        self,
+        directory: Path,
+        *arguments: str,
+        runtime: str,
+        temporal: str,
+        node: str = "n1",
+        start: Callable[..., Any] = subprocess.Popen,
+        **environment: str,
     ) -> None:
-        """Start it; `directory` gets its state, its pods' logs and what it says."""
+        """Start it; `directory` gets its state, its pods' logs and what it says. `start` is asked for the process."""
         inherited = {name: value for name, value in os.environ.items() if not name.startswith(("TEMPORAL_", "OTEL_"))}
         self.node = node
         self.state_dir = directory / "state"
@@ -37,13 +45,14 @@ class NodeProcess:
             "PYTHONUNBUFFERED": "1",
         }
         with self.output.open("wb") as output, self.log.open("ab") as log:
-            self._process = subprocess.Popen(
+            self._process = start(
                 command, cwd=directory, stdout=output, stderr=log, env={**inherited, **settings, **environment}
             )
 
     @property
     def pid(self) -> int:
-        return self._process.pid
+        pid: int = self._process.pid
+        return pid
 
     async def ready(self) -> Self:
         """Wait until it says that it serves; raises AssertionError with its log if it ends instead."""
@@ -53,7 +62,8 @@ class NodeProcess:
 
     async def ended(self) -> int:
         """Wait until it has ended; its exit code."""
-        return await asyncio.to_thread(self._process.wait, 60)
+        code: int = await asyncio.to_thread(self._process.wait, 60)
+        return code
 
     async def stop(self) -> int:
         """SIGTERM; its exit code."""

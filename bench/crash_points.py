@@ -1,0 +1,433 @@
+"""``python -m bench.crash_points``: a worker killed at every boundary of a pod's life; writes docs/crash-points.md.
+
+A boundary is the moment before or after one call to the runtime that changes something (`syncpod/fault_points.py`). For
+each boundary of each stretch of a life a pod is brought up that nothing has happened to; the worker kills itself there,
+as `kill -9` would; the next one goes on. Each worker sees one pod to its end and dies with the next.
+
+The end-to-end tests run the same on real runtimes and hold the document to it (`tests/e2e/test_crash_points.py`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import signal
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from bench import machine
+from bench.stop_cases import launched
+from syncpod.fault_points import VARIABLE, Boundary, read_boundaries
+from tests.e2e.faults_census import Census, Count, census
+from tests.e2e.faults_support import FaultyNode, Pod, faulty_node, shell, until
+from tests.runtimes.containerd import VERSIONS
+from tests.runtimes.images import BUSYBOX_2
+from tests.runtimes.require import Missing
+from tests.runtimes.runtime import Runtime
+from tests.runtimes.temporal import DevServer
+from tests.worker.fork_server import ForkServer
+from tests.workflows.scripted import container
+
+DOCUMENT = Path(__file__).resolve().parents[1] / "docs" / "crash-points.md"
+RUNTIMES = ("embedded", *VERSIONS)
+
+SMALL = {"requests": {"cpu": "10m", "memory": "16Mi"}, "limits": {"cpu": "200m", "memory": "64Mi"}}
+LARGE = {"requests": {"cpu": "20m", "memory": "16Mi"}, "limits": {"cpu": "400m", "memory": "128Mi"}}
+
+_RUNS = "trap 'exit 0' TERM; echo {name} >> /out/started; while :; do sleep 0.05; done"
+_CRASHES = (
+    "trap 'exit 0' TERM; echo web >> /out/started; "
+    "while [ ! -e /out/crash ]; do sleep 0.05; done; rm /out/crash; exit 7"
+)
+CONTAINERS = ("first", "helper", "web", "api")
+"""An init container, a sidecar and two others, in the order in which they start."""
+
+
+@dataclass
+class Subject:
+    """A pod whose worker dies: what it was asked, and the directory in which its containers note that they started."""
+
+    pod: Pod
+    place: Path
+
+    def asked(self, **web: Any) -> dict[str, Any]:
+        """Return the pod's document with that in the container `web`."""
+        document = self.pod.document
+        containers = [{**each, **web} if each["name"] == "web" else each for each in document["spec"]["containers"]]
+        return {**document, "spec": {**document["spec"], "containers": containers}}
+
+    async def count(self) -> Count:
+        """Count what is alive of it."""
+        sandboxes, containers = await self.pod.sandboxes(), await self.pod.containers()
+        ready = sum(each.state == "SANDBOX_READY" for each in sandboxes)
+        return Count(ready, sum(each.state == "running" for each in containers))
+
+    def starts(self) -> Counter[str]:
+        """Count how often each container has really run."""
+        noted = self.place / "started"
+        return Counter(noted.read_text().split() if noted.exists() else ())
+
+
+@dataclass(frozen=True)
+class Life:
+    """One stretch of a pod's life, with a worker's death at each of its boundaries."""
+
+    name: str
+    begin: Callable[[Subject], Awaitable[Any]]
+    """What sets it off; for the start, nothing: the pod was applied."""
+    end: Callable[[Subject], Awaitable[Any]]
+    """Returns when it has come to its end."""
+    restarts: Mapping[str, int] = field(default_factory=dict)
+    """Restarts of each container that has any, as without a crash."""
+
+
+async def _nothing(_: Subject) -> None:
+    pass
+
+
+async def _crash(subject: Subject) -> None:
+    await asyncio.to_thread((subject.place / "crash").touch)
+
+
+async def _update(subject: Subject) -> None:
+    await subject.pod.handle.signal("update_pod", subject.asked(image=BUSYBOX_2))
+
+
+async def _resize(subject: Subject) -> None:
+    await subject.pod.handle.signal("update_pod", subject.asked(resources=LARGE))
+
+
+async def _delete(subject: Subject) -> None:
+    await subject.pod.handle.signal("delete_pod", {})
+
+
+async def _up(subject: Subject) -> None:
+    await subject.pod.running()
+
+
+async def _restarted(subject: Subject) -> None:
+    await subject.pod.running(web=1)
+
+
+async def _updated(subject: Subject) -> None:
+    await subject.pod.running(web=1)
+    (web,) = [each for each in await subject.pod.containers() if each.name == "web" and each.state == "running"]
+    assert web.attempt == 1, web
+
+
+async def _resized(subject: Subject) -> None:
+    def seen(pod: dict[str, Any]) -> bool:
+        resizing = [each for each in pod["status"]["conditions"] if each["type"].startswith("PodResize")]
+        return container(pod, "web").get("resources") == LARGE and not resizing
+
+    await subject.pod.until(seen)
+    await subject.pod.running()
+
+
+async def _gone(subject: Subject) -> None:
+    await subject.pod.gone()
+
+
+LIVES = (
+    Life("start", _nothing, _up),
+    Life("crash", _crash, _restarted, restarts={"web": 1}),
+    Life("update", _update, _updated, restarts={"web": 1}),
+    Life("resize", _resize, _resized),
+    Life("delete", _delete, _gone),
+)
+
+
+@dataclass(frozen=True)
+class Row:
+    """What came of a worker's death at one boundary."""
+
+    life: str
+    boundary: Boundary
+    """Numbered within its life."""
+    before: Count
+    """Sandboxes and containers alive when the worker had died."""
+    after: Count
+    """When the next one had brought it to its end."""
+    duplicates: tuple[str, ...]
+    """What was ever seen alive twice, and what has run more often than without a crash."""
+    lost: tuple[str, ...]
+    """What was to be alive at the end and was not, or had run less often than without a crash."""
+
+    @property
+    def where(self) -> str:
+        """The boundary in words."""
+        return where(self.boundary)
+
+
+def where(boundary: Boundary) -> str:
+    """Say where a boundary is."""
+    return " ".join(part for part in (boundary.when, boundary.call, boundary.container) if part)
+
+
+async def run(node: FaultyNode, place: Path, lives: Sequence[Life] = LIVES) -> list[Row]:
+    """Live each life once undisturbed to number its boundaries, then once for each boundary with a death at it.
+
+    The node's worker is replaced, and none is left. `place` is for what containers note.
+    """
+    await asyncio.to_thread(place.mkdir)
+    node.worker.kill()
+    with ForkServer() as forks:
+        node.start = forks.start
+        try:
+            return await _killed(node, place, lives)
+        finally:
+            node.worker.kill()
+            node.start = subprocess.Popen
+
+
+async def _killed(node: FaultyNode, place: Path, lives: Sequence[Life]) -> list[Row]:
+    boundaries = await _undisturbed(node, place, lives)
+    deaths = [(life, boundary) for life in lives for boundary in boundaries[life.name]]
+    rows: list[Row] = []
+    async with census(node.cri, node.name) as seen:
+        former: _Death | None = None
+        for number, (life, boundary) in enumerate(deaths):
+            death = _Death(node, place, life, boundary, name=f"crash-{number:03}")
+            offset = 0 if life.name == "start" else len(boundaries["start"])
+            await death.serve(kill=offset + boundary.ordinal)
+            await asyncio.gather(_converged(former, seen, rows), death.bring_up(passed=offset))
+            await death.happen()
+            former = death
+        await node.serve()
+        await _converged(former, seen, rows)
+    return rows
+
+
+async def _undisturbed(node: FaultyNode, place: Path, lives: Sequence[Life]) -> dict[str, list[Boundary]]:
+    """Return the boundaries of each life, numbered from 1 within it; the start's under its own name."""
+    record = place / "undisturbed"
+    await node.serve(**{VARIABLE: f"record={record}"})
+    subjects = [(life, await _applied(node, place, f"whole-{life.name}")) for life in LIVES if life in lives]
+    await asyncio.gather(*(_up(subject) for _, subject in subjects))
+    begun = len(read_boundaries(record))
+    await asyncio.gather(*(life.begin(subject) for life, subject in subjects))
+    await asyncio.gather(*(life.end(subject) for life, subject in subjects))
+    passed = read_boundaries(record)
+    await asyncio.gather(*(subject.pod.delete() for life, subject in subjects if life.name != "delete"))
+    node.worker.kill()
+    found = {}
+    for life, subject in subjects:
+        of_the_start = [each for each in passed[:begun] if each.pod == subject.pod.name]
+        later = [each for each in passed[begun:] if each.pod == subject.pod.name]
+        found[life.name] = _numbered(of_the_start if life.name == "start" else later)
+        found.setdefault("start", _numbered(of_the_start))
+    return found
+
+
+def _numbered(passed: Sequence[Boundary]) -> list[Boundary]:
+    return [
+        Boundary(number, each.when, each.call, each.pod, each.container) for number, each in enumerate(passed, start=1)
+    ]
+
+
+async def _applied(node: FaultyNode, place: Path, name: str) -> Subject:
+    directory = place / name
+    await asyncio.to_thread(_open_to_all, directory)
+    mount = {"volumeMounts": [{"name": "out", "mountPath": "/out"}], "resources": SMALL}
+    pod = await node.apply(
+        shell("web", _CRASHES, **mount),
+        shell("api", _RUNS.format(name="api"), **mount),
+        initContainers=[
+            shell("first", "echo first >> /out/started", **mount),
+            shell("helper", _RUNS.format(name="helper"), restartPolicy="Always", **mount),
+        ],
+        volumes=[{"name": "out", "hostPath": {"path": str(directory)}}],
+        name=name,
+    )
+    return Subject(pod, directory)
+
+
+def _open_to_all(place: Path) -> None:
+    place.mkdir(parents=True)
+    place.chmod(0o777)
+
+
+@dataclass
+class _Death:
+    """A worker's death at one boundary of a pod's life."""
+
+    node: FaultyNode
+    place: Path
+    life: Life
+    boundary: Boundary
+    name: str
+    before: Count | None = None
+    subject: Subject | None = None
+
+    @property
+    def record(self) -> Path:
+        return self.place / f"{self.name}.boundaries"
+
+    async def serve(self, *, kill: int) -> None:
+        """Start the worker that is to die at this boundary; it goes on with what its elder has left, too."""
+        await self.node.serve(**{VARIABLE: f"record={self.record},pod={self.name},kill={kill}"})
+
+    async def bring_up(self, *, passed: int) -> None:
+        """Have the pod run, with so many boundaries behind it; for the start there is nothing to do yet."""
+        if self.life.name == "start":
+            return
+        self.subject = await _applied(self.node, self.place, self.name)
+        await _up(self.subject)
+        await until_said(self.subject, Counter(CONTAINERS))
+        assert len(read_boundaries(self.record)) == passed, f"{self.name}: {read_boundaries(self.record)}"
+
+    async def happen(self) -> None:
+        """Set the life off, and wait until the worker has died of it, at this boundary."""
+        if self.subject is None:
+            self.subject = await _applied(self.node, self.place, self.name)
+        await self.life.begin(self.subject)
+        try:
+            assert await self.node.worker.ended() == -signal.SIGKILL, self.node.said
+        except subprocess.TimeoutExpired:
+            passed = [where(each) for each in read_boundaries(self.record)]
+            missing = f"{self.life.name} never came to {where(self.boundary)}"
+            raise AssertionError(f"{self.name}: {missing}, only to {passed}\n{self.node.said}") from None
+        await self.node.kill()
+        last = read_boundaries(self.record)[-1]
+        # Which of two calls made at once is ahead is left to chance; which calls are made is not.
+        assert last.call == self.boundary.call, f"{last} in place of {self.boundary}"
+        self.boundary = Boundary(self.boundary.ordinal, last.when, last.call, last.pod, last.container)
+        self.before = await self.subject.count()
+
+
+async def until_said(subject: Subject, runs: Counter[str]) -> None:
+    """Wait until containers have noted that they ran so often: each then has said what it does at SIGTERM.
+
+    Raises TimeoutError.
+    """
+
+    async def said() -> bool:
+        return subject.starts() >= runs
+
+    await until(said, patience=20)
+
+
+async def _converged(death: _Death | None, seen: Census, rows: list[Row]) -> None:
+    """See a life through to its end under the next worker, and the pod to its deletion; add what came of it."""
+    if death is None:
+        return
+    assert death.subject is not None
+    assert death.before is not None
+    subject, life = death.subject, death.life
+    uid = (await subject.pod.until(lambda pod: bool(pod["metadata"].get("uid"))))["metadata"]["uid"]
+    await life.end(subject)
+    runs = Counter({name: 1 + life.restarts.get(name, 0) for name in CONTAINERS})
+    if life.name != "delete":
+        with contextlib.suppress(TimeoutError):  # it is lost then
+            await until_said(subject, runs)
+    after = await subject.count()
+    wanted = {} if life.name == "delete" else {name: life.restarts.get(name, 0) for name in CONTAINERS[1:]}
+    alive = {each.name: each.attempt for each in await subject.pod.containers() if each.state == "running"}
+    ran = subject.starts()
+    assert all(alive.get(name, restarts) == restarts for name, restarts in wanted.items()), alive
+    rows.append(
+        Row(
+            life.name,
+            death.boundary,
+            death.before,
+            after,
+            duplicates=(*seen.of(uid), *(f"run of {name}" for name in (ran - runs).elements())),
+            lost=(*(wanted.keys() - alive.keys()), *(f"run of {name}" for name in (runs - ran).elements())),
+        )
+    )
+    if life.name != "delete":
+        await subject.pod.delete()
+
+
+# --- the table --------------------------------------------------------------------------------------------------------
+
+_INTRODUCTION = """# Crash points
+
+What becomes of a pod when its worker is killed with SIGKILL. Made by `python -m bench.crash_points`; the same deaths
+are died in `tests/e2e/test_crash_points.py`, which holds them to this page.
+
+The pod has an init container (`first`), a sidecar (`helper`) and two containers (`web`, `api`). Its life is cut into
+stretches: it starts; `web` exits with 7 and is restarted; the image of `web` is changed; `web` is given more CPU and
+memory; the pod is deleted. A boundary is the moment before or after one call to the runtime that changes something.
+For each of them a fresh pod is brought up, the worker kills itself at that boundary, and the next worker brings the pod
+to the end of that stretch.
+
+*Before* and *after*: sandboxes and containers alive when the worker had died, and at the end of the stretch.
+*Duplicates*: a sandbox or a container of which two were ever seen alive at once, the runtime being asked ten times a
+second, or a container that ran more often than without the crash, by its own account. *Lost*: what was to be alive at
+the end and was not, or ran less often. Restart counts are those of an undisturbed life, and after a deletion nothing of
+the pod is left in the runtime, on disk or in cgroups: there is no page otherwise.
+
+"""
+
+
+def written(environment: str, found: Mapping[str, Sequence[Row]]) -> str:
+    """Return the document: a table for each runtime, a row for each boundary."""
+    parts = [_INTRODUCTION.rstrip("\n")]
+    for runtime, rows in found.items():
+        double, lost = sum(len(row.duplicates) for row in rows), sum(len(row.lost) for row in rows)
+        parts += [
+            f"\n## {runtime}\n",
+            f"{len(rows)} boundaries, duplicates {double}, lost {lost}.\n",
+            "| life | boundary | before | after | duplicates | lost |",
+            "|---|---|---|---|---:|---:|",
+            *(table_row(row) for row in rows),
+        ]
+    return "\n".join(parts) + f"\n\n{environment}\n"
+
+
+def title(runtime: Runtime) -> str:
+    """Say what the document calls a runtime."""
+    return runtime.kind if runtime.name == "embedded" else f"{runtime.kind} {runtime.series}"
+
+
+def table_row(row: Row) -> str:
+    """Return the line of the document for one death."""
+    return (
+        f"| {row.life} | {row.boundary.ordinal}. {row.where} | {row.before} | {row.after} "
+        f"| {len(row.duplicates)} | {len(row.lost)} |"
+    )
+
+
+async def measure(runtimes: Sequence[str]) -> dict[str, list[Row]]:
+    """Return the rows of each runtime, by its name and version. Raises `Missing`."""
+    found: dict[str, list[Row]] = {}
+    server = await asyncio.to_thread(DevServer.launch)
+    try:
+        for name in runtimes:
+            with tempfile.TemporaryDirectory(prefix="syncpod-crash-") as directory:
+                home = Path(directory)
+                await asyncio.to_thread(home.chmod, 0o755)
+                async with launched(name) as runtime, faulty_node(runtime, server, home) as node:
+                    found[title(runtime)] = await run(node, home / "out")
+    finally:
+        await asyncio.to_thread(server.close)
+    return found
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Kill workers, print and write the table; return the exit code: 2 where the machine lacks a part."""
+    parser = argparse.ArgumentParser(prog="python -m bench.crash_points", description="Kill workers at each boundary.")
+    parser.add_argument("--runtime", nargs="+", choices=RUNTIMES, default=RUNTIMES, help="on which (default: all)")
+    options, load = parser.parse_args(arguments), machine.load()
+    try:
+        found = asyncio.run(measure(options.runtime))
+    except Missing as missing:
+        sys.stderr.write(f"bench: {missing}\n")
+        return 2
+    text = written(machine.environment(", ".join(found), load), found)
+    print(text)
+    if tuple(options.runtime) == RUNTIMES:
+        DOCUMENT.write_text(text)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

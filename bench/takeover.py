@@ -1,0 +1,174 @@
+"""``python -m bench.takeover``: 50 running pods, their worker killed with SIGKILL; how soon each answers the next one.
+
+While no worker serves, some containers exit and some pods are given a label: what happened then is to be known
+afterwards, once. The end-to-end tests hold what comes of it (`tests/e2e/test_under_fire.py`); how soon is found here.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from temporalio.service import RPCError
+
+from bench import machine
+from bench.stop_cases import launched
+from tests.e2e.faults_support import FaultyNode, Pod, ended, faulty_node, shell, until
+from tests.runtimes.containerd import VERSIONS
+from tests.runtimes.require import Missing
+from tests.runtimes.temporal import DevServer
+
+PODS = 50
+EXITING = 5
+"""How many of them have their container exit while no worker serves."""
+LABELLED = 5
+"""How many others are given a label then."""
+AIM_SECONDS = 5.0
+"""From the start of the new worker's process to the answer of the last pod."""
+RUNTIMES = ("embedded", *VERSIONS)
+
+_EXITS = "trap 'exit 0' TERM; while [ ! -e /out/exit ]; do sleep 0.2; done; rm /out/exit; exit 7"
+_ASKED_FOR = timedelta(seconds=1)
+
+
+@dataclass(frozen=True)
+class Takeover:
+    """What came of the death of a worker."""
+
+    ready: float
+    """Seconds from the start of the new worker's process until it said that it serves."""
+    answers: tuple[float, ...]
+    """Seconds from the same moment until each pod answered a query, sorted."""
+    restarted: tuple[str, ...]
+    """Pods of which a container is another than before, those whose container exited left out."""
+    lost: tuple[str, ...]
+    """What had happened and is not known, or is known twice: `POD: what`."""
+
+
+async def run(node: FaultyNode, place: Path, count: int = PODS) -> Takeover:
+    """Bring so many pods up, kill the worker, start another, and say what came of it. The pods are deleted."""
+    pods = [await _apply(node, place / f"{number:02}") for number in range(count)]
+    await asyncio.gather(*(pod.running() for pod in pods))
+    exiting, labelled, others = pods[:EXITING], pods[EXITING : EXITING + LABELLED], pods[EXITING:]
+    containers = {pod.name: await pod.containers() for pod in pods}
+    told = {pod.name: await pod.handle.query("events") for pod in pods}
+    await node.kill()
+    for number, _ in enumerate(exiting):
+        await asyncio.to_thread((place / f"{number:02}" / "exit").touch)
+    for pod in labelled:
+        metadata = {**pod.document["metadata"], "labels": {"while": "away"}}
+        await pod.handle.signal("update_pod", {**pod.document, "metadata": metadata})
+    for pod in exiting:
+        await until(lambda pod=pod: ended(pod, "web"))
+    began = time.monotonic()
+    serving = asyncio.create_task(node.serve())
+    answers = await asyncio.gather(*(_answered(pod, began) for pod in pods))
+    await serving
+    await asyncio.gather(*(pod.running(web=1) for pod in exiting), *(pod.running() for pod in others))
+    restarted = [pod.name for pod in others if await pod.containers() != containers[pod.name]]
+    lost = [f"{pod.name}: {what}" for pod in pods for what in await _lost(pod, told[pod.name], exited=pod in exiting)]
+    for pod in labelled:
+        if (await pod.get())["metadata"].get("labels") != {"while": "away"}:
+            lost.append(f"{pod.name}: its label")
+    await asyncio.gather(*(pod.delete() for pod in pods))
+    return Takeover(node.ready_after, tuple(sorted(answers)), tuple(restarted), tuple(lost))
+
+
+async def _apply(node: FaultyNode, place: Path) -> Pod:
+    await asyncio.to_thread(_open_to_all, place)
+    web = shell("web", _EXITS, volumeMounts=[{"name": "out", "mountPath": "/out"}])
+    return await node.apply(web, volumes=[{"name": "out", "hostPath": {"path": str(place)}}])
+
+
+def _open_to_all(place: Path) -> None:
+    place.mkdir(parents=True)
+    place.chmod(0o777)
+
+
+async def _answered(pod: Pod, began: float) -> float:
+    """Ask a pod until somebody answers; how many seconds after `began` it was."""
+    while True:
+        try:
+            await pod.handle.query("pod", rpc_timeout=_ASKED_FOR)
+        except RPCError:  # nobody serves yet
+            await asyncio.sleep(0.02)
+        else:
+            return time.monotonic() - began
+
+
+async def _lost(pod: Pod, told: Sequence[Any], *, exited: bool) -> list[str]:
+    """Say which events from before the death are gone, and whether an exit during it is not known exactly once."""
+    known = {_told(event): event["count"] for event in await pod.handle.query("events")}
+    lost = [f"event {event['reason']}" for event in told if known.get(_told(event), 0) < event["count"]]
+    exits = [line["outcome"] for line in await pod.history("exit")]
+    if exits != (["exited 7 (Error)"] if exited else []):
+        lost.append(f"exits known: {exits}")
+    return lost
+
+
+def _told(event: Any) -> tuple[str, ...]:
+    """Return what an event says; one that says the same again is counted with it."""
+    return event["reason"], event["container"], event["message"]
+
+
+# --- the table --------------------------------------------------------------------------------------------------------
+
+
+def table(environment: str, found: dict[str, Takeover]) -> str:
+    """Return the figures as Markdown."""
+    lines = [
+        f"| {PODS} pods on | worker ready | first answer | median | last answer | aim | restarted | lost |",
+        "|---|---:|---:|---:|---:|---:|---:|---:|",
+    ]
+    for runtime, takeover in found.items():
+        first, median, last = takeover.answers[0], takeover.answers[len(takeover.answers) // 2], takeover.answers[-1]
+        lines.append(
+            f"| {runtime} | {takeover.ready:.1f} s | {first:.1f} s | {median:.1f} s | {last:.1f} s "
+            f"| {AIM_SECONDS:.0f} s | {len(takeover.restarted)} | {len(takeover.lost)} |"
+        )
+    return "\n".join(lines) + f"\n\n{environment}\n"
+
+
+async def measure(runtimes: Sequence[str]) -> dict[str, Takeover]:
+    """Return what came of it on each runtime. Raises `Missing`."""
+    found: dict[str, Takeover] = {}
+    server = await asyncio.to_thread(DevServer.launch)
+    try:
+        for name in runtimes:
+            with tempfile.TemporaryDirectory(prefix="syncpod-takeover-") as directory:
+                home = Path(directory)
+                await asyncio.to_thread(home.chmod, 0o755)
+                async with launched(name) as runtime, faulty_node(runtime, server, home) as node:
+                    found[f"{runtime.kind} {runtime.series}"] = await run(node, home / "out")
+    finally:
+        await asyncio.to_thread(server.close)
+    return found
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure and print; return the exit code: 1 where something was restarted or lost, 2 where a part is missing."""
+    parser = argparse.ArgumentParser(prog="python -m bench.takeover", description="Kill the worker of 50 pods.")
+    parser.add_argument("--runtime", nargs="+", choices=RUNTIMES, default=RUNTIMES, help="on which (default: all)")
+    options, load = parser.parse_args(arguments), machine.load()
+    try:
+        found = asyncio.run(measure(options.runtime))
+    except Missing as missing:
+        sys.stderr.write(f"bench: {missing}\n")
+        return 2
+    print(table(machine.environment(", ".join(found), load), found))
+    wrong = [each for takeover in found.values() for each in (*takeover.restarted, *takeover.lost)]
+    for each in wrong:
+        sys.stderr.write(f"bench: {each}\n")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,72 @@
+"""Who is alive in the runtime, counted again and again past everything of ours, so that nothing double goes unseen."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import Counter
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+
+from syncpod.cri.client import CriClient
+from syncpod.cri.errors import CriError
+from syncpod.cri.names import NODE_LABEL, POD_UID_LABEL
+from syncpod.cri.port import ContainerSummary, SandboxSummary
+
+_PAUSE_SECONDS = 0.1
+
+
+@dataclass(frozen=True)
+class Count:
+    """What is alive of a pod: how many sandboxes are ready, how many containers run."""
+
+    sandboxes: int = 0
+    containers: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.sandboxes} + {self.containers}"
+
+
+@dataclass
+class Census:
+    """What was ever seen of a node's pods."""
+
+    duplicates: set[str] = field(default_factory=set)
+    """Every sandbox and container name of which two were seen alive at once."""
+    looks: int = 0
+    """How often it was looked."""
+
+    def take(self, sandboxes: tuple[SandboxSummary, ...], containers: tuple[ContainerSummary, ...]) -> None:
+        """Add a listing. The sandboxes were listed before the containers."""
+        ready = Counter(each.uid for each in sandboxes if each.state == "SANDBOX_READY")
+        running = Counter((each.labels[POD_UID_LABEL], each.name) for each in containers if each.state == "running")
+        self.duplicates.update(f"sandbox of {uid}" for uid, count in ready.items() if count > 1)
+        self.duplicates.update(f"container {name} of {uid}" for (uid, name), count in running.items() if count > 1)
+        self.looks += 1
+
+    def of(self, *uids: str) -> tuple[str, ...]:
+        """What was seen double of these pods."""
+        return tuple(sorted(each for each in self.duplicates if each.rpartition(" ")[2] in uids))
+
+
+@contextlib.asynccontextmanager
+async def census(cri: CriClient, node: str) -> AsyncIterator[Census]:
+    """Count a node's pods all through the block; a runtime that is away is asked again."""
+    found = Census()
+
+    async def look() -> None:
+        labels = {NODE_LABEL: node}
+        while True:
+            with contextlib.suppress(CriError):
+                found.take(await cri.list_pod_sandboxes(labels=labels), await cri.list_containers(labels=labels))
+            await asyncio.sleep(_PAUSE_SECONDS)
+
+    looking = asyncio.create_task(look(), name="census")
+    try:
+        yield found
+        if looking.done():
+            looking.result()
+        assert found.looks, "nothing was counted"
+    finally:
+        looking.cancel()
+        await asyncio.gather(looking, return_exceptions=True)
