@@ -36,11 +36,15 @@ with workflow.unsafe.imports_passed_through():
     from syncpod.pod.restart_settings import says_restarts
     from workflows import absorb, decide, desired, facts, outcome, report, resizing, rounds, start
     from workflows.decision import Decision, Hold, Step
+    from workflows.inbox import PART, Inbox
     from workflows.state import PodState
     from workflows.steps import HEARTBEAT_TIMEOUT, RETRY, STEPS
 
 INBOX_LIMIT = 256
-"""Signals held before they are absorbed at once: the inbox is bounded, and nothing is dropped."""
+"""Signals of one workflow task from which on they are absorbed in parts; before `PARTS`, in their own handler."""
+
+PAUSE = timedelta(milliseconds=1)
+"""Between two parts: the workflow task ends."""
 
 GUARANTEE = timedelta(seconds=1)
 """How long after a deadline the workflow's own timer rings: the node's queue signals the deadline itself."""
@@ -81,6 +85,13 @@ GOVERNED = "2026-11-a-pod-says-how-it-is-restarted"
 """Patch: before it the annotations on back-off and restart limit were passed over."""
 
 
+ONE_AT_A_TIME = "2026-11-the-end-of-one-back-off-ends-no-other"
+"""Patch: before it the end of a failed start's back-off ended the container's crash loop, too."""
+
+PARTS = "2026-11-very-many-signals-are-absorbed-in-parts"
+"""Patch: before it a full inbox was absorbed in the handler of the signal that filled it."""
+
+
 class Pull(NamedTuple):
     """A pull that runs beside the pod's other steps."""
 
@@ -94,7 +105,7 @@ class PodWorkflow:
 
     @workflow.init
     def __init__(self, start_input: Any = None) -> None:
-        self.inbox: list[tuple[str, tuple[Any, ...]]] = []
+        self.inbox = Inbox()
         self.alarm: asyncio.Task[None] | None = None
         self.armed: datetime | None = None
         self.rang = False
@@ -122,7 +133,7 @@ class PodWorkflow:
                 return {"rejected": self.refusal}  # the update's caller has been told
             raise ApplicationError(self.refusal, type="Invalid", non_retryable=True)
         while True:
-            self.drain()
+            await self.take_in()
             self.govern()
             absorb.tidy(self.state, workflow.now())
             outcome.expire(self.state, workflow.now())
@@ -315,21 +326,29 @@ class PodWorkflow:
                 task = asyncio.current_task()
                 if task is not None:
                     task.uncancel()
-                self.inbox.append(("delete_pod", ({},)))
+                self.inbox.put("delete_pod", ({},))
 
     # --- looking ------------------------------------------------------------------------------------------------------
 
-    def drain(self) -> None:
-        """Absorb everything pending, in the order of arrival."""
-        pending, self.inbox, self.woken = self.inbox, [], False
-        for name, args in pending:
+    async def take_in(self) -> None:
+        """Absorb everything pending, in the order of arrival; of very much a part in each workflow task."""
+        self.drain(PART)
+        while self.inbox:
+            pause = asyncio.create_task(workflow.sleep(PAUSE, summary=f"{len(self.inbox)} signals are yet to be taken"))
+            await self.until(pause.done)
+            self.drain(PART)
+
+    def drain(self, most: int | None = None) -> None:
+        """Absorb what is pending, in the order of arrival, at most so many signals; None = all."""
+        self.woken = False
+        for name, args in self.inbox.take(most):
             if name == "pleg":
                 self.worker_version = max(self.worker_version, report.decision_version(args))
             absorb.absorb(self.state, name, args, workflow.now())
 
     def ending(self) -> bool:
         """Say whether the pod is to end, by what has been absorbed or is still pending."""
-        if any(name in ("delete_pod", "evict") for name, _ in self.inbox):
+        if self.inbox.has("delete_pod", "evict"):
             self.drain()
         outcome.expire(self.state, workflow.now())
         return self.state.deletion is not None or self.state.failure is not None
@@ -399,9 +418,9 @@ class PodWorkflow:
     # --- signals: collect, never await, never raise -------------------------------------------------------------------
 
     def put(self, name: str, args: Sequence[Any]) -> None:
-        """Collect one signal; a full inbox is absorbed at once."""
-        self.inbox.append((name, tuple(args)))
-        if len(self.inbox) >= INBOX_LIMIT:
+        """Collect one signal."""
+        self.inbox.put(name, tuple(args))
+        if len(self.inbox) >= INBOX_LIMIT and not workflow.patched(PARTS):
             self.drain()
 
     @workflow.signal
@@ -427,7 +446,7 @@ class PodWorkflow:
     @workflow.signal
     def backoff_expired(self, *args: Any) -> None:
         """End a container's back-off: ``{"container": "web"}``; the node's queue names the restart too."""
-        self.put("backoff_expired", args)
+        self.put("backoff_expired" if workflow.patched(ONE_AT_A_TIME) else "backoff_expired_of_all", args)
 
     @workflow.signal
     def restart(self, *args: Any) -> None:

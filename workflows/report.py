@@ -251,8 +251,8 @@ def plan(state: PodState, candidate: Any, now: datetime, *, update: str = "apply
     """Return what would be done now, or after applying `candidate`, or resizing the pod so; changes nothing.
 
     A resize is planned as if the node had the room for it: whether it has, only the node can say.
-    ``{"steps": [{"step", "container", "why"}], "holds": [{"subject", "until", "reason", "message"}]}``, `until` null where
-    only an operator lets go; with an ``"error"`` as well where the candidate would be refused.
+    ``{"steps": [{"step", "container", "why"}], "holds": [{"subject", "until", "reason", "message"}]}``; with an
+    ``"error"`` as well where the candidate would be refused. `until` is null where only an operator lets go.
     """
     trial = state.model_copy()
     if candidate is not None:

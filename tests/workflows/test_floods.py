@@ -1,0 +1,201 @@
+"""Very many signals to one pod: they cost little, lose nothing, and the run continues as new in time."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import uuid
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+from temporalio.api.enums.v1 import EventType
+from temporalio.client import Client, WorkflowHandle
+
+from syncpod.lifecycle.observed import ObservedContainer, ObservedPod, Seq
+from tests.workflows.scripted import ScriptedNode, container, phase, query_pod, scripted_worker, until
+from tests.workflows.test_pod_workflow import manifest, running
+from workflows import absorb, start
+from workflows.inbox import PART, Inbox, Signal
+from workflows.state import PodState
+
+SUGGESTED_AT = 4096
+"""Events of a history from which on a server suggests to continue as new; it ends a run at 51,200."""
+ENDED_AT = 51_200
+SENDERS = 24
+
+
+async def flood(handle: WorkflowHandle[Any, Any], signals: list[tuple[str, Any]]) -> None:
+    """Send signals as fast as it goes, over several calls at once."""
+    each = iter(signals)
+
+    async def sender() -> None:
+        for name, payload in each:
+            await handle.signal(name, payload)
+
+    await asyncio.gather(*(sender() for _ in range(SENDERS)))
+
+
+async def chain(client: Client, handle: WorkflowHandle[Any, Any]) -> list[Counter[int]]:
+    """How many events of each type each run of a pod's workflow has, oldest run first."""
+    runs = [each async for each in client.list_workflows(f"WorkflowId = '{handle.id}'")]
+    counts = []
+    for run in sorted(runs, key=lambda each: each.start_time):
+        history = await client.get_workflow_handle(run.id, run_id=run.run_id).fetch_history()
+        counts.append(Counter(event.event_type for event in history.events))
+    return counts
+
+
+async def test_a_flood_is_survived_by_continuing_as_new_when_the_server_suggests_it(client: Client) -> None:
+    """Signals that repeat, that differ, that are wrong and that nobody knows, and an exit in the midst of them."""
+    node = ScriptedNode()
+    async with scripted_worker(client, node):
+        handle = await running(client, node, manifest())
+        handle = client.get_workflow_handle(handle.id)
+        uid = (await query_pod(handle))["metadata"]["uid"]
+        facts = node.facts.model_dump(mode="json", by_alias=True)
+        signals: list[tuple[str, Any]] = []
+        for number in range(1_500):
+            signals += [
+                ("pleg", {"status": node.list(uid).model_dump(mode="json"), "node": facts}),
+                (
+                    "probe",
+                    {"container": "web", "containerID": f"other-{number}", "probe": "liveness", "result": "failure"},
+                ),
+                ("pleg" if number % 2 else "nobody_knows", number),
+            ]
+        await asyncio.gather(
+            flood(handle, signals),
+            node.tell(handle, node.exits(uid, "web", 1, ago=400)),
+        )
+        await until(handle, lambda pod: container(pod, "web")["restartCount"] == 1, patience=60)
+        await node.tell(handle, node.exits(uid, "web", 1, ago=400))
+        pod = await until(handle, lambda pod: container(pod, "web")["restartCount"] == 2, patience=60)
+        assert (phase(pod), pod["metadata"]["uid"]) == ("Running", uid)
+        runs = await chain(client, handle)
+        lengths = [sum(run.values()) for run in runs]
+        signalled = sum(run[EventType.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED] for run in runs)
+        decided = sum(run[EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED] for run in runs)
+        assert signalled >= len(signals)
+        assert len(runs) > 1
+        assert max(lengths) < 2 * SUGGESTED_AT < ENDED_AT
+        assert decided < signalled, "what comes while a task is under way is decided at once"
+        described = await handle.fetch_history()
+        begun_with = described.events[0].workflow_execution_started_event_attributes.input.payloads[0]
+        assert len(begun_with.data) < 100_000, "the snapshot that is carried on"
+
+
+async def test_what_piled_up_while_no_worker_was_there_is_taken_in_parts(client: Client) -> None:
+    """As many as are too many for one workflow task, each a listing that differs from the one before."""
+    node = ScriptedNode()
+    async with scripted_worker(client, node):
+        handle = await running(client, node, manifest())
+        uid = (await query_pod(handle))["metadata"]["uid"]
+    signals = []
+    for number in range(PART + 200):
+        listing = node.change(uid, "web", message=f"listing {number}")
+        signals.append(("pleg", {"status": listing.model_dump(mode="json")}))
+    await flood(handle, signals)
+    await node.tell(handle, node.exits(uid, "web", 1, ago=400))
+    before = (await handle.describe()).history_length
+    async with scripted_worker(client, node, max_cached_workflows=0):
+        await until(handle, lambda pod: container(pod, "web")["restartCount"] == 1, patience=60)
+        history = await handle.fetch_history()
+    after = Counter(event.event_type for event in history.events[before:])
+    assert after[EventType.EVENT_TYPE_WORKFLOW_TASK_FAILED] == 0
+    assert after[EventType.EVENT_TYPE_TIMER_FIRED] == 1, "one pause, two parts"
+    assert not [line for line in node.steps(uid) if line.startswith("kill")]
+
+
+# --- repeats ----------------------------------------------------------------------------------------------------------
+
+NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
+
+
+def begun() -> PodState:
+    document = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "a", "namespace": "default", "uid": "7f3a"},
+        "spec": {"containers": [{"name": "web", "image": "busybox:1"}]},
+    }
+    state, refusal = start.begin(
+        {"pod": document}, "pod/default/a", NOON, lambda: uuid.UUID(int=1), "node/n", replaying=False
+    )
+    assert not refusal
+    return state
+
+
+def listing(counter: int, containers: dict[str, str]) -> dict[str, Any]:
+    pod = ObservedPod(
+        uid="7f3a",
+        seq=Seq(boot=1, counter=counter),
+        observed_at=NOON + timedelta(seconds=counter),
+        containers=tuple(
+            ObservedContainer(id=id_, name="web", state=state, created_at=NOON, started_at=NOON, finished_at=None)  # type: ignore[arg-type]
+            for id_, state in containers.items()
+        ),
+    )
+    return {"status": pod.model_dump(mode="json")}
+
+
+worlds = st.dictionaries(st.sampled_from(["one", "two"]), st.sampled_from(["created", "running", "exited"]))
+
+
+@given(st.lists(st.tuples(st.integers(1, 6), worlds, st.integers(1, 4)), min_size=1, max_size=12))
+def test_absorbing_repeats_as_one_comes_to_the_same(seen: list[tuple[int, dict[str, str], int]]) -> None:
+    each, inbox = begun(), Inbox()
+    for counter, containers, times in seen:
+        for repeat in range(times):
+            payload = listing(counter + repeat, containers)
+            inbox.put("pleg", (payload,))
+            absorb.absorb(each, "pleg", (payload,), NOON)
+    once = begun()
+    kept = inbox.take()
+    assert len(kept) <= sum(times for _, _, times in seen)
+    for signal in kept:
+        absorb.absorb(once, signal.name, signal.args, NOON)
+    assert once.observed.model_copy(update={"observed_at": None}) == each.observed.model_copy(
+        update={"observed_at": None}
+    )
+    assert [(exit_.id, exit_.exit_code) for exit_ in once.exits] == [
+        (exit_.id, exit_.exit_code) for exit_ in each.exits
+    ]
+
+
+def test_what_differs_in_anything_but_its_time_is_kept_in_its_order() -> None:
+    inbox = Inbox()
+    first, again = listing(1, {"one": "running"}), listing(2, {"one": "running"})
+    boot = {**listing(3, {"one": "running"}), "events": [{"type": "Boot"}]}
+    exited = listing(4, {"one": "exited"})
+    for payload in (first, again, first, boot, exited, exited, first):
+        inbox.put("pleg", (payload,))
+    for poison in (1, 1, {"status": {"seq": 1}}, {"status": {"seq": 2}}):
+        inbox.put("pleg", (poison,))
+    inbox.put("restart", ({},))
+    assert inbox.has("restart", "evict")
+    payloads = [again, boot, exited, first, 1, {"status": {"seq": 1}}, {"status": {"seq": 2}}]
+    assert inbox.take() == [*(Signal("pleg", (payload,)) for payload in payloads), Signal("restart", ({},))]
+    assert not inbox
+
+
+def test_ten_thousand_of_the_same_are_one_and_of_others_no_more_than_came() -> None:
+    inbox, state = Inbox(), begun()
+    for number in range(10_000):
+        inbox.put("pleg", (listing_of(number),))
+    assert len(inbox) == 1
+    for number in range(10_000):
+        inbox.put(
+            "probe", ({"container": "web", "containerID": str(number), "probe": "liveness", "result": "failure"},)
+        )
+    assert len(inbox) == 10_001
+    while inbox:
+        for signal in inbox.take(PART):
+            absorb.absorb(state, signal.name, signal.args, NOON)
+    assert len(json.dumps(start.snapshot(state))) < 100_000
+
+
+def listing_of(number: int) -> dict[str, Any]:
+    return {"status": {"uid": "7f3a", "seq": {"boot": 1, "counter": number}, "observed_at": f"{NOON.isoformat()}"}}

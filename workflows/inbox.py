@@ -1,0 +1,78 @@
+"""Signals that wait to be absorbed: collected as they come, repeats as one, and taken in parts that are not too large.
+
+A signal is in the history whatever is done with it, so a flood of them cannot be undone here; but it may cost little.
+Of signals that follow one another and say the same, only the last is kept. And what has piled up while no worker was
+there, up to the 10,000 that a server lets a run have, is absorbed a part at a time: the SDK fails a workflow task that
+computes for two seconds, and would fail it again at each try.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+PART = 1_000
+"""Signals absorbed between two pauses: a fraction of a second, with the listing of a large pod in each."""
+
+
+class Signal(NamedTuple):
+    """One signal, as it came."""
+
+    name: str
+    args: tuple[Any, ...]
+
+
+class Inbox:
+    """Signals in the order in which they came."""
+
+    def __init__(self) -> None:
+        self._pending: list[Signal] = []
+
+    def __len__(self) -> int:
+        return len(self._pending)
+
+    def put(self, name: str, args: tuple[Any, ...]) -> None:
+        """Add a signal, unless it only says again what the last one says. Of two listings the newer is kept."""
+        signal = Signal(name, args)
+        last = self._pending[-1] if self._pending else None
+        if last is None or _says(last) != _says(signal):
+            self._pending.append(signal)
+        elif _number(last) <= _number(signal):
+            self._pending[-1] = signal
+
+    def take(self, most: int | None = None) -> list[Signal]:
+        """Remove and return what came first, at most so many; None = all."""
+        taken = self._pending[:most]
+        self._pending = self._pending[len(taken) :]
+        return taken
+
+    def has(self, *names: str) -> bool:
+        """Say whether a signal of one of the names is pending."""
+        return any(signal.name in names for signal in self._pending)
+
+
+def _says(signal: Signal) -> tuple[Any, ...]:
+    """Return what a signal says, but for when: a listing differs from the one before at least in its number and time.
+
+    Of two listings that differ in nothing else the newer is absorbed alone, which comes to the same (`observed.merge`).
+    """
+    if _number(signal) == _NO_NUMBER:
+        return signal
+    (payload,) = signal.args
+    status = {name: value for name, value in payload["status"].items() if name not in _WHEN}
+    return signal.name, {**payload, "status": status}
+
+
+_WHEN = ("seq", "observed_at", "observedAt")
+_NO_NUMBER = (-1, -1)
+
+
+def _number(signal: Signal) -> tuple[int, int]:
+    """Return the number of the listing that a `pleg` carries; `_NO_NUMBER` where there is none to be read."""
+    try:
+        (payload,) = signal.args
+        seq = payload["status"]["seq"]
+        boot, counter = seq["boot"], seq["counter"]
+    except (ValueError, TypeError, KeyError):
+        return _NO_NUMBER
+    known = signal.name == "pleg" and type(boot) is int and type(counter) is int
+    return (boot, counter) if known and boot >= 0 and counter >= 0 else _NO_NUMBER
