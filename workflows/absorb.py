@@ -6,7 +6,7 @@ cannot be understood becomes a rejection, an event that ``describe`` shows.
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from pydantic import ValidationError
@@ -29,6 +29,9 @@ from workflows import resizing, rounds
 from workflows.desired import Rejected, apply, delete
 from workflows.outcome import heard, meet_node, observe, put_out
 from workflows.state import PodState
+
+QUEUE_TOLERANCE = timedelta(seconds=1)
+"""How much before a back-off's end, by the server's clock, its signal may come from the node's queue."""
 
 
 def absorb(state: PodState, name: str, args: tuple[Any, ...], now: datetime) -> None:
@@ -88,8 +91,13 @@ def _pleg(state: PodState, payload: Any, now: datetime) -> None:
         resizing.ask_again(state)
 
 
-def _backoff_expired(state: PodState, payload: Any, now: datetime) -> None:
-    """Let go what a back-off holds: the restart that the node's queue names, or whatever an operator names.
+def _backoff_expired_of_all(state: PodState, payload: Any, now: datetime) -> None:
+    """Take the queue's signal as workers did for which it ended every back-off of its subject."""
+    _backoff_expired(state, payload, now, all_of_it=True)
+
+
+def _backoff_expired(state: PodState, payload: Any, now: datetime, *, all_of_it: bool = False) -> None:
+    """Let go what a back-off holds: the one whose end the node's queue signals, or whatever an operator names.
 
     An operator names a container, or a step of the whole pod that has failed (`create_sandbox`). So does the agent when
     what was wanting is there; that may cross with the end of the back-off, and means nothing then.
@@ -124,6 +132,9 @@ def _backoff_expired(state: PodState, payload: Any, now: datetime) -> None:
             rounds.release(state)
     elif signal.restart != expected or _is_at_limit(state, subject):
         return  # of a back-off that is over, or that has become a hold which only an operator ends
+    elif not all_of_it:
+        state.over = {**state.over, subject: now + QUEUE_TOLERANCE}
+        return
     state.released = {**state.released, subject: expected}
 
 
@@ -201,6 +212,7 @@ _SIGNALS = {
     "pleg": _pleg,
     "probe": _probe,
     "backoff_expired": _backoff_expired,
+    "backoff_expired_of_all": _backoff_expired_of_all,
     "restart": _restart,
     "set_condition": _set_condition,
     "evict": _evict,

@@ -18,7 +18,7 @@ from syncpod.lifecycle.restart_policy import Ended, Restart
 from syncpod.lifecycle.status import PodFailure
 from syncpod.messages import PullImage, StartContainer, StepName
 from syncpod.pod import Container, EphemeralContainer, Pod
-from workflows.decision import Decision, Hold, Step, clip, failure_hold
+from workflows.decision import Decision, Hold, Step, clip, failure_hold, is_released
 from workflows.state import PodState, Round
 
 START_ERROR_CODE = 128
@@ -91,7 +91,7 @@ def _begin_anew(state: PodState, last: Round, planned_step: PlannedStep, now: da
 
     allowed, store = ask(state.backoff, now)
     if not allowed.allowed:
-        if state.released.get(backoff.RESTART_ALL) != last.number:
+        if not is_released(state, backoff.RESTART_ALL, last.number, allowed.retry_at):
             return _held_back(backoff.RESTART_ALL, last.number, allowed)
         store = _released(state.backoff, backoff.step_key(backoff.RESTART_ALL), allowed, ask, now)
     first = start_container(anew, planned_step, now)
@@ -188,6 +188,6 @@ def _crash_loop(state: PodState, name: str, restart: int, now: datetime) -> tupl
     allowed, store = ask(state.backoff, now)
     if allowed.allowed:
         return allowed, store, last.id
-    if state.released.get(name) == restart:
+    if is_released(state, name, restart, allowed.retry_at):
         return free, _released(state.backoff, key, allowed, ask, now), last.id
     return allowed, None, last.id

@@ -121,6 +121,7 @@ def begin(state: PodState, step: Step, now: datetime) -> StepInput:
         rounds.begin_anew(state, state.restart_all, now)
     subject = step.container or step.name.value
     state.released = {name: restart for name, restart in state.released.items() if name != subject}
+    state.over = {name: at for name, at in state.over.items() if name != subject}
     if step.name == StepName.KILL_POD and state.kill_by is None:
         state.kill_by = now + timedelta(seconds=pod_grace_seconds(state.pod))
     if step.name == StepName.CREATE_SANDBOX and state.own.sandboxes and not state.adopting:

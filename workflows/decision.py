@@ -81,10 +81,19 @@ def unless_held(state: PodState, step: Step, now: datetime) -> Decision:
 def failure_hold(state: PodState, key: str, subject: str, restart: int, now: datetime) -> Hold | None:
     """Return the hold that an earlier failure under `key` still imposes, unless a signal has released it."""
     until = backoff.held_until(state.backoff, key, now=now)
-    if until is None or state.released.get(subject) == restart:
+    if until is None or is_released(state, subject, restart, until):
         return None
     entry = state.backoff.entries[key]
     return Hold(subject, restart, until, entry.delay, entry.reason, entry.message)
+
+
+def is_released(state: PodState, subject: str, restart: int, until: datetime | None) -> bool:
+    """Say whether a signal has ended a back-off: an operator's all of a subject, the queue's those that end by then.
+
+    What is held twice, by a crash loop and by a start that has failed, is held until the later of the two is over.
+    """
+    over = state.over.get(subject)
+    return state.released.get(subject) == restart or (over is not None and until is not None and until <= over)
 
 
 def clip(text: str) -> str:

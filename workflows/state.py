@@ -147,6 +147,8 @@ class PodState(BaseModel):
     """By container: the exit (runtime id) that its back-off has been passed for, until the start succeeds or fails."""
     released: dict[str, int] = {}
     """By container: the restart that may start although its back-off runs (the queue's or an operator's signal)."""
+    over: dict[str, datetime] = {}
+    """By container or step: the time up to which its back-offs are over, as the node's queue has signalled."""
     replacing: dict[str, bool] = {}
     """By runtime id: instances that are ended only so that another follows, whatever the policy; True: an operator asks
     for it, and no crash loop holds it back. Forgotten once the other is there."""
