@@ -1,4 +1,4 @@
-"""``syncpod describe``: everything about a pod that a person may want to know; ConfigMaps, and Secrets' sizes."""
+"""``syncpod describe``: all that a person may want to know about a pod or a node; ConfigMaps, and Secrets' sizes."""
 
 from __future__ import annotations
 
@@ -31,8 +31,16 @@ def describe(
 ) -> None:
     """Show a pod in full: state, conditions, events, steps.
 
-    Or a ConfigMap, `describe cm settings`; or of a Secret all but its values, `describe secret keys`.
+    Or a node, `describe node n1`; a ConfigMap, `describe cm settings`; or of a Secret all but its values, `describe
+    secret keys`.
     """
+    from syncpod.cli.node_listing import describe_nodes, named_nodes
+
+    if (nodes := named_nodes(what or [])) is not None:
+        if selector:
+            raise BadInput("--selector: nodes are described by name")
+        describe_nodes(nodes)
+        return
     things = named(what or [])
     conditions = read_selector(selector)
     if any(things.values()) == bool(conditions.requirements):

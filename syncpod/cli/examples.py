@@ -18,11 +18,13 @@ EXAMPLES: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
         ("All pods of the namespace, or of every namespace with addresses and nodes", "syncpod get pods -A -o wide"),
         ("Some, and each change of them", "syncpod get pods -l 'app=web,tier in (front,back)' -w"),
         ("One as a document", "syncpod get pod web -o yaml"),
+        ("The nodes, and what they run on", "syncpod get nodes -o wide"),
         ("The names of all ConfigMaps and Secrets", "syncpod get cm,secrets -o name"),
     ),
     "describe": (
         ("What a pod is, and what it waits for", "syncpod describe pod web"),
         ("All pods with a label", "syncpod describe -l app=web"),
+        ("A node: conditions, sources of pods, what it waits for", "syncpod describe node n1"),
         ("Which keys a Secret has, and how long their values are", "syncpod describe secret keys"),
     ),
     "logs": (
@@ -71,6 +73,15 @@ EXAMPLES: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
         ("Meet a readiness gate", "syncpod condition web example.com/load-balanced=True --reason Registered"),
         ("Take it back", "syncpod condition web example.com/load-balanced=False"),
     ),
+    "cordon": (("No new pods; those that are there go on", "syncpod cordon n1"),),
+    "uncordon": (("New pods again", "syncpod uncordon n1"),),
+    "drain": (
+        ("End all pods but those of the manifest directory", "syncpod drain n1 --force"),
+        (
+            "Those with data that is lost as well, and give up after five minutes",
+            "syncpod drain n1 --force --delete-emptydir-data --timeout 5m",
+        ),
+    ),
     "node": (("Is this machine short of memory, disk or processes?", "syncpod node"),),
     "delete": (
         ("A pod, with its own grace, until it is gone", "syncpod delete pod web"),
@@ -81,6 +92,7 @@ EXAMPLES: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
     "up": (
         ("Everything that pods need on this machine", "syncpod up"),
         ("And a pod", "syncpod up -f pod.yaml"),
+        ("And the pods of a directory, for as long as their files are there", "syncpod up --manifests manifests.d"),
         ("Without containerd, although it is there", "syncpod up --embedded -f pod.yaml"),
         ("Ten thousand pods on a laptop: containers are timers", "syncpod up --simulate"),
     ),

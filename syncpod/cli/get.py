@@ -1,4 +1,4 @@
-"""``syncpod get``: the pods there are, and this machine's ConfigMaps and Secrets."""
+"""``syncpod get``: the pods there are, nodes, and this machine's ConfigMaps and Secrets."""
 
 from __future__ import annotations
 
@@ -38,14 +38,21 @@ def get(
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Go on, with a line for each change.")] = False,
     no_headers: Annotated[bool, typer.Option("--no-headers", help="Leave out the column names.")] = False,
 ) -> None:
-    """List pods, or this machine's ConfigMaps and Secrets.
+    """List pods, nodes, or this machine's ConfigMaps and Secrets.
 
-    They are named as for kubectl: `pod web`, `pod/web`, or plainly `web`; `configmaps`, `cm settings`, `secret/keys`.
+    They are named as for kubectl: `pod web`, `pod/web`, or plainly `web`; `configmaps`, `cm settings`, `secret/keys`,
+    `nodes`.
     """
+    from syncpod.cli.node_listing import get_nodes, named_nodes
+
+    if (nodes := named_nodes(what or [])) is not None:
+        if selector or watch:
+            raise BadInput(f"{'--selector' if selector else '--watch'}: nodes are listed as they are")
+        get_nodes(nodes, _known(output), headers=not no_headers)
+        return
     things = named(what or [])
     conditions = read_selector(selector)
-    if output and output not in _OUTPUTS:
-        raise BadInput(f"--output: must be {', '.join(_OUTPUTS)}, not {output}")
+    _known(output)
     if any(things.values()) and (conditions.requirements or all_namespaces):
         raise BadInput("what is listed is either named, or chosen by --selector or --all-namespaces")
     if watch and output in ("json", "yaml"):
@@ -65,6 +72,13 @@ def get(
         remark("No resources found" + ("" if all_namespaces else f" in {namespace} namespace."))
     if missing:
         raise Failure("\n".join(missing))
+
+
+def _known(output: str) -> str:
+    """Return how to print. Raises BadInput."""
+    if output and output not in _OUTPUTS:
+        raise BadInput(f"--output: must be {', '.join(_OUTPUTS)}, not {output}")
+    return output
 
 
 @dataclass(frozen=True)

@@ -21,12 +21,14 @@ from syncpod.cli import (
     attach,
     completion,
     condition,
+    cordon,
     cp,
     create,
     debug,
     delete,
     describe,
     down,
+    drain,
     events,
     exec,
     get,
@@ -109,6 +111,7 @@ _PANELS: dict[str, dict[str, Callable[..., Any]]] = {
         "worker": worker.worker,
         "node": node.node,
     },
+    "Nodes": {"cordon": cordon.cordon, "uncordon": cordon.uncordon, "drain": drain.drain},
     "Other": {"completion": completion.completion, "version": version.version},
 }
 

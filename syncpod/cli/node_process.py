@@ -50,6 +50,7 @@ def start(
         command = [sys.executable, str(worker_program()), "--node", node.node, "--state-dir", str(node.state_dir)]
         command += ["--memory-dir", str(node.memory_dir), "--log-dir", str(node.log_dir)]
         command += ["--runtime-endpoint", endpoint]
+        command += ["--manifests", str(node.manifest_dir)] if node.manifest_dir is not None else []
         command += ["--capacity", node.capacity] if node.capacity else []
         command += [] if node.pod_cgroups else ["--no-pod-cgroups"]
         address, namespace = config["target_host"], config["namespace"]

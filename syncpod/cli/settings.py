@@ -8,7 +8,9 @@ from syncpod.cli.failure import BadInput
 from syncpod.node_settings import NodeSettings, SettingsInvalid, node_settings
 
 
-def settings(*, node: str = "", state_dir: str = "", memory_dir: str = "", runtime_endpoint: str = "") -> NodeSettings:
+def settings(
+    *, node: str = "", state_dir: str = "", memory_dir: str = "", runtime_endpoint: str = "", manifests: str = ""
+) -> NodeSettings:
     """Return the settings of this machine's node; "" = not given. Raises BadInput."""
     try:
         return node_settings(
@@ -17,6 +19,7 @@ def settings(*, node: str = "", state_dir: str = "", memory_dir: str = "", runti
             state_dir=state_dir or None,
             memory_dir=memory_dir or None,
             runtime_endpoint=runtime_endpoint or None,
+            manifest_dir=manifests or None,
         )
     except SettingsInvalid as wrong:
         raise BadInput(str(wrong)) from None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import shlex
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -54,6 +55,17 @@ def up(
             show_default="a directory in memory",
         ),
     ] = "",
+    manifests_dir: Annotated[
+        str,
+        typer.Option(
+            "--manifests",
+            metavar="DIR",
+            help="A directory of manifests, one pod each, that the node keeps running.",
+            envvar="SYNCPOD_MANIFEST_DIR",
+            show_envvar=False,
+            show_default=False,
+        ),
+    ] = "",
     timeout: Timeout = "0",
 ) -> None:
     """Start server, runtime and worker, and bring pods up.
@@ -70,7 +82,13 @@ def up(
     from syncpod.cli.settings import settings
 
     patience = parse_timeout(timeout)
-    here = settings(node=node, state_dir=state_dir, memory_dir=memory_dir, runtime_endpoint=runtime_endpoint)
+    here = settings(
+        node=node,
+        state_dir=state_dir,
+        memory_dir=memory_dir,
+        runtime_endpoint=runtime_endpoint,
+        manifests=str(Path(manifests_dir).absolute()) if manifests_dir else "",
+    )
     here = replace(here, memory_dir=memory_directory_of(here, is_named=bool(memory_dir)))
     manifests = admitted(filename, namespace) if filename else Manifests([], [])
     require_possible(manifests, here)

@@ -1,0 +1,96 @@
+"""``get nodes`` and ``describe node``: what of those commands is about nodes."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from syncpod.cli.console import columns, printable, remark, say
+from syncpod.cli.documents import print_documents
+from syncpod.cli.failure import BadInput, Failure
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from temporalio.client import Client
+
+    from syncpod.cli.nodes import NodeReading
+
+_WORDS = ("no", "node", "nodes")
+
+
+def named_nodes(words: Sequence[str]) -> list[str] | None:
+    """Return the nodes named by ``nodes``, ``node a b`` or ``node/a``; None where the words name something else."""
+    if words and words[0] in _WORDS:
+        return list(dict.fromkeys(words[1:]))
+    split = [word.partition("/") for word in words]
+    if split and all(slash and kind in _WORDS for kind, slash, _ in split):
+        return list(dict.fromkeys(name for _, _, name in split))
+    return None
+
+
+def get_nodes(names: Sequence[str], output: str, *, headers: bool) -> None:
+    """Print nodes, all of them where none is named. Raises Failure for those that are not there."""
+    from syncpod.cli import session
+
+    async def work(client: Client) -> tuple[list[NodeReading], list[str]]:
+        return await _find(client, names)
+
+    found, missing = session.run(work)
+    if output in ("json", "yaml"):
+        from syncpod.cli.node_table import document
+
+        print_documents([document(one) for one in found], output, single=len(names) == 1)
+    elif found:
+        _print_table(found, output, headers=headers)
+    elif not names:
+        remark("No resources found")
+    if missing:
+        raise Failure("\n".join(missing))
+
+
+def _print_table(found: Sequence[NodeReading], output: str, *, headers: bool) -> None:
+    from syncpod.cli.node_table import HEADER, WIDE, row
+
+    if output == "name":
+        say("\n".join(f"node/{one.name}" for one in found))
+        return
+    wide, now = output == "wide", datetime.now(UTC)
+    head = [(*HEADER, *(WIDE if wide else ()))] if headers else []
+    say("\n".join(columns([*head, *(row(one, now, wide=wide) for one in found)])))
+
+
+def describe_nodes(names: Sequence[str]) -> None:
+    """Describe the nodes that are named. Raises Failure for those that are not there."""
+    from syncpod.cli import session
+
+    if not names:
+        raise BadInput("name the nodes to describe")
+
+    async def work(client: Client) -> tuple[list[list[str]], list[str]]:
+        from syncpod.cli.node_description import describe
+        from syncpod.cli.pods import list_recorded
+
+        found, missing = await _find(client, names)
+        pods = await list_recorded(client, None) if found else []
+        now = datetime.now(UTC)
+        described = [describe(one, [pod for pod in pods if pod.spec.node_name == one.name], now) for one in found]
+        return described, missing
+
+    described, missing = session.run(work)
+    if described:
+        lines = "\n\n\n".join("\n".join(lines) for lines in described).split("\n")
+        say("\n".join(printable(line.expandtabs()) for line in lines))
+    if missing:
+        raise Failure("\n".join(missing))
+
+
+async def _find(client: Client, names: Sequence[str]) -> tuple[list[NodeReading], list[str]]:
+    """Return the nodes, and a sentence for each that is not there."""
+    from syncpod.cli.nodes import list_nodes, read_node
+
+    if not names:
+        return await list_nodes(client), []
+    found = {name: await read_node(client, name) for name in names}
+    missing = [f'nodes "{name}" not found' for name, reading in found.items() if reading is None]
+    return [reading for reading in found.values() if reading is not None], missing
