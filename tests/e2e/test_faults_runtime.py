@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from syncpod.agent.pidfd_info import tells_exits
 from tests.agent.waiting import until as until_true
 from tests.e2e.faults_support import DEAF, FaultyNode, Pod, ended, held, shell, until
 from tests.workflows.scripted import container
@@ -97,24 +98,33 @@ async def test_a_restart_of_the_runtime_restarts_nothing(node: FaultyNode) -> No
     await other.delete()
 
 
-async def test_an_exit_while_the_runtime_is_down_is_seen_once(node: FaultyNode, tmp_path: Path) -> None:
+@pytest.mark.parametrize("worker_dies", [False, True], ids=["the worker lives", "the worker dies too"])
+async def test_an_exit_while_the_runtime_is_down_is_seen_once(
+    node: FaultyNode, tmp_path: Path, worker_dies: bool
+) -> None:
     exits = f"trap 'exit 0' TERM; while [ ! -e {tmp_path}/now ]; do sleep 0.05; done; rm {tmp_path}/now; exit 7"
     shared = [{"name": "shared", "hostPath": {"path": str(tmp_path), "type": "Directory"}}]
     mount = [{"name": "shared", "mountPath": str(tmp_path)}]
     pod = await node.apply(shell("a"), shell("exits", exits, volumeMounts=mount), volumes=shared)
     await pod.running()
+    container_id = (await pod.live("exits")).id
     node.runtime.kill()
-    now = tmp_path / "now"
-    now.touch()
-    await until_true(lambda: not now.exists())
+    (tmp_path / "now").touch()
+    # containerd 2 forgets how it was: the worker hears it of the kernel, and keeps it for its next life.
+    noted = node.directory / "state" / "exits" / container_id
+    await until_true(noted.exists if tells_exits() else lambda: not (tmp_path / "now").exists())
+    if worker_dies:
+        await node.kill()
     await asyncio.to_thread(node.runtime.start)
+    if worker_dies:
+        await node.serve()
     seen = await pod.running(exits=1)
-    # containerd 2 forgets how; what it says is passed on as it is.
-    code = 7 if node.runtime.name != "containerd24" else 255
+    code = 255 if node.runtime.name == "containerd24" and not tells_exits() else 7
     assert container(seen, "exits")["lastState"]["terminated"]["exitCode"] == code
     assert len(await pod.history("exit")) == 1
     await pod.assert_whole(exits=1)
     await pod.delete()
+    await until_true(lambda: not noted.exists())  # it goes with its container
 
 
 @pytest.mark.parametrize(
