@@ -12,6 +12,7 @@ from typing import cast
 import pytest
 from temporalio.service import RPCError, RPCStatusCode
 
+from syncpod.agent.eviction import evictor as evictor_module
 from syncpod.agent.eviction import observations as module
 from syncpod.agent.eviction.evictor import Evictor
 from syncpod.agent.eviction.observations import Measured, NodeObservations, read_memory, read_pids
@@ -58,6 +59,8 @@ class Scene:
     told: list[Evict] = field(default_factory=list)
     waited: list[float] = field(default_factory=list)
     """For how many seconds the end of each pod was waited for at most."""
+    hangs: asyncio.Event | None = None
+    """Until which the removal of images does not end."""
     reclaimed: list[str] = field(default_factory=list)
     conditions: list[tuple[str, ...]] = field(default_factory=list)
 
@@ -104,6 +107,8 @@ class Scene:
 
     async def images(self) -> None:
         self.reclaimed.append("images")
+        if self.hangs is not None:
+            await self.hangs.wait()
         now = self.signals["nodefs.available"]
         self.signals["nodefs.available"] = Observation(now.available + self.frees, now.capacity)
         if self.frees < 0:
@@ -188,6 +193,22 @@ async def test_where_that_is_not_enough_or_fails_a_pod_is_put_out(frees: int) ->
     scene.short("nodefs.available")
     assert (await scene.evictor().round() or PodRef()).uid == "web"
     assert scene.reclaimed == ["containers", "images"]
+
+
+async def test_a_removal_that_hangs_keeps_no_pod_from_being_put_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Row 118: nor is it begun again before it has ended; then it is."""
+    monkeypatch.setattr(evictor_module, "RECLAIM_SECONDS", 0.05)
+    scene = Scene(used={"first": 9, "second": 5, "third": 2}, hangs=asyncio.Event())
+    scene.short("nodefs.available")
+    evictor = scene.evictor()
+    for uid in ("first", "second"):
+        assert (await evictor.round() or PodRef()).uid == uid
+    assert scene.reclaimed == ["containers", "images", "containers"]
+    assert scene.hangs is not None
+    scene.hangs.set()
+    assert (await evictor.round() or PodRef()).uid == "third"
+    await evictor.round()
+    assert scene.reclaimed[3:] == ["containers", "containers", "images"]
 
 
 async def test_images_on_a_disk_of_their_own_give_the_nodes_disk_nothing_back() -> None:

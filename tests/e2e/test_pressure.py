@@ -6,6 +6,7 @@ It is short of them because its thresholds say so: nothing is used up for it.
 from __future__ import annotations
 
 import contextlib
+import subprocess
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -41,6 +42,7 @@ async def served_anew(node: EngineNode, **settings: str) -> AsyncIterator[None]:
         runtime=node.runtime.endpoint,
         temporal=node.server.address,
         node=node.name,
+        start=subprocess.Popen,
         **settings,
     ) as node.worker:
         await node.worker.ready()

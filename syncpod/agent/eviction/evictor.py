@@ -9,9 +9,9 @@ least, and then :data:`CLEANUP_SECONDS`.
 
 Mirrors eviction/eviction_manager.go, v1.36. Differences: limits of single pods are watched apart
 (:mod:`syncpod.agent.storage`); memory is measured each period, and no notifier of the kernel's asks for it in between;
-a removal of dead containers that hangs is waited for no longer than :data:`RECLAIM_SECONDS`; the end of a pod and the
-removal of its remains share one bound, where the kubelet counts anew for the second; events of the node are warnings in
-the log, and its conditions a report on disk, there being no Node object.
+a removal of dead containers or of images that hangs is waited for no longer than :data:`RECLAIM_SECONDS`; the end of a
+pod and the removal of its remains share one bound, where the kubelet counts anew for the second; events of the node are
+warnings in the log, and its conditions a report on disk, there being no Node object.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ CLEANUP_SECONDS: Final = 30.0
 """podCleanupTimeout: how long the remains of a pod that was put out may take to go before another is put out."""
 
 RECLAIM_SECONDS: Final = 30.0
-"""How long the removal of dead containers is waited for before the node is measured again, and a pod put out."""
+"""How long the removal of dead containers, and that of images, is waited for before a pod is put out all the same."""
 
 Send = Callable[[PodRef, Evict], Awaitable[bool]]
 """Signals a pod; returns whether there was a workflow to take it. Raises RPCError while the server is away."""
@@ -100,6 +100,7 @@ class Evictor:
         self._send = send
         self._tidy_after = tidy_after
         self._reclaim = reclaim
+        self._reclaiming: dict[int, asyncio.Task[object]] = {}
         self._told = told
         self._period = period
         self._state = PressureState()
@@ -118,9 +119,13 @@ class Evictor:
 
     async def run(self) -> None:
         """Look for ever; return at once where nothing is held to anything."""
-        while self._policy.thresholds:
-            await self.round()
-            await asyncio.sleep(self._period)
+        try:
+            while self._policy.thresholds:
+                await self.round()
+                await asyncio.sleep(self._period)
+        finally:
+            for task in self._reclaiming.values():
+                task.cancel()
 
     async def round(self) -> PodRef | None:
         """Look once; return which pod was put out, if any."""
@@ -152,9 +157,9 @@ class Evictor:
         only_logs = signal.startswith("nodefs") and measured.dedicated_images
         if RESOURCES[signal] not in ("ephemeral-storage", "inodes") or only_logs:
             return False
-        for reclaim in self._reclaim:
+        for place in range(len(self._reclaim)):
             try:
-                await reclaim()
+                await self._reclaim_by(place)
             except (CriError, OSError, ImageGcFailed) as error:
                 log.warning("what nobody needs could not all be removed: %s", error)
         again = await self._observations.measure()
@@ -162,6 +167,20 @@ class Evictor:
             return False
         log.info("removing what nobody needs was enough: no pod is put out")
         return True
+
+    async def _reclaim_by(self, place: int) -> None:
+        """Have one of the removals done, so far as it comes in its time; what takes longer goes on beside the rest.
+
+        It is begun anew only when it has ended. Raises CriError, OSError (a timeout too), ImageGcFailed.
+        """
+        task = self._reclaiming.get(place)
+        if task is None:
+            task = self._reclaiming[place] = asyncio.create_task(_all_of(self._reclaim[place]), name="reclaim")
+        done, _ = await asyncio.wait({task}, timeout=RECLAIM_SECONDS)
+        if not done:
+            raise TimeoutError(f"it takes more than {RECLAIM_SECONDS:g} s, and goes on")
+        del self._reclaiming[place]
+        task.result()
 
     def _say(self, text: str) -> None:
         if text != self._said:
@@ -206,6 +225,10 @@ class Evictor:
         if not await self._tidy_after(ref.uid, seconds=_end_seconds(grace) + CLEANUP_SECONDS):
             log.warning("pod %s/%s was put out, and is not gone yet", ref.namespace, ref.name)
         return True
+
+
+async def _all_of(reclaim: Reclaim) -> object:
+    return await reclaim()
 
 
 def _end_seconds(grace: int) -> int:
