@@ -13,6 +13,7 @@ import pytest
 from temporalio.service import RPCError, RPCStatusCode
 
 from syncpod.agent.housekeeping import dead_containers as module
+from syncpod.agent.housekeeping import gone_pods
 from syncpod.agent.housekeeping.dead_containers import ContainerGc
 from syncpod.agent.housekeeping.gone_pods import GonePods
 from syncpod.agent.housekeeping.pod_workflows import PodWorkflows
@@ -335,6 +336,32 @@ async def test_nothing_goes_before_the_server_has_answered_nor_before_its_time(n
     patient = gone(node, workflows, runtime, min_age=1e9)
     assert await patient.round() == 0
     assert runtime.cleared == []
+
+
+async def test_what_is_slow_to_go_holds_up_no_other_pods_remains(
+    node: NodeContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Row 111: and is not begun a second time."""
+    monkeypatch.setattr(gone_pods, "CLEAR_SECONDS", 0.05)
+    workflows, runtime = Workflows(dict.fromkeys(("slow", "quick", "later"), "closed")), Runtime()
+    clear, hangs = runtime.clear, asyncio.Event()
+
+    async def clear_slowly(uid: str, is_gone: Any) -> bool:
+        if uid == "slow":
+            await hangs.wait()
+        return await clear(uid, is_gone)
+
+    monkeypatch.setattr(runtime, "clear", clear_slowly)
+    looking = gone(node, workflows, runtime)
+    for uid in ("slow", "quick"):
+        note(node, uid)
+    assert await looking.round() == 1
+    note(node, "later")
+    await looking.round()
+    assert set(runtime.cleared) == {"quick", "later"}
+    hangs.set()
+    await looking.round()
+    assert runtime.cleared.count("slow") == 1
 
 
 # --- the report -------------------------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Iterable
+from typing import Final
 
 from temporalio.service import RPCError
 
@@ -33,6 +34,10 @@ from syncpod.lifecycle.observed import ObservedPod
 from syncpod.messages import PodRef
 
 log = logging.getLogger(__name__)
+
+CLEAR_SECONDS: Final = 30.0
+"""How long the removal of pods' remains is waited for before the node is looked at again."""
+_AT_ONCE: Final = 8
 
 
 class GonePods:
@@ -56,18 +61,28 @@ class GonePods:
         self._min_age = min_age
         self._noted = RecordCache(node, lambda record: _ref(record, node.cluster))
         self._dead_since: dict[str, float] = {}
+        self._clearing: dict[str, asyncio.Task[bool]] = {}
+        self._slots = asyncio.Semaphore(_AT_ONCE)
         self._complaints: dict[str, str] = {}
         self.total = 0
         """Pods whose remains were removed in this life."""
 
     async def run(self) -> None:
         """Look for ever."""
-        while True:
-            await asyncio.sleep(self._period)
-            await self.round()
+        try:
+            while True:
+                await asyncio.sleep(self._period)
+                await self.round()
+        finally:
+            for task in self._clearing.values():
+                task.cancel()
 
     async def round(self) -> int:
-        """Look once; return how many pods' remains were removed. While the server does not answer, nothing is."""
+        """Look once; return how many pods' remains are removed since the last look.
+
+        What takes longer than :data:`CLEAR_SECONDS` goes on beside the next looks. While the server does not answer,
+        nothing is begun.
+        """
         try:
             noted = await asyncio.to_thread(self._noted.read)
             due = self._long_dead(noted)
@@ -75,19 +90,28 @@ class GonePods:
         except (RPCError, OSError) as error:
             log.debug("gone pods are not looked for: %s", error)
             return 0
-        removed = 0
         for ref in gone:
-            try:
-                cleared = await self._collector.clear(ref.uid, self._is_gone)
-            except (RPCError, CriError, OSError) as error:
-                self._complain(ref, str(error))
-                continue
-            if cleared:
-                log.info("removed what was left of pod %s/%s (uid %s), which is gone", ref.namespace, ref.name, ref.uid)
-                removed += 1
+            if ref.uid not in self._clearing:
+                self._clearing[ref.uid] = asyncio.create_task(self._clear(ref), name=f"clear {ref.uid}")
+        if self._clearing:
+            await asyncio.wait(self._clearing.values(), timeout=CLEAR_SECONDS)
+        ended = [uid for uid, task in self._clearing.items() if task.done()]
+        removed = sum(self._clearing.pop(uid).result() for uid in ended)
         metrics.collected("pod", removed)
         self.total += removed
         return removed
+
+    async def _clear(self, ref: PodRef) -> bool:
+        """Remove what is left of one pod; say whether it is removed."""
+        try:
+            async with self._slots:
+                cleared = await self._collector.clear(ref.uid, self._is_gone)
+        except (RPCError, CriError, OSError) as error:
+            self._complain(ref, str(error))
+            return False
+        if cleared:
+            log.info("removed what was left of pod %s/%s (uid %s), which is gone", ref.namespace, ref.name, ref.uid)
+        return cleared
 
     def _long_dead(self, noted: dict[str, PodRef]) -> tuple[str, ...]:
         """Return the UIDs of pods of which nothing has been alive for long enough."""
