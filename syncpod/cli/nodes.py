@@ -17,12 +17,12 @@ from temporalio.api.enums.v1 import WorkerStatus
 from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest, ListWorkersRequest
 from temporalio.client import (
     Client,
-    QueryRejectCondition,
     WorkflowExecution,
     WorkflowExecutionStatus,
     WorkflowQueryFailedError,
     WorkflowQueryRejectedError,
 )
+from temporalio.common import QueryRejectCondition
 from temporalio.service import RPCError, RPCStatusCode
 
 from syncpod.cli.failure import Failure
