@@ -33,7 +33,7 @@ _INDEXES: Final = (
 _NAME: Final = "io.containerd.image.name"
 _REF_NAME: Final = "org.opencontainers.image.ref.name"
 _ARCHITECTURES: Final = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm", "i686": "386"}
-_DAMAGE: Final = (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError)
+DAMAGE: Final = (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError)
 """What reading a damaged archive raises, besides OSError without a number where bzip2's or gzip's checks fail."""
 
 
@@ -75,6 +75,21 @@ class Source(Protocol):
         """Open one of them. Raises FileNotFoundError."""
 
 
+class Tar(tarfile.TarFile):
+    """A tar of which every header that is wrong is a tarfile.TarError.
+
+    As it comes, what stands where numbers are meant to may raise ValueError, and headers that extend one another
+    without end RecursionError.
+    """
+
+    def next(self) -> tarfile.TarInfo | None:
+        """Read the next header. Raises tarfile.TarError, and what reading the file raises."""
+        try:
+            return super().next()
+        except (ValueError, OverflowError, RecursionError) as error:
+            raise tarfile.ReadError(f"a header that is none: {error}") from error
+
+
 @contextmanager
 def opened(path: Path) -> Iterator[Source]:
     """Open a layout's directory or a tar of one, compressed by gzip, bzip2 or xz or not at all.
@@ -85,8 +100,8 @@ def opened(path: Path) -> Iterator[Source]:
         yield _Directory(path)
         return
     try:
-        archive = tarfile.open(path, encoding="utf-8")  # noqa: SIM115 - closed below
-    except _DAMAGE as error:
+        archive = Tar.open(path, encoding="utf-8")
+    except DAMAGE as error:
         raise ArchiveInvalid("is neither an OCI layout nor a tar archive of one") from error
     with archive:
         yield _Archive(archive)
@@ -112,7 +127,7 @@ class _Archive:
         self._archive = archive
         try:
             self._members = {os.path.normpath(member.name): member for member in archive.getmembers()}
-        except (*_DAMAGE, OSError) as error:
+        except (*DAMAGE, OSError) as error:
             raise ArchiveInvalid(f"is a damaged archive: {error}") from error
 
     def open(self, name: str) -> IO[bytes]:
@@ -131,7 +146,7 @@ def images_in(source: Source) -> tuple[FoundImage, ...]:
     """Return the images of a file that are for this machine. Raises ArchiveInvalid and OSError."""
     try:
         found = _images(source)
-    except _DAMAGE as error:
+    except DAMAGE as error:
         raise ArchiveInvalid(f"is a damaged archive: {error}") from error
     except OSError as error:
         if error.errno is not None:

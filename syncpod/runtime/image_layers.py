@@ -6,12 +6,11 @@ import gzip
 import hashlib
 import io
 import tarfile
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import IO, Final
 
-from syncpod.runtime.image_archive import ArchiveInvalid, Descriptor, Source
+from syncpod.runtime.image_archive import DAMAGE, ArchiveInvalid, Descriptor, Source, Tar
 
 _LONGEST_HEADER: Final = 1024 * 1024
 """Bytes of one header in a layer's tar, with all that extends it; what is read of a file at once is no more."""
@@ -31,7 +30,7 @@ def layer_tar(source: Source, layer: Descriptor, diff_id: str) -> Iterator[tarfi
             if head == b"\x28\xb5\x2f\xfd":
                 raise ArchiveInvalid(f"{layer.name}: is compressed by zstd, which cannot be read here: use gzip")
             unpacked = _Hashed(gzip.GzipFile(fileobj=packed) if head[:2] == b"\x1f\x8b" else packed, diff_id)
-            with tarfile.TarFile(fileobj=_Forwards(unpacked), encoding="utf-8", errors="surrogateescape") as tar:
+            with Tar(fileobj=_Forwards(unpacked), encoding="utf-8", errors="surrogateescape") as tar:
                 yield tar
             unpacked.check(layer.name)
             packed.check(layer.name)
@@ -41,7 +40,7 @@ def layer_tar(source: Source, layer: Descriptor, diff_id: str) -> Iterator[tarfi
         if error.args != (layer.name,):
             raise
         raise ArchiveInvalid(f"has no {layer.name}, a layer of its image") from error
-    except (tarfile.TarError, EOFError, gzip.BadGzipFile, zlib.error) as error:
+    except (*DAMAGE, gzip.BadGzipFile) as error:
         raise ArchiveInvalid(f"{layer.name}: is damaged: {error}") from error
 
 

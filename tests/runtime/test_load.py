@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import lzma
 import os
 import signal
 import stat
@@ -13,12 +14,14 @@ import sys
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
 
 from syncpod.runtime.discard import remove_tree
+from syncpod.runtime.image_archive import ArchiveInvalid, Descriptor
 from syncpod.runtime.image_config import ConfigInvalid, ImageConfig, read_config, stop_signal
+from syncpod.runtime.image_layers import layer_tar
 from syncpod.runtime.image_unpacking import Unpacking
 from syncpod.runtime.images import Image, ImageStore
 from syncpod.runtime.load import CannotLoad, load, main
@@ -408,6 +411,40 @@ def test_what_a_terminal_would_obey_is_escaped(tmp_path: Path, capsys: pytest.Ca
 def test_a_header_that_is_longer_than_any_is_not_read(tmp_path: Path) -> None:
     bomb = entry("x", b"", pax_headers={"comment": "x" * (2 << 20)})
     assert "is damaged: a header of" in refusal(tmp_path, Layout((layer(bomb),)))
+
+
+def longer_and_longer(name: bytes) -> bytes:
+    """A tar whose first file has a long name that has a long name, and so on."""
+    header = tarfile.TarInfo("././@LongLink")
+    header.type, header.size = tarfile.GNUTYPE_LONGNAME, len(name)
+    return (header.tobuf(tarfile.GNU_FORMAT) + name.ljust(512, b"\0")) * 2000
+
+
+HEADERS = {
+    "a map of holes that is none": layer(entry("x", b"abc", pax_headers={"GNU.sparse.map": "0,x"})),
+    "a map of holes that is no text": layer(
+        entry("x", b"\xff" * 512, pax_headers={"GNU.sparse.major": "1", "GNU.sparse.minor": "0"})
+    ),
+    "a header that extends itself for ever": longer_and_longer(b"x"),
+}
+
+
+@pytest.mark.parametrize("tar", HEADERS.values(), ids=HEADERS.keys())
+def test_a_tar_is_refused_with(tar: bytes, tmp_path: Path) -> None:
+    assert "is damaged: a header that is none" in refusal(tmp_path, Layout((tar,)))
+    (tmp_path / "image.tar").write_bytes(tar)
+    with pytest.raises(CannotLoad, match=r"is a damaged archive|is neither an OCI layout"):
+        list(load(tmp_path / "state", tmp_path / "image.tar"))
+
+
+def test_a_layer_that_an_archive_no_longer_holds_as_it_did_is_said_to_be_damaged() -> None:
+    class Changed:
+        def open(self, name: str) -> IO[bytes]:
+            raise lzma.LZMAError("Corrupt input data")
+
+    blob = Descriptor("blobs/a")
+    with pytest.raises(ArchiveInvalid, match="blobs/a: is damaged: Corrupt"), layer_tar(Changed(), blob, ""):
+        pass
 
 
 def test_what_is_no_image_at_all_is_said_to_be_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
