@@ -40,7 +40,7 @@ def start_operation(pod: Pod, node: str, *, has_attributes: bool) -> WithStartWo
         task_timeout=TASK_TIMEOUT,
         id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
         static_summary=f"pod {meta.namespace}/{meta.name} on {node}",
-        search_attributes=_attributes(pod, node) if has_attributes else TypedSearchAttributes.empty,
+        search_attributes=start_attributes(pod, node, known=has_attributes),
     )
 
 
@@ -54,7 +54,10 @@ async def look_at(start: WithStartWorkflowOperation[Any, Any]) -> None:
             await asyncio.gather(start.workflow_handle(), return_exceptions=True)
 
 
-def _attributes(pod: Pod, node: str) -> TypedSearchAttributes:
+def start_attributes(pod: Pod, node: str, *, known: bool) -> TypedSearchAttributes:
+    """Return the search attributes that a pod's workflow is started with; none where the namespace has not got them."""
+    if not known:
+        return TypedSearchAttributes.empty
     keywords = {
         "PodNamespace": pod.metadata.namespace,
         "PodName": pod.metadata.name,

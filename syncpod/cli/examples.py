@@ -82,7 +82,17 @@ EXAMPLES: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
             "syncpod drain n1 --force --delete-emptydir-data --timeout 5m",
         ),
     ),
-    "node": (("Is this machine short of memory, disk or processes?", "syncpod node"),),
+    "node": (("What is this machine short of, and what runs that nobody asks for?", "syncpod node"),),
+    "adopt": (
+        ("After the Temporal server has lost its database: all that runs goes on", "syncpod adopt --all"),
+        ("What would be adopted", "syncpod adopt --all --dry-run"),
+        ("One pod", "syncpod adopt web -n prod"),
+    ),
+    "prune": (
+        ("What nobody asks for, and would be killed", "syncpod prune --all --dry-run"),
+        ("One pod, with its own grace", "syncpod prune web"),
+        ("All of a namespace, at once", "syncpod prune --all -n test --now"),
+    ),
     "delete": (
         ("A pod, with its own grace, until it is gone", "syncpod delete pod web"),
         ("At once", "syncpod delete pod web --force"),
@@ -155,5 +165,7 @@ NOTES: Final[Mapping[str, str]] = {
     "exec": "The exit code is the command's. 1 is also that it could not be run, 2 that something is wrong with how.",
     "wait": "Exit codes: 0 all have come to it, 1 time is over or a pod is not there, 2 something is wrong with how.",
     "top": "Both ask this machine alone: its runtime and its kernel. Neither needs the Temporal server.",
+    "adopt": "Exit codes: 0 all are adopted, 1 one of them could not be, 2 something is wrong with how.",
+    "prune": "Exit codes: 0 nothing of them is left, 1 one of them could not be pruned, 2 something is wrong with how.",
     "retry": "Exit codes: 0 something is tried again, 1 nothing waits, or with --wait the pod has not come up.",
 }

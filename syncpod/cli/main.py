@@ -17,6 +17,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from syncpod.cli import (
+    adopt,
     apply,
     attach,
     completion,
@@ -38,6 +39,7 @@ from syncpod.cli import (
     node,
     plan,
     port_forward,
+    prune,
     resize,
     restart,
     retry,
@@ -110,6 +112,8 @@ _PANELS: dict[str, dict[str, Callable[..., Any]]] = {
         "load": load.load,
         "worker": worker.worker,
         "node": node.node,
+        "adopt": adopt.adopt,
+        "prune": prune.prune,
     },
     "Nodes": {"cordon": cordon.cordon, "uncordon": cordon.uncordon, "drain": drain.drain},
     "Other": {"completion": completion.completion, "version": version.version},

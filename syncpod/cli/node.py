@@ -11,15 +11,16 @@ from syncpod.cli.failure import Failure
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from syncpod.cri.node_report import NodeReport
+    from syncpod.cri.node_report import NodeReport, Orphan
     from syncpod.node_settings import WorkerRecord
 
 
 def node() -> None:
     """Show this machine's node: worker, conditions, chores.
 
-    Also pods without a workflow, and what is tidied up when. MemoryPressure, DiskPressure and PIDPressure are as in
-    `kubectl describe node`. A pod that no workflow asks for is left as it is; here it is named, with the reason.
+    Also what runs without a workflow, and what is tidied up when. MemoryPressure, DiskPressure and PIDPressure are as
+    in `kubectl describe node`. What nobody asks for is killed only if the Temporal server's own records speak against
+    it; else it is left as it is and named here, with the reason: `syncpod adopt` has it go on, `syncpod prune` ends it.
     """
     from syncpod.cli.node_process import serving
     from syncpod.cli.settings import settings
@@ -55,13 +56,20 @@ def _report(report: NodeReport, now: datetime) -> list[str]:
     conditions = [
         (each.type, each.status, _ago(each.since, now), each.reason, each.message) for each in report.conditions
     ]
-    orphans = [(f"{each.namespace}/{each.name}", each.uid, str(each.running), each.why) for each in report.orphans]
+    orphans = [
+        (_called(each), each.uid or each.id, str(each.running), each.why, each.left or "it is being killed")
+        for each in report.orphans
+    ]
     chores = [(each.name, f"every {each.every_seconds:g}s", f"{each.done} {each.what}") for each in report.chores]
     return [
         *_part("Conditions:", ("TYPE", "STATUS", "SINCE", "REASON", "MESSAGE"), conditions),
-        *_part("Orphans:", ("POD", "UID", "RUNNING", "WHY"), orphans),
+        *_part("Orphans:", ("POD", "UID", "RUNNING", "WHY", "LEFT SINCE"), orphans),
         *_part("Housekeeping:", ("CHORE", "PERIOD", "REMOVED"), chores),
     ]
+
+
+def _called(orphan: Orphan) -> str:
+    return f"{orphan.namespace}/{orphan.name}" if orphan.kind == "pod" else f"<unidentified {orphan.kind}>"
 
 
 def _part(title: str, header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> list[str]:

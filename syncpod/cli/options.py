@@ -11,6 +11,14 @@ PodNames = Annotated[list[str] | None, typer.Argument(metavar="POD", hidden=True
 Things = Annotated[list[str] | None, typer.Argument(metavar="KIND NAME", hidden=True, show_default=False)]
 """Pods, ConfigMaps and Secrets in kubectl's ways of naming them: ``web``, ``cm settings``, ``secret/keys``."""
 Namespace = Annotated[str, typer.Option("--namespace", "-n", metavar="NAME", help="The namespace.")]
+NamespaceOfAll = Annotated[
+    str,
+    typer.Option(
+        "--namespace", "-n", metavar="NAME", help="The namespace.", show_default="default; every one with --all"
+    ),
+]
+"""Of a command for which ``--all`` means the whole node."""
+OnlyNames = Annotated[str, typer.Option("--output", "-o", metavar="name", help="Print the names alone.")]
 AllNamespaces = Annotated[bool, typer.Option("--all-namespaces", "-A", help="Every namespace.")]
 Selector = Annotated[
     str, typer.Option("--selector", "-l", metavar="SELECTOR", help="Only these labels: 'app=web,tier in (a,b),!old'.")

@@ -1,0 +1,79 @@
+"""``syncpod adopt``: have what runs without a workflow go on with one."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from syncpod.cli.arguments import pod_names
+from syncpod.cli.console import remark, say
+from syncpod.cli.failure import Failure
+from syncpod.cli.options import NamespaceOfAll, OnlyNames, PodNames
+
+if TYPE_CHECKING:
+    from temporalio.client import Client
+
+    from syncpod.cli.strays import Here, Stray
+
+
+def adopt(
+    what: PodNames = None,
+    everything: Annotated[bool, typer.Option("--all", help="Every pod of this node that has no workflow.")] = False,
+    namespace: NamespaceOfAll = "",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be adopted.")] = False,
+    output: OnlyNames = "",
+) -> None:
+    """Start the workflow of pods that run on this machine without one.
+
+    That is what pods are left with when the Temporal server has lost its database, or is another one: nothing is killed
+    then, and nothing looked after. A pod is adopted from what its node has noted of it, under the same UID; whatever
+    runs of it goes on, and no container is restarted. Restart counts go on from what the runtime has; back-offs, events
+    and history begin anew. A pod that has ended stays ended.
+    """
+    from syncpod.cli import session
+    from syncpod.cli.strays import chosen, here, named_only
+
+    names, brief, place = pod_names(what or []), named_only(output), here()
+
+    async def work(client: Client) -> None:
+        strays, nameless = await chosen(client, place, names, everything=everything, namespace=namespace)
+        if nameless:
+            remark(
+                f"Note: {len(nameless)} sandboxes or containers name no pod, and cannot be adopted; see `syncpod node`"
+            )
+        if not strays and everything:
+            remark("No pods without a workflow")
+        done = await asyncio.gather(
+            *(_adopt(client, place, stray, brief=brief, dry_run=dry_run) for stray in strays), return_exceptions=True
+        )
+        failures = [each for each in done if isinstance(each, BaseException)]
+        if unforeseen := [each for each in failures if not isinstance(each, Failure)]:
+            raise unforeseen[0]
+        if failures:
+            raise Failure("\n".join(map(str, failures)))
+
+    session.run(work)
+
+
+async def _adopt(client: Client, place: Here, stray: Stray, *, brief: bool, dry_run: bool) -> None:
+    """Adopt one pod. Raises Failure with the reason why it cannot be."""
+    from syncpod.cli.adopting import start_for, until_adopted
+    from syncpod.cli.strays import refusal_of_open
+
+    name = stray.pod.name
+    if stray.standing == "open":
+        raise Failure(refusal_of_open(stray))
+    if stray.standing == "another":
+        raise Failure(f'pod "{name}" cannot be adopted: its name is another pod\'s now; `syncpod prune` removes it')
+    if stray.record is None:
+        raise Failure(
+            f'pod "{name}" cannot be adopted: node {place.node.name} has no record of this life of it; '
+            "`syncpod prune` removes it"
+        )
+    if not dry_run:
+        await start_for(client, place.node.name, stray.record)
+        await until_adopted(client, stray)
+    said = " (dry run)" if dry_run else ""
+    say(f"pod/{name}" if brief else f"{stray.called} adopted{said}; running: {stray.running}")

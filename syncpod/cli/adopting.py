@@ -1,0 +1,74 @@
+"""Starting the workflow of a pod that runs already, from the record that its node has of it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Final
+
+from temporalio.client import Client, WorkflowQueryFailedError
+from temporalio.common import WorkflowIDConflictPolicy
+from temporalio.exceptions import WorkflowAlreadyStartedError
+from temporalio.service import RPCError
+
+from syncpod.cli.applying import has_search_attributes
+from syncpod.cli.failure import Failure
+from syncpod.cli.pods import QUERY_DEADLINE, handle_of
+from syncpod.messages import POD_WORKFLOW, HistoryRecord, Outcome, StepName, node_task_queue, pod_workflow_id
+from syncpod.pod import pod_to_wire
+from syncpod.pod_start import TASK_TIMEOUT, start_attributes
+
+if TYPE_CHECKING:
+    from syncpod.cli.strays import Stray
+    from syncpod.cri.pod_records import PodRecord
+
+ADOPTED_SECONDS: Final = 30.0
+"""How long a node may take to say that it has adopted a pod: its worker looks at the runtime once."""
+_POLL_SECONDS: Final = 0.1
+
+
+async def start_for(client: Client, node: str, record: PodRecord, *, delete: dict[str, Any] | None = None) -> None:
+    """Start the workflow of a recorded pod on this node, to adopt what runs of it.
+
+    With `delete`, the payload of that signal, it is told to end the pod before it has done anything. Raises Failure
+    where the name has an open workflow.
+    """
+    meta = record.pod.metadata
+    signal: dict[str, Any] = {} if delete is None else {"start_signal": "delete_pod", "start_signal_args": [delete]}
+    try:
+        await client.start_workflow(
+            POD_WORKFLOW,
+            {"pod": pod_to_wire(record.pod), "adopt": {"incarnation": record.incarnation}},
+            id=pod_workflow_id(meta.namespace, meta.name),
+            task_queue=node_task_queue(node),
+            task_timeout=TASK_TIMEOUT,
+            id_conflict_policy=(
+                WorkflowIDConflictPolicy.FAIL if delete is None else WorkflowIDConflictPolicy.USE_EXISTING
+            ),
+            static_summary=f"pod {meta.namespace}/{meta.name} on {node}",
+            search_attributes=start_attributes(record.pod, node, known=await has_search_attributes(client)),
+            **signal,
+        )
+    except WorkflowAlreadyStartedError:
+        raise Failure(f'pod "{meta.name}" has an open workflow, which answers for it') from None
+
+
+async def until_adopted(client: Client, stray: Stray) -> None:
+    """Wait until the pod's workflow has taken over what runs. Raises Failure where it does not say so in time."""
+    handle = handle_of(client, stray.pod.namespace, stray.pod.name)
+    deadline = asyncio.get_running_loop().time() + ADOPTED_SECONDS
+    while asyncio.get_running_loop().time() < deadline:
+        try:
+            answer: list[Any] = await handle.query("history", result_type=list, rpc_timeout=QUERY_DEADLINE)
+        except (WorkflowQueryFailedError, RPCError):
+            answer = []
+        records = [HistoryRecord.model_validate(each) for each in answer]
+        steps = [each for each in records if each.kind == "step" and each.subject == StepName.CREATE_SANDBOX.value]
+        if any(each.outcome == Outcome.ADOPTED.value for each in steps):
+            return
+        if steps:
+            raise Failure(f'pod "{stray.pod.name}" is not adopted yet: {steps[-1].reason}; it is tried again')
+        await asyncio.sleep(_POLL_SECONDS)
+    raise Failure(
+        f'pod "{stray.pod.name}" has a workflow now, but its node does not answer (is `syncpod worker` running?); '
+        "it adopts the pod when it serves"
+    )

@@ -1,0 +1,157 @@
+"""What this machine's runtime has of its node, and how it stands with the workflow of each pod there.
+
+For ``adopt`` and ``prune``, which are for what no workflow asks for. Both look for themselves: what ``syncpod node``
+shows was found a minute ago, or before the Temporal server was another.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Literal
+
+from syncpod.cli.console import printable
+from syncpod.cli.failure import BadInput, Failure
+from syncpod.cli.node_process import local_node
+from syncpod.cli.settings import settings
+from syncpod.cri.inventory import Inventory, Nameless, PodInRuntime, take_inventory
+from syncpod.cri.node import NodeContext
+from syncpod.cri.pod_records import PodRecord, read_pod_records
+
+if TYPE_CHECKING:
+    from temporalio.client import Client
+
+Standing = Literal["open", "another", "none"]
+"""Of the workflow of a pod's name: it is open, and the pod's or perhaps the pod's; it is open, and another pod's; there
+is none that is open."""
+
+_AT_ONCE: Final = 50
+
+
+@dataclass(frozen=True)
+class Stray:
+    """A pod in the runtime, what is on disk of it, and how it stands with its workflow."""
+
+    pod: PodInRuntime
+    record: PodRecord | None
+    """Of this life of the pod; None where there is none on this node."""
+    standing: Standing
+
+    @property
+    def called(self) -> str:
+        """What it is called in a result: ``pod/web``, and its namespace where that has to be said."""
+        where = "" if self.pod.namespace == "default" else f" in namespace {self.pod.namespace}"
+        return f"pod/{printable(self.pod.name)}{printable(where)}"
+
+    @property
+    def running(self) -> str:
+        """Which of its containers run, in words."""
+        from syncpod.cri.names import CONTAINER_NAME_LABEL
+
+        running = [each for each in self.pod.containers if each.state == "running"]
+        named = sorted(each.labels.get(CONTAINER_NAME_LABEL, each.id) for each in running)
+        return printable(", ".join(named)) or "nothing"
+
+
+@dataclass(frozen=True)
+class Here:
+    """The node of this machine, as a command acts on it."""
+
+    node: NodeContext
+    endpoint: str
+    """The runtime's."""
+
+
+def here() -> Here:
+    """Return this machine's node. Raises BadInput where there is none, or no runtime."""
+    from syncpod.cli.node_objects import memory_directory_of
+    from syncpod.cli.runtime_choice import endpoint_of
+    from syncpod.cli.state_directory import recorded_worker
+    from syncpod.node_settings import MEMORY_DIR
+
+    said = settings()
+    started = recorded_worker(said.state_dir)
+    context = NodeContext(
+        name=local_node(""),
+        state_dir=said.state_dir,
+        memory_dir=memory_directory_of(said, is_named=bool(os.environ.get(MEMORY_DIR))),
+        log_dir=said.log_dir if started is None else Path(started.log_dir),
+        cluster="",
+        cgroup_parent=said.cgroup_parent,
+    )
+    return Here(context, endpoint_of(said.state_dir))
+
+
+async def take_stock(place: Here) -> tuple[Inventory, Mapping[str, PodRecord]]:
+    """Return what the runtime has of the node, and the records of its pods. Raises Failure."""
+    from syncpod.cli.containers import unanswered
+    from syncpod.cri.client import CriClient
+    from syncpod.cri.errors import CriError, TransportFault
+
+    records = {each.pod.metadata.uid: each for each in await asyncio.to_thread(read_pod_records, place.node)}
+    try:
+        async with CriClient(place.endpoint) as runtime:
+            return await take_inventory(runtime, place.node.name, records), records
+    except TransportFault as fault:
+        raise unanswered(fault) from None
+    except CriError as error:
+        raise Failure(f"the runtime at {place.endpoint} does not tell of its pods: {error.message}") from None
+
+
+async def chosen(
+    client: Client, place: Here, names: Sequence[str], *, everything: bool, namespace: str
+) -> tuple[list[Stray], tuple[Nameless, ...]]:
+    """Return the pods that are named, or every one without a workflow, and with those what names no pod.
+
+    Of every one, `namespace` chooses some. Raises Failure for those that are named and have nothing in the runtime.
+    """
+    if everything == bool(names):
+        raise BadInput("name pods, or say --all")
+    inventory, records = await take_stock(place)
+    by_name = {(pod.namespace, pod.name): pod for pod in inventory.pods.values()}
+    if names:
+        wanted = [(namespace or "default", name) for name in names]
+        missing = [name for space, name in wanted if (space, name) not in by_name]
+        if missing:
+            where = f"in namespace {namespace or 'default'} of node {place.node.name}"
+            raise Failure("\n".join(f'pod "{name}": nothing of it is in the runtime {where}' for name in missing))
+        pods = [by_name[key] for key in wanted]
+    else:
+        pods = [pod for _, pod in sorted(by_name.items()) if namespace in ("", pod.namespace)]
+    some = asyncio.Semaphore(_AT_ONCE)
+
+    async def stray(pod: PodInRuntime) -> Stray:
+        record = records.get(pod.uid)
+        fits = record is not None and record.incarnation == pod.incarnation
+        async with some:
+            return Stray(pod, record if fits else None, await _standing(client, pod))
+
+    found = await asyncio.gather(*map(stray, pods))
+    if names:
+        return list(found), ()
+    return [each for each in found if each.standing != "open"], inventory.nameless if not namespace else ()
+
+
+def refusal_of_open(stray: Stray) -> str:
+    """Return why a pod with a workflow is left alone."""
+    return f'pod "{stray.pod.name}" has an open workflow, which answers for it'
+
+
+def named_only(output: str) -> bool:
+    """Read ``-o`` of a command that can print names alone. Raises BadInput."""
+    if output not in ("", "name"):
+        raise BadInput(f"--output: is {output!r}, must be name")
+    return output == "name"
+
+
+async def _standing(client: Client, pod: PodInRuntime) -> Standing:
+    """Ask Temporal; one that does not say which pod it is of may be this one's."""
+    from syncpod.cli.pods import read_pod
+
+    reading = await read_pod(client, pod.namespace, pod.name)
+    if reading is None:
+        return "none"
+    return "open" if reading.pod.metadata.uid in ("", pod.uid) else "another"
