@@ -386,6 +386,37 @@ def _runs(seen: dict[str, Any], name: str, restarts: int) -> bool:
     return status.get("restartCount") == restarts and "running" in status["state"]
 
 
+async def _lost_and_pruned(client: Client, node: ScriptedNode, name: str) -> tuple[Handle, str]:
+    """The runtime loses what runs and what has finished, then the sandbox as well."""
+    containers = [{"name": each, "image": "busybox:1"} for each in ("web", "job")]
+    handle, uid = await up(client, node, pod(name, restartPolicy="OnFailure", containers=containers))
+    await node.tell(handle, node.exits(uid, "job", 0))
+    await until(handle, lambda seen: bool(container(seen, "job").get("state", {}).get("terminated")))
+    await node.tell(handle, node.list(uid, containers=()))
+    await until(handle, lambda seen: container(seen, "web").get("restartCount") == 1)
+    await node.tell(handle, node.list(uid, containers=(), sandboxes=()))
+    return handle, uid
+
+
+async def lost_before_it_counted(client: Client, node: ScriptedNode) -> Handle:
+    """What an earlier worker did, to whom what the runtime no longer lists had never run: it ran a finished job again.
+
+    It cannot be recorded anew: workers of today go by their record.
+    """
+    handle, _ = await _lost_and_pruned(client, node, "lost-before-it-counted")
+    await until(handle, lambda seen: container(seen, "web").get("restartCount") == 2 and phase(seen) == "Running")
+    return handle
+
+
+async def lost_and_pruned(client: Client, node: ScriptedNode) -> Handle:
+    """What was lost has ended in a way that nobody knows, and is held back for it; a finished job rests."""
+    handle, uid = await _lost_and_pruned(client, node, "lost-and-pruned")
+    await until(handle, lambda seen: bool(seen["status"]["containerStatuses"]) and len(node.pods[uid].sandboxes) == 1)
+    await handle.signal("backoff_expired", {"container": "web"})
+    await until(handle, lambda seen: container(seen, "web").get("restartCount") == 2 and phase(seen) == "Running")
+    return handle
+
+
 STORIES: tuple[Story, ...] = (
     brought_up,
     crash_loop,
@@ -412,6 +443,8 @@ STORIES: tuple[Story, ...] = (
     resized_past_answers,
     put_out_while_stuck,
     debugged_between_rounds,
+    lost_before_it_counted,
+    lost_and_pruned,
 )
 
 
