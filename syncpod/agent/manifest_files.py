@@ -106,19 +106,21 @@ class ManifestFiles:
             return _Read(looks, now, self._parse(path, found), "")
         except FileNotFoundError:
             return None
-        except (ManifestError, ManifestErrors, PodInvalid, OSError) as wrong:
-            words = wrong.strerror if isinstance(wrong, OSError) else str(wrong).replace("\n", "; ")
-            return _Read(looks, now, before.document if before else None, f"{path}: {words}")
+        except (ManifestError, ManifestErrors) as wrong:  # which name the file themselves
+            problem = str(wrong).replace("\n", "; ")
+        except (PodInvalid, OSError) as wrong:
+            problem = f"{path}: {wrong.strerror if isinstance(wrong, OSError) else wrong}"
+        return _Read(looks, now, before.document if before else None, problem)
 
     def _parse(self, path: Path, found: os.stat_result) -> dict[str, Any]:
         """Return the static pod of a file. Raises what says why there is none."""
         if not stat.S_ISREG(found.st_mode):
-            raise ManifestError(path.name, 0, "must be a file")
+            raise ManifestError(str(path), 0, "must be a file")
         if found.st_size > LARGEST_MANIFEST:
-            raise ManifestError(path.name, 0, f"larger than {LARGEST_MANIFEST // 1024**2} MiB")
-        documents = load_documents(path.read_bytes(), source=path.name)
+            raise ManifestError(str(path), 0, f"larger than {LARGEST_MANIFEST // 1024**2} MiB")
+        documents = load_documents(path.read_bytes(), source=str(path))
         if len(documents) != 1 or not isinstance(documents[0], Pod):
-            raise ManifestError(path.name, 0, "must hold one Pod, and nothing else")
+            raise ManifestError(str(path), 0, "must hold one Pod, and nothing else")
         bare, _ = without_cluster(documents[0])
         return pod_to_wire(admit(static_pod(bare, node=self.node, path=str(path))).pod)
 

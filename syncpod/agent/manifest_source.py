@@ -61,7 +61,6 @@ class ManifestSource:
         self._boot = boot
         self._reread = reread
         self._told: SyncPods | None = None
-        self._missing: frozenset[str] = frozenset()
         self.reported = False
         """Whether the node's workflow has heard a list in this life of the agent."""
 
@@ -86,7 +85,9 @@ class ManifestSource:
                 return
 
     async def round(self, *, slow: bool = False) -> bool:
-        """Look once, and tell what is new; `slow` also looks for pods that somebody has ended. Returns whether it told.
+        """Look once, and tell what is new; returns whether it told.
+
+        The first time, and when `slow`, also look for pods that somebody has ended.
 
         Raises RPCError, and OSError where the directory cannot be listed: then nothing is told, and nothing ends.
         """
@@ -94,7 +95,7 @@ class ManifestSource:
         message = self._message(listing)
         if message is None:
             return False
-        gone = await self._gone(listing) if slow and self._told is not None else ()
+        gone = await self._gone(listing) if slow or self._told is None else ()
         if message == self._told and not gone:
             return False
         for problem in message.problems:
@@ -123,19 +124,18 @@ class ManifestSource:
         return None
 
     async def _gone(self, listing: Listing) -> tuple[PodKey, ...]:
-        """Return the pods of the list whose workflows were closed at this look and at the one before."""
-        keys = {
+        """Return the pods of the list that have no open workflow: one that has just come, or that somebody ended."""
+        pods = {
             pod_workflow_id(pod["metadata"]["namespace"], pod["metadata"]["name"]): pod["metadata"]
             for pod in listing.pods
         }
-        missing: dict[str, PodKey] = {}
-        for id_ in sorted(keys.keys() - (await self._workflows.open()).keys()) if keys else ():
-            key = PodKey(namespace=keys[id_]["namespace"], name=keys[id_]["name"])
-            ref = PodRef(namespace=key.namespace, name=key.name, uid=keys[id_]["uid"])
+        gone: list[PodKey] = []
+        for id_ in sorted(pods.keys() - (await self._workflows.open()).keys()) if pods else ():
+            key = PodKey(namespace=pods[id_]["namespace"], name=pods[id_]["name"])
+            ref = PodRef(namespace=key.namespace, name=key.name, uid=pods[id_]["uid"])
             if await self._workflows.standing(ref) in ("closed", "unknown"):
-                missing[id_] = key
-        twice, self._missing = self._missing & missing.keys(), frozenset(missing)
-        return tuple(missing[id_] for id_ in sorted(twice))
+                gone.append(key)
+        return tuple(gone)
 
 
 async def _changes(directory: Path, reread: float) -> AsyncIterator[bool]:

@@ -166,6 +166,7 @@ async def test_a_list_governs_the_pods_of_its_own_source_only(node_under_test: N
 
 
 async def test_a_changed_pod_of_a_list_follows_the_one_of_before(node_under_test: NodeUnderTest) -> None:
+    """Row 8: two static pods with one name never run together."""
     node = node_under_test
     await node.sync("file", node.pod("web"))
     before = await node.pod_until("web", bool)

@@ -1,0 +1,287 @@
+"""A directory of manifests, as the node's agent reads and follows it: real files, a real watch."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from temporalio.service import RPCError, RPCStatusCode
+
+from syncpod.agent import manifest_source
+from syncpod.agent.manifest_files import Listing, ManifestFiles
+from syncpod.agent.manifest_source import ManifestSource
+from syncpod.messages import PodRef, pod_workflow_id
+from syncpod.node_messages import LIST_LIMIT, SyncPods
+from syncpod.pod import LARGEST_MANIFEST
+from tests.agent.waiting import until
+
+NODE = "Node-1".lower()
+
+
+def pod(name: str, **more: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name},
+        "spec": {"containers": [{"name": "main", "image": "busybox:1"}]},
+        **more,
+    }
+
+
+class Directory:
+    """A directory of manifests, and what is read of it."""
+
+    def __init__(self, home: Path) -> None:
+        self.path = home / "manifests"
+        self.path.mkdir()
+        self.state = home / "state"
+        self.state.mkdir()
+        self.files = self.again()
+
+    def again(self) -> ManifestFiles:
+        """The reader of another life."""
+        self.files = ManifestFiles(self.path, NODE, self.state)
+        return self.files
+
+    def write(self, file: str, content: Any) -> Path:
+        """Replace a file, as editors do; a pod as YAML."""
+        path = self.path / file
+        draft = self.state / file
+        draft.write_text(content if isinstance(content, str) else yaml.safe_dump(content))
+        draft.replace(path)
+        return path
+
+    def names(self) -> list[str]:
+        return names(self.files.look())
+
+
+def names(listing: Listing) -> list[str]:
+    return [each["metadata"]["name"] for each in listing.pods]
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Directory:
+    return Directory(tmp_path)
+
+
+# --- reading ----------------------------------------------------------------------------------------------------------
+
+
+def test_each_file_is_one_pod_in_order_of_names_and_hidden_files_are_none(directory: Directory) -> None:
+    """Row 1: files with a single Pod; what begins with a dot, and directories, are passed over."""
+    directory.write("b.yaml", pod("b"))
+    directory.write(
+        "a.json",
+        '{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a"},"spec":{"containers":[{"name":"m","image":"i"}]}}',
+    )
+    directory.write(".c.yaml", pod("c"))
+    (directory.path / "d").mkdir()
+    (directory.path / "d" / "e.yaml").write_text(yaml.safe_dump(pod("e")))
+    listing = directory.files.look()
+    assert (names(listing), listing.problems) == ([f"a-{NODE}", f"b-{NODE}"], ())
+    assert listing.pods[1]["spec"]["terminationGracePeriodSeconds"] == 30  # with its defaults
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("{", "a.yaml"),
+        (yaml.safe_dump(pod("a", spec={"containers": []})), "spec.containers: required"),
+        (yaml.safe_dump(pod("a", spce={})), "spce"),
+        (yaml.safe_dump_all([pod("a"), pod("b")]), "must hold one Pod, and nothing else"),
+        ("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n", "must hold one Pod"),
+        ("", "must hold one Pod"),
+        (yaml.safe_dump(pod("a" * 253)), "metadata.name"),
+        ("#" * (LARGEST_MANIFEST + 1), "larger than 10 MiB"),
+    ],
+    ids=["no YAML", "no containers", "unknown field", "two pods", "no pod", "empty", "name too long", "too large"],
+)
+def test_a_file_that_cannot_be_taken_is_named_and_keeps_the_pod_it_made(
+    directory: Directory, content: str, said: str
+) -> None:
+    directory.write("a.yaml", pod("a"))
+    directory.write("b.yaml", pod("b"))
+    before = directory.files.look()
+    path = directory.write("a.yaml", content)
+    after = directory.files.look()
+    assert after.pods == before.pods
+    (problem,) = after.problems
+    assert problem.startswith(str(path))
+    assert said in problem
+    # In the next life nothing is known of what the file said, but which pod it made is.
+    listing = directory.again().look()
+    assert (names(listing), [each.name for each in listing.kept]) == ([f"b-{NODE}"], [f"a-{NODE}"])
+    path.unlink()
+    assert directory.files.look().kept == ()
+    assert directory.again().look().kept == ()
+
+
+def test_what_is_no_file_is_named_and_never_waited_for(directory: Directory) -> None:
+    os.mkfifo(directory.path / "pipe.yaml")
+    (directory.path / "loop.yaml").symlink_to("loop.yaml")
+    directory.write("a.yaml", pod("a"))
+    listing = directory.files.look()
+    assert names(listing) == [f"a-{NODE}"]
+    assert [problem.split(":")[0].rpartition("/")[2] for problem in listing.problems] == ["loop.yaml", "pipe.yaml"]
+
+
+def test_of_two_files_with_one_name_the_first_counts(directory: Directory) -> None:
+    directory.write("b.yaml", pod("a"))
+    directory.write("a.yaml", pod("a"))
+    listing = directory.files.look()
+    assert names(listing) == [f"a-{NODE}"]
+    assert "b.yaml: ignored, since a.yaml has a pod default/a-node-1 too" in listing.problems[0]
+    (directory.path / "a.yaml").unlink()
+    assert directory.files.look().problems == ()
+
+
+def test_a_directory_that_is_not_there_has_no_pods_and_one_that_cannot_be_listed_says_so(tmp_path: Path) -> None:
+    assert ManifestFiles(tmp_path / "none", NODE, tmp_path).look() == Listing((), (), ())
+    (tmp_path / "file").write_text("")
+    with pytest.raises(NotADirectoryError):
+        ManifestFiles(tmp_path / "file", NODE, tmp_path).look()
+
+
+def test_a_file_that_is_written_again_at_once_is_read_again(directory: Directory) -> None:
+    path = directory.write("a.yaml", pod("a"))
+    assert directory.names() == [f"a-{NODE}"]
+    stamps = path.stat()
+    path.write_text(path.read_text().replace("name: a", "name: b"))  # in place, of the same size
+    os.utime(path, ns=(stamps.st_atime_ns, stamps.st_mtime_ns))
+    assert directory.names() == [f"b-{NODE}"]
+
+
+# --- following --------------------------------------------------------------------------------------------------------
+
+
+class Told:
+    """A node's workflow that hears, and what the server knows of its pods' workflows."""
+
+    def __init__(self) -> None:
+        self.heard: list[SyncPods] = []
+        self.failing = 0
+        self.ended: set[str] = set()
+
+    async def tell(self, message: SyncPods) -> None:
+        if self.failing:
+            self.failing -= 1
+            raise RPCError("the server is away", RPCStatusCode.UNAVAILABLE, b"")
+        self.heard.append(message)
+
+    @property
+    def names(self) -> list[str]:
+        return [each["metadata"]["name"] for each in self.heard[-1].pods] if self.heard else ["nothing yet"]
+
+    async def open(self) -> dict[str, str]:
+        if not self.heard:
+            return {}
+        ids = {pod_workflow_id("default", each["metadata"]["name"]): "" for each in self.heard[-1].pods}
+        return {id_: uid for id_, uid in ids.items() if id_ not in self.ended}
+
+    async def standing(self, ref: PodRef) -> str:
+        return "closed" if pod_workflow_id(ref.namespace, ref.name) in self.ended else "open"
+
+
+@contextlib.asynccontextmanager
+async def following(directory: Directory, told: Told, *, reread: float = 60.0) -> AsyncIterator[ManifestSource]:
+    """A source that follows the directory; it is looked at slowly only where a test says how slowly."""
+    source = ManifestSource(directory.files, told, told.tell, boot=7, reread=reread)
+    task = asyncio.create_task(source.run())
+    try:
+        yield source
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def seen(condition: Callable[[], bool]) -> None:
+    await until(condition, patience=20)
+
+
+async def test_what_comes_changes_and_goes_is_told_when_it_does_and_nothing_else_is(directory: Directory) -> None:
+    told = Told()
+    directory.write("a.yaml", pod("a"))
+    async with following(directory, told) as source:
+        await seen(lambda: told.names == [f"a-{NODE}"])
+        assert (source.reported, told.heard[0].source, told.heard[0].boot) == (True, "file", 7)
+        directory.write("b.yaml", pod("b"))
+        await seen(lambda: told.names == [f"a-{NODE}", f"b-{NODE}"])
+        first = told.heard[-1].pods[0]["metadata"]["uid"]
+        directory.write("a.yaml", pod("a", spec={"containers": [{"name": "main", "image": "busybox:2"}]}))
+        await seen(lambda: told.heard[-1].pods[0]["metadata"]["uid"] != first)
+        directory.write("b.yaml", "{")
+        await seen(lambda: bool(told.heard[-1].problems))
+        assert told.names == [f"a-{NODE}", f"b-{NODE}"]
+        for path in directory.path.iterdir():
+            path.unlink()
+        await seen(lambda: told.names == [])
+        count = len(told.heard)
+        assert not await source.round()
+        directory.write(".hidden", "x")
+        assert not await source.round()
+        assert len(told.heard) == count
+
+
+async def test_an_empty_or_absent_directory_is_reported_once_and_one_that_comes_is_followed(
+    directory: Directory,
+) -> None:
+    directory.path.rmdir()
+    told = Told()
+    async with following(directory, told, reread=0.2) as source:
+        await seen(lambda: source.reported)
+        assert told.names == []
+        directory.path.mkdir()
+        directory.write("a.yaml", pod("a"))
+        await seen(lambda: told.names == [f"a-{NODE}"])
+        directory.path.rename(directory.path.with_name("old"))
+        directory.path.mkdir()
+        directory.write("b.yaml", pod("b"))
+        await seen(lambda: told.names == [f"b-{NODE}"])
+
+
+async def test_a_server_that_is_away_is_told_later(directory: Directory, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(manifest_source, "_RETRY_SECONDS", 0.01)
+    told = Told()
+    told.failing = 3
+    directory.write("a.yaml", pod("a"))
+    async with following(directory, told) as source:
+        await seen(lambda: source.reported)
+    assert (told.failing, told.names) == (0, [f"a-{NODE}"])
+
+
+async def test_a_list_that_is_too_large_is_refused_in_a_sentence_and_the_one_of_before_counts(
+    directory: Directory,
+) -> None:
+    told = Told()
+    source = ManifestSource(directory.files, told, told.tell, boot=1)
+    big = {"annotations": {"note": "x" * (LIST_LIMIT // 8)}}
+    for number in range(8):
+        directory.write(f"{number}.yaml", pod(f"p{number}", metadata={"name": f"p{number}", **big}))
+    assert not await source.round()
+    assert (source.reported, told.heard) == (False, [])
+    (directory.path / "7.yaml").unlink()
+    assert await source.round()
+    directory.write("7.yaml", pod("p7", metadata={"name": "p7", **big}))
+    assert await source.round()
+    assert (len(told.names), len(told.heard[-1].problems)) == (7, 1)
+    assert f"a node can be told {LIST_LIMIT} at once" in told.heard[-1].problems[0]
+
+
+async def test_a_pod_that_somebody_has_ended_is_told_with_the_next_slow_look(directory: Directory) -> None:
+    told = Told()
+    source = ManifestSource(directory.files, told, told.tell, boot=1)
+    directory.write("a.yaml", pod("a"))
+    directory.write("b.yaml", pod("b"))
+    assert await source.round(slow=True)
+    told.ended.add(pod_workflow_id("default", f"a-{NODE}"))
+    assert not await source.round()
+    assert await source.round(slow=True)
+    assert [each.name for each in told.heard[-1].gone] == [f"a-{NODE}"]
+    told.ended.clear()
+    assert not await source.round(slow=True)
