@@ -293,7 +293,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the worker as a process; return its exit code."""
     log_level, read_settings = parse_arguments(arguments)
     logging.basicConfig(stream=sys.stderr, level=log_level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    for chatty in ("grpc", "asyncio"):
+    for chatty in ("grpc", "asyncio", "watchfiles"):
         logging.getLogger(chatty).setLevel(logging.WARNING)
     _spare_the_collector()
     try:
