@@ -1,0 +1,66 @@
+"""Virtual time: what is due is done in its order, and nobody waits."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+
+EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
+"""When every simulation begins."""
+
+
+@dataclass(order=True)
+class Due:
+    """Something that is to be done at a time; may be cancelled until then."""
+
+    at: float
+    order: int
+    act: Callable[[], None] | None = field(compare=False)
+
+    def cancel(self) -> None:
+        """Have it not done. Does nothing to what was done already."""
+        self.act = None
+
+
+class Clock:
+    """Seconds since :data:`EPOCH`; moves only from one thing that is due to the next."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self._due: list[Due] = []
+        self._order = itertools.count()
+
+    def after(self, seconds: float, act: Callable[[], None]) -> Due:
+        """Have `act` called in so many seconds; of two that are due together the one asked for first comes first."""
+        # Rounded as Temporal and a runtime do, so that no time is before another by less than anybody can say.
+        due = Due(round(self.now + max(0.0, seconds), 6), next(self._order), act)
+        heapq.heappush(self._due, due)
+        return due
+
+    def run(self, until: float) -> bool:
+        """Do what is due up to `until`; say whether nothing is left to do."""
+        while self._due:
+            if self._due[0].act is None:
+                heapq.heappop(self._due)
+                continue
+            if self._due[0].at > until:
+                self.now = until
+                return False
+            due = heapq.heappop(self._due)
+            self.now, act = due.at, due.act
+            due.act = None
+            if act is not None:
+                act()
+        return True
+
+    def text(self, at: float | None = None) -> str:
+        """Return a time as it is written on the wire, RFC 3339; now, where none is given."""
+        return moment(self.now if at is None else at).isoformat().replace("+00:00", "Z")
+
+
+def moment(at: float) -> datetime:
+    """Return a time of a simulation as a datetime."""
+    return EPOCH + timedelta(seconds=at)

@@ -1,0 +1,284 @@
+"""What happens to a simulated pod from outside, and when: a schedule of events, drawn from a seed or written down."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from random import Random  # noqa: TID251  # seeded, and of nobody else's
+from typing import TYPE_CHECKING, Any
+
+from tests.simulator.attempt import Ill
+from tests.simulator.pods import IMAGES, Manifest, draw_lives, draw_pod
+from tests.simulator.runtime import Life
+
+if TYPE_CHECKING:
+    from tests.simulator.simulation import Simulation
+
+HORIZON = 400.0
+"""Seconds after which nothing goes wrong any more."""
+
+
+@dataclass(frozen=True)
+class Event:
+    """One thing that happens."""
+
+    at: float
+    what: str
+    name: str = ""
+    """The container that it is about."""
+    seconds: float = 0.0
+    number: int = 0
+    """An exit code, a grace period, an image."""
+
+    def __repr__(self) -> str:
+        """Write it as short as it can be read back."""
+        more = "".join(f", {key}={getattr(self, key)!r}" for key in ("name", "seconds", "number") if getattr(self, key))
+        return f"Event({self.at!r}, {self.what!r}{more})"
+
+
+@dataclass(frozen=True)
+class Case:
+    """One simulation, whole: run twice it does the same."""
+
+    manifest: Manifest
+    lives: dict[str, tuple[Life, ...]] = field(default_factory=dict)
+    events: tuple[Event, ...] = ()
+    absent: bool = False
+    """The node has not got the image at first."""
+    max_events: int = 0
+    """Continue as new whenever history has come to this length; 0 = never."""
+    kind: str = ""
+
+
+def draw_case(seed: int) -> Case:
+    """Return the simulation of a seed."""
+    random = Random(seed)
+    kind, manifest = draw_pod(random)
+    lives = draw_lives(random, manifest)
+    names = list(lives)
+    whats = random.choices(tuple(EVENTS), [event.weight for event in EVENTS.values()], k=random.randint(2, 9))
+    events = [_draw(random, what, names) for what in whats]
+    return Case(
+        manifest,
+        lives,
+        tuple(sorted(events, key=lambda event: event.at)),
+        absent=random.random() < 0.15,
+        max_events=random.choice((0, 0, 0, 20, 60)),
+        kind=kind,
+    )
+
+
+def _draw(random: Random, what: str, names: list[str]) -> Event:
+    # Most of what can go wrong with a pod goes wrong while something is done with it.
+    at = random.choice(
+        (random.uniform(0, 0.4), random.uniform(0, 5), random.uniform(0, 60), random.uniform(0, HORIZON))
+    )
+    kind = EVENTS[what]
+    return Event(
+        round(at, 3),
+        what,
+        random.choice(names) if kind.of_container else "",
+        round(random.choice(kind.seconds) * random.uniform(0.5, 1.5), 2) if kind.seconds else 0.0,
+        random.choice(kind.numbers) if kind.numbers else 0,
+    )
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One kind of event: what it does, and what is drawn for it."""
+
+    does: Callable[[Simulation, Event], None]
+    weight: float = 1.0
+    of_container: bool = False
+    seconds: tuple[float, ...] = ()
+    numbers: tuple[int, ...] = ()
+
+
+def _ill(kind: str) -> Callable[[Simulation, Event], None]:
+    def does(simulation: Simulation, event: Event) -> None:
+        simulation.node.ills.append(Ill(kind, event.seconds))
+
+    return does
+
+
+def _signal_ill(kind: str) -> Callable[[Simulation, Event], None]:
+    def does(simulation: Simulation, event: Event) -> None:
+        simulation.node.signals.append(Ill(kind, event.seconds))
+
+    return does
+
+
+def _expiration_ill(kind: str) -> Callable[[Simulation, Event], None]:
+    def does(simulation: Simulation, event: Event) -> None:
+        simulation.node.expirations.append(Ill(kind))
+
+    return does
+
+
+def _worker_killed(simulation: Simulation, event: Event) -> None:
+    if simulation.node.up:
+        simulation.node.kill_worker(event.seconds)
+
+
+def _evicted_from_cache(simulation: Simulation, event: Event) -> None:
+    simulation.server.evict()
+
+
+def _continue_as_new(simulation: Simulation, event: Event) -> None:
+    simulation.server.suggests = True
+
+
+def _runtime_restarted(simulation: Simulation, event: Event) -> None:
+    if simulation.runtime.up:
+        simulation.runtime.restart(event.seconds)
+
+
+def _runtime_wiped(simulation: Simulation, event: Event) -> None:
+    simulation.invariants.loses_sight()
+    simulation.runtime.wipe()
+
+
+def _container_dies(simulation: Simulation, event: Event) -> None:
+    container = simulation.runtime.running(event.name)
+    if container is not None:
+        simulation.runtime.end(container, event.number, "OOMKilled" if event.number == 137 else "")
+
+
+def _sandbox_dies(simulation: Simulation, event: Event) -> None:
+    for sandbox in simulation.runtime.sandboxes.values():
+        sandbox.ready = False
+    simulation.node.changed()
+
+
+def _dead_pruned(simulation: Simulation, event: Event) -> None:
+    """Somebody else removes what has ended."""
+    simulation.invariants.loses_sight()
+    dead = [c for c in simulation.runtime.containers.values() if c.name == event.name and c.state == "exited"]
+    for container in dead:
+        del simulation.runtime.containers[container.id]
+    simulation.node.changed()
+
+
+def _image_gone(simulation: Simulation, event: Event) -> None:
+    simulation.runtime.images.clear()
+
+
+def _no_room(simulation: Simulation, event: Event) -> None:
+    simulation.node.steps.no_room += 1
+
+
+def _apply(simulation: Simulation, event: Event) -> None:
+    """Apply the pod, with another image where a container is named."""
+    document = copy.deepcopy(simulation.manifest)
+    for container in document["spec"]["containers"]:
+        if container["name"] == event.name:
+            container["image"] = IMAGES[event.number]
+    simulation.apply(document)
+
+
+def _relabel(simulation: Simulation, event: Event) -> None:
+    document = copy.deepcopy(simulation.manifest)
+    document["metadata"]["labels"]["app"] = f"web-{event.number}"
+    simulation.apply(document)
+
+
+def _resize(simulation: Simulation, event: Event) -> None:
+    resources = {"requests": {"cpu": f"{event.number}m"}}
+    simulation.server.update("resize", {"containers": [{"name": event.name, "resources": resources}]})
+
+
+def _ephemeral(simulation: Simulation, event: Event) -> None:
+    container = {"name": f"debug-{event.number}", "image": "busybox:1"}
+    simulation.server.update("add_ephemeral_container", container)
+
+
+def _delete(simulation: Simulation, event: Event) -> None:
+    simulation.delete(event.number)
+
+
+def _delete_by_signal(simulation: Simulation, event: Event) -> None:
+    simulation.delete(event.number, by_signal=True)
+
+
+def _cancelled(simulation: Simulation, event: Event) -> None:
+    simulation.cancel()
+
+
+def _evict(simulation: Simulation, event: Event) -> None:
+    simulation.evict(event.number)
+
+
+def _restart(simulation: Simulation, event: Event) -> None:
+    simulation.operate("restart", event.name)
+
+
+def _retry(simulation: Simulation, event: Event) -> None:
+    simulation.operate("backoff_expired", event.name)
+
+
+def _probe(simulation: Simulation, event: Event) -> None:
+    container = simulation.runtime.running(event.name)
+    if container is not None:
+        change = {"container": event.name, "containerID": container.id, "probe": "liveness", "result": "failure"}
+        simulation.server.signal("probe", change)
+
+
+_POISON: tuple[tuple[str, tuple[Any, ...]], ...] = (
+    ("pleg", (1, 2, 3)),
+    ("pleg", ({"status": {"containers": [{"restartCount": -5}]}},)),
+    ("delete_pod", ({"gracePeriodSeconds": "soon"},)),
+    ("probe", ({"container": "nobody"},)),
+    ("no_such_signal", ({},)),
+    ("pleg", ({"status": {"uid": "another"}},)),
+)
+
+
+def _poison(simulation: Simulation, event: Event) -> None:
+    name, values = _POISON[event.number]
+    simulation.server.signal(name, *values)
+
+
+EVENTS: dict[str, Kind] = {
+    # With the next step:
+    "step fails": Kind(_ill("fails"), 3),
+    "step succeeds but reports failure": Kind(_ill("lies"), 3),
+    "step hangs": Kind(_ill("hangs"), 1, seconds=(5, 40, 400)),
+    "step stalls, and is tried again": Kind(_ill("stalls"), 2, seconds=(4, 10, 60)),
+    "step reports late": Kind(_ill("late"), 2, seconds=(0.5, 5, 30)),
+    "step's report is lost": Kind(_ill("lost"), 2),
+    "step cannot reach the runtime": Kind(_ill("unreachable"), 1),
+    "step completed by hand": Kind(_ill("by_hand"), 1, seconds=(0.02, 0.1, 1)),
+    # With what is signalled:
+    "PLEG signal lost, and repeated": Kind(_signal_ill("lost"), 2),
+    "PLEG signal doubled": Kind(_signal_ill("doubled"), 1),
+    "PLEG signal stale and overtaken": Kind(_signal_ill("late"), 2, seconds=(1, 15, 60)),
+    "back-off's end lost": Kind(_expiration_ill("lost"), 1),
+    "back-off's end doubled": Kind(_expiration_ill("doubled"), 1),
+    # With worker and workflow:
+    "worker killed": Kind(_worker_killed, 3, seconds=(0.5, 4, 40)),
+    "run evicted from the cache": Kind(_evicted_from_cache, 1),
+    "continue-as-new forced": Kind(_continue_as_new, 2),
+    # With the runtime:
+    "runtime restarted": Kind(_runtime_restarted, 2, seconds=(0.5, 4, 40)),
+    "runtime wiped": Kind(_runtime_wiped, 0.5),
+    "container dies": Kind(_container_dies, 3, of_container=True, numbers=(0, 1, 42, 137)),
+    "sandbox dies": Kind(_sandbox_dies, 1),
+    "dead containers pruned": Kind(_dead_pruned, 1, of_container=True),
+    "images gone": Kind(_image_gone, 1),
+    "no room for a resize": Kind(_no_room, 0.5),
+    # By people and agents:
+    "applied, perhaps another image": Kind(_apply, 2, of_container=True, numbers=(0, 1, 2)),
+    "relabelled": Kind(_relabel, 0.5, numbers=(1, 2)),
+    "resized": Kind(_resize, 1.5, of_container=True, numbers=(110, 120, 150)),
+    "ephemeral container added": Kind(_ephemeral, 1, numbers=(1, 2)),
+    "deleted": Kind(_delete, 1, numbers=(0, 1, 10, 30)),
+    "deleted by signal": Kind(_delete_by_signal, 0.5, numbers=(0, 1, 10, 30)),
+    "workflow cancelled": Kind(_cancelled, 0.3),
+    "evicted": Kind(_evict, 0.5, numbers=(0, 1, 10)),
+    "restarted by an operator": Kind(_restart, 1, of_container=True),
+    "retried by an operator": Kind(_retry, 1.5, of_container=True),
+    "liveness probe failed": Kind(_probe, 1.5, of_container=True),
+    "poison signal": Kind(_poison, 0.5, numbers=(0, 1, 2, 3, 4, 5)),
+}
+"""Every kind of event, with how often it is drawn."""

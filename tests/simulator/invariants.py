@@ -1,0 +1,276 @@
+"""What must hold at every step of a simulation, and what must have come about at its end.
+
+Everything is judged by what truly happens in the runtime, with a memory of its own: nothing here asks the engine's own
+arithmetic whether the engine is right.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+from tests.simulator.clock import Clock
+from tests.simulator.runtime import Container, Runtime, Sandbox
+from tests.simulator.server import Activity, Server
+from tests.simulator.violation import Violation
+from workflows import start
+from workflows.state import PodState
+
+STARTS = ("create_sandbox", "pull_image", "start_container", "start_init_container", "start_ephemeral_container")
+TOLERANCE = 0.01
+"""Seconds by which times may differ for being rounded."""
+FIRST_DELAY, LONGEST_DELAY, FORGOTTEN_AFTER = 10.0, 300.0, 600.0
+REMEMBERED = 200
+"""Instances that ran: more than any drawn pod has."""
+ROUND_TRIP_EVERY = 16
+"""So many workflow tasks from one round trip of the snapshot to the next."""
+
+
+class Invariants:
+    """Watches one simulation; each method raises Violation."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+        self.server: Server
+        self.runtime: Runtime
+        self.trail: list[str] = []
+        """What happened, for people."""
+        self.manifest: dict[str, Any] = {}
+        self.released: set[str] = set()
+        """Containers that an operator has asked to be started."""
+        self.blind: set[str] = set()
+        """Containers of which the runtime has lost an instance that the workflow may never have heard of."""
+        self._ever: deque[Container] = deque(maxlen=REMEMBERED)
+        """The instances that ran, oldest first."""
+        self._backoffs: dict[tuple[str, ...], tuple[float, float]] = {}
+        """By container, image and resources: the delay that its next restart has, and when it was last started."""
+        self._cleared: dict[str, tuple[float, tuple[str, ...]]] = {}
+        """When the start of a container was first scheduled since its last exit, and as what."""
+        self._counts: dict[tuple[str, str], int] = {}
+        self._fence: tuple[str, int] = ("", 0)
+        self._kill_by: float | None = None
+        self._tasks = 0
+        self._rounds: list[float] = []
+
+    # --- what the runtime does ----------------------------------------------------------------------------------------
+
+    def sandbox_made(self, sandbox: Sandbox) -> None:
+        """Never two live sandboxes of a pod."""
+        self.note(f"sandbox {sandbox.attempt} is ready")
+        ready = [each for each in self.runtime.sandboxes.values() if each.ready]
+        if len(ready) > 1:
+            raise Violation(f"two live sandboxes: attempts {sorted(each.attempt for each in ready)}")
+
+    def started(self, container: Container) -> None:
+        """Check a start against everything before it."""
+        self.note(f"{container.name}, restart {container.restart}, runs")
+        alive = [c for c in self.runtime.containers.values() if c.name == container.name and c.state == "running"]
+        if len(alive) > 1:
+            raise Violation(f"two live containers {container.name}: restarts {sorted(c.restart for c in alive)}")
+        self._check_number(container)
+        self._check_init_order(container)
+        self._check_never(container)
+        self._check_backoff(container)
+        self._ever.append(container)
+        self.released.discard(container.name)
+        self.blind.discard(container.name)
+
+    def exited(self, container: Container) -> None:
+        """Note an exit."""
+        self.note(f"{container.name}, restart {container.restart}, exits {container.code}")
+
+    def killed(self, container: Container, *, by: str) -> None:
+        """Nothing is killed before its time, and nothing but a stop kills."""
+        self.note(f"{container.name}, restart {container.restart}, gets SIGKILL from {by}")
+        if by in ("removal", "StopPodSandbox"):
+            raise Violation(f"{container.name} runs, and is killed without grace by {by}")
+        if by == "kill_pod" and self._kill_by is not None and self.clock.now < self._kill_by - TOLERANCE:
+            early = self._kill_by - self.clock.now
+            raise Violation(f"{container.name} gets SIGKILL {early:.2f} s before the pod's grace is over")
+
+    def changed(self) -> None:
+        """A listing would show something else."""
+
+    def _check_number(self, container: Container) -> None:
+        before = [c.restart for c in self._of(container) if c.name == container.name]
+        if before and container.restart <= max(before) and container.name not in self.blind:
+            raise Violation(f"{container.name} runs as restart {container.restart} after restart {max(before)}")
+
+    def _check_init_order(self, container: Container) -> None:
+        if container.kind == "ephemeral_container":
+            return
+        inits = self.manifest["spec"].get("initContainers", ())
+        here = [c for c in self._of(container) if c.sandbox == container.sandbox]
+        if any(c.name == container.name for c in here):
+            return  # it runs again: what was to come before it came before its first instance
+        for init in inits:
+            if init["name"] == container.name:
+                return
+            ran = [c for c in here if c.name == init["name"]]
+            plain = init.get("restartPolicy") != "Always"
+            if plain and not any(c.state == "exited" and c.code == 0 for c in ran):
+                raise Violation(f"{container.name} starts before the init container {init['name']} has succeeded")
+            if not plain and not ran:
+                raise Violation(f"{container.name} starts before the sidecar {init['name']}")
+
+    def _check_never(self, container: Container) -> None:
+        spec = self.manifest["spec"]
+        of_it = [
+            c for kind in ("initContainers", "containers") for c in spec.get(kind, ()) if c["name"] == container.name
+        ]
+        ruled = not of_it or "restartPolicy" in of_it[0]
+        restarts_all = "RestartAllContainers" in str(spec)
+        if spec["restartPolicy"] != "Never" or ruled or restarts_all or container.name in self.released:
+            return
+        if container.name in self.blind:
+            return
+        for before in self._of(container):
+            if before.name == container.name and before.image == container.image:
+                raise Violation(f"{container.name} of a pod that never restarts runs a second time")
+
+    def _check_backoff(self, container: Container) -> None:
+        now, name = self.clock.now, container.name
+        cleared, key = self._cleared.pop(name, (now, ()))
+        before = [c for c in self._of(container) if c.name == name]
+        if not before or before[-1].finished is None:
+            return
+        exit_ = before[-1].finished
+        delay, last = self._backoffs.get(key, (0.0, exit_))
+        if exit_ - last > FORGOTTEN_AFTER or now - last > FORGOTTEN_AFTER:
+            delay = 0.0
+        free = name in self.released or name in self.blind or "RestartAllContainers" in str(self.manifest)
+        if now - exit_ < delay - TOLERANCE and not free:
+            raise Violation(f"{name} starts {now - exit_:.2f} s after its exit; its back-off is {delay:.0f} s")
+        if not free:
+            self._backoffs[key] = (min(2 * delay, LONGEST_DELAY) or FIRST_DELAY, cleared)
+
+    def _of(self, container: Container) -> Sequence[Container]:
+        return [c for c in self._ever if (c.uid, c.incarnation) == (container.uid, container.incarnation)]
+
+    # --- what the workflow does ---------------------------------------------------------------------------------------
+
+    def scheduled(self, activity: Activity) -> None:
+        """Check a step as it is scheduled: nothing starts in a pod that ends, and fences grow."""
+        state, request = self.server.state, activity.argument
+        what = request.get("container") or request.get("target", {}).get("name", "")
+        self.note(f"step {activity.name} {what}".rstrip() + f" (fence {request['fence']})")
+        if state.ending and activity.name in STARTS:
+            raise Violation(f"{activity.name} {what} is scheduled although the pod is to end")
+        if activity.name != "create_sandbox" and what and activity.name in STARTS:
+            self._cleared.setdefault(what, (self.clock.now, _backoff_key(request, what)))
+        life, fence = request["ref"]["incarnation"], int(request["fence"])
+        if self._fence[0] == life and fence <= self._fence[1]:
+            raise Violation(f"fence {fence} comes after fence {self._fence[1]}")
+        self._fence = life, fence
+        if activity.name == "kill_pod" and self._kill_by is None:
+            self._kill_by = self.clock.now + self._grace(state)
+        if activity.name == "create_sandbox":
+            self._kill_by = None
+
+    def ends_by(self, seconds: float, *, begins: bool) -> None:
+        """Hear that the pod is to end within so many seconds; `begins`: from now, not from when its kill begins."""
+        deadline = self.clock.now + seconds
+        if self._kill_by is not None:
+            self._kill_by = min(self._kill_by, deadline)
+        elif begins:
+            self._kill_by = deadline
+
+    def decided(self) -> None:
+        """Check the workflow's state after a task."""
+        self._tasks += 1
+        state = self.server.state
+        uid = state.ref.uid
+        for statuses in (state.status.container_statuses, state.status.init_container_statuses):
+            for status in statuses:
+                key = (uid, status.name)
+                if status.restart_count < self._counts.get(key, 0):
+                    was = self._counts[key]
+                    raise Violation(f"the restart count of {status.name} falls from {was} to {status.restart_count}")
+                self._counts[key] = status.restart_count
+        if self._tasks % ROUND_TRIP_EVERY == 0:
+            check_round_trip(state)
+
+    def _grace(self, state: PodState) -> float:
+        grace = float(self.manifest["spec"].get("terminationGracePeriodSeconds", 30))
+        if state.deletion is not None:
+            grace = float(state.deletion.grace_seconds)
+        return max(1.0, grace)
+
+    # --- the end ------------------------------------------------------------------------------------------------------
+
+    def check_settled(self) -> None:
+        """Check that the pod is in the state that its spec demands, once nothing has gone wrong for long enough."""
+        state = self.server.state
+        if self.server.activities:
+            raise Violation(f"still under way: {[each.name for each in self.server.activities]}")
+        alive = {c.name: c for c in self.runtime.containers.values() if c.state == "running"}
+        ready = [sandbox for sandbox in self.runtime.sandboxes.values() if sandbox.ready]
+        self._check_view(state)
+        if state.deletion is not None:
+            raise Violation("the pod was deleted, and is still there")
+        if state.ending:
+            if alive or ready:
+                raise Violation(f"the pod has ended ({state.reached}), and something runs: {sorted(alive)} {ready}")
+            if not (state.finished or (state.failure is not None and state.failure.rejected)):
+                raise Violation("the pod has ended, and its node has not been told")
+            return
+        policy = state.pod.spec.restart_policy
+        if policy == "Never" and not ready and not alive and self._ever:
+            return  # one that has lost its sandbox half-way gets no other (computePodActions), whatever is left to run
+        if len(ready) != 1:
+            raise Violation(f"{len(ready)} sandboxes are ready")
+        for container in state.pod.spec.containers:
+            runs = alive.get(container.name)
+            if runs is not None and runs.image != container.image:
+                raise Violation(f"{container.name} runs {runs.image}, desired is {container.image}")
+            must = policy == "Always" and container.restart_policy is None
+            last = next((c for c in reversed(self._ever) if c.name == container.name), None)
+            failed = policy == "OnFailure" and last is not None and last.code != 0
+            if runs is None and (must or last is None or (failed and container.restart_policy is None)):
+                raise Violation(f"{container.name} does not run; holds: {self.server.workflow.holds}")
+        for container in state.pod.spec.init_containers:
+            if container.restart_policy == "Always" and container.name not in alive:
+                raise Violation(f"the sidecar {container.name} does not run; holds: {self.server.workflow.holds}")
+        check_round_trip(state)
+
+    def _check_view(self, state: PodState) -> None:
+        known = {c.id: c.state for c in state.observed.containers if c.state != "exited"}
+        there = {c.id: c.state for c in self.runtime.containers.values() if c.state != "exited"}
+        if known != there:
+            raise Violation(f"the workflow believes in {known}, the runtime has {there}")
+
+    def check_gone(self) -> None:
+        """Check that nothing is left of a pod that was deleted."""
+        if self.server.run is not None:
+            doing = [each.name for each in self.server.activities]
+            raise Violation(
+                f"the pod was deleted, and its workflow goes on: {doing}, holds {self.server.workflow.holds}"
+            )
+        left = [*self.runtime.sandboxes.values(), *self.runtime.containers.values()]
+        if left:
+            raise Violation(f"the pod is gone, and left behind: {left}")
+
+    def loses_sight(self) -> None:
+        """Hear that instances are taken away from under the workflow."""
+        self.blind |= {container.name for container in self._ever}
+
+    def note(self, what: str) -> None:
+        """Add a line to the trail."""
+        self.trail.append(f"{self.clock.now:10.3f}  {what}")
+
+
+def _backoff_key(request: dict[str, Any], name: str) -> tuple[str, ...]:
+    """Return what a container's crash loop is kept for: another image or other resources begin anew."""
+    spec = request["pod"]["spec"]
+    every = (c for kind in ("initContainers", "containers", "ephemeralContainers") for c in spec.get(kind, ()))
+    container = next(each for each in every if each["name"] == name)
+    return request["ref"]["uid"], name, container["image"], str(container.get("resources", ""))
+
+
+def check_round_trip(state: PodState) -> None:
+    """Check that a snapshot says everything."""
+    again = PodState.model_validate(start.snapshot(state))
+    if again != state:
+        differ = [name for name in PodState.model_fields if getattr(again, name) != getattr(state, name)]
+        raise Violation(f"the snapshot does not carry {', '.join(differ)}")

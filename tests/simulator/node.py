@@ -1,0 +1,374 @@
+"""One node: its steps one at a time by their fences, its agent's PLEG and back-off queue, and the deaths of its worker.
+
+The model of `activities.step`, `activities.fences` and `syncpod.agent.pleg`, with what can go wrong between a try and
+the server: a result that comes late or never, a try that stalls, a worker that is killed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from tests.simulator.attempt import Attempt, Body, Ill, Interrupted, PodFault
+from tests.simulator.clock import Clock, Due
+from tests.simulator.runtime import CriError, Runtime
+from tests.simulator.server import Activity, Server, payload
+from tests.simulator.steps import Steps, View
+
+KILLS = ("kill_container", "kill_pod", "remove_container")
+STEP_PATIENCE = 2.0
+EXIT_SEEN, RELIST = 0.05, 1.0
+FACTS = {"name": "node-1", "runtime": "simulated", "hostIps": ["192.0.2.1"], "searchAttributes": True}
+
+
+class Node:
+    """The node. What it is to suffer is put into `ills` and `signals`, first come first served."""
+
+    def __init__(self, clock: Clock, runtime: Runtime) -> None:
+        self.clock, self.runtime = clock, runtime
+        self.server: Server
+        self.steps = Steps(runtime, self._next_seq)
+        self.ills: list[Ill] = []
+        """For the next tries, of whatever step."""
+        self.signals: list[Ill] = []
+        """For the next signals of the PLEG."""
+        self.expirations: list[Ill] = []
+        """For the next signals of the back-off queue."""
+        self.suffered: Callable[[Ill], None] = lambda _: None
+        self.up = True
+        self._boot, self._counter = 1, 0
+        self._attempts: list[Attempt] = []
+        self._holders: dict[tuple[str, str], Attempt] = {}
+        self._queues: dict[tuple[str, str], list[Attempt]] = {}
+        self._newest: dict[tuple[str, str, str], tuple[tuple[int, int], float]] = {}
+        self._pods: dict[str, _Pod] = {}
+        self._armed: dict[str, Due] = {}
+
+    # --- tries --------------------------------------------------------------------------------------------------------
+
+    def start_try(self, activity: Activity) -> None:
+        """Begin a try, if there is a worker; without one it is never heard of."""
+        if not self.up:
+            self.server.silent(activity, activity.attempt)
+            return
+        attempt = Attempt(self.clock, activity, self._ended)
+        self._attempts.append(attempt)
+        if self.ills and activity.attempt == 1:
+            attempt.ill = self.ills.pop(0)
+            self.suffered(attempt.ill)
+            if attempt.ill.kind == "by_hand":
+                self.clock.after(attempt.ill.seconds, lambda: self._finish_by_hand(attempt))
+        if self._is_stale(attempt):
+            self._attempts.remove(attempt)
+            self._report(attempt, lambda: self._stale(attempt))
+            return
+        uid, lane = self._turn(attempt)
+        holder = self._holders.get((uid, lane))
+        if holder is None:
+            self._act(attempt)
+        else:
+            holder.interrupt(superseded=True)
+            self._queues.setdefault((uid, lane), []).append(attempt)
+
+    def cancel_try(self, activity: Activity) -> None:
+        """Have a try hear with its next heartbeat that it is cancelled."""
+        attempt = next((a for a in self._attempts if a.activity is activity and a.number == activity.attempt), None)
+        if attempt is not None:
+            self.clock.after(1.0 - attempt.waited % 1.0, lambda: self._let_go(attempt))
+
+    def _let_go(self, attempt: Attempt) -> None:
+        queue = self._queues.get(self._turn(attempt), [])
+        attempt.interrupt()
+        if attempt in queue and attempt.alive:
+            queue.remove(attempt)
+            self._ended(attempt, {"cancelled": True})
+
+    def _act(self, attempt: Attempt) -> None:
+        if not attempt.alive:
+            return
+        key = self._turn(attempt)
+        self._holders[key] = attempt
+        if not key[1]:
+            self._pod(key[0]).step_began = self.clock.now
+        ill = attempt.ill
+        if ill is not None and ill.kind == "stalls":
+            attempt.stall(ill.seconds)
+            self.server.silent(attempt.activity, attempt.number)
+        if ill is not None and ill.kind == "unreachable":
+            self._ended(attempt, CriError("connection refused"))
+            return
+        attempt.begin(self._whole(attempt))
+
+    def _whole(self, attempt: Attempt) -> Body:
+        """Run a step's body and read the pod after it; what it returns says how the try ended."""
+        uid, lane = self._turn(attempt)
+        try:
+            try:
+                result = yield from self.steps.body(attempt)
+            except PodFault as fault:
+                detail: dict[str, Any] = {"message": str(fault)}
+                if not lane and fault.fault not in ("ExceededGracePeriod", "FailedKillPod"):
+                    detail["status"] = yield from self.steps.read(uid)
+                return {"fault": fault.fault, "detail": self._complete(attempt, detail)}
+            if not lane and "status" not in result:
+                result["status"] = yield from self.steps.read(uid)
+            return {"result": self._complete(attempt, result)}
+        except Interrupted:
+            if attempt.superseded or not attempt.activity.cancelling:
+                return {"stale": True}
+            outcome: dict[str, Any] = {"outcome": "stopping" if attempt.activity.name in KILLS else "cancelled"}
+            if not lane:
+                try:
+                    outcome["status"] = yield from self.steps.read(uid)
+                except CriError:
+                    return {"cancelled": True}
+            return {"result": self._complete(attempt, outcome)}
+
+    def _complete(self, attempt: Attempt, result: dict[str, Any]) -> dict[str, Any]:
+        if "status" in result:
+            self._returned(result["status"])
+        return {**result, "node": FACTS, "attempt": attempt.number}
+
+    def _ended(self, attempt: Attempt, outcome: Any) -> None:
+        self._attempts.remove(attempt)
+        key = self._turn(attempt)
+        if self._holders.get(key) is attempt:
+            del self._holders[key]
+            self._next(key)
+        activity, number, server = attempt.activity, attempt.number, self.server
+        match outcome:
+            case {"result": result}:
+                self._report(attempt, lambda: server.completed(activity, number, payload(result)))
+            case {"fault": fault, "detail": detail}:
+                self._report(attempt, lambda: server.failed(activity, number, fault, detail["message"], detail))
+            case {"cancelled": _}:
+                self._report(attempt, lambda: server.cancelled(activity, number))
+            case {"stale": _}:
+                self._report(attempt, lambda: self._stale(attempt))
+            case _:
+                kind = type(outcome).__name__
+                self._report(attempt, lambda: server.failed(activity, number, kind, str(outcome), retryable=True))
+        if not key[1]:
+            self.clock.after(0.0, lambda: self._settle(key[0]))
+
+    def _stale(self, attempt: Attempt) -> None:
+        self.server.failed(attempt.activity, attempt.number, "StaleFence", "a newer step has come")
+
+    def _report(self, attempt: Attempt, report: Callable[[], Any]) -> None:
+        ill = attempt.ill
+        if ill is not None and ill.kind == "lost":
+            self.server.silent(attempt.activity, attempt.number)
+            return
+        boot = self._boot
+        seconds = ill.seconds if ill is not None and ill.kind == "late" else 0.001
+        self.clock.after(seconds, lambda: report() if self._boot == boot and self.up else None)
+
+    def _finish_by_hand(self, attempt: Attempt) -> None:
+        """Have an operator complete the activity; its try hears of that with its next heartbeat."""
+        if self.server.completed(attempt.activity, attempt.number, payload("by hand")):
+            self.clock.after(1.0, attempt.interrupt)
+
+    def _next(self, key: tuple[str, str]) -> None:
+        queue = self._queues.get(key, [])
+        while queue:
+            attempt = queue.pop(0)
+            if not attempt.alive:
+                continue
+            if self._is_stale(attempt):
+                self._attempts.remove(attempt)
+                self._report(attempt, partial(self._stale, attempt))
+                continue
+            # It has the turn from now on: whoever comes in between waits for it.
+            self._holders[key] = attempt
+            self.clock.after(0.0, partial(self._act, attempt))
+            return
+
+    def _turn(self, attempt: Attempt) -> tuple[str, str]:
+        lane = f"pull {attempt.request['container']}" if attempt.activity.name == "pull_image" else ""
+        return str(attempt.request["ref"]["uid"]), lane
+
+    def _is_stale(self, attempt: Attempt) -> bool:
+        uid, lane = self._turn(attempt)
+        key = (uid, str(attempt.request["ref"]["incarnation"]), lane)
+        claim, scheduled = (attempt.fence, attempt.number), attempt.activity.scheduled
+        newest = self._newest.get(key, (claim, scheduled))
+        if claim < newest[0] and scheduled <= newest[1]:
+            return True
+        self._newest[key] = (claim, scheduled)
+        return False
+
+    # --- deaths -------------------------------------------------------------------------------------------------------
+
+    def kill_worker(self, seconds: float) -> None:
+        """Kill the worker with all that it was doing; another one starts after a while."""
+        self.up = False
+        self.server.worker_stopped()
+        for attempt in self._attempts:
+            attempt.alive = False
+            self.server.silent(attempt.activity, attempt.number)
+        self._attempts.clear()
+        self._holders.clear()
+        self._queues.clear()
+        self._newest.clear()
+        self.steps.worker_died()
+        for due in self._armed.values():
+            due.cancel()
+        self._armed.clear()
+        self._pods = {uid: _Pod() for uid in self._pods}
+        self._boot += 1
+        self._counter = 0
+        boot = self._boot
+        self.clock.after(seconds, lambda: self._begin_worker(boot))
+
+    def _begin_worker(self, boot: int) -> None:
+        if boot != self._boot:
+            return
+        self.up = True
+        for activity in self.server.activities:
+            self.server.fail_elder(activity)
+        self.server.worker_started()
+        for uid, pod in self._pods.items():
+            pod.owed.append({"type": "Boot", "id": uid})
+            self._look(uid)
+
+    # --- the agent: PLEG ----------------------------------------------------------------------------------------------
+
+    def changed(self) -> None:
+        """Hear that the runtime has changed: looked at a moment later, as a pidfd or the next relist has it."""
+        for uid in {s.uid for s in self.runtime.sandboxes.values()} | {c.uid for c in self.runtime.containers.values()}:
+            self._pod(uid)
+        for uid, pod in self._pods.items():
+            if pod.look is None:
+                # An exit is seen at once by its pidfd, all else by a relist.
+                delay = EXIT_SEEN if self._counter % 4 else RELIST
+                pod.look = self.clock.after(delay, lambda uid=uid: self._look(uid))  # type: ignore[misc]
+
+    def _look(self, uid: str) -> None:
+        pod = self._pod(uid)
+        if pod.look is not None:
+            pod.look.cancel()
+        pod.look = None
+        if not self.up:
+            return
+        if not self.runtime.up:
+            pod.look = self.clock.after(RELIST, lambda: self._look(uid))
+            return
+        listing = {"seq": self._next_seq(), **self.runtime.list(uid)}
+        if _seq(pod.newest) < _seq(listing):
+            pod.newest = listing
+        self._settle(uid)
+
+    def _returned(self, listing: View) -> None:
+        pod = self._pod(listing["uid"])
+        if _seq(pod.newest) < _seq(listing):
+            pod.newest = listing
+        if _seq(pod.known) < _seq(listing):
+            pod.known = listing
+
+    def _settle(self, uid: str) -> None:
+        """Signal what the workflow has not been told, unless a step will tell it soon or a signal is under way."""
+        pod = self._pod(uid)
+        if not self.up or pod.flying or not pod.newest:
+            return
+        busy = (uid, "") in self._holders and self.clock.now - pod.step_began < STEP_PATIENCE
+        if busy and not pod.owed:
+            if pod.look is None:
+                pod.look = self.clock.after(STEP_PATIENCE, lambda: self._look(uid))
+            return
+        if pod.owed or _worth_telling(pod.known, pod.newest):
+            self._deliver(uid, pod)
+
+    def _deliver(self, uid: str, pod: _Pod) -> None:
+        listing, owed = pod.newest, pod.owed
+        events = owed or [{"type": "PodSync", "id": uid}]
+        signal = {"events": events, "status": listing, "node": FACTS}
+        ill = self.signals.pop(0) if self.signals else Ill("")
+        if ill.kind:
+            self.suffered(ill)
+        pod.flying = True
+
+        def taken() -> None:
+            pod.flying = False
+            if self._pods.get(uid) is not pod:
+                return
+            if ill.kind != "lost":
+                pod.owed = pod.owed[len(owed) :]
+                if _seq(pod.known) < _seq(listing):
+                    pod.known = listing
+            self._settle(uid)
+
+        if ill.kind != "lost":
+            self.clock.after(ill.seconds, lambda: self.server.signal("pleg", signal))
+        if ill.kind == "doubled":
+            self.clock.after(ill.seconds + 3.0, lambda: self.server.signal("pleg", signal))
+        # One that is late is believed to have arrived: what is signalled next overtakes it.
+        self.clock.after(5.0 if ill.kind == "lost" else 0.005, taken)
+
+    def _next_seq(self) -> dict[str, int]:
+        self._counter += 1
+        return {"boot": self._boot, "counter": self._counter}
+
+    def _pod(self, uid: str) -> _Pod:
+        return self._pods.setdefault(uid, _Pod())
+
+    # --- the agent: back-off queue ------------------------------------------------------------------------------------
+
+    def arm(self, subject: str, restart: int, delay: float | None) -> None:
+        """Signal the end of a back-off then, or with None no more."""
+        if (due := self._armed.pop(subject, None)) is not None:
+            due.cancel()
+        if delay is None or not self.up:
+            return
+
+        def expire() -> None:
+            self._armed.pop(subject, None)
+            ill = self.expirations.pop(0) if self.expirations else Ill("")
+            if ill.kind:
+                self.suffered(ill)
+            for _ in range({"lost": 0, "doubled": 2}.get(ill.kind, 1)):
+                self.server.signal("backoff_expired", {"container": subject, "restart": restart})
+
+        self._armed[subject] = self.clock.after(delay, expire)
+
+
+class _Pod:
+    """What the agent knows of one pod."""
+
+    def __init__(self) -> None:
+        self.newest: View = {}
+        self.known: View = {}
+        self.owed: list[dict[str, str]] = []
+        self.flying = False
+        self.look: Due | None = None
+        self.step_began = 0.0
+
+
+def _seq(listing: View) -> tuple[int, int]:
+    seq = listing.get("seq", {})
+    return seq.get("boot", 0), seq.get("counter", 0)
+
+
+def _worth_telling(known: View, newest: View) -> bool:
+    """Say whether a listing says something new: other than that something was created, or that a spent one is gone."""
+    if not _seq(known) < _seq(newest):
+        return False
+
+    def seen(listing: View) -> dict[str, str]:
+        return {each["id"]: each["state"] for each in (*listing.get("sandboxes", ()), *listing.get("containers", ()))}
+
+    before, after = seen(known), seen(newest)
+    spent = _spent(known)
+    return any(
+        after.get(id_) != state and not (id_ in spent and id_ not in after) for id_, state in before.items()
+    ) or any(id_ not in before and state != "created" for id_, state in after.items())
+
+
+def _spent(listing: View) -> set[str]:
+    """Return what had ended in a listing, and was not the newest of its kind."""
+    newest = {container["name"]: container["id"] for container in reversed(listing.get("containers", ()))}
+    dead = (each for each in listing.get("containers", ()) if each["state"] == "exited")
+    older = listing.get("sandboxes", ())[1:]
+    return {each["id"] for each in dead if newest[each["name"]] != each["id"]} | {
+        each["id"] for each in older if each["state"] != "SANDBOX_READY"
+    }

@@ -1,0 +1,127 @@
+"""Pods to simulate, drawn from a seed: every policy, init containers, sidecars, restart rules; and their lives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random  # noqa: TID251  # seeded, and of nobody else's
+from typing import Any
+
+from tests.simulator.runtime import FOREVER, Life
+
+Manifest = dict[str, Any]
+
+IMAGES = ("busybox:1", "busybox:2", "busybox:3")
+
+
+def draw_pod(random: Random) -> tuple[str, Manifest]:
+    """Return a kind of pod and one of it."""
+    kind = random.choice(tuple(_KINDS))
+    spec = _KINDS[kind](random)
+    spec["terminationGracePeriodSeconds"] = random.choice((1, 5, 30, 30))
+    if random.random() < 0.05:
+        spec["activeDeadlineSeconds"] = random.randint(5, 200)
+    return kind, pod(spec)
+
+
+def pod(spec: Manifest) -> Manifest:
+    """Return the pod that is simulated, with this spec."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "web", "namespace": "default", "labels": {"app": "web"}},
+        "spec": spec,
+    }
+
+
+def draw_lives(random: Random, manifest: Manifest) -> dict[str, tuple[Life, ...]]:
+    """Return what becomes of the instances of each container, one after the other; the last one's repeats."""
+    spec = manifest["spec"]
+    init = {container["name"] for container in spec.get("initContainers", ()) if "restartPolicy" not in container}
+    names = [container["name"] for kind in ("initContainers", "containers") for container in spec.get(kind, ())]
+    return {name: tuple(_life(random, init=name in init) for _ in range(random.randint(1, 5))) for name in names}
+
+
+def settled_life(manifest: Manifest, name: str) -> Life:
+    """Return what an instance does once nothing goes wrong any more: it ends well, or runs."""
+    spec = manifest["spec"]
+    for container in spec.get("initContainers", ()):
+        if container["name"] == name:
+            return FOREVER if container.get("restartPolicy") == "Always" else Life(0.5)
+    return Life(3.0) if spec["restartPolicy"] != "Always" and name == "b" else FOREVER
+
+
+def _life(random: Random, *, init: bool) -> Life:
+    seconds: float | None = random.choice((0.03, 0.5, 4.0, 15.0, 650.0, None, None))
+    code = random.choice((0, 1, 1, 42))
+    if init:
+        seconds, code = random.choice((0.01, 0.1, 3.0)), random.choice((0, 0, 0, 1, 42))
+    stop = random.choice((0.0, 0.1, 0.1, 3.0, None))
+    kill = random.choice((0.0,) * 9 + (60.0,))
+    return Life(None if seconds is None else round(seconds * random.uniform(0.8, 1.2), 3), code, stop, kill)
+
+
+def _container(random: Random, name: str, **more: Any) -> dict[str, Any]:
+    policy = {"imagePullPolicy": random.choice(("IfNotPresent",) * 4 + ("Always",))}
+    return {"name": name, "image": "busybox:1", **policy, **more}
+
+
+def _mains(random: Random, **more: Any) -> list[dict[str, Any]]:
+    return [_container(random, name, **more) for name in ("a", "b")[: random.randint(1, 2)]]
+
+
+def _plain(policy: str) -> Callable[[Random], dict[str, Any]]:
+    def spec(random: Random) -> dict[str, Any]:
+        return {"restartPolicy": policy, "containers": _mains(random)}
+
+    return spec
+
+
+def _with_init(random: Random) -> dict[str, Any]:
+    inits = [_container(random, name) for name in ("i", "j")[: random.randint(1, 2)]]
+    policy = random.choice(("Always", "OnFailure", "Never"))
+    return {"restartPolicy": policy, "initContainers": inits, "containers": _mains(random)[:1]}
+
+
+def _with_sidecar(random: Random) -> dict[str, Any]:
+    sidecar = _container(random, "s", restartPolicy="Always")
+    inits = [sidecar, _container(random, "i")] if random.random() < 0.5 else [sidecar]
+    policy = random.choice(("Always", "OnFailure", "Never"))
+    return {"restartPolicy": policy, "initContainers": inits, "containers": _mains(random)[:1]}
+
+
+def _with_rules(random: Random) -> dict[str, Any]:
+    rules = [{"action": "Restart", "exitCodes": {"operator": "In", "values": [42]}}]
+    ruled = _container(random, "a", restartPolicy="Never", restartPolicyRules=rules)
+    return {"restartPolicy": random.choice(("Always", "Never")), "containers": [ruled, *_mains(random)[1:]]}
+
+
+def _restart_all(random: Random) -> dict[str, Any]:
+    rules = [{"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [42]}}]
+    ruled = _container(random, "a", restartPolicy="Never", restartPolicyRules=rules)
+    inits = [_container(random, "i")] if random.random() < 0.5 else []
+    mains = [ruled, *_mains(random)[1:]]
+    return {"restartPolicy": random.choice(("Always", "Never")), "initContainers": inits, "containers": mains}
+
+
+def _probed(random: Random) -> dict[str, Any]:
+    probe = {"exec": {"command": ["true"]}, "terminationGracePeriodSeconds": 3}
+    return {"restartPolicy": random.choice(("Always", "Never")), "containers": _mains(random, livenessProbe=probe)}
+
+
+def _resizable(random: Random) -> dict[str, Any]:
+    resources = {"requests": {"cpu": "100m", "memory": "32Mi"}, "limits": {"cpu": "200m", "memory": "64Mi"}}
+    policy = [{"resourceName": "memory", "restartPolicy": random.choice(("NotRequired", "RestartContainer"))}]
+    return {"restartPolicy": "Always", "containers": _mains(random, resources=resources, resizePolicy=policy)}
+
+
+_KINDS: dict[str, Callable[[Random], dict[str, Any]]] = {
+    "always": _plain("Always"),
+    "on failure": _plain("OnFailure"),
+    "never": _plain("Never"),
+    "init containers": _with_init,
+    "sidecar": _with_sidecar,
+    "restart rules": _with_rules,
+    "restart all": _restart_all,
+    "probed": _probed,
+    "resizable": _resizable,
+}

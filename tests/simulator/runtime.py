@@ -1,0 +1,410 @@
+"""A container runtime under virtual time, as CRI shows one: sandboxes, containers, and calls that take their time.
+
+A call takes effect at its end, whoever sent it and whatever has become of him. Names are reserved as containerd does:
+`(pod uid, attempt)` for a sandbox, `(pod uid, container, restart)` for a container, from the call that makes it until
+its removal. Beyond that the runtime prevents nothing: if it is asked for two live containers of one name it has two,
+and two live sandboxes of one pod as well. What happens is told to a `Witness`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, Literal, Protocol
+
+from syncpod.pod import container_hash
+from tests.simulator.clock import Clock, Due
+
+CREATE, START, SANDBOX, SHORT = 0.008, 0.05, 0.1, 0.002
+"""Seconds that calls take, as measured on containerd 1.6."""
+
+
+class CriError(Exception):
+    """The runtime refuses a call."""
+
+
+class Unavailable(CriError):
+    """There is no runtime to answer."""
+
+
+class NameReserved(CriError):
+    """The name of what is to be made is taken, or just being made."""
+
+
+class Starting(CriError):
+    """A start of the container is under way."""
+
+
+@dataclass(frozen=True)
+class Life:
+    """What becomes of one instance of a container once it runs."""
+
+    seconds: float | None
+    """How long it runs; None = until it is stopped."""
+    code: int = 0
+    """What it then exits with."""
+    stop: float | None = 0.1
+    """How long it takes from its SIGTERM to its exit, with code 0; None = it does not listen."""
+    kill: float = 0.0
+    """How long it outlives its SIGKILL."""
+
+
+FOREVER = Life(None)
+
+
+@dataclass
+class Sandbox:
+    """One sandbox."""
+
+    id: str
+    uid: str
+    attempt: int
+    incarnation: str
+    created: float
+    ready: bool = True
+
+
+@dataclass
+class Container:
+    """One instance of a container."""
+
+    id: str
+    uid: str
+    name: str
+    restart: int
+    sandbox: str
+    image: str
+    incarnation: str
+    created: float
+    kind: str
+    life: Life
+    state: Literal["created", "running", "exited"] = "created"
+    starting: bool = False
+    started: float | None = None
+    finished: float | None = None
+    code: int = 0
+    reason: str = ""
+    exit: Due | None = None
+    """The exit by itself, while it runs."""
+    terminated: float | None = None
+    """When it was first sent SIGTERM."""
+    kill_at: Due | None = None
+    """Its SIGKILL."""
+
+
+class Witness(Protocol):
+    """Who hears of everything as it happens; may raise."""
+
+    def sandbox_made(self, sandbox: Sandbox) -> None:
+        """A sandbox has become ready."""
+
+    def started(self, container: Container) -> None:
+        """A container runs from now on."""
+
+    def exited(self, container: Container) -> None:
+        """A container has ended."""
+
+    def killed(self, container: Container, *, by: str) -> None:
+        """A container is sent SIGKILL, by a stop or a removal: never by what befalls it."""
+
+    def changed(self) -> None:
+        """A listing would show something else than before."""
+
+
+@dataclass
+class Stop:
+    """One StopContainer under way."""
+
+    done: bool = False
+    error: CriError | None = None
+    abandoned: bool = False
+    """Whoever sent it is dead: its grace is waited out by nobody, and no SIGKILL follows."""
+
+
+@dataclass
+class Runtime:
+    """The runtime of one node, and what it has of one pod name."""
+
+    clock: Clock
+    witness: Witness
+    lives: Callable[[str, int], Life]
+    """The life of the n-th instance (from 0) of a container, by its name."""
+    sandboxes: dict[str, Sandbox] = field(default_factory=dict)
+    containers: dict[str, Container] = field(default_factory=dict)
+    images: set[str] = field(default_factory=set)
+    up: bool = True
+    reserved: set[tuple[Any, ...]] = field(default_factory=set)
+    """Names of what is just being made."""
+    _made: int = 0
+    _instances: dict[str, int] = field(default_factory=dict)
+    _boots: int = 0
+
+    # --- calls: each checks, and returns what takes effect at the end -------------------------------------------------
+
+    def run_sandbox(self, uid: str, attempt: int, incarnation: str) -> tuple[float, Callable[[], Sandbox]]:
+        """Make a sandbox. Raises NameReserved, Unavailable."""
+        self._answer()
+        name = (uid, attempt)
+        if name in self.reserved or any((s.uid, s.attempt) == name for s in self.sandboxes.values()):
+            raise NameReserved(f"sandbox {uid}/{attempt}")
+        self.reserved.add(name)
+        boot = self._boots
+
+        def effect() -> Sandbox:
+            self.reserved.discard(name)
+            sandbox = Sandbox(self._id("s"), uid, attempt, incarnation, self.clock.now, ready=boot == self._boots)
+            self.sandboxes[sandbox.id] = sandbox
+            if sandbox.ready:
+                self.witness.sandbox_made(sandbox)
+            self.witness.changed()
+            if boot != self._boots:
+                raise Unavailable("the runtime was restarted meanwhile")
+            return sandbox
+
+        return SANDBOX, effect
+
+    def create(self, container: Container) -> tuple[float, Callable[[], Container]]:
+        """Create a container. Raises NameReserved, Unavailable, CriError."""
+        self._answer()
+        name = (container.uid, container.name, container.restart)
+        if name in self.reserved or any((c.uid, c.name, c.restart) == name for c in self.containers.values()):
+            raise NameReserved(f"container {name}")
+        home = self.sandboxes.get(container.sandbox)
+        if home is None or not home.ready:
+            raise CriError(f"sandbox {container.sandbox} is not ready")
+        self.reserved.add(name)
+        boot = self._boots
+
+        def effect() -> Container:
+            self.reserved.discard(name)
+            if boot != self._boots or container.sandbox not in self.sandboxes:
+                raise Unavailable("the runtime was restarted meanwhile")
+            container.id, container.created = self._id("c"), self.clock.now
+            self.containers[container.id] = container
+            self.witness.changed()
+            return container
+
+        return CREATE, effect
+
+    def start(self, container_id: str) -> tuple[float, Callable[[], None]]:
+        """Start a created container. Raises Unavailable, CriError."""
+        self._answer()
+        container = self._container(container_id)
+        if container.state != "created" or container.starting:
+            raise CriError(f"container {container_id} is {container.state}")
+        container.starting = True
+        boot = self._boots
+
+        def effect() -> None:
+            container.starting = False
+            if container.id not in self.containers:
+                raise CriError("it was removed meanwhile")
+            home = self.sandboxes.get(container.sandbox)
+            if boot != self._boots or home is None or not home.ready:
+                container.state, container.code, container.reason = "exited", 128, "StartError"
+                container.finished = self.clock.now
+                self.witness.changed()
+                raise CriError("the start failed")
+            instance = self._instances.get(container.name, 0)
+            self._instances[container.name] = instance + 1
+            container.life = self.lives(container.name, instance)
+            container.state, container.started = "running", self.clock.now
+            self.witness.started(container)
+            if container.life.seconds is not None:
+                seconds, code = container.life.seconds, container.life.code
+                container.exit = self.clock.after(seconds, lambda: self.end(container, code))
+            self.witness.changed()
+
+        return START, effect
+
+    def stop(self, container_id: str, timeout: float, by: str) -> Stop:
+        """Begin to stop a container: SIGTERM now, SIGKILL after `timeout`. Raises Unavailable."""
+        self._answer()
+        stop = Stop()
+        container = self.containers.get(container_id)
+        if container is None or container.state != "running":
+            stop.done = True
+            return stop
+        boot = self._boots
+        if container.terminated is None:
+            container.terminated = self.clock.now
+            if container.life.stop is not None:
+                self.clock.after(container.life.stop, lambda: self.end(container, 0))
+
+        def look() -> None:
+            if container.state == "exited" or container.id not in self.containers or stop.abandoned:
+                stop.done = True
+            elif boot != self._boots:
+                stop.done, stop.error = True, Unavailable("the runtime was restarted meanwhile")
+            elif self.clock.now < kill_at:
+                self.clock.after(min(0.25, kill_at - self.clock.now), look)
+            else:
+                if container.kill_at is None:
+                    self.witness.killed(container, by=by)
+                    container.kill_at = self.clock.after(container.life.kill, lambda: self.end(container, 137))
+                self.clock.after(0.25, look)
+
+        kill_at = round(self.clock.now + timeout, 6)
+        self.clock.after(min(timeout if container.life.stop is None else container.life.stop, timeout) + 0.01, look)
+        return stop
+
+    def stop_sandbox(self, sandbox_id: str) -> tuple[float, Callable[[], None]]:
+        """Stop a sandbox, and whatever runs in it, at once. Raises Unavailable."""
+        self._answer()
+
+        def effect() -> None:
+            sandbox = self.sandboxes.get(sandbox_id)
+            if sandbox is None:
+                return
+            for container in self._in(sandbox_id):
+                if container.state == "running":
+                    self.witness.killed(container, by="StopPodSandbox")
+                    self.end(container, 137)
+            sandbox.ready = False
+            self.witness.changed()
+
+        return SHORT, effect
+
+    def remove_sandbox(self, sandbox_id: str) -> tuple[float, Callable[[], None]]:
+        """Remove a sandbox and its containers. Raises Unavailable."""
+        self._answer()
+
+        def effect() -> None:
+            for container in self._in(sandbox_id):
+                self._drop(container)
+            self.sandboxes.pop(sandbox_id, None)
+            self.witness.changed()
+
+        return SHORT, effect
+
+    def remove(self, container_id: str) -> tuple[float, Callable[[], None]]:
+        """Remove a container, killing it if it runs. Raises Unavailable, Starting."""
+        self._answer()
+        container = self.containers.get(container_id)
+        if container is not None and container.starting:
+            raise Starting(container_id)
+
+        def effect() -> None:
+            if container_id in self.containers:
+                self._drop(self.containers[container_id])
+                self.witness.changed()
+
+        return SHORT, effect
+
+    def list(self, uid: str) -> dict[str, Any]:
+        """Return a pod as an ObservedPod has it on the wire, but for its `seq`. Raises Unavailable."""
+        self._answer()
+        sandboxes = [
+            {
+                "id": s.id,
+                "attempt": s.attempt,
+                "state": "SANDBOX_READY" if s.ready else "SANDBOX_NOTREADY",
+                "createdAt": self.clock.text(s.created),
+                "ip": f"10.0.0.{s.attempt % 250 + 1}",
+                "incarnation": s.incarnation,
+            }
+            for s in self.sandboxes.values()
+            if s.uid == uid
+        ]
+        sandboxes.sort(key=lambda s: -int(str(s["attempt"])))
+        containers = sorted((c for c in self.containers.values() if c.uid == uid), key=_newest_first)
+        return {
+            "uid": uid,
+            "name": "web",
+            "namespace": "default",
+            "observedAt": self.clock.text(),
+            "sandboxes": sandboxes,
+            "containers": [self._listed(c) for c in containers],
+        }
+
+    # --- what befalls -------------------------------------------------------------------------------------------------
+
+    def end(self, container: Container, code: int, reason: str = "") -> None:
+        """Let a container exit; nothing happens to one that has."""
+        if container.state != "running" or container.id not in self.containers:
+            return
+        container.state, container.code, container.finished = "exited", code, self.clock.now
+        container.reason = reason or ("Completed" if code == 0 else "Error")
+        if container.exit is not None:
+            container.exit.cancel()
+        self.witness.exited(container)
+        self.witness.changed()
+
+    def restart(self, seconds: float) -> None:
+        """Have the runtime away for a while: what it was doing is broken off, what runs goes on."""
+        self._boots += 1
+        self.up = False
+
+        def back() -> None:
+            self.up = True
+            self.witness.changed()
+
+        self.clock.after(seconds, back)
+
+    def wipe(self) -> None:
+        """Lose everything, as when a machine comes up again with an empty disk."""
+        self._boots += 1
+        for container in list(self.containers.values()):
+            self.end(container, 137)
+        self.containers.clear()
+        self.sandboxes.clear()
+        self.witness.changed()
+
+    def running(self, name: str) -> Container | None:
+        """Return the newest running instance of a container, if any."""
+        found = [c for c in self.containers.values() if c.name == name and c.state == "running"]
+        return max(found, key=lambda c: c.created, default=None)
+
+    # --- inside -------------------------------------------------------------------------------------------------------
+
+    def _answer(self) -> None:
+        if not self.up:
+            raise Unavailable("connection refused")
+
+    def _id(self, kind: str) -> str:
+        self._made += 1
+        return f"{kind}{self._made}"
+
+    def _container(self, container_id: str) -> Container:
+        if container_id not in self.containers:
+            raise CriError(f"no container {container_id}")
+        return self.containers[container_id]
+
+    def _in(self, sandbox_id: str) -> Sequence[Container]:
+        return [container for container in self.containers.values() if container.sandbox == sandbox_id]
+
+    def _drop(self, container: Container) -> None:
+        if container.state == "running":
+            self.witness.killed(container, by="removal")
+            self.end(container, 137)
+        self.containers.pop(container.id, None)
+
+    def _listed(self, container: Container) -> Mapping[str, Any]:
+        listed: dict[str, Any] = {
+            "id": container.id,
+            "name": container.name,
+            "sandboxId": container.sandbox,
+            "state": container.state,
+            "hash": _hash(container.name, container.image),
+            "restartCount": container.restart,
+            "image": container.image,
+            "createdAt": self.clock.text(container.created),
+            "incarnation": container.incarnation,
+        }
+        if container.started is not None:
+            listed["startedAt"] = self.clock.text(container.started)
+        if container.finished is not None:
+            listed |= {
+                "finishedAt": self.clock.text(container.finished),
+                "exitCode": container.code,
+                "reason": container.reason,
+            }
+        return listed
+
+
+_hash = cache(container_hash)
+
+
+def _newest_first(container: Container) -> tuple[float, int]:
+    return -container.created, -container.restart

@@ -1,0 +1,182 @@
+"""One simulation: a pod's workflow, a node and a runtime under one virtual clock, and what befalls them."""
+
+from __future__ import annotations
+
+import copy
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.simulator.attempt import Ill
+from tests.simulator.clock import Clock
+from tests.simulator.faults import EVENTS, HORIZON, Case, Event
+from tests.simulator.invariants import Invariants
+from tests.simulator.node import Node
+from tests.simulator.pods import IMAGES, settled_life
+from tests.simulator.runtime import Life, Runtime
+from tests.simulator.server import Server
+from tests.simulator.violation import Violation
+
+SETTLING = 4_000.0
+"""Seconds after the last fault within which a pod has come to rest: the longest hang, and the back-offs after it."""
+
+
+@dataclass
+class Verdict:
+    """What a simulation came to."""
+
+    violation: str = ""
+    """Which invariant does not hold; "" = all do."""
+    trail: list[str] = field(default_factory=list)
+    injected: Counter[str] = field(default_factory=Counter)
+    """How often each kind of event has happened, and had something to happen to."""
+    tasks: int = 0
+    replays: int = 0
+    runs: int = 0
+    longest: int = 0
+    seconds: float = 0.0
+    """How long the pod lived, by its own clock."""
+
+
+class Simulation:
+    """One simulation, ready to be run once."""
+
+    def __init__(self, case: Case) -> None:
+        self.case = case
+        self.clock = Clock()
+        self.manifest = copy.deepcopy(case.manifest)
+        self.invariants = Invariants(self.clock)
+        self.invariants.manifest = self.manifest
+        self.runtime = Runtime(self.clock, self, self._life)
+        self.runtime.images = set() if case.absent else set(IMAGES)
+        self.node = Node(self.clock, self.runtime)
+        self.server = Server(
+            self.clock,
+            start_try=self.node.start_try,
+            cancel_try=self.node.cancel_try,
+            arm_backoff=self.node.arm,
+            scheduled=self.invariants.scheduled,
+            decided=self.invariants.decided,
+        )
+        self.node.server = self.invariants.server = self.server
+        self.invariants.runtime = self.runtime
+        self.node.suffered = self._suffered
+        self.injected: Counter[str] = Counter()
+
+    def run(self) -> Verdict:
+        """Run it to its end, and say what came of it."""
+        violation = ""
+        try:
+            self._run()
+        except Violation as found:
+            violation = str(found)
+        return Verdict(
+            violation,
+            self.invariants.trail,
+            self.injected,
+            self.server.tasks,
+            self.server.replays,
+            self.server.runs,
+            self.server.longest,
+            self.clock.now,
+        )
+
+    def _run(self) -> None:
+        self.server.start({"pod": self.manifest, "maxEvents": self.case.max_events})
+        for event in self.case.events:
+            self.clock.after(event.at, lambda event=event: self._befall(event))  # type: ignore[misc]
+        self.clock.run(HORIZON)
+        self.node.ills.clear()
+        self.node.signals.clear()
+        self.node.expirations.clear()
+        if not self.clock.run(HORIZON + SETTLING):
+            raise Violation("the pod does not come to rest")
+        if self.server.run is not None:
+            self.invariants.check_settled()
+            self.server.evict()  # so that each run is replayed, whatever it went through
+            self.delete(1)
+            if not self.clock.run(self.clock.now + SETTLING):
+                raise Violation("the deleted pod does not come to rest")
+        self.invariants.check_gone()
+
+    def _life(self, name: str, instance: int) -> Life:
+        lives = self.case.lives.get(name)
+        if self.clock.now >= HORIZON or not lives:
+            return settled_life(self.manifest, name)
+        return lives[min(instance, len(lives) - 1)]
+
+    # --- what befalls -------------------------------------------------------------------------------------------------
+
+    def _befall(self, event: Event) -> None:
+        self.invariants.note(f"-- {event.what} {event.name}".rstrip())
+        self.injected[event.what] += 1
+        EVENTS[event.what].does(self, event)
+
+    def _suffered(self, ill: Ill) -> None:
+        self.invariants.note(f"-- this one {ill.kind} {ill.seconds or ''}".rstrip())
+
+    def apply(self, document: dict[str, Any]) -> None:
+        """Apply a document to the pod, or start it anew where it is gone."""
+        deleted = self.server.run is None
+        if deleted:
+            return
+
+        def answered(refusal: str) -> None:
+            if not refusal:
+                self.manifest.clear()
+                self.manifest.update(document)
+
+        self.server.update("apply", document, answered)
+
+    def delete(self, grace: int, *, by_signal: bool = False) -> None:
+        """Delete the pod."""
+        payload = {"gracePeriodSeconds": grace}
+        if by_signal:
+            self.server.signal("delete_pod", payload)
+        else:
+            self.server.update("delete", payload)
+        self.invariants.ends_by(max(1, grace), begins=False)
+
+    def cancel(self) -> None:
+        """Cancel the workflow, which means to delete the pod."""
+        if self.server.cancel():
+            self.invariants.ends_by(30.0, begins=False)
+
+    def evict(self, grace: int) -> None:
+        """Have the node put the pod out."""
+        if self.server.run is not None and self.server.run.tasks:
+            order = {"uid": self.server.state.ref.uid, "message": "no room", "gracePeriodSeconds": grace}
+            self.server.signal("evict", order)
+            self.invariants.ends_by(grace, begins=True)
+
+    def operate(self, signal: str, name: str) -> None:
+        """Have an operator restart a container, or end its back-off."""
+        self.invariants.released.add(name)
+        self.server.signal(signal, {"container": name})
+
+    # --- what the runtime tells ---------------------------------------------------------------------------------------
+
+    def sandbox_made(self, sandbox: Any) -> None:
+        """As the invariants have it."""
+        self.invariants.sandbox_made(sandbox)
+
+    def started(self, container: Any) -> None:
+        """As the invariants have it."""
+        self.invariants.started(container)
+
+    def exited(self, container: Any) -> None:
+        """As the invariants have it."""
+        self.invariants.exited(container)
+
+    def killed(self, container: Any, *, by: str) -> None:
+        """As the invariants have it."""
+        self.invariants.killed(container, by=by)
+
+    def changed(self) -> None:
+        """Have the agent look."""
+        self.node.changed()
+
+
+def simulate(case: Case) -> Verdict:
+    """Run one simulation."""
+    return Simulation(case).run()

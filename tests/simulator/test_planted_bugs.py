@@ -1,0 +1,55 @@
+"""Bugs planted on purpose in the real functions: each is found within a few hundred seeds, and reduced."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+
+import pytest
+
+from syncpod.lifecycle import backoff
+from tests.simulator.campaign import run_seeds
+from tests.simulator.faults import draw_case
+from tests.simulator.report import as_test
+from tests.simulator.shrink import shrink, signature
+from tests.simulator.simulation import simulate
+
+WITHIN = 400
+"""Seeds: some fifteen seconds on a quiet machine."""
+
+
+def half_as_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    right: Callable[..., timedelta] = backoff._next_delay
+    monkeypatch.setattr(backoff, "_next_delay", lambda *args, **more: right(*args, **more) / 2)
+
+
+def believes_whatever_comes_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("workflows.outcome.merge", lambda known, incoming: incoming)
+
+
+def starts_without_killing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("syncpod.lifecycle.plan._kills", lambda pod, actions: [])
+
+
+PLANTED = {
+    "back-off half as long": (half_as_long, "its back-off is"),
+    "stale listings believed": (believes_whatever_comes_last, ""),
+    "started without a kill": (starts_without_killing, "two live containers"),
+}
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_a_planted_bug_is_found_and_reduced(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    plant, says = PLANTED[name]
+    with monkeypatch.context() as planted:
+        plant(planted)
+        campaign = run_seeds(range(WITHIN), stop_after=1)
+        assert campaign.failed, f"not found within {WITHIN} seeds"
+        seed, verdict = next(iter(campaign.failed.items()))
+        assert says in verdict.violation
+        short = shrink(draw_case(seed))
+        again = simulate(short)
+        assert signature(again.violation) == signature(verdict.violation)
+        assert len(short.events) <= 4, short.events
+        compile(as_test(short, again.violation, f"seed_{seed}"), "pasted", "exec")
+    assert simulate(short).violation == "", "and it was that bug"
