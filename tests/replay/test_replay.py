@@ -4,33 +4,90 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from temporalio.client import WorkflowHistory
-from temporalio.worker import Replayer
 
-from syncpod.plugin import syncpod_plugin
+from syncpod.messages import StepName
 from syncpod.pod import PodInvalid, admit
+from tests.replay.differences import Differs, replay
 from tests.replay.record import HISTORIES, STORIES
-from workflows.pod import PodWorkflow
-from workflows.runner import workflow_runner
+from workflows import decide
+from workflows.decision import Decision
 
 
 @pytest.mark.parametrize("recorded", sorted(HISTORIES.glob("*.json")), ids=lambda path: path.stem)
 async def test_a_recorded_history_replays(recorded: Path) -> None:
-    text = await asyncio.to_thread(recorded.read_text)
-    history = WorkflowHistory.from_json(f"recorded/{recorded.stem}", text)
-    workflow_id = pod_id(history)
-    plugin = syncpod_plugin(workflows=[PodWorkflow], runner=workflow_runner())
-    replayer = Replayer(workflows=[], plugins=[plugin])
-    await replayer.replay_workflow(WorkflowHistory(workflow_id, history.events))
+    await replay(recorded.stem, await read(recorded.stem))
 
 
-def pod_id(history: WorkflowHistory) -> str:
-    """The id the workflow ran under, which its pod's name is checked against."""
-    started = history.events[0].workflow_execution_started_event_attributes
-    return str(started.workflow_id)
+async def read(name: str) -> WorkflowHistory:
+    text = await asyncio.to_thread((HISTORIES / f"{name}.json").read_text)
+    return WorkflowHistory.from_json(f"recorded/{name}", text)
+
+
+def planted(monkeypatch: pytest.MonkeyPatch, change: Callable[[Decision], Decision]) -> None:
+    """Have this tree decide otherwise."""
+    decides = decide.next_step
+    monkeypatch.setattr(decide, "next_step", lambda *given, **more: change(decides(*given, **more)))
+
+
+def of(decision: Decision, name: StepName, restart: int) -> bool:
+    step = decision.step
+    return step is not None and step.name == name and getattr(step.input, "restart", 0) == restart
+
+
+async def test_a_step_that_would_now_be_another_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def another(decision: Decision) -> Decision:
+        if decision.step is None or not of(decision, StepName.START_CONTAINER, 1):
+            return decision
+        return replace(decision, step=replace(decision.step, name=StepName.PULL_IMAGE))
+
+    planted(monkeypatch, another)
+    with pytest.raises(Differs) as differs:
+        await replay("crash_loop", await read("crash_loop"))
+    assert re.fullmatch(
+        r"history crash_loop, event \d+: the step recorded is 'start_container web, restart 1', "
+        r"the step taken now is 'pull_image web, restart 1'",
+        str(differs.value),
+    )
+
+
+async def test_a_step_of_which_only_a_number_would_differ_is_named_though_the_sdk_sees_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def another(decision: Decision) -> Decision:
+        if decision.step is None or not of(decision, StepName.START_CONTAINER, 2):
+            return decision
+        return replace(
+            decision, step=replace(decision.step, input=decision.step.input.model_copy(update={"restart": 7}))
+        )
+
+    planted(monkeypatch, another)
+    with pytest.raises(
+        Differs, match="'start_container web, restart 2', the step taken now is 'start_container web, re"
+    ):
+        await replay("crash_loop", await read("crash_loop"))
+
+
+async def test_a_step_that_would_not_be_taken_any_more_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    planted(monkeypatch, lambda decision: Decision() if of(decision, StepName.START_CONTAINER, 1) else decision)
+    with pytest.raises(Differs) as differs:
+        await replay("crash_loop", await read("crash_loop"))
+    assert re.match(
+        r"history crash_loop, event \d+: the step recorded is 'start_container web, restart 1', no step is taken now",
+        str(differs.value),
+    )
+
+
+async def test_a_wait_that_would_differ_is_told_with_its_event(monkeypatch: pytest.MonkeyPatch) -> None:
+    planted(monkeypatch, lambda decision: replace(decision, holds=()))
+    with pytest.raises(Differs, match=r"history crash_loop, event \d+: .*TimerStarted"):
+        await replay("crash_loop", await read("crash_loop"))
 
 
 def test_every_story_has_its_history() -> None:
@@ -38,13 +95,11 @@ def test_every_story_has_its_history() -> None:
 
 
 async def test_a_pod_that_an_earlier_version_took_is_not_refused_on_replay() -> None:
-    text = await asyncio.to_thread((HISTORIES / "brought_up.json").read_text)
-    history = WorkflowHistory.from_json("recorded/brought_up", text)
+    history = await read("brought_up")
     payload = history.events[0].workflow_execution_started_event_attributes.input.payloads[0]
     given = json.loads(payload.data)
     given["pod"]["spec"]["ofAnEarlierVersion"] = "taken then"
     payload.data = json.dumps(given).encode()
     with pytest.raises(PodInvalid, match=r"spec\.ofAnEarlierVersion"):
         admit(given["pod"])
-    replayer = Replayer(workflows=[], plugins=[syncpod_plugin(workflows=[PodWorkflow], runner=workflow_runner())])
-    await replayer.replay_workflow(WorkflowHistory(pod_id(history), history.events))
+    await replay("brought_up", history)
