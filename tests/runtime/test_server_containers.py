@@ -7,7 +7,6 @@ import contextlib
 import json
 import os
 import signal
-from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import grpc
@@ -23,27 +22,6 @@ from tests.runtimes.embedded import Embedded
 from tests.runtimes.images import BUSYBOX
 
 RUNS = ("sh", "-c", "while :; do sleep 0.05; done")
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Embedded]:
-    """A server of this module's own: it is killed here."""
-    with Embedded.launch() as running:
-        yield running
-
-
-@pytest.fixture
-async def calls(server: Embedded) -> AsyncIterator[BareCri]:
-    async with BareCri(server.endpoint, cgroup_parent=server.cgroup_parent) as bare:
-        yield bare
-
-
-@pytest.fixture
-async def pod(calls: BareCri, tmp_path: Path) -> AsyncIterator[Pod]:
-    made = Pod(calls, logs=tmp_path / "logs")
-    await made.run()
-    yield made
-    await made.remove()
 
 
 async def test_a_container_survives_servers_that_are_killed_between_any_two_calls(

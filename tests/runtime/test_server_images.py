@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import grpc.aio
@@ -32,32 +31,11 @@ as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root has an image's
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[Embedded]:
-    """A server of this module's own: it is killed here."""
-    with Embedded.launch() as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
 def busybox() -> Image:
     try:
         return images()[1]
     except Missing as missing:
         do_without("embedded", str(missing))
-
-
-@pytest.fixture
-async def calls(server: Embedded) -> AsyncIterator[BareCri]:
-    async with BareCri(server.endpoint, cgroup_parent=server.cgroup_parent) as bare:
-        yield bare
-
-
-@pytest.fixture
-async def pod(calls: BareCri, tmp_path: Path) -> AsyncIterator[Pod]:
-    made = Pod(calls, logs=tmp_path / "logs")
-    await made.run()
-    yield made
-    await made.remove()
 
 
 def load(server: Embedded, directory: Path, busybox: Image, **config: object) -> None:

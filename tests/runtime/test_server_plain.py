@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 import subprocess
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import grpc
@@ -35,20 +35,6 @@ def server() -> Iterator[Embedded]:
         pytest.skip("needs unshare, and user namespaces to close them in")
     with Embedded.launch(within=CLOSED) as running:
         yield running
-
-
-@pytest.fixture
-async def calls(server: Embedded) -> AsyncIterator[BareCri]:
-    async with BareCri(server.endpoint, cgroup_parent=server.cgroup_parent) as bare:
-        yield bare
-
-
-@pytest.fixture
-async def pod(calls: BareCri, tmp_path: Path) -> AsyncIterator[Pod]:
-    made = Pod(calls, logs=tmp_path / "logs")
-    await made.run()
-    yield made
-    await made.remove()
 
 
 async def refused(pod: Pod, config: cri.ContainerConfig) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import grpc.aio
@@ -12,7 +11,6 @@ import pytest
 from protos.cri.v1 import api_pb2 as cri
 from syncpod.runtime.cgroups import CgroupRefused, Cgroups
 from tests.runtime.real_pods import Pod
-from tests.runtimes.bare import BareCri
 from tests.runtimes.embedded import Embedded
 
 MIB = 1 << 20
@@ -22,22 +20,6 @@ RUNS = ("sh", "-c", "while :; do sleep 0.05; done")
 needs_cgroups = pytest.mark.skipif(
     os.geteuid() != 0 or not {"cpu", "memory"} <= set(FOUND.controllers), reason="needs cgroups for cpu and memory"
 )
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Embedded]:
-    """A server of this module's own: it is killed here."""
-    with Embedded.launch() as running:
-        yield running
-
-
-@pytest.fixture
-async def pod(server: Embedded, tmp_path: Path) -> AsyncIterator[Pod]:
-    async with BareCri(server.endpoint, cgroup_parent=server.cgroup_parent) as calls:
-        made = Pod(calls, logs=tmp_path / "logs")
-        await made.run()
-        yield made
-        await made.remove()
 
 
 def limited(pod: Pod, **resources: int) -> cri.ContainerConfig:

@@ -4,36 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-
-import pytest
 
 from protos.cri.v1 import api_pb2 as cri
 from tests.agent.waiting import until, until_asked
 from tests.runtime.real_pods import Pod
 from tests.runtime.spdy_client import SpdyClient
-from tests.runtimes.bare import BareCri
 from tests.runtimes.embedded import Embedded
 
 PATIENCE = 20.0
 ECHO = "echo ready; while read -r line; do echo got $line; done; echo end of input"
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Embedded]:
-    """A server of this module's own: it is killed here."""
-    with Embedded.launch() as running:
-        yield running
-
-
-@pytest.fixture
-async def pod(server: Embedded, tmp_path: Path) -> AsyncIterator[Pod]:
-    async with BareCri(server.endpoint, cgroup_parent=server.cgroup_parent) as calls:
-        made = Pod(calls, logs=tmp_path / "logs")
-        await made.run()
-        yield made
-        await made.remove()
 
 
 class Attached:

@@ -1,0 +1,35 @@
+"""A real server for each module that calls one, its calls, and a pod on it; some have a server of another kind."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.runtime.real_pods import Pod
+from tests.runtimes.bare import BareCri
+from tests.runtimes.embedded import Embedded
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Embedded]:
+    """A server of the module's own: it is killed there."""
+    with Embedded.launch() as running:
+        yield running
+
+
+@pytest.fixture
+async def calls(server: Embedded) -> AsyncIterator[BareCri]:
+    """The server's CRI, bare."""
+    async with BareCri(server.endpoint, cgroup_parent=server.cgroup_parent) as bare:
+        yield bare
+
+
+@pytest.fixture
+async def pod(calls: BareCri, tmp_path: Path) -> AsyncIterator[Pod]:
+    """A pod whose sandbox is there, removed at the end of the test."""
+    made = Pod(calls, logs=tmp_path / "logs")
+    await made.run()
+    yield made
+    await made.remove()
