@@ -18,6 +18,7 @@ from syncpod.lifecycle.restart_policy import Ended, Restart
 from syncpod.lifecycle.status import PodFailure
 from syncpod.messages import PullImage, StartContainer, StepName
 from syncpod.pod import Container, EphemeralContainer, Pod
+from workflows import facts
 from workflows.decision import Decision, Hold, Step, clip, failure_hold, is_released
 from workflows.state import PodState, Round
 
@@ -132,7 +133,7 @@ def _pull_policies(pod: Pod, container: Container | EphemeralContainer) -> set[s
 
 def _why_start(state: PodState, planned_step: PlannedStep, restart: int) -> str:
     """Say why a container starts: why we ended the last one, if we did; else how it ended, as the plan says."""
-    newest, last = state.own.newest(planned_step.container), state.last_exit(planned_step.container)
+    newest, last = facts.known(state).newest(planned_step.container), state.last_exit(planned_step.container)
     if last is not None and last.cause and (newest is None or newest.id == last.id):
         return last.cause
     return planned_step.why if newest is not None or not restart else "runs again"

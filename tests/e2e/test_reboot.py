@@ -134,10 +134,8 @@ async def test_a_runtime_that_comes_back_with_nothing_runs_no_job_again(node: Fa
         starts.shell("done", "exit 0"), starts.shell("works", RUNS), restartPolicy="OnFailure", volumes=starts.volumes
     )
     await job.until(lambda pod: pod["status"]["phase"] == "Succeeded")
-    for pod, part, rest in ((cut_short, "part", "long"), (retried, "done", "works")):
-        await pod.until(
-            lambda seen, p=part, r=rest: bool(ended(seen, p) and container(seen, r)["state"].get("running"))
-        )  # type: ignore[misc]
+    await cut_short.until(lambda pod: bool(ended(pod, "part")) and runs(pod, "long"))
+    await retried.until(lambda pod: bool(ended(pod, "done")) and runs(pod, "works"))
     before = starts.counted()
 
     await node.kill()

@@ -11,6 +11,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from temporalio.client import Client
 
+from syncpod.lifecycle.compute import compute_pod_actions
 from syncpod.lifecycle.observed import ObservedContainer, ObservedPod, ObservedSandbox, Seq
 from syncpod.pod import Pod, admit_pod, container_hash
 from tests.lifecycle.worlds import World, worlds
@@ -94,9 +95,7 @@ def dated(world: World) -> ObservedPod:
 def test_a_removed_dead_container_changes_no_decision(world: World, data: st.DataObject) -> None:
     whole = dated(world)
     assume(whole.sandboxes)  # a pod that has run has had one: see the tests below
-    good = not decide.compute_pod_actions(
-        world.pod, whole, liveness={}, startup={}, actuated=world.actuated
-    ).create_sandbox
+    good = not compute_pod_actions(world.pod, whole, liveness={}, startup={}, actuated=world.actuated).create_sandbox
     init = {each.name for each in world.pod.spec.init_containers}
     alive = {c.name for c in whole.containers if c.state in ("running", "unknown")}  # those count as they are listed
     ended = [c for c in whole.containers if c.state == "exited" and c.name not in alive]
@@ -208,6 +207,13 @@ def test_before_a_run_goes_by_its_record_it_goes_by_what_is_listed() -> None:
     assert PodState.model_validate(state.model_dump(mode="json", exclude_defaults=True)) == state
 
 
+def test_that_a_runtime_does_not_know_how_a_container_ended_is_told() -> None:
+    unknown = exited("a", 255).model_copy(update={"reason": "Unknown"})
+    state = seen(a_pod("Always", "a", "b"), listing(1, running("a"), exited("b", 255)), listing(2, unknown))
+    (told,) = [event for event in state.events if event.reason == "ContainerStatusUnknown"]
+    assert (told.type, told.container) == ("Warning", "a")
+
+
 # --- disagreements ----------------------------------------------------------------------------------------------------
 
 
@@ -288,7 +294,11 @@ async def test_what_has_finished_stays_so_when_it_is_pruned_and_the_rest_goes_on
     assert web is not None
     # The runtime loses all that has ended, and the one that runs ends unseen.
     await node.tell(handle, node.list(uid, containers=()))
-    await handle.signal("backoff_expired", {"container": "web", "restart": 2})
+    # Its end counts for the back-off, unseen as it was.
+    await until(
+        handle, lambda pod: container(pod, "web")["state"].get("waiting", {}).get("reason") == "CrashLoopBackOff"
+    )
+    await handle.signal("backoff_expired", {"container": "web"})
     pod = await until(handle, lambda pod: container(pod, "web").get("restartCount") == 2)
     last = container(pod, "web")["lastState"]["terminated"]
     assert (last["exitCode"], last["reason"]) == (137, "ContainerStatusUnknown")
