@@ -1,0 +1,90 @@
+"""Continuing as new between any two steps of every kind there is: nothing is lost, done twice or left out."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+from temporalio.client import Client
+
+from syncpod.messages import StepName
+from tests.workflows.scripted import ScriptedNode, container, query_pod, start_pod, until
+from tests.workflows.test_pod_workflow import is_ready, manifest
+from tests.workflows.test_resizes import LARGE, SMALL, is_given
+
+RESTART_ALL = {"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [42]}}
+
+
+def with_everything() -> dict[str, Any]:
+    """A pod whose life has every kind of step: an image to be pulled, a file of labels, a rule to begin anew."""
+    labels = [{"path": "labels", "fieldRef": {"fieldPath": "metadata.labels"}}]
+    web = {"name": "web", "image": "busybox:1", "restartPolicy": "Never", "restartPolicyRules": [RESTART_ALL]}
+    return manifest(
+        restartPolicy="Always",
+        initContainers=[
+            {"name": "first", "image": "busybox:1"},
+            {"name": "helper", "image": "busybox:1", "restartPolicy": "Always"},
+        ],
+        containers=[{**web, "resources": SMALL}, {"name": "api", "image": "busybox:absent"}],
+        volumes=[{"name": "info", "downwardAPI": {"items": labels}}],
+    )
+
+
+def runs_with(**restarts: int) -> Any:
+    """Say whether each of these containers runs, after so many restarts."""
+    return lambda pod: all(
+        container(pod, name).get("restartCount") == count and "running" in container(pod, name)["state"]
+        for name, count in restarts.items()
+    )
+
+
+async def runs_of(client: Client, workflow: str) -> int:
+    """Count the runs that a workflow has had, from the newest to the first."""
+    count, run = 0, ""
+    while True:
+        count += 1
+        first = await anext(client.get_workflow_handle(workflow, run_id=run or None).fetch_history_events())
+        run = first.workflow_execution_started_event_attributes.continued_execution_run_id
+        if not run:
+            return count
+
+
+async def test_every_kind_of_step_survives_continuing_as_new_around_it(client: Client, node: ScriptedNode) -> None:
+    node.absent.add("busybox:absent")
+    document = with_everything()
+    handle = await start_pod(client, node, document, maxEvents=1)
+    latest = client.get_workflow_handle(handle.id)
+    uid = (await until(latest, runs_with(first=0), 40))["metadata"]["uid"]
+    await node.tell(latest, node.exits(uid, "first", 0))
+    await until(latest, is_ready, 40)
+    await latest.execute_update("add_ephemeral_container", {"name": "debug", "image": "busybox:1"})
+    await until(latest, runs_with(debug=0), 40)
+
+    changed = copy.deepcopy(document)
+    changed["metadata"]["labels"] = {"tier": "front"}
+    web, api = changed["spec"]["containers"]
+    web["resources"], api["image"] = LARGE, "busybox:2"
+    await latest.signal("update_pod", changed)
+    await until(latest, is_given(LARGE), 40)
+    await until(latest, runs_with(web=0, api=1), 40)
+    await until(latest, lambda _: "sync_volumes" in node.steps(), 40)
+
+    await node.tell(latest, node.exits(uid, "web", 42))
+    await until(latest, runs_with(first=1), 40)
+    await node.tell(latest, node.exits(uid, "first", 0))
+    await until(latest, runs_with(helper=1, web=1, api=2), 40)
+    exits = [line["outcome"] for line in await latest.query("history") if line["kind"] == "exit"]
+    assert exits.count("exited 42 (Error)") == 1
+    assert exits.count("exited 0 (Completed)") == 2
+    assert (await query_pod(latest))["metadata"]["labels"] == {"tier": "front"}
+
+    await latest.signal("delete_pod", {"gracePeriodSeconds": 0})
+    final = await latest.result()
+    assert final["metadata"]["uid"] == uid
+    assert node.steps(uid)[:7] == [
+        "create_sandbox", "start_init_container first", "start_init_container helper", "start_container web",
+        "pull_image api", "start_container api", "start_ephemeral_container debug",
+    ]  # fmt: skip
+    assert {name.split()[0] for name in node.steps(uid)} == {name.value for name in StepName}
+    # A run younger than a second is not left at once, so that not every step has one to itself.
+    assert await runs_of(client, handle.id) > len(StepName) // 2
