@@ -53,18 +53,22 @@ class PodWorkflowSteps:
                 return PodWorkflowResult(
                     refused=f"node {request.node} is cordoned: it takes no new pod until `syncpod uncordon`"
                 )
-            if request.replaces:
-                await self._end(pod.metadata.namespace, pod.metadata.name, {"uid": request.replaces})
+            for uid in request.replaces:
+                await self._end(pod.metadata.namespace, pod.metadata.name, {"uid": uid})
             return await self._apply(pod, request.node)
 
     @activity.defn(name=NodeStepName.DELETE_POD.value)
     async def delete_pod(self, request: DeletePodWorkflow) -> PodWorkflowResult:
-        """Have a pod's workflow end it; one that is not there, or is another pod's, is left alone."""
-        payload: dict[str, Any] = {"uid": request.uid} if request.uid else {}
-        if request.grace_period_seconds is not None:
-            payload["gracePeriodSeconds"] = request.grace_period_seconds
+        """Have a pod's workflow end it; one that is not there, or is another pod's, is left alone.
+
+        Of several UIDs the newest comes first: if it is only to follow another, it is no longer to.
+        """
+        grace = request.grace_period_seconds
+        payload: dict[str, Any] = {} if grace is None else {"gracePeriodSeconds": grace}
+        meant: list[dict[str, Any]] = [{"uid": uid} for uid in reversed(request.uids)] or [{}]
         async with asyncio.timeout(_ANSWER_SECONDS):
-            return await self._end(request.namespace, request.name, payload)
+            results = [await self._end(request.namespace, request.name, {**payload, **each}) for each in meant]
+        return next((result for result in results if not result.refused), results[-1])
 
     async def _apply(self, pod: Pod, node: str) -> PodWorkflowResult:
         start = start_operation(pod, node, has_attributes=self._facts().search_attributes)

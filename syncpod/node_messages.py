@@ -222,8 +222,8 @@ class ApplyPodWorkflow(Message):
     node: str = ""
     pod: dict[str, Any] = Field(default_factory=dict)
     """A v1 Pod with all its defaults."""
-    replaces: str = ""
-    """UID of the pod of the same name that is to end first; "" = none."""
+    replaces: tuple[str, ...] = ()
+    """UIDs of pods of the same name that are to end first, those of them that are there."""
     existing_only: bool = False
     """The node is cordoned: only a pod that is there already is changed."""
 
@@ -233,8 +233,8 @@ class DeletePodWorkflow(Message):
 
     namespace: str = "default"
     name: str = ""
-    uid: str = ""
-    """Only this pod is meant; "" = whichever has the name."""
+    uids: tuple[str, ...] = ()
+    """Only these pods are meant, those of them that are there; none = whichever has the name."""
     grace_period_seconds: int | None = None
 
 

@@ -98,13 +98,13 @@ def _sync_pods(state: NodeState, signal: SyncPods, now: datetime) -> None:
     for problem in problems:
         state.reject(now, f"signal sync_pods of {signal.source}", problem)
     state.sources[signal.source] = Source(reported_at=now, boot=signal.boot, pods=pods)
-    for key, wanted in pods.items():
-        if key in before.pods and before.pods[key].digest != wanted.digest:
+    for key, wanted in before.pods.items():
+        if key not in pods or pods[key].digest != wanted.digest:
             state.backoff = backoff.forget(state.backoff, key)  # what is new is tried at once
     for each in signal.gone:
         key = key_of(each.namespace, each.name)
         if (current := state.governed.get(key)) is not None and current.source == signal.source and key in pods:
-            del state.governed[key]
+            state.governed[key] = current.model_copy(update={"ending": True})
             state.event(now, "Normal", "PodGone", f"pod {key} was ended by somebody else, and {signal.source} has it")
     for problem in signal.problems:
         state.event(now, "Warning", "FailedManifest", problem)

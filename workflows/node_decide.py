@@ -27,6 +27,8 @@ from workflows.node_state import Governed, NodeState, Wanted, split
 
 AT_ONCE: Final = 16
 """Pods' workflows that are told at the same time."""
+UIDS_KEPT: Final = 7
+"""Changes of one pod, none of them ever answered, after which its first UIDs are forgotten."""
 
 
 @dataclass(frozen=True)
@@ -76,13 +78,14 @@ def _action(state: NodeState, key: str) -> Action | None:
     """Return what one pod's workflow is to be told, whenever; None = it has been told all."""
     pod, current, wanted = split(key), state.governed.get(key), state.wanted(key)
     if (deletion := state.deletions.get(key)) is not None:
-        return _end(state, key, deletion.uid, "deleted", grace=deletion.grace_period_seconds)
+        uids = (deletion.uid,) if deletion.uid else ()
+        return _end(key, uids, "deleted", grace=deletion.grace_period_seconds)
     if wanted is None:
-        return _end(state, key, current.uid, f"no longer in {current.source}") if current is not None else None
+        return _end(key, current.uids, f"no longer in {current.source}") if current is not None else None
     if wanted.document is None or state.is_told(key):
         return None
     source = state.winner(key)
-    replaces = current.uid if current is not None and current.uid != wanted.uid else ""
+    replaces = tuple(uid for uid in state.uids(key) if uid != wanted.uid)
     request = ApplyPodWorkflow(
         node=state.name,
         pod=_document(wanted, source),
@@ -94,10 +97,10 @@ def _action(state: NodeState, key: str) -> Action | None:
     return Action(key, NodeStepName.APPLY_POD, request, summary, source, wanted.digest, wanted.uid)
 
 
-def _end(state: NodeState, key: str, uid: str, why: str, *, grace: int | None = None) -> Action:
+def _end(key: str, uids: tuple[str, ...], why: str, *, grace: int | None = None) -> Action:
     pod = split(key)
-    request = DeletePodWorkflow(namespace=pod.namespace, name=pod.name, uid=uid, grace_period_seconds=grace)
-    return Action(key, NodeStepName.DELETE_POD, request, f"delete {key}: {why}", uid=uid)
+    request = DeletePodWorkflow(namespace=pod.namespace, name=pod.name, uids=uids, grace_period_seconds=grace)
+    return Action(key, NodeStepName.DELETE_POD, request, f"delete {key}: {why}")
 
 
 def _document(wanted: Wanted, source: str) -> dict[str, Any]:
@@ -119,10 +122,17 @@ def _document(wanted: Wanted, source: str) -> dict[str, Any]:
 
 
 def begin(state: NodeState, action: Action) -> None:
-    """Note that a step begins: a pod that may have ended, whether or not that is ever heard, has to be applied anew."""
+    """Note that a step begins, which may have its effect whether or not that is ever heard.
+
+    A pod that may have ended has to be applied anew; one that may be there has to be ended when nobody wants it.
+    """
     current = state.governed.get(action.key)
-    if action.name == NodeStepName.DELETE_POD and current is not None:
-        state.governed[action.key] = current.model_copy(update={"ending": True})
+    if action.name == NodeStepName.DELETE_POD:
+        if current is not None:
+            state.governed[action.key] = current.model_copy(update={"ending": True})
+    elif action.source != API_SOURCE:
+        before = [uid for uid in state.uids(action.key) if uid != action.uid]
+        state.governed[action.key] = Governed(uids=(*before[-UIDS_KEPT:], action.uid), source=action.source)
 
 
 # --- outcomes ---------------------------------------------------------------------------------------------------------
@@ -153,7 +163,7 @@ def _applied(state: NodeState, action: Action, result: PodWorkflowResult, now: d
         if (wanted := single.pods.get(action.key)) is not None and wanted.digest == action.digest:
             del single.pods[action.key]
     else:
-        state.governed[action.key] = Governed(uid=uid, source=action.source, digest=action.digest)
+        state.governed[action.key] = Governed(uids=(uid,), source=action.source, digest=action.digest)
         state.forget_documents()
     state.event(now, "Normal", "PodApplied", f"pod {action.key} (uid {uid}) of {action.source}")
 
@@ -174,8 +184,8 @@ def _ended(state: NodeState, action: Action, result: PodWorkflowResult, now: dat
 def _is_for(action: Action, deletion: DeletePod) -> bool:
     """Say whether a step was for this deletion, and not for one that another has followed meanwhile."""
     request = action.input
-    return isinstance(request, DeletePodWorkflow) and (request.uid, request.grace_period_seconds) == (
-        deletion.uid,
+    return isinstance(request, DeletePodWorkflow) and (request.uids, request.grace_period_seconds) == (
+        (deletion.uid,) if deletion.uid else (),
         deletion.grace_period_seconds,
     )
 

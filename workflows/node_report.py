@@ -58,7 +58,7 @@ def _desired(state: NodeState, key: str, now: datetime) -> DesiredPod:
     return DesiredPod(
         namespace=pod.namespace,
         name=pod.name,
-        uid=uid or (current.uid if current is not None else ""),
+        uid=uid or next(iter(reversed(state.uids(key))), ""),
         source=source,
         state=word,
         reason=held.reason if held is not None else "",

@@ -55,12 +55,13 @@ class Governed(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
-    uid: str = ""
+    uids: tuple[str, ...] = ()
+    """Of the pods that may have its name: one, but where it is not known what a workflow has heard."""
     source: str = ""
     digest: str = ""
-    """Of the document that its workflow has."""
+    """Of the document that its workflow has; "" while that is not known."""
     ending: bool = False
-    """Its workflow is being told to end it."""
+    """Its workflow is being told to end it, or somebody else has: to be there it has to be applied again."""
 
 
 class NodeState(BaseModel):
@@ -110,11 +111,11 @@ class NodeState(BaseModel):
         return sorted({*listed, *self.governed, *self.deletions})
 
     def is_told(self, key: str) -> bool:
-        """Say whether a pod's workflow has what is desired."""
+        """Say whether a pod's workflow has what is desired, for the sake of the source whose word counts."""
         wanted, current = self.wanted(key), self.governed.get(key)
         if wanted is None or current is None:
             return False
-        return wanted.digest == current.digest and not current.ending
+        return (wanted.digest, self.winner(key)) == (current.digest, current.source) and not current.ending
 
     def forget_documents(self) -> None:
         """Let go of the documents that nobody needs any more; what another source would have is kept for its turn."""
@@ -122,6 +123,11 @@ class NodeState(BaseModel):
             for key, wanted in source.pods.items():
                 if wanted.document is not None and self.winner(key) == name and self.is_told(key):
                     source.pods[key] = wanted.model_copy(update={"document": None})
+
+    def uids(self, key: str) -> tuple[str, ...]:
+        """Return the UIDs of the pods that were made for a list's sake and may be there, the newest last."""
+        current = self.governed.get(key)
+        return current.uids if current is not None else ()
 
     # --- telling ------------------------------------------------------------------------------------------------------
 

@@ -40,7 +40,8 @@ from syncpod.node_messages import (
 GRACE: Final = timedelta(seconds=40)
 """The node lifecycle controller's nodeMonitorGracePeriod; a worker's heartbeats are 10 s apart."""
 _POLLED_WITHIN: Final = timedelta(seconds=70)
-"""A poll lasts a minute: by it a worker is told alive on a server that keeps no heartbeats (before 1.30)."""
+"""A poll lasts a minute: by it a worker is known to live before its first heartbeat, or on a server that keeps none
+(before 1.30)."""
 _RPC: Final = timedelta(seconds=5)
 _SILENT: Final = {"reason": "NodeStatusUnknown", "message": "Kubelet stopped posting node status."}
 
@@ -78,7 +79,7 @@ async def list_nodes(client: Client) -> list[NodeReading]:
     """Return all nodes that have a workflow, in order of name."""
     query = f"WorkflowType = '{NODE_WORKFLOW}' AND ExecutionStatus = 'Running'"
     found = [execution async for execution in client.list_workflows(query, rpc_timeout=_RPC)]
-    heard = await _heartbeats(client)
+    heard = await _signs(client)
     readings = await asyncio.gather(*(_read(client, execution, heard) for execution in found))
     return sorted(readings, key=lambda reading: reading.name)
 
@@ -94,7 +95,7 @@ async def read_node(client: Client, name: str) -> NodeReading | None:
         raise
     if described.status != WorkflowExecutionStatus.RUNNING:
         return None
-    return await _read(client, described, await _heartbeats(client))
+    return await _read(client, described, await _signs(client))
 
 
 async def require_node(client: Client, name: str) -> NodeReading:
@@ -116,11 +117,23 @@ async def is_cordoned(client: Client, name: str) -> bool:
     return described.status == WorkflowExecutionStatus.RUNNING and (await _summary(described)).unschedulable
 
 
-async def _read(client: Client, execution: WorkflowExecution, heard: Mapping[str, datetime] | None) -> NodeReading:
+@dataclass(frozen=True)
+class _Signs:
+    """What the server has heard of workers."""
+
+    beats: Mapping[str, datetime]
+    """By task queue: the last heartbeat, those of workers that said goodbye left out."""
+    identities: frozenset[str]
+    """Of all workers whose heartbeats it keeps."""
+
+
+async def _read(client: Client, execution: WorkflowExecution, signs: _Signs) -> NodeReading:
     summary = await _summary(execution)
     name = summary.name or execution.id.removeprefix("node/")
-    at = heard.get(node_task_queue(name)) if heard is not None else await _polled(client, name)
-    lives = at is not None and datetime.now(UTC) - at < (GRACE if heard is not None else _POLLED_WITHIN)
+    at, grace = signs.beats.get(node_task_queue(name)), GRACE
+    if not _is_recent(at, grace) and (polled := await _polled(client, name, signs)) is not None:
+        at, grace = polled, _POLLED_WITHIN
+    lives = _is_recent(at, grace)
     view = await _ask(client, execution.id) if lives else None
     if view is not None:
         return NodeReading(name, view, current=True, heard=at, lives=True)
@@ -132,6 +145,10 @@ async def _read(client: Client, execution: WorkflowExecution, heard: Mapping[str
         node_info=summary.node_info,
     )
     return NodeReading(name, known, current=False, heard=at, lives=False)
+
+
+def _is_recent(at: datetime | None, grace: timedelta) -> bool:
+    return at is not None and datetime.now(UTC) - at < grace
 
 
 async def _ask(client: Client, workflow_id: str) -> NodeView | None:
@@ -150,12 +167,10 @@ async def _summary(execution: WorkflowExecution) -> NodeSummary:
     return NodeSummary.model_validate((await execution.memo()).get(NODE_MEMO) or {})
 
 
-async def _heartbeats(client: Client) -> dict[str, datetime] | None:
-    """Return when each task queue's worker was last heard of, those that said goodbye left out.
-
-    None where the server keeps no heartbeats.
-    """
-    found: dict[str, datetime] = {}
+async def _signs(client: Client) -> _Signs:
+    """Return what the server has heard of all workers; nothing, where it keeps no heartbeats."""
+    beats: dict[str, datetime] = {}
+    identities: set[str] = set()
     token = b""
     while True:
         request = ListWorkersRequest(namespace=client.namespace, next_page_token=token, page_size=100)
@@ -163,24 +178,26 @@ async def _heartbeats(client: Client) -> dict[str, datetime] | None:
             listed = await client.workflow_service.list_workers(request, retry=True, timeout=_RPC)
         except RPCError as error:
             if error.status == RPCStatusCode.UNIMPLEMENTED:
-                return None
+                return _Signs({}, frozenset())
             raise
         for info in listed.workers_info:
             beat = info.worker_heartbeat
+            identities.add(beat.worker_identity)
             at = beat.heartbeat_time.ToDatetime(UTC)
-            if beat.status == WorkerStatus.WORKER_STATUS_RUNNING and at > found.get(beat.task_queue, _NEVER):
-                found[beat.task_queue] = at
+            if beat.status == WorkerStatus.WORKER_STATUS_RUNNING and at > beats.get(beat.task_queue, _NEVER):
+                beats[beat.task_queue] = at
         token = listed.next_page_token
         if not token:
-            return found
+            return _Signs(beats, frozenset(identities))
 
 
 _NEVER: Final = datetime.fromtimestamp(0, UTC)
 
 
-async def _polled(client: Client, name: str) -> datetime | None:
-    """Return when a worker last asked for the node's tasks."""
+async def _polled(client: Client, name: str, signs: _Signs) -> datetime | None:
+    """Return when a worker that the server has no heartbeat of, or none yet, last asked for the node's tasks."""
     request = DescribeTaskQueueRequest(namespace=client.namespace)
     request.task_queue.name = node_task_queue(name)
     described = await client.workflow_service.describe_task_queue(request, retry=True, timeout=_RPC)
-    return max((poller.last_access_time.ToDatetime(UTC) for poller in described.pollers), default=None)
+    pollers = [poller for poller in described.pollers if poller.identity not in signs.identities]
+    return max((poller.last_access_time.ToDatetime(UTC) for poller in pollers), default=None)

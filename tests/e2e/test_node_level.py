@@ -1,0 +1,202 @@
+"""A node with a directory of manifests, as its owner sees it: files come, change and go, workers die, it is drained."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import uuid
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from temporalio.client import Client
+
+from syncpod.cri.client import CriClient
+from syncpod.node_messages import NodeView, node_workflow_id
+from syncpod.plugin import DATA_CONVERTER
+from tests.agent.waiting import until_asked
+from tests.e2e.clients import syncpod
+from tests.e2e.engine import EngineNode, LivePod, Pods, shell
+from tests.runtimes.runtime import Runtime
+from tests.runtimes.temporal import DevServer
+from tests.worker.node_process import NodeProcess
+
+PATIENCE = 60.0
+
+
+class ManifestNode(EngineNode):
+    """A node that follows a directory of manifests."""
+
+    manifests: Path
+
+    def start(self, directory: Path) -> NodeProcess:
+        settings = ("--cgroup-parent", self.runtime.cgroup_parent) if self.runtime.cgroup_parent else ()
+        return NodeProcess(
+            directory,
+            *settings,
+            "--manifests",
+            str(self.manifests),
+            runtime=self.runtime.endpoint,
+            temporal=self.server.address,
+            node=self.name,
+        )
+
+    async def again(self) -> None:
+        """Start its worker again, in the same directories."""
+        self.worker = self.start(self.worker.state_dir.parent)
+        await self.worker.ready()
+
+    def write(self, file: str, base: str, script: str = "") -> LivePod:
+        """Have a manifest say a pod, and return that pod."""
+        container = shell("main", script) if script else shell("main")
+        pod = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": base},
+            "spec": {"terminationGracePeriodSeconds": 2, "hostNetwork": True, "containers": [container]},
+        }
+        (self.manifests / file).write_text(json.dumps(pod))
+        name = f"{base}-{self.name}"
+        return Pods(self).know({"metadata": {"name": name}})
+
+    async def view(self) -> NodeView:
+        handle = self.client.get_workflow_handle(node_workflow_id(self.name))
+        return NodeView.model_validate(await handle.query("node"))
+
+    async def until(self, seen: Callable[[NodeView], Any]) -> NodeView:
+        async with asyncio.timeout(PATIENCE):
+            while True:
+                try:
+                    view = await self.view()
+                    if seen(view):
+                        return view
+                except Exception as error:  # noqa: BLE001  # not there yet, or the worker is away
+                    assert "Temporal" not in type(error).__name__, error
+                await asyncio.sleep(0.1)
+
+    async def applied(self, *pods: LivePod) -> NodeView:
+        """Wait until just these pods are desired, and their workflows told."""
+        wanted = sorted((pod.name, "applied") for pod in pods)
+        return await self.until(lambda view: sorted((each.name, each.state) for each in view.desired) == wanted)
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def manifest_node(runtime: Runtime, temporal_server: DevServer, tmp_path: Path) -> AsyncIterator[ManifestNode]:
+    client = await Client.connect(temporal_server.address, data_converter=DATA_CONVERTER)
+    async with CriClient(runtime.endpoint) as cri:
+        node = ManifestNode(f"n-{uuid.uuid4().hex[:8]}", temporal_server, runtime, client, cri, worker=None)  # type: ignore[arg-type]
+        node.manifests = tmp_path / "manifests"
+        node.manifests.mkdir()
+        directory = tmp_path / "node"
+        directory.mkdir()
+        node.worker = node.start(directory)
+        try:
+            await node.worker.ready()
+            yield node
+            for path in node.manifests.iterdir():
+                path.unlink()
+            await node.applied()
+        finally:
+            node.worker.kill()
+
+
+async def _runs(pod: LivePod) -> bool:
+    return any(each.state == "running" for each in await pod.containers("main"))
+
+
+async def _uid(pod: LivePod) -> str:
+    return str((await pod.get())["metadata"]["uid"])
+
+
+async def test_files_make_pods_and_the_node_keeps_them_over_changes_deaths_and_drains(
+    manifest_node: ManifestNode,
+) -> None:
+    """Row 1: a directory of manifests, one Pod each. Row 2: their names, UIDs and annotations."""
+    node = manifest_node
+
+    # A file makes a pod; a hidden one, and one that is no pod, make none and harm nobody.
+    (node.manifests / ".hidden.yaml").write_text("nonsense: [")
+    (node.manifests / "broken.yaml").write_text("kind: Pod\napiVersion: v1\nspec: {containers: 7}\n")
+    web, job = node.write("web.json", "web"), node.write("job.json", "job")
+    view = await node.applied(web, job)
+    assert any("broken.yaml" in each.message for each in view.events if each.reason == "FailedManifest")
+    pod = await web.running()
+    meta = pod["metadata"]
+    assert (meta["namespace"], len(meta["uid"]), pod["spec"]["nodeName"]) == ("default", 32, node.name)
+    assert meta["annotations"]["kubernetes.io/config.hash"] == meta["uid"]
+    assert meta["annotations"]["kubernetes.io/config.source"] == "file"
+    assert {"operator": "Exists", "effect": "NoExecute"} in pod["spec"]["tolerations"]
+
+    # The worker dies and comes back: nothing is started again, and what changed meanwhile is seen.
+    instance, life = (await web.instance("main")).id, (await node.until(lambda view: view.sources_ready)).boot
+    node.worker.kill()
+    (node.manifests / "job.json").unlink()
+    late = node.write("late.json", "late")
+    await node.again()
+    await node.applied(web, late)
+    await late.running()
+    await job.gone()
+    assert (await web.instance("main")).id == instance
+    view = await node.until(lambda view: view.sources_ready and view.boot > life)
+    assert {each.type: each.status for each in view.conditions}["Ready"] == "True"
+
+    # A changed file is another pod in the place of the one of before; one that breaks keeps its pod.
+    before = await _uid(web)
+    node.write("web.json", "web", script="echo changed; sleep 1000")
+    await web.until(lambda pod: pod["metadata"]["uid"] != before)
+    changed = await web.running()
+    (node.manifests / "web.json").write_text("{")
+    await node.until(lambda view: any("web.json" in each.message for each in view.events))
+    assert await _uid(web) == changed["metadata"]["uid"]
+
+    # A cordoned node refuses new pods in a sentence, and takes what its directory has.
+    listed = await syncpod(node, "get", "nodes")
+    assert listed.code == 0, listed.err
+    row = next(line.split() for line in listed.out.splitlines() if line.startswith(node.name))
+    assert row[1:3] == ["Ready", "<none>"]
+    assert (await syncpod(node, "cordon", node.name)).out == f"node/{node.name} cordoned\n"
+    assert (await syncpod(node, "cordon", node.name)).out == f"node/{node.name} already cordoned\n"
+    async with node.pods() as pods:
+        refused = await syncpod(node, "apply", "-f", "-", stdin=json.dumps(pods.manifest("new", shell("main"))))
+        assert (refused.code, "is cordoned, and takes no new pod" in refused.err) == (1, True)
+        static = node.write("static.json", "static")
+        await node.applied(web, late, static)
+        await static.running()
+        assert (await syncpod(node, "uncordon", node.name)).out == f"node/{node.name} uncordoned\n"
+
+        # A drain ends what was applied, and says what it leaves.
+        bare = await pods.apply("bare", shell("main"), hostNetwork=True)
+        await bare.running()
+        kept = await syncpod(node, "drain", node.name)
+        assert kept.code == 1
+        assert "declare no controller (use --force to override)" in kept.err
+        await bare.running()
+        drained = await syncpod(node, "drain", node.name, "--force")
+        assert (drained.code, drained.out.splitlines()[-1]) == (0, f"node/{node.name} drained"), drained.err
+        assert f"pod/{bare.name} evicted" in drained.out
+        assert f"default/{static.name}" in drained.err
+        await bare.gone()
+    await static.running()
+
+    described = await syncpod(node, "describe", "node", node.name)
+    assert described.code == 0, described.err
+    for said in ("Unschedulable:", "MemoryPressure", "KubeletReady", "broken.yaml", static.name, "Kernel Version"):
+        assert said in described.out
+    document = json.loads((await syncpod(node, "get", "node", node.name, "-o", "json")).out)
+    assert (document["kind"], document["spec"]["unschedulable"]) == ("Node", True)
+    assert int(document["status"]["capacity"]["memory"].removesuffix("Ki")) > 0
+
+
+@pytest.mark.parametrize("runtime", ["embedded"], indirect=True)
+async def test_a_static_pod_that_somebody_ends_comes_back(manifest_node: ManifestNode) -> None:
+    """Row 9: a pod that is desired while it ends is made again when it has ended."""
+    node = manifest_node
+    web = node.write("web.json", "web")
+    await node.applied(web)
+    before = (await web.running())["metadata"]["uid"]
+    await web.handle.signal("delete_pod", {"gracePeriodSeconds": 0})
+    await web.gone()
+    await until_asked(lambda: _runs(web), patience=90, pause=0.5)
+    assert (await web.running())["metadata"]["uid"] == before

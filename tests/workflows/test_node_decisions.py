@@ -1,0 +1,183 @@
+"""The node's decisions, pure: whatever is said in whatever order, it comes to what the lists say, each step once."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from syncpod.node_messages import ApplyPodWorkflow, NodeStepName, PodWorkflowResult
+from workflows import node_absorb, node_decide, node_report
+from workflows.node_decide import Action
+from workflows.node_state import NodeState, rank
+
+START = datetime(2026, 11, 1, tzinfo=UTC)
+SOURCES = ("file", "team", "zone")
+NAMES = ("a", "b", "c")
+
+lists = st.tuples(
+    st.sampled_from(SOURCES),
+    st.dictionaries(st.sampled_from(NAMES), st.integers(0, 2), max_size=3),
+)
+"""A source's list: by name, which of three pods of that name."""
+outcomes = st.sampled_from(["well", "well", "refused", "failed", "unheard", "late"])
+
+
+def document(name: str, image: int) -> dict[str, Any]:
+    return {"metadata": {"name": name}, "spec": {"containers": [{"name": "main", "image": f"i:{image}"}]}}
+
+
+class Node:
+    """A node's state, the steps under way, and what the pods' workflows were told."""
+
+    def __init__(self) -> None:
+        self.state = NodeState(name="n", since=START)
+        self.now = START
+        self.busy: dict[str, Action] = {}
+        self.pods: dict[str, tuple[str, str]] = {}
+        """By key: the UID and the image of the pod that its workflow has."""
+
+    def say(self, source: str, pods: dict[str, int]) -> None:
+        payload = {"source": source, "pods": [document(name, image) for name, image in pods.items()]}
+        node_absorb.absorb(self.state, "sync_pods", (payload,), self.now)
+
+    def begin(self) -> None:
+        """Begin all that may be done now; no pod has two steps at a time."""
+        plan = node_decide.plan(self.state, self.now, self.busy, room=node_decide.AT_ONCE - len(self.busy))
+        for action in plan.actions:
+            assert action.key not in self.busy
+            node_decide.begin(self.state, action)
+            self.busy[action.key] = action
+
+    def end(self, outcome: str) -> None:
+        """End the step begun first: its effect is there even if the answer is lost."""
+        if not self.busy or outcome == "late":
+            return
+        action = self.busy.pop(next(iter(self.busy)))
+        if outcome == "refused" and action.name == NodeStepName.APPLY_POD:
+            node_decide.finished(self.state, action, PodWorkflowResult(refused="no"), self.now)
+            return
+        result = PodWorkflowResult()
+        if outcome != "unheard":
+            result = self.carry_out(action)
+        if outcome in ("failed", "unheard"):
+            node_decide.failed(self.state, action, "Timeout", "no answer", self.now)
+        else:
+            node_decide.finished(self.state, action, result, self.now)
+
+    def carry_out(self, action: Action) -> PodWorkflowResult:
+        """Do what the step does, as the pods' workflows do it: nothing to a pod of another UID."""
+        there, _ = self.pods.get(action.key, ("", ""))
+        request = action.input
+        if isinstance(request, ApplyPodWorkflow):
+            uid = request.pod["metadata"]["uid"]
+            if there not in ("", uid, *request.replaces):
+                return PodWorkflowResult(refused="metadata.uid: is another pod's")
+            self.pods[action.key] = uid, request.pod["spec"]["containers"][0]["image"]
+        elif there in request.uids:
+            del self.pods[action.key]
+        elif there:
+            return PodWorkflowResult(refused="uid: is another")
+        return PodWorkflowResult(absent=not there)
+
+    def settle(self) -> None:
+        """Let time pass, and every step come out well, until there is nothing to do."""
+        for _ in range(100):
+            self.now += timedelta(seconds=301)
+            node_decide.tidy(self.state, self.now)
+            self.begin()
+            if not self.busy:
+                return
+            while self.busy:
+                self.end("well")
+        raise AssertionError("it does not settle")
+
+    def reload(self) -> None:
+        """Continue as new, with nothing under way."""
+        if not self.busy:
+            snapshot = self.state.model_dump(mode="json", exclude_defaults=True)
+            self.state = NodeState.model_validate_json(NodeState.model_validate(snapshot).model_dump_json())
+
+
+@settings(max_examples=150)
+@given(st.lists(st.tuples(lists, outcomes, st.booleans()), max_size=12))
+def test_a_node_comes_to_what_its_lists_say_whatever_happens_meanwhile(
+    steps: list[tuple[tuple[str, dict[str, int]], str, bool]],
+) -> None:
+    node, said = Node(), dict[str, dict[str, int]]()
+    for (source, pods), outcome, again in steps:
+        node.say(source, pods)
+        said[source] = pods
+        node.begin()
+        node.end(outcome)
+        if again:
+            node.reload()
+    node.settle()
+    wanted = {f"default/{name}" for pods in said.values() for name in pods}
+    assert set(node.pods) == wanted
+    for key, (_, image) in node.pods.items():
+        name = key.removeprefix("default/")
+        assert image in {f"i:{pods[name]}" for pods in said.values() if name in pods}
+        winner = node.state.winner(key)
+        assert image == f"i:{said[winner][name]}"
+    assert all(each.state == "applied" for each in node_report.desired(node.state, node.now))
+    assert node_decide.plan(node.state, node.now, ()).actions == ()
+    # What every workflow has is not kept a second time.
+    kept = [each for source in node.state.sources.values() for each in source.pods.values() if each.document]
+    assert len(kept) == sum(len(node.state.candidates(key)) - 1 for key in wanted)
+
+
+@given(st.lists(st.sampled_from([*SOURCES, "api"]), min_size=1, unique=True))
+def test_the_manifest_directory_counts_first_and_single_pods_last(sources: list[str]) -> None:
+    ordered = sorted(sources, key=rank)
+    assert "file" not in ordered or ordered[0] == "file"
+    assert "api" not in ordered or ordered[-1] == "api"
+
+
+json = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=8),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                ["source", "pods", "pod", "metadata", "name", "namespace", "uid", "boot", "kept", "gone", "x"]
+            ),
+            inner,
+            max_size=4,
+        )
+    ),
+    max_leaves=12,
+)
+
+
+@settings(max_examples=200)
+@given(
+    st.sampled_from(["sync_pods", "apply", "delete", "node_status", "cordon"]), st.lists(json, max_size=2).map(tuple)
+)
+def test_nothing_that_arrives_is_an_exception_and_nothing_wrong_is_half_taken(name: str, args: tuple[Any, ...]) -> None:
+    state = NodeState(name="n", since=START)
+    node_absorb.absorb(state, name, args, START)
+    if any(each.reason == "Rejected" for each in state.events) and name != "sync_pods":
+        assert (state.sources, state.deletions, state.unschedulable) == ({}, {}, False)
+    node_decide.plan(state, START, ())
+    node_report.view(state, START)
+    node_report.details(state, START)
+
+
+def test_a_back_off_doubles_and_is_forgotten_when_the_pod_is() -> None:
+    node = Node()
+    node.say("file", {"a": 1})
+    waits = []
+    for _ in range(7):
+        node.begin()
+        node.end("refused")
+        plan = node_decide.plan(node.state, node.now, ())
+        assert plan.retry_at is not None
+        waits.append(int((plan.retry_at - node.now).total_seconds()))
+        node.now = plan.retry_at
+    assert waits == [10, 20, 40, 80, 160, 300, 300]
+    node.say("file", {})
+    node_decide.tidy(node.state, node.now)
+    assert not node.state.backoff.entries
