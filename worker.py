@@ -60,6 +60,7 @@ from syncpod.cri.secret_values import known_secret_values
 from syncpod.cri.seen_exits import SeenExits
 from syncpod.fault_points import cri_client
 from syncpod.interceptors import NodeHooks
+from syncpod.lifecycle import version
 from syncpod.messages import NodeFacts, node_task_queue
 from syncpod.node_settings import (
     NodeSettings,
@@ -267,14 +268,15 @@ async def _cluster(client: Client) -> str:
 
 
 def build_id() -> str:
-    """Name this program to the server; a checkout that is not installed has no version.
+    """Name this program and its decisions to the server; a checkout that is not installed has no version.
 
     Unless it is told, the SDK compiles the source of every module anew to name them all: a third of a cold start.
     """
     try:
-        return f"syncpod-{metadata.version('syncpod')}"
+        program = f"syncpod-{metadata.version('syncpod')}"
     except metadata.PackageNotFoundError:
-        return "syncpod-checkout"
+        program = "syncpod-checkout"
+    return version.build_id(program)
 
 
 def _runtime() -> Runtime:

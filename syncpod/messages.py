@@ -119,7 +119,7 @@ class Pleg(Message):
     status: ObservedPod = Field(default_factory=ObservedPod)
     node: NodeFacts = NodeFacts()
     decision_version: int = 0
-    """The decisions that the sending worker has; 0 = not said. A run with an older one continues as new."""
+    """The decisions that the sending worker has; 0 = not said. After boot it wakes runs that have older ones."""
 
 
 class DeletePod(Message):

@@ -30,7 +30,7 @@ from temporalio.exceptions import ActivityError, ApplicationError, CancelledErro
 from temporalio.workflow import ActivityCancellationType
 
 with workflow.unsafe.imports_passed_through():
-    from syncpod.lifecycle.version import DECISION_VERSION
+    from syncpod.lifecycle.version import decisions_of
     from syncpod.messages import POD_WORKFLOW, StepName
     from syncpod.pod import pod_to_wire
     from syncpod.pod.restart_settings import says_restarts
@@ -113,7 +113,7 @@ class PodWorkflow:
         self.holds: tuple[Hold, ...] = ()
         self.planned: tuple[str, ...] = ()
         self.pulls: dict[str, Pull] = {}
-        self.worker_version = 0
+        self.renewed = False
         self.queued: dict[str, tuple[int, datetime]] = {}
         self.state, self.refusal = start.begin(
             start_input,
@@ -123,6 +123,7 @@ class PodWorkflow:
             workflow.info().task_queue,
             replaying=workflow.unsafe.is_replaying(),
         )
+        self.state.decision_version = decisions_of(workflow.info().get_current_build_id())
         self.counted = self.state.pod
 
     @workflow.run
@@ -342,8 +343,6 @@ class PodWorkflow:
         """Absorb what is pending, in the order of arrival, at most so many signals; None = all."""
         self.woken = False
         for name, args in self.inbox.take(most):
-            if name == "pleg":
-                self.worker_version = max(self.worker_version, report.decision_version(args))
             absorb.absorb(self.state, name, args, workflow.now())
 
     def ending(self) -> bool:
@@ -375,14 +374,15 @@ class PodWorkflow:
         return not self.inbox and not self.woken and not self.pulls and workflow.all_handlers_finished()
 
     def is_due(self) -> bool:
-        """Say whether this run should continue as new: by its length, or for a newer worker's decisions."""
+        """Say whether this run should continue as new: by its length, for a newer worker's decisions, or as asked."""
         info = workflow.info()
         limit = self.state.max_events
         too_long = 0 < limit <= info.get_current_history_length()
         return (
             info.is_continue_as_new_suggested()
             or too_long
-            or self.state.decision_version < min(self.worker_version, DECISION_VERSION)
+            or self.renewed
+            or self.state.decision_version < decisions_of(info.get_current_build_id())
         )
 
     # --- telling ------------------------------------------------------------------------------------------------------
@@ -463,10 +463,15 @@ class PodWorkflow:
         """Put the pod out, for the node: ``{"uid": …, "reason": "Evicted", "message": …, "gracePeriodSeconds": 1}``."""
         self.put("evict", args)
 
+    @workflow.signal
+    def renew(self, *args: Any) -> None:
+        """Continue as new at the next quiet point: what follows can be taken over by any worker, an older one too."""
+        self.renewed = self.woken = True
+
     @workflow.signal(dynamic=True)
     def unknown(self, name: str, args: Sequence[RawValue]) -> None:
         """Show a signal of an unknown name as a rejection."""
-        known = "update_pod, delete_pod, pleg, probe, backoff_expired, restart, set_condition, evict"
+        known = "update_pod, delete_pod, pleg, probe, backoff_expired, restart, set_condition, evict, renew"
         self.state.reject(workflow.now(), name, f"signal {name}: unknown, with {len(args)} payloads; known: {known}")
         self.woken = True
 

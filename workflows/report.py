@@ -288,10 +288,3 @@ def plan(state: PodState, candidate: Any, now: datetime, *, update: str = "apply
 
 def _row(step: PlannedStep) -> dict[str, str]:
     return {"step": step.verb, "container": step.container, "why": step.why}
-
-
-def decision_version(args: tuple[Any, ...]) -> int:
-    """Return the decision version that a raw ``pleg`` payload carries; 0 when it says none."""
-    payload = args[0] if args else None
-    version = payload.get("decisionVersion", 0) if isinstance(payload, dict) else 0
-    return version if isinstance(version, int) else 0

@@ -12,7 +12,6 @@ from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from syncpod.lifecycle.version import DECISION_VERSION
 from syncpod.messages import pod_workflow_id
 from syncpod.pod import ObjectMeta, PodInvalid, PodStatus, admit, parse_pod, readmit
 from workflows.state import PodState
@@ -51,7 +50,6 @@ def begin(
         ref = state.ref
         if workflow_id != pod_workflow_id(ref.namespace, ref.name) or not (ref.uid and ref.incarnation):
             return PodState(), f"snapshot: is none of {workflow_id}"
-        state.decision_version = DECISION_VERSION
         return state, ""
     if "pod" not in start:
         return PodState(), "pod: required"

@@ -104,6 +104,7 @@ class PodState(BaseModel):
     model_config = ConfigDict(extra="ignore")
 
     decision_version: int = DECISION_VERSION
+    """Of the worker that took the run's first decision; see `syncpod.lifecycle.version`."""
     incarnation: str = ""
     adopting: bool = False
     """What runs of the pod was made for another workflow, and is yet to be taken over: nothing is made before."""

@@ -6,6 +6,7 @@ import pytest
 
 import worker
 from syncpod.cli.main import run
+from syncpod.lifecycle.version import DECISION_VERSION
 
 
 @pytest.fixture
@@ -22,11 +23,11 @@ def uninstalled(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_build_is_named_for_its_version() -> None:
-    assert worker.build_id() == f"syncpod-{metadata.version('syncpod')}"
+    assert worker.build_id() == f"syncpod-{metadata.version('syncpod')}+decisions.{DECISION_VERSION}"
 
 
 @pytest.mark.usefixtures("uninstalled")
 def test_a_checkout_that_is_not_installed_serves_and_says_so(capsys: pytest.CaptureFixture[str]) -> None:
-    assert worker.build_id() == "syncpod-checkout"
+    assert worker.build_id() == f"syncpod-checkout+decisions.{DECISION_VERSION}"
     assert run(["version"]) == 0
     assert capsys.readouterr().out.splitlines()[0] == "syncpod (not installed)"
