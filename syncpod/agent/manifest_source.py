@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -138,7 +138,7 @@ class ManifestSource:
         return tuple(gone)
 
 
-async def _changes(directory: Path, reread: float) -> AsyncIterator[bool]:
+async def _changes(directory: Path, reread: float) -> AsyncGenerator[bool, None]:
     """Yield at once, then True whenever something in the directory may have changed, and False after each `reread`.
 
     Ends when the directory is no longer the one that is watched; where it cannot be watched, after one `reread`.

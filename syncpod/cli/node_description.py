@@ -76,12 +76,12 @@ def _sources(view: NodeView, now: datetime) -> list[str]:
     rows += [(name, str(each.pods), f"{age(each.reported_at, now)} ago") for name, each in sorted(view.sources.items())]
     lines = _table("Sources", rows)
     waiting = [each for each in view.desired if each.state != "applied"]
-    rows = [("Pod", "Source", "State", "Why", "Retry")]
+    held: list[Sequence[str]] = [("Pod", "Source", "State", "Why", "Retry")]
     for each in waiting:
         left = f"in {short_duration(each.retry_at - now)}" if each.retry_at is not None else "now"
         why = " ".join(each.message.split())
-        rows.append((f"{each.namespace}/{each.name}", each.source, each.state, why or NONE, left))
-    return [*lines, *(_table("Waiting Pods", rows) if waiting else [])]
+        held.append((f"{each.namespace}/{each.name}", each.source, each.state, why or NONE, left))
+    return [*lines, *(_table("Waiting Pods", held) if waiting else [])]
 
 
 def _pods(view: NodeView, pods: Sequence[Pod], now: datetime) -> list[str]:

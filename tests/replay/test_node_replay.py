@@ -1,0 +1,34 @@
+"""What earlier workers wrote of nodes still replays."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from temporalio.client import WorkflowHistory
+from temporalio.worker import Replayer
+from temporalio.workflow import NondeterminismError
+
+from syncpod.plugin import syncpod_plugin
+from tests.replay.record_node import HISTORIES
+from workflows import node_decide
+from workflows.node import NodeWorkflow
+from workflows.runner import workflow_runner
+
+
+async def _replay(path: Path) -> None:
+    plugin = syncpod_plugin(workflows=[NodeWorkflow], runner=workflow_runner())
+    history = WorkflowHistory.from_json("node/recorded", await asyncio.to_thread(path.read_text))
+    await Replayer(workflows=[], plugins=[plugin]).replay_workflow(history)
+
+
+@pytest.mark.parametrize("recorded", sorted(HISTORIES.glob("*.json")), ids=lambda path: path.stem)
+async def test_a_recorded_history_of_a_node_replays(recorded: Path) -> None:
+    await _replay(recorded)
+
+
+async def test_a_step_that_a_node_would_not_take_any_more_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(node_decide, "plan", lambda *_, **__: node_decide.Plan((), None))
+    with pytest.raises(NondeterminismError):
+        await _replay(HISTORIES / "kept.json")
