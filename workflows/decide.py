@@ -21,6 +21,7 @@ from syncpod.lifecycle.conditions import ALL_CONTAINERS_RESTARTING, is_true
 from syncpod.lifecycle.eviction import EVICTED
 from syncpod.lifecycle.plan import PlannedStep, plan_steps, something_to_stop
 from syncpod.lifecycle.restart import restart_policy
+from syncpod.lifecycle.sandbox import pod_sandbox_changed
 from syncpod.lifecycle.termination import kill_grace_seconds, pod_grace_seconds, termination_order
 from syncpod.messages import (
     AllocateResources,
@@ -49,11 +50,11 @@ ALLOCATE = "the pod asks for other resources"
 """Why a node is asked whether it has the room."""
 
 
-def next_step(state: PodState, now: datetime, *, pulling: Collection[str] = ()) -> Decision:
+def next_step(state: PodState, now: datetime, *, pulling: Collection[str] = (), follow_anew: bool = True) -> Decision:
     """Return the step to take now, or the holds to wait for.
 
     `pulling` names the containers whose images are being pulled beside everything else: their start waits, and nobody
-    else's does.
+    else's does. `follow_anew` is as in `planned`.
     """
     if state.removed:
         return Decision()
@@ -61,7 +62,7 @@ def next_step(state: PodState, now: datetime, *, pulling: Collection[str] = ()) 
         return _terminate(state, now)
     if state.adopting:
         return unless_held(state, _adopt(state), now)
-    steps = planned(state)
+    steps = planned(state, follow_anew=follow_anew)
     decision = _first_allowed(state, steps, pulling, now)
     for update in (_volumes(state, now), _allocation(state, now)):
         if update is not None:
@@ -69,10 +70,19 @@ def next_step(state: PodState, now: datetime, *, pulling: Collection[str] = ()) 
     return replace(decision, plan=tuple(f"{step.verb} {step.container}".rstrip() for step in steps))
 
 
-def planned(state: PodState) -> tuple[PlannedStep, ...]:
-    """Return the steps that the pod's actions stand for, regardless of back-offs."""
+def is_to_follow_anew(state: PodState) -> bool:
+    """Say whether a container that was ended only so that another follows has lost its sandbox before that."""
+    return bool(state.followed) and pod_sandbox_changed(state.pod.spec, facts.known(state)).changed
+
+
+def planned(state: PodState, *, follow_anew: bool = True) -> tuple[PlannedStep, ...]:
+    """Return the steps that the pod's actions stand for, regardless of back-offs.
+
+    Where not `follow_anew`, what was to follow in a sandbox that is lost is given up: an earlier worker decided so.
+    """
     view = facts.known(state)
     pod = state.allocated_pod
+    followed = [container.id for container in view.containers if state.is_followed(container)]
     actions = compute_pod_actions(
         pod,
         view,
@@ -80,7 +90,7 @@ def planned(state: PodState) -> tuple[PlannedStep, ...]:
         startup=state.probes.get("startup", {}),
         actuated=state.applied_resources,
         restart_all=is_true(state.status.conditions, ALL_CONTAINERS_RESTARTING) and state.between_rounds is None,
-        followed=[container.id for container in view.containers if state.is_followed(container)],
+        followed=followed if follow_anew or not is_to_follow_anew(state) else (),
     )
     stopped = (*state.stopped_sandboxes, *facts.gone_sandboxes(state))
     steps = plan_steps(pod, view, actions, stopped_sandboxes=stopped, cgroup_behind=state.cgroup_behind)

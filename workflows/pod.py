@@ -85,6 +85,9 @@ GOVERNED = "2026-11-a-pod-says-how-it-is-restarted"
 """Patch: before it the annotations on back-off and restart limit were passed over."""
 
 
+ANEW = "2026-11-what-follows-follows-in-another-sandbox-too"
+"""Patch: before it a container ended to run again, whose sandbox was lost before that, could be given up."""
+
 ONE_AT_A_TIME = "2026-11-the-end-of-one-back-off-ends-no-other"
 """Patch: before it the end of a failed start's back-off ended the container's crash loop, too."""
 
@@ -147,7 +150,9 @@ class PodWorkflow:
             report.update_status(self.state, self.holds, workflow.now())
             if decide.is_unfinished(self.state) and not workflow.patched(FINISHED):
                 self.state.finished = True
-            decision = decide.next_step(self.state, workflow.now(), pulling=self.pulls)
+            follow_anew = not decide.is_to_follow_anew(self.state) or workflow.patched(ANEW)
+            now, pulls = workflow.now(), self.pulls
+            decision = decide.next_step(self.state, now, pulling=pulls, follow_anew=follow_anew)
             if decision.failure is not None:
                 outcome.fail(self.state, decision.failure, workflow.now())
                 continue

@@ -73,7 +73,7 @@ def compute_pod_actions(
     # 3. A new sandbox, and everything from the beginning.
     statuses = observed.newest_by_name()
     if sandbox.changed:
-        return _begin_anew(actions, pod.spec, statuses)
+        return _begin_anew(actions, pod.spec, statuses, followed)
 
     # 4. Ephemeral containers do not wait for the pod to be initialized, and never run twice.
     ephemeral = tuple(
@@ -124,9 +124,11 @@ def compute_pod_actions(
     return replace(actions, update_pod_level_resources=pod_level_resources_changed(pod.spec, actuated))
 
 
-def _begin_anew(actions: PodActions, spec: PodSpec, statuses: Mapping[str, ObservedContainer]) -> PodActions:
+def _begin_anew(
+    actions: PodActions, spec: PodSpec, statuses: Mapping[str, ObservedContainer], followed: Collection[str]
+) -> PodActions:
     """Make the pod's first sandbox, or its next; or none, if the pod is done."""
-    to_start = containers_for_new_sandbox(spec, actions.attempt, statuses)
+    to_start = containers_for_new_sandbox(spec, actions.attempt, statuses, followed)
     if to_start is None:
         return replace(actions, create_sandbox=False)
     if spec.init_containers:

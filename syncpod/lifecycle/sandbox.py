@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from syncpod.lifecycle.observed import ObservedContainer, ObservedPod
@@ -39,20 +39,25 @@ def pod_sandbox_changed(spec: PodSpec, observed: ObservedPod) -> SandboxChange:
 
 
 def containers_for_new_sandbox(
-    spec: PodSpec, attempt: int, statuses: Mapping[str, ObservedContainer]
+    spec: PodSpec, attempt: int, statuses: Mapping[str, ObservedContainer], followed: Collection[str] = ()
 ) -> tuple[int, ...] | None:
     """Return which main containers (indices) a new sandbox is made for, or None when the pod is done and needs none.
 
     A pod is done when its policy is `Never` and it has run before, or when every main container has succeeded for good.
-    `statuses` is the newest instance by name, of whichever sandbox.
-    Mirrors the first half of kuberuntime_manager.go, v1.36, computePodActions.
+    `statuses` is the newest instance by name, of whichever sandbox. `followed` are ids of instances that were ended
+    only so that another follows: where the sandbox is lost before that, it follows in the next.
+    Mirrors the first half of kuberuntime_manager.go, v1.36, computePodActions, for which nothing comes between the kill
+    of a container and its next start.
     """
-    if spec.restart_policy == "Never" and attempt != 0 and statuses:
-        return None
+    follow = {name for name, status in statuses.items() if status.state == "exited" and status.id in followed}
+    over = spec.restart_policy == "Never" and attempt != 0 and bool(statuses)
     to_start = tuple(
         index
         for index, container in enumerate(spec.containers)
-        if not (restart_policy(container, spec) == "OnFailure" and _has_succeeded(statuses.get(container.name)))
+        if container.name in follow
+        or not (
+            over or (restart_policy(container, spec) == "OnFailure" and _has_succeeded(statuses.get(container.name)))
+        )
     )
     return to_start or None
 

@@ -1,7 +1,7 @@
 """The simulator on the command line.
 
 ``python -m tests.simulator 17 42`` explains seeds; ``python -m tests.simulator --seeds 10000`` runs as many and prints
-how often each fault was injected.
+how often each fault was injected; ``python -m tests.simulator --month`` has a pod crash-loop for a month.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import argparse
 import sys
 import time
 
+from tests.simulator import month
 from tests.simulator.campaign import explained, run_seeds
 from tests.simulator.report import table
 
@@ -20,7 +21,11 @@ def main() -> int:
     parser.add_argument("seed", nargs="*", type=int, help="seeds to run and explain")
     parser.add_argument("--seeds", type=int, default=0, help="how many seeds to run")
     parser.add_argument("--from", dest="first", type=int, default=0, help="the first of them")
+    parser.add_argument("--month", action="store_true", help="have a pod crash-loop for a simulated month")
     arguments = parser.parse_args()
+    if arguments.month:
+        sys.stdout.write(f"{month.table(month.crash_loop())}\n")
+        return 0
     seeds = arguments.seed or range(arguments.first, arguments.first + (arguments.seeds or 1_000))
     began = time.perf_counter()
     campaign = run_seeds(seeds)

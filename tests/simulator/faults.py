@@ -48,6 +48,8 @@ class Case:
     """The node has not got the image at first."""
     max_events: int = 0
     """Continue as new whenever history has come to this length; 0 = never."""
+    horizon: float = HORIZON
+    """Seconds after which nothing goes wrong any more, and containers do what they are to."""
     kind: str = ""
 
 

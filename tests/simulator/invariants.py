@@ -37,10 +37,12 @@ class Invariants:
         self.trail: list[str] = []
         """What happened, for people."""
         self.manifest: dict[str, Any] = {}
-        self.released: set[str] = set()
-        """Containers that an operator has asked to be started."""
+        self.released: dict[str, float] = {}
+        """When an operator has asked for containers to be started."""
         self.blind: set[str] = set()
-        """Containers of which the runtime has lost an instance that the workflow may never have heard of."""
+        """Containers of which an instance was taken away that the workflow may never have heard of."""
+        self.unseen: set[str] = set()
+        """Containers that it may know of, but not when they ended."""
         self._ever: deque[Container] = deque(maxlen=REMEMBERED)
         """The instances that ran, oldest first."""
         self._backoffs: dict[tuple[str, ...], tuple[float, float]] = {}
@@ -48,6 +50,8 @@ class Invariants:
         self._cleared: dict[str, tuple[float, tuple[str, ...]]] = {}
         """When the start of a container was first scheduled since its last exit, and as what."""
         self._counts: dict[tuple[str, str], int] = {}
+        self._asked: dict[str, float] = {}
+        """When the newest start of a container was scheduled."""
         self._fence: tuple[str, int] = ("", 0)
         self._kill_by: float | None = None
         self._tasks = 0
@@ -73,8 +77,10 @@ class Invariants:
         self._check_never(container)
         self._check_backoff(container)
         self._ever.append(container)
-        self.released.discard(container.name)
+        if self.released.get(container.name, self.clock.now) < self._asked[container.name]:
+            del self.released[container.name]  # what was asked for is there, and not only what was being made then
         self.blind.discard(container.name)
+        self.unseen.discard(container.name)
 
     def exited(self, container: Container) -> None:
         """Note an exit."""
@@ -139,7 +145,7 @@ class Invariants:
         delay, last = self._backoffs.get(key, (0.0, exit_))
         if exit_ - last > FORGOTTEN_AFTER or now - last > FORGOTTEN_AFTER:
             delay = 0.0
-        free = name in self.released or name in self.blind or "RestartAllContainers" in str(self.manifest)
+        free = name in self.released or name in self.unseen or "RestartAllContainers" in str(self.manifest)
         if now - exit_ < delay - TOLERANCE and not free:
             raise Violation(f"{name} starts {now - exit_:.2f} s after its exit; its back-off is {delay:.0f} s")
         if not free:
@@ -158,6 +164,7 @@ class Invariants:
         if state.ending and activity.name in STARTS:
             raise Violation(f"{activity.name} {what} is scheduled although the pod is to end")
         if activity.name != "create_sandbox" and what and activity.name in STARTS:
+            self._asked[what] = self.clock.now
             self._cleared.setdefault(what, (self.clock.now, _backoff_key(request, what)))
         life, fence = request["ref"]["incarnation"], int(request["fence"])
         if self._fence[0] == life and fence <= self._fence[1]:
@@ -235,8 +242,9 @@ class Invariants:
         check_round_trip(state)
 
     def _check_view(self, state: PodState) -> None:
-        known = {c.id: c.state for c in state.observed.containers if c.state != "exited"}
-        there = {c.id: c.state for c in self.runtime.containers.values() if c.state != "exited"}
+        # What was created and never started is no news for a pod that starts nothing any more.
+        known = {c.id for c in state.observed.containers if c.state in ("running", "unknown")}
+        there = {c.id for c in self.runtime.containers.values() if c.state == "running"}
         if known != there:
             raise Violation(f"the workflow believes in {known}, the runtime has {there}")
 
@@ -252,8 +260,13 @@ class Invariants:
             raise Violation(f"the pod is gone, and left behind: {left}")
 
     def loses_sight(self) -> None:
-        """Hear that instances are taken away from under the workflow."""
-        self.blind |= {container.name for container in self._ever}
+        """Hear that instances are about to be taken away from under the workflow."""
+        known: set[str] = set()
+        if self.server.run is not None and self.server.run.tasks:
+            state = self.server.state
+            known = {c.id for c in state.observed.containers if c.has_run} | {exit_.id for exit_ in state.exits}
+        self.unseen |= {container.name for container in self._ever}
+        self.blind |= {container.name for container in self._ever if container.id not in known}
 
     def note(self, what: str) -> None:
         """Add a line to the trail."""

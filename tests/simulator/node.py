@@ -288,6 +288,9 @@ class Node:
             self.suffered(ill)
         pod.flying = True
 
+        def arrives() -> None:
+            self.server.signal("pleg", signal)
+
         def taken() -> None:
             pod.flying = False
             if self._pods.get(uid) is not pod:
@@ -299,9 +302,9 @@ class Node:
             self._settle(uid)
 
         if ill.kind != "lost":
-            self.clock.after(ill.seconds, lambda: self.server.signal("pleg", signal))
+            self.clock.after(ill.seconds, arrives)
         if ill.kind == "doubled":
-            self.clock.after(ill.seconds + 3.0, lambda: self.server.signal("pleg", signal))
+            self.clock.after(ill.seconds + 3.0, arrives)
         # One that is late is believed to have arrived: what is signalled next overtakes it.
         self.clock.after(5.0 if ill.kind == "lost" else 0.005, taken)
 

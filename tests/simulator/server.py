@@ -132,6 +132,7 @@ class Server:
         """What the workflow has returned."""
         self.runs = 0
         self.tasks = 0
+        self.most_tasks = MANY_TASKS
         self.replays = 0
         self.longest = 0
         """The most events that any run came to."""
@@ -296,8 +297,8 @@ class Server:
         if run is None or not self.worker or not run.pending:
             return
         self.tasks += 1
-        if self.tasks > MANY_TASKS:
-            raise Violation(f"more than {MANY_TASKS} workflow tasks: the loop goes round and round")
+        if self.tasks > self.most_tasks:
+            raise Violation(f"more than {self.most_tasks} workflow tasks: the loop goes round and round")
         instance = self._cached(run)
         jobs, run.pending = run.pending, []
         task = WorkflowActivation(run_id=run.id, history_length=run.events + 2, jobs=jobs)

@@ -9,7 +9,7 @@ from typing import Any
 
 from tests.simulator.attempt import Ill
 from tests.simulator.clock import Clock
-from tests.simulator.faults import EVENTS, HORIZON, Case, Event
+from tests.simulator.faults import EVENTS, Case, Event
 from tests.simulator.invariants import Invariants
 from tests.simulator.node import Node
 from tests.simulator.pods import IMAGES, settled_life
@@ -81,19 +81,24 @@ class Simulation:
             self.clock.now,
         )
 
-    def _run(self) -> None:
+    def begin(self) -> None:
+        """Start the pod, and have the schedule befall it as the clock runs."""
         self.server.start({"pod": self.manifest, "maxEvents": self.case.max_events})
         for event in self.case.events:
             self.clock.after(event.at, lambda event=event: self._befall(event))  # type: ignore[misc]
-        self.clock.run(HORIZON)
+
+    def _run(self) -> None:
+        self.begin()
+        self.clock.run(self.case.horizon)
         self.node.ills.clear()
         self.node.signals.clear()
         self.node.expirations.clear()
-        if not self.clock.run(HORIZON + SETTLING):
+        if not self.clock.run(self.case.horizon + SETTLING):
             raise Violation("the pod does not come to rest")
         if self.server.run is not None:
             self.invariants.check_settled()
-            self.server.evict()  # so that each run is replayed, whatever it went through
+            if not self.server.replays:
+                self.server.evict()  # so that every pod is replayed once, whatever it went through
             self.delete(1)
             if not self.clock.run(self.clock.now + SETTLING):
                 raise Violation("the deleted pod does not come to rest")
@@ -101,7 +106,7 @@ class Simulation:
 
     def _life(self, name: str, instance: int) -> Life:
         lives = self.case.lives.get(name)
-        if self.clock.now >= HORIZON or not lives:
+        if self.clock.now >= self.case.horizon or not lives:
             return settled_life(self.manifest, name)
         return lives[min(instance, len(lives) - 1)]
 
@@ -151,7 +156,7 @@ class Simulation:
 
     def operate(self, signal: str, name: str) -> None:
         """Have an operator restart a container, or end its back-off."""
-        self.invariants.released.add(name)
+        self.invariants.released[name] = self.clock.now
         self.server.signal(signal, {"container": name})
 
     # --- what the runtime tells ---------------------------------------------------------------------------------------

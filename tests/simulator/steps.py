@@ -7,6 +7,7 @@ away; directories, images' contents, hooks and events are left out. What is give
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from tests.simulator.attempt import Attempt, Body, Call, Interrupted, Pause, PodFault
@@ -112,8 +113,8 @@ class Steps:
             if container["sandboxId"] in homes:
                 yield from self._remove(container["id"])
         for home in sorted(homes):
-            yield from self._call(lambda home=home: self.runtime.stop_sandbox(home))
-            yield from self._call(lambda home=home: self.runtime.remove_sandbox(home))
+            yield from self._call(partial(self.runtime.stop_sandbox, home))
+            yield from self._call(partial(self.runtime.remove_sandbox, home))
         return {"outcome": "spent"}
 
     def start_container(self, attempt: Attempt, request: Mapping[str, Any]) -> Body:
@@ -257,7 +258,7 @@ class Steps:
         while True:
             view = yield from self._end_containers(attempt, alive, by="kill_pod")
             for sandbox in view["sandboxes"]:
-                yield from self._call(lambda sandbox=sandbox: self.runtime.stop_sandbox(sandbox["id"]))
+                yield from self._call(partial(self.runtime.stop_sandbox, sandbox["id"]))
             view = yield from self.read(request["ref"]["uid"])
             if not alive(view) and all(sandbox["state"] != "SANDBOX_READY" for sandbox in view["sandboxes"]):
                 return {"outcome": "done", "status": view}
@@ -298,8 +299,8 @@ class Steps:
             elif not (yield from self._remove_unstarted(container["id"])):
                 raise CriError("a container is being started")
         for sandbox in view["sandboxes"]:
-            yield from self._call(lambda sandbox=sandbox: self.runtime.stop_sandbox(sandbox["id"]))
-            yield from self._call(lambda sandbox=sandbox: self.runtime.remove_sandbox(sandbox["id"]))
+            yield from self._call(partial(self.runtime.stop_sandbox, sandbox["id"]))
+            yield from self._call(partial(self.runtime.remove_sandbox, sandbox["id"]))
         return {"outcome": "done"}
 
     def _ended(self, attempt: Attempt, select: Callable[[View], Selection], *, by: str) -> Body:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.simulator.faults import Case, Event
 from tests.simulator.pods import pod
-from tests.simulator.runtime import Life
+from tests.simulator.runtime import FOREVER, Life
 from tests.simulator.simulation import simulate
 
 
@@ -13,3 +15,29 @@ def test_the_end_of_a_failed_starts_back_off_does_not_end_the_crash_loop() -> No
     spec = {"restartPolicy": "Always", "containers": [{"name": "a", "image": "busybox:1"}]}
     case = Case(pod(spec), {"a": (Life(4.676, 1),)}, (Event(13.802, "step completed by hand", seconds=0.02),))
     assert simulate(case).violation == ""
+
+
+@pytest.mark.parametrize("policy", ["Always", "OnFailure", "Never"])
+def test_a_container_that_is_replaced_follows_also_where_its_sandbox_dies_meanwhile(policy: str) -> None:
+    """It was killed for its new image, exited 0, and was then believed to have succeeded: nothing ran any more."""
+    spec = {"restartPolicy": policy, "containers": [{"name": "a", "image": "busybox:1"}]}
+    events = (
+        Event(1.221, "PLEG signal stale and overtaken", seconds=61.49),
+        Event(4.871, "sandbox dies"),
+        Event(5.348, "applied, perhaps another image", name="a", number=1),
+    )
+    verdict = simulate(Case(pod(spec), {"a": (FOREVER,)}, events))
+    assert verdict.violation == ""
+    assert any("a, restart 1, runs" in line for line in verdict.trail)
+
+
+def test_a_start_that_hung_until_the_pod_had_ended_is_no_news() -> None:
+    """The container that it creates at last is never started, and is removed with the pod."""
+    spec = {
+        "restartPolicy": "Always",
+        "containers": [{"name": "b", "image": "busybox:1"}],
+        "terminationGracePeriodSeconds": 1,
+        "activeDeadlineSeconds": 52,
+    }
+    events = (Event(4.632, "step hangs", seconds=556.21), Event(324.69, "worker killed", seconds=0.4))
+    assert simulate(Case(pod(spec), {"b": (Life(0.029, 1),)}, events)).violation == ""

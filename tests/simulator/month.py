@@ -1,0 +1,70 @@
+"""A pod that crash-loops for a simulated month: what it has grown to after each day."""
+
+from __future__ import annotations
+
+import gc
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tests.simulator.faults import Case
+from tests.simulator.pods import pod
+from tests.simulator.runtime import Life
+from tests.simulator.simulation import Simulation
+from workflows import start
+
+DAY = 86_400.0
+DAYS = 30
+SUGGESTED_AT = 4_096
+"""Events of history from which on a server suggests to continue as new (limit.historyCount.suggestContinueAsNew)."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What there is at the end of a day."""
+
+    day: int
+    restarts: int
+    runs: int
+    longest: int
+    """The most events that any run has come to."""
+    snapshot: int
+    """Bytes of what the next run would begin with."""
+    containers: int
+    """Instances that the runtime lists."""
+
+
+def crash_loop(days: int = DAYS, *, told: Callable[[Reading], None] = lambda _: None) -> list[Reading]:
+    """Have a container of one pod exit two seconds after each start, for so many days; return a reading for each."""
+    manifest = pod({"restartPolicy": "Always", "containers": [{"name": "a", "image": "busybox:1"}]})
+    simulation = Simulation(Case(manifest, {"a": (Life(2.0, 1),)}, horizon=days * DAY))
+    simulation.server.suggests_at = SUGGESTED_AT
+    simulation.server.most_tasks = 10_000 * days
+    simulation.begin()
+    readings = []
+    for day in range(1, days + 1):
+        simulation.clock.run(day * DAY)
+        gc.collect()
+        simulation.invariants.trail.clear()
+        state = simulation.server.state
+        reading = Reading(
+            day,
+            state.restarts["a"],
+            simulation.server.runs,
+            simulation.server.longest,
+            len(json.dumps(start.snapshot(state), separators=(",", ":"))),
+            len(simulation.runtime.containers),
+        )
+        readings.append(reading)
+        told(reading)
+    return readings
+
+
+def table(readings: list[Reading]) -> str:
+    """Return readings as a table."""
+    head = f"{'day':>4} {'restarts':>9} {'runs':>5} {'longest run':>12} {'snapshot':>10} {'instances':>10}"
+    rows = (
+        f"{r.day:>4} {r.restarts:>9,} {r.runs:>5} {r.longest:>5,} events {r.snapshot:>8,} B {r.containers:>10}"
+        for r in readings
+    )
+    return "\n".join((head, *rows))

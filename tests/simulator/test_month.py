@@ -1,0 +1,20 @@
+"""A pod that crash-loops for a month grows no more after its first days."""
+
+import os
+
+from tests.simulator.month import DAYS, SUGGESTED_AT, crash_loop, table
+
+SIMULATED = DAYS if os.environ.get("SYNCPOD_REQUIRE") else 5
+"""Days: the month takes most of a minute, and is simulated where nothing may be left out."""
+
+
+def test_nothing_grows_without_bound_in_a_month_of_crashes() -> None:
+    readings = crash_loop(SIMULATED)
+    shown = table(readings)
+    last = readings[-1]
+    assert last.restarts > 280 * SIMULATED, shown
+    assert last.runs > 1, shown
+    assert last.longest < SUGGESTED_AT + 100, shown
+    settled = [reading.snapshot for reading in readings if reading.day > 3]
+    assert max(settled) < 1.02 * min(settled), shown
+    assert max(reading.containers for reading in readings) <= 3, shown
