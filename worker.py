@@ -167,6 +167,7 @@ async def _serve_locked(
             task_queue=task_queue,
             boot=life.boot,
             memory_dir=str(settings.memory_dir),
+            manifest_dir=str(settings.manifest_dir or ""),
         )
         await _run(worker, agent, record, settings, stop)
     except (NoServer, NotThisNode) as refusal:

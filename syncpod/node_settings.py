@@ -377,6 +377,8 @@ class WorkerRecord:
     """Which life of the worker on this node."""
     memory_dir: str = ""
     """Where it reads Secrets; "" = one of an earlier version, which reads none."""
+    manifest_dir: str = ""
+    """The directory of manifests that it follows; "" = none."""
 
 
 _RECORD = "worker.json"

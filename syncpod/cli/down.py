@@ -99,6 +99,7 @@ def _delete_pods(here: NodeSettings, patience: timedelta | None, *, everything: 
             here = parts.as_before(here, before)
             server = parts.start_server_of(here, before)
             if pods_of(server.config, here.node):
+                _end_follower(directory)
                 if node_process.serving(directory) is None:
                     remark("The worker has ended: one is started to delete its pods")
                 parts.start_node(here, choose(here), server)
@@ -111,6 +112,15 @@ def _delete_pods(here: NodeSettings, patience: timedelta | None, *, everything: 
             clear_runtime(here, simulated=own is not None and own.simulated, everything=everything)
     except Failure as failure:
         raise Failure(f"{failure}\n{_how_to_keep()}", failure.code) from None
+
+
+def _end_follower(directory: Path) -> None:
+    """End a worker that follows manifests: it would make their pods again as fast as they end."""
+    from syncpod.cli import node_process
+
+    worker = node_process.serving(directory)
+    if worker is not None and worker.manifest_dir:
+        _end_worker(directory)
 
 
 def _how_to_keep() -> str:

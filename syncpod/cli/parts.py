@@ -115,6 +115,11 @@ def start_node(here: NodeSettings, choice: Choice, server: Server) -> Node:
         raise Failure(
             f"{_whose(here, worker)} uses the runtime at {worker.endpoint}, not {endpoint}: {_how_to_end(here, worker)}"
         )
+    if here.manifest_dir is not None and worker.manifest_dir != str(here.manifest_dir):
+        raise Failure(
+            f"{_whose(here, worker)} follows {worker.manifest_dir or 'no manifests'}, not {here.manifest_dir}: "
+            f"{_how_to_end(here, worker)}"
+        )
     return Node(worker, own, runtime_started)
 
 
@@ -159,11 +164,15 @@ def _start_runtime(here: NodeSettings, choice: Choice) -> tuple[RuntimeRecord | 
 
 
 def as_before(here: NodeSettings, before: StartedWorker) -> NodeSettings:
-    """Return the settings with which `up` started the worker last: node, runtime and directories are its own."""
+    """Return the settings with which `up` started the worker last: node, runtime and directories are its own.
+
+    It follows no manifests, being for the end of all pods.
+    """
     return replace(
         here,
         node=before.node,
         memory_dir=Path(before.memory_dir) if before.memory_dir else here.memory_dir,
         log_dir=Path(before.log_dir),
+        manifest_dir=None,
         runtime_endpoint=before.endpoint,
     )
