@@ -40,9 +40,7 @@ def adopt(
     async def work(client: Client) -> None:
         strays, nameless = await chosen(client, place, names, everything=everything, namespace=namespace)
         if nameless:
-            remark(
-                f"Note: {len(nameless)} sandboxes or containers name no pod, and cannot be adopted; see `syncpod node`"
-            )
+            remark(f"Note: {len(nameless)} of what runs names no pod, and cannot be adopted; see `syncpod node`")
         if not strays and everything:
             remark("No pods without a workflow")
         done = await asyncio.gather(

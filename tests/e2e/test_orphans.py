@@ -1,0 +1,211 @@
+"""What runs when Temporal has forgotten it, as its owner sees it: nothing is killed, and all of it can be had back."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest_asyncio
+from temporalio.client import Client
+
+from protos.cri.v1 import api_pb2 as cri
+from syncpod.cri.client import CriClient
+from syncpod.cri.names import NODE_LABEL, POD_UID_LABEL
+from syncpod.cri.node_report import NodeReport, Orphan, read_node_report
+from syncpod.cri.port import SandboxStatus
+from syncpod.node_messages import node_workflow_id
+from syncpod.plugin import DATA_CONVERTER
+from tests.agent.waiting import until_asked
+from tests.e2e.clients import syncpod, temporal
+from tests.e2e.engine import PATIENCE, RUNS, EngineNode, LivePod, Pods, conditions_of, shell, status_of
+from tests.runtimes.runtime import Runtime
+from tests.runtimes.sweep import sweep
+from tests.runtimes.temporal import DevServer
+from tests.worker.node_process import NodeProcess
+
+CRASHES_ONCE = f"test -e /scratch/was-here || {{ touch /scratch/was-here; exit 3; }}; {RUNS}"
+SCRATCH = {"name": "scratch", "emptyDir": {}}
+MOUNT = [{"name": "scratch", "mountPath": "/scratch"}]
+READY = {"exec": {"command": ["true"]}, "periodSeconds": 3600}
+"""A probe that is asked once an hour: that a pod is ready after its adoption is told, and not found out anew."""
+
+
+class OrphanNode(EngineNode):
+    """A node that looks for orphans often, and a server whose database can be lost."""
+
+    def start(self, directory: Path) -> None:
+        settings = ("--cgroup-parent", self.runtime.cgroup_parent) if self.runtime.cgroup_parent else ()
+        self.worker = NodeProcess(
+            directory,
+            *settings,
+            runtime=self.runtime.endpoint,
+            temporal=self.server.address,
+            node=self.name,
+            SYNCPOD_ORPHANS_PERIOD="300ms",
+        )
+
+    async def lose_the_database(self) -> None:
+        """Kill worker and server, delete the server's database, and start both again."""
+        self.worker.kill()
+        self.server.kill()
+        for path in self.server.directory.glob("temporal.db*"):
+            path.unlink()
+        await asyncio.to_thread(self.server.start)
+        self.client = await Client.connect(self.server.address, data_converter=DATA_CONVERTER)
+        self.start(self.worker.state_dir.parent)
+        await self.worker.ready()
+
+    @property
+    def report(self) -> NodeReport:
+        return read_node_report(self.worker.state_dir) or NodeReport()
+
+    async def orphans(self, *keys: str) -> dict[str, Orphan]:
+        """Wait until just these are named as orphans, by UID or runtime id."""
+
+        async def so() -> bool:
+            return {each.uid or each.id for each in self.report.orphans} == set(keys)
+
+        try:
+            await until_asked(so, patience=PATIENCE)
+        except TimeoutError:
+            raise AssertionError(f"{self.report.orphans} instead of {keys}\n{self.said}") from None
+        return {each.uid or each.id: each for each in self.report.orphans}
+
+    async def sources_are_ready(self) -> None:
+        """Wait until the node's workflow knows that every source of pods has reported."""
+
+        async def ready() -> bool:
+            try:
+                view: dict[str, Any] = await self.client.get_workflow_handle(node_workflow_id(self.name)).query("node")
+            except Exception:  # noqa: BLE001  # not there yet
+                return False
+            return bool(view["sourcesReady"])
+
+        await until_asked(ready, patience=PATIENCE)
+
+    async def run_sandbox(self, labels: dict[str, str], like: SandboxStatus | None = None, attempt: int = 0) -> str:
+        """Make a sandbox by a raw call: one of no pod, or one more of another's pod."""
+        name = like.name if like is not None else f"stray-{uuid.uuid4().hex[:6]}"
+        uid = like.uid if like is not None else name
+        namespaces = cri.NamespaceOption(network=cri.NamespaceMode.NODE, pid=cri.NamespaceMode.CONTAINER)
+        return await self.cri.run_pod_sandbox(
+            cri.PodSandboxConfig(
+                metadata=cri.PodSandboxMetadata(name=name, uid=uid, namespace="default", attempt=attempt),
+                log_directory=str(self.worker.state_dir.parent / "logs" / f"default_{name}_{uid}"),
+                labels=labels,
+                annotations=dict(like.annotations) if like is not None else {},
+                linux=cri.LinuxPodSandboxConfig(
+                    cgroup_parent=f"{self.runtime.cgroup_parent}/{uid}" if self.runtime.cgroup_parent else "",
+                    security_context=cri.LinuxSandboxSecurityContext(namespace_options=namespaces),
+                ),
+            )
+        )
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def orphaned(runtime: Runtime, tmp_path: Path) -> AsyncIterator[OrphanNode]:
+    with await asyncio.to_thread(DevServer.launch) as server:
+        client = await Client.connect(server.address, data_converter=DATA_CONVERTER)
+        async with CriClient(runtime.endpoint) as runtime_client:
+            name = f"n-{uuid.uuid4().hex[:8]}"
+            node = OrphanNode(name, server, runtime, client, runtime_client, worker=None)  # type: ignore[arg-type]
+            node.start(tmp_path)
+            try:
+                await node.worker.ready()
+                yield node
+            finally:
+                node.worker.kill()
+                await sweep(runtime_client, {NODE_LABEL: name})
+
+
+async def alive(pod: LivePod) -> list[str]:
+    return sorted(each.id for each in await pod.containers() if each.state == "running")
+
+
+async def test_a_lost_database_kills_nobody_and_what_runs_is_adopted_or_pruned(orphaned: OrphanNode) -> None:
+    """Row 11: an empty server is no evidence; and a pod whose own workflow was ended is an orphan, killed with 1 s."""
+    node, pods = orphaned, Pods(orphaned)
+    on_node = {"hostNetwork": True}
+    crashing = shell("crashing", CRASHES_ONCE, volumeMounts=MOUNT)
+    web = await pods.apply("web", shell("web", readinessProbe=READY), crashing, volumes=[SCRATCH], **on_node)
+    job = await pods.apply("job", shell("main", "exit 0"), restartPolicy="Never", **on_node)
+    stale = await pods.apply("stale", shell("main"), **on_node)
+    doomed = await pods.apply("doomed", shell("main"), **on_node)
+    for pod in (web, stale, doomed):
+        await pod.running(**({"crashing": 1} if pod is web else {}))
+    done = await job.phase("Succeeded")
+    await web.until(lambda pod: conditions_of(pod)["Ready"][0] == "True")
+    before = await web.get()
+    uids = {pod.name: (await pod.get())["metadata"]["uid"] for pod in (web, job, stale, doomed)}
+    running = {pod.name: await alive(pod) for pod in (web, stale, doomed)}
+    stray = await node.run_sandbox({NODE_LABEL: node.name})
+
+    await node.lose_the_database()
+    for pod in (web, job, stale, doomed):
+        pod.handle = node.client.get_workflow_handle(pod.handle.id)
+    await node.sources_are_ready()
+    found = await node.orphans(*uids.values(), stray)
+    assert {each.why.rpartition(" ")[0] for each in found.values()} == {"it belongs to the Temporal cluster"}
+    assert all(each.left for each in found.values())
+    assert {pod.name: await alive(pod) for pod in (web, stale, doomed)} == running
+    shown = (await syncpod(node, "node")).out
+    assert all(f"default/{pod.name}" in shown for pod in (web, job, stale, doomed))
+    assert "<unidentified sandbox>" in shown
+
+    plan = await syncpod(node, "adopt", "--all", "--dry-run")
+    assert (plan.code, len(plan.out.splitlines())) == (0, 4), plan
+    assert f"pod/{web.name} adopted (dry run); running: crashing, web" in plan.out.splitlines()
+    assert "Note: 1 of what runs names no pod" in plan.err
+    adopted = await syncpod(node, "adopt", web.name, f"pod/{job.name}", "-o", "name")
+    assert (adopted.code, sorted(adopted.out.split())) == (0, sorted([f"pod/{web.name}", f"pod/{job.name}"])), adopted
+    seen = await web.until(lambda pod: conditions_of(pod)["Ready"][0] == "True")
+    assert await alive(web) == running[web.name]
+    assert [status_of(seen, name)["restartCount"] for name in ("web", "crashing")] == [0, 1]
+    assert seen["metadata"]["uid"] == uids[web.name]
+    assert seen["status"]["startTime"] == before["metadata"]["creationTimestamp"]
+    assert (await job.phase("Succeeded"))["metadata"]["uid"] == uids[job.name]
+    steps = await job.scheduled()
+    assert steps[0] == "create_sandbox • adopt pod: what runs of the pod is taken over"
+    assert not [step for step in steps if step.startswith("start_")]
+    assert status_of(done, "main")["containerID"] == status_of(await job.get(), "main")["containerID"]
+    again = await syncpod(node, "adopt", web.name)
+    assert (again.code, again.out) == (1, "")
+    assert "has an open workflow" in again.err
+    await node.orphans(uids[stale.name], uids[doomed.name], stray)
+
+    refused = await syncpod(node, "prune", web.name)
+    assert refused.code == 1 and "`syncpod delete` ends it" in refused.err
+    would = await syncpod(node, "prune", "--all", "--dry-run")
+    assert f"pod/{stale.name} pruned (dry run): kills main" in would.out.splitlines()
+    pruned = await syncpod(node, "prune", stale.name, "--now")
+    assert (pruned.code, pruned.out) == (0, f"pod/{stale.name} pruned\n"), pruned
+    assert (await stale.sandboxes(), await stale.containers()) == ([], [])
+    node.assert_nothing_left(uids[stale.name])
+    everything = await syncpod(node, "prune", "--all")
+    assert sorted(everything.out.split("\n")) == ["", f"pod/{doomed.name} pruned", f"sandbox/{stray} pruned"], (
+        everything
+    )
+    node.assert_nothing_left(uids[doomed.name])
+    assert await alive(web) == running[web.name]
+    await node.orphans()
+
+    # What is adopted is a pod like any other: twins of its sandbox are resolved, and ended from outside it is killed.
+    first = await web.sandbox()
+    await node.run_sandbox(dict(first.labels), first, attempt=first.attempt + 1)
+    await web.until(lambda pod: status_of(pod, "web").get("restartCount") == 1)
+    await web.until(lambda pod: pod["status"]["phase"] == "Running")
+    assert [each.attempt for each in await web.sandboxes() if each.state == "SANDBOX_READY"] == [first.attempt + 2]
+    await temporal(node, "workflow", "terminate", "--workflow-id", web.handle.id)
+
+    async def killed() -> bool:
+        return not await node.cri.list_pod_sandboxes(labels={POD_UID_LABEL: uids[web.name]})
+
+    await until_asked(killed, patience=PATIENCE)
+    await node.orphans()
+    node.assert_nothing_left(uids[web.name])
+    said = f"killed and removed pod default/{web.name} (uid {uids[web.name]}): its workflow has ended"
+    assert said in node.worker.log.read_text()
+    await job.delete()
