@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random  # noqa: TID251  # seeded, and of nobody else's
 from typing import TYPE_CHECKING, Any
 
@@ -61,6 +61,10 @@ def draw_case(seed: int) -> Case:
     names = list(lives)
     whats = random.choices(tuple(EVENTS), [event.weight for event in EVENTS.values()], k=random.randint(2, 9))
     events = [_draw(random, what, names) for what in whats]
+    for event in tuple(events):
+        if event.what.startswith("deleted") and random.random() < 0.6:  # while it ends it is applied, or deleted, again
+            again = random.choice(("applied, perhaps another image", "applied, perhaps another image", event.what))
+            events.append(replace(_draw(random, again, names), at=round(event.at + random.uniform(0.0, 4.0), 3)))
     return Case(
         manifest,
         lives,

@@ -21,6 +21,8 @@ STARTS = ("create_sandbox", "pull_image", "start_container", "start_init_contain
 TOLERANCE = 0.01
 """Seconds by which times may differ for being rounded."""
 FIRST_DELAY, LONGEST_DELAY, FORGOTTEN_AFTER = 10.0, 300.0, 600.0
+RESTARTS_ALL = 42
+"""The exit code by which the rules of drawn pods ask for all containers to be restarted."""
 REMEMBERED = 200
 """Instances that ran: more than any drawn pod has."""
 ROUND_TRIP_EVERY = 16
@@ -55,7 +57,10 @@ class Invariants:
         self._fence: tuple[str, int] = ("", 0)
         self._kill_by: float | None = None
         self._tasks = 0
-        self._rounds: list[float] = []
+        self._round = (0.0, 0.0)
+        """Of restarts of all containers: the delay that the next has, and when the last one began."""
+        self._round_exit: float | None = None
+        """The exit that asked for the one under way."""
 
     # --- what the runtime does ----------------------------------------------------------------------------------------
 
@@ -76,6 +81,7 @@ class Invariants:
         self._check_init_order(container)
         self._check_never(container)
         self._check_backoff(container)
+        self._check_round(container)
         self._ever.append(container)
         if self.released.get(container.name, self.clock.now) < self._asked[container.name]:
             del self.released[container.name]  # what was asked for is there, and not only what was being made then
@@ -151,6 +157,23 @@ class Invariants:
         if not free:
             self._backoffs[key] = (min(2 * delay, LONGEST_DELAY) or FIRST_DELAY, cleared)
 
+    def _check_round(self, container: Container) -> None:
+        """A pod of which all containers run anew begins so after one back-off for all of them."""
+        exit_, now = self._round_exit, self.clock.now
+        if exit_ is None or container.kind == "ephemeral_container":
+            return
+        self._round_exit = None
+        delay, last = self._round
+        if exit_ - last > FORGOTTEN_AFTER or now - last > FORGOTTEN_AFTER:
+            delay = 0.0
+        free = bool(self.released or self.unseen)
+        if now - exit_ < delay - TOLERANCE and not free:
+            raise Violation(
+                f"all containers begin anew {now - exit_:.2f} s after the exit; the back-off is {delay:.0f} s"
+            )
+        if not free:
+            self._round = min(2 * delay, LONGEST_DELAY) or FIRST_DELAY, self._asked.get(container.name, now)
+
     def _of(self, container: Container) -> Sequence[Container]:
         return [c for c in self._ever if (c.uid, c.incarnation) == (container.uid, container.incarnation)]
 
@@ -170,6 +193,9 @@ class Invariants:
         if self._fence[0] == life and fence <= self._fence[1]:
             raise Violation(f"fence {fence} comes after fence {self._fence[1]}")
         self._fence = life, fence
+        if activity.name == "remove_container" and request["keepLogs"]:
+            asked = [c.finished for c in self._ever if c.id in request["ids"] and c.code == RESTARTS_ALL]
+            self._round_exit = max((at for at in asked if at is not None), default=None)
         if activity.name == "kill_pod" and self._kill_by is None:
             self._kill_by = self.clock.now + self._grace(state)
         if activity.name == "create_sandbox":

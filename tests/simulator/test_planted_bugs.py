@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 
 from syncpod.lifecycle import backoff
+from syncpod.messages import StepInput
 from tests.simulator.campaign import run_seeds
 from tests.simulator.faults import draw_case
 from tests.simulator.report import as_test
 from tests.simulator.shrink import shrink, signature
 from tests.simulator.simulation import simulate
+from workflows import decide, start
+from workflows.decision import Step
+from workflows.state import PodState
 
 WITHIN = 400
 """Seeds: some fifteen seconds on a quiet machine."""
@@ -31,10 +36,27 @@ def starts_without_killing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("syncpod.lifecycle.plan._kills", lambda pod, actions: [])
 
 
+def forgets_restarts(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = start.snapshot
+    monkeypatch.setattr(start, "snapshot", lambda state: {k: v for k, v in right(state).items() if k != "restarts"})
+
+
+def decides_by_chance(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A step carries something that no replay can know."""
+    right, count = decide.begin, itertools.count(1_000_000)
+
+    def begin(state: PodState, step: Step, now: datetime) -> StepInput:
+        return right(state, step, now).model_copy(update={"fence": next(count)})
+
+    monkeypatch.setattr(decide, "begin", begin)
+
+
 PLANTED = {
     "back-off half as long": (half_as_long, "its back-off is"),
     "stale listings believed": (believes_whatever_comes_last, ""),
     "started without a kill": (starts_without_killing, "two live containers"),
+    "restarts left out of the snapshot": (forgets_restarts, ""),
+    "not the same when replayed": (decides_by_chance, "replayed, the run does something else"),
 }
 
 

@@ -1,0 +1,59 @@
+"""The simulator itself: the same seed is the same simulation, what fails is made short, and its tests can be run."""
+
+from __future__ import annotations
+
+from tests.simulator.campaign import run_seeds
+from tests.simulator.faults import EVENTS, Case, Event, draw_case
+from tests.simulator.pods import pod
+from tests.simulator.report import as_test, table
+from tests.simulator.runtime import FOREVER, Life
+from tests.simulator.shrink import shrink, signature
+from tests.simulator.simulation import simulate
+
+TWO = {"restartPolicy": "Always", "containers": [{"name": name, "image": "busybox:1"} for name in ("a", "b")]}
+
+
+def test_a_seed_is_the_same_simulation_each_time() -> None:
+    for seed in (3, 14, 159):
+        first, second = simulate(draw_case(seed)), simulate(draw_case(seed))
+        assert first.trail == second.trail
+        assert first == second
+
+
+def test_what_fails_is_reduced_to_what_it_takes() -> None:
+    events = tuple(Event(float(at), "container dies", "a", number=at) for at in range(40))
+    case = Case(pod(TWO), {"a": (Life(1.0, 1), Life(2.0, 1)), "b": (Life(3.0),)}, events, absent=True, max_events=20)
+
+    def fails(candidate: Case) -> bool:
+        return {7, 31} <= {event.number for event in candidate.events}
+
+    short = shrink(case, fails)
+    assert [event.number for event in short.events] == [7, 31]
+    assert [container["name"] for container in short.manifest["spec"]["containers"]] == ["b"]
+    assert short.lives == {"b": (FOREVER,)}
+    assert not short.absent
+    assert not short.max_events
+
+
+def test_a_reduced_case_is_printed_as_a_test_that_runs() -> None:
+    case = Case(pod(TWO), {"a": (Life(1.5, 1),)}, (Event(3.0, "worker killed", seconds=4.0),))
+    known = {"Case": Case, "Event": Event, "Life": Life, "pod": pod, "simulate": simulate}
+    exec(as_test(case, "two live containers a: restarts [1, 2]", "seed_7"), known)
+    known["test_seed_7"]()  # type: ignore[operator]
+
+
+def test_two_violations_of_one_invariant_are_told_to_be_the_same() -> None:
+    one, other = (
+        "a starts 0.19 s after its exit; its back-off is 40 s",
+        "b starts 7.5 s after its exit; its back-off is 80 s",
+    )
+    assert signature(one) == signature(other)
+    assert signature(one) != signature("two live containers a: restarts [1, 2]")
+
+
+def test_every_kind_of_fault_is_drawn_and_counted() -> None:
+    drawn = {event.what for seed in range(1_000) for event in draw_case(seed).events}
+    assert drawn == set(EVENTS)
+    campaign = run_seeds(range(20))
+    assert sum(campaign.injected.values()) == sum(len(draw_case(seed).events) for seed in range(20))
+    assert table(campaign.injected).count("\n") == len(EVENTS) - 1
