@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from tests.simulator.clock import Clock
@@ -20,13 +21,37 @@ from workflows.state import PodState
 STARTS = ("create_sandbox", "pull_image", "start_container", "start_init_container", "start_ephemeral_container")
 TOLERANCE = 0.01
 """Seconds by which times may differ for being rounded."""
-FIRST_DELAY, LONGEST_DELAY, FORGOTTEN_AFTER = 10.0, 300.0, 600.0
 RESTARTS_ALL = 42
 """The exit code by which the rules of drawn pods ask for all containers to be restarted."""
 REMEMBERED = 200
 """Instances that ran: more than any drawn pod has."""
 ROUND_TRIP_EVERY = 16
 """So many workflow tasks from one round trip of the snapshot to the next."""
+
+
+@dataclass(frozen=True)
+class Policy:
+    """How a pod's restarts are held back, in seconds; by default as the kubelet does it."""
+
+    initial: float = 10.0
+    factor: float = 2.0
+    longest: float = 300.0
+    reset_after: float = 600.0
+    limit: int = 1_000_000
+
+    @classmethod
+    def of(cls, manifest: dict[str, Any]) -> Policy:
+        """Return what a pod's annotations say."""
+        said = manifest["metadata"].get("annotations", {})
+        names = ("backoff-initial", "backoff-factor", "backoff-max", "backoff-reset-after")
+        given = [
+            float(said[f"syncpod.dev/{name}"].removesuffix("s")) for name in names if f"syncpod.dev/{name}" in said
+        ]
+        return cls(*given, limit=int(said.get("syncpod.dev/restart-limit", cls.limit)))
+
+    def next_delay(self, delay: float) -> float:
+        """Return the delay that follows."""
+        return min(self.factor * delay, self.longest) or self.initial
 
 
 class Invariants:
@@ -49,6 +74,8 @@ class Invariants:
         """The instances that ran, oldest first."""
         self._backoffs: dict[tuple[str, ...], tuple[float, float]] = {}
         """By container, image and resources: the delay that its next restart has, and when it was last started."""
+        self._rows: dict[tuple[str, ...], int] = {}
+        """How many restarts of a container there were in a row."""
         self._cleared: dict[str, tuple[float, tuple[str, ...]]] = {}
         """When the start of a container was first scheduled since its last exit, and as what."""
         self._counts: dict[tuple[str, str], int] = {}
@@ -149,13 +176,19 @@ class Invariants:
             return
         exit_ = before[-1].finished
         delay, last = self._backoffs.get(key, (0.0, exit_))
-        if exit_ - last > FORGOTTEN_AFTER or now - last > FORGOTTEN_AFTER:
-            delay = 0.0
+        policy = Policy.of(self.manifest)
+        if exit_ - last > policy.reset_after or now - last > policy.reset_after:
+            delay, self._rows[key] = 0.0, 0
         free = name in self.released or name in self.unseen or "RestartAllContainers" in str(self.manifest)
         if now - exit_ < delay - TOLERANCE and not free:
             raise Violation(f"{name} starts {now - exit_:.2f} s after its exit; its back-off is {delay:.0f} s")
-        if not free:
-            self._backoffs[key] = (min(2 * delay, LONGEST_DELAY) or FIRST_DELAY, cleared)
+        if free:
+            self._rows[key] = 0
+            return
+        self._backoffs[key] = (policy.next_delay(delay), cleared)
+        self._rows[key] = self._rows.get(key, 0) + 1
+        if self._rows[key] > policy.limit:
+            raise Violation(f"{name} is restarted {self._rows[key]} times in a row, its limit is {policy.limit}")
 
     def _check_round(self, container: Container) -> None:
         """A pod of which all containers run anew begins so after one back-off for all of them."""
@@ -164,7 +197,8 @@ class Invariants:
             return
         self._round_exit = None
         delay, last = self._round
-        if exit_ - last > FORGOTTEN_AFTER or now - last > FORGOTTEN_AFTER:
+        policy = Policy.of(self.manifest)
+        if exit_ - last > policy.reset_after or now - last > policy.reset_after:
             delay = 0.0
         free = bool(self.released or self.unseen)
         if now - exit_ < delay - TOLERANCE and not free:
@@ -172,7 +206,7 @@ class Invariants:
                 f"all containers begin anew {now - exit_:.2f} s after the exit; the back-off is {delay:.0f} s"
             )
         if not free:
-            self._round = min(2 * delay, LONGEST_DELAY) or FIRST_DELAY, self._asked.get(container.name, now)
+            self._round = policy.next_delay(delay), self._asked.get(container.name, now)
 
     def _of(self, container: Container) -> Sequence[Container]:
         return [c for c in self._ever if (c.uid, c.incarnation) == (container.uid, container.incarnation)]
@@ -249,6 +283,7 @@ class Invariants:
                 raise Violation("the pod has ended, and its node has not been told")
             return
         policy = state.pod.spec.restart_policy
+        enough = {hold.subject for hold in self.server.workflow.holds if hold.reason == "RestartLimitReached"}
         if policy == "Never" and not ready and not alive and self._ever:
             return  # one that has lost its sandbox half-way gets no other (computePodActions), whatever is left to run
         if len(ready) != 1:
@@ -260,6 +295,8 @@ class Invariants:
             must = policy == "Always" and container.restart_policy is None
             last = next((c for c in reversed(self._ever) if c.name == container.name), None)
             failed = policy == "OnFailure" and last is not None and last.code != 0
+            if container.name in enough:
+                continue
             if runs is None and (must or last is None or (failed and container.restart_policy is None)):
                 raise Violation(f"{container.name} does not run; holds: {self.server.workflow.holds}")
         for container in state.pod.spec.init_containers:

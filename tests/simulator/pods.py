@@ -20,17 +20,28 @@ def draw_pod(random: Random) -> tuple[str, Manifest]:
     spec["terminationGracePeriodSeconds"] = random.choice((1, 5, 30, 30))
     if random.random() < 0.05:
         spec["activeDeadlineSeconds"] = random.randint(5, 200)
-    return kind, pod(spec)
+    return kind, pod(spec, _draw_annotations(random) if kind == "governed" else None)
 
 
-def pod(spec: Manifest) -> Manifest:
-    """Return the pod that is simulated, with this spec."""
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": "web", "namespace": "default", "labels": {"app": "web"}},
-        "spec": spec,
+def pod(spec: Manifest, annotations: dict[str, str] | None = None) -> Manifest:
+    """Return the pod that is simulated, with this spec, and annotations if any."""
+    metadata: Manifest = {"name": "web", "namespace": "default", "labels": {"app": "web"}}
+    if annotations:
+        metadata["annotations"] = annotations
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+
+
+def _draw_annotations(random: Random) -> dict[str, str]:
+    annotations = {
+        "syncpod.dev/backoff-initial": random.choice(("1s", "5s")),
+        "syncpod.dev/backoff-factor": random.choice(("1", "3")),
+        "syncpod.dev/backoff-max": random.choice(("30s", "120s")),
+        "syncpod.dev/backoff-reset-after": random.choice(("60s", "900s")),
     }
+    if random.random() < 0.5:
+        annotations["syncpod.dev/restart-limit"] = random.choice(("1", "4"))
+        annotations["syncpod.dev/restart-limit-action"] = random.choice(("hold", "fail"))
+    return annotations
 
 
 def draw_lives(random: Random, manifest: Manifest) -> dict[str, tuple[Life, ...]]:
@@ -124,4 +135,5 @@ _KINDS: dict[str, Callable[[Random], dict[str, Any]]] = {
     "restart all": _restart_all,
     "probed": _probed,
     "resizable": _resizable,
+    "governed": _plain("Always"),
 }

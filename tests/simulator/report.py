@@ -16,6 +16,8 @@ def as_test(case: Case, violation: str, name: str) -> str:
     lives = "".join(f"        {key!r}: {value!r},\n" for key, value in case.lives.items())
     events = "".join(f"        {event!r},\n" for event in case.events)
     spec = pformat(case.manifest["spec"], width=100, sort_dicts=False).replace("\n", "\n    ")
+    annotations = case.manifest["metadata"].get("annotations")
+    annotated = f", {annotations!r}" if annotations else ""
     more = f"absent={case.absent}, max_events={case.max_events}"
     return (
         f"def test_{name}() -> None:\n"
@@ -23,7 +25,7 @@ def as_test(case: Case, violation: str, name: str) -> str:
         f"    spec = {spec}\n"
         f"    lives = {{\n{lives}    }}\n"
         f"    events = (\n{events}    )\n"
-        f"    case = Case(pod(spec), lives, events, {more})\n"
+        f"    case = Case(pod(spec{annotated}), lives, events, {more})\n"
         f'    assert simulate(case).violation == ""\n'
     )
 
