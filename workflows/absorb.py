@@ -30,8 +30,8 @@ from workflows.desired import Rejected, apply, delete
 from workflows.outcome import heard, meet_node, observe, put_out
 from workflows.state import PodState
 
-QUEUE_TOLERANCE = timedelta(seconds=1)
-"""How much before a back-off's end, by the server's clock, its signal may come from the node's queue."""
+QUEUE_TOLERANCE = timedelta(milliseconds=200)
+"""How much before a back-off's end its signal may come: the node's queue and the server do not go by one clock."""
 
 
 def absorb(state: PodState, name: str, args: tuple[Any, ...], now: datetime) -> None:
