@@ -15,7 +15,7 @@ from pathlib import Path
 
 from syncpod.runtime import cgroup_kill
 from syncpod.runtime.records import Identity, Started, Stat, stat_of
-from syncpod.runtime.rootfs import ROOT
+from syncpod.runtime.root_layers import ROOT
 
 _ROUNDS = 200
 
