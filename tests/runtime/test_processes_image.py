@@ -79,7 +79,9 @@ async def test_volumes_lie_in_it_and_a_read_only_root_is_read_only(machine: Mach
     volume = tmp_path / "volume"
     volume.mkdir()
     (volume / "file").write_text("from outside\n")
-    script = "cat /data/deep/file; touch /data/deep/new; touch /new; touch /etc/hosts; echo x > /dev/null; pwd"
+    script = (
+        "exec 2>&1; cat /data/deep/file; touch /data/deep/new; touch /new; touch /etc/hosts; echo x > /dev/null; pwd"
+    )
     said = await output(
         machine,
         script,
