@@ -1,0 +1,212 @@
+"""A worker is replaced by a newer version, and that by the older one again, under pods that do not notice."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import uuid
+from collections import Counter
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from temporalio.api.enums.v1 import EventType
+from temporalio.client import Client
+
+from syncpod.cri.client import CriClient
+from syncpod.lifecycle.version import DECISION_VERSION
+from syncpod.plugin import DATA_CONVERTER
+from tests.e2e.engine import PATIENCE, EngineNode, LivePod, Pods, shell, status_of
+from tests.runtimes.runtime import Runtime
+from tests.runtimes.temporal import DevServer
+from tests.worker.node_process import ROOT, NodeProcess
+
+PARTS = ("syncpod", "workflows", "activities", "protos", "worker.py")
+"""What a worker runs from."""
+
+OLDER = {
+    "syncpod/lifecycle/version.py": [
+        (f"DECISION_VERSION = {DECISION_VERSION}\n", f"DECISION_VERSION = {DECISION_VERSION - 1}\n")
+    ],
+    "workflows/pod.py": [("            self.govern()\n", "")],
+    "workflows/state.py": [
+        ("    obeys_restart_settings: bool = False\n", ""),
+        (
+            "return restart_settings(self.pod.metadata.annotations) if self.obeys_restart_settings else KUBELETS",
+            "return KUBELETS",
+        ),
+    ],
+    "workflows/report.py": [("    trial.obeys_restart_settings = True\n", "")],
+}
+"""How the version before differs: it passes over what a pod says of its restarts; its snapshot has no word of it."""
+
+
+def older_tree(directory: Path) -> Path:
+    """A tree as the version before had it."""
+    for part in PARTS:
+        if (ROOT / part).is_dir():
+            shutil.copytree(ROOT / part, directory / part, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy(ROOT / part, directory / part)
+    for name, changes in OLDER.items():
+        text = (directory / name).read_text()
+        for now, then in changes:
+            assert now in text, f"{name}: {now}"
+            text = text.replace(now, then)
+        (directory / name).write_text(text)
+    return directory
+
+
+class Fleet:
+    """One node, served by a worker of one tree after the other."""
+
+    def __init__(self, node: EngineNode, directory: Path) -> None:
+        self.node = node
+        self.directory = directory
+
+    async def serve(self, tree: Path) -> None:
+        """End the worker there is, and start one from `tree`."""
+
+        def start(command: list[str], **more: Any) -> subprocess.Popen[bytes]:
+            program, _, *arguments = command
+            return subprocess.Popen([program, str(tree / "worker.py"), *arguments], **more)
+
+        await self.end()
+        runtime = self.node.runtime
+        settings = ("--cgroup-parent", runtime.cgroup_parent) if runtime.cgroup_parent else ()
+        self.node.worker = NodeProcess(
+            self.directory,
+            *settings,
+            runtime=runtime.endpoint,
+            temporal=self.node.server.address,
+            node=self.node.name,
+            start=start,
+        )
+        await self.node.worker.ready()
+
+    async def end(self) -> None:
+        """End the worker there is, as an upgrade does."""
+        if hasattr(self.node, "worker"):
+            assert await self.node.worker.stop() == 0, self.node.worker.log.read_text()
+            del self.node.worker
+
+
+@contextlib.asynccontextmanager
+async def fleet(runtime: Runtime, server: DevServer, directory: Path) -> AsyncIterator[Fleet]:
+    client = await Client.connect(server.address, data_converter=DATA_CONVERTER)
+    async with CriClient(runtime.endpoint) as cri:
+        node = EngineNode(f"n-{uuid.uuid4().hex[:8]}", server, runtime, client, cri, None)  # type: ignore[arg-type]
+        del node.worker
+        one = Fleet(node, directory)
+        try:
+            yield one
+        finally:
+            if hasattr(node, "worker"):
+                node.worker.close()
+
+
+async def instances(pods: list[LivePod]) -> dict[str, list[tuple[str, int, str]]]:
+    """By pod: its containers in the runtime, with number and state; its sandboxes are in their ids' place too."""
+    return {
+        pod.name: [
+            *((each.id, each.attempt, each.state) for each in await pod.containers()),
+            *((each.id, each.attempt, each.state) for each in await pod.sandboxes()),
+        ]
+        for pod in pods
+    }
+
+
+async def runs(pods: list[LivePod]) -> list[str]:
+    return [(await pod.handle.describe()).run_id for pod in pods]
+
+
+async def renewed(pods: list[LivePod], before: list[str]) -> list[str]:
+    """Wait until each pod's workflow has another run."""
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            now = await runs(pods)
+            if not set(now) & set(before):
+                return now
+            await asyncio.sleep(0.1)
+
+
+async def types_of_events(pod: LivePod) -> Counter[int]:
+    """How many events of each type the runs of a pod have."""
+    client = pod.node.client
+    types: Counter[int] = Counter()
+    async for run in client.list_workflows(f"WorkflowId = '{pod.handle.id}'"):
+        history = await client.get_workflow_handle(run.id, run_id=run.run_id).fetch_history()
+        types.update(event.event_type for event in history.events)
+    return types
+
+
+def held(pod: dict[str, Any]) -> bool:
+    return status_of(pod, "web")["state"].get("waiting", {}).get("reason") == "RestartLimitReached"
+
+
+async def test_an_upgrade_and_a_way_back_leave_pods_untouched(
+    runtime: Runtime, temporal_server: DevServer, tmp_path: Path
+) -> None:
+    if runtime.name == "containerd24":
+        pytest.skip("the two other runtimes say enough: nothing here is a runtime's")
+    (tree := tmp_path / "older").mkdir()
+    older, newer = older_tree(tree), ROOT
+    async with fleet(runtime, temporal_server, tmp_path) as engine:
+        await engine.serve(older)
+        async with engine.node.pods() as pods:
+            steady = await pods.apply(
+                "steady", shell("web"), initContainers=[{**shell("one"), "restartPolicy": "Always"}]
+            )
+            over = await pods.apply("over", shell("web", "exit 0"), restartPolicy="Never")
+            governed = await limited(pods)
+            await asyncio.gather(steady.running(), over.phase("Succeeded"), governed.running())
+            await crash(governed)
+            await governed.running(web=1)
+            every = [steady, over, governed]
+            before, begun = await instances(every), await runs(every)
+
+            await engine.serve(newer)
+            upgraded = await renewed(every, begun)
+            await governed.running(web=1)
+            assert await instances(every) == before, "ids, numbers and states"
+            assert status_of(await steady.running(one=0), "web")["restartCount"] == 0
+            await crash(governed)
+            await governed.until(held)
+            before = await instances(every)
+
+            for pod in every:
+                await pod.handle.signal("renew", {})
+            await renewed(every, upgraded)
+            await engine.serve(older)
+            await steady.running(one=0)
+            await governed.running(web=2)
+            now = await instances(every)
+            assert {name: now[name] for name in (steady.name, over.name)} == {
+                name: before[name] for name in (steady.name, over.name)
+            }
+            await crash(steady)
+            await steady.running(one=0, web=1)
+            for pod in every:
+                assert (await types_of_events(pod))[EventType.EVENT_TYPE_WORKFLOW_TASK_FAILED] == 0, pod.name
+        await engine.end()
+
+
+async def crash(pod: LivePod) -> None:
+    """Kill the process of its container `web`."""
+    known = await pod.node.cri.container_status((await pod.instance("web")).id, verbose=True)
+    assert known.pid > 1
+    os.kill(known.pid, signal.SIGKILL)
+
+
+async def limited(pods: Pods) -> LivePod:
+    """A pod that wants no restart at all, which only the newer version knows."""
+    document = pods.manifest("governed", shell("web"))
+    document["metadata"]["annotations"] = {"syncpod.dev/restart-limit": "0"}
+    pod = pods.know(document)
+    await pod.apply(document)
+    return pod
