@@ -16,11 +16,14 @@ from tests.simulator.runtime import Container, Runtime, Sandbox
 from tests.simulator.server import Activity, Server
 from tests.simulator.violation import Violation
 from workflows import start
+from workflows.absorb import QUEUE_TOLERANCE
 from workflows.state import PodState
 
 STARTS = ("create_sandbox", "pull_image", "start_container", "start_init_container", "start_ephemeral_container")
 TOLERANCE = 0.01
 """Seconds by which times may differ for being rounded."""
+EARLY = QUEUE_TOLERANCE.total_seconds() + TOLERANCE
+"""By how much a back-off may end early: the queue's signal is believed to come when it does."""
 RESTARTS_ALL = 42
 """The exit code by which the rules of drawn pods ask for all containers to be restarted."""
 REMEMBERED = 200
@@ -180,7 +183,7 @@ class Invariants:
         if exit_ - last > policy.reset_after or now - last > policy.reset_after:
             delay, self._rows[key] = 0.0, 0
         free = name in self.released or name in self.unseen or "RestartAllContainers" in str(self.manifest)
-        if now - exit_ < delay - TOLERANCE and not free:
+        if now - exit_ < delay - EARLY and not free:
             raise Violation(f"{name} starts {now - exit_:.2f} s after its exit; its back-off is {delay:.0f} s")
         if free:
             self._rows[key] = 0
@@ -201,7 +204,7 @@ class Invariants:
         if exit_ - last > policy.reset_after or now - last > policy.reset_after:
             delay = 0.0
         free = bool(self.released or self.unseen)
-        if now - exit_ < delay - TOLERANCE and not free:
+        if now - exit_ < delay - EARLY and not free:
             raise Violation(
                 f"all containers begin anew {now - exit_:.2f} s after the exit; the back-off is {delay:.0f} s"
             )
