@@ -1,4 +1,4 @@
-"""The whole loop of a pod under a virtual clock: the real workflow, a scripted runtime, and a seeded schedule of faults.
+"""The whole loop of a pod under a virtual clock: the real workflow, a scripted runtime, a seeded schedule of faults.
 
 ::
 
@@ -8,8 +8,8 @@
                             ├─► runtime   sandboxes and containers, whose lives are scripted
                             └─► invariants    told of everything as it happens; raises Violation
 
-Nothing of the workflow is copied or replaced: `workflows`, `syncpod.lifecycle` and `syncpod.pod` run as they are. What is
-modelled is what stands on the other side of Temporal: `activities`, the node's agent, a CRI runtime.
+Nothing of the workflow is copied or replaced: `workflows`, `syncpod.lifecycle` and `syncpod.pod` run as they are. What
+is modelled is what stands on the other side of Temporal: `activities`, the node's agent, a CRI runtime.
 
 What goes wrong is a list of events, so a seed that fails is reduced by leaving events out (`shrink`) and printed as a
 test (`report`). ``python -m tests.simulator 17`` explains a seed, ``--seeds 10000`` runs many, ``--month`` has a pod
