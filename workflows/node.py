@@ -103,14 +103,17 @@ class NodeWorkflow:
         def ready() -> bool:
             return bool(self.inbox) or self.woken or (self.is_due() and self.quiet())
 
-        if plan.retry_at is None:
-            await workflow.wait_condition(ready)
-            return
-        timeout = max(timedelta(0), plan.retry_at - workflow.now())
+        timeout = None if plan.retry_at is None else max(timedelta(0), plan.retry_at - workflow.now())
         try:
             await workflow.wait_condition(ready, timeout=timeout, timeout_summary=f"back-off {plan.waits_for}")
         except TimeoutError:
             return
+        except asyncio.CancelledError:
+            if (task := asyncio.current_task()) is not None:
+                task.uncancel()
+            self.state.reject(
+                workflow.now(), "cancel", "a node has no end; cordon and drain it, or terminate its workflow"
+            )
 
     # --- looking ------------------------------------------------------------------------------------------------------
 

@@ -71,6 +71,10 @@ class ManifestSource:
                 async for noticed in changes:
                     await self._round_until_told(slow=not noticed)
 
+    def forget(self) -> None:
+        """Tell all again with the next look, to a workflow that has heard nothing yet."""
+        self._told = None
+
     async def _round_until_told(self, *, slow: bool) -> None:
         while True:
             try:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable
 from pathlib import Path
+from typing import Final
 
 from temporalio.client import Client
 from temporalio.service import RPCError
@@ -25,6 +27,9 @@ from syncpod.node_messages import FILE_SOURCE, node_workflow_id
 
 log = logging.getLogger(__name__)
 
+LOOK_SECONDS: Final = 30.0
+"""How often it is looked whether somebody has ended the node's workflow."""
+
 
 def keep_node(
     agent: Agent,
@@ -38,10 +43,12 @@ def keep_node(
     task_queue = node_task_queue(context.name)
     signals = NodeSignals(client, context.name)
     sources: dict[str, Callable[[], bool]] = {}
+    forget: list[Callable[[], None]] = []
     if manifest_dir is not None:
         files = ManifestFiles(manifest_dir, context.name, context.state_dir)
         manifests = ManifestSource(files, PodWorkflows(client, task_queue), signals.sync_pods, boot=life.boot)
         sources[FILE_SOURCE] = lambda: manifests.reported
+        forget.append(manifests.forget)
         agent.beside("manifests", manifests.run)
 
     def obstacles() -> tuple[str, ...]:
@@ -52,13 +59,24 @@ def keep_node(
     teller = NodeStatusTeller(
         context, life, node_info(version), signals.node_status, obstacles=obstacles, sources=sources
     )
+    forget.append(teller.forget)
     takeover = Takeover(client, task_queue, life.identity)
 
     async def tell() -> None:
         await _take_over(takeover, node_workflow_id(context.name))
         await teller.run()
 
+    async def watch() -> None:
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            with contextlib.suppress(RPCError):
+                if not await signals.is_heard():
+                    log.warning("the workflow of node %s has been ended: it is begun anew", context.name)
+                    for each in forget:
+                        each()
+
     agent.beside("node status", tell)
+    agent.beside("the node's workflow", watch)
 
 
 async def _take_over(takeover: Takeover, workflow_id: str) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Final
 
-from temporalio.client import Client
+from temporalio.client import Client, WorkflowExecutionStatus
+from temporalio.service import RPCError, RPCStatusCode
 
 from syncpod.messages import Message, node_task_queue
 from syncpod.node_messages import NODE_WORKFLOW, NodeStatus, SyncPods, node_workflow_id
@@ -29,6 +30,17 @@ class NodeSignals:
     async def node_status(self, status: NodeStatus) -> None:
         """Tell the node how it does."""
         await self._send("node_status", status)
+
+    async def is_heard(self) -> bool:
+        """Say whether the node's workflow runs."""
+        handle = self._client.get_workflow_handle(node_workflow_id(self._node))
+        try:
+            described = await handle.describe(rpc_timeout=_RPC)
+        except RPCError as error:
+            if error.status == RPCStatusCode.NOT_FOUND:
+                return False
+            raise
+        return described.status == WorkflowExecutionStatus.RUNNING
 
     async def _send(self, name: str, payload: Message) -> None:
         await self._client.start_workflow(

@@ -71,6 +71,10 @@ class NodeStatusTeller:
                 log.warning("the node's workflow cannot be told how the node does: %s", error.message)
             await asyncio.sleep(LOOK_SECONDS)
 
+    def forget(self) -> None:
+        """Tell all again, to a workflow that has heard nothing yet."""
+        self._told = None
+
     async def round(self) -> bool:
         """Look once, and tell what is new; returns whether it told. Raises RPCError."""
         report = await asyncio.to_thread(read_node_report, self._context.state_dir)

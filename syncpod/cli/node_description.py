@@ -5,7 +5,7 @@ Pure: values in, lines out.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 
 from syncpod.cli.console import align
@@ -22,9 +22,9 @@ def describe(reading: NodeReading, pods: Sequence[Pod], now: datetime) -> list[s
     view = reading.view
     lines = list(pairs(_head(reading, now)))
     lines += _conditions(reading)
-    lines += _named("Addresses", {each.type: each.address for each in view.addresses})
-    lines += _named("Capacity", view.capacity)
-    lines += _named("Allocatable", view.allocatable)
+    lines += _named("Addresses", [(each.type, each.address) for each in view.addresses])
+    lines += _named("Capacity", view.capacity.items())
+    lines += _named("Allocatable", view.allocatable.items())
     lines += _named("System Info", _system(view))
     lines += _sources(view, now)
     lines += _pods(view, pods, now)
@@ -52,13 +52,12 @@ def _conditions(reading: NodeReading) -> list[str]:
     return ["Conditions:", *(f"  {'  '.join(row)}".rstrip() for row in align(rows))]
 
 
-def _named(title: str, values: Mapping[str, str]) -> list[str]:
-    if not values:
-        return [f"{title}:  {NONE}"]
-    return [f"{title}:", *pairs(((name, [value]) for name, value in values.items()), indent=2)]
+def _named(title: str, values: Iterable[tuple[str, str]]) -> list[str]:
+    lines = list(pairs(((name, [value]) for name, value in values), indent=2))
+    return [f"{title}:", *lines] if lines else [f"{title}:  {NONE}"]
 
 
-def _system(view: NodeView) -> dict[str, str]:
+def _system(view: NodeView) -> list[tuple[str, str]]:
     info = view.node_info
     said = {
         "Kernel Version": info.kernel_version,
@@ -68,7 +67,7 @@ def _system(view: NodeView) -> dict[str, str]:
         "Container Runtime Version": info.container_runtime_version,
         "Kubelet Version": info.kubelet_version,
     }
-    return {name: value for name, value in said.items() if value}
+    return [(name, value) for name, value in said.items() if value]
 
 
 def _sources(view: NodeView, now: datetime) -> list[str]:

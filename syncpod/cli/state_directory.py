@@ -20,10 +20,13 @@ MARK: Final = "syncpod-state"
 """The file by which a directory is known to have been made for syncpod alone."""
 _SERVER, _WORKER, _RUNTIME, _LOCK = "server.json", "up-worker.json", "runtime.json", "up.lock"
 _OF_WORKER: Final = frozenset(
-    {"lock", "node.json", "node-report.json", "worker.json", "pods", "objects", "memory", "image_manager"}
+    {
+        *("lock", "node.json", "node-report.json", "worker.json", "manifest-pods.json"),
+        *("pods", "objects", "memory", "image_manager", "exits"),
+    }
 )
 """What a worker that runs by itself leaves."""
-_OF_POD: Final = re.compile(r"([a-z0-9.-]+_[a-z0-9.-]+_)?[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_OF_POD: Final = re.compile(r"([a-z0-9.-]+_[a-z0-9.-]+_)?([0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{32})")
 """``<uid>`` and ``<namespace>_<name>_<uid>``."""
 OURS: Final = _OF_WORKER | {MARK, _SERVER, _WORKER, _RUNTIME, _LOCK, "log", "temporal", "runtime"}
 """Everything that syncpod makes in a state directory."""

@@ -9,20 +9,22 @@ import asyncio
 import uuid
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, get_type_hints
 
 import pytest
 import pytest_asyncio
+from temporalio import activity
 from temporalio.client import Client, WorkflowHandle, WorkflowUpdateFailedError
 from temporalio.common import WorkflowIDReusePolicy
 from temporalio.service import RPCError
 from temporalio.worker import Worker
 
-from activities.pod_workflows import PodWorkflowSteps
-from syncpod.messages import pod_workflow_id
-from syncpod.node_messages import LIST_LIMIT, NODE_WORKFLOW, NodeView, node_workflow_id
+from activities.registry import node_steps
+from syncpod.messages import NodeFacts, pod_workflow_id
+from syncpod.node_messages import LIST_LIMIT, NODE_WORKFLOW, NodeStepName, NodeView, PodWorkflowResult, node_workflow_id
 from tests.workflows.scripted import ScriptedNode
 from workflows.node import NodeWorkflow
+from workflows.node_steps import NODE_STEPS
 from workflows.pod import PodWorkflow
 from workflows.runner import sandboxed_runner
 
@@ -122,7 +124,7 @@ async def node_under_test(client: Client, worker_options: dict[str, Any]) -> Asy
         client,
         task_queue=scripted.queue,
         workflows=[PodWorkflow, NodeWorkflow],
-        activities=[*scripted.activities(), *_steps(client, scripted)],
+        activities=[*scripted.activities(), *node_steps(client, lambda: scripted.facts)],
         workflow_runner=sandboxed_runner(),
         **worker_options,
     ):
@@ -136,11 +138,6 @@ async def node_under_test(client: Client, worker_options: dict[str, Any]) -> Asy
                 await client.get_workflow_handle(workflow_id).terminate()
             except RPCError:
                 continue
-
-
-def _steps(client: Client, scripted: ScriptedNode) -> list[Callable[..., Any]]:
-    told = PodWorkflowSteps(client, lambda: scripted.facts)
-    return [told.apply_pod, told.delete_pod]
 
 
 async def test_a_list_governs_the_pods_of_its_own_source_only(node_under_test: NodeUnderTest) -> None:
@@ -274,7 +271,9 @@ async def test_what_makes_no_sense_is_a_rejection_and_ends_nothing(node_under_te
     ]
     for name, *args in poison:
         await node.handle.signal(name, args=args)
-    view = await node.until(lambda view: len(_messages(view, "Rejected", "")) >= len(poison))
+    await node.handle.cancel()
+    view = await node.until(lambda view: len(_messages(view, "Rejected", "")) > len(poison))
+    assert _messages(view, "Rejected", "cancel: a node has no end")
     assert any("must be the name of a list" in message for message in _messages(view, "Rejected", ""))
     await node.sync("file", {"metadata": {}}, kept=[{"namespace": "default", "name": f"web-{node.suffix}"}])
     await node.event("Rejected", "pods[0].metadata.name: required")
@@ -329,3 +328,13 @@ async def test_a_pod_that_somebody_else_ended_comes_back_when_its_source_says_so
     assert await node.running("web") is None  # a list that says the same is no news
     await node.sync("file", web, gone=[{"namespace": "default", "name": name}])
     assert await node.pod_until("web", bool)
+
+
+def test_every_step_of_a_node_is_registered_and_takes_and_returns_what_the_table_says(client: Client) -> None:
+    registered = {
+        str(activity._Definition.must_from_callable(step).name): get_type_hints(step)
+        for step in node_steps(client, NodeFacts)
+    }
+    assert registered.keys() == {name.value for name in NODE_STEPS} == {name.value for name in NodeStepName}
+    for name, hints in registered.items():
+        assert hints == {"request": NODE_STEPS[NodeStepName(name)].input, "return": PodWorkflowResult}

@@ -1,0 +1,94 @@
+"""What a node's agent says of it: told when it is something else, and again until it is heard."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from temporalio.service import RPCError, RPCStatusCode
+
+from syncpod.agent.lock import NodeLife
+from syncpod.agent.node_status import NodeStatusTeller, node_info, quantities
+from syncpod.cri.node import Host, NodeContext
+from syncpod.cri.node_report import NodeCondition, NodeReport, write_node_report
+from syncpod.cri.port import RuntimeVersion
+from syncpod.node_messages import NodeInfo, NodeStatus
+
+
+class Heard:
+    """A node's workflow that hears."""
+
+    def __init__(self) -> None:
+        self.statuses: list[NodeStatus] = []
+        self.away = False
+
+    async def tell(self, status: NodeStatus) -> None:
+        if self.away:
+            raise RPCError("away", RPCStatusCode.UNAVAILABLE, b"")
+        self.statuses.append(status)
+
+
+async def test_a_status_is_told_when_it_is_another_and_until_it_is_heard(tmp_path: Path) -> None:
+    heard, obstacles, reported = Heard(), [""], [False]
+    context = NodeContext(
+        name="n1",
+        state_dir=tmp_path,
+        memory_dir=tmp_path,
+        log_dir=tmp_path,
+        cluster="c",
+        capacity={"cpu": 1500, "memory": 2**30, "pods": 7},
+        host=Host(addresses=("10.0.0.1",)),
+    )
+    teller = NodeStatusTeller(
+        context,
+        NodeLife("n1", "machine", 4),
+        NodeInfo(kubelet_version="v1"),
+        heard.tell,
+        obstacles=lambda: tuple(filter(None, obstacles)),
+        sources={"file": lambda: reported[0]},
+    )
+    assert await teller.round()
+    assert not await teller.round()
+    teller.forget()
+    assert await teller.round()
+    assert heard.statuses.pop() == heard.statuses[0]
+    (first,) = heard.statuses
+    assert (first.boot, first.identity, first.sources, first.sources_ready) == (4, "n1/machine/4", ("file",), False)
+    assert first.capacity == {"cpu": "1500m", "memory": "1048576Ki", "pods": "7"}
+    assert [(each.type, each.address) for each in first.addresses] == [("InternalIP", "10.0.0.1"), ("Hostname", "n1")]
+    assert {each.type: each.status for each in first.conditions} == {"Ready": "True"}
+
+    pressed = NodeCondition(type="DiskPressure", status="True", reason="KubeletHasDiskPressure")
+    write_node_report(tmp_path, NodeReport(conditions=(pressed,)))
+    obstacles[0], reported[0], heard.away = "the runtime does not answer", True, True
+    with pytest.raises(RPCError):
+        await teller.round()
+    heard.away = False
+    assert await teller.round()
+    second = heard.statuses[-1]
+    assert second.sources_ready
+    conditions = {each.type: (each.status, each.reason, each.message) for each in second.conditions}
+    assert conditions["Ready"] == ("False", "KubeletNotReady", "the runtime does not answer")
+    assert conditions["DiskPressure"][:2] == ("True", "KubeletHasDiskPressure")
+    before, after = first.conditions[-1].last_transition_time, second.conditions[-1].last_transition_time
+    assert before is not None
+    assert after is not None
+    assert after > before
+
+
+def test_a_machine_is_told_in_the_words_of_a_v1_node(tmp_path: Path) -> None:
+    (tmp_path / "etc").mkdir()
+    (tmp_path / "etc/os-release").write_text('NAME=x\nPRETTY_NAME="Debian 12"\n')
+    info = node_info(RuntimeVersion(name="containerd", version="v1.6.20"), tmp_path)
+    assert (info.container_runtime_version, info.os_image) == ("containerd://1.6.20", "Debian 12")
+    assert info.operating_system == "linux"
+    assert info.kubelet_version.startswith("v")
+    assert node_info(RuntimeVersion(name="a", version="1"), tmp_path / "none").os_image == "Unknown"
+
+
+def test_amounts_are_quantities() -> None:
+    assert quantities({"cpu": 2000, "ephemeral-storage": 4096, "hugepages-2Mi": 0}) == {
+        "cpu": "2",
+        "ephemeral-storage": "4Ki",
+        "hugepages-2Mi": "0Ki",
+    }

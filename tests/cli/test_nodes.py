@@ -1,0 +1,102 @@
+"""Nodes as tables, documents and descriptions; pure."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from syncpod.cli.node_description import describe
+from syncpod.cli.node_listing import named_nodes
+from syncpod.cli.node_table import document, row
+from syncpod.cli.nodes import NodeReading
+from syncpod.messages import EventRecord
+from syncpod.node_messages import (
+    DesiredPod,
+    NodeAddress,
+    NodeCondition,
+    NodeInfo,
+    NodeView,
+    SourceView,
+)
+from syncpod.pod import ObjectMeta, Pod
+
+NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
+VIEW = NodeView(
+    name="n1",
+    since=NOW - timedelta(hours=3),
+    sources={"file": SourceView(reported_at=NOW - timedelta(seconds=5), pods=1)},
+    desired=(
+        DesiredPod(name="web-n1", source="file", state="applied"),
+        DesiredPod(name="bad", source="team", message="spec: no", retry_at=NOW + timedelta(seconds=20)),
+    ),
+    conditions=(
+        NodeCondition(type="MemoryPressure", status="False"),
+        NodeCondition(type="Ready", status="True", reason="KubeletReady"),
+    ),
+    capacity={"cpu": "2", "memory": "4096Ki"},
+    addresses=(NodeAddress(type="InternalIP", address="10.0.0.1"), NodeAddress(type="Hostname", address="n1")),
+    node_info=NodeInfo(kubelet_version="v1", container_runtime_version="containerd://1.6.20", os_image="Debian"),
+    events=(EventRecord(reason="Starting", message="it begins", last=NOW, first=NOW),),
+)
+
+
+def reading(*, lives: bool = True, unschedulable: bool = False) -> NodeReading:
+    view = VIEW.model_copy(update={"unschedulable": unschedulable})
+    return NodeReading("n1", view, current=lives, heard=NOW - timedelta(minutes=1), lives=lives)
+
+
+@pytest.mark.parametrize(
+    ("lives", "unschedulable", "status"),
+    [
+        (True, False, "Ready"),
+        (True, True, "Ready,SchedulingDisabled"),
+        (False, False, "NotReady"),
+        (False, True, "NotReady,SchedulingDisabled"),
+    ],
+)
+def test_a_node_is_ready_while_its_worker_lives_and_says_so(lives: bool, unschedulable: bool, status: str) -> None:
+    one = reading(lives=lives, unschedulable=unschedulable)
+    assert row(one, NOW, wide=False) == ("n1", status, "<none>", "3h", "v1")
+    assert row(one, NOW, wide=True)[5:] == ("10.0.0.1", "<none>", "Debian", "<unknown>", "containerd://1.6.20")
+
+
+def test_what_a_silent_node_said_of_itself_is_not_known_any_more() -> None:
+    conditions = document(reading(lives=False))["status"]["conditions"]
+    assert [(each["type"], each["status"], each["reason"]) for each in conditions] == [
+        ("MemoryPressure", "Unknown", "NodeStatusUnknown"),
+        ("Ready", "Unknown", "NodeStatusUnknown"),
+    ]
+
+
+def test_a_node_is_a_v1_node() -> None:
+    node = document(reading(unschedulable=True))
+    assert (node["apiVersion"], node["kind"], node["metadata"]["name"]) == ("v1", "Node", "n1")
+    assert node["spec"]["taints"] == [{"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}]
+    assert node["status"]["nodeInfo"]["containerRuntimeVersion"] == "containerd://1.6.20"
+    assert node["metadata"]["creationTimestamp"] == "2026-11-21T09:00:00Z"
+    assert document(reading())["spec"] == {}
+
+
+def test_a_description_says_what_there_is_and_what_waits_and_why() -> None:
+    pods = [Pod(metadata=ObjectMeta(name="web-n1", namespace="default")), Pod(metadata=ObjectMeta(name="a"))]
+    text = "\n".join(describe(reading(), pods, NOW))
+    for said in ("Unschedulable:", "KubeletReady", "Sources:", "Waiting Pods:", "spec: no", "in 20s", "it begins"):
+        assert said in text
+    assert "web-n1  Pending  file" in text
+    assert "the node does not answer" in "\n".join(describe(reading(lives=False), (), NOW))
+
+
+@pytest.mark.parametrize(
+    ("words", "names"),
+    [
+        (["nodes"], []),
+        (["node", "a", "b", "a"], ["a", "b"]),
+        (["no/a", "node/b"], ["a", "b"]),
+        (["pod", "node"], None),
+        (["web", "node/a"], None),
+        ([], None),
+    ],
+)
+def test_nodes_are_named_as_for_kubectl(words: list[str], names: list[str] | None) -> None:
+    assert named_nodes(words) == names
