@@ -46,11 +46,17 @@ class Policy:
     def of(cls, manifest: dict[str, Any]) -> Policy:
         """Return what a pod's annotations say."""
         said = manifest["metadata"].get("annotations", {})
-        names = ("backoff-initial", "backoff-factor", "backoff-max", "backoff-reset-after")
-        given = [
-            float(said[f"syncpod.dev/{name}"].removesuffix("s")) for name in names if f"syncpod.dev/{name}" in said
-        ]
-        return cls(*given, limit=int(said.get("syncpod.dev/restart-limit", cls.limit)))
+
+        def seconds(name: str, default: float) -> float:
+            return float(said.get(f"syncpod.dev/{name}", str(default)).removesuffix("s"))
+
+        return cls(
+            seconds("backoff-initial", cls.initial),
+            seconds("backoff-factor", cls.factor),
+            seconds("backoff-max", cls.longest),
+            seconds("backoff-reset-after", cls.reset_after),
+            int(said.get("syncpod.dev/restart-limit", cls.limit)),
+        )
 
     def next_delay(self, delay: float) -> float:
         """Return the delay that follows."""
@@ -73,6 +79,8 @@ class Invariants:
         """Containers of which an instance was taken away that the workflow may never have heard of."""
         self.unseen: set[str] = set()
         """Containers that it may know of, but not when they ended."""
+        self.doomed: set[str] = set()
+        """The lives of the pod that somebody has asked the end of."""
         self._ever: deque[Container] = deque(maxlen=REMEMBERED)
         """The instances that ran, oldest first."""
         self._backoffs: dict[tuple[str, ...], tuple[float, float]] = {}
@@ -238,6 +246,11 @@ class Invariants:
         if activity.name == "create_sandbox":
             self._kill_by = None
 
+    def dooms(self) -> None:
+        """Hear that the life of the pod that is under way is asked to end."""
+        if self.server.run is not None and self.server.run.tasks:
+            self.doomed.add(self.server.state.incarnation)
+
     def ends_by(self, seconds: float, *, begins: bool) -> None:
         """Hear that the pod is to end within so many seconds; `begins`: from now, not from when its kill begins."""
         deadline = self.clock.now + seconds
@@ -277,7 +290,7 @@ class Invariants:
         alive = {c.name: c for c in self.runtime.containers.values() if c.state == "running"}
         ready = [sandbox for sandbox in self.runtime.sandboxes.values() if sandbox.ready]
         self._check_view(state)
-        if state.deletion is not None:
+        if state.deletion is not None or state.incarnation in self.doomed:
             raise Violation("the pod was deleted, and is still there")
         if state.ending:
             if alive or ready:

@@ -138,13 +138,15 @@ class Simulation:
         payload = {"gracePeriodSeconds": grace}
         if by_signal:
             self.server.signal("delete_pod", payload)
+            self.invariants.dooms()
         else:
-            self.server.update("delete", payload)
+            self.server.update("delete", payload, lambda refusal: None if refusal else self.invariants.dooms())
         self.invariants.ends_by(max(1, grace), begins=False)
 
     def cancel(self) -> None:
         """Cancel the workflow, which means to delete the pod."""
         if self.server.cancel():
+            self.invariants.dooms()
             self.invariants.ends_by(30.0, begins=False)
 
     def evict(self, grace: int) -> None:

@@ -52,7 +52,7 @@ def decides_by_chance(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 PLANTED = {
-    "back-off half as long": (half_as_long, "its back-off is"),
+    "back-off half as long": (half_as_long, "back-off is"),
     "stale listings believed": (believes_whatever_comes_last, ""),
     "started without a kill": (starts_without_killing, "two live containers"),
     "restarts left out of the snapshot": (forgets_restarts, ""),
