@@ -9,10 +9,14 @@ import asyncio
 import re
 from pathlib import Path
 
+import pytest
+
 from bench.crash_points import DOCUMENT, LIVES, Row, run, title
 from tests.e2e.faults_support import FaultyNode
 
 
+# On containerd 1.6 the document is made, but no more than that: it takes two minutes on each runtime.
+@pytest.mark.parametrize("runtime", ["embedded", "containerd24"], indirect=True)
 async def test_nothing_is_lost_or_doubled_wherever_the_worker_is_killed(node: FaultyNode, tmp_path: Path) -> None:
     await asyncio.to_thread(tmp_path.chmod, 0o755)
     rows = await run(node, tmp_path / "out")
