@@ -135,6 +135,11 @@ def _continue_as_new(simulation: Simulation, event: Event) -> None:
     simulation.server.suggests = True
 
 
+def _signalled_while_ending(simulation: Simulation, event: Event) -> None:
+    condition = {"type": "example.com/ready", "status": "True", "reason": "Late"}
+    simulation.server.late_signals.append(("set_condition", condition))
+
+
 def _runtime_restarted(simulation: Simulation, event: Event) -> None:
     if simulation.runtime.up:
         simulation.runtime.restart(event.seconds)
@@ -265,6 +270,7 @@ EVENTS: dict[str, Kind] = {
     "worker killed": Kind(_worker_killed, 3, seconds=(0.5, 4, 40)),
     "run evicted from the cache": Kind(_evicted_from_cache, 1),
     "continue-as-new forced": Kind(_continue_as_new, 2),
+    "signal while a run ends": Kind(_signalled_while_ending, 1),
     # With the runtime:
     "runtime restarted": Kind(_runtime_restarted, 2, seconds=(0.5, 4, 40)),
     "runtime wiped": Kind(_runtime_wiped, 0.5),

@@ -142,6 +142,9 @@ class Server:
         """Whether the next task hears that it should continue as new."""
         self.suggests_at = 0
         """At this length of history it hears so at every task; 0 = never."""
+        self.late_signals: list[tuple[str, Any]] = []
+        """Signals that come while a task is under way that would end its run: a server refuses that (UnhandledCommand).
+        """
         self._task: Due | None = None
         self._updates: dict[str, Callable[[str], None] | None] = {}
 
@@ -306,6 +309,12 @@ class Server:
         long = 0 < self.suggests_at <= run.events
         task.continue_as_new_suggested = self.suggests or long
         commands = _activated(instance, task)
+        if self.late_signals and any(_ends_run(command) for command in commands):
+            # What the task did is forgotten, and it is done again with the signal that came while it was under way.
+            name, value = self.late_signals.pop(0)
+            run.pending, run.instance = [*jobs, *run.pending], None
+            self.signal(name, value)
+            return
         if not _only_refusals(jobs, commands):
             run.events += 3
             run.tasks.append((task, commands))
@@ -545,6 +554,10 @@ def _activated(instance: WorkflowInstance, task: WorkflowActivation) -> list[Wor
         failure = completion.failed.failure
         raise Violation(f"a workflow task fails: {failure.message}\n{failure.stack_trace}")
     return list(completion.successful.commands)
+
+
+def _ends_run(command: WorkflowCommand) -> bool:
+    return command.HasField("continue_as_new_workflow_execution") or command.HasField("complete_workflow_execution")
 
 
 def _is_refusal(command: WorkflowCommand) -> bool:
