@@ -175,9 +175,12 @@ class Invariants:
             return
         if container.name in self.blind:
             return
-        for before in self._of(container):
-            if before.name == container.name and before.image == container.image:
-                raise Violation(f"{container.name} of a pod that never restarts runs a second time")
+        before = next((c for c in reversed(self._of(container)) if c.name == container.name), None)
+        if before is None or before.image != container.image:
+            return
+        if container.kind == "init_container" and before.sandbox != container.sandbox:
+            return  # a new sandbox begins with the first again, as long as no main container has run
+        raise Violation(f"{container.name} of a pod that never restarts runs a second time")
 
     def _check_backoff(self, container: Container) -> None:
         now, name = self.clock.now, container.name
@@ -300,7 +303,7 @@ class Invariants:
             return
         policy = state.pod.spec.restart_policy
         enough = {hold.subject for hold in self.server.workflow.holds if hold.reason == "RestartLimitReached"}
-        if policy == "Never" and not ready and not alive and self._ever:
+        if policy == "Never" and not ready and not alive:
             return  # one that has lost its sandbox half-way gets no other (computePodActions), whatever is left to run
         if len(ready) != 1:
             raise Violation(f"{len(ready)} sandboxes are ready")
