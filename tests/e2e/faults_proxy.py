@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -67,6 +68,8 @@ class CriProxy(grpc.GenericRpcHandler):
         self._stops: dict[tuple[str, When], Stopped] = {}
         self.calls: Counter[str] = Counter()
         """How often each method was asked for."""
+        self.allowed: dict[str, float] = {}
+        """How many seconds the last call of each method was given by its caller."""
         self.under_way = 0
         """How many calls of callers that live are under way."""
 
@@ -100,6 +103,7 @@ class CriProxy(grpc.GenericRpcHandler):
         async def forward(request: bytes, context: grpc.aio.ServicerContext[bytes, bytes]) -> bytes:
             method = path.rpartition("/")[2]
             self.calls[method] += 1
+            self.allowed[method] = context.time_remaining() or math.inf
             self.under_way += 1
             try:
                 await self._pass(method, "before")

@@ -98,6 +98,14 @@ async def test_a_call_that_is_not_answered_holds_up_no_other_pod(node: FaultyNod
         await stop.reached()
         await others_live(node)
         assert await hung.containers() == [] or call in ("StartContainer", "StopContainer")
+        # Nobody gives a call up before the kubelet does, which asks for a sandbox once more as long.
+        assert node.proxy.allowed[call] > (200 if call == "RunPodSandbox" else 100)
+        if call != "StopContainer":
+            pod = await hung.get()
+            (status,) = pod["status"]["containerStatuses"]
+            assert pod["status"]["phase"] == "Pending"
+            assert status["state"] == {"waiting": {"reason": "ContainerCreating"}}
+            assert await doing(hung) != ""
     if call == "StopContainer":
         await hung.gone()
     else:
