@@ -24,6 +24,8 @@ TOLERANCE = 0.01
 """Seconds by which times may differ for being rounded."""
 EARLY = QUEUE_TOLERANCE.total_seconds() + TOLERANCE
 """By how much a back-off may end early: the queue's signal is believed to come when it does."""
+PROBE_GRACE = 3.0
+"""What drawn pods give a container whose liveness probe has failed."""
 RESTARTS_ALL = 42
 """The exit code by which the rules of drawn pods ask for all containers to be restarted."""
 REMEMBERED = 200
@@ -149,6 +151,8 @@ class Invariants:
 
     def _check_init_order(self, container: Container) -> None:
         if container.kind == "ephemeral_container":
+            if any(c.name == container.name for c in self._of(container)) and container.name not in self.blind:
+                raise Violation(f"the ephemeral container {container.name} runs twice")
             return
         inits = self.manifest["spec"].get("initContainers", ())
         here = [c for c in self._of(container) if c.sandbox == container.sandbox]
@@ -231,6 +235,8 @@ class Invariants:
         """Check a step as it is scheduled: nothing starts in a pod that ends, and fences grow."""
         state, request = self.server.state, activity.argument
         what = request.get("container") or request.get("target", {}).get("name", "")
+        if activity.name == "kill_container":
+            self._check_grace(state, request)
         self.note(f"step {activity.name} {what}".rstrip() + f" (fence {request['fence']})")
         if state.ending and activity.name in STARTS:
             raise Violation(f"{activity.name} {what} is scheduled although the pod is to end")
@@ -248,6 +254,15 @@ class Invariants:
             self._kill_by = self.clock.now + self._grace(state)
         if activity.name == "create_sandbox":
             self._kill_by = None
+
+    def _check_grace(self, state: PodState, request: dict[str, Any]) -> None:
+        """One container is given its whole grace, or what its failed probe or the pod's deletion leaves of it."""
+        due = [float(self.manifest["spec"].get("terminationGracePeriodSeconds", 30))]
+        due += [PROBE_GRACE] if request["reason"] == "LivenessProbe" else []
+        due += [float(state.deletion.grace_seconds)] if state.deletion is not None else []
+        given = float(request["target"]["graceSeconds"])
+        if given < min(due):
+            raise Violation(f"{request['target']['name']} is given {given:.0f} s to stop instead of {min(due):.0f} s")
 
     def dooms(self) -> None:
         """Hear that the life of the pod that is under way is asked to end."""
