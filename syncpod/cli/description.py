@@ -119,7 +119,7 @@ def _restarts(settings: RestartSettings) -> Iterator[str]:
         yield f"none for exit codes {', '.join(map(str, settings.exempt))}"
     if settings.limit is not None:
         then = "held until `syncpod retry`" if settings.action == "hold" else "the pod fails"
-        yield f"{settings.limit} restarts in a row at most, then {then}"
+        yield f"{settings.limit} restart{'s' if settings.limit != 1 else ''} in a row at most, then {then}"
 
 
 def _conditions(pod: Pod) -> list[str]:

@@ -29,6 +29,45 @@ def on(node: ScriptedNode) -> tuple[str, str]:
     return "--node", node.queue.removeprefix("node/")
 
 
+async def test_what_a_pod_says_of_its_restarts_and_what_came_of_it_is_shown(
+    syncpod: Command, client: Client, node: ScriptedNode, on: tuple[str, str]
+) -> None:
+    name = fresh_name()
+    pod = manifest(name)
+    says = {
+        "backoff-initial": "2s",
+        "backoff-factor": "1.5",
+        "backoff-exempt-exit-codes": "0,143",
+        "restart-limit": "1",
+    }
+    pod["metadata"]["annotations"] = {f"syncpod.dev/{word}": value for word, value in says.items()}
+    wrong = manifest(name)
+    wrong["metadata"]["annotations"] = {"syncpod.dev/backoff-initial": "2"}
+    refused = await syncpod("apply", "-f", "-", *on, stdin=as_json(wrong))
+    assert refused.code == 2
+    assert "metadata.annotations[syncpod.dev/backoff-initial]: must be a duration such as 10s or 1m30s" in refused.err
+    await syncpod("apply", "-f", "-", "--wait", *on, stdin=as_json(pod))
+    handle = client.get_workflow_handle(f"pod/default/{name}")
+    uid = (await query_pod(handle))["metadata"]["uid"]
+    await node.tell(handle, node.exits(uid, "app", 1, ago=400))
+    await until(handle, partial(has_restarted, 1))
+    await node.tell(handle, node.exits(uid, "app", 1, ago=400))
+    await until(handle, lambda pod: "RestartLimitReached" in str(container(pod, "app")["state"]))
+    squeezed = [" ".join(line.split()) for line in (await syncpod("describe", "pod", name)).out.splitlines()]
+    for line in (
+        "Restart Back-off: 2s, each 1.5 times the one before, 5m0s at most; anew after 10m0s of running",
+        "none for exit codes 0, 143",
+        "1 restart in a row at most, then held until `syncpod retry`",
+        "Reason: RestartLimitReached",
+        "app: RestartLimitReached, until `syncpod retry`",
+    ):
+        assert line in squeezed
+    planned = (await syncpod("plan", name)).out
+    assert "app waits for `syncpod retry`: RestartLimitReached" in planned
+    assert (await syncpod("retry", name)).out == f"pod/{name} retrying (app)\n"
+    await until(handle, partial(has_restarted, 2))
+
+
 async def test_a_described_pod_shows_its_state_and_what_was_rejected(
     syncpod: Command, client: Client, on: tuple[str, str]
 ) -> None:

@@ -417,6 +417,31 @@ async def lost_and_pruned(client: Client, node: ScriptedNode) -> Handle:
     return handle
 
 
+async def governed(client: Client, node: ScriptedNode) -> Handle:
+    """Exempt exits, a limit that holds until an operator retries, a raised one that then fails the pod."""
+    document = pod("governed")
+    document["metadata"]["annotations"] = {
+        "syncpod.dev/backoff-exempt-exit-codes": "0",
+        "syncpod.dev/restart-limit": "1",
+    }
+    handle, uid = await up(client, node, document)
+    for restart, code in ((1, 0), (2, 0), (3, 1)):
+        await node.tell(handle, node.exits(uid, "web", code, ago=400.0))
+        await until(handle, lambda seen, n=restart: container(seen, "web").get("restartCount") == n)  # type: ignore[misc]
+    await node.tell(handle, node.exits(uid, "web", 1, ago=400.0))
+    await until(handle, lambda seen: "RestartLimitReached" in str(container(seen, "web")["state"]))
+    await handle.signal("backoff_expired", {"container": "web"})
+    await until(handle, lambda seen: container(seen, "web").get("restartCount") == 4)
+    changed = copy.deepcopy(document)
+    changed["metadata"]["annotations"]["syncpod.dev/restart-limit-action"] = "fail"
+    await handle.execute_update("apply", changed)
+    await node.tell(handle, node.exits(uid, "web", 1, ago=400.0))
+    await until(handle, lambda seen: container(seen, "web").get("restartCount") == 5)
+    await node.tell(handle, node.exits(uid, "web", 1, ago=400.0))
+    await until(handle, lambda seen: phase(seen) == "Failed")
+    return handle
+
+
 STORIES: tuple[Story, ...] = (
     brought_up,
     crash_loop,
@@ -445,6 +470,7 @@ STORIES: tuple[Story, ...] = (
     debugged_between_rounds,
     lost_before_it_counted,
     lost_and_pruned,
+    governed,
 )
 
 
