@@ -146,7 +146,7 @@ async def types_of_events(pod: LivePod) -> Counter[int]:
 
 
 def held(pod: dict[str, Any]) -> bool:
-    return status_of(pod, "web")["state"].get("waiting", {}).get("reason") == "RestartLimitReached"
+    return bool(status_of(pod, "web")["state"].get("waiting", {}).get("reason") == "RestartLimitReached")
 
 
 async def test_an_upgrade_and_a_way_back_leave_pods_untouched(

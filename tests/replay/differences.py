@@ -104,7 +104,7 @@ class Watching(WorkflowRunner):
                     self.steps.append(_step(scheduled.activity_type, scheduled.arguments))
             return completion
 
-        instance.activate = listening  # type: ignore[method-assign]
+        instance.activate = listening  # type: ignore[method-assign, assignment]
         return instance
 
 
@@ -121,4 +121,4 @@ def _words(failure: Exception) -> str:
     """Return what the SDK says, without what it wraps it in."""
     text = str(failure)
     inner = re.search(r'message: "((?:[^"\\]|\\.)*)"', text)
-    return json.loads(f'"{inner[1]}"') if inner else text  # type: ignore[no-any-return]
+    return str(json.loads(f'"{inner[1]}"')) if inner else text

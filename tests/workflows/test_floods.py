@@ -44,7 +44,7 @@ async def chain(client: Client, handle: WorkflowHandle[Any, Any]) -> list[Counte
     counts = []
     for run in sorted(runs, key=lambda each: each.start_time):
         history = await client.get_workflow_handle(run.id, run_id=run.run_id).fetch_history()
-        counts.append(Counter(event.event_type for event in history.events))
+        counts.append(Counter(int(event.event_type) for event in history.events))
     return counts
 
 
@@ -134,7 +134,7 @@ def listing(counter: int, containers: dict[str, str]) -> dict[str, Any]:
         seq=Seq(boot=1, counter=counter),
         observed_at=NOON + timedelta(seconds=counter),
         containers=tuple(
-            ObservedContainer(id=id_, name="web", state=state, created_at=NOON, started_at=NOON, finished_at=None)  # type: ignore[arg-type]
+            ObservedContainer(id=id_, name="web", state=state, created_at=NOON, started_at=NOON, finished_at=None)
             for id_, state in containers.items()
         ),
     )
