@@ -10,17 +10,13 @@ Packets on its sockets begin with one byte of `Word`. Everything else about them
 from __future__ import annotations
 
 import contextlib
-import errno
-import fcntl
 import os
 import select
 import signal
 import socket
 import struct
-import termios
 import time
 from collections import deque
-from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
@@ -28,6 +24,7 @@ from syncpod.runtime import cgroup_kill, launch, linux
 from syncpod.runtime.commands import Command, Commands
 from syncpod.runtime.cri_log import CriLog
 from syncpod.runtime.descendants import children_of
+from syncpod.runtime.own_streams import OwnStreams
 from syncpod.runtime.packets import CHUNK, Word, receive
 from syncpod.runtime.port import ProcessSpec, StartFailed
 from syncpod.runtime.records import (
@@ -46,11 +43,13 @@ from syncpod.runtime.records import (
     reserve_ending,
     write_record,
 )
+from syncpod.runtime.watching import Watch
 
 _BACKLOG = 1024 * 1024
 """Bytes that one attached client may leave unread before it is dropped."""
 _FAREWELL_SECONDS = 1.0
 """How long attached clients may take to read the last output, after the end is on record."""
+_FAREWELL_LOOK_SECONDS = 0.05
 _RECORD_AGAIN_SECONDS = 0.5
 """How often an end that cannot be written is tried again."""
 _HUNG_UP_LOOK_SECONDS = 0.25
@@ -82,15 +81,9 @@ class Supervisor:
         self._level = level
         self._line = line
         self._specification = (directory / SPEC).stat().st_ino
-        self._poll = select.poll()
-        self._handlers: dict[int, Callable[[int], None]] = {}
+        self._watch = Watch()
         self._connections: list[_Connection] = []
-        self._outputs: dict[int, bytes] = {}
-        """Where the container's output is read, and the name of each stream."""
-        self._input = -1
-        self._input_queue: deque[bytes] = deque()
-        self._input_ending = False
-        self._commands = Commands(spec, self._watch, self._unwatch)
+        self._commands = Commands(spec, self._watch.add, self._watch.remove)
         self._namespaces: list[tuple[int, int]] = []
         self._main = 0
         self._status: int | None = None
@@ -98,8 +91,6 @@ class Supervisor:
         """The file that is to be the record of the end."""
         self._last_word = b""
         """What everyone who is or gets connected is told, once the container has ended."""
-        self._hung_up = -1
-        """The terminal while nobody has its other side open: not polled, as it would say so all the time."""
 
     def run(self) -> NoReturn:
         """Start the main process, serve until it has ended, and record that."""
@@ -112,16 +103,10 @@ class Supervisor:
         except OSError as error:
             self._refuse(f"cannot start the process: {error.filename or 'the kernel'}: {error.strerror}")
         while self._status is None:
-            self._handle_events(_HUNG_UP_LOOK_SECONDS if self._hung_up >= 0 else None)
-            if self._hung_up >= 0:
-                self._look_at_terminal()
+            self._watch.handle(_HUNG_UP_LOOK_SECONDS if self._streams.hung_up else None)
+            if self._streams.hung_up:
+                self._streams.look_at_terminal()
         self._finish(self._status)
-
-    def _handle_events(self, seconds: float | None) -> None:
-        for descriptor, events in self._poll.poll(None if seconds is None else seconds * 1000):
-            handler = self._handlers.get(descriptor)
-            if handler is not None:
-                handler(events)
 
     def _refuse(self, sentence: str) -> NoReturn:
         """Leave nothing of what could not be started, and say why it could not."""
@@ -145,7 +130,10 @@ class Supervisor:
         except OSError as error:
             raise StartFailed(f"open log {self._spec.log_path}: {error.strerror}") from error
         self._ending = reserve_ending(self._directory)
-        stdio = self._make_stdio()
+        self._streams = OwnStreams(
+            self._spec, self._watch, self._log, said=self._tell_attached, moved=self._set_interests
+        )
+        stdio = self._streams.make()
         go_reading, go_writing = os.pipe()
         self._main, report = launch.fork(
             lambda gate: launch.run_main(gate, self._spec, self._level, self._directory, stdio), go=go_reading
@@ -179,7 +167,7 @@ class Supervisor:
         os.close(report)
         if said:
             raise StartFailed(said.decode(errors="surrogateescape"))
-        self._watch(wake_reading, lambda _: self._reap(wake_reading))
+        self._watch.add(wake_reading, lambda _: self._reap(wake_reading))
         self._listen(listener)
         descriptors = [os.pidfd_open(os.getpid()), os.pidfd_open(self._main)]
         with contextlib.suppress(OSError):  # The server may have ended; the next one finds us.
@@ -187,22 +175,6 @@ class Supervisor:
         for descriptor in descriptors:
             os.close(descriptor)
         self._accept(self._line)
-
-    def _make_stdio(self) -> launch.Stdio:
-        """Make the main process's streams; what stays here is watched."""
-        if self._spec.terminal:
-            master, slave = os.openpty()
-            self._watch_output(master, b"stdout")
-            self._input = master if self._spec.stdin else -1
-            return slave, slave, slave
-        output, error = os.pipe(), os.pipe()
-        self._watch_output(output[0], b"stdout")
-        self._watch_output(error[0], b"stderr")
-        if not self._spec.stdin:
-            return os.open(os.devnull, os.O_RDONLY), output[1], error[1]
-        reading, self._input = os.pipe()
-        os.set_blocking(self._input, False)
-        return reading, output[1], error[1]
 
     def _withdrawn(self) -> bool:
         """Say whether a server has taken the specification back (`Supervised.find`), having waited in vain for us."""
@@ -230,116 +202,30 @@ class Supervisor:
             with contextlib.suppress(OSError):
                 self._accept(listener.accept()[0])
 
-        self._watch(listener.fileno(), accept)
+        self._watch.add(listener.fileno(), accept)
 
     def _accept(self, sock: socket.socket) -> None:
         connection = _Connection(sock)
         self._connections.append(connection)
-        self._watch(sock.fileno(), lambda events: self._serve(connection, events))
+        self._watch.add(sock.fileno(), lambda events: self._serve(connection, events))
         if self._last_word:
             self._send(connection, self._last_word)
 
-    def _watch(self, descriptor: int, handler: Callable[[int], None], events: int = select.POLLIN) -> None:
-        self._handlers[descriptor] = handler
-        self._poll.register(descriptor, events)
+    # Whoever is connected.
 
-    def _unwatch(self, descriptor: int) -> None:
-        if self._handlers.pop(descriptor, None) is not None:
-            self._poll.unregister(descriptor)
-
-    # The container's own streams.
-
-    def _watch_output(self, descriptor: int, stream: bytes) -> None:
-        os.set_blocking(descriptor, False)
-        self._outputs[descriptor] = stream
-        self._watch(descriptor, lambda events: self._read_output(descriptor, events))
-
-    def _read_output(self, descriptor: int, events: int) -> None:
-        """Pass on what is there to read. A terminal's other side is also where input goes."""
-        if events & select.POLLOUT:
-            self._write_input()
-        if events & ~select.POLLOUT:
-            self._pump(descriptor)
-
-    def _pump(self, descriptor: int) -> bool:
-        """Read once; False when there is nothing now, or never will be."""
-        stream = self._outputs[descriptor]
-        try:
-            data = os.read(descriptor, CHUNK)
-        except BlockingIOError:
-            return False
-        except OSError as error:
-            if error.errno != errno.EIO:
-                raise
-            # Nobody has the terminal open. It is kept: to close it would kill the container, who may open it again.
-            if self._hung_up < 0:
-                self._hung_up = descriptor
-                self._unwatch(descriptor)
-            return False
-        if not data:
-            del self._outputs[descriptor]
-            self._unwatch(descriptor)
-            self._log.end(stream)
-            os.close(descriptor)
-            return False
-        self._log.write(stream, data)
-        word = Word.STDOUT if stream == b"stdout" else Word.STDERR
+    def _tell_attached(self, packet: bytes) -> None:
         for connection in [each for each in self._connections if each.attached]:
-            self._send(connection, word + data)
-        return True
+            self._send(connection, packet)
 
-    def _look_at_terminal(self) -> None:
-        """Go on with the terminal if somebody has opened it again."""
-        terminal = select.poll()
-        terminal.register(self._hung_up, select.POLLIN)
-        if any(events & select.POLLHUP for _, events in terminal.poll(0)):
-            return
-        descriptor, self._hung_up = self._hung_up, -1
-        self._watch(descriptor, lambda events: self._read_output(descriptor, events))
-        self._write_input()
-
-    def _write_input(self) -> None:
-        """Write what input is waiting; while some is, attached clients are not read."""
-        while self._input >= 0 and self._input_queue:
-            data = self._input_queue.popleft()
-            try:
-                rest = data[os.write(self._input, data) :]
-            except BlockingIOError:
-                rest = data
-            except OSError:
-                self._input_queue.clear()  # Nobody reads it any more.
-                self._end_input()
-                break
-            if rest:
-                self._input_queue.appendleft(rest)
-                break
-        if self._input_ending and not self._input_queue:
-            self._end_input()
-        waiting = bool(self._input_queue)
-        if self._input >= 0:
-            if self._input == self._hung_up:
-                pass
-            elif self._input in self._outputs:
-                self._poll.modify(self._input, select.POLLIN | (select.POLLOUT if waiting else 0))
-            elif waiting:
-                self._watch(self._input, lambda _: self._write_input(), select.POLLOUT)
-            else:
-                self._unwatch(self._input)
+    def _set_interests(self) -> None:
         for connection in self._connections:
             self._set_interest(connection)
 
-    def _end_input(self) -> None:
-        if self._input >= 0 and self._input not in self._outputs:
-            self._unwatch(self._input)
-            os.close(self._input)
-            self._input = -1
-
-    # Whoever is connected.
-
     def _set_interest(self, connection: _Connection) -> None:
-        reading = 0 if connection.attached and self._input_queue else select.POLLIN
+        """While input waits to be read by the container, attached clients are not read."""
+        reading = 0 if connection.attached and self._streams.input_waits else select.POLLIN
         writing = select.POLLOUT if connection.unsent else 0
-        self._poll.modify(connection.sock.fileno(), reading | writing)
+        self._watch.change(connection.sock.fileno(), reading | writing)
 
     def _send(self, connection: _Connection, packet: bytes) -> None:
         """Send now or later; one who leaves too much unread is dropped."""
@@ -365,11 +251,10 @@ class Supervisor:
     def _drop(self, connection: _Connection) -> None:
         """Forget who has gone: its command is killed, and input that was to end with it ends."""
         self._connections.remove(connection)
-        self._unwatch(connection.sock.fileno())
+        self._watch.remove(connection.sock.fileno())
         connection.sock.close()
         if connection.attached and self._spec.stdin_once:
-            self._input_ending = True
-            self._write_input()
+            self._streams.end_input()
         if connection.command is not None:
             self._commands.let_go(connection.command)
 
@@ -401,9 +286,7 @@ class Supervisor:
         elif word == Word.STDIN and connection.attached:
             self._take_input(connection, body)
         elif word == Word.RESIZE:
-            for descriptor in self._outputs:
-                if self._spec.terminal:
-                    _resize(descriptor, *struct.unpack("!HH", body))
+            self._streams.resize(*struct.unpack("!HH", body))
         elif word == Word.REOPEN:
             try:
                 self._log.reopen()
@@ -422,14 +305,12 @@ class Supervisor:
         On a terminal it always detaches: there is no end of what is typed (as containerd, container_io.go, Attach).
         """
         if data:
-            if self._input >= 0:
-                self._input_queue.append(data)
+            self._streams.take_input(data)
         elif self._spec.stdin_once and not self._spec.terminal:
-            self._input_ending = True
+            self._streams.end_input()
         else:
             connection.attached = False
             self._send(connection, Word.ENDED)
-        self._write_input()
 
     def _execute(self, connection: _Connection, descriptors: list[int]) -> None:
         def answer(packet: bytes) -> None:
@@ -473,11 +354,7 @@ class Supervisor:
         with contextlib.suppress(OSError):  # Tried again below; until then we know.
             note_ending(self._ending, ended)
         self._end_descendants()
-        for descriptor in list(self._outputs):
-            while self._pump(descriptor):
-                pass
-        for stream in self._outputs.values():
-            self._log.end(stream)
+        self._streams.finish()
         recorded = self._record(ended)
         self._last_word = Word.ENDED + format_ended(ended)
         for connection in list(self._connections):
@@ -485,7 +362,7 @@ class Supervisor:
         self._say_farewell()
         # Who else would tell a later server? Only a container that was removed is nobody's concern any more.
         while not recorded and self._directory.exists():
-            self._handle_events(_RECORD_AGAIN_SECONDS)
+            self._watch.handle(_RECORD_AGAIN_SECONDS)
             recorded = self._record(ended)
         os._exit(0)
 
@@ -538,15 +415,7 @@ class Supervisor:
         """Give attached clients a moment to read the last of it; the end is on record already."""
         deadline = time.monotonic() + _FAREWELL_SECONDS
         while any(each.unsent for each in self._connections) and time.monotonic() < deadline:
-            for descriptor, events in self._poll.poll(50):
-                handler = self._handlers.get(descriptor)
-                if handler is not None and events & (select.POLLOUT | select.POLLHUP):
-                    handler(events)
-
-
-def _resize(terminal: int, columns: int, rows: int) -> None:
-    """Tell a terminal its size."""
-    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+            self._watch.handle(_FAREWELL_LOOK_SECONDS, only=select.POLLOUT | select.POLLHUP)
 
 
 def show_role(role: str, spec: ProcessSpec) -> None:
