@@ -16,6 +16,7 @@ import signal
 import sys
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
+from functools import partial
 from importlib import metadata
 
 from temporalio.api.workflowservice.v1 import GetClusterInfoRequest
@@ -54,6 +55,7 @@ from syncpod.agent.search_attributes import register_search_attributes
 from syncpod.cri.client import CriClient
 from syncpod.cri.endpoint import VARIABLE, NoRuntime, find_endpoint
 from syncpod.cri.errors import CriError
+from syncpod.cri.pod_records import read_pod_record
 from syncpod.cri.port import RuntimeVersion
 from syncpod.cri.reader import PodReader
 from syncpod.cri.secret_values import known_secret_values
@@ -186,7 +188,7 @@ def make_worker(client: Client, node: Node, hooks: NodeHooks, *, task_queue: str
         plugins=[
             syncpod_plugin(
                 workflows=[PodWorkflow, NodeWorkflow],
-                activities=[*steps(node), *node_steps(client, node.facts)],
+                activities=[*steps(node), *node_steps(client, node.facts, partial(read_pod_record, node.context))],
                 runner=workflow_runner(),
                 hooks=hooks,
             )

@@ -18,6 +18,8 @@ from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
 from syncpod.messages import NodeFacts, pod_workflow_id
+from syncpod.cri.paths import is_uid
+from syncpod.cri.pod_records import PodRecord
 from syncpod.node_messages import ApplyPodWorkflow, DeletePodWorkflow, NodeStepName, PodWorkflowResult
 from syncpod.pod import Pod, PodInvalid, admit_pod, pod_to_wire
 from syncpod.pod_start import look_at, start_operation
@@ -27,19 +29,36 @@ _ANSWER_SECONDS: Final = 15.0
 _RPC: Final = timedelta(seconds=5)
 
 
+Recorded = Callable[[str], PodRecord | None]
+"""Returns the node's record of a pod, by UID, if it has one; may block."""
+
+
+def nothing_recorded(uid: str) -> PodRecord | None:
+    """Return no record: of a node that keeps none."""
+    return None
+
 class PodWorkflowSteps:
     """The steps of one node's workflow, as Temporal calls them."""
 
-    def __init__(self, client: Client, facts: Callable[[], NodeFacts]) -> None:
-        """Tell by `client`; `facts` says whether the namespace has our search attributes."""
+    def __init__(
+        self,
+        client: Client,
+        facts: Callable[[], NodeFacts],
+        recorded: Recorded = nothing_recorded,
+    ) -> None:
+        """Tell by `client`; `facts` says whether the namespace has our search attributes, `recorded` what ran here."""
         self._client = client
         self._facts = facts
 
+        self._recorded = recorded
     @activity.defn(name=NodeStepName.APPLY_POD.value)
     async def apply_pod(self, request: ApplyPodWorkflow) -> PodWorkflowResult:
         """Hand a pod to its workflow. The one it replaces ends first, and this one follows as its successor.
 
         The document is checked whole before anything is ended for its sake. Raises ApplicationError, retryable, while
+        Where it has none, and its node has a record of this very pod, that one is adopted: what runs of it goes on, and
+        what has finished is not run again. A static pod keeps its UID however new the Temporal server is.
+
         the workflow does not answer.
         """
         try:
@@ -71,7 +90,15 @@ class PodWorkflowSteps:
         return next((result for result in results if not result.refused), results[-1])
 
     async def _apply(self, pod: Pod, node: str) -> PodWorkflowResult:
-        start = start_operation(pod, node, has_attributes=self._facts().search_attributes)
+        uid = pod.metadata.uid
+        record = await asyncio.to_thread(self._recorded, uid) if is_uid(uid) else None
+        start = start_operation(
+            pod,
+            node,
+            has_attributes=self._facts().search_attributes,
+            recorded=record.pod if record is not None else None,
+            incarnation=record.incarnation if record is not None else "",
+        )
         try:
             answer = await self._client.execute_update_with_start_workflow(
                 "apply", pod_to_wire(pod), result_type=dict, start_workflow_operation=start

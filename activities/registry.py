@@ -13,7 +13,7 @@ from activities.create_sandbox import create_sandbox
 from activities.kill_container import kill_container
 from activities.kill_pod import kill_pod
 from activities.node import Node
-from activities.pod_workflows import PodWorkflowSteps
+from activities.pod_workflows import PodWorkflowSteps, Recorded, nothing_recorded
 from activities.pull_image import pull_image
 from activities.remove_container import remove_containers
 from activities.remove_pod import remove_pod
@@ -115,7 +115,9 @@ def steps(node: Node) -> list[Callable[..., Any]]:
     return [getattr(registered, name.value) for name in StepName]
 
 
-def node_steps(client: Client, facts: Callable[[], NodeFacts]) -> list[Callable[..., Any]]:
+def node_steps(
+    client: Client, facts: Callable[[], NodeFacts], recorded: Recorded = nothing_recorded
+) -> list[Callable[..., Any]]:
     """Return the activities of the node's own workflow, one for each NodeStepName."""
-    registered = PodWorkflowSteps(client, facts)
+    registered = PodWorkflowSteps(client, facts, recorded)
     return [getattr(registered, name.value) for name in NodeStepName]

@@ -25,16 +25,20 @@ TASK_TIMEOUT: Final = timedelta(seconds=3)
 _LOOK_SECONDS: Final = 0.2
 
 
-def start_operation(pod: Pod, node: str, *, has_attributes: bool) -> WithStartWorkflowOperation[Any, Any]:
+def start_operation(
+    pod: Pod, node: str, *, has_attributes: bool, recorded: Pod | None = None, incarnation: str = ""
+) -> WithStartWorkflowOperation[Any, Any]:
     """Return what starts a pod's workflow on a node where there is none; it is for one try alone.
 
     `has_attributes` says whether the namespace has our search attributes: with an unknown one no workflow starts.
+    `recorded` is the same pod as its node has noted it, in its life `incarnation`: what runs of that is adopted.
     """
     meta = pod.metadata
+    adopted = {"adopt": {"incarnation": incarnation}} if recorded is not None and incarnation else {}
     return WithStartWorkflowOperation(
         POD_WORKFLOW,
         # The pod is in the start input as well: nothing is lost if the server dies before the update is accepted.
-        {"pod": pod_to_wire(pod), "byUpdate": True},
+        {"pod": pod_to_wire(recorded if recorded is not None and adopted else pod), "byUpdate": True, **adopted},
         id=pod_workflow_id(meta.namespace, meta.name),
         task_queue=node_task_queue(node),
         task_timeout=TASK_TIMEOUT,

@@ -9,7 +9,7 @@ import typer
 
 from syncpod.cli.arguments import pod_names
 from syncpod.cli.console import remark, say
-from syncpod.cli.failure import Failure
+from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.options import NamespaceOfAll, OnlyNames, PodNames
 
 if TYPE_CHECKING:
@@ -22,6 +22,9 @@ def adopt(
     what: PodNames = None,
     everything: Annotated[bool, typer.Option("--all", help="Every pod of this node that has no workflow.")] = False,
     namespace: NamespaceOfAll = "",
+    force: Annotated[
+        bool, typer.Option("--force", help="Also a pod whose workflow is open and cannot go on: it is replaced.")
+    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be adopted.")] = False,
     output: OnlyNames = "",
 ) -> None:
@@ -31,11 +34,17 @@ def adopt(
     then, and nothing looked after. A pod is adopted from what its node has noted of it, under the same UID; whatever
     runs of it goes on, and no container is restarted. Restart counts go on from what the runtime has; back-offs, events
     and history begin anew. A pod that has ended stays ended.
+
+    With --force the workflow that a named pod has is ended in the moment in which the new one starts. To terminate it
+    first would leave the pod an orphan, which its node kills.
     """
     from syncpod.cli import session
     from syncpod.cli.strays import chosen, here, named_only
 
-    names, brief, place = pod_names(what or []), named_only(output), here()
+    names, brief = pod_names(what or []), named_only(output)
+    if force and everything:
+        raise BadInput("--force: name the pods; with --all only those without a workflow are adopted")
+    place = here()
 
     async def work(client: Client) -> None:
         strays, nameless = await chosen(client, place, names, everything=everything, namespace=namespace)
@@ -44,7 +53,8 @@ def adopt(
         if not strays and everything:
             remark("No pods without a workflow")
         done = await asyncio.gather(
-            *(_adopt(client, place, stray, brief=brief, dry_run=dry_run) for stray in strays), return_exceptions=True
+            *(_adopt(client, place, stray, brief=brief, dry_run=dry_run, force=force) for stray in strays),
+            return_exceptions=True,
         )
         failures = [each for each in done if isinstance(each, BaseException)]
         if unforeseen := [each for each in failures if not isinstance(each, Failure)]:
@@ -55,13 +65,13 @@ def adopt(
     session.run(work)
 
 
-async def _adopt(client: Client, place: Here, stray: Stray, *, brief: bool, dry_run: bool) -> None:
+async def _adopt(client: Client, place: Here, stray: Stray, *, brief: bool, dry_run: bool, force: bool) -> None:
     """Adopt one pod. Raises Failure with the reason why it cannot be."""
     from syncpod.cli.adopting import start_for, until_adopted
     from syncpod.cli.strays import refusal_of_open
 
     name = stray.pod.name
-    if stray.standing == "open":
+    if stray.standing == "open" and not force:
         raise Failure(refusal_of_open(stray))
     if stray.standing == "another":
         raise Failure(f'pod "{name}" cannot be adopted: its name is another pod\'s now; `syncpod prune` removes it')
@@ -71,7 +81,7 @@ async def _adopt(client: Client, place: Here, stray: Stray, *, brief: bool, dry_
             "`syncpod prune` removes it"
         )
     if not dry_run:
-        await start_for(client, place.node.name, stray.record)
+        await start_for(client, place.node.name, stray.record, replace=force)
         await until_adopted(client, stray)
     said = " (dry run)" if dry_run else ""
     say(f"pod/{name}" if brief else f"{stray.called} adopted{said}; running: {stray.running}")

@@ -26,14 +26,20 @@ ADOPTED_SECONDS: Final = 30.0
 _POLL_SECONDS: Final = 0.1
 
 
-async def start_for(client: Client, node: str, record: PodRecord, *, delete: dict[str, Any] | None = None) -> None:
+async def start_for(
+    client: Client, node: str, record: PodRecord, *, replace: bool = False, delete: dict[str, Any] | None = None
+) -> None:
     """Start the workflow of a recorded pod on this node, to adopt what runs of it.
 
-    With `delete`, the payload of that signal, it is told to end the pod before it has done anything. Raises Failure
-    where the name has an open workflow.
+    With `replace`, an open workflow of that name is ended in the same moment: the pod is never without one. With
+    `delete`, the payload of that signal, it is told to end the pod before it has done anything. Raises Failure where
+    the name has an open workflow.
     """
     meta = record.pod.metadata
     signal: dict[str, Any] = {} if delete is None else {"start_signal": "delete_pod", "start_signal_args": [delete]}
+    conflict = WorkflowIDConflictPolicy.FAIL if delete is None else WorkflowIDConflictPolicy.USE_EXISTING
+    if replace:
+        conflict = WorkflowIDConflictPolicy.TERMINATE_EXISTING
     try:
         await client.start_workflow(
             POD_WORKFLOW,
@@ -41,9 +47,7 @@ async def start_for(client: Client, node: str, record: PodRecord, *, delete: dic
             id=pod_workflow_id(meta.namespace, meta.name),
             task_queue=node_task_queue(node),
             task_timeout=TASK_TIMEOUT,
-            id_conflict_policy=(
-                WorkflowIDConflictPolicy.FAIL if delete is None else WorkflowIDConflictPolicy.USE_EXISTING
-            ),
+            id_conflict_policy=conflict,
             static_summary=f"pod {meta.namespace}/{meta.name} on {node}",
             search_attributes=start_attributes(record.pod, node, known=await has_search_attributes(client)),
             **signal,

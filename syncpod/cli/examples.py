@@ -87,6 +87,7 @@ EXAMPLES: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
         ("After the Temporal server has lost its database: all that runs goes on", "syncpod adopt --all"),
         ("What would be adopted", "syncpod adopt --all --dry-run"),
         ("One pod", "syncpod adopt web -n prod"),
+        ("One whose workflow cannot go on, in place of it", "syncpod adopt web --force"),
     ),
     "prune": (
         ("What nobody asks for, and would be killed", "syncpod prune --all --dry-run"),

@@ -6,18 +6,16 @@ By two lists alone, so that it can be taken of a runtime in which hardly anythin
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
 from syncpod.cri import names
+from syncpod.cri.paths import is_uid
 from syncpod.cri.pod_records import PodRecord, cluster_of
 from syncpod.cri.port import ContainerSummary, CriRuntime, SandboxSummary
 from syncpod.lifecycle.orphans import made_at
-
-_UID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")
 
 
 @dataclass(frozen=True)
@@ -106,7 +104,7 @@ def is_named(labels: Mapping[str, str]) -> bool:
     return bool(
         labels.get(names.POD_NAMESPACE_LABEL)
         and labels.get(names.POD_NAME_LABEL)
-        and _UID.fullmatch(labels.get(names.POD_UID_LABEL, ""))
+        and is_uid(labels.get(names.POD_UID_LABEL, ""))
     )
 
 

@@ -16,6 +16,11 @@ class UnsafeName(ValueError):
     """A name that would lead out of its directory, or that no file system takes."""
 
 
+def is_uid(uid: str) -> bool:
+    """Say whether a pod's UID can name a directory."""
+    return bool(_UID.fullmatch(uid)) and len(uid.encode()) <= _NAME_LIMIT
+
+
 def pods_directory(node: NodeContext) -> Path:
     """Return the directory that holds all pods' directories."""
     return node.state_dir / "pods"
@@ -23,7 +28,7 @@ def pods_directory(node: NodeContext) -> Path:
 
 def pod_directory(node: NodeContext, uid: str) -> Path:
     """Return ``<state>/pods/<uid>``. Raises :class:`UnsafeName`."""
-    if not _UID.fullmatch(uid):
+    if not is_uid(uid):
         raise UnsafeName(f"metadata.uid: {uid!r} is no name for a directory; use letters, digits and dashes")
     return pods_directory(node) / safe_name(uid, "metadata.uid")
 

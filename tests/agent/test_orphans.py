@@ -238,7 +238,7 @@ async def test_nobody_is_killed_who_has_a_step_or_has_been_asked_for_since(scene
 
 
 async def test_what_names_no_pod_is_killed_on_the_same_evidence_and_what_is_not_ours_stays_in_it(scene: Scene) -> None:
-    """Row 13 (ours): sandboxes and containers with the node's label, without or with labels that name no pod."""
+    """Row 11 (ours): sandboxes and containers with the node's label, without or with labels that name no pod."""
     here, node = scene.bench.node.context, {names.NODE_LABEL: scene.bench.node.context.name}
     pod = await scene.pod("open")
     inside = await scene.stray_container(pod.sandbox_id, "stray", node)
@@ -268,7 +268,7 @@ async def test_what_names_no_pod_is_killed_on_the_same_evidence_and_what_is_not_
 
 
 async def test_of_two_live_containers_of_one_name_the_newest_stays_and_nothing_else_is_touched(scene: Scene) -> None:
-    """Row 12 (ours): the kubelet would let both run on."""
+    """Row 11 (ours): the kubelet would let both run on."""
     pod = scene.bench.pod(container("main"), container("side"), terminationGracePeriodSeconds=3)
     await pod.create_sandbox()
     elder, side = (await pod.start("main")).id, (await pod.start("side")).id

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import uuid
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest_asyncio
 from temporalio.client import Client
+from temporalio.service import RPCError
 
 from protos.cri.v1 import api_pb2 as cri
 from syncpod.cri.client import CriClient
@@ -29,6 +31,7 @@ from tests.worker.node_process import NodeProcess
 CRASHES_ONCE = f"test -e /scratch/was-here || {{ touch /scratch/was-here; exit 3; }}; {RUNS}"
 SCRATCH = {"name": "scratch", "emptyDir": {}}
 MOUNT = [{"name": "scratch", "mountPath": "/scratch"}]
+STATIC = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "static"}}
 READY = {"exec": {"command": ["true"]}, "periodSeconds": 3600}
 """A probe that is asked once an hour: that a pod is ready after its adoption is told, and not found out anew."""
 
@@ -41,11 +44,18 @@ class OrphanNode(EngineNode):
         self.worker = NodeProcess(
             directory,
             *settings,
+            "--manifests",
+            str(self.manifests),
             runtime=self.runtime.endpoint,
             temporal=self.server.address,
             node=self.name,
             SYNCPOD_ORPHANS_PERIOD="300ms",
         )
+
+    @property
+    def manifests(self) -> Path:
+        """Where the pods are that the node keeps by itself."""
+        return self.server.directory / "manifests"
 
     async def lose_the_database(self) -> None:
         """Kill worker and server, delete the server's database, and start both again."""
@@ -112,6 +122,7 @@ async def orphaned(runtime: Runtime, tmp_path: Path) -> AsyncIterator[OrphanNode
         async with CriClient(runtime.endpoint) as runtime_client:
             name = f"n-{uuid.uuid4().hex[:8]}"
             node = OrphanNode(name, server, runtime, client, runtime_client, worker=None)  # type: ignore[arg-type]
+            node.manifests.mkdir()
             node.start(tmp_path)
             try:
                 await node.worker.ready()
@@ -119,6 +130,14 @@ async def orphaned(runtime: Runtime, tmp_path: Path) -> AsyncIterator[OrphanNode
             finally:
                 node.worker.kill()
                 await sweep(runtime_client, {NODE_LABEL: name})
+
+
+async def has_come(pod: LivePod) -> bool:
+    """Say whether the pod has a workflow that answers."""
+    try:
+        return bool(await pod.get())
+    except RPCError:
+        return False
 
 
 async def alive(pod: LivePod) -> list[str]:
@@ -134,23 +153,30 @@ async def test_a_lost_database_kills_nobody_and_what_runs_is_adopted_or_pruned(o
     job = await pods.apply("job", shell("main", "exit 0"), restartPolicy="Never", **on_node)
     stale = await pods.apply("stale", shell("main"), **on_node)
     doomed = await pods.apply("doomed", shell("main"), **on_node)
-    for pod in (web, stale, doomed):
+    (node.manifests / "static.json").write_text(
+        json.dumps({**STATIC, "spec": {**on_node, "containers": [shell("main")]}})
+    )
+    static = pods.know({"metadata": {"name": f"static-{node.name}"}})
+    await until_asked(lambda: has_come(static), patience=PATIENCE)
+    for pod in (web, stale, doomed, static):
         await pod.running(**({"crashing": 1} if pod is web else {}))
     done = await job.phase("Succeeded")
     await web.until(lambda pod: conditions_of(pod)["Ready"][0] == "True")
     before = await web.get()
     uids = {pod.name: (await pod.get())["metadata"]["uid"] for pod in (web, job, stale, doomed)}
-    running = {pod.name: await alive(pod) for pod in (web, stale, doomed)}
+    running = {pod.name: await alive(pod) for pod in (web, stale, doomed, static)}
     stray = await node.run_sandbox({NODE_LABEL: node.name})
 
     await node.lose_the_database()
-    for pod in (web, job, stale, doomed):
+    for pod in (web, job, stale, doomed, static):
         pod.handle = node.client.get_workflow_handle(pod.handle.id)
     await node.sources_are_ready()
     found = await node.orphans(*uids.values(), stray)
     assert {each.why.rpartition(" ")[0] for each in found.values()} == {"it belongs to the Temporal cluster"}
     assert all(each.left for each in found.values())
-    assert {pod.name: await alive(pod) for pod in (web, stale, doomed)} == running
+    await until_asked(lambda: has_come(static), patience=PATIENCE)
+    await static.running()  # its manifest is there as it was, so it is the same pod, and is adopted unasked
+    assert {pod.name: await alive(pod) for pod in (web, stale, doomed, static)} == running
     shown = (await syncpod(node, "node")).out
     assert all(f"default/{pod.name}" in shown for pod in (web, job, stale, doomed))
     assert "<unidentified sandbox>" in shown
@@ -174,6 +200,10 @@ async def test_a_lost_database_kills_nobody_and_what_runs_is_adopted_or_pruned(o
     again = await syncpod(node, "adopt", web.name)
     assert (again.code, again.out) == (1, "")
     assert "has an open workflow" in again.err
+    replaced = await syncpod(node, "adopt", web.name, "--force")
+    assert (replaced.code, replaced.out) == (0, f"pod/{web.name} adopted; running: crashing, web\n"), replaced
+    seen = await web.until(lambda pod: conditions_of(pod)["Ready"][0] == "True")
+    assert (await alive(web), status_of(seen, "crashing")["restartCount"]) == (running[web.name], 1)
     await node.orphans(uids[stale.name], uids[doomed.name], stray)
 
     refused = await syncpod(node, "prune", web.name)
@@ -209,3 +239,5 @@ async def test_a_lost_database_kills_nobody_and_what_runs_is_adopted_or_pruned(o
     said = f"killed and removed pod default/{web.name} (uid {uids[web.name]}): its workflow has ended"
     assert said in node.worker.log.read_text()
     await job.delete()
+    (node.manifests / "static.json").unlink()
+    await static.gone()

@@ -120,7 +120,7 @@ def pod(*containers: ObservedContainer, ready: tuple[str, ...] = ("s0",), dead: 
 
 
 def test_of_two_that_live_under_one_name_the_newest_stays() -> None:
-    """Row 12 (ours): whichever was made later, as the kubelet's decisions go by that one."""
+    """Row 11 (ours): whichever was made later, as the kubelet's decisions go by that one."""
     elder, newer = instance("a", at=1), instance("b", at=2)
     assert [each.id for each in duplicates(pod(elder, newer, instance("c", "side")))] == ["a"]
 
