@@ -8,7 +8,8 @@ be refused as well; everything else fails the step, and Temporal tries it again.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import contextlib
+from collections.abc import AsyncIterator, Callable
 from datetime import timedelta
 from typing import Any, Final
 
@@ -17,9 +18,9 @@ from temporalio.client import Client, WorkflowExecutionStatus, WorkflowHandle, W
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
-from syncpod.messages import NodeFacts, pod_workflow_id
 from syncpod.cri.paths import is_uid
 from syncpod.cri.pod_records import PodRecord
+from syncpod.messages import NodeFacts, pod_workflow_id
 from syncpod.node_messages import ApplyPodWorkflow, DeletePodWorkflow, NodeStepName, PodWorkflowResult
 from syncpod.pod import Pod, PodInvalid, admit_pod, pod_to_wire
 from syncpod.pod_start import look_at, start_operation
@@ -28,7 +29,6 @@ _ANSWER_SECONDS: Final = 15.0
 """How long a workflow may take to answer, which is less than the step itself may."""
 _RPC: Final = timedelta(seconds=5)
 
-
 Recorded = Callable[[str], PodRecord | None]
 """Returns the node's record of a pod, by UID, if it has one; may block."""
 
@@ -36,6 +36,7 @@ Recorded = Callable[[str], PodRecord | None]
 def nothing_recorded(uid: str) -> PodRecord | None:
     """Return no record: of a node that keeps none."""
     return None
+
 
 class PodWorkflowSteps:
     """The steps of one node's workflow, as Temporal calls them."""
@@ -49,16 +50,16 @@ class PodWorkflowSteps:
         """Tell by `client`; `facts` says whether the namespace has our search attributes, `recorded` what ran here."""
         self._client = client
         self._facts = facts
-
         self._recorded = recorded
+
     @activity.defn(name=NodeStepName.APPLY_POD.value)
     async def apply_pod(self, request: ApplyPodWorkflow) -> PodWorkflowResult:
         """Hand a pod to its workflow. The one it replaces ends first, and this one follows as its successor.
 
-        The document is checked whole before anything is ended for its sake. Raises ApplicationError, retryable, while
         Where it has none, and its node has a record of this very pod, that one is adopted: what runs of it goes on, and
         what has finished is not run again. A static pod keeps its UID however new the Temporal server is.
 
+        The document is checked whole before anything is ended for its sake. Raises ApplicationError, retryable, while
         the workflow does not answer.
         """
         try:
@@ -67,7 +68,7 @@ class PodWorkflowSteps:
             return PodWorkflowResult(refused=str(wrong))
         if pod.spec.node_name not in ("", request.node):
             return PodWorkflowResult(refused=f"spec.nodeName: is {pod.spec.node_name}, this is {request.node}")
-        async with asyncio.timeout(_ANSWER_SECONDS):
+        async with _in_time(pod.metadata.namespace, pod.metadata.name):
             if request.existing_only and not await self._is_open(pod):
                 return PodWorkflowResult(
                     refused=f"node {request.node} is cordoned: it takes no new pod until `syncpod uncordon`"
@@ -85,7 +86,7 @@ class PodWorkflowSteps:
         grace = request.grace_period_seconds
         payload: dict[str, Any] = {} if grace is None else {"gracePeriodSeconds": grace}
         meant: list[dict[str, Any]] = [{"uid": uid} for uid in reversed(request.uids)] or [{}]
-        async with asyncio.timeout(_ANSWER_SECONDS):
+        async with _in_time(request.namespace, request.name):
             results = [await self._end(request.namespace, request.name, {**payload, **each}) for each in meant]
         return next((result for result in results if not result.refused), results[-1])
 
@@ -134,6 +135,19 @@ class PodWorkflowSteps:
 
     def _handle(self, namespace: str, name: str) -> WorkflowHandle[Any, Any]:
         return self._client.get_workflow_handle(pod_workflow_id(namespace, name))
+
+
+@contextlib.asynccontextmanager
+async def _in_time(namespace: str, name: str) -> AsyncIterator[None]:
+    """Raise ApplicationError, retryable, where a pod's workflow takes too long to answer."""
+    try:
+        async with asyncio.timeout(_ANSWER_SECONDS):
+            yield
+    except TimeoutError:
+        workflow_id = pod_workflow_id(namespace, name)
+        raise ApplicationError(
+            f"the workflow {workflow_id} has not answered within {_ANSWER_SECONDS:.0f} s", type="NoAnswer"
+        ) from None
 
 
 def _refusal(error: WorkflowUpdateFailedError) -> PodWorkflowResult:
