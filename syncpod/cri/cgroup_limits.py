@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from syncpod.cri.node import Host
-from syncpod.cri.resources import MIN_SHARES, PERIOD_US, cpu_quota, cpu_shares, hugepage_limits
+from syncpod.cri.resources import MIN_SHARES, PERIOD_US, bytes_of, cpu_quota, cpu_shares, hugepage_limits
 from syncpod.lifecycle.qos import pod_qos
 from syncpod.pod import Pod
 from syncpod.pod.amounts import HUGE_PAGES, pod_amounts, read_amounts
@@ -35,7 +35,7 @@ def pod_limits(pod: Pod, host: Host) -> CgroupLimits:
     """
     requests, limits = pod_amounts(pod, "requests"), pod_amounts(pod, "limits")
     cpu = limits["cpu"].milli_value() if _is_limited(pod, "cpu") else 0
-    memory = limits["memory"].value() if _is_limited(pod, "memory") else 0
+    memory = bytes_of(limits["memory"]) if _is_limited(pod, "memory") else 0
     milli_cpu = requests["cpu"].milli_value() if "cpu" in requests and pod_qos(pod) != "BestEffort" else 0
     return CgroupLimits(
         cpu_shares=cpu_shares(milli_cpu),

@@ -6,7 +6,7 @@ Mirrors kuberuntime_container_linux.go, kuberuntime_sandbox_linux.go and cm/help
 from protos.cri.v1.api_pb2 import HugepageLimit, LinuxContainerResources
 from syncpod.cri.node import Host
 from syncpod.cri.oom_score import oom_score_adj
-from syncpod.pod import Container, Pod, parse_quantity
+from syncpod.pod import Container, Pod, Quantity, parse_quantity
 from syncpod.pod.amounts import HUGE_PAGES, Amounts, pod_amounts, read_amounts
 
 MIN_SHARES = 2
@@ -16,6 +16,10 @@ PERIOD_US = 100_000
 _SHARES_PER_CPU = 1024
 _MAX_SHARES = 262144
 _MIN_QUOTA_US = 1000
+_MAX_QUOTA_US = 2**44 - 1
+"""What the kernel takes (sched/core.c, MAX_BW); more CPUs than any machine has."""
+_MAX_BYTES = 2**63 - 1
+"""What CRI has bits for, and the kernel takes for no limit."""
 _UNITS = ("B", "KB", "MB", "GB", "TB", "PB")
 _ZERO = parse_quantity("0")
 
@@ -26,8 +30,16 @@ def cpu_shares(milli_cpu: int) -> int:
 
 
 def cpu_quota(milli_cpu: int) -> int:
-    """Return the microseconds of CPU that many millicores have in each 100 ms: at least 1000; 0 = no limit."""
-    return max(milli_cpu * PERIOD_US // 1000, _MIN_QUOTA_US) if milli_cpu else 0
+    """Return the microseconds of CPU that many millicores have in each 100 ms; 0 = no limit.
+
+    At least 1000, and no more than the kernel takes.
+    """
+    return min(max(milli_cpu * PERIOD_US // 1000, _MIN_QUOTA_US), _MAX_QUOTA_US) if milli_cpu else 0
+
+
+def bytes_of(amount: Quantity) -> int:
+    """Return an amount in whole bytes, as many as CRI has bits for: what several containers may use can be more."""
+    return min(amount.value(), _MAX_BYTES)
 
 
 def container_resources(pod: Pod, container: Container, host: Host) -> LinuxContainerResources:
@@ -66,7 +78,7 @@ def overhead_resources(pod: Pod, host: Host) -> LinuxContainerResources:
 def hugepage_limits(amounts: Amounts, host: Host) -> list[HugepageLimit]:
     """Return the limit for each size of pages that the machine has, 0 where none are named (HugePageLimits)."""
     wanted = {
-        _page_size(parse_quantity(name.removeprefix(HUGE_PAGES)).value()): amount.value()
+        _page_size(parse_quantity(name.removeprefix(HUGE_PAGES)).value()): bytes_of(amount)
         for name, amount in amounts.items()
         if name.startswith(HUGE_PAGES)
     }
@@ -91,7 +103,7 @@ def _linux_resources(requests: Amounts, limits: Amounts, host: Host) -> LinuxCon
         cpu_period=PERIOD_US,
         cpu_quota=cpu_quota(cpu_limit.milli_value()),
         cpu_shares=cpu_shares(requests.get("cpu", cpu_limit).milli_value()),
-        memory_limit_in_bytes=limits.get("memory", _ZERO).value(),
+        memory_limit_in_bytes=bytes_of(limits.get("memory", _ZERO)),
     )
     if host.unified_cgroups:
         # One process out of memory ends the container, as the kubelet has it on cgroup v2.

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from syncpod.cri.cgroup_limits import pod_limits
 from syncpod.cri.oom_score import oom_score_adj
 from syncpod.cri.resources import cpu_quota, cpu_shares
 from syncpod.pod.amounts import pod_amounts
@@ -23,7 +24,9 @@ def test_millicores_weigh(millicores: int, shares: int) -> None:
     assert cpu_shares(millicores) == shares
 
 
-@pytest.mark.parametrize(("millicores", "quota"), [(0, 0), (1, 1000), (10, 1000), (11, 1100), (1500, 150_000)])
+@pytest.mark.parametrize(
+    ("millicores", "quota"), [(0, 0), (1, 1000), (10, 1000), (11, 1100), (1500, 150_000), (10**21, 2**44 - 1)]
+)
 def test_millicores_are_microseconds_of_each_period(millicores: int, quota: int) -> None:
     assert cpu_quota(millicores) == quota
 
@@ -41,6 +44,15 @@ CONTAINERS: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
     "a request of nothing under a limit": (
         {"requests": {"cpu": "0"}, "limits": {"cpu": "1"}},
         {"cpu_shares": "2", "cpu_quota": "100000", "oom_score_adj": "999"},
+    ),
+    "more CPUs and bytes than there are": (
+        {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"cpu": "92233720368547", "memory": "8Ei"}},
+        {
+            "cpu_shares": "1024",
+            "cpu_quota": str(2**44 - 1),
+            "memory_limit_in_bytes": str(2**63 - 1),
+            "oom_score_adj": "875",
+        },
     ),
     "less than a byte is a byte": (
         {"limits": {"memory": "100m"}},
@@ -235,3 +247,17 @@ def test_a_sandbox_says_what_all_its_containers_may_take_and_what_it_takes_itsel
         "cpu_shares": "2",
         "memory_limit_in_bytes": str(64 << 20),
     }
+
+
+@given(st.lists(st.sampled_from(("1", "1Gi", "8Ei", "99999999999999999999Ei", "9E")), min_size=1, max_size=5))
+def test_whatever_containers_may_use_together_can_be_told_a_runtime_and_the_kernel(limits: list[str]) -> None:
+    """The amounts of each are numbers of 64 bits, and their sum need not be."""
+    containers = [
+        {"name": f"c{n}", "image": "x", "resources": {"limits": {"memory": limit, "cpu": "92233720368547"}}}
+        for n, limit in enumerate(limits)
+    ]
+    pod = make_pod({"containers": containers})
+    told = sandbox(pod).linux.resources  # protobuf refuses what is out of range
+    assert 0 < told.memory_limit_in_bytes < 2**63
+    whole = pod_limits(pod, HOST)
+    assert (whole.memory, whole.cpu_quota) == (told.memory_limit_in_bytes, 2**44 - 1)

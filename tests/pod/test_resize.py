@@ -51,6 +51,7 @@ REFUSED: list[tuple[Any, str]] = [
     ({"containers": [{"name": "log", "resources": {"claims": [{"name": "a"}], "limits": {"cpu": "1"}}}]}, "containers[0].resources.claims: must not be set: a resize changes cpu and memory"),
     ({"containers": [{"name": "log", "resources": {"limits": {"cpu": "lots"}}}]}, "containers[0].resources.limits[cpu]: must be a quantity such as 100m, 0.5, 64Mi or 129e6"),
     ({"containers": [{"name": "log", "resources": {"limits": {"cpu": "1"}, "requests": {"cpu": "2"}}}]}, "spec.containers[1].resources.requests[cpu]: must be no more than the limit of 1"),
+    ({"containers": [{"name": "log", "resources": {"limits": {"memory": "10E"}}}]}, "spec.containers[1].resources.limits[memory]: must be no more than 9223372036854775807"),
     ({"resources": {"limits": {"ephemeral-storage": "1Gi"}}}, "resources.limits[ephemeral-storage]: must be cpu or memory: nothing else can be resized"),
 ]  # fmt: skip
 

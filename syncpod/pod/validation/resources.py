@@ -12,6 +12,10 @@ from syncpod.pod.validation import syntax
 _CONTAINER_RESOURCES = ("cpu", "memory", "ephemeral-storage")
 _POD_RESOURCES = ("cpu", "memory")
 _HUGE_PAGES = "hugepages-"
+_LARGEST = 2**63 - 1
+"""Of any amount: what a runtime is told are numbers of 64 bits."""
+_MOST_CPUS = _LARGEST // 100_000
+"""So that the microseconds of a limit, in each 100 ms, are such a number too."""
 
 
 def check_resources(
@@ -111,6 +115,9 @@ def _amount(name: str, text: str) -> str:
     quantity = parse_quantity(text)
     if quantity.number < 0:
         return "must not be negative"
+    largest = _MOST_CPUS if name == "cpu" else _LARGEST
+    if quantity.number > largest:
+        return f"must be no more than {largest}"
     if "/" in name and quantity.number.denominator != 1:
         return "must be a whole number"
     if name.startswith(_HUGE_PAGES) and quantity.value() % _page_size(name):
