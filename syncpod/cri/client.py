@@ -41,6 +41,10 @@ from syncpod.cri.unspeakable import Unspeakable
 REQUEST_TIMEOUT_SECONDS: Final = 120.0
 """The kubelet's runtimeRequestTimeout."""
 
+LONGEST_TIMEOUT_SECONDS: Final = 2**31 - 1
+"""What StopContainer and ExecSync are given at the most, 68 years: the kubelet's numbers have 64 bits, but runtimes
+count nanoseconds in as many, and gRPC takes a deadline that it cannot represent for one that is over."""
+
 _CHANNEL_OPTIONS: Final = (
     # A container is about 800 bytes in a list; gRPC's own limit is 4 MiB. The kubelet's is 16 MiB.
     ("grpc.max_receive_message_length", 16 * 1024 * 1024),
@@ -81,7 +85,7 @@ class CriClient(CriRuntime):
     `endpoint` is `unix:///path` or a path. Nothing is connected to until the first call, and a lost connection is made
     anew by a later one. Timeouts are those of the kubelet (cri-client/pkg/remote_runtime.go, v1.36), in terms of
     `timeout_seconds`: RunPodSandbox twice that; StopContainer that and the grace; ExecSync that and the command's own
-    time, or none at all when that is 0; PullImage none; all others that.
+    time, or none at all when that is 0; PullImage none; all others that. None of the times is more than 68 years.
     """
 
     def __init__(self, endpoint: str, *, timeout_seconds: float = REQUEST_TIMEOUT_SECONDS) -> None:
@@ -199,13 +203,14 @@ class CriClient(CriRuntime):
 
     @override
     async def stop_container(self, container_id: str, *, timeout_seconds: int) -> None:
-        request = api_pb2.StopContainerRequest(container_id=container_id, timeout=timeout_seconds)
+        seconds = min(timeout_seconds, LONGEST_TIMEOUT_SECONDS)
+        request = api_pb2.StopContainerRequest(container_id=container_id, timeout=seconds)
         await self._call_within(
-            self._timeout + timeout_seconds,
+            self._timeout + seconds,
             "stop_container",
             self._runtime.StopContainer,
             request,
-            about={**_container(container_id), "syncpod.grace_period_seconds": timeout_seconds},
+            about={**_container(container_id), "syncpod.grace_period_seconds": seconds},
         )
 
     @override
@@ -284,9 +289,10 @@ class CriClient(CriRuntime):
 
     @override
     async def exec_sync(self, container_id: str, command: tuple[str, ...], *, timeout_seconds: int) -> ExecResult:
-        request = api_pb2.ExecSyncRequest(container_id=container_id, cmd=command, timeout=timeout_seconds)
+        seconds = min(timeout_seconds, LONGEST_TIMEOUT_SECONDS)
+        request = api_pb2.ExecSyncRequest(container_id=container_id, cmd=command, timeout=seconds)
         answer = await self._call_within(
-            self._timeout + timeout_seconds if timeout_seconds else None,
+            self._timeout + seconds if seconds else None,
             "exec_sync",
             self._runtime.ExecSync,
             request,

@@ -157,6 +157,20 @@ async def test_grace_goes_to_the_runtime_in_seconds(server: tuple[AnyCri, CriCli
     assert cri.StopContainerRequest.FromString(handler.requests["StopContainer"]).timeout == 7
 
 
+@pytest.mark.parametrize("seconds", [2**31 - 1, 10**10, 2**63 - 1])
+async def test_a_time_beyond_all_times_is_as_long_as_a_runtime_can_count(
+    server: tuple[AnyCri, CriClient], seconds: int
+) -> None:
+    handler, client = server
+    await client.stop_container("c", timeout_seconds=seconds)
+    await client.exec_sync("c", ("true",), timeout_seconds=seconds)
+    assert cri.StopContainerRequest.FromString(handler.requests["StopContainer"]).timeout == 2**31 - 1
+    assert cri.ExecSyncRequest.FromString(handler.requests["ExecSync"]).timeout == 2**31 - 1
+    for call in ("StopContainer", "ExecSync"):
+        remaining = handler.deadlines[call]
+        assert remaining is None or remaining > 10**7, "gRPC itself writes down three years at the most"
+
+
 async def test_a_layer_that_the_runtime_says_nothing_of_is_told_from_an_empty_one(
     server: tuple[AnyCri, CriClient],
 ) -> None:
