@@ -15,7 +15,7 @@ from syncpod.cri.config_error import ContainerConfigError
 from syncpod.cri.env import NO_SOURCES, Sources, environment
 from syncpod.cri.expansion import expand
 from syncpod.cri.labels import container_annotations, container_labels
-from syncpod.cri.mounts import NOTHING, container_mounts
+from syncpod.cri.mounts import NOTHING, container_mounts, container_place
 from syncpod.cri.node import NodeContext
 from syncpod.cri.paths import UnsafeName, container_log_file, message_file
 from syncpod.cri.port import ImageStatus
@@ -61,7 +61,7 @@ def container_config(
     except UnsafeName as unsafe:
         raise ContainerConfigError(str(unsafe)) from unsafe
     if message is not None:
-        place = container.termination_message_path
+        place = container_place(container.termination_message_path)
         mounts.append(Mount(container_path=place, host_path=str(message), selinux_relabel=node.host.selinux))
     return ContainerConfig(
         metadata=ContainerMetadata(name=container.name, attempt=restart_count),

@@ -77,6 +77,14 @@ def manages_etc_hosts(pod: Pod, container: Container, pod_ips: tuple[str, ...]) 
     )
 
 
+def container_place(path: str) -> str:
+    """Return a place in a container as an absolute path: one that is not begins at its root.
+
+    The API takes either; mirrors volume/util, v1.36, MakeAbsolutePath, and kuberuntime_container.go, makeMounts.
+    """
+    return path if path.startswith("/") else f"/{path}"
+
+
 def _place(pod: Pod, volume: Volume, node: NodeContext) -> Path | None:
     if volume.host_path is not None:
         return Path(volume.host_path.path)
@@ -86,7 +94,7 @@ def _place(pod: Pod, volume: Volume, node: NodeContext) -> Path | None:
 def _image_mount(reference: str, image: str, mount: VolumeMount, part: str) -> Mount:
     """Return the mount of an image, which the runtime makes, read-only, of the image or of a directory in it."""
     return Mount(
-        container_path=_absolute(mount.mount_path),
+        container_path=container_place(mount.mount_path),
         image=ImageSpec(image=image or reference, user_specified_image=reference),
         image_sub_path=part,
         readonly=True,
@@ -100,17 +108,13 @@ def _volume_mount(pod: Pod, volume: Volume, mount: VolumeMount, node: NodeContex
     # What is the node's is not relabelled: the node still needs it.
     is_ours = volume.host_path is None
     return Mount(
-        container_path=_absolute(mount.mount_path),
+        container_path=container_place(mount.mount_path),
         host_path=part or str(place),
         readonly=mount.read_only or (is_ours and volume.empty_dir is None),
         recursive_read_only=_recursive_read_only(pod, mount, node, path),
         selinux_relabel=is_ours and node.host.selinux,
         propagation=_PROPAGATION[mount.mount_propagation or "None"],
     )
-
-
-def _absolute(mount_path: str) -> str:
-    return mount_path if mount_path.startswith("/") else f"/{mount_path}"
 
 
 def _recursive_read_only(pod: Pod, mount: VolumeMount, node: NodeContext, path: str) -> bool:

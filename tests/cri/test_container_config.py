@@ -70,6 +70,12 @@ def test_the_annotations_are_enough_to_kill_a_container_without_its_spec() -> No
     }
 
 
+def test_a_message_path_that_is_not_absolute_begins_at_the_containers_root() -> None:
+    """The API takes it, and the kubelet makes it absolute."""
+    config = configured(*make_container({"terminationMessagePath": "foo/bar"}))
+    assert [mount.container_path for mount in config.mounts][-1] == "/foo/bar"
+
+
 def test_the_ports_annotation_is_json_that_reads_back() -> None:
     ports = [{"name": "http", "containerPort": 80, "protocol": "TCP"}]
     config = configured(*make_container({"ports": ports}))
