@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from syncpod.lifecycle import backoff
@@ -22,7 +22,7 @@ from syncpod.lifecycle.eviction import EVICTED
 from syncpod.lifecycle.plan import PlannedStep, plan_steps, something_to_stop
 from syncpod.lifecycle.restart import restart_policy
 from syncpod.lifecycle.sandbox import pod_sandbox_changed
-from syncpod.lifecycle.termination import kill_grace_seconds, pod_grace_seconds, termination_order
+from syncpod.lifecycle.termination import kill_grace_seconds, moment_after, pod_grace_seconds, termination_order
 from syncpod.messages import (
     AllocateResources,
     ContainerUpdate,
@@ -117,7 +117,7 @@ def expiry(state: PodState) -> datetime | None:
     seconds, since = state.pod.spec.active_deadline_seconds, state.status.start_time
     if seconds is None or since is None or state.ending:
         return None
-    return since + timedelta(seconds=seconds)
+    return moment_after(since, seconds)
 
 
 def begin(state: PodState, step: Step, now: datetime) -> StepInput:
@@ -133,27 +133,34 @@ def begin(state: PodState, step: Step, now: datetime) -> StepInput:
     state.released = {name: restart for name, restart in state.released.items() if name != subject}
     state.over = {name: at for name, at in state.over.items() if name != subject}
     if step.name == StepName.KILL_POD and state.kill_by is None:
-        state.kill_by = now + timedelta(seconds=pod_grace_seconds(state.pod))
+        state.kill_by = moment_after(now, pod_grace_seconds(state.pod))
     if step.name == StepName.CREATE_SANDBOX and state.own.sandboxes and not state.adopting:
         state.event(now, "Normal", "SandboxChanged", "Pod sandbox changed, it will be killed and re-created.")
-    _remember_kills(state, step)
+    _remember_kills(state, step, now)
     if step.resets:
         facts.forget_for_reset(state)
     return step.input.model_copy(update={"fence": state.fence})
 
 
-def _remember_kills(state: PodState, step: Step) -> None:
-    """Remember whom the step kills and why, so that the exits that follow are told from crashes."""
+def _remember_kills(state: PodState, step: Step, now: datetime) -> None:
+    """Remember whom the step kills and why, so that the exits that follow are told from crashes, and tell of it.
+
+    `Killing` is told when a kill begins, before preStop and grace, which may take hours (kuberuntime_container.go,
+    v1.36, killContainer); of what is only then found to be there, by the step itself.
+    """
     match step.input:
         case KillPod(targets=targets):
-            victims = [target.id for target in targets]
-        case KillContainer(target=target):
+            victims, words = [target.id for target in targets], ""
+        case KillContainer(target=target, message=words):
             victims = [target.id]
-        case RemoveContainers(kill=kill):
+        case RemoveContainers(kill=kill, message=words):
             victims = list(kill)
         case _:
             return
     state.killed = {**state.killed, **dict.fromkeys(victims, step.why)}
+    for container in state.observed.containers:
+        if container.id in victims and container.state == "running":
+            state.event(now, "Normal", "Killing", words or f"Stopping container {container.name}", container.name)
 
 
 # --- terminating ------------------------------------------------------------------------------------------------------

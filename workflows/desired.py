@@ -5,12 +5,13 @@ Used by updates and by signals alike. Each function checks first and changes not
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
-from typing import Any
+from datetime import datetime
+from typing import Any, Final
 
 from syncpod.lifecycle import backoff
 from syncpod.lifecycle.pod_resources import resources_of, same_resources
 from syncpod.lifecycle.qos import validate_same_qos
+from syncpod.lifecycle.termination import moment_after
 from syncpod.messages import DeletePod
 from syncpod.pod import (
     EphemeralContainer,
@@ -29,6 +30,9 @@ from syncpod.pod import (
 )
 from workflows import resizing
 from workflows.state import Deletion, PodState
+
+_LONGEST_GRACE: Final = 2**63 - 1
+"""What the API has bits for."""
 
 
 class Rejected(Exception):
@@ -162,6 +166,8 @@ def delete(state: PodState, payload: Any, now: datetime) -> None:
         grace = 30 if own is None else own
     if grace < 0:
         raise Rejected("gracePeriodSeconds: must be 0 or more")
+    if grace > _LONGEST_GRACE:
+        raise Rejected(f"gracePeriodSeconds: must be no more than {_LONGEST_GRACE}")
     if state.successor is not None and request.uid in ("", _successor_uid(state)):
         state.successor = None
         state.note(now, "update", "delete", "the pod applied during the deletion does not follow")
@@ -176,8 +182,8 @@ def delete(state: PodState, payload: Any, now: datetime) -> None:
     else:
         return
     if state.kill_by is not None:
-        state.kill_by = min(state.kill_by, now + timedelta(seconds=grace))
-    deleted_at = now + timedelta(seconds=grace)
+        state.kill_by = min(state.kill_by, moment_after(now, grace))
+    deleted_at = moment_after(now, grace)
     meta = state.pod.metadata.model_copy(
         update={"deletion_timestamp": deleted_at, "deletion_grace_period_seconds": grace}
     )

@@ -13,6 +13,7 @@ from syncpod.lifecycle.container_status import STATUS_UNKNOWN, WaitingReason
 from syncpod.lifecycle.observed import ObservedPod, merge
 from syncpod.lifecycle.plan import something_to_stop
 from syncpod.lifecycle.status import PodFailure
+from syncpod.lifecycle.termination import moment_after
 from syncpod.messages import (
     AllocateResources,
     CreateSandbox,
@@ -133,7 +134,7 @@ def put_out(state: PodState, order: Evict, now: datetime) -> None:
 
     Mirrors eviction_manager.go, v1.36, evictPod, and pod_workers.go, killPodNow.
     """
-    deadline = now + timedelta(seconds=max(0, order.grace_period_seconds))
+    deadline = moment_after(now, order.grace_period_seconds)
     if not state.ending:
         state.failure = PodFailure(reason=order.reason, message=order.message)
         if order.disruption:
@@ -188,7 +189,7 @@ def finished_step(state: PodState, step: Step, payload: Any, started: datetime, 
     told, state.history = state.history, ()
     try:
         result = StepResult.model_validate(payload)
-        _look(state, step, result, now)
+        _look(state, step, result, started, now)
     except ValueError as wrong:
         state.history = (*told, *state.history)
         failed_step(state, step, "UnreadableResult", f"the step's result cannot be read: {wrong}", None, started, now)
@@ -215,11 +216,13 @@ def finished_step(state: PodState, step: Step, payload: Any, started: datetime, 
     state.history = (*state.history, *seen)[-HISTORY_KEPT:]
 
 
-def _look(state: PodState, step: Step, result: StepResult, now: datetime) -> None:
+def _look(state: PodState, step: Step, result: StepResult, started: datetime, now: datetime) -> None:
     meet_node(state, result.node)
     # What the step has done comes before what it has brought about: a start before the exit, a kill before it.
+    said = {each.container for each in state.events if each.reason == "Killing" and each.last and each.last >= started}
     for event in result.events:
-        state.event(now, event.type, event.reason, event.message, event.container)
+        if event.reason != "Killing" or event.container not in said:  # said when the kill began
+            state.event(now, event.type, event.reason, event.message, event.container)
     observe(state, result.status, now)
     resizing.partly_applied(state, result.actuated)
     if result.missing_images is not None:
@@ -290,7 +293,7 @@ def failed_step(
     if payload is not None:
         try:
             result = StepResult.model_validate(payload)
-            _look(state, step, result, now)
+            _look(state, step, result, started, now)
             told = bool(result.events)
             if result.rejection is not None:
                 _turn_away(state, result.rejection, now)

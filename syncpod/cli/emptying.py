@@ -12,6 +12,7 @@ from syncpod.cli import runtime_process, session
 from syncpod.cli.console import paint, remark, say
 from syncpod.cli.durations import short_duration
 from syncpod.cli.failure import Failure
+from syncpod.lifecycle.termination import LONGEST_SECONDS
 
 if TYPE_CHECKING:
     from temporalio.client import Client
@@ -101,7 +102,8 @@ def _is_under_way(reading: Reading) -> bool:
 
 def _longest_grace(readings: list[Reading]) -> timedelta:
     graces = [reading.pod.spec.termination_grace_period_seconds for reading in readings]
-    return timedelta(seconds=max(_USUAL_GRACE_SECONDS if grace is None else grace for grace in graces))
+    longest = max(_USUAL_GRACE_SECONDS if grace is None else grace for grace in graces)
+    return timedelta(seconds=min(longest, LONGEST_SECONDS))
 
 
 def clear_runtime(here: NodeSettings, *, simulated: bool, everything: bool) -> None:

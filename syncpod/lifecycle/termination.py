@@ -10,6 +10,7 @@ A container's own time to stop is found in three steps, in whole seconds:
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import datetime, timedelta
 from typing import Final
 
 from syncpod.lifecycle.actions import KillReason
@@ -21,6 +22,18 @@ MINIMUM_POD_GRACE_SECONDS: Final = 1
 
 MINIMUM_STOP_SECONDS: Final = 2
 """What a container is given at the least, so that SIGKILL does not follow SIGTERM on its heels."""
+
+LONGEST_SECONDS: Final = 100 * 365 * 86_400
+"""A hundred years. Whoever asks for more than that means for ever, and no calendar has the day on which it is over."""
+
+
+def moment_after(now: datetime, seconds: int) -> datetime:
+    """Return the moment `seconds` after `now`, a hundred years ahead at the most, and never one that is past.
+
+    For numbers that a person has typed: the API takes any of 64 bits. Difference: Go's arithmetic wraps, so that there
+    a grace of 2^63-1 s may be over at once; here it is for ever.
+    """
+    return now + timedelta(seconds=min(max(0, seconds), LONGEST_SECONDS))
 
 
 def pod_grace_seconds(pod: Pod, *, requested: int | None = None, in_force: int | None = None) -> int:

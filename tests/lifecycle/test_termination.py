@@ -1,12 +1,17 @@
 """How long a pod and its containers are given to end, and in which order they do."""
 
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from syncpod.lifecycle.actions import KillReason
 from syncpod.lifecycle.termination import (
+    LONGEST_SECONDS,
     kill_grace_seconds,
+    moment_after,
     pod_grace_seconds,
     stop_timeout_seconds,
     termination_order,
@@ -176,3 +181,18 @@ def test_no_two_containers_wait_for_each_other() -> None:
         ending = {name for name, before in order.items() if ended.issuperset(before)} - ended
         assert ending, "everything left waits for something left"
         ended |= ending
+
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+@given(st.integers(-(2**70), 2**70))
+@example(2**63 - 1)
+@example(LONGEST_SECONDS)
+@example(-1)
+def test_any_number_of_seconds_leads_to_a_moment_and_none_into_the_past(seconds: int) -> None:
+    moment = moment_after(NOW, seconds)
+    assert NOW <= moment <= NOW + timedelta(seconds=LONGEST_SECONDS)
+    assert moment_after(NOW, seconds + 1) >= moment
+    if 0 <= seconds <= LONGEST_SECONDS:
+        assert moment == NOW + timedelta(seconds=seconds)

@@ -1,0 +1,128 @@
+"""`Killing` is told when a kill begins; what no step foresaw is told, backs off, and holds up no deletion."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from syncpod.lifecycle.observed import ObservedContainer, ObservedPod, ObservedSandbox, Seq
+from syncpod.messages import Fault, StepEvent, StepName, StepResult
+from syncpod.pod import admit_pod, container_hash
+from workflows import decide, desired, outcome, report
+from workflows.decision import Step
+from workflows.state import PodState
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+LATER = NOW + timedelta(seconds=30)
+PROBE = {"exec": {"command": ["false"]}}
+
+
+def a_pod(**states: str) -> PodState:
+    """A pod with a container for each name, in the state that the runtime has it in; without any, with no sandbox."""
+    names = tuple(states) or ("web",)
+    document = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "web", "namespace": "default", "uid": "uid"},
+        "spec": {"containers": [{"name": name, "image": "x:1", "livenessProbe": PROBE} for name in names]},
+    }
+    state = PodState(pod=admit_pod(document), incarnation="life")
+    if states:
+        outcome.observe(state, listing(1, **states), NOW)
+    report.update_status(state, (), NOW)
+    return state
+
+
+def listing(counter: int, **states: Any) -> ObservedPod:
+    sandbox = ObservedSandbox(id="s0", state="SANDBOX_READY", ip="10.0.0.1", incarnation="life")
+    containers = tuple(
+        ObservedContainer(
+            id=f"{name}-0", name=name, sandbox_id="s0", state=state, hash=container_hash(name, "x:1"),
+            started_at=None if state == "created" else NOW, created_at=NOW, incarnation="life",
+        )
+        for name, state in states.items()
+    )  # fmt: skip
+    seq = Seq(boot=1, counter=counter)
+    return ObservedPod(seq=seq, uid="uid", observed_at=NOW, sandboxes=(sandbox,), containers=containers)
+
+
+def begun(state: PodState, now: datetime) -> Step:
+    step = decide.next_step(state, now).step
+    assert step is not None
+    decide.begin(state, step, now)
+    return step
+
+
+def killing(state: PodState) -> list[tuple[str, str, int, datetime | None]]:
+    return [(e.container, e.message, e.count, e.last) for e in state.events if e.reason == "Killing"]
+
+
+def told_by_the_step(*names: str) -> tuple[StepEvent, ...]:
+    return tuple(StepEvent(reason="Killing", message=f"Stopping container {name}", container=name) for name in names)
+
+
+def test_killing_is_told_of_what_runs_when_its_kill_begins_and_once() -> None:
+    """Row 77: the event, then preStop and the grace."""
+    state = a_pod(web="running", side="created")
+    desired.delete(state, {}, NOW)
+    step = begun(state, NOW)
+    assert step.name == StepName.KILL_POD
+    assert killing(state) == [("web", "Stopping container web", 1, NOW)], "the one that does not run is not ended yet"
+    result = StepResult(status=listing(2, web="running", side="created"), events=told_by_the_step("web", "side"))
+    outcome.finished_step(state, step, result.model_dump(mode="json"), NOW, LATER)
+    assert killing(state) == [
+        ("web", "Stopping container web", 1, NOW),
+        ("side", "Stopping container side", 1, LATER),
+    ], "and what the step has found is told by it"
+    again = begun(state, LATER)
+    assert killing(state)[-1] == ("web", "Stopping container web", 2, LATER), "as each kill of the kubelet's"
+    payload = StepResult(events=told_by_the_step("web")).model_dump(mode="json")
+    outcome.failed_step(state, again, "ExceededGracePeriod", "too long", payload, LATER, LATER + timedelta(seconds=9))
+    assert killing(state)[-1] == ("web", "Stopping container web", 2, LATER)
+
+
+def test_killing_says_why_one_container_is_killed() -> None:
+    state = a_pod(web="running", side="running")
+    state.probes = {"liveness": {"web-0": "failure"}}
+    step = begun(state, NOW)
+    assert (step.name, step.container) == (StepName.KILL_CONTAINER, "web")
+    assert killing(state) == [("web", step.why, 1, NOW)]
+
+
+def test_a_step_that_met_a_defect_is_told_backs_off_and_holds_up_no_deletion() -> None:
+    state = a_pod()
+    step = begun(state, NOW)
+    assert step.name == StepName.CREATE_SANDBOX
+    message = "ValueError: Value out of range: 10000000000000000000000"
+    outcome.failed_step(state, step, Fault.INTERNAL_ERROR.value, message, None, NOW, NOW)
+    assert [(e.type, e.reason, e.message) for e in state.events][-1] == ("Warning", "InternalError", message)
+    held = decide.next_step(state, NOW)
+    assert held.step is None
+    assert [(hold.subject, hold.reason, hold.until) for hold in held.holds] == [
+        ("create_sandbox", "InternalError", NOW + timedelta(seconds=10))
+    ]
+    report.update_status(state, held.holds, NOW)
+    waiting = state.status.container_statuses[0].state.waiting
+    assert waiting is not None
+    assert (waiting.reason, waiting.message) == ("ContainerCreating", f"InternalError: {message}")
+    desired.delete(state, {}, NOW)
+    assert begun(state, NOW).name == StepName.REMOVE_POD
+
+
+@pytest.mark.parametrize("end", ["deleted", "killed with a shorter grace"])
+def test_a_kill_that_met_a_defect_holds_up_no_end(end: str) -> None:
+    state = a_pod(web="running")
+    if end == "deleted":
+        state.replacing = {"web-0": True}
+    else:
+        desired.delete(state, {}, NOW)
+        state.hurried = False
+    step = begun(state, NOW)
+    outcome.failed_step(state, step, Fault.FAILED_KILL_POD.value, "OverflowError: too large", None, NOW, NOW)
+    assert [hold.reason for hold in decide.next_step(state, NOW).holds] == ["FailedKillPod"]
+    desired.delete(state, {} if end == "deleted" else {"gracePeriodSeconds": 1}, NOW)
+    if state.hurried:
+        state.forget_stuck_kills()  # as the loop does
+    assert begun(state, NOW).name == StepName.KILL_POD
