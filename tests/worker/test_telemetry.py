@@ -141,6 +141,7 @@ async def test_a_pods_start_is_one_trace_per_sync_down_to_the_runtimes_calls_and
         "pleg_relist_duration_seconds",
         "pleg_relist_interval_seconds",
         "pleg_last_seen_seconds",
+        "pod_in_progress_resizes",
         "runtime_operations_total",
         "runtime_operations_duration_seconds",
         "run_podsandbox_duration_seconds",
