@@ -57,13 +57,19 @@ def _report(report: NodeReport, now: datetime) -> list[str]:
         (each.type, each.status, _ago(each.since, now), each.reason, each.message) for each in report.conditions
     ]
     orphans = [
-        (_called(each), each.uid or each.id, str(each.running), each.why, each.left or "it is being killed")
+        (
+            _called(each),
+            each.uid or each.id,
+            str(each.running),
+            each.why,
+            f"left: {each.left}" if each.left else "being killed",
+        )
         for each in report.orphans
     ]
     chores = [(each.name, f"every {each.every_seconds:g}s", f"{each.done} {each.what}") for each in report.chores]
     return [
         *_part("Conditions:", ("TYPE", "STATUS", "SINCE", "REASON", "MESSAGE"), conditions),
-        *_part("Orphans:", ("POD", "UID", "RUNNING", "WHY", "LEFT SINCE"), orphans),
+        *_part("Orphans:", ("POD", "UID", "RUNNING", "WHY", "FATE"), orphans),
         *_part("Housekeeping:", ("CHORE", "PERIOD", "REMOVED"), chores),
     ]
 
