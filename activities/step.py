@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import traceback
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
@@ -20,6 +21,9 @@ Body = Callable[[Attempt, Request], Awaitable[StepResult]]
 """A step's own code: acts, and returns its outcome; status, events and try are filled in here."""
 
 Completion = Callable[[Attempt, StepResult], Awaitable[StepResult]]
+
+_LONGEST_MESSAGE = 1000
+"""Of a defect's text: what it says may hold all that was to be sent."""
 
 HEARTBEAT_SECONDS = 1.0
 """How often a step heartbeats, against a heartbeat timeout of 3 s. Cancellation is heard of with a heartbeat."""
@@ -44,6 +48,9 @@ async def run_step(
     - PodFault becomes a non-retryable ApplicationError whose type is the kubelet's reason and whose detail is a
       StepResult: the status read back and the events. Where the body did not make a CriError into one, or something
       else stood in the way (NotYet, the node's disk), the error is retryable and its type is the error's class.
+    - What nobody has foreseen (a TypeError, a number out of range) would come up again however often it is tried: it
+      becomes such an ApplicationError too, InternalError, or FailedKillPod of a step that kills. So the pod shows it,
+      backs off, and can be deleted meanwhile.
     - The result of a step in turn carries the pod's whole status, read after the body's last call (by the body, if it
       has just done so).
     """
@@ -52,7 +59,7 @@ async def run_step(
         node,
         request,
         number=info.attempt,
-        delay_seconds=delay_between(info.scheduled_time, info.current_attempt_scheduled_time),
+        delay_seconds=delay_between(info.scheduled_time, info.started_time),
     )
     # In a task of its own, so that a cancellation reaches only this loop and never cuts off a call to the runtime.
     task = asyncio.create_task(_try(attempt, body, request, interrupted, lane))
@@ -93,6 +100,10 @@ async def _try(attempt: Attempt, body: Body[Request], request: Request, interrup
         activity.logger.warning("try %d: %s", attempt.number, error)
         kind = type(error).__name__
         raise ApplicationError(str(error), type=kind, category=ApplicationErrorCategory.BENIGN) from error
+    except ApplicationError:
+        raise
+    except Exception as defect:  # noqa: BLE001  # whatever it is, silence is worse
+        raise await _unforeseen(attempt, defect, interrupted, complete) from None
 
 
 async def _let_go(attempt: Attempt, interrupted: Outcome, complete: Completion) -> StepResult:
@@ -109,11 +120,29 @@ async def _let_go(attempt: Attempt, interrupted: Outcome, complete: Completion) 
         raise asyncio.CancelledError from error
 
 
+async def _unforeseen(
+    attempt: Attempt, defect: Exception, interrupted: Outcome, complete: Completion
+) -> ApplicationError:
+    """Build the error that a defect becomes; one of a step that somebody has asked to let go says nothing of the pod.
+
+    Its text may be made of anything, and so goes without the words that are withheld; where it comes from is in the
+    worker's log alone.
+    """
+    speakable = attempt.node.cri.speakable
+    activity.logger.error("a defect: %s", speakable("".join(traceback.format_exception(defect))))
+    message = speakable(f"{type(defect).__name__}: {defect}")[:_LONGEST_MESSAGE]
+    if attempt.asked:
+        return ApplicationError(message, type=Fault.INTERNAL_ERROR.value)
+    fault = Fault.FAILED_KILL_POD if interrupted == Outcome.STOPPING else Fault.INTERNAL_ERROR
+    detail = await _as_far_as_known(attempt, StepResult(message=message), complete)
+    return ApplicationError(message, detail, type=fault.value, non_retryable=True)
+
+
 async def _as_far_as_known(attempt: Attempt, detail: StepResult, complete: Completion) -> StepResult:
-    """Complete what a kill that takes too long has to say, without a status where the runtime does not answer."""
+    """Complete what a step has to say that has failed, without a status where the runtime does not answer."""
     try:
         return await complete(attempt, detail)
-    except CriError as error:
+    except Exception as error:  # noqa: BLE001  # what has failed is told, whatever else fails
         activity.logger.warning("the pod cannot be read: %s", error)
         return await _without_status(attempt, detail)
 

@@ -436,6 +436,8 @@ class Fault(StrEnum):
     """Something has not ended long after it was to; it is killed again."""
     FAILED_KILL_POD = "FailedKillPod"
     """The runtime refuses to end something, or does not answer; it is asked again."""
+    INTERNAL_ERROR = "InternalError"
+    """Nobody has foreseen what came up, so it is a defect of ours; the step is tried again after a back-off."""
     STALE_FENCE = "StaleFence"
     """A newer step of this pod has been seen; this one must not act."""
 

@@ -133,6 +133,7 @@ class Bench:
             attempt=attempt,
             scheduled_time=first,
             current_attempt_scheduled_time=first + timedelta(seconds=waited),
+            started_time=first + timedelta(seconds=waited),
         )
         heartbeats: list[str] = []
         environment.on_heartbeat = lambda *details: heartbeats.extend(details)

@@ -1,0 +1,88 @@
+"""What nobody has foreseen in a step: told once, and not tried again in silence for ever."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from temporalio.exceptions import ApplicationError
+
+from syncpod.messages import Fault, StepName
+from tests.activities.bench import Bench, fault_of
+from tests.activities.test_kill import started
+
+
+def failing(defect: Exception) -> Callable[..., Any]:
+    async def call(*_: Any, **__: Any) -> Any:
+        raise defect
+
+    return call
+
+
+async def test_a_step_that_cannot_work_is_a_fault_that_the_pod_shows(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    pod = bench.pod()
+    bench.cri.withhold(["hunter2"])
+    monkeypatch.setattr(bench.cri, "run_pod_sandbox", failing(ValueError("Value out of range: hunter2")))
+    with caplog.at_level(logging.ERROR):
+        fault, error, detail = await fault_of(pod.create_sandbox())
+    assert fault == Fault.INTERNAL_ERROR
+    assert error.message.startswith("ValueError: Value out of range: ")
+    assert "hunter2" not in f"{error.message}{detail}{caplog.text}", "a defect's text may be made of anything"
+    assert error.__cause__ is None, "Temporal would write it into the history"
+    assert "in run_pod_sandbox" not in error.message
+    assert "Traceback" in caplog.text, "where it comes from is in the worker's log"
+    assert (detail.attempt, detail.status.uid) == (1, pod.uid)
+    monkeypatch.undo()
+    assert (await pod.create_sandbox()).id, "it stands in nobody's way"
+
+
+async def test_a_kill_that_cannot_work_is_one_that_takes_too_long(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So the pod says so, and its deletion does not wait for the back-off."""
+    pod = bench.pod()
+    [main] = await started(pod)
+    monkeypatch.setattr(bench.cri, "stop_container", failing(OverflowError("int too large to convert")))
+    fault, error, detail = await fault_of(pod.kill_container(main))
+    assert (fault, error.message) == (Fault.FAILED_KILL_POD, "OverflowError: int too large to convert")
+    assert [each.state for each in detail.status.containers] == ["running"]
+    fault, _, _ = await fault_of(pod.kill(grace=1))
+    assert fault == Fault.FAILED_KILL_POD
+
+
+async def test_a_pod_that_cannot_be_read_either_fails_with_what_came_first(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pod = bench.pod()
+    monkeypatch.setattr(bench.cri, "list_pod_sandboxes", failing(TypeError("no such thing")))
+    fault, error, detail = await fault_of(pod.create_sandbox())
+    assert (fault, error.message) == (Fault.INTERNAL_ERROR, "TypeError: no such thing")
+    assert detail.status.seq.counter == 0
+
+
+async def test_a_step_that_is_to_let_go_leaves_a_defect_to_whoever_comes_next(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker that stops takes away what its steps need: the next one tries again."""
+    pod = bench.pod()
+    reached, go = asyncio.Event(), asyncio.Event()
+
+    async def call(*_: Any, **__: Any) -> Any:
+        reached.set()
+        await go.wait()
+        raise RuntimeError("cannot schedule new futures after shutdown")
+
+    monkeypatch.setattr(bench.cri, "run_pod_sandbox", call)
+    step = pod.step(StepName.CREATE_SANDBOX, pod.sandbox_request())
+    await reached.wait()
+    step.cancel(worker_shutdown=True)
+    await asyncio.sleep(0)
+    go.set()
+    with pytest.raises(ApplicationError) as left:
+        await step.result()
+    assert (left.value.type, left.value.non_retryable) == (Fault.INTERNAL_ERROR, False)
