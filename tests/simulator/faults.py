@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from random import Random  # noqa: TID251  # seeded, and of nobody else's
 from typing import TYPE_CHECKING, Any
 
+from syncpod.lifecycle.version import DECISION_VERSION
 from tests.simulator.attempt import Ill
 from tests.simulator.pods import IMAGES, Manifest, draw_lives, draw_pod
 from tests.simulator.runtime import Life
@@ -124,6 +125,13 @@ def _expiration_ill(kind: str) -> Callable[[Simulation, Event], None]:
 
 def _worker_killed(simulation: Simulation, event: Event) -> None:
     if simulation.node.up:
+        simulation.node.kill_worker(event.seconds)
+
+
+def _worker_replaced(simulation: Simulation, event: Event) -> None:
+    """Upgrade the worker to later decisions, or take it back to those of this tree."""
+    if simulation.node.up:
+        simulation.server.build_id = f"syncpod+decisions.{DECISION_VERSION + event.number}"
         simulation.node.kill_worker(event.seconds)
 
 
@@ -268,6 +276,7 @@ EVENTS: dict[str, Kind] = {
     "back-off's end doubled": Kind(_expiration_ill("doubled"), 1),
     # With worker and workflow:
     "worker killed": Kind(_worker_killed, 3, seconds=(0.5, 4, 40)),
+    "worker upgraded, or taken back": Kind(_worker_replaced, 1, seconds=(1, 5), numbers=(0, 1, 1, 2)),
     "run evicted from the cache": Kind(_evicted_from_cache, 1),
     "continue-as-new forced": Kind(_continue_as_new, 2),
     "signal while a run ends": Kind(_signalled_while_ending, 1),

@@ -48,6 +48,7 @@ from temporalio.worker import UnsandboxedWorkflowRunner
 from temporalio.worker._workflow_instance import WorkflowInstance, WorkflowInstanceDetails
 from temporalio.workflow import Info, _Definition
 
+from syncpod.lifecycle.version import build_id
 from syncpod.messages import POD_WORKFLOW
 from syncpod.plugin import DATA_CONVERTER
 from tests.simulator.clock import Clock, Due, moment
@@ -127,6 +128,8 @@ class Server:
         self._scheduled, self._decided = scheduled, decided
         self.worker = True
         """Whether a worker polls."""
+        self.build_id = build_id("syncpod")
+        """Of the worker that polls: says which decisions it takes."""
         self.run: Run | None = None
         self.result: dict[str, Any] | None = None
         """What the workflow has returned."""
@@ -306,6 +309,7 @@ class Server:
         jobs, run.pending = run.pending, []
         task = WorkflowActivation(run_id=run.id, history_length=run.events + 2, jobs=jobs)
         task.timestamp.FromDatetime(moment(self.clock.now))
+        task.deployment_version_for_current_task.build_id = self.build_id
         long = 0 < self.suggests_at <= run.events
         task.continue_as_new_suggested = self.suggests or long
         commands = _activated(instance, task)
@@ -398,6 +402,7 @@ class Server:
                 history_length=task.history_length,
                 is_replaying=True,
                 continue_as_new_suggested=task.continue_as_new_suggested,
+                deployment_version_for_current_task=task.deployment_version_for_current_task,
             )
             for command in commands:
                 if command.HasField("set_patch_marker"):

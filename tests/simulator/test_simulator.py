@@ -57,3 +57,10 @@ def test_every_kind_of_fault_is_drawn_and_counted() -> None:
     campaign = run_seeds(range(20))
     assert sum(campaign.injected.values()) == sum(len(draw_case(seed).events) for seed in range(20))
     assert table(campaign.injected).count("\n") == len(EVENTS) - 1
+
+
+def test_an_upgraded_workers_decisions_are_taken_by_a_run_of_its_own() -> None:
+    case = Case(pod(TWO), {}, (Event(30.0, "worker upgraded, or taken back", seconds=1.0, number=1),))
+    verdict = simulate(case)
+    assert verdict.violation == ""
+    assert verdict.runs == simulate(Case(pod(TWO))).runs + 1
