@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field, replace
@@ -16,6 +17,8 @@ from temporalio.service import RPCError, RPCStatusCode
 from activities.fences import Claim
 from activities.orphans import OrphanKiller
 from protos.cri.v1 import api_pb2 as cri
+from syncpod.agent.housekeeping import duplicates as module
+from syncpod.agent.housekeeping.duplicates import Duplicates
 from syncpod.agent.housekeeping.orphans import Orphans
 from syncpod.agent.housekeeping.pod_workflows import PodWorkflows
 from syncpod.cri import names
@@ -25,6 +28,7 @@ from syncpod.lifecycle.orphans import Coverage, Standing, duplicates
 from syncpod.messages import CreateSandbox, Outcome, PodRef, StepName
 from tests.activities.bench import POLITE, Bench, PodOnBench, bench_of, container
 from tests.activities.test_fences import EARLY, Actor
+from tests.agent.waiting import until
 from tests.cri.owned_pods import owned_pod
 from tests.runtimes.containerd import Containerd
 from tests.runtimes.images import BUSYBOX
@@ -267,7 +271,9 @@ async def test_what_names_no_pod_is_killed_on_the_same_evidence_and_what_is_not_
     assert [each.state for each in (await pod.view()).containers] == ["running"]
 
 
-async def test_of_two_live_containers_of_one_name_the_newest_stays_and_nothing_else_is_touched(scene: Scene) -> None:
+async def test_of_two_live_containers_of_one_name_the_newest_stays_and_nothing_else_is_touched(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Row 11 (ours): the kubelet would let both run on."""
     pod = scene.bench.pod(container("main"), container("side"), terminationGracePeriodSeconds=3)
     await pod.create_sandbox()
@@ -277,7 +283,14 @@ async def test_of_two_live_containers_of_one_name_the_newest_stays_and_nothing_e
     step = Actor(scene.bench.node.fences, 99, ref=pod.ref)
     async with scene.bench.node.fences.acting(pod.ref, Claim(99, 1, EARLY), step):
         assert await scene.killer.end_duplicates(pod.uid, duplicates) == 0
-    assert await scene.killer.end_duplicates(pod.uid, duplicates) == 1
+    monkeypatch.setattr(module, "SETTLE_SECONDS", 0.0)
+    watching = Duplicates(scene.killer)
+    watching.observe(await pod.view())
+    running = asyncio.create_task(watching.run())
+    await until(lambda: watching.total == 1)
+    watching.observe(await pod.view())
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
     states = {each.id: each.state for each in (await pod.view()).containers}
     assert states == {elder: "exited", side: "running", newer: "running"}
     assert await scene.killer.end_duplicates(pod.uid, duplicates) == 0
