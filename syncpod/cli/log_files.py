@@ -115,13 +115,16 @@ class _LogFile:
         """Return what comes next, b"" where there is nothing more now."""
         return self._stream.read(_BLOCK) or b""
 
-    def seek_last(self, lines: int) -> int:
-        """Go to where the last lines begin; return how many fewer than these there are."""
-        start = starts_of_last_lines(self._backwards(), lines)
+    def seek_last(self, lines: int, *, is_last: bool) -> int:
+        """Go to where the last lines begin; return how many fewer than these there are.
+
+        `is_last`: there is no line after this file's, so that what it ends with is one without a line end, too.
+        """
+        start = starts_of_last_lines(self._backwards(), lines, with_unfinished=is_last)
         short = 0
         if not start:
             self._stream.seek(0)
-            short = max(0, lines - count_lines(iter(self.read, b"")))
+            short = max(0, lines - count_lines(iter(self.read, b""), with_unfinished=is_last))
         self._stream.seek(start)
         return short
 
@@ -185,13 +188,14 @@ async def _first(path: Path, tail: int | None, rotated: bool, runs: Runs | None)
 def _last_lines(path: Path, files: Iterable[Path], tail: int | None) -> _LogFile | None:
     """Open, of files from the newest, that in which the last lines begin, or the oldest; None where there is none."""
     found: _LogFile | None = None
+    left = tail
     for each in files:
         if (older := _opened(path, each)) is None:
             continue
         if found is not None:
             found.close()
         found = older
-        if tail is not None and not (tail := found.seek_last(tail)):
+        if left is not None and not (left := found.seek_last(left, is_last=left == tail)):
             break
     return found
 

@@ -156,36 +156,48 @@ def parse_record(record: bytes) -> tuple[str, str, bool, bytes] | None:
     return stamp.decode(errors="replace"), stream.decode(), tag.split(b":")[0] == b"P", text
 
 
-def count_lines(blocks: Iterable[bytes]) -> int:
-    """Return how many whole lines the blocks of a log make."""
+def count_lines(blocks: Iterable[bytes], *, with_unfinished: bool) -> int:
+    """Return how many lines the blocks of a log make; `with_unfinished` counts what it ends with and no line end."""
     joiner, lines = LineJoiner(), 0
     for block in blocks:
         lines += sum(1 for _ in joiner.feed(block))
-    return lines
+    return lines + (sum(1 for _ in joiner.flush()) if with_unfinished else 0)
 
 
-def starts_of_last_lines(blocks: Iterable[tuple[int, bytes]], count: int) -> int:
+def starts_of_last_lines(blocks: Iterable[tuple[int, bytes]], count: int, *, with_unfinished: bool) -> int:
     """Return the offset in a log at which its last `count` lines begin.
 
-    `blocks` are the log's contents from its end to its beginning, each with the offset at which it starts.
+    `blocks` are the log's contents from its end to its beginning, each with the offset at which it starts. What a
+    stream ends with and no line end is a line of its own (kuberuntime/logs/tail.go, v1.36, findTailLineStartIndex) but
+    where it goes on in a later file, and `with_unfinished` is False. A record that is not written to its end is none.
     """
-    rest, at, seen = b"", 0, 0
+    rest, at = b"", 0
+    lines = _LinesFromTheEnd(with_unfinished=with_unfinished)
     for at, block in blocks:
         data = block + rest
         position = len(data)
         while (cut := data.rfind(b"\n", 0, max(0, position - 1))) >= 0:
             # What stands behind the cut is one record. One that ends a line makes all behind it a line of its own.
-            if _ends_a_line(data[cut + 1 : position]):
-                seen += 1
-                if seen > count:
-                    return at + position
+            if lines.add(data[cut + 1 : position]) > count:
+                return at + position
             position = cut + 1
         rest = data[:position]
-    if _ends_a_line(rest) and seen + 1 > count:
-        return at + len(rest)
-    return at
+    return at + len(rest) if lines.add(rest) > count else at
 
 
-def _ends_a_line(record: bytes) -> bool:
-    parsed = parse_record(record.rstrip(b"\n"))
-    return parsed is not None and not parsed[2]
+class _LinesFromTheEnd:
+    """Counts lines by their last records, which come first."""
+
+    def __init__(self, *, with_unfinished: bool) -> None:
+        self._seen = 0
+        self._finished: set[str] = set() if with_unfinished else {"stdout", "stderr"}
+        """Streams of which a later record is counted: another part of its line ends none."""
+
+    def add(self, record: bytes) -> int:
+        """Return how many lines there are with this record, which stands before all others."""
+        parsed = parse_record(record.rstrip(b"\n")) if record.endswith(b"\n") else None
+        if parsed is not None:
+            _, stream, is_partial, _ = parsed
+            self._seen += not is_partial or stream not in self._finished
+            self._finished.add(stream)
+        return self._seen

@@ -105,6 +105,17 @@ async def test_what_was_rotated_away_is_read_on_request_alone(tmp_path: Path) ->
     assert await texts(log, rotated=True, since=since) == ["3", "4", "5", "6", "7"]
 
 
+async def test_a_line_that_goes_on_after_a_rotation_is_counted_once(tmp_path: Path) -> None:
+    older, log = tmp_path / "0.log.20260131-120000", tmp_path / "0.log"
+    older.write_bytes(record("one") + record("two, be", tag="P"))
+    log.write_bytes(b"")
+    assert await texts(log, rotated=True, tail=1) == ["two, be"]
+    log.write_bytes(record("gun") + record("three", tag="P"))
+    assert await texts(log, tail=0) == []
+    assert await texts(log, tail=1) == ["three"]
+    assert await texts(log, rotated=True, tail=3) == ["one", "two, begun", "three"]
+
+
 async def test_a_log_that_is_just_being_rotated_is_read_where_it_is(tmp_path: Path) -> None:
     log = rotated_log(tmp_path)
     log.rename(tmp_path / "0.log.20260131-120003")

@@ -78,7 +78,8 @@ def test_what_is_printed_of_blocks_is_what_is_printed_of_lines(
         for line in (*joiner.feed(data), *joiner.flush())
     ]
     assert printed.decode() == "".join(expected)
-    assert count_lines([data]) == len(lines)
+    assert count_lines([data], with_unfinished=False) == len(lines)
+    assert count_lines([data], with_unfinished=True) == len(lines) + 1
 
 
 def test_a_limit_is_of_what_the_container_wrote_with_its_times() -> None:
@@ -91,16 +92,25 @@ def test_a_limit_is_of_what_the_container_wrote_with_its_times() -> None:
     assert LogText(limit_bytes=100).feed(data) == b"one\ntwo\nthree\n"
 
 
-@given(LINES, st.integers(min_value=0, max_value=14), st.integers(min_value=1, max_value=200))
-def test_the_last_lines_are_found_from_the_end(lines: list[tuple[str, int]], count: int, size: int) -> None:
-    data = written(lines)
+@given(
+    LINES, st.integers(min_value=0, max_value=3), st.integers(min_value=0, max_value=14), st.integers(1, max_value=200)
+)
+def test_the_last_lines_are_found_from_the_end(
+    lines: list[tuple[str, int]], unfinished: int, count: int, size: int
+) -> None:
+    """Row 114: what a container ends with and no line end, in however many parts, is a line; a torn write is none."""
+    data = written(lines) + record("p", tag="P") * unfinished
 
-    def blocks() -> Iterator[tuple[int, bytes]]:
+    def blocks(data: bytes) -> Iterator[tuple[int, bytes]]:
         end = len(data)
         while end > 0:
             start = max(0, end - size)
             yield start, data[start:end]
             end = start
 
-    start = starts_of_last_lines(blocks(), count)
-    assert texts(data[start:]) == texts(data)[len(lines) - min(count, len(lines)) :]
+    torn = data + record("torn")[:-1]
+    expected = texts(data)[::-1][:count][::-1]
+    assert texts(data[starts_of_last_lines(blocks(data), count, with_unfinished=True) :]) == expected
+    assert texts(torn[starts_of_last_lines(blocks(torn), count, with_unfinished=True) :]) == expected
+    if not unfinished:
+        assert texts(data[starts_of_last_lines(blocks(data), count, with_unfinished=False) :]) == expected
