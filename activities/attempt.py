@@ -164,9 +164,12 @@ def warning(reason: str, message: str, container: str = "") -> StepEvent:
     return StepEvent(type="Warning", reason=reason, message=message, container=container)
 
 
-def delay_between(scheduled: datetime, attempt_scheduled: datetime) -> float:
-    """Seconds from a step's first scheduling to that of the current try: both are the server's, so no clocks differ."""
-    return max(0.0, (attempt_scheduled - scheduled).total_seconds())
+def delay_between(scheduled: datetime, started: datetime) -> float:
+    """Seconds from a step's first scheduling to the start of the current try, what no worker was there for included.
+
+    Both are the server's, so no clocks differ.
+    """
+    return max(0.0, (started - scheduled).total_seconds())
 
 
 async def _wait(tasks: set[asyncio.Task[None]]) -> None:

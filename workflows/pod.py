@@ -94,6 +94,10 @@ ONE_AT_A_TIME = "2026-11-the-end-of-one-back-off-ends-no-other"
 PARTS = "2026-11-very-many-signals-are-absorbed-in-parts"
 """Patch: before it a full inbox was absorbed in the handler of the signal that filled it."""
 
+ATTENTIVE = 2
+"""The version of decisions since which what comes in while a step runs is taken then, and a pod's end ends a kill of
+one of its containers."""
+
 
 class Pull(NamedTuple):
     """A pull that runs beside the pod's other steps."""
@@ -165,7 +169,8 @@ class PodWorkflow:
             self.planned = decision.plan
             if decision.step is not None:
                 if decide.expiry(self.state) is not None:
-                    self.arm(decision)  # a step may take longer than the pod has
+                    # A step may take longer than the pod has; what is held is decided afresh after it.
+                    self.arm(Decision() if self.is_attentive else decision)
                 if decision.step.name == StepName.PULL_IMAGE and workflow.patched(BESIDE):
                     self.pull(decision.step)
                 else:
@@ -185,16 +190,36 @@ class PodWorkflow:
     # --- one step -----------------------------------------------------------------------------------------------------
 
     async def perform(self, step: Step) -> None:
-        """Run one step to its end and fold its outcome in; never raises for what the step does."""
+        """Run one step to its end and fold its outcome in; never raises for what the step does.
+
+        What comes in meanwhile is taken and shown: a kill alone may take hours, and a container that is not ready is
+        to be seen at once.
+        """
+        attentive, was_ending = self.is_attentive, self.is_ending
         spec = STEPS[step.name]
 
         def must_stop() -> bool:
+            if step.name == StepName.KILL_CONTAINER:  # the pod's end has a grace of its own, which may be shorter
+                return attentive and not was_ending and self.ending()
             if spec.kills:  # only a shorter grace interrupts a kill, to begin it anew with what is left
                 return step.name == StepName.KILL_POD and self.deadline_moved(kill_by)
             return self.ending()
 
         kill_by, activity, began = self.schedule(step)
+        while attentive and not activity.done() and not must_stop():
+            await self.until(lambda: activity.done() or must_stop() or bool(self.inbox))
+            if self.inbox and not activity.done():
+                await self.look()
         await self.finish(step, activity, began, must_stop)
+
+    async def look(self) -> None:
+        """Take what has come in while a step runs, and show what follows from it; nothing is decided."""
+        await self.take_in()
+        outcome.expire(self.state, workflow.now())
+        report.update_status(self.state, self.holds, workflow.now())
+        self.publish()
+        if decide.expiry(self.state) is not None:
+            self.arm(Decision())
 
     def pull(self, step: Step) -> None:
         """Begin a pull beside everything else: only its own container waits for it.
@@ -355,6 +380,16 @@ class PodWorkflow:
         if self.inbox.has("delete_pod", "evict"):
             self.drain()
         outcome.expire(self.state, workflow.now())
+        return self.is_ending
+
+    @property
+    def is_attentive(self) -> bool:
+        """Whether what comes in while a step runs is taken then."""
+        return self.state.decision_version >= ATTENTIVE
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether the pod is to end, by what has been absorbed."""
         return self.state.deletion is not None or self.state.failure is not None
 
     def hurry(self) -> None:

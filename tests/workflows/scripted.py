@@ -21,6 +21,7 @@ from temporalio.exceptions import ApplicationError
 from temporalio.worker import Worker
 
 from syncpod.lifecycle.observed import ObservedContainer, ObservedPod, ObservedSandbox, Seq
+from syncpod.lifecycle.version import build_id
 from syncpod.messages import (
     AllocateResources,
     Allocation,
@@ -230,7 +231,7 @@ class ScriptedNode:
 
 @asynccontextmanager
 async def scripted_worker(client: Client, node: ScriptedNode, **options: Any) -> AsyncIterator[Worker]:
-    """A worker of the node's queue with the real workflow and the scripted steps."""
+    """A worker of the node's queue with the real workflow, of the newest decisions, and the scripted steps."""
     async with Worker(
         client,
         task_queue=node.queue,
@@ -238,7 +239,7 @@ async def scripted_worker(client: Client, node: ScriptedNode, **options: Any) ->
         activities=node.activities(),
         workflow_runner=sandboxed_runner(),
         interceptors=[ResizeMetricsInterceptor()],
-        **options,
+        **{"build_id": build_id("syncpod-test"), **options},
     ) as worker:
         yield worker
 

@@ -1,0 +1,87 @@
+"""What comes in while a step runs is taken then: it shows at once, and the end of a pod does not wait for a kill."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from temporalio.client import Client, WorkflowHandle
+
+from activities.attempt import delay_between
+from tests.workflows.scripted import ScriptedNode, container, query_pod, start_pod, until
+from tests.workflows.test_pod_workflow import manifest
+from tests.workflows.test_probes import TCP, instance, says
+
+Handle = WorkflowHandle[Any, Any]
+
+
+async def within_a_kill(client: Client, node: ScriptedNode, **spec: Any) -> Handle:
+    """Start a pod of two containers, and have the kill of `web`, which fails its liveness probe, not end."""
+    probed = {"name": "web", "image": "busybox:1", "livenessProbe": TCP}
+    other = {"name": "other", "image": "busybox:1", "readinessProbe": TCP}
+    handle = await start_pod(client, node, manifest(containers=[probed, other], **spec))
+    await says(handle, "other", "readiness", "success")
+    await until(handle, lambda pod: bool(container(pod, "other").get("ready")))
+    node.gate["kill_container"] = asyncio.Event()
+    await says(handle, "web", "liveness", "failure", "no answer")
+    await until(handle, lambda _: node.steps()[-1] == "kill_container web")
+    return handle
+
+
+@pytest.mark.parametrize("why", ["deleted", "put out", "past its deadline"])
+async def test_the_end_of_a_pod_does_not_wait_for_the_kill_of_one_container(
+    client: Client, node: ScriptedNode, why: str
+) -> None:
+    """Row 16, row 17, row 19: the pod's own grace counts, however long a container's probe has asked for."""
+    handle = await within_a_kill(client, node, **({"activeDeadlineSeconds": 4} if why == "past its deadline" else {}))
+    if why == "deleted":
+        await handle.signal("delete_pod", {"gracePeriodSeconds": 1})
+    elif why == "put out":
+        uid = (await query_pod(handle))["metadata"]["uid"]
+        await handle.signal("evict", {"uid": uid, "reason": "Evicted", "message": "low", "gracePeriodSeconds": 1})
+    await until(handle, lambda _: "kill_pod" in node.steps())
+    kill = next(step for name, step in node.taken if name == "kill_pod")
+    assert kill.model_dump(by_alias=True)["graceSeconds"] <= (1 if why != "past its deadline" else 30)
+    assert node.steps().count("kill_container web") == 1
+    if why != "deleted":
+        await handle.signal("delete_pod", {})
+    await asyncio.wait_for(handle.result(), 20)
+
+
+async def test_readiness_and_exits_show_while_a_container_is_killed(client: Client, node: ScriptedNode) -> None:
+    """Row 90, row 91: a kill may take hours; who is not ready is to be seen at once."""
+    handle = await within_a_kill(client, node)
+    await says(handle, "other", "readiness", "failure", "refused")
+    pod = await until(handle, lambda pod: not container(pod, "other").get("ready", True))
+    assert next(each for each in pod["status"]["conditions"] if each["type"] == "Ready")["status"] != "True"
+    await node.tell(handle, node.exits(pod["metadata"]["uid"], "other", 4), "ContainerDied")
+    pod = await until(handle, lambda pod: "terminated" in container(pod, "other").get("state", {}))
+    assert node.steps()[-1] == "kill_container web", "nothing is decided before the step has ended"
+    node.gate["kill_container"].set()
+    await until(handle, lambda pod: container(pod, "other").get("restartCount") == 1)
+
+
+async def test_readiness_shows_while_a_pod_ends(client: Client, node: ScriptedNode) -> None:
+    """Row 91: a pod that ends is asked for readiness on."""
+    handle = await start_pod(
+        client, node, manifest(containers=[{"name": "web", "image": "busybox:1", "readinessProbe": TCP}])
+    )
+    await says(handle, "web", "readiness", "success")
+    pod = await until(handle, lambda pod: bool(container(pod, "web").get("ready")))
+    node.gate["kill_pod"] = asyncio.Event()
+    await handle.signal("delete_pod", {})
+    await until(handle, lambda _: node.steps()[-1] == "kill_pod")
+    payload = {"container": "web", "containerID": instance(pod, "web"), "probe": "readiness", "result": "failure"}
+    await handle.signal("probe", payload)
+    await until(handle, lambda pod: not container(pod, "web").get("ready", True))
+    node.gate["kill_pod"].set()
+    await asyncio.wait_for(handle.result(), 20)
+
+
+def test_a_grace_runs_on_while_there_is_no_worker() -> None:
+    """Row 17: a second try has what the first one left, less what nobody was there for."""
+    scheduled = datetime(2026, 1, 1, tzinfo=UTC)
+    assert delay_between(scheduled, scheduled + timedelta(seconds=40)) == 40.0
+    assert delay_between(scheduled, scheduled - timedelta(seconds=1)) == 0.0
