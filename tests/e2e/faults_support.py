@@ -12,7 +12,7 @@ import subprocess
 import time
 import uuid
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -269,10 +269,19 @@ class FaultyNode:
             **environment,
         )
 
-    async def apply(self, *containers: dict[str, Any], name: str = "", uid: str = "", **spec: Any) -> Pod:
+    async def apply(
+        self,
+        *containers: dict[str, Any],
+        name: str = "",
+        uid: str = "",
+        annotations: Mapping[str, str] | None = None,
+        **spec: Any,
+    ) -> Pod:
         """Start a pod's workflow: on the host's network, with a second of grace, unless the spec says otherwise."""
         name = name or f"p-{uuid.uuid4().hex[:8]}"
-        metadata = {"name": name, "namespace": "default", **({"uid": uid} if uid else {})}
+        metadata: dict[str, Any] = {"name": name, "namespace": "default", **({"uid": uid} if uid else {})}
+        if annotations:
+            metadata["annotations"] = dict(annotations)
         spec = {"hostNetwork": True, "terminationGracePeriodSeconds": 1, **spec}
         document = {
             "apiVersion": "v1",

@@ -1,0 +1,98 @@
+"""A node whose clock jumps a day ahead, and back behind the true one: no back-off is shorter or longer for it.
+
+The clock is the worker's, which judges by it how long ago a container has exited; runtime and server keep the true one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import struct
+import subprocess
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.faults_support import FaultyNode, shell
+from tests.workflows.scripted import container
+
+SOURCE = Path(__file__).with_name("faults_clock.c")
+DAY, HOUR = 86_400, 3_600
+BACK_OFF = 6
+"""Seconds of each of the pod's back-offs."""
+
+
+@dataclass(frozen=True)
+class Clock:
+    """The wall clock of whatever was started with `environment`."""
+
+    library: Path
+    file: Path
+
+    @classmethod
+    def make(cls, directory: Path) -> Clock:
+        """Build what shows it, in a directory. Skips the test where nothing can be compiled."""
+        library, file = directory / "clock.so", directory / "clock"
+        try:
+            subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-o", library, SOURCE], check=True, capture_output=True)
+        except FileNotFoundError:
+            pytest.skip("there is no C compiler")
+        file.write_bytes(struct.pack("=q", 0))
+        return cls(library, file)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What a process is given that shall see it."""
+        return {"LD_PRELOAD": str(self.library), "FAULTS_CLOCK": str(self.file)}
+
+    def jump(self, ahead: int) -> None:
+        """Set it so many seconds ahead of the machine's, or behind."""
+        with self.file.open("r+b", buffering=0) as file:
+            os.pwrite(file.fileno(), struct.pack("=q", ahead), 0)
+
+
+pytestmark = pytest.mark.parametrize("runtime", ["embedded"], indirect=True)
+"""Nothing is asked of it that another would answer in another way."""
+
+
+@pytest.fixture(scope="module")
+def clock(tmp_path_factory: pytest.TempPathFactory) -> Clock:
+    return Clock.make(tmp_path_factory.mktemp("clock"))
+
+
+async def test_no_back_off_is_shorter_or_longer_for_a_clock_that_jumps(node: FaultyNode, clock: Clock) -> None:
+    await node.kill()
+    await node.serve(**clock.environment)
+    annotations = {"syncpod.dev/backoff-initial": f"{BACK_OFF}s", "syncpod.dev/backoff-factor": "1"}
+    pod = await node.apply(shell("runs"), shell("crashes", "exit 3"), annotations=annotations)
+    await pod.until(lambda seen: waits(seen, restarts=1))
+    # While it waits the clock is far ahead for a while: several listings are made by it.
+    clock.jump(DAY)
+    await asyncio.sleep(BACK_OFF / 3)
+    clock.jump(0)
+    await pod.until(lambda seen: waits(seen, restarts=2))
+    # From here on a container exits an hour after it is seen to have.
+    clock.jump(-HOUR)
+    await pod.until(lambda seen: waits(seen, restarts=3))
+    await pod.until(lambda seen: container(seen, "crashes")["restartCount"] >= 4)
+    clock.jump(0)
+    history = await pod.handle.query("history")
+    exits = [line["at"] for line in history if (line["kind"], line["subject"]) == ("exit", "crashes")]
+    assert len(exits) >= 4
+    # By Temporal's clock: the first restart is at once, each later one after its back-off.
+    gaps = [(after - before).total_seconds() for before, after in pairwise(map(datetime.fromisoformat, exits[1:]))]
+    assert all(gap > BACK_OFF - 1 for gap in gaps), gaps
+    assert (await pod.live("runs")).attempt == 0
+    said = await pod.history("hold")
+    assert {line["reason"].split()[1] for line in said if line["subject"] == "crashes"} == {f"{BACK_OFF}s:"}, said
+    await pod.delete()
+
+
+def waits(pod: dict[str, Any], *, restarts: int) -> bool:
+    """Say whether the container that crashes waits after so many restarts."""
+    status = container(pod, "crashes")
+    return bool("waiting" in status.get("state", {}) and status["restartCount"] == restarts)
