@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from temporalio.client import WorkflowUpdateFailedError
 
 from tests.e2e.engine import LivePod, Pods, conditions_of, shell, status_of
 from tests.e2e.faults_support import FaultyNode, Pod
@@ -212,3 +213,20 @@ async def assert_both(pod: Pod, resources: dict[str, Any], each: tuple[str, ...]
     assert enforced(pod.node.runtime, cgroup) == whole
     for name in ("a", "b"):
         assert enforced(pod.node.runtime, f"{cgroup}/{(await pod.live(name)).id}") == each
+
+
+async def test_what_all_containers_may_use_together_can_be_more_than_can_be_counted(pods: Pods) -> None:
+    """Each amount is a number of 64 bits, as CRI and the kernel want it; their sum is none, and so no limit at all."""
+    huge = {"requests": {"cpu": "10m", "memory": "8Mi"}, "limits": {"cpu": "92233720368547", "memory": "8Ei"}}
+    pod = await pods.apply("huge", shell("web", resources=SMALL), shell("other", resources=huge))
+    await pod.running()
+    more = {"requests": SMALL["requests"], "limits": {"cpu": "200m", "memory": str(2**63 - 1)}}
+    await resize(pod, "web", more)
+    await resized(pod, "web", more)
+    await resize(pod, "web", LESS)
+    await resized(pod, "web", LESS)
+    with pytest.raises(WorkflowUpdateFailedError) as refused:
+        await resize(pod, "web", {"limits": {"memory": "99E"}})
+    wrong = "spec.containers[0].resources.limits[memory]: must be no more than 9223372036854775807"
+    assert wrong in str(refused.value.cause)
+    assert not [event for event in await pod.events() if event["reason"] in ("InternalError", "ResizeError", "Failed")]
