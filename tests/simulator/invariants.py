@@ -364,7 +364,9 @@ class Invariants:
             state = self.server.state
             known = {c.id for c in state.observed.containers if c.has_run} | {exit_.id for exit_ in state.exits}
         self.unseen |= {container.name for container in self._ever}
-        self.blind |= {container.name for container in self._ever if container.id not in known}
+        # A step under way cannot know either: tried again, it does again what it no longer finds.
+        starting = {str(activity.argument.get("container")) for activity in self.server.activities}
+        self.blind |= {c.name for c in self._ever if c.id not in known or c.name in starting}
 
     def note(self, what: str) -> None:
         """Add a line to the trail."""
