@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from syncpod.cri import names
+from syncpod.cri.mounts import container_place
 from syncpod.cri.port import RuntimeContainerStatus
 
 MESSAGE_LIMIT: Final = 4096
@@ -64,7 +65,7 @@ def termination_message(status: RuntimeContainerStatus) -> str:
 
 def _said(status: RuntimeContainerStatus) -> tuple[str, bool]:
     """Return what is in the file, and whether that settles it."""
-    place = status.annotations.get(names.CONTAINER_TERMINATION_MESSAGE_PATH_ANNOTATION, "")
+    place = container_place(status.annotations.get(names.CONTAINER_TERMINATION_MESSAGE_PATH_ANNOTATION, ""))
     mounted = next((mount for mount in status.mounts if mount.container_path == place), None)
     if mounted is None:
         return "", False
