@@ -147,7 +147,7 @@ class Simulation:
         """Cancel the workflow, which means to delete the pod."""
         if self.server.cancel():
             self.invariants.dooms()
-            self.invariants.ends_by(30.0, begins=False)
+            self.invariants.ends_by(self.manifest["spec"].get("terminationGracePeriodSeconds", 30), begins=False)
 
     def evict(self, grace: int) -> None:
         """Have the node put the pod out."""
