@@ -211,10 +211,10 @@ async def _run(worker: Worker, agent: Agent, record: WorkerRecord, settings: Nod
     """Take over, serve, and end in order: steps first, then the agent that hears of them."""
     try:
         await agent.boot()
+        _note_worker(settings, record)
         serving = asyncio.create_task(worker.run(), name="worker")
         watching = asyncio.create_task(agent.run(), name="agent")
         stopping = asyncio.create_task(stop.wait(), name="stop")
-        write_worker_record(settings.state_dir, record)
         sys.stdout.write(
             f"worker ready: node {record.node}, runtime {record.runtime} at {record.endpoint}, "
             f"Temporal {record.address} namespace {record.namespace}, task queue {record.task_queue}\n"
@@ -233,6 +233,14 @@ async def _run(worker: Worker, agent: Agent, record: WorkerRecord, settings: Nod
         raise CannotServe(f"the runtime at {record.endpoint} fails: {error}") from error
     finally:
         await agent.close()
+
+
+def _note_worker(settings: NodeSettings, record: WorkerRecord) -> None:
+    """Say in the state directory who serves. Raises CannotServe: on a full disk no pod could be started either."""
+    try:
+        write_worker_record(settings.state_dir, record)
+    except OSError as error:
+        raise CannotServe(f"state directory {settings.state_dir}: {error.strerror}") from error
 
 
 # --- what is needed first ---------------------------------------------------------------------------------------------

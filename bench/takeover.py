@@ -14,6 +14,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +68,7 @@ async def run(node: FaultyNode, place: Path, count: int = PODS) -> Takeover:
         metadata = {**pod.document["metadata"], "labels": {"while": "away"}}
         await pod.handle.signal("update_pod", {**pod.document, "metadata": metadata})
     for pod in exiting:
-        await until(lambda pod=pod: ended(pod, "web"))
+        await until(partial(ended, pod, "web"))
     began = time.monotonic()
     serving = asyncio.create_task(node.serve())
     answers = await asyncio.gather(*(_answered(pod, began) for pod in pods))

@@ -73,6 +73,9 @@ class NodeLock:
         try:
             self._hold()
             self.life = self._begin(node, machine)
+        except OSError as error:  # a full disk; a life that is not counted would be taken for its elder
+            self.release()
+            raise NotThisNode(f"state directory {state_dir}: {error.strerror} (--state-dir names another)") from error
         except BaseException:
             self.release()
             raise
