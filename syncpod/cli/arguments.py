@@ -57,8 +57,11 @@ def named(words: Sequence[str]) -> dict[Kind, list[str]]:
 def pod_names(words: Sequence[str]) -> list[str]:
     """Return the pods named by ``pods a b``, ``pod/a pod/b`` or plainly ``a b``, each once.
 
-    A word for the kind is one only in the first place, and there it is always one: ``pod`` alone names no pod.
+    A word for pods is one only in the first place, and there it is always one: ``pod`` alone names no pod. A word for
+    anything else is a pod's name where it stands alone, and refused before names: ``deploy web``.
     """
+    if len(words) == 1 and not {"/", ","} & set(words[0]) and words[0] not in _WORDS["Pod"]:
+        return list(words)
     kinds, rest = _opened(words)
     if kinds and kinds != ["Pod"]:
         raise BadInput(f"{words[0]!r}: only pods can be named here; a pod of that name is pod/{words[0]}")
@@ -69,8 +72,11 @@ def pod_names(words: Sequence[str]) -> list[str]:
 
 
 def pod_name(words: Sequence[str]) -> str:
-    """Return the one pod that is named. Raises BadInput for none or several."""
-    names = pod_names(words)
+    """Return the one pod that is named; what stands alone is a name, whatever it says, as for `kubectl exec`.
+
+    Raises BadInput for none or several.
+    """
+    names = pod_names([f"pod/{words[0]}"] if len(words) == 1 and words[0] in _WORDS["Pod"] else words)
     if len(names) != 1:
         raise BadInput(f"name one pod, not {len(names)}" if names else "name a pod")
     return names[0]

@@ -72,8 +72,6 @@ def logs(
         raise BadInput("name one pod, or choose pods with --selector")
     if container and all_containers:
         raise BadInput("either --container or --all-containers")
-    if follow and previous:
-        raise BadInput("the previous instance has ended: --previous and --follow do not go together")
     if tail < -1:
         raise BadInput("--tail: must be 0 or more lines")
     if limit_bytes < 0:
@@ -125,8 +123,8 @@ def _since(span: str, moment: str) -> datetime | None:
     if span and moment:
         raise BadInput("either --since or --since-time")
     try:
-        if span:
-            return datetime.now(UTC) - parse_duration(span)
+        if span:  # 0 = from the beginning, as for kubectl
+            return datetime.now(UTC) - long if (long := parse_duration(span)) else None
         if not moment:
             return None
         at = datetime.fromisoformat(moment)

@@ -6,6 +6,7 @@ import asyncio
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -41,6 +42,9 @@ class Runtime:
     async def __aexit__(self, *_: object) -> None:
         return None
 
+    async def container_status(self, id: str) -> SimpleNamespace:
+        return SimpleNamespace(id=id, state="exited")
+
 
 @pytest.fixture
 def pod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pod:
@@ -62,7 +66,15 @@ def pod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pod:
             "spec": {"containers": [{"name": name, "image": "busybox:1"} for name in "ab"]},
             "status": {
                 "containerStatuses": [
-                    {"name": name, "state": ended, "restartCount": 0, "image": "", "imageID": "", "ready": False}
+                    {
+                        "name": name,
+                        "state": ended,
+                        "lastState": ended,
+                        "restartCount": 1,
+                        "image": "",
+                        "imageID": "",
+                        "ready": False,
+                    }
                     for name in "ab"
                 ]
             },
@@ -105,3 +117,17 @@ def test_what_was_rotated_away_and_how_much_of_it(pod: Pod, capfdbinary: pytest.
         b"one\ntwo\n",
         b"one\nt",
     ]
+
+
+def test_who_follows_an_instance_that_has_ended_reads_it_to_its_end(
+    pod: Pod, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    """Row 114: `logs -f -p` prints and ends, as for kubectl."""
+    asyncio.run(reader(follow=True, previous=True).read([(pod, "b")]))
+    sys.stdout.flush()
+    assert capfdbinary.readouterr().out == b"one\ntwo\n"
+
+
+def test_since_no_time_at_all_is_from_the_beginning() -> None:
+    assert logs._since("0s", "") is None and logs._since("0", "") is None
+    assert logs._since("1s", "") is not None

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from syncpod.cli.arguments import named, pod_names
+from syncpod.cli.arguments import named, pod_name, pod_names
 from syncpod.cli.console import Columns
 from syncpod.cli.failure import BadInput
 from syncpod.cli.main import app, run
@@ -71,7 +71,6 @@ def test_help_is_found(arguments: tuple[str, ...]) -> None:
         (("get", "pods,cm", "-w"), "--watch goes on with things of one kind"),
         (("delete", "cm"), "say what to delete, in one way"),
         (("logs",), "name one pod, or choose pods with --selector"),
-        (("logs", "web", "-p", "-f"), "do not go together"),
         (("logs", "web", "--since", "1d"), "--since: '1d' is no duration"),
         (("logs", "web", "--since-time", "noon"), "--since-time: 'noon' is no RFC 3339 time"),
         (("exec", "web"), "say what to run: syncpod exec web -- COMMAND"),
@@ -161,6 +160,8 @@ def test_a_closed_pipe_ends_quietly() -> None:
         (["pod/web", "pods/db"], ["web", "db"]),
         (["web"], ["web"]),
         (["pod", "pod"], ["pod"]),
+        (["rs"], ["rs"]),
+        (["secret"], ["secret"]),
     ],
 )
 def test_pods_are_named_in_each_of_kubectls_ways(words: list[str], names: list[str]) -> None:
@@ -195,6 +196,13 @@ def test_things_are_named_in_each_of_kubectls_ways(words: list[str], things: dic
 def test_what_cannot_be_named_is_refused(words: list[str], sentence: str) -> None:
     with pytest.raises(BadInput, match=sentence):
         named(words)
+
+
+@pytest.mark.parametrize("name", ["web", "rs", "ev", "deploy", "cm", "pod", "po"])
+def test_a_lone_word_is_a_pods_name_where_one_pod_is_named(name: str) -> None:
+    assert pod_name([name]) == pod_name([f"pod/{name}"]) == name
+    with pytest.raises(BadInput, match="only pods"):
+        pod_name(["deploy", name])
 
 
 def test_a_pod_without_a_name_is_refused() -> None:
