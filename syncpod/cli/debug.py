@@ -95,7 +95,7 @@ def debug(
       syncpod debug web -it --image busybox --copy-to web-debug
     """  # noqa: D301
     from syncpod.cli import session
-    from syncpod.cli.debugging import Wanted, default_profile
+    from syncpod.cli.debugging import Wanted, default_profile, require_image_name
 
     name = pod_name([pod])
     if copy_to and target:
@@ -105,6 +105,7 @@ def debug(
         raise BadInput(f"{flag} needs --copy-to: whether the containers of a running pod see one another is settled")
     if not image:
         raise BadInput(f"say what to look around with: syncpod debug {name} --image IMAGE")
+    require_image_name(image)
     if tty and not stdin:
         raise BadInput("--tty needs --stdin")
     attached = stdin if attach is None else attach

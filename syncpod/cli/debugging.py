@@ -20,6 +20,7 @@ from syncpod.pod import (
     admit_ephemeral_container,
     pod_to_wire,
 )
+from syncpod.pod.images import parse_image_name
 from syncpod.pod.problems import sentence
 
 _LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
@@ -83,6 +84,17 @@ class Wanted:
     stdin_once: bool
     """Its input ends with that of the first who is attached."""
     tty: bool
+
+
+def require_image_name(image: str) -> None:
+    """Raise BadInput for what is no image's name (cmd/debug/debug.go, v1.36, Validate).
+
+    A pod takes it, and waits with InvalidImageName; but an ephemeral container cannot be mended or taken away again.
+    """
+    if parse_image_name(image) is None:
+        raise BadInput(
+            f"--image: {image!r} is no image's name: write it as busybox, registry.example/app:1 or app@sha256:…"
+        )
 
 
 def debug_container(pod: Pod, wanted: Wanted) -> EphemeralContainer:

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from syncpod.cli.failure import BadInput
 from syncpod.cli.options import StateDir
 
 
@@ -30,5 +31,14 @@ def load(
     from syncpod.cli import runtime_process
     from syncpod.cli.settings import settings
 
+    for file in files:
+        _require_readable(file)
     directory = settings(state_dir=state_dir).state_dir
     runtime_process.load(directory, files, name, environ=os.environ)
+
+
+def _require_readable(file: str) -> None:
+    try:
+        os.close(os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC))  # a directory is opened as well
+    except OSError as error:
+        raise BadInput(f"{file}: {error.strerror}") from None

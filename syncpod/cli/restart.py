@@ -60,8 +60,11 @@ async def _restart(
 ) -> None:
     from syncpod.cli.containers import chosen_container
     from syncpod.cli.operator_signals import pod_to_signal, signal, until_up
+    from syncpod.lifecycle.restart import is_sidecar
 
     pod = await pod_to_signal(client, namespace, name)
+    if any(each.name == container and not is_sidecar(each) for each in pod.spec.init_containers):
+        raise BadInput(f'container "{container}" of pod "{name}" is an init container: those are never restarted alone')
     chosen = [chosen_container(pod, container)] if container else [each.name for each in pod.spec.containers]
     await signal(client, pod, "restart", {"container": container})
     say(f"pod/{name} restarting ({', '.join(chosen)})")

@@ -5,10 +5,16 @@ from __future__ import annotations
 import errno
 import os
 from pathlib import Path
+from typing import cast
 
 import pytest
+from temporalio.client import Client
 
+from syncpod.cli import operator_signals, restart
+from syncpod.cli.failure import BadInput
 from syncpod.cli.main import run
+from syncpod.pod import Pod, admit_pod
+from tests.cli.manifests import manifest
 
 
 @pytest.mark.parametrize(
@@ -18,6 +24,12 @@ from syncpod.cli.main import run
         (("port-forward", "web", "80", "--address", ",", "--address", ""), "--address: name where to listen"),
         (("debug", "web", "--image", "i", "--share-processes"), "--share-processes needs --copy-to"),
         (("debug", "web", "--image", "i", "--no-share-processes"), "--no-share-processes needs --copy-to"),
+        (("debug", "web", "--image", "UPPER CASE"), "--image: 'UPPER CASE' is no image's name"),
+        (("debug", "web", "--image", "BusyBox", "--copy-to", "b"), "--image: 'BusyBox' is no image's name"),
+        (("debug", "rs"), "say what to look around with: syncpod debug rs --image IMAGE"),
+        (("exec", "svc"), "say what to run: syncpod exec svc -- COMMAND"),
+        (("exec", "pod"), "say what to run: syncpod exec pod -- COMMAND"),
+        (("load", "/nosuch"), "/nosuch: No such file or directory"),
         (("cp", "--retries", "0", "/etc/hosts", "web:/tmp"), "--retries is for a copy out of a container"),
         (("cp", "--no-preserve", "web:/etc/hosts", "hosts"), "--no-preserve is for a copy into a container"),
         (("cp", "/etc/hosts/none", "web:/tmp"), "/etc/hosts/none: there is no such file or directory here"),
@@ -47,3 +59,18 @@ def test_a_source_that_may_not_be_looked_at_is_told_in_a_sentence(
     monkeypatch.setattr(Path, "stat", stat)
     assert run(("cp", "/shut/file", "web:/tmp")) == 2
     assert capsys.readouterr().err == "syncpod: /shut/file: Permission denied\n"
+
+
+async def test_an_init_container_is_not_asked_to_start_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    document = manifest("web", initContainers=[{"name": "setup", "image": "busybox:1"}])
+
+    async def pod_to_signal(*_: object) -> Pod:
+        return admit_pod(document)
+
+    async def sent(*_: object) -> None:
+        pytest.fail("a signal was sent, and stands in the pod's history")
+
+    monkeypatch.setattr(operator_signals, "pod_to_signal", pod_to_signal)
+    monkeypatch.setattr(operator_signals, "signal", sent)
+    with pytest.raises(BadInput, match='container "setup" of pod "web" is an init container'):
+        await restart._restart(cast("Client", None), "default", "web", "setup", None, wait=False)
