@@ -26,7 +26,7 @@ class PendingStep:
     name: str
     attempt: int
     since: datetime | None
-    """When it was scheduled."""
+    """When the try was scheduled; between two tries, when the next is due."""
     failure: str
     """How its last try failed; "" = it has not."""
     doing: str = ""
@@ -282,8 +282,7 @@ def _workflow(facts: Facts, now: datetime) -> list[str]:
     if facts.pending:
         lines.append("Pending Steps:")
     for step in facts.pending:
-        since = f", for {short_duration(now - step.since)}" if step.since else ""
-        lines.append(f"  {step.name}: try {step.attempt}{since}")
+        lines.append(f"  {step.name}: try {step.attempt}{_tried(step.since, now)}")
         if step.doing:
             lines.append(f"    {step.doing}")
         if step.failure:
@@ -294,6 +293,13 @@ def _workflow(facts: Facts, now: datetime) -> list[str]:
         how_long = _until(hold.until, now) if hold.until is not None else "until `syncpod retry`"
         lines.append(f"  {hold.subject}: {hold.reason}, {how_long}")
     return lines
+
+
+def _tried(since: datetime | None, now: datetime) -> str:
+    """Say how long a try has gone on, or when it begins."""
+    if since is None:
+        return ""
+    return f", for {short_duration(now - since)}" if since <= now else f" in {short_duration(since - now)}"
 
 
 def _events(events: Sequence[EventRecord], now: datetime) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 
@@ -13,7 +13,9 @@ from temporalio.client import Client
 from temporalio.exceptions import ApplicationError
 
 from syncpod.cli import pods
+from syncpod.cli.description import Facts, PendingStep, describe
 from syncpod.messages import StepInput, StepName
+from syncpod.pod import admit_pod
 from tests.cli.conftest import Command
 from tests.cli.manifests import as_json, fresh_name, manifest
 from tests.workflows.scripted import ScriptedNode, container, query_pod, scripted_worker, until
@@ -216,3 +218,12 @@ async def test_history_outlives_the_pod_and_its_worker(
     assert next(one for one in document if one["subject"] == "start_container")["reason"].startswith("start app")
     table = await syncpod("history", name)
     assert table.out.splitlines()[0].split() == ["TIME", "KIND", "WHAT", "OUTCOME", "TRY", "TOOK", "WHY"]
+
+
+@pytest.mark.parametrize(("seconds", "said"), [(-5, "try 7, for 5s"), (0, "try 7, for 0s"), (3.5, "try 7 in 3s")])
+def test_a_step_between_two_tries_says_when_the_next_begins(seconds: float, said: str) -> None:
+    now = datetime(2026, 1, 31, 12, tzinfo=UTC)
+    step = PendingStep("kill_pod", 7, now + timedelta(seconds=seconds), "Deadline Exceeded")
+    lines = describe(admit_pod(manifest("web")), Facts("pod/default/web", "run", "", pending=(step,)), now)
+    at = lines.index("Pending Steps:")
+    assert lines[at + 1 : at + 3] == [f"  kill_pod: {said}", "    last failed: Deadline Exceeded"]
