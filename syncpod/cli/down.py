@@ -47,12 +47,15 @@ def down(
     from syncpod.cli.apply import parse_timeout
     from syncpod.cli.node_objects import memory_directory_of
     from syncpod.cli.settings import settings
+    from syncpod.cli.state_directory import recorded_worker
     from syncpod.node_settings import MEMORY_DIR
 
     patience = parse_timeout(timeout)
     here = settings(node=node, state_dir=state_dir)
     directory = here.state_dir
     memory = memory_directory_of(here, is_named=bool(os.environ.get(MEMORY_DIR)))
+    before = recorded_worker(directory)
+    logs = here.log_dir if before is None else Path(before.log_dir)
     if keep_pods and purge:
         raise BadInput("either --keep-pods or --purge: pods do not run on without their state")
     if not directory.is_dir():
@@ -75,7 +78,7 @@ def down(
     if ended and keep_pods:
         say(f"pods run on; `{program()} up` serves them again")
     if purge:
-        purging.purge(directory, memory)
+        purging.purge(directory, memory, logs)
         say(f"{directory} removed")
 
 

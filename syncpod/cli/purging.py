@@ -7,7 +7,7 @@ import shlex
 from pathlib import Path
 
 from syncpod.cli.failure import BadInput, Failure
-from syncpod.cli.state_directory import MARK, OURS, exclusive, is_marked, mark
+from syncpod.cli.state_directory import MARK, OURS, exclusive, is_marked, mark, pod_directories
 from syncpod.node_settings import SettingsInvalid, require_own_memory_directory
 
 
@@ -22,8 +22,10 @@ def require_ours(directory: Path) -> None:
         )
 
 
-def purge(directory: Path, memory: Path) -> None:
+def purge(directory: Path, memory: Path, logs: Path) -> None:
     """Remove a state directory and a memory directory that nobody uses any more; raises Failure, naming the hindrance.
+
+    So are the pods' logs in `logs` where that is below the state directory.
 
     What others have put there stays. What workers that died have left mounted for volumes is unmounted; where anything
     else is, everything stays.
@@ -32,6 +34,8 @@ def purge(directory: Path, memory: Path) -> None:
 
     _unmount(directory, memory)
     _purge_memory(memory)
+    if directory in logs.parents:
+        _purge_logs(directory, logs)
     with exclusive(directory):
         names = [*sorted(OURS - {MARK}), MARK]  # the mark goes last: what was interrupted may be repeated
         drafts = sorted(path.name for path in directory.glob(".*.json.new"))
@@ -44,6 +48,20 @@ def purge(directory: Path, memory: Path) -> None:
     if left:
         raise Failure(f"{directory} is kept, since others have put something there: {', '.join(left)}")
     directory.rmdir()
+
+
+def _purge_logs(directory: Path, logs: Path) -> None:
+    """Remove pods' logs, and the directories above them in which nothing else is."""
+    from syncpod.cri.tree_removal import remove_tree
+
+    try:
+        for place in pod_directories(logs):
+            remove_tree(place)
+        while logs != directory and logs.is_dir() and not any(logs.iterdir()):
+            logs.rmdir()
+            logs = logs.parent
+    except OSError as error:
+        raise Failure(f"{logs} cannot be removed altogether: {error}") from None
 
 
 def _unmount(directory: Path, memory: Path) -> None:

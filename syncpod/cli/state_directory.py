@@ -125,7 +125,13 @@ def mark(state_dir: Path) -> None:
 
 def _only_pods(directory: Path) -> bool:
     """Say whether a directory has only what workers put there: pods' directories and those of their logs."""
-    return directory.is_dir() and all(_OF_POD.fullmatch(path.name) and path.is_dir() for path in directory.iterdir())
+    return directory.is_dir() and len(pod_directories(directory)) == sum(1 for _ in directory.iterdir())
+
+
+def pod_directories(directory: Path) -> list[Path]:
+    """Return what in a directory is named as workers name the directories of pods and of their logs."""
+    there = directory.iterdir() if directory.is_dir() else ()
+    return [path for path in there if _OF_POD.fullmatch(path.name) and path.is_dir() and not path.is_symlink()]
 
 
 def is_marked(state_dir: Path) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import subprocess
@@ -13,16 +14,21 @@ from pathlib import Path
 
 import pytest
 
-from syncpod.cli import purging, runtime_process
+from syncpod.cli import emptying, purging, runtime_process
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.processes import identify
 from syncpod.cli.runtime_choice import choose, endpoint_of
 from syncpod.cli.settings import settings
 from syncpod.cli.state_directory import MARK, RuntimeRecord, prepare, recorded_runtime, write_runtime
 from syncpod.cri import endpoint
-from syncpod.node_settings import NodeSettings, WorkerRecord, write_worker_record
+from syncpod.cri.cgroup_mounts import hierarchies
+from syncpod.cri.names import NODE_LABEL
+from syncpod.cri.port import SandboxSummary
+from syncpod.node_settings import NodeSettings, WorkerRecord, node_settings, write_worker_record
 from syncpod.volumes.mounting import bind, is_mount, may_mount, mount_tmpfs, unmount
 from tests.cli.conftest import program
+
+UID = "0b5e7f0e-29ab-4c58-a1b5-d0b2a2b1a9a1"
 
 
 @pytest.fixture
@@ -189,11 +195,10 @@ def test_a_directory_of_somebody_elses_is_never_purged(tmp_path: Path) -> None:
 
 
 def test_a_directory_of_nothing_but_pods_logs_is_ours(tmp_path: Path) -> None:
-    uid = "0b5e7f0e-29ab-4c58-a1b5-d0b2a2b1a9a1"
-    (tmp_path / "ours" / "pods" / f"default_web_{uid}" / "app").mkdir(parents=True)
-    (tmp_path / "ours" / "pods" / uid).mkdir()
+    (tmp_path / "ours" / "pods" / f"default_web_{UID}" / "app").mkdir(parents=True)
+    (tmp_path / "ours" / "pods" / UID).mkdir()
     purging.require_ours(tmp_path / "ours")
-    purging.purge(tmp_path / "ours", tmp_path / "memory")
+    purging.purge(tmp_path / "ours", tmp_path / "memory", tmp_path / "logs")
     assert not (tmp_path / "ours").exists()
     (tmp_path / "theirs" / "pods" / "whales").mkdir(parents=True)
     prepare(tmp_path / "theirs")
@@ -212,12 +217,60 @@ def test_all_that_is_ours_is_purged_and_what_others_put_there_stays(tmp_path: Pa
     (state / "notes").write_text("of somebody")
     purging.require_ours(state)
     with pytest.raises(Failure, match="others have put something there: notes"):
-        purging.purge(state, tmp_path / "memory")
+        purging.purge(state, tmp_path / "memory", tmp_path / "logs")
     assert [path.name for path in state.iterdir()] == ["notes"]
     (state / "notes").unlink()
     prepare(state)
-    purging.purge(state, tmp_path / "memory")
+    purging.purge(state, tmp_path / "memory", tmp_path / "logs")
     assert not state.exists() and tmp_path.exists()
+
+
+def test_logs_below_the_state_directory_are_purged_and_what_others_put_there_stays(tmp_path: Path) -> None:
+    state, name = tmp_path / "state", f"default_web_{UID}"
+    prepare(state)
+    logs, beside = state / "var" / "podlogs", tmp_path / "podlogs"
+    for directory in (logs, beside):
+        (directory / name / "app").mkdir(parents=True)
+    (state / "var" / "notes").touch()
+    with pytest.raises(Failure, match="others have put something there: var"):
+        purging.purge(state, tmp_path / "memory", logs)
+    assert [path.name for path in (state / "var").iterdir()] == ["notes"]
+    (state / "var" / "notes").unlink()
+    prepare(state)
+    (logs / name).mkdir(parents=True)
+    purging.purge(state, tmp_path / "memory", logs)
+    assert not state.exists() and (beside / name / "app").is_dir()
+
+
+def take_away(cgroup: Path) -> None:
+    if cgroup.is_dir():
+        cgroup.rmdir()
+
+
+def test_an_orphan_that_is_removed_leaves_no_logs_and_no_cgroup(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    here = node_settings(
+        {}, node="here", state_dir=str(tmp_path / "state"), log_dir=str(tmp_path / "logs"), cgroup_parent=f"test-{UID}"
+    )
+    kept = tmp_path / "logs" / "default_other_1b5e7f0e-29ab-4c58-a1b5-d0b2a2b1a9a1"
+    for place in (tmp_path / "logs" / f"default_web_{UID}" / "app", tmp_path / "state" / "pods" / UID, kept):
+        place.mkdir(parents=True)
+    cgroups = [
+        each.path / f"test-{UID}" / "besteffort" / f"pod{UID}"
+        for each in hierarchies(Path("/proc/self/mountinfo").read_text())
+        if os.access(each.path, os.W_OK)
+    ]
+    orphan = SandboxSummary("1", 0, UID, "web", "default", "SANDBOX_NOTREADY", None, {NODE_LABEL: "here"}, {}, "")
+    with contextlib.ExitStack() as stack:
+        for cgroup in cgroups:
+            for one in (*reversed(cgroup.parents[:2]), cgroup):
+                one.mkdir()
+                stack.callback(take_away, one)
+        emptying.remove_files(here, [orphan])
+        assert not any(cgroup.exists() for cgroup in cgroups) and all(one.parent.is_dir() for one in cgroups)
+    assert [path.name for path in (tmp_path / "logs").iterdir()] == [kept.name]
+    assert not (tmp_path / "state" / "pods" / UID).exists() and capsys.readouterr().err == ""
 
 
 def test_what_is_in_memory_is_purged_and_what_others_put_there_stays(tmp_path: Path) -> None:
@@ -227,11 +280,11 @@ def test_what_is_in_memory_is_purged_and_what_others_put_there_stays(tmp_path: P
     (memory / "objects/secrets/default/a.json").touch()
     (memory / "notes").touch()
     prepare(state)
-    purging.purge(state, memory)
+    purging.purge(state, memory, tmp_path / "logs")
     assert [path.name for path in memory.iterdir()] == ["notes"] and not state.exists()
     (memory / "notes").unlink()
     prepare(state)
-    purging.purge(state, memory)
+    purging.purge(state, memory, tmp_path / "logs")
     assert not memory.exists()
 
 
@@ -241,7 +294,7 @@ def test_a_memory_directory_that_is_a_link_is_not_followed(tmp_path: Path) -> No
     memory.symlink_to(tmp_path / "theirs")
     prepare(state)
     with pytest.raises(Failure, match="is not a directory of this user's"):
-        purging.purge(state, memory)
+        purging.purge(state, memory, tmp_path / "logs")
     assert (tmp_path / "theirs" / "objects").is_dir() and state.is_dir()
 
 
@@ -260,12 +313,12 @@ def test_what_a_crash_left_mounted_for_volumes_is_unmounted_and_nothing_else(tmp
         for place in (ours[1], *theirs):
             bind(treasure, place)
         with pytest.raises(Failure) as refused:
-            purging.purge(state, tmp_path / "memory")
+            purging.purge(state, tmp_path / "memory", tmp_path / "logs")
         assert all(f"umount -- '{place}'" in str(refused.value) for place in theirs)
         assert all(is_mount(place) for place in (*ours, *theirs))
         for place in theirs:
             unmount(place)
-        purging.purge(state, tmp_path / "memory")
+        purging.purge(state, tmp_path / "memory", tmp_path / "logs")
     finally:
         for place in (*ours, *theirs):
             unmount(place)
@@ -278,7 +331,7 @@ def test_a_directory_deeper_than_any_stack_or_path_is_purged(tmp_path: Path) -> 
     (state / "runtime").mkdir()
     deep = "import os\nfor _ in range(1500): os.mkdir('deep'); os.chdir('deep')"
     subprocess.run([sys.executable, "-c", deep], cwd=state / "runtime", check=True)
-    purging.purge(state, tmp_path / "memory")
+    purging.purge(state, tmp_path / "memory", tmp_path / "logs")
     assert not state.exists()
 
 
