@@ -24,6 +24,8 @@ _OBJECTS: Final = {
     **dict.fromkeys(("cm", "configmap", "configmaps"), "ConfigMap"),
     **dict.fromkeys(("secret", "secrets"), "Secret"),
 }
+_OF_ORPHANS: Final = ("adopt", "prune")
+"""Commands for pods without a workflow, but with ``--force``."""
 _POD_WORDS: Final = ("pod", "pods", "po")
 _GOALS: Final = ("condition=Ready", "delete", "create", "jsonpath=")
 _WORDS: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
@@ -166,7 +168,8 @@ def _words(command: Any, line: _Line) -> Iterable[str]:
     if metavar == "KIND NAME":
         return _things(line)
     if metavar.startswith("POD"):
-        pods = node_names.pods(line.namespace)
+        is_of_orphans = command.name in _OF_ORPHANS and "--force" not in line.values
+        pods = (node_names.orphans if is_of_orphans else node_names.pods)(line.namespace)
         has_kind = bool(line.words) and line.words[0] in _POD_WORDS
         unnamed = [pod for pod in pods if pod not in line.pods]
         return [*unnamed, *([] if has_kind else [f"pod/{pod}" for pod in unnamed])]

@@ -19,8 +19,15 @@ _KINDS = ("initContainers", "containers", "ephemeralContainers")
 
 
 def pods(namespace: str | None) -> list[str]:
-    """Return the names of the node's pods in a namespace (None = in any), in order."""
-    return sorted({_meta(pod)["name"] for pod in _pods() if namespace in (None, _meta(pod)["namespace"])})
+    """Return the names of the node's pods in a namespace (None = in any), in order: of those with a workflow."""
+    stray = {one["uid"] for one in _orphans()}
+    there = [pod for pod in _pods() if namespace in (None, _meta(pod)["namespace"]) and _meta(pod)["uid"] not in stray]
+    return sorted({_meta(pod)["name"] for pod in there})
+
+
+def orphans(namespace: str | None) -> list[str]:
+    """Return the names of the pods in a namespace (None = in any) of which the node says that nobody asks for them."""
+    return sorted({one["name"] for one in _orphans() if namespace in (None, one["namespace"])})
 
 
 def containers(namespace: str, pod: str) -> list[str]:
@@ -52,9 +59,17 @@ def _pods() -> Iterator[dict[str, Any]]:
             yield record["pod"]
 
 
+def _orphans() -> list[dict[str, str]]:
+    """Return name, namespace and UID of each pod that the node's report (`syncpod.cri.node_report`) calls an orphan."""
+    report = _read(node_settings(os.environ).state_dir / "node-report.json") or {}
+    pods = [one for one in report.get("orphans", ()) if one.get("kind") == "pod"]
+    return [{field: str(one.get(field, "")) for field in ("name", "namespace", "uid")} for one in pods]
+
+
 def _meta(document: dict[str, Any]) -> dict[str, str]:
     meta = document.get("metadata", {})
-    return {"name": str(meta.get("name", "")), "namespace": str(meta.get("namespace", "")) or "default"}
+    read = {field: str(meta.get(field, "")) for field in ("name", "namespace", "uid")}
+    return {**read, "namespace": read["namespace"] or "default"}
 
 
 def _read(path: Path) -> dict[str, Any] | None:

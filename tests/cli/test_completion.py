@@ -14,6 +14,7 @@ from syncpod.cli import completion
 from syncpod.cli.completing import FILES, candidates
 from syncpod.cli.main import program, run
 from syncpod.cri.node import NodeContext
+from syncpod.cri.node_report import NodeReport, Orphan, write_node_report
 from syncpod.cri.paths import pod_directory
 from syncpod.cri.pod_records import PodRecord, write_pod_record
 from syncpod.objects import ObjectStore
@@ -99,6 +100,14 @@ def test_what_may_stand_next_is_found(typed: str, found: list[str]) -> None:
     if " = " in typed:
         found = [f"--output={one}" for one in found]  # to bash, three words; the script takes off what is there
     assert candidates(program(), words) == found
+
+
+def test_a_pod_that_nobody_asks_for_is_offered_to_those_alone_who_end_that(node: NodeContext) -> None:
+    orphans = (Orphan(namespace="default", name="web", uid="u-web"), Orphan(kind="sandbox", id="5e1f"))
+    write_node_report(node.state_dir, NodeReport(orphans=orphans))
+    assert candidates(program(), ["logs", ""]) == ["worker"]
+    assert candidates(program(), ["adopt", ""]) == candidates(program(), ["prune", ""]) == ["web"]
+    assert candidates(program(), ["adopt", "--force", ""]) == ["worker"]
 
 
 def test_flags_that_were_given_are_not_offered_again() -> None:
