@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Self
 
@@ -26,10 +25,10 @@ class NodeProcess:
         runtime: str,
         temporal: str,
         node: str = "n1",
-        start: Callable[..., Any] = subprocess.Popen,
+        start: Any = subprocess.Popen,
         **environment: str,
     ) -> None:
-        """Start it; `directory` gets its state, its pods' logs and what it says. `start` is asked for the process."""
+        """Start it, by `start` as by Popen; `directory` gets its state, its pods' logs and what it says."""
         inherited = {name: value for name, value in os.environ.items() if not name.startswith(("TEMPORAL_", "OTEL_"))}
         self.node = node
         self.state_dir = directory / "state"
