@@ -1,9 +1,10 @@
 """A container runtime under virtual time, as CRI shows one: sandboxes, containers, and calls that take their time.
 
-A call takes effect at its end, whoever sent it and whatever has become of him. Names are reserved as containerd does:
-`(pod uid, attempt)` for a sandbox, `(pod uid, container, restart)` for a container, from the call that makes it until
-its removal. Beyond that the runtime prevents nothing: if it is asked for two live containers of one name it has two,
-and two live sandboxes of one pod as well. What happens is told to a `Witness`.
+A call takes effect at its end, whoever sent it and whatever has become of him; but a sandbox whose client has gone is
+undone at its end. Names are reserved as containerd does: `(pod uid, attempt)` for a sandbox, `(pod uid, container,
+restart)` for a container, from the call that makes it until its removal. Beyond that the runtime prevents nothing: if
+it is asked for two live containers of one name it has two, and two live sandboxes of one pod as well. What happens is
+told to a `Witness`.
 """
 
 from __future__ import annotations
@@ -142,8 +143,13 @@ class Runtime:
 
     # --- calls: each checks, and returns what takes effect at the end -------------------------------------------------
 
-    def run_sandbox(self, uid: str, attempt: int, incarnation: str) -> tuple[float, Callable[[], Sandbox]]:
-        """Make a sandbox. Raises NameReserved, Unavailable."""
+    def run_sandbox(
+        self, uid: str, attempt: int, incarnation: str, client_there: Callable[[], bool]
+    ) -> tuple[float, Callable[[], Sandbox]]:
+        """Make a sandbox. Raises NameReserved, Unavailable.
+
+        If its client is gone by the end it is rolled back: nobody can adopt it, and its name is taken until then.
+        """
         self._answer()
         name = (uid, attempt)
         if name in self.reserved or any((s.uid, s.attempt) == name for s in self.sandboxes.values()):
@@ -153,6 +159,8 @@ class Runtime:
 
         def effect() -> Sandbox:
             self.reserved.discard(name)
+            if not client_there():
+                raise Unavailable("its client has gone, and it is rolled back")
             sandbox = Sandbox(self._id("s"), uid, attempt, incarnation, self.clock.now, ready=boot == self._boots)
             self.sandboxes[sandbox.id] = sandbox
             if sandbox.ready:

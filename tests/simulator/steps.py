@@ -86,7 +86,12 @@ class Steps:
                 return (yield from self._clear_away(attempt, request, taken))
             attempt.checkpoint()
             try:
-                made = yield Call(lambda: self.runtime.run_sandbox(ref["uid"], number, ref["incarnation"]), makes=True)
+                made = yield Call(
+                    lambda: self.runtime.run_sandbox(
+                        ref["uid"], number, ref["incarnation"], client_there=lambda: attempt.alive
+                    ),
+                    makes=True,
+                )
             except NameReserved:
                 yield Pause(pause)
                 pause = min(2 * pause, 0.5)

@@ -43,6 +43,21 @@ def test_a_start_that_hung_until_the_pod_had_ended_is_no_news() -> None:
     assert simulate(Case(pod(spec), {"b": (Life(0.029, 1),)}, events)).violation == ""
 
 
+def test_a_sandbox_that_was_being_made_as_its_worker_died_is_not_left_behind() -> None:
+    """Its pod was gone before its RunPodSandbox ended; the runtime rolls back what nobody waits for any more."""
+    spec = {"restartPolicy": "Never", "containers": [{"name": "a", "image": "busybox:1"}]}
+    events = (
+        Event(0.045, "runtime restarted", seconds=48.96),
+        Event(0.251, "step hangs", seconds=375.92),
+        Event(295.73, "deleted by signal", number=10),
+        Event(399.218, "worker killed", seconds=0.31),
+    )
+    simulation = Simulation(Case(pod(spec), {"a": (FOREVER,)}, events))
+    assert simulation.run().violation == ""
+    assert simulation.injected["worker killed"]
+    assert not simulation.runtime.reserved
+
+
 @pytest.mark.xfail(
     strict=True, reason="the SDK applies a task's signals, and lets the run end, before its cancellation"
 )
