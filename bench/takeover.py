@@ -36,7 +36,7 @@ AIM_SECONDS = 5.0
 """From the start of the new worker's process to the answer of the last pod."""
 RUNTIMES = ("embedded", *VERSIONS)
 
-_EXITS = "trap 'exit 0' TERM; while [ ! -e /out/exit ]; do sleep 0.2; done; rm /out/exit; exit 7"
+_EXITS = "trap 'exit 0' TERM; while [ ! -e /out/exit ]; do sleep 1; done; rm /out/exit; exit 7"
 _ASKED_FOR = timedelta(seconds=1)
 
 

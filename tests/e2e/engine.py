@@ -35,7 +35,7 @@ from tests.worker.node_process import NodeProcess
 PATIENCE = 120.0
 """Seconds for which anything is waited for. Generous: what is asserted is what comes, and never how soon."""
 
-RUNS = "trap 'exit 0' TERM; while :; do sleep 0.1; done"
+RUNS = "trap 'exit 0' TERM; while :; do sleep 0.3; done"
 """A shell script that runs until it is told to end, and then ends at once with 0."""
 
 

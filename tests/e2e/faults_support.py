@@ -45,9 +45,9 @@ PATIENCE = 60.0
 """Seconds for which anything is waited for. Generous: what is asserted is what comes, not when."""
 _RPC = timedelta(seconds=5)
 
-RUNS = "trap 'exit 0' TERM; echo up; while :; do sleep 0.1; done"
+RUNS = "trap 'exit 0' TERM; echo up; while :; do sleep 0.3; done"
 """A shell script of a container that runs until it is told to end, and then ends at once."""
-DEAF = "trap '' TERM; echo up; while :; do sleep 0.1; done"
+DEAF = "trap '' TERM; echo up; while :; do sleep 0.3; done"
 """One that runs until it is killed."""
 
 

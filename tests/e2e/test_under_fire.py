@@ -32,7 +32,9 @@ SEED = 20
 CONVERGED = 180.0
 """Seconds for which a pod is given to come to its end: what failed under fire is tried again after 10 s, then 20."""
 
-_RUNS = "trap 'exit 0' TERM; while [ ! -e /out/crash ]; do sleep 0.2; done; rm /out/crash; exit 7"
+_RUNS = "trap 'exit 0' TERM; while [ ! -e /out/crash ]; do sleep 1; done; rm /out/crash; exit 7"
+_RESTS = "trap 'exit 0' TERM; while :; do sleep 1; done"
+"""A hundred containers that look around ten times a second would leave the machine no time for the rest."""
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
@@ -69,7 +71,7 @@ class Fire:
         await asyncio.to_thread(_open_to_all, home)
         web = shell("web", _RUNS, volumeMounts=[{"name": "out", "mountPath": "/out"}])
         volumes = [{"name": "out", "hostPath": {"path": str(home)}}]
-        return await self.node.apply(web, shell("api"), volumes=volumes, name=f"fire-{number:02}")
+        return await self.node.apply(web, shell("api", _RESTS), volumes=volumes, name=f"fire-{number:02}")
 
     async def crash(self, pod: Pod) -> None:
         """Have its container `web` exit with 7, now or as soon as it runs."""
