@@ -95,7 +95,7 @@ class ManifestFiles:
         except FileNotFoundError:
             return None
         except OSError as error:
-            return _Read((), 0, before.document if before else None, f"{path}: {error.strerror}")
+            return _Read((), 0, before.document if before else None, f"{_shown(path)}: {error.strerror}")
         if stat.S_ISDIR(found.st_mode):
             return None
         looks = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
@@ -109,18 +109,18 @@ class ManifestFiles:
         except (ManifestError, ManifestErrors) as wrong:  # which name the file themselves
             problem = str(wrong).replace("\n", "; ")
         except (PodInvalid, OSError) as wrong:
-            problem = f"{path}: {wrong.strerror if isinstance(wrong, OSError) else wrong}"
+            problem = f"{_shown(path)}: {wrong.strerror if isinstance(wrong, OSError) else wrong}"
         return _Read(looks, now, before.document if before else None, problem)
 
     def _parse(self, path: Path, found: os.stat_result) -> dict[str, Any]:
         """Return the static pod of a file. Raises what says why there is none."""
         if not stat.S_ISREG(found.st_mode):
-            raise ManifestError(str(path), 0, "must be a file")
+            raise ManifestError(_shown(path), 0, "must be a file")
         if found.st_size > LARGEST_MANIFEST:
-            raise ManifestError(str(path), 0, f"larger than {LARGEST_MANIFEST // 1024**2} MiB")
-        documents = load_documents(path.read_bytes(), source=str(path))
+            raise ManifestError(_shown(path), 0, f"larger than {LARGEST_MANIFEST // 1024**2} MiB")
+        documents = load_documents(path.read_bytes(), source=_shown(path))
         if len(documents) != 1 or not isinstance(documents[0], Pod):
-            raise ManifestError(str(path), 0, "must hold one Pod, and nothing else")
+            raise ManifestError(_shown(path), 0, "must hold one Pod, and nothing else")
         bare, _ = without_cluster(documents[0])
         return pod_to_wire(admit(static_pod(bare, node=self.node, path=str(path))).pod)
 
@@ -143,7 +143,9 @@ class ManifestFiles:
             meta = one.document["metadata"]
             key = meta["namespace"], meta["name"]
             if key in pods:
-                problems.append(f"{path}: ignored, since {first[key].name} has a pod {key[0]}/{key[1]} too")
+                problems.append(
+                    f"{_shown(path)}: ignored, since {_shown(Path(first[key].name))} has a pod {key[0]}/{key[1]} too"
+                )
                 continue
             pods[key], first[key] = one.document, path
             now[str(path)] = PodKey(namespace=key[0], name=key[1])
@@ -163,3 +165,8 @@ class ManifestFiles:
         text = json.dumps({path: key.model_dump() for path, key in made.items()}, indent=1)
         replace_file(self.state_dir / _MADE, text + "\n", durable=True)
         self._made = made
+
+
+def _shown(path: Path) -> str:
+    """Return a path as text that can be told: one that is not UTF-8 with its bytes written out."""
+    return os.fsencode(path).decode(errors="backslashreplace")

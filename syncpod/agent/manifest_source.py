@@ -61,19 +61,26 @@ class ManifestSource:
         self._boot = boot
         self._reread = reread
         self._told: SyncPods | None = None
+        self._trouble = ""
         self.reported = False
         """Whether the node's workflow has heard a list in this life of the agent."""
 
     async def run(self) -> None:
         """Follow it for ever."""
         while True:
-            async with contextlib.aclosing(_changes(self._files.directory, self._reread)) as changes:
+            async with contextlib.aclosing(_changes(self._files.directory, self._reread, self._warn)) as changes:
                 async for noticed in changes:
                     await self._round_until_told(slow=not noticed)
 
     def forget(self) -> None:
         """Tell all again with the next look, to a workflow that has heard nothing yet."""
         self._told = None
+
+    def _warn(self, trouble: str) -> None:
+        """Log what stands in the way of notices, once however often it comes again."""
+        if trouble != self._trouble:
+            log.warning("the manifests in %s cannot be watched: %s", self._files.directory, trouble)
+        self._trouble = trouble
 
     async def _round_until_told(self, *, slow: bool) -> None:
         while True:
@@ -142,10 +149,11 @@ class ManifestSource:
         return tuple(gone)
 
 
-async def _changes(directory: Path, reread: float) -> AsyncGenerator[bool, None]:
+async def _changes(directory: Path, reread: float, warn: Callable[[str], None]) -> AsyncGenerator[bool, None]:
     """Yield at once, then True whenever something in the directory may have changed, and False after each `reread`.
 
-    Ends when the directory is no longer the one that is watched; where it cannot be watched, after one `reread`.
+    Ends when the directory is no longer the one that is watched; where it cannot be watched, after one `reread`, and
+    `warn` hears why. A notice that cannot be told, of a file whose name is not UTF-8, is one of a change all the same.
     """
     watched = _identity(directory)
     if watched is None:
@@ -169,8 +177,12 @@ async def _changes(directory: Path, reread: float) -> AsyncGenerator[bool, None]
         while _identity(directory) == watched:
             try:
                 yield bool(await following)
-            except OSError as error:
-                log.warning("the manifests in %s cannot be watched: %s", directory, error)
+            except ExceptionGroup as error:  # out of the task group that the watcher waits in: something has changed
+                warn(str(error.exceptions[0]))
+                await asyncio.sleep(_RETRY_SECONDS)
+                return
+            except (OSError, RuntimeError) as error:
+                warn(str(error))
                 await asyncio.sleep(reread)
                 return
             following = asyncio.ensure_future(anext(notices))

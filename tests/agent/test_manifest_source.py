@@ -228,6 +228,28 @@ async def test_what_comes_changes_and_goes_is_told_when_it_does_and_nothing_else
         assert len(told.heard) == count
 
 
+async def test_a_file_whose_name_is_no_text_costs_one_warning_and_no_notice(
+    directory: Directory, caplog: pytest.LogCaptureFixture
+) -> None:
+    told = Told()
+    odd = directory.path / os.fsdecode(b"odd\xff.yaml")
+    async with following(directory, told) as source:
+        await seen(lambda: source.reported)
+        odd.write_text("")
+        await seen(lambda: bool(told.heard[-1].problems))
+        assert told.heard[-1].problems[0].startswith(f"{directory.path}/odd\\xff.yaml: must hold one Pod")
+        odd.write_text(yaml.safe_dump(pod("odd")))
+        await seen(lambda: told.names == [f"odd-{NODE}"])
+        directory.write("a.yaml", pod("a"))  # the others are still followed
+        await seen(lambda: told.names == [f"a-{NODE}", f"odd-{NODE}"])
+        odd.unlink()
+        await seen(lambda: told.names == [f"a-{NODE}"])
+    assert [each.message for each in caplog.records if "cannot be watched" in each.message] == [
+        f"the manifests in {directory.path} cannot be watched: "
+        f'Unable to decode path "{directory.path}/odd\\xFF.yaml" to string'
+    ]
+
+
 async def test_an_empty_or_absent_directory_is_reported_once_and_one_that_comes_is_followed(
     directory: Directory,
 ) -> None:
