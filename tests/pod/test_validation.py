@@ -77,6 +77,8 @@ BAD: list[tuple[dict[str, Any], str]] = [
       for name in ("../x", "a/b", "A", "a_b", "-a", "a..b", ".", "..")),
     ({"metadata.name": "a" * 254}, "metadata.name: must be no more than 253 characters"),
     ({"metadata.name": "a" * 211}, "metadata.name: must be no more than 210 characters with this namespace and UID, since the three name the directory of the pod's logs"),
+    ({"metadata.uid": "u" * 5000}, "metadata.uid: must be no more than 128 letters, digits, '-', '_' and '.', with a letter or digit at either end"),
+    ({"metadata.namespace": "n" * 300}, "metadata.namespace: must be no more than 63 characters"),
     ({"metadata.name": "a" * 200, "metadata.uid": "u" * 128}, "metadata.name: must be no more than 118 characters with this namespace and UID, since the three name the directory of the pod's logs"),
     ({"metadata.namespace": "a.b"}, f"metadata.namespace: {NAME}"),
     ({"metadata.namespace": "../.."}, f"metadata.namespace: {NAME}"),

@@ -16,10 +16,10 @@ _ANY_UUID = "0" * 36
 def check_metadata(metadata: ObjectMeta, path: str) -> Iterator[Problem]:
     """Check a pod's metadata; its name and namespace are also parts of log paths and cgroups, and so is its UID."""
     yield from check_object_metadata(metadata, path)
-    if metadata.name and not syntax.dns_subdomain(metadata.name) and (wrong := _too_long_together(metadata)):
-        yield Problem(f"{path}.name", wrong)
     if metadata.uid and (wrong := syntax.uid(metadata.uid)):
         yield Problem(f"{path}.uid", wrong)
+    elif _names_are_right(metadata) and (wrong := _too_long_together(metadata)):
+        yield Problem(f"{path}.name", wrong)
 
 
 def check_object_metadata(metadata: ObjectMeta, path: str) -> Iterator[Problem]:
@@ -38,6 +38,11 @@ def check_object_metadata(metadata: ObjectMeta, path: str) -> Iterator[Problem]:
         yield Problem(f"{path}.namespace", wrong)
     yield from check_labels(metadata.labels, f"{path}.labels")
     yield from check_annotations(metadata.annotations, f"{path}.annotations")
+
+
+def _names_are_right(metadata: ObjectMeta) -> bool:
+    """Say whether name and namespace are right by themselves: else that is what is wrong, whatever the three make."""
+    return not (syntax.dns_subdomain(metadata.name) or (metadata.namespace and syntax.dns_label(metadata.namespace)))
 
 
 def _too_long_together(metadata: ObjectMeta) -> str:
