@@ -129,7 +129,8 @@ class Invariants:
         self.unseen.discard(container.name)
 
     def exited(self, container: Container) -> None:
-        """Note an exit."""
+        """Note an exit: what was asked for before it is not the restart that follows it."""
+        self._cleared.pop(container.name, None)
         self.note(f"{container.name}, restart {container.restart}, exits {container.code}")
 
     def killed(self, container: Container, *, by: str) -> None:

@@ -392,7 +392,7 @@ class Runtime:
         listed: dict[str, Any] = {
             "id": container.id,
             "name": container.name,
-            "sandboxId": container.sandbox,
+            "sandboxID": container.sandbox,
             "state": container.state,
             "hash": _hash(container.name, container.image),
             "restartCount": container.restart,

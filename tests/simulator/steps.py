@@ -110,12 +110,12 @@ class Steps:
             return [
                 (each, {"id": each["id"], "name": each["name"], "graceSeconds": grace})
                 for each in view["containers"]
-                if each["sandboxId"] in homes and each["state"] != "exited"
+                if each["sandboxID"] in homes and each["state"] != "exited"
             ]
 
         view = yield from self._end_containers(attempt, alive, by="create_sandbox")
         for container in view["containers"]:
-            if container["sandboxId"] in homes:
+            if container["sandboxID"] in homes:
                 yield from self._remove(container["id"])
         for home in sorted(homes):
             yield from self._call(partial(self.runtime.stop_sandbox, home))
