@@ -5,8 +5,9 @@ wire are Kubernetes' camelCase, times are RFC 3339 strings. A pod that a person 
 and checked strictly where it is taken.
 
 Read in this order: :data:`NODE_WORKFLOW` and :func:`node_workflow_id`, what comes in (:class:`SyncPods`,
-:class:`ApplyPod`, :class:`DeletePod`, :class:`NodeStatus`), what a query returns (:class:`NodeView`), what the steps
-are given and return (:class:`ApplyPodWorkflow`, :class:`DeletePodWorkflow`, :class:`PodWorkflowResult`).
+:class:`RecallPods`, :class:`ApplyPod`, :class:`DeletePod`, :class:`NodeStatus`), what a query returns
+(:class:`NodeView`), what the steps are given and return (:class:`ApplyPodWorkflow`, :class:`DeletePodWorkflow`,
+:class:`PodWorkflowResult`).
 """
 
 from __future__ import annotations
@@ -33,6 +34,11 @@ FILE_SOURCE: Final = "file"
 LIST_LIMIT: Final = 1_500_000
 """Bytes of JSON that one ``sync_pods`` may hold: the server refuses a payload above 2 MiB, and a history of more than
 50 MiB ends a workflow."""
+
+LISTED_LIMIT: Final = 4000
+"""Pods that one list may have, many times what a node can run: a workflow has to take the list within two seconds."""
+MADE_LIMIT: Final = 4000
+"""Pods that one ``recall_pods`` may name."""
 
 SOURCE_ANNOTATION: Final = "kubernetes.io/config.source"
 SEEN_ANNOTATION: Final = "kubernetes.io/config.seen"
@@ -69,6 +75,25 @@ class SyncPods(Message):
     """Pods of the list that have no workflow any more: they are applied again."""
     problems: tuple[str, ...] = ()
     """What the source has that it cannot make a pod of, one sentence each: shown as events."""
+
+
+class MadePod(Message):
+    """A pod that is there, by the node's own record, and that a list has made."""
+
+    namespace: str = "default"
+    name: str = ""
+    uid: str = ""
+    source: str = ""
+    """Which list: its annotation ``kubernetes.io/config.source``."""
+
+
+class RecallPods(Message):
+    """Signal ``recall_pods``: what the node has for lists' sake and its workflow, begun anew, cannot know of.
+
+    Each ends when its source has reported, and its list does not have it.
+    """
+
+    pods: tuple[MadePod, ...] = ()
 
 
 class ApplyPod(Message):

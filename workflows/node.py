@@ -121,7 +121,10 @@ class NodeWorkflow:
         """Absorb everything pending, in the order of arrival."""
         pending, self.inbox, self.woken = self.inbox, [], False
         for name, args in pending:
-            node_absorb.absorb(self.state, name, args, workflow.now())
+            if (many := node_absorb.too_many(name, args)) and workflow.patched("2026-11-lists-have-a-length"):
+                self.state.reject(workflow.now(), f"signal {name}", many)
+            else:
+                node_absorb.absorb(self.state, name, args, workflow.now())
 
     def quiet(self) -> bool:
         """Say whether nothing is pending or under way and no handler runs: a run may be left only then."""
@@ -160,6 +163,11 @@ class NodeWorkflow:
         """Take the full list of one source: ``{"source": "file", "pods": [<v1 Pod>, …]}``."""
         self.put("sync_pods", args)
 
+    @workflow.signal
+    def recall_pods(self, *args: Any) -> None:
+        """Take what the node's records know as made for lists, of which this run may know nothing."""
+        self.put("recall_pods", args)
+
     @workflow.signal(name="apply")
     def apply_later(self, *args: Any) -> None:
         """Make or change one pod: ``{"pod": <v1 Pod>}``."""
@@ -178,7 +186,7 @@ class NodeWorkflow:
     @workflow.signal(dynamic=True)
     def unknown(self, name: str, args: Sequence[RawValue]) -> None:
         """Show a signal of an unknown name as a rejection."""
-        known = "sync_pods, apply, delete, node_status"
+        known = "sync_pods, recall_pods, apply, delete, node_status"
         self.state.reject(workflow.now(), f"signal {name}", f"unknown, with {len(args)} payloads; known: {known}")
         self.woken = True
 

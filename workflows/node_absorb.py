@@ -9,15 +9,27 @@ and by the pod's own workflow, so that a version that takes less can still repla
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final
 
 from pydantic import ValidationError
 
 from syncpod.lifecycle import backoff
-from syncpod.node_messages import API_SOURCE, LIST_LIMIT, ApplyPod, DeletePod, NodeStatus, SyncPods
+from syncpod.node_messages import (
+    API_SOURCE,
+    LIST_LIMIT,
+    LISTED_LIMIT,
+    MADE_LIMIT,
+    ApplyPod,
+    DeletePod,
+    MadePod,
+    NodeStatus,
+    RecallPods,
+    SyncPods,
+)
 from syncpod.pod import content_uid
-from workflows.node_state import NodeState, Source, Wanted, canonical, digest, key_of, size
+from workflows.node_state import Governed, NodeState, Source, Wanted, canonical, digest, key_of, size
 
 SOURCES_LIMIT: Final = 16
 """Lists by how many names a node follows."""
@@ -51,12 +63,22 @@ def change(state: NodeState, name: str, args: tuple[Any, ...], now: datetime) ->
     match name:
         case "sync_pods":
             _sync_pods(state, SyncPods.model_validate(args[0]), now)
+        case "recall_pods":
+            _recall(state, RecallPods.model_validate(args[0]), now)
         case "apply":
             _apply(state, ApplyPod.model_validate(args[0]), now)
         case "delete":
             _delete(state, DeletePod.model_validate(args[0]))
         case _:
             _status(state, NodeStatus.model_validate(args[0]), now)
+
+
+def too_many(name: str, args: tuple[Any, ...]) -> str:
+    """Say in one sentence that a list has more pods than can be looked at in one go; "" = it has not."""
+    pods = args[0].get("pods") if name == "sync_pods" and len(args) == 1 and isinstance(args[0], dict) else None
+    if not isinstance(pods, list) or len(pods) <= LISTED_LIMIT:
+        return ""
+    return f"pods: must be no more than {LISTED_LIMIT}, there are {len(pods)}"
 
 
 def sentence(wrong: Exception) -> str:
@@ -92,12 +114,17 @@ def _sync_pods(state: NodeState, signal: SyncPods, now: datetime) -> None:
     if others + sum(map(size, signal.pods)) > LIST_LIMIT:
         raise Rejected(f"pods: the list is larger than the {LIST_LIMIT} bytes that a node can be told at once")
     pods, problems = _listed(signal, before, now)
+    kept: list[str] = []
     for key in dict.fromkeys(key_of(each.namespace, each.name) for each in signal.kept):
-        if key in before.pods and key not in pods:
+        if key in pods:
+            continue
+        if key in before.pods:
             pods[key] = before.pods[key]
+        else:
+            kept.append(key)
     for problem in problems:
         state.reject(now, f"signal sync_pods of {signal.source}", problem)
-    state.sources[signal.source] = Source(reported_at=now, boot=signal.boot, pods=pods)
+    state.sources[signal.source] = Source(reported_at=now, boot=signal.boot, pods=pods, kept=tuple(kept))
     for key, wanted in before.pods.items():
         if key not in pods or pods[key].digest != wanted.digest:
             state.backoff = backoff.forget(state.backoff, key)  # what is new is tried at once
@@ -118,7 +145,7 @@ def _listed(signal: SyncPods, before: Source, now: datetime) -> tuple[dict[str, 
     problems: list[str] = []
     for index, document in enumerate(signal.pods):
         try:
-            key, wanted = _wanted(document, now, source=signal.source)
+            key, wanted = _wanted(document, now, source=signal.source, before=before.pods)
         except Rejected as wrong:
             problems.append(f"pods[{index}].{wrong}")
             continue
@@ -131,10 +158,13 @@ def _listed(signal: SyncPods, before: Source, now: datetime) -> tuple[dict[str, 
     return pods, problems
 
 
-def _wanted(document: Any, now: datetime, *, source: str = "") -> tuple[str, Wanted]:
+def _wanted(
+    document: Any, now: datetime, *, source: str = "", before: Mapping[str, Wanted] | None = None
+) -> tuple[str, Wanted]:
     """Return a document's key and what it asks for. Raises Rejected with the path of what is wrong.
 
-    A pod of a list that has no UID gets one by what it says: another pod of its name is another pod.
+    A pod of a list that has no UID gets one by what it says: another pod of its name is another pod. That is not worked
+    out again for one that says what it did `before`.
     """
     metadata = document.get("metadata") if isinstance(document, dict) else None
     if not isinstance(metadata, dict):
@@ -146,8 +176,12 @@ def _wanted(document: Any, now: datetime, *, source: str = "") -> tuple[str, Wan
     if not texts["name"]:
         raise Rejected("metadata.name: required")
     key = key_of(texts["namespace"], texts["name"])
-    uid = texts["uid"] or (content_uid(canonical(document), f"source:{source}") if source else "")
-    return key, Wanted(uid=uid, digest=digest(document), document=document, seen=now)
+    says, old = digest(document), (before or {}).get(key)
+    if old is not None and old.digest == says:
+        uid = old.uid
+    else:
+        uid = texts["uid"] or (content_uid(canonical(document), f"source:{source}") if source else "")
+    return key, Wanted(uid=uid, digest=says, document=document, seen=now)
 
 
 def _say_duplicates(state: NodeState, source: str, new: set[str], now: datetime) -> None:
@@ -159,6 +193,33 @@ def _say_duplicates(state: NodeState, source: str, new: set[str], now: datetime)
             state.event(
                 now, "Warning", "DuplicatePod", f"pod {key} is named by {names}: that of {state.winner(key)} counts"
             )
+
+
+def _recall(state: NodeState, signal: RecallPods, now: datetime) -> None:
+    """Take pods that the node's records know as made for lists' sake, where nothing newer is known of their names.
+
+    The kubelet has no need of it: what its runtime has and no source names it ends (kubelet_pods.go, v1.36,
+    HandlePodCleanups). Here a pod's workflow says whether it is desired, and goes on without the node's.
+    """
+    if len(signal.pods) > MADE_LIMIT:
+        raise Rejected(f"pods: must be no more than {MADE_LIMIT}, there are {len(signal.pods)}")
+    recalled = 0
+    for pod in signal.pods:
+        key = key_of(pod.namespace, pod.name)
+        current = state.governed.get(key, Governed(source=pod.source))
+        if not _is_right(pod) or current.digest or pod.uid in current.uids:
+            continue
+        state.governed[key] = current.model_copy(update={"uids": (pod.uid, *current.uids)})
+        state.backoff = backoff.forget(state.backoff, key)  # what was refused for its sake may now take its place
+        recalled += 1
+    if recalled:
+        state.event(now, "Normal", "PodsRecalled", f"{recalled} pods were made for lists before this workflow began")
+
+
+def _is_right(pod: MadePod) -> bool:
+    """Say whether a pod is named as those of lists are."""
+    names = (pod.namespace, pod.name, pod.uid, pod.source)
+    return all(text and "/" not in text and len(text) <= 253 for text in names) and pod.source != API_SOURCE
 
 
 # --- single pods ------------------------------------------------------------------------------------------------------

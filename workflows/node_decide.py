@@ -61,14 +61,15 @@ def plan(state: NodeState, now: datetime, busy: Container[str], *, room: int = A
     actions: list[Action] = []
     waiting: list[tuple[datetime, str]] = []
     for key in state.pod_keys():
-        if key in busy:
+        until = backoff.held_until(state.backoff, key, now=now)
+        if key in busy or (until is None and len(actions) >= room):
             continue
         action = _action(state, key)
         if action is None:
             continue
-        if (until := backoff.held_until(state.backoff, key, now=now)) is not None:
+        if until is not None:
             waiting.append((until, key))
-        elif len(actions) < room:
+        else:
             actions.append(action)
     retry_at, waits_for = min(waiting, default=(None, ""))
     return Plan(tuple(actions), retry_at, waits_for)
@@ -81,7 +82,9 @@ def _action(state: NodeState, key: str) -> Action | None:
         uids = (deletion.uid,) if deletion.uid else ()
         return _end(key, uids, "deleted", grace=deletion.grace_period_seconds)
     if wanted is None:
-        return _end(key, current.uids, f"no longer in {current.source}") if current is not None else None
+        if current is None or state.is_unjudged(key):
+            return None
+        return _end(key, current.uids, f"no longer in {current.source}")
     if wanted.document is None or state.is_told(key):
         return None
     source = state.winner(key)

@@ -50,7 +50,7 @@ def _desired(state: NodeState, key: str, now: datetime) -> DesiredPod:
     current, wanted, deletion = state.governed.get(key), state.wanted(key), state.deletions.get(key)
     word: Literal["pending", "applied", "ending"] = "applied" if state.is_told(key) else "pending"
     if deletion is not None or wanted is None:
-        word = "ending"
+        word = "applied" if deletion is None and state.is_unjudged(key) else "ending"
     uid = wanted.uid if wanted is not None else deletion.uid if deletion is not None else ""
     source = state.winner(key) or (current.source if current is not None else API_SOURCE)
     held = state.backoff.entries.get(key)

@@ -48,6 +48,8 @@ class Source(BaseModel):
     boot: int = 0
     pods: dict[str, Wanted] = {}
     """By key, in the order of its list."""
+    kept: tuple[str, ...] = ()
+    """Keys of pods that it says are to stay as they are, and of which nothing else is known."""
 
 
 class Governed(BaseModel):
@@ -116,6 +118,14 @@ class NodeState(BaseModel):
         if wanted is None or current is None:
             return False
         return (wanted.digest, self.winner(key)) == (current.digest, current.source) and not current.ending
+
+    def is_unjudged(self, key: str) -> bool:
+        """Say whether a pod was made for a list that has not said since whether it has it; it stays as it is."""
+        current = self.governed.get(key)
+        if current is None or current.ending:
+            return False
+        source = self.sources.get(current.source)
+        return source is None or key in source.kept
 
     def forget_documents(self) -> None:
         """Let go of the documents that nobody needs any more; what another source would have is kept for its turn."""

@@ -20,7 +20,7 @@ from watchfiles import awatch
 
 from syncpod.agent.manifest_files import Listing, ManifestFiles
 from syncpod.messages import PodRef, pod_workflow_id
-from syncpod.node_messages import FILE_SOURCE, LIST_LIMIT, PodKey, SyncPods
+from syncpod.node_messages import FILE_SOURCE, LIST_LIMIT, NodeView, PodKey, SourceView, SyncPods
 
 log = logging.getLogger(__name__)
 
@@ -64,6 +64,10 @@ class ManifestSource:
         self._trouble = ""
         self.reported = False
         """Whether the node's workflow has heard a list in this life of the agent."""
+
+    def is_known(self, view: NodeView) -> bool:
+        """Say whether the list that the node's workflow has is this life's; somebody else may have told it another."""
+        return self._told is None or view.sources.get(FILE_SOURCE, SourceView()).boot == self._boot
 
     async def run(self) -> None:
         """Follow it for ever."""

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from temporalio.client import Client
+from temporalio.client import Client, WorkflowQueryFailedError
 from temporalio.service import RPCError
 
 from syncpod.agent.agent import Agent
@@ -20,6 +19,7 @@ from syncpod.agent.manifest_files import ManifestFiles
 from syncpod.agent.manifest_source import ManifestSource
 from syncpod.agent.node_signals import NodeSignals
 from syncpod.agent.node_status import NodeStatusTeller, node_info
+from syncpod.agent.recalled_pods import RecalledPods
 from syncpod.cri.node import NodeContext
 from syncpod.cri.port import RuntimeVersion
 from syncpod.messages import node_task_queue
@@ -28,7 +28,8 @@ from syncpod.node_messages import FILE_SOURCE, node_workflow_id
 log = logging.getLogger(__name__)
 
 LOOK_SECONDS: Final = 30.0
-"""How often it is looked whether somebody has ended the node's workflow."""
+"""How often it is looked whether the node's workflow still runs, and still knows what it was told."""
+_RETRY_SECONDS: Final = 5.0
 
 
 def keep_node(
@@ -42,13 +43,15 @@ def keep_node(
     """Have the node's workflow run, and told what there is to tell, as long as the agent does."""
     task_queue = node_task_queue(context.name)
     signals = NodeSignals(client, context.name)
+    workflows = PodWorkflows(client, task_queue)
+    recalled = RecalledPods(context, workflows, signals.recall_pods)
     sources: dict[str, Callable[[], bool]] = {}
-    forget: list[Callable[[], None]] = []
+    told: list[ManifestSource | NodeStatusTeller] = []
     if manifest_dir is not None:
         files = ManifestFiles(manifest_dir, context.name, context.state_dir)
-        manifests = ManifestSource(files, PodWorkflows(client, task_queue), signals.sync_pods, boot=life.boot)
+        manifests = ManifestSource(files, workflows, signals.sync_pods, boot=life.boot)
         sources[FILE_SOURCE] = lambda: manifests.reported
-        forget.append(manifests.forget)
+        told.append(manifests)
         agent.beside("manifests", manifests.run)
 
     def obstacles() -> tuple[str, ...]:
@@ -59,7 +62,7 @@ def keep_node(
     teller = NodeStatusTeller(
         context, life, node_info(version), signals.node_status, obstacles=obstacles, sources=sources
     )
-    forget.append(teller.forget)
+    told.append(teller)
     takeover = Takeover(client, task_queue, life.identity)
 
     async def tell() -> None:
@@ -67,13 +70,23 @@ def keep_node(
         await teller.run()
 
     async def watch() -> None:
+        was_there = False
         while True:
-            await asyncio.sleep(LOOK_SECONDS)
-            with contextlib.suppress(RPCError):
-                if not await signals.is_heard():
+            try:
+                view = await signals.view()
+                if view is None and was_there:
                     log.warning("the workflow of node %s has been ended: it is begun anew", context.name)
-                    for each in forget:
-                        each()
+                for each in told:
+                    if (view is None and was_there) or (view is not None and not each.is_known(view)):
+                        each.forget()
+                was_there = view is not None
+                if count := await recalled.round(view):
+                    log.info("told the node %d pods that were made for lists before its workflow began", count)
+            except (RPCError, WorkflowQueryFailedError, OSError, ValueError) as error:
+                log.debug("what the node's workflow knows cannot be looked at: %s", error)
+                await asyncio.sleep(_RETRY_SECONDS)
+            else:
+                await asyncio.sleep(LOOK_SECONDS)
 
     agent.beside("node status", tell)
     agent.beside("the node's workflow", watch)

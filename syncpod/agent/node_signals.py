@@ -5,11 +5,12 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Final
 
-from temporalio.client import Client, WorkflowExecutionStatus
+from temporalio.client import Client, WorkflowQueryRejectedError
+from temporalio.common import QueryRejectCondition
 from temporalio.service import RPCError, RPCStatusCode
 
 from syncpod.messages import Message, node_task_queue
-from syncpod.node_messages import NODE_WORKFLOW, NodeStatus, SyncPods, node_workflow_id
+from syncpod.node_messages import NODE_WORKFLOW, NodeStatus, NodeView, RecallPods, SyncPods, node_workflow_id
 
 _RPC: Final = timedelta(seconds=5)
 _TASK_TIMEOUT: Final = timedelta(seconds=3)
@@ -31,16 +32,27 @@ class NodeSignals:
         """Tell the node how it does."""
         await self._send("node_status", status)
 
-    async def is_heard(self) -> bool:
-        """Say whether the node's workflow runs."""
+    async def recall_pods(self, pods: RecallPods) -> None:
+        """Tell the node which pods it has for lists' sake."""
+        await self._send("recall_pods", pods)
+
+    async def view(self) -> NodeView | None:
+        """Return what the node's workflow knows; None where it does not run.
+
+        Raises RPCError while nobody answers, WorkflowQueryFailedError and ValueError where the answer makes no sense.
+        """
         handle = self._client.get_workflow_handle(node_workflow_id(self._node))
         try:
-            described = await handle.describe(rpc_timeout=_RPC)
+            answer = await handle.query(
+                "node", result_type=dict, reject_condition=QueryRejectCondition.NOT_OPEN, rpc_timeout=_RPC
+            )
+        except WorkflowQueryRejectedError:
+            return None
         except RPCError as error:
             if error.status == RPCStatusCode.NOT_FOUND:
-                return False
+                return None
             raise
-        return described.status == WorkflowExecutionStatus.RUNNING
+        return NodeView.model_validate(answer)
 
     async def _send(self, name: str, payload: Message) -> None:
         await self._client.start_workflow(

@@ -22,7 +22,7 @@ from syncpod.agent.lock import NodeLife
 from syncpod.cri.node import NodeContext
 from syncpod.cri.node_report import NodeReport, read_node_report
 from syncpod.cri.port import RuntimeVersion
-from syncpod.node_messages import NodeAddress, NodeCondition, NodeInfo, NodeStatus
+from syncpod.node_messages import NodeAddress, NodeCondition, NodeInfo, NodeStatus, NodeView
 from syncpod.pod import parse_quantity, quantity_text
 
 log = logging.getLogger(__name__)
@@ -75,6 +75,11 @@ class NodeStatusTeller:
         """Tell all again, to a workflow that has heard nothing yet."""
         self._told = None
 
+    def is_known(self, view: NodeView) -> bool:
+        """Say whether the node's workflow has what it was told last; somebody else may have told it something."""
+        told = self._told
+        return told is None or _essence(told) == _essence(view)
+
     async def round(self) -> bool:
         """Look once, and tell what is new; returns whether it told. Raises RPCError."""
         report = await asyncio.to_thread(read_node_report, self._context.state_dir)
@@ -110,6 +115,12 @@ class NodeStatusTeller:
         if update["status"] != self._ready.status:
             update["last_transition_time"] = datetime.now(UTC)
         self._ready = self._ready.model_copy(update=update)
+
+
+def _essence(said: NodeStatus | NodeView) -> tuple[object, ...]:
+    """Return what a status comes to: whose it is, and what it says of the node."""
+    conditions = {each.type: each.status for each in said.conditions}
+    return said.boot, said.identity, conditions, said.capacity, said.allocatable, said.addresses
 
 
 def pressures(report: NodeReport | None) -> tuple[NodeCondition, ...]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -12,7 +14,11 @@ from syncpod.agent.node_status import NodeStatusTeller, node_info, quantities
 from syncpod.cri.node import Host, NodeContext
 from syncpod.cri.node_report import NodeCondition, NodeReport, write_node_report
 from syncpod.cri.port import RuntimeVersion
-from syncpod.node_messages import NodeInfo, NodeStatus
+from syncpod.node_messages import NodeInfo, NodeStatus, NodeView
+from workflows import node_absorb, node_report
+from workflows.node_state import NodeState
+
+NOW = datetime(2026, 11, 1, tzinfo=UTC)
 
 
 class Heard:
@@ -52,6 +58,11 @@ async def test_a_status_is_told_when_it_is_another_and_until_it_is_heard(tmp_pat
     teller.forget()
     assert await teller.round()
     assert heard.statuses.pop() == heard.statuses[0]
+    state = NodeState()
+    node_absorb.absorb(state, "node_status", (json.loads(heard.statuses[0].model_dump_json()),), NOW)
+    assert teller.is_known(_shown(state))
+    node_absorb.absorb(state, "node_status", ({},), NOW)  # by somebody's hand
+    assert not teller.is_known(_shown(state))
     (first,) = heard.statuses
     assert (first.boot, first.identity, first.sources, first.sources_ready) == (4, "n1/machine/4", ("file",), False)
     assert first.capacity == {"cpu": "1500m", "memory": "1048576Ki", "pods": "7"}
@@ -74,6 +85,10 @@ async def test_a_status_is_told_when_it_is_another_and_until_it_is_heard(tmp_pat
     assert before is not None
     assert after is not None
     assert after > before
+
+
+def _shown(state: NodeState) -> NodeView:
+    return NodeView.model_validate_json(node_report.view(state, NOW).model_dump_json(by_alias=True))
 
 
 def test_a_machine_is_told_in_the_words_of_a_v1_node(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from syncpod.node_messages import ApplyPodWorkflow, NodeStepName, PodWorkflowResult
+from syncpod.node_messages import LISTED_LIMIT, MADE_LIMIT, ApplyPodWorkflow, NodeStepName, PodWorkflowResult
 from workflows import node_absorb, node_decide, node_report
 from workflows.node_decide import Action
 from workflows.node_state import NodeState, rank
@@ -42,6 +42,11 @@ class Node:
     def say(self, source: str, pods: dict[str, int]) -> None:
         payload = {"source": source, "pods": [document(name, image) for name, image in pods.items()]}
         node_absorb.absorb(self.state, "sync_pods", (payload,), self.now)
+
+    def recall_into(self, there: dict[str, tuple[str, str]]) -> None:
+        """Remind a workflow that was begun anew of the pods that there were for the sake of `file`."""
+        pods = [{"name": key.partition("/")[2], "uid": uid, "source": "file"} for key, (uid, _) in there.items()]
+        node_absorb.absorb(self.state, "recall_pods", ({"pods": pods},), self.now)
 
     def begin(self) -> None:
         """Begin all that may be done now; no pod has two steps at a time."""
@@ -154,7 +159,8 @@ json = st.recursive(
 
 @settings(max_examples=200)
 @given(
-    st.sampled_from(["sync_pods", "apply", "delete", "node_status", "cordon"]), st.lists(json, max_size=2).map(tuple)
+    st.sampled_from(["sync_pods", "recall_pods", "apply", "delete", "node_status", "cordon"]),
+    st.lists(json, max_size=2).map(tuple),
 )
 def test_nothing_that_arrives_is_an_exception_and_nothing_wrong_is_half_taken(name: str, args: tuple[Any, ...]) -> None:
     state = NodeState(name="n", since=START)
@@ -181,3 +187,85 @@ def test_a_back_off_doubles_and_is_forgotten_when_the_pod_is() -> None:
     node.say("file", {})
     node_decide.tidy(node.state, node.now)
     assert not node.state.backoff.entries
+
+
+names_and_images = st.dictionaries(st.sampled_from(NAMES), st.integers(0, 2), max_size=3)
+
+
+@settings(max_examples=60)
+@given(names_and_images, names_and_images, st.booleans(), st.booleans())
+def test_a_workflow_begun_anew_comes_to_what_its_list_says_of_the_pods_it_is_reminded_of(
+    before: dict[str, int], after: dict[str, int], told_first: bool, answered: bool
+) -> None:
+    node = Node()
+    node.say("file", before)
+    node.settle()
+    there = dict(node.pods)
+    node.state, node.busy = NodeState(name="n", since=node.now), {}
+    if told_first:
+        node.say("file", after)
+        if answered:  # a changed pod is refused while the one of before has its name
+            node.begin()
+            while node.busy:
+                node.end("well")
+    node.recall_into(there)
+    node.reload()
+    if not told_first:
+        # Until its list has been told, nothing of it ends, and it is shown as its own.
+        assert node_decide.plan(node.state, node.now, ()).actions == ()
+        assert {(each.source, each.state) for each in node_report.desired(node.state, node.now)} <= {
+            ("file", "applied")
+        }
+        node.say("team", {})
+        assert node_decide.plan(node.state, node.now, ()).actions == ()
+        node.say("file", after)
+    node.settle()
+    assert {key: image for key, (_, image) in node.pods.items()} == {
+        f"default/{name}": f"i:{image}" for name, image in after.items()
+    }
+    assert set(node.state.governed) == set(node.pods)
+
+
+def test_a_pod_whose_manifest_cannot_be_read_stays_after_a_workflow_is_begun_anew() -> None:
+    for recalled_first in (True, False):
+        node = Node()
+        node.say("file", {"a": 1, "b": 1})
+        node.settle()
+        there = dict(node.pods)
+        node.state, node.busy = NodeState(name="n", since=node.now), {}
+        payload = {"source": "file", "pods": [], "kept": [{"namespace": "default", "name": "a"}]}
+        if recalled_first:
+            node.recall_into(there)
+        node_absorb.absorb(node.state, "sync_pods", (payload,), node.now)
+        if not recalled_first:
+            node.recall_into(there)
+        node.reload()
+        node.settle()
+        assert set(node.pods) == {"default/a"}
+        node.say("file", {})
+        node.settle()
+        assert node.pods == {}
+
+
+def test_what_is_recalled_is_bounded_and_says_nothing_of_what_is_known() -> None:
+    node = Node()
+    node.say("file", {"a": 1})
+    node.settle()
+    before = node.state.model_copy(deep=True)
+    for pods in (
+        [{"name": "a", "uid": "stale", "source": "file"}],
+        [{"name": "x", "uid": "u", "source": "api"}, {"name": "x/y", "uid": "u", "source": "file"}, {"name": "z"}],
+        [{"name": f"p{number}", "uid": "u", "source": "file"} for number in range(MADE_LIMIT + 1)],
+    ):
+        node_absorb.absorb(node.state, "recall_pods", ({"pods": pods},), node.now)
+    assert node.state.governed == before.governed
+    assert [each.reason for each in node.state.events if each not in before.events] == ["Rejected"]
+
+
+def test_a_list_of_more_pods_than_can_be_looked_at_in_one_go_is_refused() -> None:
+    pods = [document(f"p{number}", 1) for number in range(LISTED_LIMIT + 1)]
+    assert not node_absorb.too_many("sync_pods", ({"pods": pods[1:]},))
+    assert "must be no more than 4000, there are 4001" in node_absorb.too_many("sync_pods", ({"pods": pods},))
+    nonsense: tuple[tuple[Any, ...], ...] = ((), (7,), ({"pods": 3},), ({}, {}))
+    for args in nonsense:
+        assert not node_absorb.too_many("sync_pods", args)

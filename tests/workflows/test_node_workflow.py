@@ -311,6 +311,38 @@ async def test_a_flood_of_lists_comes_to_the_last_one_across_continue_as_new(
     assert described.run_id != described.raw_description.workflow_execution_info.first_run_id
 
 
+async def test_a_workflow_begun_anew_ends_what_its_lists_no_longer_have_once_it_is_reminded(
+    node_under_test: NodeUnderTest,
+) -> None:
+    node = node_under_test
+    web, job, other = node.pod("web"), node.pod("job"), node.pod("other")
+    await node.sync("file", web, job)
+    await node.sync("team", other)
+    view = await node.until(lambda view: len(view.desired) == 3 and all(e.state == "applied" for e in view.desired))
+    made = [{"name": each.name, "uid": each.uid, "source": each.source} for each in view.desired]
+    await node.handle.terminate()
+    await node.start()
+    await node.handle.signal("recall_pods", {"pods": made})
+    await node.until(lambda view: {each.source for each in view.desired} == {"file", "team"})
+    await node.sync("file", node.pod("web", image="busybox:2"))
+    await node.pod_until("job", lambda pod: pod is None)
+    await node.pod_until("web", lambda pod: pod and pod["spec"]["containers"][0]["image"] == "busybox:2")
+    assert await node.running("other")  # its source has said nothing yet
+    await node.sync("team")
+    await node.pod_until("other", lambda pod: pod is None)
+    view = await node.until(lambda view: len(view.desired) == 1)
+    assert [(each.source, each.name) for each in view.desired] == [("file", web["metadata"]["name"])]
+
+
+async def test_a_list_of_very_many_pods_is_refused_and_the_node_goes_on(node_under_test: NodeUnderTest) -> None:
+    node = node_under_test
+    many = [{"metadata": {"name": f"p{number}"}} for number in range(12_000)]
+    await node.sync("many", *many)
+    assert "pods: must be no more than 4000, there are 12000" in await node.event("Rejected")
+    await node.sync("file", node.pod("web"))
+    assert await node.pod_until("web", bool)
+
+
 async def test_a_pod_that_somebody_else_ended_comes_back_when_its_source_says_so(
     node_under_test: NodeUnderTest,
 ) -> None:

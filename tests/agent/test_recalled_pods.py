@@ -1,0 +1,98 @@
+"""What a node reminds its workflow of: pods of lists that it cannot know of, whose own workflows are open."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from temporalio.service import RPCError, RPCStatusCode
+
+from syncpod.agent.recalled_pods import RecalledPods
+from syncpod.cri.node import NodeContext
+from syncpod.cri.paths import pod_directory
+from syncpod.cri.pod_records import PodRecord, write_pod_record
+from syncpod.messages import PodRef, pod_workflow_id
+from syncpod.node_messages import DesiredPod, NodeView, RecallPods
+from syncpod.pod import Pod
+from syncpod.pod.meta import ObjectMeta
+
+MADE = datetime(2026, 11, 1, tzinfo=UTC)
+BEFORE, AFTER = MADE - timedelta(hours=1), MADE + timedelta(hours=1)
+
+
+class Server:
+    """What the server knows of the pods' workflows, and hears for the node's."""
+
+    def __init__(self) -> None:
+        self.listed: dict[str, str] = {}
+        self.standings: dict[str, str] = {}
+        self.heard: list[tuple[str, ...]] = []
+        self.away = False
+
+    async def open(self) -> dict[str, str]:
+        return self.listed
+
+    async def standing(self, ref: PodRef) -> str:
+        return self.standings.get(ref.uid, "unknown")
+
+    async def tell(self, pods: RecallPods) -> None:
+        if self.away:
+            raise RPCError("away", RPCStatusCode.UNAVAILABLE, b"")
+        self.heard.append(tuple(f"{each.source}/{each.name}/{each.uid}" for each in pods.pods))
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> NodeContext:
+    return NodeContext(name="n1", state_dir=tmp_path, memory_dir=tmp_path, log_dir=tmp_path, cluster="c")
+
+
+def record(node: NodeContext, uid: str, source: str, **annotations: str) -> None:
+    """Write the record of a pod that `source` has made."""
+    more = {"kubernetes.io/config.source": source} if source else {}
+    meta = ObjectMeta(
+        name=f"p-{uid}", namespace="default", uid=uid, annotations={**more, **annotations}, creation_timestamp=MADE
+    )
+    pod_directory(node, uid).mkdir(parents=True)
+    write_pod_record(node, PodRecord(pod=Pod(metadata=meta), incarnation="1"))
+
+
+async def test_a_workflow_that_knows_nothing_hears_of_the_pods_of_lists_whose_workflows_are_open(
+    node: NodeContext,
+) -> None:
+    server = Server()
+    recalled = RecalledPods(node, server, server.tell)
+    assert await recalled.round(None) == 0
+    record(node, "listed", "team")
+    record(node, "lagging", "file", **{"kubernetes.io/config.hash": "lagging"})
+    record(node, "ended", "team")
+    record(node, "copied", "file", **{"kubernetes.io/config.hash": "lagging"})
+    record(node, "single", "")
+    record(node, "another", "team")
+    server.listed = {pod_workflow_id("default", "p-listed"): "listed", pod_workflow_id("default", "p-another"): "else"}
+    server.standings = {"lagging": "open", "ended": "closed", "another": "another", "copied": "open", "single": "open"}
+    server.away = True
+    with pytest.raises(RPCError):
+        await recalled.round(None)
+    server.away = False
+    assert await recalled.round(None) == 2
+    assert server.heard == [("file/p-lagging/lagging", "team/p-listed/listed")]
+    view = NodeView(since=AFTER, desired=(DesiredPod(uid="listed"), DesiredPod(uid="lagging")))
+    assert await recalled.round(view) == 0
+    server.standings["ended"] = "open"  # it has been adopted
+    assert await recalled.round(view) == 1
+    assert server.heard[1:] == [("team/p-ended/ended",)]
+    assert await recalled.round(view) == 0
+    # Another workflow, begun by somebody else's signal before it was seen that this one had been ended.
+    assert await recalled.round(NodeView(since=AFTER + timedelta(hours=1))) == 3
+
+
+async def test_what_the_workflow_knows_or_has_seen_begin_is_not_told(node: NodeContext) -> None:
+    server = Server()
+    recalled = RecalledPods(node, server, server.tell)
+    record(node, "a", "team")
+    server.standings["a"] = "open"
+    assert await recalled.round(NodeView(since=BEFORE)) == 0
+    assert await recalled.round(NodeView(since=AFTER, desired=(DesiredPod(uid="a"),))) == 0
+    assert await recalled.round(NodeView(since=AFTER)) == 0  # it is being ended
+    assert await recalled.round(NodeView(since=AFTER + timedelta(hours=1))) == 1
