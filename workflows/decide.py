@@ -33,7 +33,6 @@ from syncpod.messages import (
     RemoveContainers,
     RemovePod,
     ResizePod,
-    StartContainer,
     StepInput,
     StepName,
     SyncVolumes,
@@ -140,8 +139,6 @@ def begin(state: PodState, step: Step, now: datetime) -> StepInput:
     _remember_kills(state, step, now)
     if step.resets:
         facts.forget_for_reset(state)
-    if isinstance(step.input, StartContainer):
-        state.asked = {**state.asked, step.container: now}
     return step.input.model_copy(update={"fence": state.fence})
 
 

@@ -32,7 +32,7 @@ from syncpod.pod import Pod, PodCondition
 from workflows import facts, resizing
 from workflows.decide import expiry
 from workflows.decision import Step
-from workflows.state import HISTORY_KEPT, Exit, PodState, ended_at
+from workflows.state import HISTORY_KEPT, Exit, PodState, age
 
 _INSTANCES_KEPT = 50
 """Instances whose probe results are kept though the view does not have them: more than a pod starts at once."""
@@ -70,7 +70,7 @@ def observe(state: PodState, listing: ObservedPod, now: datetime) -> None:
             message=container.message,
             started_at=container.started_at,
             finished_at=container.finished_at,
-            at=ended_at(state, listing, container, now),
+            at=now - age(listing, container),
             cause=state.killed.get(container.id, ""),
             sandbox=container.sandbox_id,
         )

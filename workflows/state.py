@@ -153,8 +153,6 @@ class PodState(BaseModel):
     replacing: dict[str, bool] = {}
     """By runtime id: instances that are ended only so that another follows, whatever the policy; True: an operator asks
     for it, and no crash loop holds it back. Forgotten once the other is there."""
-    asked: dict[str, datetime] = {}
-    """By container: when its newest start was asked for; it cannot have ended before."""
     restart_all: Round | None = None
     """The newest restart of all containers."""
     missing_images: tuple[str, ...] = ()
@@ -354,23 +352,6 @@ class PodState(BaseModel):
 
 _OLDEST = timedelta(days=36_500)
 """No exit is believed to be older: a time is what a listing says, and what is subtracted from now must stay a time."""
-
-
-BOUNDED = 2
-"""The version of decisions since which no clock of a node has a container end before its start was asked for."""
-
-
-def ended_at(state: PodState, observed: ObservedPod, container: ObservedContainer, now: datetime) -> datetime:
-    """Return when a container ended, by the workflow's clock: from here its back-off runs.
-
-    Not before its start was asked for, whatever the node's clock says: one that is ahead of that by which exits are
-    dated would waive every back-off.
-    """
-    at = now - age(observed, container)
-    newest = container.restart_count == state.restarts.get(container.name)
-    if state.decision_version < BOUNDED or not newest or container.name not in state.asked:
-        return at
-    return max(at, min(now, state.asked[container.name]))
 
 
 def age(observed: ObservedPod, container: ObservedContainer) -> timedelta:
