@@ -102,10 +102,13 @@ class ManifestSource:
     async def round(self, *, slow: bool = False) -> bool:
         """Look once, and tell what is new; returns whether it told.
 
-        The first time, and when `slow`, also look for pods that somebody has ended.
+        The first time, and when `slow`, also look for pods that somebody has ended. Only then does a directory that is
+        not there have no pods: one that is put back within a look's time costs none of them.
 
         Raises RPCError, and OSError where the directory cannot be listed: then nothing is told, and nothing ends.
         """
+        if self._told is not None and not slow and _identity(self._files.directory) is None:
+            return False
         listing = await asyncio.to_thread(self._files.look)
         message = self._message(listing)
         if message is None:
@@ -161,8 +164,9 @@ async def _changes(directory: Path, reread: float, warn: Callable[[str], None]) 
     """
     watched = _identity(directory)
     if watched is None:
-        yield False
+        yield True
         await asyncio.sleep(reread)
+        yield False
         return
     notices = awatch(
         directory,

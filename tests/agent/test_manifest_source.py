@@ -267,6 +267,21 @@ async def test_an_empty_or_absent_directory_is_reported_once_and_one_that_comes_
         await seen(lambda: told.names == [f"b-{NODE}"])
 
 
+async def test_a_directory_that_is_put_back_at_once_costs_no_pod(directory: Directory) -> None:
+    told = Told()
+    source = ManifestSource(directory.files, told, told.tell, boot=1)
+    directory.write("a.yaml", pod("a"))
+    assert await source.round()
+    away = directory.path.with_name("away")
+    directory.path.rename(away)
+    assert not await source.round()
+    away.rename(directory.path)
+    assert not await source.round(slow=True)
+    directory.path.rename(away)
+    assert await source.round(slow=True)
+    assert (len(told.heard), told.names) == (2, [])
+
+
 async def test_a_server_that_is_away_is_told_later(directory: Directory, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(manifest_source, "_RETRY_SECONDS", 0.01)
     told = Told()
