@@ -58,6 +58,20 @@ def test_a_sandbox_that_was_being_made_as_its_worker_died_is_not_left_behind() -
     assert not simulation.runtime.reserved
 
 
+def test_an_init_container_that_has_succeeded_and_is_pruned_does_not_run_again() -> None:
+    """Its recorded end counts in the sandbox in which it ran, which the simulated runtime did not tell: it ran a second time."""
+    spec = {
+        "restartPolicy": "Never",
+        "initContainers": [
+            {"name": "s", "image": "busybox:1", "restartPolicy": "Always"},
+            {"name": "i", "image": "busybox:1"},
+        ],
+        "containers": [{"name": "a", "image": "busybox:1"}],
+    }
+    lives = {"s": (FOREVER,), "i": (Life(0.009),), "a": (Life(0.575, 1),)}
+    assert simulate(Case(pod(spec), lives, (Event(1.793, "dead containers pruned", name="i"),))).violation == ""
+
+
 @pytest.mark.xfail(
     strict=True, reason="the SDK applies a task's signals, and lets the run end, before its cancellation"
 )

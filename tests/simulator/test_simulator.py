@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from syncpod.lifecycle.observed import ObservedPod
 from tests.simulator.campaign import run_seeds
 from tests.simulator.faults import EVENTS, Case, Event, draw_case
 from tests.simulator.pods import pod
 from tests.simulator.report import as_test, table
 from tests.simulator.runtime import FOREVER, Life
 from tests.simulator.shrink import shrink, signature
-from tests.simulator.simulation import simulate
+from tests.simulator.simulation import Simulation, simulate
 
 TWO = {"restartPolicy": "Always", "containers": [{"name": name, "image": "busybox:1"} for name in ("a", "b")]}
 
@@ -64,3 +65,17 @@ def test_an_upgraded_workers_decisions_are_taken_by_a_run_of_its_own() -> None:
     verdict = simulate(case)
     assert verdict.violation == ""
     assert verdict.runs == simulate(Case(pod(TWO))).runs + 1
+
+
+def test_nothing_that_the_simulated_runtime_lists_is_passed_over_for_its_name() -> None:
+    simulation = Simulation(Case(pod(TWO), {"a": (Life(1.0, 1),)}))
+    simulation.begin()
+    simulation.clock.run(5.0)
+    (sandbox,) = simulation.runtime.sandboxes.values()
+    listed = simulation.runtime.list(sandbox.uid)
+    read = ObservedPod.model_validate(listed).model_dump(mode="json", by_alias=True)
+    assert {each["state"] for each in listed["containers"]} == {"running", "exited"}
+    assert set(listed) <= set(read)
+    for kind in ("sandboxes", "containers"):
+        for given, taken in zip(listed[kind], read[kind], strict=True):
+            assert set(given) <= set(taken)
