@@ -200,3 +200,25 @@ async def test_a_static_pod_that_somebody_ends_comes_back(manifest_node: Manifes
     await web.gone()
     await until_asked(lambda: _runs(web), patience=90, pause=0.5)
     assert (await web.running())["metadata"]["uid"] == before
+
+
+@pytest.mark.parametrize("runtime", ["embedded"], indirect=True)
+async def test_a_manifest_that_goes_while_the_nodes_workflow_is_ended_takes_its_pod_along(
+    manifest_node: ManifestNode,
+) -> None:
+    """A workflow of the node that is begun anew is reminded of what lists have made, and of how the node does."""
+    node = manifest_node
+    web, job = node.write("web.json", "web"), node.write("job.json", "job")
+    await node.applied(web, job)
+    before = (await web.running())["metadata"]["uid"]
+    await job.running()
+    await node.client.get_workflow_handle(node_workflow_id(node.name)).terminate()
+    (node.manifests / "job.json").unlink()  # which is told at once, and so begins the workflow anew
+    await until_asked(lambda: _ended(job), patience=120, pause=0.5)
+    view = await node.applied(web)
+    assert (await web.running())["metadata"]["uid"] == before
+    assert (view.boot > 0, view.sources_ready, bool(view.conditions)) == (True, True, True)
+
+
+async def _ended(pod: LivePod) -> bool:
+    return not await pod.containers("main")
