@@ -40,6 +40,7 @@ from syncpod.messages import (
     ObservedPod,
     ObservedSandbox,
     Outcome,
+    PodRef,
     StepEvent,
     StepName,
     StepResult,
@@ -57,8 +58,10 @@ SLOT_SECONDS = 5.0
 async def create_sandbox(attempt: Attempt, request: CreateSandbox) -> StepResult:
     """Make the sandbox of this pod and attempt, or adopt it, and say which of the pod's images are missing.
 
-    Notes the pod on the node, and ends what an earlier life of its name has left. Then looks, again after each answer
-    that leaves things open:
+    Notes the pod on the node, and ends what an earlier life of its name has left. Of a life that may not be ended here,
+    since another Temporal cluster has made it, nothing new is made as long as it runs: of one name one pod runs on a
+    node, as with the kubelet, which knows no other cluster. Then looks, again after each answer that leaves things
+    open:
 
     - READY and of this incarnation: adopted.
     - dead, or another incarnation's: stopped and removed, what runs in it with its grace; the attempt is spent, and the
@@ -78,7 +81,9 @@ async def create_sandbox(attempt: Attempt, request: CreateSandbox) -> StepResult
     try:
         await _note(attempt, request)
         grace = request.pod.spec.termination_grace_period_seconds or 0
-        await end_earlier_lives(attempt, grace_seconds=grace)
+        beside = await end_earlier_lives(attempt, grace_seconds=grace)
+        if beside and not request.adopt:
+            raise _failed(attempt, _name_in_use(attempt.ref, beside))
         await admit(attempt, request)
         if request.adopt:
             return await _adopt(attempt, request, images)
@@ -261,6 +266,16 @@ async def _refuse_stranger(attempt: Attempt, number: int, reserved: NameReserved
         if owner != attempt.node.context.name:
             whose = f"belongs to node {owner}" if owner else "is not managed by syncpod"
             raise _failed(attempt, f"its name is taken by sandbox {holder.id}, which {whose}") from reserved
+
+
+def _name_in_use(ref: PodRef, uid: str) -> str:
+    """Say that another pod runs under this name, and both ways out of it."""
+    flag = "" if ref.namespace == "default" else f" -n {ref.namespace}"
+    return (
+        f"another pod {ref.namespace}/{ref.name} (uid {uid}) runs on this node, and this Temporal server has no "
+        f"workflow for it: `syncpod prune{flag} {ref.name}` there ends it, or `syncpod delete{flag} pod {ref.name}` "
+        f"and then `syncpod adopt{flag} {ref.name}` keeps it in place of this one"
+    )
 
 
 def _failed(attempt: Attempt, message: str) -> PodFault:

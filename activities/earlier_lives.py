@@ -8,17 +8,21 @@ from activities.attempt import Attempt, NotYet, warning
 from activities.kill_pod import kill_pod
 from activities.ownership import anothers
 from activities.remove_pod import remove_pod
-from syncpod.cri.names import NODE_LABEL, POD_NAME_LABEL, POD_NAMESPACE_LABEL
+from syncpod.cri.names import INCARNATION_ANNOTATION, NODE_LABEL, POD_NAME_LABEL, POD_NAMESPACE_LABEL
+from syncpod.cri.port import SandboxSummary
 from syncpod.messages import KillPod, Outcome, PodRef, RemovePod
 
 
-async def end_earlier_lives(attempt: Attempt, *, grace_seconds: int) -> None:
+async def end_earlier_lives(attempt: Attempt, *, grace_seconds: int) -> str:
     """Kill and remove every pod of this namespace and name, node and Temporal cluster that has another UID.
 
     A name has one workflow at a time, and this step runs for it: whatever else bears the name there has no workflow any
     more, and would run beside its heir for ever. One that belongs to another cluster is left alone, since nothing here
     says that its workflow is gone. `grace_seconds` is for each of its containers, counted from when the step was
     scheduled.
+
+    Returns the UID of a pod left alone that still has a ready sandbox, "" where there is none: beside it nobody's
+    first sandbox is to be made. An incarnation that has a sandbox on the node already is told of none.
 
     Mirrors pod_workers.go, v1.36, allowPodStart (a static pod starts when the last one of its full name has ended) and
     HandlePodCleanups (what runs and is nobody's is killed). Raises CriError, Interrupted, and what remove_pod does.
@@ -39,3 +43,11 @@ async def end_earlier_lives(attempt: Attempt, *, grace_seconds: int) -> None:
         if removed.outcome == Outcome.STOPPING:
             raise NotYet(f"the pod {uid}: {removed.message}")
         attempt.events.append(warning("EarlierLifeEnded", f"Killed and removed the pod {uid}: {why}."))
+    if any((each.uid, _incarnation(each)) == (ref.uid, ref.incarnation) for each in listed):
+        return ""
+    ready = {each.uid for each in elsewhere if each.state == "SANDBOX_READY"} - {ref.uid}
+    return min(ready, default="")
+
+
+def _incarnation(sandbox: SandboxSummary) -> str:
+    return sandbox.annotations.get(INCARNATION_ANNOTATION, "")

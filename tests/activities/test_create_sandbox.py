@@ -333,16 +333,44 @@ async def test_what_an_earlier_life_of_the_name_left_running_is_ended_first(benc
     assert [each.state for each in (await bystander.view()).containers] == ["running"]
 
 
-async def test_a_pod_of_the_same_name_that_another_cluster_answers_for_stays(bench: Bench) -> None:
+async def test_beside_a_pod_of_its_name_that_another_cluster_answers_for_nothing_is_made(bench: Bench) -> None:
+    """The database was lost, and the pod applied again: the one that runs stays, and stays the only one."""
     other, ours = bench.pod(), bench.pod()
     ours.pod = ours.pod.model_copy(
         update={"metadata": ours.pod.metadata.model_copy(update={"name": other.pod.metadata.name})}
     )
     here = bench.node.context
-    bench.node.context = dataclasses.replace(here, cluster="another/default")
-    await other.create_sandbox()
+    elsewhere = dataclasses.replace(here, cluster="another/default")
+    bench.node.context = elsewhere
+    made = await other.create_sandbox()
     await other.start()
     bench.node.context = here
 
-    await ours.create_sandbox()
+    for _ in range(2):
+        fault, error, detail = await fault_of(ours.create_sandbox())
+        assert fault == Fault.FAILED_CREATE_SANDBOX
+        assert f"(uid {other.uid}) runs on this node" in error.message
+        assert f"`syncpod prune {other.pod.metadata.name}`" in error.message
+        assert detail.status.sandboxes == ()
     assert [each.state for each in (await other.view()).containers] == ["running"]
+
+    await bench.cri.stop_pod_sandbox(made.id)  # it has ended, as far as anybody is concerned
+    await other.until_dead(made.id)
+    assert (await ours.create_sandbox()).outcome == Outcome.DONE
+    assert [each.id for each in (await other.view()).sandboxes] == [made.id]
+
+
+async def test_one_that_runs_already_beside_a_pod_of_its_name_goes_on_and_can_be_adopted(bench: Bench) -> None:
+    """An elder worker has let both in: neither a repeated step, nor its adoption, is refused for that."""
+    other, ours = bench.pod(), bench.pod()
+    ours.pod = ours.pod.model_copy(
+        update={"metadata": ours.pod.metadata.model_copy(update={"name": other.pod.metadata.name})}
+    )
+    here = bench.node.context
+    made = await ours.create_sandbox()
+    bench.node.context = dataclasses.replace(here, cluster="another/default")
+    adoption = other.sandbox_request().model_copy(update={"adopt": True})
+    assert (await other.step(StepName.CREATE_SANDBOX, adoption).result()).outcome == Outcome.ADOPTED
+    bench.node.context = here
+    again = await ours.create_sandbox()
+    assert (again.outcome, again.id) == (Outcome.ADOPTED, made.id)
