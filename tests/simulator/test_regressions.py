@@ -59,7 +59,7 @@ def test_a_sandbox_that_was_being_made_as_its_worker_died_is_not_left_behind() -
 
 
 def test_an_init_container_that_has_succeeded_and_is_pruned_does_not_run_again() -> None:
-    """Its recorded end counts in the sandbox in which it ran, which the simulated runtime did not tell: it ran a second time."""
+    """Its recorded end counts in the sandbox in which it ran; the simulated runtime did not tell which that was."""
     spec = {
         "restartPolicy": "Never",
         "initContainers": [
