@@ -146,15 +146,15 @@ class PodWorkflow:
             absorb.tidy(self.state, workflow.now())
             outcome.expire(self.state, workflow.now())
             self.hurry()
-            if (same := resizing.as_allocated(self.state)) and workflow.patched(AS_ALLOCATED):
+            if (same := resizing.as_allocated(self.state)) and self.patched(AS_ALLOCATED):
                 resizing.take_as_applied(self.state, same)
             resizing.settle(self.state, workflow.now())
-            if facts.differs(self.state) and workflow.patched(RECORDED):
+            if facts.differs(self.state) and self.patched(RECORDED):
                 facts.go_by_record(self.state, workflow.now())
             report.update_status(self.state, self.holds, workflow.now())
-            if decide.is_unfinished(self.state) and not workflow.patched(FINISHED):
+            if decide.is_unfinished(self.state) and not self.patched(FINISHED):
                 self.state.finished = True
-            follow_anew = not decide.is_to_follow_anew(self.state) or workflow.patched(ANEW)
+            follow_anew = not decide.is_to_follow_anew(self.state) or self.patched(ANEW)
             now, pulls = workflow.now(), self.pulls
             decision = decide.next_step(self.state, now, pulling=pulls, follow_anew=follow_anew)
             if decision.failure is not None:
@@ -171,7 +171,7 @@ class PodWorkflow:
                 if decide.expiry(self.state) is not None:
                     # A step may take longer than the pod has; what is held is decided afresh after it.
                     self.arm(Decision() if self.is_attentive else decision)
-                if decision.step.name == StepName.PULL_IMAGE and workflow.patched(BESIDE):
+                if decision.step.name == StepName.PULL_IMAGE and self.patched(BESIDE):
                     self.pull(decision.step)
                 else:
                     await self.perform(decision.step)
@@ -247,9 +247,9 @@ class PodWorkflow:
         if step.name == StepName.KILL_POD:
             self.publish()  # a kill takes as long as the grace: what is shown must not be of before
         argument = decide.begin(self.state, step, began)
-        if step.resets and workflow.patched(ROUNDS):
-            self.state.restart_all = rounds.reset_by(self.state, step.input, lenient=workflow.patched(LENIENT))
-        if step.replaces and workflow.patched(REPLACED):
+        if step.resets and self.patched(ROUNDS):
+            self.state.restart_all = rounds.reset_by(self.state, step.input, lenient=self.patched(LENIENT))
+        if step.replaces and self.patched(REPLACED):
             self.state.replacing = {step.replaces: False} | self.state.replacing
         self.show()
         activity: workflow.ActivityHandle[Any] = workflow.start_activity(
@@ -284,7 +284,7 @@ class PodWorkflow:
         except asyncio.CancelledError:
             outcome.cancelled_step(self.state, step, began, workflow.now())
         else:
-            if resizing.is_outdated(self.state, step.input) and workflow.patched(OUTDATED):
+            if resizing.is_outdated(self.state, step.input) and self.patched(OUTDATED):
                 step = replace(step, outdated=True)
             outcome.finished_step(self.state, step, decoded(result), began, workflow.now())
         self.span(step, began)
@@ -387,6 +387,10 @@ class PodWorkflow:
         """Whether what comes in while a step runs is taken then."""
         return self.state.decision_version >= ATTENTIVE
 
+    def patched(self, patch: str) -> bool:
+        """Say whether the run has a change that was made by patch: a run of newer decisions has all, with no marker."""
+        return self.is_attentive or workflow.patched(patch)
+
     @property
     def is_ending(self) -> bool:
         """Whether the pod is to end, by what has been absorbed."""
@@ -394,7 +398,7 @@ class PodWorkflow:
 
     def hurry(self) -> None:
         """Let no kill that got stuck before delay the end of a pod that is to end now."""
-        if self.state.hurried and self.state.stuck_kills and workflow.patched(HURRIED):
+        if self.state.hurried and self.state.stuck_kills and self.patched(HURRIED):
             self.state.forget_stuck_kills()
         self.state.hurried = False
 
@@ -402,7 +406,7 @@ class PodWorkflow:
         """Obey from here on what the pod says of its restarts, where it says anything."""
         state = self.state
         if not state.obeys_restart_settings and says_restarts(state.pod.metadata.annotations):
-            state.obeys_restart_settings = workflow.patched(GOVERNED)
+            state.obeys_restart_settings = self.patched(GOVERNED)
 
     def deadline_moved(self, kill_by: datetime | None) -> bool:
         """Say whether the grace has been shortened since a kill began."""
@@ -460,13 +464,13 @@ class PodWorkflow:
     def put(self, name: str, args: Sequence[Any]) -> None:
         """Collect one signal."""
         self.inbox.put(name, tuple(args))
-        if len(self.inbox) >= INBOX_LIMIT and not workflow.patched(PARTS):
+        if len(self.inbox) >= INBOX_LIMIT and not self.patched(PARTS):
             self.drain()
 
     @workflow.signal
     def update_pod(self, *args: Any) -> None:
         """Take one v1 Pod document as the desired pod."""
-        self.put("update_pod" if workflow.patched(RESIZES) else "update_pod_without_resizes", args)
+        self.put("update_pod" if self.patched(RESIZES) else "update_pod_without_resizes", args)
 
     @workflow.signal
     def delete_pod(self, *args: Any) -> None:
@@ -486,7 +490,7 @@ class PodWorkflow:
     @workflow.signal
     def backoff_expired(self, *args: Any) -> None:
         """End a container's back-off: ``{"container": "web"}``; the node's queue names the restart too."""
-        self.put("backoff_expired" if workflow.patched(ONE_AT_A_TIME) else "backoff_expired_of_all", args)
+        self.put("backoff_expired" if self.patched(ONE_AT_A_TIME) else "backoff_expired_of_all", args)
 
     @workflow.signal
     def restart(self, *args: Any) -> None:

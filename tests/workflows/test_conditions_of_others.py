@@ -6,7 +6,7 @@ from typing import Any
 
 from temporalio.client import Client
 
-from tests.workflows.scripted import ScriptedNode, query_pod, until
+from tests.workflows.scripted import ScriptedNode, in_another_run, query_pod, until
 from tests.workflows.test_pod_workflow import is_ready, manifest, running
 
 GATE = "example.com/load-balanced"
@@ -41,7 +41,7 @@ async def test_a_gated_pod_becomes_ready_when_its_condition_does(client: Client,
         await until(latest, lambda pod, n=code: pod["status"]["containerStatuses"][0]["restartCount"] == n)  # type: ignore[misc]
     pod = await until(latest, is_ready)
     assert condition(pod, GATE)["status"] == "True"
-    assert (await latest.describe()).run_id != handle.result_run_id
+    await in_another_run(latest, handle.result_run_id)
 
 
 async def test_what_others_may_not_set_is_rejected(client: Client, node: ScriptedNode) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from temporalio.client import Client
 
-from tests.workflows.scripted import ScriptedNode, container, phase, query_pod, start_pod, until
+from tests.workflows.scripted import ScriptedNode, container, in_another_run, phase, query_pod, start_pod, until
 from tests.workflows.test_pod_workflow import is_ready, manifest
 
 TCP = {"tcpSocket": {"port": 80}}
@@ -96,7 +96,7 @@ async def test_results_outlive_a_run(client: Client, node: ScriptedNode) -> None
     for _ in range(4):
         await latest.signal("pleg", {})
     await until(latest, is_ready)
-    assert (await latest.describe()).run_id != first
+    await in_another_run(latest, first)
     assert is_ready(await query_pod(latest))
 
 

@@ -13,7 +13,7 @@ from temporalio.exceptions import ApplicationError
 
 from syncpod import resize_metrics
 from syncpod.messages import AllocateResources, Allocation, Fault, ResizePod, StartContainer, StepResult
-from tests.workflows.scripted import ScriptedNode, container, phase, query_pod, until
+from tests.workflows.scripted import ScriptedNode, container, in_another_run, phase, query_pod, until
 from tests.workflows.test_pod_workflow import manifest, running
 
 MIB = 1 << 20
@@ -367,7 +367,7 @@ async def test_a_resize_goes_on_in_the_run_that_follows(client: Client, node: Sc
     await until(latest, lambda pod: pod["metadata"].get("labels") == {"a": "b"} and bool(conditions(pod)))
     await latest.signal("backoff_expired", {"container": "allocate_resources"})
     await until(latest, is_given(LARGE))
-    assert (await latest.describe()).run_id != first
+    await in_another_run(latest, first)
     (step,) = [step for _, step in node.taken if isinstance(step, ResizePod)]
     assert step.memory[0].current.memory_limit == 64 * MIB
     asked = [step for _, step in node.taken if isinstance(step, AllocateResources)]
