@@ -68,7 +68,7 @@ def test_an_init_container_that_has_succeeded_and_is_pruned_does_not_run_again()
         ],
         "containers": [{"name": "a", "image": "busybox:1"}],
     }
-    lives = {"s": (FOREVER,), "i": (Life(0.009),), "a": (Life(0.575, 1),)}
+    lives: dict[str, tuple[Life, ...]] = {"s": (FOREVER,), "i": (Life(0.009),), "a": (Life(0.575, 1),)}
     assert simulate(Case(pod(spec), lives, (Event(1.793, "dead containers pruned", name="i"),))).violation == ""
 
 
