@@ -7,7 +7,11 @@ import asyncio
 from activities.attempt import Attempt
 from activities.metrics import count_accepted_resize, count_infeasible_resize
 from activities.pod_record import note_pod
+from syncpod.cri.added_limits import added_limits, refusal_of_limits
+from syncpod.cri.pod_records import read_pod_record
+from syncpod.cri.records import unenforced_limits
 from syncpod.messages import AllocateResources, Allocation, StepResult
+from syncpod.pod import Pod
 
 
 async def allocate_resources(attempt: Attempt, request: AllocateResources) -> StepResult:
@@ -18,13 +22,20 @@ async def allocate_resources(attempt: Attempt, request: AllocateResources) -> St
     than before, those that wait are told. Nothing is applied here: that is the next step's. A pod that was not let in
     yet is let in, or not, with what it asks for by then.
 
-    Mirrors allocation_manager.go, v1.36, handlePodResourcesResize. Raises OSError.
+    A limit where there was none is Infeasible where the runtime says that it cannot enforce it: allocated, it could
+    not be applied, and no container be created any more.
+
+    Mirrors allocation_manager.go, v1.36, handlePodResourcesResize. Raises OSError, CriError.
     """
     node, ref, pod = attempt.node, request.ref, request.pod
     attempt.doing = "looks whether the node has room for what the pod asks for"
+    unenforced = await _refusal_of_limits(attempt, pod)
     async with node.ledger.open() as page:
         if not page.has(ref):
             return StepResult(allocation=Allocation())
+        if unenforced:
+            count_infeasible_resize("limits_unenforced")
+            return StepResult(allocation=Allocation(pending="Infeasible", message=unenforced))
         trigger = page.why_again(ref, pod)
         refusal = page.refusal_of_resize(ref, pod, node.context.capacity)
         if refusal is None:
@@ -36,5 +47,17 @@ async def allocate_resources(attempt: Attempt, request: AllocateResources) -> St
             return StepResult(allocation=Allocation())
     (_, message), never = refusal
     if never:
-        count_infeasible_resize()
+        count_infeasible_resize("insufficient_node_allocatable")
     return StepResult(allocation=Allocation(pending="Infeasible" if never else "Deferred", message=message))
+
+
+async def _refusal_of_limits(attempt: Attempt, pod: Pod) -> str:
+    """Return why a limit that the pod has not been allocated yet cannot be enforced; "": each can, or there is none.
+
+    The runtime is asked only where there is one, and each time: it may be started anew as another user.
+    """
+    record = await asyncio.to_thread(read_pod_record, attempt.node.context, attempt.ref.uid)
+    added = added_limits(record.pod, pod) if record is not None else ()
+    if not added:
+        return ""
+    return refusal_of_limits(added, unenforced_limits((await attempt.node.cri.status(verbose=True)).info))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from opentelemetry import metrics
 
 from syncpod.messages import ContainerKind, Fault
@@ -76,9 +78,12 @@ def count_rejection(reason: str) -> None:
     _REJECTIONS.add(1, {"reason": reason})
 
 
-def count_infeasible_resize() -> None:
-    """Count a resize that the node can never allocate; its detail is what kubelets called it that said so (v1.35)."""
-    _INFEASIBLE_RESIZES.add(1, {"reason_detail": "insufficient_node_allocatable"})
+def count_infeasible_resize(detail: Literal["insufficient_node_allocatable", "limits_unenforced"]) -> None:
+    """Count a resize that the node can never allocate: it has not got the room, or its runtime cannot limit.
+
+    The first is what kubelets called it that said so (v1.35); no kubelet says the second.
+    """
+    _INFEASIBLE_RESIZES.add(1, {"reason_detail": detail})
 
 
 def count_accepted_resize(trigger: str) -> None:

@@ -91,6 +91,19 @@ def sandbox_image(info: Mapping[str, str]) -> str:
     return image if isinstance(image, str) else ""
 
 
+def unenforced_limits(info: Mapping[str, str]) -> Mapping[str, str]:
+    """Return why the runtime cannot enforce limits, by resource, as the embedded one's verbose Status shows it.
+
+    Empty from a runtime that can, and from those that do not tell.
+    """
+    try:
+        config = json.loads(info.get("config", "null"))
+    except ValueError:
+        return {}
+    found = config.get("limitsUnenforced") if isinstance(config, dict) else None
+    return {name: why for name, why in found.items() if isinstance(why, str)} if isinstance(found, dict) else {}
+
+
 def runtime_status(answer: api_pb2.StatusResponse) -> RuntimeStatus:
     """Read the runtime's readiness and features; a condition that is not reported does not hold."""
     conditions = {condition.type: condition for condition in answer.status.conditions}

@@ -13,7 +13,7 @@ import contextlib
 import os
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import TypeVar
@@ -111,6 +111,15 @@ class Cgroups:
             if controller not in self.controllers:
                 return self._cannot(what, controller, remove)
         return _swap_refusal(resources) or self._unified_refusal(resources)
+
+    @property
+    def unenforced(self) -> Mapping[str, str]:
+        """Why limits of `cpu` and `memory` cannot be enforced, and what would help; without those that can.
+
+        A sentence's end: `cgroups are closed to this user: run as root`.
+        """
+        said = {name: self._why_not(name) for name in ("cpu", "memory") if name not in self.controllers}
+        return {name: f"{why}: {remedy}" if remedy else why for name, (why, remedy) in said.items()}
 
     def make(self, path: str, resources: LinuxContainerResources) -> None:
         """Make a container's cgroup with its limits; one that is there already is given them. Nothing where closed.
@@ -213,14 +222,17 @@ class Cgroups:
         return ((hierarchy, hierarchy.base.joinpath(*parts)) for hierarchy in self.hierarchies)
 
     def _cannot(self, what: str, controller: str, remove: str) -> str:
-        if not self.hierarchies:
-            why, remedy = self.why_not, self.remedy
-        elif os.geteuid() == 0:
-            why, remedy = f"there is no {controller} controller to be had here", ""
-        else:
-            why, remedy = f"the {controller} controller is not delegated to this user", "run as root"
+        why, remedy = self._why_not(controller)
         otherwise = f", or {remedy}" if remedy else ""
         return f"{what}: cannot be enforced, since {why}: remove {remove}{otherwise}"
+
+    def _why_not(self, controller: str) -> tuple[str, str]:
+        """Return why a controller that is not there is not, and what would help, if anything."""
+        if not self.hierarchies:
+            return self.why_not, self.remedy
+        if os.geteuid() == 0:
+            return f"there is no {controller} controller to be had here", ""
+        return f"the {controller} controller is not delegated to this user", "run as root"
 
     def _unified_refusal(self, resources: LinuxContainerResources) -> str | None:
         version_2 = [each for each in self.hierarchies if each.version == 2]

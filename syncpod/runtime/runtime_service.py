@@ -73,6 +73,7 @@ class RuntimeService:
             "cgroupDriver": "cgroupfs",
             "cgroupControllers": runtime.cgroups.controllers,
             "cgroupsClosed": runtime.cgroups.why_not,
+            "limitsUnenforced": {} if runtime.host.isolation == "simulated" else dict(runtime.cgroups.unenforced),
             "sandboxes": len(runtime.sandboxes),
             "containers": len(runtime.containers),
         }

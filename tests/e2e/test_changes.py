@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import signal
 
+import pytest
+
 from syncpod.pod import container_hash
 from tests.e2e.engine import RUNS, Pods, conditions_of, shell, status_of
 from tests.runtimes.images import BUSYBOX_2
@@ -87,3 +89,29 @@ async def test_a_pod_whose_pause_process_is_killed_gets_a_new_sandbox(pods: Pods
         "start_container • start a, restart 1: the sandbox is no longer ready",
         "start_container • start b, restart 1: the sandbox is no longer ready",
     ]
+
+
+async def test_a_limit_that_nothing_enforces_is_infeasible_and_the_pod_goes_on_without(pods: Pods) -> None:
+    if pods.node.runtime.cgroup_parent:
+        pytest.skip("here it is enforced")
+    unlimited = {"requests": {"cpu": "10m", "memory": "16Mi"}}
+    until_told = "while [ ! -e /work/go ]; do sleep 0.1; done; rm /work/go"
+    pod = await pods.apply(
+        "unlimited",
+        shell("a", until_told, resources=unlimited, volumeMounts=[{"name": "work", "mountPath": "/work"}]),
+        volumes=[{"name": "work", "emptyDir": {}}],
+    )
+    await pod.running()
+    limits = {"limits": {"cpu": "200m", "memory": "128Mi"}}
+    await pod.handle.execute_update("resize", {"containers": [{"name": "a", "resources": limits}]})
+    seen = await pod.until(lambda pod: "PodResizePending" in conditions_of(pod))
+    status, reason, message = conditions_of(seen)["PodResizePending"]
+    assert (status, reason) == ("True", "Infeasible")
+    assert message.startswith("spec.containers[0].resources.limits[cpu]: cannot be enforced, since ")
+    assert "PodResizeInProgress" not in conditions_of(seen)
+    assert status_of(seen, "a")["resources"] == unlimited
+
+    await pod.exec("a", "touch /work/go")
+    seen = await pod.running(a=1)
+    assert status_of(seen, "a")["resources"] == unlimited
+    assert conditions_of(seen)["PodResizePending"] == (status, reason, message)

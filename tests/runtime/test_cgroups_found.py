@@ -146,6 +146,30 @@ def test_who_is_not_root_hears_that_root_could(monkeypatch: pytest.MonkeyPatch) 
     )
 
 
+@pytest.mark.parametrize(
+    ("cgroups", "unenforced"),
+    [
+        (
+            CLOSED,
+            {
+                "cpu": "cgroups are closed to this user: run as root",
+                "memory": "cgroups are closed to this user: run as root",
+            },
+        ),
+        (V2, {"cpu": "the cpu controller is not delegated to this user: run as root"}),
+        (V1, {}),
+    ],
+    ids=["closed", "without cpu", "open"],
+)
+def test_it_tells_which_limits_cannot_be_enforced_before_any_is_asked_for(
+    cgroups: Cgroups, unenforced: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    assert cgroups.unenforced == unenforced
+    asked = {"cpu": QUOTA, "memory": MEMORY}
+    assert {name for name, resources in asked.items() if cgroups.refusal(resources)} == set(unenforced)
+
+
 @pytest.mark.parametrize("cgroups", [CLOSED, BARE_V2, V1, V2])
 def test_a_container_that_asks_for_no_limit_is_never_refused(cgroups: Cgroups) -> None:
     assert cgroups.refusal(NO_LIMIT) is None
