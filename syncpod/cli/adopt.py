@@ -50,6 +50,10 @@ def adopt(
         strays, nameless = await chosen(client, place, names, everything=everything, namespace=namespace)
         if nameless:
             remark(f"Note: {len(nameless)} of what runs names no pod, and cannot be adopted; see `syncpod node`")
+        if force and len({(each.pod.namespace, each.pod.name) for each in strays}) < len(strays):
+            raise Failure(
+                "--force: the runtime has several pods of that name; `syncpod prune` removes the one too many"
+            )
         if not strays and everything:
             remark("No pods without a workflow")
         done = await asyncio.gather(
@@ -68,13 +72,13 @@ def adopt(
 async def _adopt(client: Client, place: Here, stray: Stray, *, brief: bool, dry_run: bool, force: bool) -> None:
     """Adopt one pod. Raises Failure with the reason why it cannot be."""
     from syncpod.cli.adopting import start_for, until_adopted
-    from syncpod.cli.strays import refusal_of_open
+    from syncpod.cli.strays import refusal_of_open, taken
 
     name = stray.pod.name
     if stray.standing == "open" and not force:
         raise Failure(refusal_of_open(stray))
     if stray.standing == "another":
-        raise Failure(f'pod "{name}" cannot be adopted: its name is another pod\'s now; `syncpod prune` removes it')
+        raise Failure(taken(stray))
     if stray.record is None:
         raise Failure(
             f'pod "{name}" cannot be adopted: node {place.node.name} has no record of this life of it; '

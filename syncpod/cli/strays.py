@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -42,9 +42,10 @@ class Stray:
 
     @property
     def called(self) -> str:
-        """What it is called in a result: ``pod/web``, and its namespace where that has to be said."""
+        """What it is called in a result: ``pod/web``, its namespace and UID where they have to be said."""
         where = "" if self.pod.namespace == "default" else f" in namespace {self.pod.namespace}"
-        return f"pod/{printable(self.pod.name)}{printable(where)}"
+        which = f" (uid {self.pod.uid})" if self.standing == "another" else ""
+        return f"pod/{printable(self.pod.name)}{printable(where)}{printable(which)}"
 
     @property
     def running(self) -> str:
@@ -106,21 +107,25 @@ async def chosen(
 ) -> tuple[list[Stray], tuple[Nameless, ...]]:
     """Return the pods that are named, or every one without a workflow, and with those what names no pod.
 
-    Of every one, `namespace` chooses some. Raises Failure for those that are named and have nothing in the runtime.
+    A name may be that of several pods in the runtime, of which at most one has a workflow: what is meant then is the
+    others. Of every one, `namespace` chooses some. Raises Failure for those that are named and have nothing in the
+    runtime.
     """
     if everything == bool(names):
         raise BadInput("name pods, or say --all")
     inventory, records = await take_stock(place)
-    by_name = {(pod.namespace, pod.name): pod for pod in inventory.pods.values()}
+    by_name: dict[tuple[str, str], list[PodInRuntime]] = {}
+    for pod in inventory.pods.values():
+        by_name.setdefault((pod.namespace, pod.name), []).append(pod)
     if names:
         wanted = [(namespace or "default", name) for name in names]
         missing = [name for space, name in wanted if (space, name) not in by_name]
         if missing:
             where = f"in namespace {namespace or 'default'} of node {place.node.name}"
             raise Failure("\n".join(f'pod "{name}": nothing of it is in the runtime {where}' for name in missing))
-        pods = [by_name[key] for key in wanted]
+        keys = list(dict.fromkeys(wanted))
     else:
-        pods = [pod for _, pod in sorted(by_name.items()) if namespace in ("", pod.namespace)]
+        keys = sorted(key for key in by_name if namespace in ("", key[0]))
     some = asyncio.Semaphore(_AT_ONCE)
 
     async def stray(pod: PodInRuntime) -> Stray:
@@ -129,15 +134,50 @@ async def chosen(
         async with some:
             return Stray(pod, record if fits else None, await _standing(client, pod))
 
-    found = await asyncio.gather(*map(stray, pods))
-    if names:
-        return list(found), ()
-    return [each for each in found if each.standing != "open"], inventory.nameless if not namespace else ()
+    async def strays(key: tuple[str, str]) -> list[Stray]:
+        return told_apart(await asyncio.gather(*map(stray, by_name[key])))
+
+    groups = await asyncio.gather(*map(strays, keys))
+    without = [each for group in groups for each in group if each.standing != "open"]
+    if not names:
+        return without, inventory.nameless if not namespace else ()
+    with_one = [each for group in groups if all(one.standing == "open" for one in group) for each in group]
+    return [*without, *with_one], ()
+
+
+def told_apart(namesakes: Sequence[Stray]) -> list[Stray]:
+    """Return the pods of one name as they stand beside one another: without a workflow, one of them can have the name.
+
+    That is one of which something runs, and of those the newest; to each other one the name is another pod's.
+    """
+    if not any(each.standing == "none" for each in namesakes):
+        return list(namesakes)
+    heir = max((each for each in namesakes if each.standing == "none"), key=_claim)
+    return [
+        each if each is heir or each.standing != "none" else replace(each, standing="another") for each in namesakes
+    ]
+
+
+def _claim(stray: Stray) -> tuple[bool, float, str]:
+    """Return by how much a pod is the one to have its name: whether any of it runs, since when (epoch seconds), UID."""
+    made = stray.pod.made_at
+    return stray.pod.running > 0, made.timestamp() if made is not None else 0.0, stray.pod.uid
 
 
 def refusal_of_open(stray: Stray) -> str:
     """Return why a pod with a workflow is left alone."""
     return f'pod "{stray.pod.name}" has an open workflow, which answers for it'
+
+
+def taken(stray: Stray) -> str:
+    """Return why a pod cannot be adopted whose name is another pod's, and what can be done."""
+    pod = stray.pod
+    flag = "" if pod.namespace == "default" else f" -n {pod.namespace}"
+    return printable(
+        f'pod "{pod.name}" (uid {pod.uid}) cannot be adopted, since its name is another pod\'s now: '
+        f"`syncpod prune{flag} {pod.name}` removes it, or `syncpod delete{flag} pod {pod.name}` ends the other one, "
+        f"and then it can be adopted"
+    )
 
 
 def named_only(output: str) -> bool:

@@ -241,3 +241,47 @@ async def test_a_lost_database_kills_nobody_and_what_runs_is_adopted_or_pruned(o
     await job.delete()
     (node.manifests / "static.json").unlink()
     await static.gone()
+
+
+async def test_a_pod_applied_anew_after_the_database_was_lost_waits_for_the_one_that_runs(orphaned: OrphanNode) -> None:
+    """Whoever applies where adopting was meant gets no twin, and is told both ways out; each of them can be gone."""
+    node, pods = orphaned, Pods(orphaned)
+    port = shell("main", ports=[{"containerPort": 64321, "hostPort": 64321, "protocol": "UDP"}])
+    cat = await pods.apply("cat", port, hostNetwork=True)
+    dog = await pods.apply("dog", shell("main"), hostNetwork=True)
+    for pod in (cat, dog):
+        await pod.running()
+    elders = {pod.name: (await pod.get())["metadata"]["uid"] for pod in (cat, dog)}
+    await node.lose_the_database()
+    heirs = []
+    for pod in (cat, dog):
+        heir = pods.know(pod.document)
+        await heir.apply(heir.document)
+        told = await heir.event("FailedCreatePodSandBox")
+        assert f"another pod default/{pod.name} (uid {elders[pod.name]}) runs on this node" in told["message"]
+        assert {each.uid for each in await pod.sandboxes()} == {elders[pod.name]}
+        assert len(await alive(pod)) == 1
+        heirs.append(heir)
+    new_cat, new_dog = heirs
+
+    plan = await syncpod(node, "prune", "--all", "--dry-run")
+    assert sorted(plan.out.splitlines()) == sorted(
+        f"pod/{name} (uid {uid}) pruned (dry run): kills main" for name, uid in elders.items()
+    ), plan
+    refused = await syncpod(node, "adopt", dog.name)
+    assert (refused.code, refused.out) == (1, "")
+    assert f"`syncpod delete pod {dog.name}` ends the other one" in refused.err
+
+    pruned = await syncpod(node, "prune", cat.name, "--now")
+    assert (pruned.code, pruned.out) == (0, f"pod/{cat.name} (uid {elders[cat.name]}) pruned\n"), pruned
+    await new_cat.running()
+    assert {each.uid for each in await cat.sandboxes()} == {(await new_cat.get())["metadata"]["uid"]}
+
+    kept = await alive(dog)
+    deleted = await syncpod(node, "delete", "pod", dog.name)
+    assert deleted.code == 0, deleted
+    adopted = await syncpod(node, "adopt", dog.name)
+    assert (adopted.code, adopted.out) == (0, f"pod/{dog.name} adopted; running: main\n"), adopted
+    assert (await alive(dog), (await new_dog.get())["metadata"]["uid"]) == (kept, elders[dog.name])
+    await new_dog.delete()
+    await new_cat.delete()
