@@ -9,7 +9,7 @@ from activities.attempt import Attempt, PodFault
 from activities.ledger import Trigger
 from activities.metrics import count_rejection
 from syncpod.cri.pod_cgroups import remove_empty_tiers, weigh_tiers
-from syncpod.cri.pod_records import read_pod_record, write_pod_record
+from syncpod.cri.pod_records import read_pod_record, read_pod_records, write_pod_record
 from syncpod.messages import CreateSandbox, Fault, Rejection
 from syncpod.pod import Pod
 
@@ -41,6 +41,10 @@ async def admit(attempt: Attempt, request: CreateSandbox) -> None:
     await _check_features(attempt, pod)
     async with node.ledger.open() as page:
         refusal = page.refusal(ref, pod, node.context.capacity)
+        if refusal is not None:  # for good: so it must not be for a pod that `syncpod prune` has removed
+            records = await asyncio.to_thread(read_pod_records, node.context)
+            page.keep({record.pod.metadata.uid for record in records})
+            refusal = page.refusal(ref, pod, node.context.capacity)
         if refusal is not None:
             raise _rejected(*refusal)
         if _needs_app_armor(pod) and not node.context.host.apparmor:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -141,6 +141,12 @@ class Page:
             self._strike(ref.uid)
             self._put_off.pop(ref.uid, None)
         return counted
+
+    def keep(self, uids: Collection[str]) -> None:
+        """Count only the pods of these UIDs: what else was let in has been removed behind the node's back."""
+        for uid in self._pods.keys() - set(uids):
+            self._strike(uid)
+            self._put_off.pop(uid, None)
 
     def _is_of(self, ref: PodRef) -> bool:
         entry = self._pods.get(ref.uid)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from activities.ledger import Ledger
+from syncpod.cri.directories import remove_pod_directories
 from syncpod.cri.pod_records import read_pod_record
 from syncpod.cri.sysctls import allowed_sysctls
 from syncpod.messages import Fault, KillPod, RemovePod, StepName, StepResult
@@ -94,6 +95,18 @@ async def test_nor_does_one_that_is_gone(two_cores: Bench) -> None:
     await pod.remove()
     await pod.step(StepName.REMOVE_POD, RemovePod(ref=pod.ref, fence=pod.next_fence())).result()
     await asking(two_cores, "2").create_sandbox()
+
+
+async def test_nor_does_one_that_was_removed_behind_the_nodes_back(two_cores: Bench) -> None:
+    """`syncpod prune` ends by bare calls a pod whose name is another's now, and its record goes with its files."""
+    gone = asking(two_cores, "1500m")
+    await gone.create_sandbox()
+    meta = gone.pod.metadata
+    await two_cores.cri.stop_pod_sandbox(gone.sandbox_id)
+    await two_cores.cri.remove_pod_sandbox(gone.sandbox_id)
+    remove_pod_directories(two_cores.node.context, namespace=meta.namespace, name=meta.name, uid=meta.uid)
+    await asking(two_cores, "600m").create_sandbox()
+    assert (await rejection_of(asking(two_cores, "1500m")))[1].endswith("requested: 1500, used: 600, capacity: 2000")
 
 
 async def test_an_earlier_life_of_a_pod_gives_its_place_to_the_next(two_cores: Bench) -> None:
