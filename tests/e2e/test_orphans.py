@@ -253,6 +253,7 @@ async def test_a_pod_applied_anew_after_the_database_was_lost_waits_for_the_one_
         await pod.running()
     elders = {pod.name: (await pod.get())["metadata"]["uid"] for pod in (cat, dog)}
     await node.lose_the_database()
+    await (await pods.apply("bird", shell("main"), hostNetwork=True)).running()  # the node reckons up its pods for it
     heirs = []
     for pod in (cat, dog):
         heir = pods.know(pod.document)
