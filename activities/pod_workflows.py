@@ -14,7 +14,15 @@ from datetime import timedelta
 from typing import Any, Final
 
 from temporalio import activity
-from temporalio.client import Client, WorkflowExecutionStatus, WorkflowHandle, WorkflowUpdateFailedError
+from temporalio.client import (
+    Client,
+    WorkflowExecutionStatus,
+    WorkflowHandle,
+    WorkflowQueryFailedError,
+    WorkflowQueryRejectedError,
+    WorkflowUpdateFailedError,
+)
+from temporalio.common import QueryRejectCondition
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
@@ -73,6 +81,8 @@ class PodWorkflowSteps:
                 return PodWorkflowResult(
                     refused=f"node {request.node} is cordoned: it takes no new pod until `syncpod uncordon`"
                 )
+            if request.unless_there and await self._stays(pod):
+                return PodWorkflowResult(uid=pod.metadata.uid, there=True)
             for uid in request.replaces:
                 await self._end(pod.metadata.namespace, pod.metadata.name, {"uid": uid})
             return await self._apply(pod, request.node)
@@ -132,6 +142,22 @@ class PodWorkflowSteps:
                 return False
             raise
         return described.status == WorkflowExecutionStatus.RUNNING
+
+    async def _stays(self, pod: Pod) -> bool:
+        """Say whether a pod's workflow has it and is not ending it; where it cannot say so, it is to be told."""
+        handle = self._handle(pod.metadata.namespace, pod.metadata.name)
+        try:
+            found: dict[str, Any] = await handle.query(
+                "pod", result_type=dict, reject_condition=QueryRejectCondition.NOT_OPEN, rpc_timeout=_RPC
+            )
+        except (WorkflowQueryRejectedError, WorkflowQueryFailedError):
+            return False
+        except RPCError as error:
+            if error.status == RPCStatusCode.NOT_FOUND:
+                return False
+            raise
+        metadata = found.get("metadata", {})
+        return metadata.get("uid") == pod.metadata.uid and not metadata.get("deletionTimestamp")
 
     def _handle(self, namespace: str, name: str) -> WorkflowHandle[Any, Any]:
         return self._client.get_workflow_handle(pod_workflow_id(namespace, name))

@@ -251,6 +251,8 @@ class ApplyPodWorkflow(Message):
     """UIDs of pods of the same name that are to end first, those of them that are there."""
     existing_only: bool = False
     """The node is cordoned: only a pod that is there already is changed."""
+    unless_there: bool = False
+    """Its workflow was told before: it is told again only if it has ended since, or is about to."""
 
 
 class DeletePodWorkflow(Message):
@@ -272,3 +274,5 @@ class PodWorkflowResult(Message):
     """The pod's UID."""
     absent: bool = False
     """delete_pod: there is no such pod, or no more."""
+    there: bool = False
+    """apply_pod: it is there and stays, and was to be told only if it did not."""

@@ -124,7 +124,8 @@ class NodeWorkflow:
             if (many := node_absorb.too_many(name, args)) and workflow.patched("2026-11-lists-have-a-length"):
                 self.state.reject(workflow.now(), f"signal {name}", many)
             else:
-                node_absorb.absorb(self.state, name, args, workflow.now())
+                renews = node_absorb.is_renewal(self.state, name, args) and workflow.patched("2026-11-lists-renew")
+                node_absorb.absorb(self.state, name, args, workflow.now(), renews=renews)
 
     def quiet(self) -> bool:
         """Say whether nothing is pending or under way and no handler runs: a run may be left only then."""

@@ -18,6 +18,7 @@ from pydantic import ValidationError
 from syncpod.lifecycle import backoff
 from syncpod.node_messages import (
     API_SOURCE,
+    FILE_SOURCE,
     LIST_LIMIT,
     LISTED_LIMIT,
     MADE_LIMIT,
@@ -39,19 +40,21 @@ class Rejected(Exception):
     """What came in cannot be accepted; the text says why, in one sentence."""
 
 
-def absorb(state: NodeState, name: str, args: tuple[Any, ...], now: datetime) -> None:
+def absorb(state: NodeState, name: str, args: tuple[Any, ...], now: datetime, *, renews: bool = True) -> None:
     """Fold one signal into the state; one that is wrong is recorded as a rejection.
+
+    `renews` says whether a list is taken as :func:`is_renewal` has it; a run of before that was known does not.
 
     Broad on purpose: a signal is in the history for ever, and an exception here would fail the same workflow task again
     and again, on every worker.
     """
     try:
-        change(state, name, args, now)
+        change(state, name, args, now, renews=renews)
     except Exception as wrong:  # noqa: BLE001  # Replay: see above
         state.reject(now, f"signal {name}", sentence(wrong))
 
 
-def change(state: NodeState, name: str, args: tuple[Any, ...], now: datetime) -> None:
+def change(state: NodeState, name: str, args: tuple[Any, ...], now: datetime, *, renews: bool = True) -> None:
     """Fold one signal or update into the state. Raises Rejected and ValidationError, and then has changed nothing."""
     if name in ("cordon", "uncordon"):
         _schedulable(state, name == "uncordon", now)
@@ -62,7 +65,7 @@ def change(state: NodeState, name: str, args: tuple[Any, ...], now: datetime) ->
         raise Rejected("must be an object")
     match name:
         case "sync_pods":
-            _sync_pods(state, SyncPods.model_validate(args[0]), now)
+            _sync_pods(state, SyncPods.model_validate(args[0]), now, renews=renews)
         case "recall_pods":
             _recall(state, RecallPods.model_validate(args[0]), now)
         case "apply":
@@ -81,6 +84,18 @@ def too_many(name: str, args: tuple[Any, ...]) -> str:
     return f"pods: must be no more than {LISTED_LIMIT}, there are {len(pods)}"
 
 
+def is_renewal(state: NodeState, name: str, args: tuple[Any, ...]) -> bool:
+    """Say whether a list is a wish for pods that it has had before, or takes the place of an empty one.
+
+    Not the manifest directory's: its agent says itself which of its pods have ended.
+    """
+    source = args[0].get("source") if name == "sync_pods" and len(args) == 1 and isinstance(args[0], dict) else None
+    if not isinstance(source, str) or source == FILE_SOURCE:
+        return False
+    is_another = source not in state.sources and len(state.sources) >= SOURCES_LIMIT
+    return is_another or any(each.source == source for each in state.governed.values())
+
+
 def sentence(wrong: Exception) -> str:
     """Return in one sentence what is wrong with what came in."""
     if isinstance(wrong, ValidationError):
@@ -93,17 +108,21 @@ def sentence(wrong: Exception) -> str:
 # --- lists ------------------------------------------------------------------------------------------------------------
 
 
-def _sync_pods(state: NodeState, signal: SyncPods, now: datetime) -> None:
+def _sync_pods(state: NodeState, signal: SyncPods, now: datetime, *, renews: bool) -> None:
     """Take the full list of one source (config/config.go, v1.36, SET; filterInvalidPods).
 
     Differences: what the source can no longer read, and what of its list makes no sense, stays as it was; the kubelet
-    ends a pod whose file does not parse.
+    ends a pod whose file does not parse. And a list that says what it did is a wish for its pods, of which somebody may
+    have ended some: each workflow is asked. The kubelet drops it (podStorage.merge), and has its own pods back anyway.
     """
     if not signal.source or len(signal.source) > 63 or signal.source == API_SOURCE:
         raise Rejected(f"source: must be the name of a list, 1 to 63 characters, not {signal.source[:63]!r}")
     before = state.sources.get(signal.source, Source())
+    spent = ""
     if signal.source not in state.sources and len(state.sources) >= SOURCES_LIMIT:
-        raise Rejected(f"source: the node follows {SOURCES_LIMIT} sources already")
+        spent = _spent(state) if renews else ""
+        if not spent:
+            raise Rejected(f"source: the node follows {SOURCES_LIMIT} sources already")
     others = sum(
         size(each.document)
         for name, source in state.sources.items()
@@ -114,6 +133,9 @@ def _sync_pods(state: NodeState, signal: SyncPods, now: datetime) -> None:
     if others + sum(map(size, signal.pods)) > LIST_LIMIT:
         raise Rejected(f"pods: the list is larger than the {LIST_LIMIT} bytes that a node can be told at once")
     pods, problems = _listed(signal, before, now)
+    state.sources.pop(spent, None)
+    if renews and signal.source != FILE_SOURCE:
+        _doubt(state, signal.source, pods)
     kept: list[str] = []
     for key in dict.fromkeys(key_of(each.namespace, each.name) for each in signal.kept):
         if key in pods:
@@ -137,6 +159,28 @@ def _sync_pods(state: NodeState, signal: SyncPods, now: datetime) -> None:
         state.event(now, "Warning", "FailedManifest", problem)
     _say_duplicates(state, signal.source, pods.keys() - before.pods.keys(), now)
     state.forget_documents()
+
+
+def _spent(state: NodeState) -> str:
+    """Return the list that has been empty for longest and of whose pods none is left; "" = there is none.
+
+    It is followed as long as there is room: what is recalled of it later ends only by its word.
+    """
+    needed = {API_SOURCE, FILE_SOURCE, *(each.source for each in state.governed.values())}
+    idle = [
+        (source.reported_at, name)
+        for name, source in state.sources.items()
+        if source.reported_at is not None and not source.pods and not source.kept and name not in needed
+    ]
+    return min(idle)[1] if idle else ""
+
+
+def _doubt(state: NodeState, source: str, pods: Mapping[str, Wanted]) -> None:
+    """Have those of a list's pods that were handed on, as they are, looked after: whether they are still there."""
+    for key, wanted in pods.items():
+        current = state.governed.get(key)
+        if current is not None and (current.source, current.digest) == (source, wanted.digest):
+            state.governed[key] = current.model_copy(update={"doubted": current.doubted + 1})
 
 
 def _listed(signal: SyncPods, before: Source, now: datetime) -> tuple[dict[str, Wanted], list[str]]:

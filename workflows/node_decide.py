@@ -45,6 +45,8 @@ class Action:
     digest: str = ""
     """apply_pod: of the document."""
     uid: str = ""
+    doubted: int = 0
+    """apply_pod: how often the pod's list had been sent again when the step began; 0 = it is not for that."""
 
 
 class Plan(NamedTuple):
@@ -89,15 +91,20 @@ def _action(state: NodeState, key: str) -> Action | None:
         return None
     source = state.winner(key)
     replaces = tuple(uid for uid in state.uids(key) if uid != wanted.uid)
+    is_same = current is not None and (current.source, current.digest) == (source, wanted.digest)
+    doubted = current.doubted if current is not None and is_same and not current.ending else 0
     request = ApplyPodWorkflow(
         node=state.name,
         pod=_document(wanted, source),
         replaces=replaces,
         existing_only=state.unschedulable and source == API_SOURCE,
+        unless_there=doubted > 0,
     )
     why = "in the place of an older one" if replaces else "as it is now" if current is not None else "new"
+    if doubted:
+        why = "if it has ended, as its list was sent again"
     summary = f"apply {pod.namespace}/{pod.name} of {source}: {why}"
-    return Action(key, NodeStepName.APPLY_POD, request, summary, source, wanted.digest, wanted.uid)
+    return Action(key, NodeStepName.APPLY_POD, request, summary, source, wanted.digest, wanted.uid, doubted)
 
 
 def _end(key: str, uids: tuple[str, ...], why: str, *, grace: int | None = None) -> Action:
@@ -127,13 +134,14 @@ def _document(wanted: Wanted, source: str) -> dict[str, Any]:
 def begin(state: NodeState, action: Action) -> None:
     """Note that a step begins, which may have its effect whether or not that is ever heard.
 
-    A pod that may have ended has to be applied anew; one that may be there has to be ended when nobody wants it.
+    A pod that may have ended has to be applied anew; one that may be there has to be ended when nobody wants it. One
+    that is told again stays in doubt until that is answered.
     """
     current = state.governed.get(action.key)
     if action.name == NodeStepName.DELETE_POD:
         if current is not None:
             state.governed[action.key] = current.model_copy(update={"ending": True})
-    elif action.source != API_SOURCE:
+    elif action.source != API_SOURCE and not action.doubted:
         before = [uid for uid in state.uids(action.key) if uid != action.uid]
         state.governed[action.key] = Governed(uids=(*before[-UIDS_KEPT:], action.uid), source=action.source)
 
@@ -166,9 +174,12 @@ def _applied(state: NodeState, action: Action, result: PodWorkflowResult, now: d
         if (wanted := single.pods.get(action.key)) is not None and wanted.digest == action.digest:
             del single.pods[action.key]
     else:
-        state.governed[action.key] = Governed(uids=(uid,), source=action.source, digest=action.digest)
+        current = state.governed.get(action.key)
+        doubted = current.doubted - action.doubted if current is not None else 0  # what was sent again meanwhile
+        state.governed[action.key] = Governed(uids=(uid,), source=action.source, digest=action.digest, doubted=doubted)
         state.forget_documents()
-    state.event(now, "Normal", "PodApplied", f"pod {action.key} (uid {uid}) of {action.source}")
+    if not result.there:
+        state.event(now, "Normal", "PodApplied", f"pod {action.key} (uid {uid}) of {action.source}")
 
 
 def _ended(state: NodeState, action: Action, result: PodWorkflowResult, now: datetime) -> None:

@@ -64,6 +64,8 @@ class Governed(BaseModel):
     """Of the document that its workflow has; "" while that is not known."""
     ending: bool = False
     """Its workflow is being told to end it, or somebody else has: to be there it has to be applied again."""
+    doubted: int = 0
+    """How often its list was sent again since it was last looked after: it is applied again if it has been ended."""
 
 
 class NodeState(BaseModel):
@@ -117,7 +119,8 @@ class NodeState(BaseModel):
         wanted, current = self.wanted(key), self.governed.get(key)
         if wanted is None or current is None:
             return False
-        return (wanted.digest, self.winner(key)) == (current.digest, current.source) and not current.ending
+        is_known = (wanted.digest, self.winner(key)) == (current.digest, current.source)
+        return is_known and not current.ending and not current.doubted
 
     def is_unjudged(self, key: str) -> bool:
         """Say whether a pod was made for a list that has not said since whether it has it; it stays as it is."""

@@ -269,3 +269,58 @@ def test_a_list_of_more_pods_than_can_be_looked_at_in_one_go_is_refused() -> Non
     nonsense: tuple[tuple[Any, ...], ...] = ((), (7,), ({"pods": 3},), ({}, {}))
     for args in nonsense:
         assert not node_absorb.too_many("sync_pods", args)
+
+
+def test_a_list_that_is_sent_again_has_its_pods_looked_after_and_no_newer_list_is_undone() -> None:
+    node = Node()
+    node.say("team", {"a": 1, "b": 1})
+    node.say("file", {"c": 1})
+    node.settle()
+    del node.pods["default/a"]  # by somebody else
+    node.say("team", {"a": 1, "b": 1})
+    node.say("file", {"c": 1})
+    waiting = {each.name: each.state for each in node_report.desired(node.state, node.now)}
+    assert waiting == {"a": "pending", "b": "pending", "c": "applied"}
+    actions = node_decide.plan(node.state, node.now, ()).actions
+    assert [(each.key, each.input.unless_there) for each in actions if isinstance(each.input, ApplyPodWorkflow)] == [
+        ("default/a", True),
+        ("default/b", True),
+    ]
+    node.begin()
+    node.say("team", {"a": 1, "b": 1})
+    node.end("failed")
+    node.end("well")
+    assert {each.key for each in node_decide.plan(node.state, node.now, ()).actions} == {"default/b"}
+    node.reload()
+    node.say("team", {"b": 2})
+    node.settle()
+    assert {key: image for key, (_, image) in node.pods.items()} == {"default/b": "i:2", "default/c": "i:1"}
+    assert all(each.document is None for source in node.state.sources.values() for each in source.pods.values())
+
+
+def test_a_list_that_is_sent_again_is_no_wish_to_a_run_that_did_not_know_of_it() -> None:
+    node = Node()
+    node.say("team", {"a": 1})
+    node.settle()
+    again = ({"source": "team", "pods": [document("a", 1)]},)
+    assert node_absorb.is_renewal(node.state, "sync_pods", again)
+    node_absorb.absorb(node.state, "sync_pods", again, node.now, renews=False)
+    assert node_decide.plan(node.state, node.now, ()).actions == ()
+
+
+def test_a_list_that_is_empty_and_has_ended_its_pods_makes_room_for_another() -> None:
+    node = Node()
+    for number in range(node_absorb.SOURCES_LIMIT):
+        node.say(f"s{number}", {f"p{number}": 1})
+    node.settle()
+    node.say("one more", {"x": 1})
+    assert "one more" not in node.state.sources
+    node.say("s3", {})
+    node.say("one more", {"x": 1})
+    assert "one more" not in node.state.sources  # its pod is not ended yet
+    node.settle()
+    node.say("one more", {"x": 1})
+    node.settle()
+    assert len(node.state.sources) == node_absorb.SOURCES_LIMIT
+    assert "s3" not in node.state.sources
+    assert "default/x" in node.pods

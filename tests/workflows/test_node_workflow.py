@@ -362,6 +362,27 @@ async def test_a_pod_that_somebody_else_ended_comes_back_when_its_source_says_so
     assert await node.pod_until("web", bool)
 
 
+async def test_a_list_that_is_sent_again_has_those_of_its_pods_back_that_were_ended(
+    node_under_test: NodeUnderTest,
+) -> None:
+    node = node_under_test
+    team = [node.pod("ended"), node.pod("ending"), node.pod("left-alone")]
+    await node.sync("team", *team)
+    await node.until(lambda view: len(view.desired) == 3 and all(each.state == "applied" for each in view.desired))
+    for pod in team[:2]:
+        handle = node.client.get_workflow_handle(pod_workflow_id("default", pod["metadata"]["name"]))
+        await handle.signal("delete_pod", {"gracePeriodSeconds": 0})
+    await node.pod_until("ended", lambda pod: pod is None)
+    await node.pod_until("ending", lambda pod: pod is None or "deletionTimestamp" in pod["metadata"])
+    await node.sync("team", *team)
+    for base in ("ended", "ending"):
+        assert await node.pod_until(base, lambda pod: pod and "deletionTimestamp" not in pod["metadata"])
+    view = await node.settled()
+    applied = [each for each in view.events if each.reason == "PodApplied"]
+    assert [each.count for each in applied if "left-alone" in each.message] == [1]
+    assert sorted(each.count for each in applied) == [1, 2, 2]
+
+
 def test_every_step_of_a_node_is_registered_and_takes_and_returns_what_the_table_says(client: Client) -> None:
     registered = {
         str(activity._Definition.must_from_callable(step).name): get_type_hints(step)
