@@ -15,7 +15,8 @@ HASH_ANNOTATION = "kubernetes.io/config.hash"
 _FNV_OFFSET = 0x6C62272E07BB014262B821756295C58D
 _FNV_PRIME = 0x0000000001000000000000000000013B
 _MASK = (1 << 128) - 1
-_FROM_NODE = Toleration(operator="Exists", effect="NoExecute")
+FROM_NODE = Toleration(operator="Exists", effect="NoExecute")
+"""What a static pod tolerates without having said so: it stays on its node."""
 
 
 def static_pod(pod: Pod, *, node: str, path: str) -> Pod:
@@ -35,8 +36,8 @@ def static_pod(pod: Pod, *, node: str, path: str) -> Pod:
         }
     )
     tolerations = pod.spec.tolerations
-    if _FROM_NODE not in tolerations:
-        tolerations = (*tolerations, _FROM_NODE)
+    if FROM_NODE not in tolerations:
+        tolerations = (*tolerations, FROM_NODE)
     spec = pod.spec.model_copy(update={"node_name": node, "tolerations": tolerations})
     return pod.model_copy(update={"metadata": metadata, "spec": spec})
 

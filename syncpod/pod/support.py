@@ -11,6 +11,7 @@ from syncpod.pod.amounts import HUGE_PAGES
 from syncpod.pod.defaults import DEFAULT_SCHEDULER_NAME
 from syncpod.pod.kinds import Pod
 from syncpod.pod.problems import Problem
+from syncpod.pod.static import FROM_NODE, HASH_ANNOTATION
 from syncpod.pod.validation.scheduling import is_default_toleration
 from syncpod.pod.volumes import Volume
 from syncpod.pod.wire import to_wire
@@ -95,7 +96,8 @@ def check_without_effect(pod: Pod) -> tuple[Problem, ...]:
     """Return a warning for each field that is accepted and has no effect on a node by itself."""
     spec = to_wire(pod).get("spec", {})
     warnings = [Problem(path, rule.sentence) for rule in WITHOUT_EFFECT for path in _matches(spec, rule)]
-    if any(not is_default_toleration(toleration) for toleration in pod.spec.tolerations):
+    added = (FROM_NODE,) if HASH_ANNOTATION in pod.metadata.annotations else ()
+    if any(each not in added and not is_default_toleration(each) for each in pod.spec.tolerations):
         warnings.append(Problem("spec.tolerations", _NO_SCHEDULER))
     warnings += [
         Problem(

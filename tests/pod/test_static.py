@@ -8,7 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from syncpod.pod import Pod, admit, content_uid, pod_to_wire, static_pod
+from syncpod.pod import (
+    Pod,
+    Toleration,
+    admit,
+    check_without_effect,
+    content_uid,
+    pod_to_wire,
+    static_pod,
+    with_defaults,
+)
 from syncpod.pod.parse import parse_pod
 
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=40)
@@ -46,6 +55,14 @@ def test_a_manifest_becomes_a_static_pod_as_the_kubelet_makes_it() -> None:
     assert pod.metadata.annotations == {"a": "b", "kubernetes.io/config.hash": pod.metadata.uid}
     assert [(each.operator, each.effect, each.key) for each in pod.spec.tolerations] == [("Exists", "NoExecute", "")]
     assert static_pod(manifest(uid="mine", namespace="x"), node="n", path="/p").metadata.uid == "mine"
+
+
+def test_what_a_static_pod_is_given_is_not_warned_about() -> None:
+    pod = static_pod(manifest(), node="n", path="/p")
+    assert check_without_effect(with_defaults(pod)) == ()
+    tolerations = (*pod.spec.tolerations, Toleration(key="a", operator="Exists"))
+    said = pod.model_copy(update={"spec": pod.spec.model_copy(update={"tolerations": tolerations})})
+    assert [each.path for each in check_without_effect(with_defaults(said))] == ["spec.tolerations"]
 
 
 @given(name=NAMES, node=NAMES, path=TEXTS, label=TEXTS)
