@@ -149,10 +149,23 @@ async def delete_pods(
     ending = [reading for reading in begun if reading is not None]
     for reading in ending:
         say(f'pod "{reading.pod.metadata.name}" {verb}')
+        _say_governed(reading)
     if wait:
         await _until_gone(client, ending, patience)
     if missing and not ignore_not_found:
         raise Failure("\n".join(str(not_found(name, namespace)) for namespace, name in missing))
+
+
+def _say_governed(reading: Reading) -> None:
+    """Remark that a pod comes back as long as its node is to have it."""
+    from syncpod.node_messages import API_SOURCE, FILE_SOURCE, SOURCE_ANNOTATION
+
+    meta = reading.pod.metadata
+    source = meta.annotations.get(SOURCE_ANNOTATION, API_SOURCE)
+    if source == FILE_SOURCE:
+        remark(f'Note: pod "{meta.name}" is of its node\'s manifests: it comes back as long as they have it')
+    elif source != API_SOURCE:
+        remark(f'Note: pod "{meta.name}" is of the list {source}: it comes back when that is sent again with it')
 
 
 def _grace(seconds: int, force: bool) -> int | None:
