@@ -84,6 +84,14 @@ class OrphanNode(EngineNode):
             raise AssertionError(f"{self.report.orphans} instead of {keys}\n{self.said}") from None
         return {each.uid or each.id: each for each in self.report.orphans}
 
+    async def nothing_is_left(self, uid: str) -> None:
+        """Wait until neither directories, logs nor cgroups of a pod are left: they go after what is in the runtime."""
+
+        async def so() -> bool:
+            return (self.directories(uid), self.cgroups(uid)) == ([], [])
+
+        await until_asked(so, patience=PATIENCE)
+
     async def sources_are_ready(self) -> None:
         """Wait until the node's workflow knows that every source of pods has reported."""
 
@@ -235,9 +243,16 @@ async def test_a_lost_database_kills_nobody_and_what_runs_is_adopted_or_pruned(o
 
     await until_asked(killed, patience=PATIENCE)
     await node.orphans()
-    node.assert_nothing_left(uids[web.name])
-    said = f"killed and removed pod default/{web.name} (uid {uids[web.name]}): its workflow has ended"
-    assert said in node.worker.log.read_text()
+    await node.nothing_is_left(uids[web.name])
+    why = f"killed and removed pod default/{web.name} (uid {uids[web.name]}): its workflow has ended"
+
+    async def said() -> bool:
+        return why in node.worker.log.read_text()
+
+    try:
+        await until_asked(said, patience=PATIENCE)
+    except TimeoutError:
+        raise AssertionError(node.said) from None
     await job.delete()
     (node.manifests / "static.json").unlink()
     await static.gone()
