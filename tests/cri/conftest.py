@@ -11,3 +11,9 @@ from tests.runtimes.containerd import Containerd
 def runtime(containerd: Containerd) -> Containerd:
     """Each containerd in turn."""
     return containerd
+
+
+@pytest.fixture(scope="session")
+def cri_endpoint(runtime: Containerd) -> str:
+    """Its endpoint: that of all tests is kept from the last runtime of theirs, which is not one of these."""
+    return runtime.endpoint
