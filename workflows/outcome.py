@@ -37,6 +37,9 @@ from workflows.state import HISTORY_KEPT, Exit, PodState, age
 _INSTANCES_KEPT = 50
 """Instances whose probe results are kept though the view does not have them: more than a pod starts at once."""
 
+FOLLOWED = 2
+"""The version of decisions since which a change that comes while files are written is written, too."""
+
 RUNTIME_DOES_NOT_KNOW = (255, "Unknown")
 """Exit code and reason by which runtimes say that a container has ended, and that they do not know how."""
 
@@ -233,6 +236,12 @@ def _look(state: PodState, step: Step, result: StepResult, started: datetime, no
         state.missing_images = missing
 
 
+def _still_behind(state: PodState, step: Step) -> bool:
+    """Say whether files that show the pod are still to follow it: it has changed since the step was given it."""
+    given = getattr(step.input, "pod", None)
+    return state.volumes_behind and state.decision_version >= FOLLOWED and given != state.allocated_pod
+
+
 def _done(state: PodState, step: Step) -> None:
     """Remember what a step that succeeded has changed for the next decision."""
     match step.name:
@@ -261,10 +270,10 @@ def _done(state: PodState, step: Step) -> None:
         case StepName.CREATE_SANDBOX:
             state.adopting = False
             state.waiting = {}
-            state.volumes_behind = False
+            state.volumes_behind = _still_behind(state, step)
             resizing.sandbox_made(state)
         case StepName.SYNC_VOLUMES:
-            state.volumes_behind = False
+            state.volumes_behind = _still_behind(state, step)
         case StepName.RESIZE_POD if isinstance(step.input, ResizePod):
             resizing.applied(state, step.input)
         case _:

@@ -85,3 +85,20 @@ def test_a_grace_runs_on_while_there_is_no_worker() -> None:
     scheduled = datetime(2026, 1, 1, tzinfo=UTC)
     assert delay_between(scheduled, scheduled + timedelta(seconds=40)) == 40.0
     assert delay_between(scheduled, scheduled - timedelta(seconds=1)) == 0.0
+
+
+async def test_labels_that_change_while_files_are_written_are_written_too(client: Client, node: ScriptedNode) -> None:
+    shown = {"downwardAPI": {"items": [{"path": "labels", "fieldRef": {"fieldPath": "metadata.labels"}}]}}
+    document = manifest(volumes=[{"name": "info", **shown}])
+    node.gate["create_sandbox"] = asyncio.Event()
+    handle = await start_pod(client, node, document)
+    await until(handle, lambda _: node.steps() == ["create_sandbox"])
+    document["metadata"]["labels"] = {"tier": "after"}
+    await handle.signal("update_pod", document)
+    await until(handle, lambda pod: pod["metadata"].get("labels") == {"tier": "after"})
+    node.gate["create_sandbox"].set()
+    await until(handle, lambda _: "sync_volumes" in node.steps())
+    step = next(step for name, step in node.taken if name == "sync_volumes")
+    assert step.model_dump(by_alias=True)["pod"]["metadata"]["labels"] == {"tier": "after"}
+    await until(handle, lambda pod: bool(container(pod, "web").get("state", {}).get("running")))
+    assert node.steps().count("sync_volumes") == 1
