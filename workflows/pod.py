@@ -30,6 +30,7 @@ from temporalio.exceptions import ActivityError, ApplicationError, CancelledErro
 from temporalio.workflow import ActivityCancellationType
 
 with workflow.unsafe.imports_passed_through():
+    from syncpod.lifecycle.phase import TERMINAL_PHASES
     from syncpod.lifecycle.version import decisions_of
     from syncpod.messages import POD_WORKFLOW, StepName
     from syncpod.pod import pod_to_wire
@@ -213,10 +214,17 @@ class PodWorkflow:
         await self.finish(step, activity, began, must_stop)
 
     async def look(self) -> None:
-        """Take what has come in while a step runs, and show what follows from it; nothing is decided."""
+        """Take what has come in while a step runs, and show what follows from it; nothing is decided.
+
+        Nor has the pod ended for good by what the step is just ending: that is seen when the step is over.
+        """
         await self.take_in()
         outcome.expire(self.state, workflow.now())
+        state = self.state
+        before = state.status, state.reached, state.terminated
         report.update_status(self.state, self.holds, workflow.now())
+        if state.reached in TERMINAL_PHASES:
+            state.status, state.reached, state.terminated = before
         self.publish()
         if decide.expiry(self.state) is not None:
             self.arm(Decision())

@@ -102,3 +102,21 @@ async def test_labels_that_change_while_files_are_written_are_written_too(client
     assert step.model_dump(by_alias=True)["pod"]["metadata"]["labels"] == {"tier": "after"}
     await until(handle, lambda pod: bool(container(pod, "web").get("state", {}).get("running")))
     assert node.steps().count("sync_volumes") == 1
+
+
+async def test_a_restart_of_all_that_ends_them_one_by_one_does_not_end_the_pod(
+    client: Client, node: ScriptedNode
+) -> None:
+    rule = {"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [88]}}
+    one = {"name": "one", "image": "busybox:1", "restartPolicyRules": [rule], "restartPolicy": "Never"}
+    two = {"name": "two", "image": "busybox:1"}
+    handle = await start_pod(client, node, manifest(containers=[one, two], restartPolicy="Never"))
+    pod = await until(handle, lambda pod: bool(container(pod, "two").get("state", {}).get("running")))
+    node.gate["remove_container"] = asyncio.Event()
+    await node.tell(handle, node.exits(pod["metadata"]["uid"], "one", 88), "ContainerDied")
+    await until(handle, lambda _: node.steps()[-1].startswith("remove_container"))
+    await node.tell(handle, node.exits(pod["metadata"]["uid"], "two", 137), "ContainerDied")
+    await asyncio.sleep(1)
+    node.gate["remove_container"].set()
+    await until(handle, lambda pod: container(pod, "two").get("restartCount") == 1)
+    assert "kill_pod" not in node.steps()
