@@ -128,8 +128,10 @@ async def test_what_cannot_be_restarted_is_said(syncpod: Command, on: tuple[str,
         f'syncpod: container "none" is not in pod "{name}", which has setup, app\n',
     )
     once = await syncpod("restart", name, "-c", "setup")
-    assert (once.code, once.out) == (1, "")
-    assert f"pod \"{name}\": container: is 'setup', must be a main container or a sidecar" in once.err
+    assert (once.code, once.out) == (2, "")
+    assert once.err == (
+        f'syncpod: container "setup" of pod "{name}" is an init container: those are never restarted alone\n'
+    )
     missing = await syncpod("restart", never, name, "-c", "none")
     assert missing.code == 2 and missing.err.count("\n") == 2
     assert (await syncpod("restart")).err == "syncpod: name a pod\n"
