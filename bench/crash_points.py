@@ -9,34 +9,26 @@ The end-to-end tests run the same on real runtimes and hold the document to it (
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import contextlib
 import signal
 import subprocess
 import sys
-import tempfile
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bench import machine
-from bench.stop_cases import launched
+from bench.on_runtimes import document, main
 from syncpod.fault_points import VARIABLE, Boundary, read_boundaries
 from tests.e2e.faults_census import Census, Count, census
-from tests.e2e.faults_support import FaultyNode, Pod, faulty_node, shell, until
-from tests.runtimes.containerd import VERSIONS
+from tests.e2e.faults_support import FaultyNode, Pod, open_to_all, shell, until
 from tests.runtimes.images import BUSYBOX_2
-from tests.runtimes.require import Missing
-from tests.runtimes.runtime import Runtime
-from tests.runtimes.temporal import DevServer
 from tests.worker.fork_server import ForkServer
 from tests.workflows.scripted import container
 
 DOCUMENT = Path(__file__).resolve().parents[1] / "docs" / "crash-points.md"
-RUNTIMES = ("embedded", *VERSIONS)
 
 SMALL = {"requests": {"cpu": "10m", "memory": "16Mi"}, "limits": {"cpu": "200m", "memory": "64Mi"}}
 LARGE = {"requests": {"cpu": "20m", "memory": "16Mi"}, "limits": {"cpu": "400m", "memory": "128Mi"}}
@@ -234,7 +226,7 @@ def _numbered(passed: Sequence[Boundary]) -> list[Boundary]:
 
 async def _applied(node: FaultyNode, place: Path, name: str) -> Subject:
     directory = place / name
-    await asyncio.to_thread(_open_to_all, directory)
+    await asyncio.to_thread(open_to_all, directory)
     mount = {"volumeMounts": [{"name": "out", "mountPath": "/out"}], "resources": SMALL}
     pod = await node.apply(
         shell("web", _CRASHES, **mount),
@@ -247,11 +239,6 @@ async def _applied(node: FaultyNode, place: Path, name: str) -> Subject:
         name=name,
     )
     return Subject(pod, directory)
-
-
-def _open_to_all(place: Path) -> None:
-    place.mkdir(parents=True)
-    place.chmod(0o777)
 
 
 @dataclass
@@ -383,11 +370,6 @@ def written(environment: str, found: Mapping[str, Sequence[Row]]) -> str:
     return "\n".join(parts) + f"\n\n{environment}\n"
 
 
-def title(runtime: Runtime) -> str:
-    """Say what the document calls a runtime."""
-    return runtime.kind if runtime.name == "embedded" else f"{runtime.kind} {runtime.series}"
-
-
 def table_row(row: Row) -> str:
     """Return the line of the document for one death."""
     return (
@@ -396,38 +378,5 @@ def table_row(row: Row) -> str:
     )
 
 
-async def measure(runtimes: Sequence[str]) -> dict[str, list[Row]]:
-    """Return the rows of each runtime, by its name and version. Raises `Missing`."""
-    found: dict[str, list[Row]] = {}
-    server = await asyncio.to_thread(DevServer.launch)
-    try:
-        for name in runtimes:
-            with tempfile.TemporaryDirectory(prefix="syncpod-crash-") as directory:
-                home = Path(directory)
-                await asyncio.to_thread(home.chmod, 0o755)
-                async with launched(name) as runtime, faulty_node(runtime, server, home) as node:
-                    found[title(runtime)] = await run(node, home / "out")
-    finally:
-        await asyncio.to_thread(server.close)
-    return found
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Kill workers, print and write the table; return the exit code: 2 where the machine lacks a part."""
-    parser = argparse.ArgumentParser(prog="python -m bench.crash_points", description="Kill workers at each boundary.")
-    parser.add_argument("--runtime", nargs="+", choices=RUNTIMES, default=RUNTIMES, help="on which (default: all)")
-    options, load = parser.parse_args(arguments), machine.load()
-    try:
-        found = asyncio.run(measure(options.runtime))
-    except Missing as missing:
-        sys.stderr.write(f"bench: {missing}\n")
-        return 2
-    text = written(machine.environment(", ".join(found), load), found)
-    print(text)
-    if tuple(options.runtime) == RUNTIMES:
-        DOCUMENT.write_text(text)
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main("bench.crash_points", "Kill workers at each boundary.", run, document(DOCUMENT, written)))

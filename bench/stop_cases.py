@@ -6,29 +6,20 @@ long each takes is only measured here.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import contextlib
 import sys
-import tempfile
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from bench import machine
+from bench.on_runtimes import document, main
 from tests.agent.waiting import until
-from tests.e2e.faults_support import FaultyNode, Pod, faulty_node, shell
-from tests.runtimes.containerd import VERSIONS, Containerd
-from tests.runtimes.embedded import Embedded
-from tests.runtimes.require import Missing
-from tests.runtimes.runtime import Runtime
-from tests.runtimes.temporal import DevServer
+from tests.e2e.faults_support import FaultyNode, Pod, open_to_all, shell
 
 DOCUMENT = Path(__file__).resolve().parents[1] / "docs" / "stopping.md"
-EMBEDDED = "embedded"
-RUNTIMES = (EMBEDDED, *VERSIONS)
 
 GRACE = 4
 """Seconds that a pod is given to end, unless its case says otherwise."""
@@ -196,7 +187,7 @@ async def run(node: FaultyNode, cases: Sequence[Case], place: Path) -> dict[str,
 
 
 async def _up(node: FaultyNode, case: Case, place: Path) -> Pod:
-    await asyncio.to_thread(_open_to_all, place)
+    await asyncio.to_thread(open_to_all, place)
     pod = await node.apply(
         *case.containers,
         initContainers=list(case.sidecars),
@@ -209,11 +200,6 @@ async def _up(node: FaultyNode, case: Case, place: Path) -> Pod:
     # A process with number 1 that has not yet said what it does at SIGTERM does nothing.
     await until(lambda: said == {file.parent.name for file in logs.glob("*/0.log") if file.stat().st_size})
     return pod
-
-
-def _open_to_all(place: Path) -> None:
-    place.mkdir(parents=True)
-    place.chmod(0o777)
 
 
 async def _ending(case: Case, pod: Pod, place: Path) -> Ending:
@@ -269,48 +255,10 @@ def written(environment: str, measured: Mapping[str, Mapping[str, Ending]]) -> s
     return _INTRODUCTION.format(grace=GRACE) + "\n".join(lines) + f"\n\n{environment}\n"
 
 
-@contextlib.asynccontextmanager
-async def launched(name: str) -> AsyncIterator[Runtime]:
-    """Launch a runtime of that name, and end it. Raises `Missing`."""
-    runtime: Runtime = await asyncio.to_thread(Embedded.launch if name == EMBEDDED else lambda: Containerd.launch(name))
-    try:
-        yield runtime
-    finally:
-        await asyncio.to_thread(runtime.close)
-
-
-async def measure(runtimes: Sequence[str]) -> dict[str, dict[str, Ending]]:
-    """Return how each case ended on each runtime, by the runtime's name and version. Raises `Missing`."""
-    found: dict[str, dict[str, Ending]] = {}
-    server = await asyncio.to_thread(DevServer.launch)
-    try:
-        for name in runtimes:
-            with tempfile.TemporaryDirectory(prefix="syncpod-stop-") as directory:
-                home = Path(directory)
-                async with launched(name) as runtime, faulty_node(runtime, server, home) as node:
-                    title = runtime.kind if name == EMBEDDED else f"{runtime.kind} {name}"
-                    found[title] = await run(node, CASES, home / "out")
-    finally:
-        await asyncio.to_thread(server.close)
-    return found
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure, print and write the table; return the exit code: 2 where the machine lacks a part."""
-    parser = argparse.ArgumentParser(prog="python -m bench.stop_cases", description="Measure how pods end.")
-    parser.add_argument("--runtime", nargs="+", choices=RUNTIMES, default=RUNTIMES, help="on which (default: all)")
-    options, load = parser.parse_args(arguments), machine.load()
-    try:
-        found = asyncio.run(measure(options.runtime))
-    except Missing as missing:
-        sys.stderr.write(f"bench: {missing}\n")
-        return 2
-    text = written(machine.environment(", ".join(found), load), found)
-    print(text)
-    if tuple(options.runtime) == RUNTIMES:
-        DOCUMENT.write_text(text)
-    return 0
+async def measure(node: FaultyNode, place: Path) -> dict[str, Ending]:
+    """Return how each case ended on one runtime."""
+    return await run(node, CASES, place)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main("bench.stop_cases", "Measure how pods end.", measure, document(DOCUMENT, written)))

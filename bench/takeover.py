@@ -6,10 +6,8 @@ afterwards, once. The end-to-end tests hold what comes of it (`tests/e2e/test_un
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import sys
-import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,12 +18,8 @@ from typing import Any
 
 from temporalio.service import RPCError
 
-from bench import machine
-from bench.stop_cases import launched
-from tests.e2e.faults_support import FaultyNode, Pod, ended, faulty_node, shell, until
-from tests.runtimes.containerd import VERSIONS
-from tests.runtimes.require import Missing
-from tests.runtimes.temporal import DevServer
+from bench.on_runtimes import main
+from tests.e2e.faults_support import FaultyNode, Pod, ended, open_to_all, shell, until
 
 PODS = 50
 EXITING = 5
@@ -34,7 +28,6 @@ LABELLED = 5
 """How many others are given a label then."""
 AIM_SECONDS = 5.0
 """From the start of the new worker's process to the answer of the last pod."""
-RUNTIMES = ("embedded", *VERSIONS)
 
 _EXITS = "trap 'exit 0' TERM; while [ ! -e /out/exit ]; do sleep 1; done; rm /out/exit; exit 7"
 _ASKED_FOR = timedelta(seconds=1)
@@ -84,14 +77,9 @@ async def run(node: FaultyNode, place: Path, count: int = PODS) -> Takeover:
 
 
 async def _apply(node: FaultyNode, place: Path) -> Pod:
-    await asyncio.to_thread(_open_to_all, place)
+    await asyncio.to_thread(open_to_all, place)
     web = shell("web", _EXITS, volumeMounts=[{"name": "out", "mountPath": "/out"}])
     return await node.apply(web, volumes=[{"name": "out", "hostPath": {"path": str(place)}}])
-
-
-def _open_to_all(place: Path) -> None:
-    place.mkdir(parents=True)
-    place.chmod(0o777)
 
 
 async def _answered(pod: Pod, began: float) -> float:
@@ -138,33 +126,9 @@ def table(environment: str, found: dict[str, Takeover]) -> str:
     return "\n".join(lines) + f"\n\n{environment}\n"
 
 
-async def measure(runtimes: Sequence[str]) -> dict[str, Takeover]:
-    """Return what came of it on each runtime. Raises `Missing`."""
-    found: dict[str, Takeover] = {}
-    server = await asyncio.to_thread(DevServer.launch)
-    try:
-        for name in runtimes:
-            with tempfile.TemporaryDirectory(prefix="syncpod-takeover-") as directory:
-                home = Path(directory)
-                await asyncio.to_thread(home.chmod, 0o755)
-                async with launched(name) as runtime, faulty_node(runtime, server, home) as node:
-                    found[f"{runtime.kind} {runtime.series}"] = await run(node, home / "out")
-    finally:
-        await asyncio.to_thread(server.close)
-    return found
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure and print; return the exit code: 1 where something was restarted or lost, 2 where a part is missing."""
-    parser = argparse.ArgumentParser(prog="python -m bench.takeover", description="Kill the worker of 50 pods.")
-    parser.add_argument("--runtime", nargs="+", choices=RUNTIMES, default=RUNTIMES, help="on which (default: all)")
-    options, load = parser.parse_args(arguments), machine.load()
-    try:
-        found = asyncio.run(measure(options.runtime))
-    except Missing as missing:
-        sys.stderr.write(f"bench: {missing}\n")
-        return 2
-    print(table(machine.environment(", ".join(found), load), found))
+def report(environment: str, found: dict[str, Takeover], _whole: bool) -> int:
+    """Print the figures, and what should not have happened; return 1 if there is any."""
+    print(table(environment, found))
     wrong = [each for takeover in found.values() for each in (*takeover.restarted, *takeover.lost)]
     for each in wrong:
         sys.stderr.write(f"bench: {each}\n")
@@ -172,4 +136,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main("bench.takeover", "Kill the worker of 50 pods.", run, report))

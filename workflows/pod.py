@@ -35,69 +35,20 @@ with workflow.unsafe.imports_passed_through():
     from syncpod.messages import POD_WORKFLOW, StepName
     from syncpod.pod import pod_to_wire
     from syncpod.pod.restart_settings import says_restarts
-    from workflows import absorb, decide, desired, facts, outcome, report, resizing, rounds, start
+    from workflows import absorb, decide, desired, facts, outcome, patches, report, resizing, rounds, start
     from workflows.decision import Decision, Hold, Step
     from workflows.inbox import PART, Inbox
     from workflows.state import PodState
     from workflows.steps import HEARTBEAT_TIMEOUT, RETRY, STEPS
 
 INBOX_LIMIT = 256
-"""Signals of one workflow task from which on they are absorbed in parts; before `PARTS`, in their own handler."""
+"""Signals of one workflow task from which on they are absorbed in parts (before `patches.PARTS`, in their handler)."""
 
 PAUSE = timedelta(milliseconds=1)
 """Between two parts: the workflow task ends."""
 
 GUARANTEE = timedelta(seconds=1)
 """How long after a deadline the workflow's own timer rings: the node's queue signals the deadline itself."""
-
-
-RESIZES = "2026-11-an-update-may-resize"
-"""Patch: before it a Pod document that changes resources was refused."""
-
-BESIDE = "2026-11-pulls-run-beside-other-steps"
-"""Patch: before it a pull was a step like any other, and held up the whole pod."""
-
-REPLACED = "2026-11-what-is-ended-to-run-again-runs-again"
-"""Patch: before it a container ended by a probe or a new definition rested if its policy let it rest by its code."""
-
-ROUNDS = "2026-11-a-restart-of-all-containers-has-one-back-off"
-"""Patch: before it each container of a pod that restarts all had the back-off of its own crashes."""
-
-FINISHED = "2026-11-every-pod-that-is-over-is-killed-once"
-"""Patch: before it a pod of which nothing was left to stop kept its place on the node until it was deleted."""
-
-AS_ALLOCATED = "2026-11-what-comes-to-the-same-needs-no-resize"
-"""Patch: before it a container whose new resources came to those it had was behind until it was started anew."""
-
-HURRIED = "2026-11-an-end-does-not-wait-for-what-was-stuck-before"
-"""Patch: before it a deletion, an eviction or a deadline waited out the back-off of a kill of before that was stuck."""
-
-OUTDATED = "2026-11-a-no-to-what-is-no-longer-desired-says-nothing"
-"""Patch: before it a late answer to a resize that another had followed was taken for the answer to that."""
-
-LENIENT = "2026-11-a-back-off-of-all-containers-holds-no-ephemeral-ones"
-"""Patch: before it that back-off held ephemeral containers too, and only its own name ended it."""
-
-RECORDED = "2026-11-what-is-recorded-decides"
-"""Patch: before it what the runtime no longer listed had never run."""
-
-
-GOVERNED = "2026-11-a-pod-says-how-it-is-restarted"
-"""Patch: before it the annotations on back-off and restart limit were passed over."""
-
-
-ANEW = "2026-11-what-follows-follows-in-another-sandbox-too"
-"""Patch: before it a container ended to run again, whose sandbox was lost before that, could be given up."""
-
-ONE_AT_A_TIME = "2026-11-the-end-of-one-back-off-ends-no-other"
-"""Patch: before it the end of a failed start's back-off ended the container's crash loop, too."""
-
-PARTS = "2026-11-very-many-signals-are-absorbed-in-parts"
-"""Patch: before it a full inbox was absorbed in the handler of the signal that filled it."""
-
-ATTENTIVE = 2
-"""The version of decisions since which what comes in while a step runs is taken then, and a pod's end ends a kill of
-one of its containers."""
 
 
 class Pull(NamedTuple):
@@ -147,15 +98,15 @@ class PodWorkflow:
             absorb.tidy(self.state, workflow.now())
             outcome.expire(self.state, workflow.now())
             self.hurry()
-            if (same := resizing.as_allocated(self.state)) and self.patched(AS_ALLOCATED):
+            if (same := resizing.as_allocated(self.state)) and self.patched(patches.AS_ALLOCATED):
                 resizing.take_as_applied(self.state, same)
             resizing.settle(self.state, workflow.now())
-            if facts.differs(self.state) and self.patched(RECORDED):
+            if facts.differs(self.state) and self.patched(patches.RECORDED):
                 facts.go_by_record(self.state, workflow.now())
             report.update_status(self.state, self.holds, workflow.now())
-            if decide.is_unfinished(self.state) and not self.patched(FINISHED):
+            if decide.is_unfinished(self.state) and not self.patched(patches.FINISHED):
                 self.state.finished = True
-            follow_anew = not decide.is_to_follow_anew(self.state) or self.patched(ANEW)
+            follow_anew = not decide.is_to_follow_anew(self.state) or self.patched(patches.ANEW)
             now, pulls = workflow.now(), self.pulls
             decision = decide.next_step(self.state, now, pulling=pulls, follow_anew=follow_anew)
             if decision.failure is not None:
@@ -172,7 +123,7 @@ class PodWorkflow:
                 if decide.expiry(self.state) is not None:
                     # A step may take longer than the pod has; what is held is decided afresh after it.
                     self.arm(Decision() if self.is_attentive else decision)
-                if decision.step.name == StepName.PULL_IMAGE and self.patched(BESIDE):
+                if decision.step.name == StepName.PULL_IMAGE and self.patched(patches.BESIDE):
                     self.pull(decision.step)
                 else:
                     await self.perform(decision.step)
@@ -255,9 +206,9 @@ class PodWorkflow:
         if step.name == StepName.KILL_POD:
             self.publish()  # a kill takes as long as the grace: what is shown must not be of before
         argument = decide.begin(self.state, step, began)
-        if step.resets and self.patched(ROUNDS):
-            self.state.restart_all = rounds.reset_by(self.state, step.input, lenient=self.patched(LENIENT))
-        if step.replaces and self.patched(REPLACED):
+        if step.resets and self.patched(patches.ROUNDS):
+            self.state.restart_all = rounds.reset_by(self.state, step.input, lenient=self.patched(patches.LENIENT))
+        if step.replaces and self.patched(patches.REPLACED):
             self.state.replacing = {step.replaces: False} | self.state.replacing
         self.show()
         activity: workflow.ActivityHandle[Any] = workflow.start_activity(
@@ -292,7 +243,7 @@ class PodWorkflow:
         except asyncio.CancelledError:
             outcome.cancelled_step(self.state, step, began, workflow.now())
         else:
-            if resizing.is_outdated(self.state, step.input) and self.patched(OUTDATED):
+            if resizing.is_outdated(self.state, step.input) and self.patched(patches.OUTDATED):
                 step = replace(step, outdated=True)
             outcome.finished_step(self.state, step, decoded(result), began, workflow.now())
         self.span(step, began)
@@ -393,7 +344,7 @@ class PodWorkflow:
     @property
     def is_attentive(self) -> bool:
         """Whether what comes in while a step runs is taken then."""
-        return self.state.decision_version >= ATTENTIVE
+        return self.state.decision_version >= patches.ATTENTIVE
 
     def patched(self, patch: str) -> bool:
         """Say whether the run has a change that was made by patch: a run of newer decisions has all, with no marker."""
@@ -406,7 +357,7 @@ class PodWorkflow:
 
     def hurry(self) -> None:
         """Let no kill that got stuck before delay the end of a pod that is to end now."""
-        if self.state.hurried and self.state.stuck_kills and self.patched(HURRIED):
+        if self.state.hurried and self.state.stuck_kills and self.patched(patches.HURRIED):
             self.state.forget_stuck_kills()
         self.state.hurried = False
 
@@ -414,7 +365,7 @@ class PodWorkflow:
         """Obey from here on what the pod says of its restarts, where it says anything."""
         state = self.state
         if not state.obeys_restart_settings and says_restarts(state.pod.metadata.annotations):
-            state.obeys_restart_settings = self.patched(GOVERNED)
+            state.obeys_restart_settings = self.patched(patches.GOVERNED)
 
     def deadline_moved(self, kill_by: datetime | None) -> bool:
         """Say whether the grace has been shortened since a kill began."""
@@ -472,13 +423,13 @@ class PodWorkflow:
     def put(self, name: str, args: Sequence[Any]) -> None:
         """Collect one signal."""
         self.inbox.put(name, tuple(args))
-        if len(self.inbox) >= INBOX_LIMIT and not self.patched(PARTS):
+        if len(self.inbox) >= INBOX_LIMIT and not self.patched(patches.PARTS):
             self.drain()
 
     @workflow.signal
     def update_pod(self, *args: Any) -> None:
         """Take one v1 Pod document as the desired pod."""
-        self.put("update_pod" if self.patched(RESIZES) else "update_pod_without_resizes", args)
+        self.put("update_pod" if self.patched(patches.RESIZES) else "update_pod_without_resizes", args)
 
     @workflow.signal
     def delete_pod(self, *args: Any) -> None:
@@ -498,7 +449,7 @@ class PodWorkflow:
     @workflow.signal
     def backoff_expired(self, *args: Any) -> None:
         """End a container's back-off: ``{"container": "web"}``; the node's queue names the restart too."""
-        self.put("backoff_expired" if self.patched(ONE_AT_A_TIME) else "backoff_expired_of_all", args)
+        self.put("backoff_expired" if self.patched(patches.ONE_AT_A_TIME) else "backoff_expired_of_all", args)
 
     @workflow.signal
     def restart(self, *args: Any) -> None:

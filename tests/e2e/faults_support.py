@@ -56,6 +56,12 @@ def shell(name: str, script: str = RUNS, **more: Any) -> dict[str, Any]:
     return {"name": name, "image": BUSYBOX, "command": ["sh", "-c", script], **more}
 
 
+def open_to_all(place: Path) -> None:
+    """Make a directory for a container to write to, whoever it runs as."""
+    place.mkdir(parents=True)
+    place.chmod(0o777)
+
+
 @dataclass
 class Pod:
     """A pod that was applied: its workflow, and what the runtime has of it."""

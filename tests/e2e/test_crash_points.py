@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from bench.crash_points import DOCUMENT, LIVES, Row, run, title
+from bench.crash_points import DOCUMENT, LIVES, Row, run
+from bench.on_runtimes import title
 from tests.e2e.faults_support import FaultyNode
 
 

@@ -17,7 +17,7 @@ from bench.takeover import PODS, run
 from syncpod.cri.names import CONTAINER_HASH_ANNOTATION
 from syncpod.pod import container_hash
 from tests.e2e.faults_census import census
-from tests.e2e.faults_support import FaultyNode, Pod, faulty_node, shell, until
+from tests.e2e.faults_support import FaultyNode, Pod, faulty_node, open_to_all, shell, until
 from tests.runtimes.images import BUSYBOX_2
 from tests.runtimes.runtime import Runtime
 from tests.runtimes.temporal import DevServer
@@ -68,7 +68,7 @@ class Fire:
     async def apply(self, number: int) -> Pod:
         """Apply a pod with two containers, of which one can be told to crash."""
         home = self.place / f"{number:02}"
-        await asyncio.to_thread(_open_to_all, home)
+        await asyncio.to_thread(open_to_all, home)
         web = shell("web", _RUNS, volumeMounts=[{"name": "out", "mountPath": "/out"}])
         volumes = [{"name": "out", "hostPath": {"path": str(home)}}]
         return await self.node.apply(web, shell("api", _RESTS), volumes=volumes, name=f"fire-{number:02}")
@@ -135,11 +135,6 @@ class Fire:
             await death()
             await self._pause()
         await changing
-
-
-def _open_to_all(place: Path) -> None:
-    place.mkdir(parents=True)
-    place.chmod(0o777)
 
 
 async def _taken(call: Callable[[], Awaitable[None]]) -> None:

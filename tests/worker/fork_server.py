@@ -49,7 +49,7 @@ class ForkedWorker:
         assert self.returncode is not None
         return self.returncode
 
-    def send_signal(self, number: int) -> None:
+    def send_signal(self, number: int, /) -> None:
         """Send it a signal, if it lives."""
         if self.returncode is None:
             os.kill(self.pid, number)

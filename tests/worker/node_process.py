@@ -8,11 +8,22 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 from tests.agent.waiting import until
 
 ROOT = Path(__file__).resolve().parents[2]
+
+
+class Process(Protocol):
+    """What is asked of a worker's process: the part of `subprocess.Popen` that a fork can have, too."""
+
+    pid: int
+
+    def poll(self) -> int | None: ...
+    def wait(self, timeout: float | None = None) -> int: ...
+    def send_signal(self, sig: int, /) -> None: ...
+    def kill(self) -> None: ...
 
 
 class NodeProcess:
@@ -25,7 +36,7 @@ class NodeProcess:
         runtime: str,
         temporal: str,
         node: str = "n1",
-        start: Any = subprocess.Popen,
+        start: Any = subprocess.Popen,  # a Callable[..., Process]; mypy would take **environment for one
         **environment: str,
     ) -> None:
         """Start it, by `start` as by Popen; `directory` gets its state, its pods' logs and what it says."""
@@ -44,14 +55,13 @@ class NodeProcess:
             "PYTHONUNBUFFERED": "1",
         }
         with self.output.open("wb") as output, self.log.open("ab") as log:
-            self._process = start(
+            self._process: Process = start(
                 command, cwd=directory, stdout=output, stderr=log, env={**inherited, **settings, **environment}
             )
 
     @property
     def pid(self) -> int:
-        pid: int = self._process.pid
-        return pid
+        return self._process.pid
 
     async def ready(self) -> Self:
         """Wait until it says that it serves; raises AssertionError with its log if it ends instead."""
@@ -61,8 +71,7 @@ class NodeProcess:
 
     async def ended(self) -> int:
         """Wait until it has ended; its exit code."""
-        code: int = await asyncio.to_thread(self._process.wait, 60)
-        return code
+        return await asyncio.to_thread(self._process.wait, 60)
 
     async def stop(self) -> int:
         """SIGTERM; its exit code."""
