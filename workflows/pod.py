@@ -45,7 +45,10 @@ INBOX_LIMIT = 256
 """Signals of one workflow task from which on they are absorbed in parts (before `patches.PARTS`, in their handler)."""
 
 PAUSE = timedelta(milliseconds=1)
-"""Between two parts: the workflow task ends."""
+"""Between two parts, and before a run is left: the workflow task ends."""
+
+TOO_LONG = 10_000
+"""Events from which on a run is left without a pause, should its pod never rest for the length of one."""
 
 GUARANTEE = timedelta(seconds=1)
 """How long after a deadline the workflow's own timer rings: the node's queue signals the deadline itself."""
@@ -73,6 +76,7 @@ class PodWorkflow:
         self.planned: tuple[str, ...] = ()
         self.pulls: dict[str, Pull] = {}
         self.renewed = False
+        self.leaving: asyncio.Task[None] | None = None
         self.queued: dict[str, tuple[int, datetime]] = {}
         self.state, self.refusal = start.begin(
             start_input,
@@ -92,8 +96,9 @@ class PodWorkflow:
             if start.by_update(start_input):
                 return {"rejected": self.refusal}  # the update's caller has been told
             raise ApplicationError(self.refusal, type="Invalid", non_retryable=True)
+        paused = False
         while True:
-            await self.take_in()
+            paused = not await self.take_in() and paused
             self.govern()
             absorb.tidy(self.state, workflow.now())
             outcome.expire(self.state, workflow.now())
@@ -127,6 +132,7 @@ class PodWorkflow:
                     self.pull(decision.step)
                 else:
                     await self.perform(decision.step)
+                    paused = False
                 continue
             if self.quiet():  # Replay: no await from here to the return or the raise
                 if self.state.removed and self.state.successor is None:
@@ -135,7 +141,10 @@ class PodWorkflow:
                 if self.state.removed:
                     workflow.continue_as_new(desired.successor_of(self.state))
                 if self.is_due():
-                    workflow.continue_as_new({"snapshot": start.snapshot(self.state)})
+                    if paused or not self.is_attentive or workflow.info().get_current_history_length() >= TOO_LONG:
+                        workflow.continue_as_new({"snapshot": start.snapshot(self.state)})
+                    paused = await self.pause()
+                    continue
             self.publish()
             await self.wait(decision)
 
@@ -318,15 +327,33 @@ class PodWorkflow:
                     task.uncancel()
                 self.inbox.put("delete_pod", ({},))
 
+    async def pause(self) -> bool:
+        """Let a workflow task end before the run is left; return False if anything has come meanwhile.
+
+        The SDK hands out a task's signals first, and its cancellation only when what they set off has been done: a run
+        left in between would lose that. A timer's end is handed out together with it.
+        """
+        if self.leaving is None or self.leaving.done():
+            self.leaving = asyncio.create_task(workflow.sleep(PAUSE, summary="the workflow continues as new"))
+        leaving = self.leaving
+        await self.until(lambda: leaving.done() or bool(self.inbox) or self.woken)
+        return leaving.done() and not self.inbox and not self.woken
+
     # --- looking ------------------------------------------------------------------------------------------------------
 
-    async def take_in(self) -> None:
-        """Absorb everything pending, in the order of arrival; of very much a part in each workflow task."""
+    async def take_in(self) -> bool:
+        """Absorb everything pending, in the order of arrival; return whether it took a pause.
+
+        Of very much it is a part in each workflow task.
+        """
         self.drain(PART)
+        if not self.inbox:
+            return False
         while self.inbox:
             pause = asyncio.create_task(workflow.sleep(PAUSE, summary=f"{len(self.inbox)} signals are yet to be taken"))
             await self.until(pause.done)
             self.drain(PART)
+        return True
 
     def drain(self, most: int | None = None) -> None:
         """Absorb what is pending, in the order of arrival, at most so many signals; None = all."""

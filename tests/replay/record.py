@@ -1,4 +1,4 @@
-"""Records one history for each kind of pod that has none yet: `python -m tests.replay.record`.
+"""Records one history for each kind of pod that has none yet of today's decisions: `python -m tests.replay.record`.
 
 The histories that are checked in are what earlier workers wrote, and must go on replaying: none is ever written anew.
 """
@@ -14,12 +14,24 @@ from typing import Any
 from temporalio.client import Client, WorkflowHandle
 from temporalio.exceptions import ApplicationError
 
+from syncpod.lifecycle.version import DECISION_VERSION
 from syncpod.messages import Allocation, Fault, Rejection, StepInput, StepResult
 from syncpod.plugin import DATA_CONVERTER
 from tests.runtimes.temporal import DevServer
-from tests.workflows.scripted import ScriptedNode, container, phase, query_pod, scripted_worker, start_pod, until
+from tests.workflows.scripted import (
+    ScriptedNode,
+    container,
+    in_another_run,
+    phase,
+    query_pod,
+    scripted_worker,
+    start_pod,
+    until,
+)
 
 HISTORIES = Path(__file__).parent / "histories"
+"""Has a directory for each version of the decisions."""
+TODAY = f"decisions-{DECISION_VERSION}"
 
 Handle = WorkflowHandle[Any, Any]
 Story = Callable[[Client, ScriptedNode], Awaitable[Handle]]
@@ -147,6 +159,7 @@ async def continued(client: Client, node: ScriptedNode) -> Handle:
     uid = running["metadata"]["uid"]
     await node.tell(latest, node.exits(uid, "web", 1))
     await until(latest, lambda seen: container(seen, "web").get("restartCount") == 1)
+    await in_another_run(latest, first.result_run_id)
     await node.tell(latest, node.exits(uid, "web", 1))
     await until(latest, lambda seen: bool(container(seen, "web").get("state", {}).get("waiting")))
     return latest
@@ -205,7 +218,7 @@ async def put_out(client: Client, node: ScriptedNode) -> Handle:
 
 async def expired(client: Client, node: ScriptedNode) -> Handle:
     """A pod has been active for as long as it may."""
-    handle, _ = await up(client, node, pod("expired", activeDeadlineSeconds=1))
+    handle, _ = await up(client, node, pod("expired", activeDeadlineSeconds=5))
     await until(handle, lambda seen: phase(seen) == "Failed")
     return handle
 
@@ -386,31 +399,18 @@ def _runs(seen: dict[str, Any], name: str, restarts: int) -> bool:
     return status.get("restartCount") == restarts and "running" in status["state"]
 
 
-async def _lost_and_pruned(client: Client, node: ScriptedNode, name: str) -> tuple[Handle, str]:
-    """The runtime loses what runs and what has finished, then the sandbox as well."""
+async def lost_and_pruned(client: Client, node: ScriptedNode) -> Handle:
+    """The runtime loses what runs and what has finished, then the sandbox as well.
+
+    What was lost has ended in a way that nobody knows, and is held back for it; a finished job rests.
+    """
     containers = [{"name": each, "image": "busybox:1"} for each in ("web", "job")]
-    handle, uid = await up(client, node, pod(name, restartPolicy="OnFailure", containers=containers))
+    handle, uid = await up(client, node, pod("lost-and-pruned", restartPolicy="OnFailure", containers=containers))
     await node.tell(handle, node.exits(uid, "job", 0))
     await until(handle, lambda seen: bool(container(seen, "job").get("state", {}).get("terminated")))
     await node.tell(handle, node.list(uid, containers=()))
     await until(handle, lambda seen: container(seen, "web").get("restartCount") == 1)
     await node.tell(handle, node.list(uid, containers=(), sandboxes=()))
-    return handle, uid
-
-
-async def lost_before_it_counted(client: Client, node: ScriptedNode) -> Handle:
-    """What an earlier worker did, to whom what the runtime no longer lists had never run: it ran a finished job again.
-
-    It cannot be recorded anew: workers of today go by their record.
-    """
-    handle, _ = await _lost_and_pruned(client, node, "lost-before-it-counted")
-    await until(handle, lambda seen: container(seen, "web").get("restartCount") == 2 and phase(seen) == "Running")
-    return handle
-
-
-async def lost_and_pruned(client: Client, node: ScriptedNode) -> Handle:
-    """What was lost has ended in a way that nobody knows, and is held back for it; a finished job rests."""
-    handle, uid = await _lost_and_pruned(client, node, "lost-and-pruned")
     await until(handle, lambda seen: bool(seen["status"]["containerStatuses"]) and len(node.pods[uid].sandboxes) == 1)
     await handle.signal("backoff_expired", {"container": "web"})
     await until(handle, lambda seen: container(seen, "web").get("restartCount") == 2 and phase(seen) == "Running")
@@ -468,19 +468,19 @@ STORIES: tuple[Story, ...] = (
     resized_past_answers,
     put_out_while_stuck,
     debugged_between_rounds,
-    lost_before_it_counted,
     lost_and_pruned,
     governed,
 )
 
 
 async def record() -> None:
-    """Play each story that has no history on a dev server, and write it down."""
-    HISTORIES.mkdir(exist_ok=True)
+    """Play each story that has no history of today's decisions on a dev server, and write it down."""
+    directory = HISTORIES / TODAY
+    directory.mkdir(exist_ok=True)
     with DevServer.launch() as server:
         client = await Client.connect(server.address, data_converter=DATA_CONVERTER)
         for story in STORIES:
-            written = HISTORIES / f"{story.__name__}.json"
+            written = directory / f"{story.__name__}.json"
             if written.exists():
                 continue
             node = ScriptedNode()

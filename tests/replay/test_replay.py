@@ -15,18 +15,20 @@ from temporalio.client import WorkflowHistory
 from syncpod.messages import StepName
 from syncpod.pod import PodInvalid, admit
 from tests.replay.differences import Differs, replay
-from tests.replay.record import HISTORIES, STORIES
+from tests.replay.record import HISTORIES, STORIES, TODAY
 from workflows import decide
 from workflows.decision import Decision
 
+RECORDED = sorted(HISTORIES.glob("*/*.json"))
 
-@pytest.mark.parametrize("recorded", sorted(HISTORIES.glob("*.json")), ids=lambda path: path.stem)
+
+@pytest.mark.parametrize("recorded", RECORDED, ids=lambda path: f"{path.parent.name}-{path.stem}")
 async def test_a_recorded_history_replays(recorded: Path) -> None:
-    await replay(recorded.stem, await read(recorded.stem))
+    await replay(recorded.stem, await read(recorded.stem, recorded.parent.name))
 
 
-async def read(name: str) -> WorkflowHistory:
-    text = await asyncio.to_thread((HISTORIES / f"{name}.json").read_text)
+async def read(name: str, decisions: str = TODAY) -> WorkflowHistory:
+    text = await asyncio.to_thread((HISTORIES / decisions / f"{name}.json").read_text)
     return WorkflowHistory.from_json(f"recorded/{name}", text)
 
 
@@ -90,8 +92,13 @@ async def test_a_wait_that_would_differ_is_told_with_its_event(monkeypatch: pyte
         await replay("crash_loop", await read("crash_loop"))
 
 
-def test_every_story_has_its_history() -> None:
-    assert {path.stem for path in HISTORIES.glob("*.json")} == {story.__name__ for story in STORIES}
+def test_every_story_has_its_history_of_each_version() -> None:
+    stories = {story.__name__ for story in STORIES}
+    for decisions in {TODAY, *(path.parent.name for path in RECORDED)}:
+        recorded = {path.stem for path in (HISTORIES / decisions).glob("*.json")}
+        assert stories - recorded == set(), f"{decisions}: python -m tests.replay.record"
+        # Only earlier decisions have led to a life that no worker of today would live.
+        assert decisions != TODAY or recorded == stories
 
 
 async def test_a_pod_that_an_earlier_version_took_is_not_refused_on_replay() -> None:

@@ -309,8 +309,7 @@ class Invariants:
         alive = {c.name: c for c in self.runtime.containers.values() if c.state == "running"}
         ready = [sandbox for sandbox in self.runtime.sandboxes.values() if sandbox.ready]
         self._check_view(state)
-        doomed = state.incarnation in self.doomed and not self.server.lost_cancellations
-        if state.deletion is not None or doomed:
+        if state.deletion is not None or state.incarnation in self.doomed:
             raise Violation("the pod was deleted, and is still there")
         if state.ending:
             if alive or ready:

@@ -145,8 +145,6 @@ class Server:
         """Whether the next task hears that it should continue as new."""
         self.suggests_at = 0
         """At this length of history it hears so at every task; 0 = never."""
-        self.lost_cancellations = 0
-        """Cancellations that came in one task with what made the run continue as new: see `test_regressions`."""
         self.late_signals: list[tuple[str, Any]] = []
         """Signals that come while a task is under way that would end its run: a server refuses that (UnhandledCommand).
         """
@@ -321,8 +319,6 @@ class Server:
             run.pending, run.instance = [*jobs, *run.pending], None
             self.signal(name, value)
             return
-        if any(job.HasField("cancel_workflow") for job in jobs) and any(_ends_run(command) for command in commands):
-            self.lost_cancellations += 1
         if not _only_refusals(jobs, commands):
             run.events += 3
             run.tasks.append((task, commands))

@@ -259,12 +259,13 @@ async def start_pod(
     )
 
 
-async def in_another_run(handle: WorkflowHandle[Any, Any], first: str | None, patience: float = 20) -> None:
-    """Wait until the pod's workflow, whose handle names no run, has continued as new since the run `first`."""
+async def in_another_run(handle: WorkflowHandle[Any, Any], first: str | None, patience: float = 20) -> str:
+    """Wait until the pod's workflow, whose handle names no run, has left the run `first`; return its run by then."""
     deadline = asyncio.get_running_loop().time() + patience
-    while (await handle.describe()).run_id == first:
+    while (run := (await handle.describe()).run_id) == first:
         assert asyncio.get_running_loop().time() < deadline, "the run has not continued as new"
         await asyncio.sleep(0.05)
+    return run
 
 
 async def query_pod(handle: WorkflowHandle[Any, Any]) -> dict[str, Any]:
