@@ -5,15 +5,25 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
+import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final, NoReturn
+from typing import Final
 
 from syncpod.cli.failure import BAD_INPUT, BadInput, Failure
-from syncpod.cli.processes import ProcessIdentity, end, identify, is_running, last_lines, run_in_place, start_detached
+from syncpod.cli.processes import (
+    ProcessIdentity,
+    cannot_run,
+    end,
+    identify,
+    is_running,
+    last_lines,
+    run_in_place,
+    start_detached,
+)
 from syncpod.cli.state_directory import (
     RuntimeRecord,
     exclusive,
@@ -130,11 +140,18 @@ def start(state_dir: Path, *, simulated: bool, environ: Mapping[str, str]) -> tu
     raise Failure(f"the embedded runtime did not start: {said}", BAD_INPUT if child.returncode == BAD_INPUT else 1)
 
 
-def load(state_dir: Path, files: Sequence[str], name: str, *, environ: Mapping[str, str]) -> NoReturn:
-    """Turn this process into what loads images for the embedded runtime, served or not. Raises BadInput."""
+def load(state_dir: Path, files: Sequence[str], name: str, *, environ: Mapping[str, str]) -> None:
+    """Load images for the embedded runtime, served or not. Raises Failure with what the loader says of them."""
     prepare(state_dir)
     line = [sys.executable, "-P", "-m", "syncpod.runtime.load", "--state-dir", str(directory(state_dir))]
-    run_in_place([*line, *(["--name", name] if name else []), "--", *files], environment(environ))
+    line += [*(["--name", name] if name else []), "--", *files]
+    try:
+        done = subprocess.run(line, env=environment(environ), stderr=subprocess.PIPE, errors="replace", check=False)
+    except OSError as error:
+        raise cannot_run(line[0], error) from None
+    if done.returncode:
+        said = done.stderr.strip() or f"the loader has ended with {done.returncode}"
+        raise Failure(said, BAD_INPUT if done.returncode == BAD_INPUT else 1)
 
 
 def become(state_dir: Path, socket: Path | None, *, simulated: bool, environ: Mapping[str, str]) -> None:

@@ -16,6 +16,6 @@ def test_an_image_is_loaded_and_a_wrong_file_costs_a_sentence(tmp_path: Path) ->
     load = ("load", "--state-dir", str(tmp_path / "state"))
     assert program(*load, str(good)) == Result(0, "Loaded image: example.test/app:1\n", "")
     assert program(*load, str(good), "--name", "app:2") == Result(0, "Loaded image: docker.io/library/app:2\n", "")
-    assert program(*load, str(wrong)) == Result(2, "", f"{wrong}: index.json: must be a JSON object\n")
+    assert program(*load, str(wrong)) == Result(2, "", f"syncpod: {wrong}: index.json: must be a JSON object\n")
     roots = runtime_process.directory(tmp_path / "state") / "images" / "roots"
     assert [each.read_text() for each in roots.glob("*/hello")] == ["hello\n"]
