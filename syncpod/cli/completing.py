@@ -27,6 +27,9 @@ _OBJECTS: Final = {
 _OF_ORPHANS: Final = ("adopt", "prune")
 """Commands for pods without a workflow, but with ``--force``."""
 _POD_WORDS: Final = ("pod", "pods", "po")
+_NODE_WORDS: Final = ("node", "nodes", "no")
+_OF_NODES: Final = ("get", "describe")
+"""Of the commands for things of any kind, those that are for nodes as well."""
 _GOALS: Final = ("condition=Ready", "delete", "create", "jsonpath=")
 _WORDS: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
 
@@ -166,7 +169,9 @@ def _words(command: Any, line: _Line) -> Iterable[str]:
     if metavar in _PATHS:
         return (FILES,)
     if metavar == "KIND NAME":
-        return _things(line)
+        return _things(line, with_nodes=command.name in _OF_NODES)
+    if metavar == "NODE":
+        return [node for node in node_names.nodes() if node not in line.words]
     if metavar.startswith("POD"):
         is_of_orphans = command.name in _OF_ORPHANS and "--force" not in line.values
         pods = (node_names.orphans if is_of_orphans else node_names.pods)(line.namespace)
@@ -177,15 +182,19 @@ def _words(command: Any, line: _Line) -> Iterable[str]:
     return choices if len(choices) > 1 else ()
 
 
-def _things(line: _Line) -> Iterable[str]:
+def _things(line: _Line, *, with_nodes: bool) -> Iterable[str]:
     """Return kinds, and names of pods, before a kind is named; then names of that kind."""
     first = line.words[0] if line.words else ""
     if first in _OBJECTS:
         return node_names.objects(_OBJECTS[first], line.namespace)
+    if with_nodes and first in _NODE_WORDS:
+        return [node for node in node_names.nodes() if node not in line.words[1:]]
     pods = [pod for pod in node_names.pods(line.namespace) if pod not in line.pods]
     if first in _POD_WORDS:
         return pods
-    return [*(() if first else _KINDS), *pods, *(f"pod/{pod}" for pod in pods)]
+    kinds = () if first else (*_KINDS, "nodes") if with_nodes else _KINDS
+    nodes = [f"node/{node}" for node in node_names.nodes()] if with_nodes else []
+    return [*kinds, *pods, *(f"pod/{pod}" for pod in pods), *nodes]
 
 
 def _containers(line: _Line) -> list[str]:

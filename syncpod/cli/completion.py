@@ -74,8 +74,8 @@ def completion(
 ) -> None:
     """Print what makes a shell complete command lines.
 
-    Commands, flags and their values, and the names of the pods, containers, ConfigMaps and Secrets of this machine's
-    node. Names are read off the node's disk: no server is asked, and where nothing can be read nothing is said.
+    Commands, flags and their values, and the names of this machine's node and of its pods, containers, ConfigMaps and
+    Secrets. Names are read off the node's disk: no server is asked, and where nothing can be read nothing is said.
     """
     if shell not in SCRIPTS:
         raise BadInput(f"{shell}: must be one of {', '.join(SCRIPTS)}")

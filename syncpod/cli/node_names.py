@@ -43,6 +43,12 @@ def namespaces() -> list[str]:
     return sorted({"default", *(_meta(pod)["namespace"] for pod in _pods())})
 
 
+def nodes() -> list[str]:
+    """Return the name of the node whose state this is, if there is one: of others its disk knows nothing."""
+    said = _read(node_settings(os.environ).state_dir / "node.json") or {}
+    return [said["node"]] if isinstance(said.get("node"), str) else []
+
+
 def objects(kind: str, namespace: str) -> list[str]:
     """Return the names of the node's ConfigMaps or Secrets in a namespace, in order."""
     settings = node_settings(os.environ)

@@ -37,6 +37,7 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> NodeContext:
         pod = Pod.model_validate({"metadata": {"name": name, "namespace": namespace, "uid": f"u-{name}"}, "spec": spec})
         pod_directory(context, pod.metadata.uid).mkdir(parents=True)
         write_pod_record(context, PodRecord(pod=pod))
+    (context.state_dir / "node.json").write_text('{"node": "vm"}')
     pod_directory(context, "u-new").mkdir()
     (pod_directory(context, "u-torn")).mkdir()
     (pod_directory(context, "u-torn") / "pod.json").write_text('{"pod": ')
@@ -61,7 +62,15 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> NodeContext:
         ("logs pod/we", ["pod/web"]),
         ("logs -n team ", ["db"]),
         ("logs --namespace=team ", ["db"]),
-        ("get ", ["pods", "configmaps", "secrets", "web", "worker"]),
+        ("get ", ["pods", "configmaps", "secrets", "nodes", "web", "worker"]),
+        ("delete ", ["pods", "configmaps", "secrets", "web", "worker"]),
+        ("get nodes ", ["vm"]),
+        ("describe node v", ["vm"]),
+        ("describe node/", ["node/vm"]),
+        ("describe node vm ", []),
+        ("cordon ", ["vm"]),
+        ("uncordon vm ", []),
+        ("drain --force ", ["vm"]),
         ("get cm ", ["settings"]),
         ("get secret k", ["keys"]),
         ("get pods -o y", ["yaml"]),
