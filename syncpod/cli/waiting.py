@@ -12,9 +12,9 @@ from temporalio.client import Client, WorkflowContinuedAsNewError, WorkflowFailu
 from temporalio.service import RPCError, RPCStatusCode
 
 from syncpod.cli.applying import Applied
-from syncpod.cli.columns import summarize
 from syncpod.cli.durations import short_duration
 from syncpod.cli.pods import QUERY_DEADLINE, Reading, handle_of, read_pod
+from syncpod.cli.unready import unready
 from syncpod.pod import Pod
 
 POLL_SECONDS: Final = 0.25
@@ -99,13 +99,13 @@ def verdicts(outcomes: Sequence[Outcome], timeout: timedelta | None) -> tuple[li
 
 
 def _because(applied: Applied, reading: Reading | None) -> str:
-    """Say what a pod hangs on: its status, and the runtime's words where a container waits or has ended with some."""
+    """Say what a pod hangs on: its status, and which of its containers are not ready, and why."""
     if reading is None:
         return f": node {applied.node} is away" if applied.node_is_away else ""
     if not reading.current:
         return f": node {reading.pod.spec.node_name} is away"
-    word, why = summarize(reading.pod).status, hindrance(reading.pod)
-    return f": {word}, {why}" if why else f": {word}"
+    left = ", its workflow has something left to do" if is_ready(reading.pod) else ""
+    return f": {unready(reading.pod)}{left}"
 
 
 def hindrance(pod: Pod) -> str:
@@ -180,8 +180,7 @@ def state_of(reading: Reading | None) -> str:
         return "it is not there"
     if not reading.current:
         return f"node {reading.pod.spec.node_name or '?'} is away"
-    word, why = summarize(reading.pod).status, hindrance(reading.pod)
-    return f"it is {word}, {why}" if why else f"it is {word}"
+    return f"it is {unready(reading.pod)}"
 
 
 async def until_gone(client: Client, namespace: str, name: str, uid: str) -> None:

@@ -203,7 +203,7 @@ async def test_a_changed_pod_is_not_ready_by_what_it_was_before(
     pod["spec"]["containers"][0]["image"] = "busybox:2"
     late = await syncpod("apply", "-f", "-", "--wait", "--timeout", "1s", *on, stdin=as_json(pod))
     assert (late.code, late.out) == (1, f"pod/{name} configured\n")
-    assert f'pod "{name}" is not ready after 1s: Running' in late.err
+    assert f'pod "{name}" is not ready after 1s: Running, its workflow has something left to do\n' in late.err
     node.gate.pop("kill_container").set()
     changed = await syncpod("apply", "-f", "-", "--wait", *on, stdin=as_json(pod))
     assert (changed.code, changed.out) == (0, f"pod/{name} unchanged\npod/{name} ready\n")
@@ -220,7 +220,7 @@ async def test_a_pod_that_fails_is_not_waited_for(
     uid = (await query_pod(handle))["metadata"]["uid"]
     await node.tell(handle, node.exits(uid, "app", 3), "ContainerDied")
     result = await syncpod("apply", "-f", "-", "--wait", *on, stdin=as_json(pod))
-    assert result.code == 1 and f'pod "{name}" has failed: Error' in result.err
+    assert result.code == 1 and f'pod "{name}" has failed: Error, container app: exit code 3\n' in result.err
     assert (await syncpod("get", "pod", name, "--no-headers")).out.split()[1:4] == ["0/1", "Error", "0"]
 
 
