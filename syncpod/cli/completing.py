@@ -153,8 +153,14 @@ def _values(option: Any, line: _Line) -> Iterable[str]:
         return _GOALS if "condition" in metavar else (f"pod/{pod}" for pod in node_names.pods(line.namespace))
     if metavar in _PATHS:
         return (FILES,)
-    choices = metavar.replace(",", "|").split("|")
-    return choices if len(choices) > 1 and all(set(one) <= _WORDS for one in choices) else ()
+    choices = [_beginning(one) for one in metavar.replace(",", "|").split("|")]
+    return choices if len(choices) > 1 and all(set(one.removesuffix("=")) <= _WORDS for one in choices) else ()
+
+
+def _beginning(choice: str) -> str:
+    """Return what of a choice can be written for somebody: ``jsonpath=`` of ``jsonpath='{PATH}'``."""
+    word, equals, _ = choice.partition("=")
+    return word + equals
 
 
 def _words(command: Any, line: _Line) -> Iterable[str]:

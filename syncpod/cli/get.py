@@ -11,7 +11,7 @@ import typer
 
 from syncpod.cli.arguments import named, read_selector
 from syncpod.cli.console import Columns, remark, say
-from syncpod.cli.documents import print_documents
+from syncpod.cli.documents import is_of_documents, known_output, print_documents
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.options import AllNamespaces, Namespace, Selector, Things
 
@@ -34,29 +34,36 @@ def get(
     namespace: Namespace = "default",
     all_namespaces: AllNamespaces = False,
     selector: Selector = "",
-    output: Annotated[str, typer.Option("--output", "-o", metavar="wide|json|yaml|name", help="How to print.")] = "",
+    output: Annotated[
+        str,
+        typer.Option("--output", "-o", metavar="wide|json|yaml|name|jsonpath='{PATH}'", help="How to print."),
+    ] = "",
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Go on, with a line for each change.")] = False,
     no_headers: Annotated[bool, typer.Option("--no-headers", help="Leave out the column names.")] = False,
 ) -> None:
-    """List pods, nodes, or this machine's ConfigMaps and Secrets.
+    r"""List pods, nodes, or this machine's ConfigMaps and Secrets.
 
     They are named as for kubectl: `pod web`, `pod/web`, or plainly `web`; `configmaps`, `cm settings`, `secret/keys`,
     `nodes`.
+
+    A JSONPath is written as for kubectl: text, and paths in braces, `{.metadata.name}{"\n"}`; of what is not named by
+    itself, `{.items[*].metadata.name}`. A path has fields, indices, `[*]` and filters, `[?(@.type=="Ready")]`; `..`,
+    slices, unions and `range` are not supported.
     """
     from syncpod.cli.node_listing import get_nodes, named_nodes
 
+    output = known_output(output, _OUTPUTS)
     if (nodes := named_nodes(what or [])) is not None:
         if selector or watch:
             raise BadInput(f"{'--selector' if selector else '--watch'}: nodes are listed as they are")
-        get_nodes(nodes, _known(output), headers=not no_headers)
+        get_nodes(nodes, output, headers=not no_headers)
         return
     things = named(what or [])
     conditions = read_selector(selector)
-    _known(output)
     if any(things.values()) and (conditions.requirements or all_namespaces):
         raise BadInput("what is listed is either named, or chosen by --selector or --all-namespaces")
-    if watch and output in ("json", "yaml"):
-        raise BadInput(f"--watch prints tables and names, not {output}")
+    if watch and is_of_documents(output):
+        raise BadInput(f"--watch prints tables and names, not {output.partition('=')[0]}")
     if watch and len(things) > 1:
         raise BadInput("--watch goes on with things of one kind")
     request = _Request(None if all_namespaces else namespace, conditions, output, not no_headers, len(things) > 1)
@@ -66,19 +73,12 @@ def get(
             missing += _get_pods(names, request, found, watch=watch)
         else:
             missing += _get_objects(kind, names, request, found, watch=watch)
-    if output in ("json", "yaml"):
+    if is_of_documents(output):
         print_documents(found.documents, output, single=sum(map(len, things.values())) == 1)
     elif output != "name" and not any(things.values()) and not any(found.counts.values()):
         remark("No resources found" + ("" if all_namespaces else f" in {namespace} namespace."))
     if missing:
         raise Failure("\n".join(missing))
-
-
-def _known(output: str) -> str:
-    """Return how to print. Raises BadInput."""
-    if output and output not in _OUTPUTS:
-        raise BadInput(f"--output: must be {', '.join(_OUTPUTS)}, not {output}")
-    return output
 
 
 @dataclass(frozen=True)
@@ -158,7 +158,7 @@ class _Printer:
 
     def print(self, readings: Sequence[Reading]) -> None:
         """Print all, unless they are documents, which are printed together with what else there is."""
-        if self._request.output not in ("json", "yaml"):
+        if not is_of_documents(self._request.output):
             self._print_lines(readings)
             self._remember(readings)
 
@@ -225,7 +225,7 @@ def _get_objects(kind: ObjectKind, names: Sequence[str], request: _Request, foun
     table = Columns()
     objects, missing = find(kind, names, request.namespace, request.conditions)
     found.add(kind, [pod_to_wire(one) for one in objects], request.output)
-    if request.output in ("json", "yaml"):
+    if is_of_documents(request.output):
         return missing
     headers = request.headers
     print_objects(kind, objects, request.output, headers, request.namespaces, request.with_kind, table)

@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from syncpod.cli.console import columns, printable, remark, say
-from syncpod.cli.documents import print_documents
-from syncpod.cli.failure import BadInput, Failure
+from syncpod.cli.documents import is_of_documents, print_documents
+from syncpod.cli.failure import Failure
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,7 +37,7 @@ def get_nodes(names: Sequence[str], output: str, *, headers: bool) -> None:
         return await _find(client, names)
 
     found, missing = session.run(work)
-    if output in ("json", "yaml"):
+    if is_of_documents(output):
         from syncpod.cli.node_table import document
 
         print_documents([document(one) for one in found], output, single=len(names) == 1)
@@ -61,11 +61,8 @@ def _print_table(found: Sequence[NodeReading], output: str, *, headers: bool) ->
 
 
 def describe_nodes(names: Sequence[str]) -> None:
-    """Describe the nodes that are named. Raises Failure for those that are not there."""
+    """Describe nodes, all of them where none is named. Raises Failure for those that are not there."""
     from syncpod.cli import session
-
-    if not names:
-        raise BadInput("name the nodes to describe")
 
     async def work(client: Client) -> tuple[list[list[str]], list[str]]:
         from syncpod.cli.node_description import describe
@@ -81,6 +78,8 @@ def describe_nodes(names: Sequence[str]) -> None:
     if described:
         lines = "\n\n\n".join("\n".join(lines) for lines in described).split("\n")
         say("\n".join(printable(line.expandtabs()) for line in lines))
+    elif not names:
+        remark("No resources found")
     if missing:
         raise Failure("\n".join(missing))
 

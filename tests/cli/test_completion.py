@@ -74,8 +74,9 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> NodeContext:
         ("get cm ", ["settings"]),
         ("get secret k", ["keys"]),
         ("get pods -o y", ["yaml"]),
-        ("get --output=", ["--output=wide", "--output=json", "--output=yaml", "--output=name"]),
-        ("get --output = j", ["json"]),
+        ("get --output=", ["--output=wide", "--output=json", "--output=yaml", "--output=name", "--output=jsonpath="]),
+        ("get --output = js", ["json", "jsonpath="]),
+        ("get -o jsonpath", ["jsonpath="]),
         ("get --sel", ["--selector"]),
         ("get -A --all", []),
         ("logs -n ", ["default", "team"]),
@@ -161,7 +162,8 @@ def on_path(tmp_path: Path) -> dict[str, str]:
     [
         (("logs", "w"), ["web", "worker"]),
         (("logs", "web", "-c", ""), ["setup", "app", "proxy"]),
-        (("get", "--output", "=", "j"), ["json"]),
+        (("get", "--output", "=", "y"), ["yaml"]),
+        (("get", "--output", "=", "jsonp"), ["jsonpath="]),
         (("apply", "-f", ""), []),
     ],
 )

@@ -47,7 +47,14 @@ def test_help_is_found(arguments: tuple[str, ...]) -> None:
     [
         (("frobnicate",), "No such command 'frobnicate'; see `syncpod --help`"),
         (("get", "--frob"), "No such option: --frob; see `syncpod get --help`"),
-        (("get", "pods", "-o", "html"), "--output: must be wide, json, yaml, name, not html"),
+        (("get", "pods", "-o", "html"), "--output: must be wide, json, yaml, name or jsonpath='{PATH}', not html"),
+        (("get", "pods", "-o", "jsonpath"), "--output: jsonpath: name a path in braces: jsonpath='{.metadata.name}'"),
+        (("get", "pods", "-o", "jsonpath=.items"), "--output: jsonpath: name a path in braces"),
+        (("get", "pods", "-o", "jsonpath={..name}"), "--output: jsonpath: '{..name}' cannot be read as JSONPath from"),
+        (("get", "pods", "-o", "jsonpath={.items[0:2]}"), "cannot be read as JSONPath from '[0:2]' on"),
+        (("get", "nodes", "-o", "jsonpath={range .items[*]}{.a}{end}"), "'{range .items[*]}' is not supported: name"),
+        (("get", "cm", "-o", "jsonpath={.a"), "--output: jsonpath: '{.a': an opening and a closing brace belong"),
+        (("get", "pods", "-w", "-o", "jsonpath={.a}"), "--watch prints tables and names, not jsonpath"),
         (("get", "pods", "-l", "a b"), "--selector: 'a b' is no condition on a label"),
         (("get", "pod", "web", "-A"), "what is listed is either named, or chosen"),
         (
