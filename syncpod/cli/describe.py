@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from syncpod.cli.arguments import named, read_selector
-from syncpod.cli.console import printable, say
+from syncpod.cli.console import printable, remark, say
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.options import Namespace, Selector, Things
 
@@ -32,7 +32,7 @@ def describe(
     """Show a pod in full: state, conditions, events, steps.
 
     Or a node, `describe node n1`; a ConfigMap, `describe cm settings`; or of a Secret all but its values, `describe
-    secret keys`.
+    secret keys`. A kind without a name means all of that kind: `describe pods`, of the namespace; `describe nodes`.
     """
     from syncpod.cli.node_listing import describe_nodes, named_nodes
 
@@ -43,8 +43,10 @@ def describe(
         return
     things = named(what or [])
     conditions = read_selector(selector)
-    if any(things.values()) == bool(conditions.requirements):
+    if not what and not conditions.requirements:
         raise BadInput("name what to describe, or choose it with --selector")
+    if any(things.values()) and conditions.requirements:
+        raise BadInput("what is described is either named, or chosen by --selector")
     described, missing = [], []
     for kind, names in things.items():
         parts, absent = (
@@ -56,6 +58,8 @@ def describe(
         # Annotations and messages are anybody's text: what a terminal would obey in them is shown, and not sent.
         lines = "\n\n\n".join("\n".join(lines) for lines in described).split("\n")
         say("\n".join(printable(line.expandtabs()) for line in lines))
+    elif not missing:
+        remark(f"No resources found in {namespace} namespace.")
     if missing:
         raise Failure("\n".join(missing))
 

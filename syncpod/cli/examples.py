@@ -18,12 +18,18 @@ EXAMPLES: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
         ("All pods of the namespace, or of every namespace with addresses and nodes", "syncpod get pods -A -o wide"),
         ("Some, and each change of them", "syncpod get pods -l 'app=web,tier in (front,back)' -w"),
         ("One as a document", "syncpod get pod web -o yaml"),
+        ("One field of it", "syncpod get pod web -o jsonpath='{.status.podIP}'"),
+        (
+            "The image of each container of all pods",
+            "syncpod get pods -o jsonpath='{.items[*].spec.containers[*].image}'",
+        ),
         ("The nodes, and what they run on", "syncpod get nodes -o wide"),
         ("The names of all ConfigMaps and Secrets", "syncpod get cm,secrets -o name"),
     ),
     "describe": (
         ("What a pod is, and what it waits for", "syncpod describe pod web"),
         ("All pods with a label", "syncpod describe -l app=web"),
+        ("All pods of a namespace", "syncpod describe pods -n prod"),
         ("A node: conditions, sources of pods, what it waits for", "syncpod describe node n1"),
         ("Which keys a Secret has, and how long their values are", "syncpod describe secret keys"),
     ),
@@ -66,7 +72,7 @@ EXAMPLES: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
         ("One of them, or a sidecar, until the pod is ready again", "syncpod restart web -c proxy --wait"),
     ),
     "retry": (
-        ("Do not wait for the end of any back-off", "syncpod retry web"),
+        ("Do not wait for the end of any back-off, nor be held by a restart limit", "syncpod retry web"),
         ("Pull this container's image again, and see what comes of it", "syncpod retry web -c app --wait --timeout 1m"),
     ),
     "condition": (

@@ -30,6 +30,9 @@ def retry(
 
     It ends back-offs: of a container that crashes, of an image that cannot be pulled, of a sandbox that cannot be made;
     without --container all that the pod waits out. How long the next one takes is not changed by it.
+
+    It also lets go of a container that its restart limit holds (annotation `syncpod.dev/restart-limit`): that waits for
+    nothing else, and its restarts are counted anew.
     """
     from syncpod.cli import session
     from syncpod.cli.apply import parse_timeout

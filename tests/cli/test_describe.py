@@ -107,6 +107,19 @@ async def test_a_described_pod_shows_its_state_and_what_was_rejected(
     assert any(line.startswith("Warning Rejected") and "signal update_pod" in line for line in squeezed)
 
 
+async def test_a_kind_without_a_name_is_all_of_that_kind(syncpod: Command, on: tuple[str, str]) -> None:
+    space, one, two = fresh_name(), fresh_name(), fresh_name()
+    none = await syncpod("describe", "pods", "-n", space)
+    assert (none.code, none.out, none.err) == (0, "", f"No resources found in {space} namespace.\n")
+    await syncpod("apply", "-n", space, "-f", "-", "--wait", *on, stdin=as_json(manifest(one), manifest(two)))
+    for words in (("pods",), ("pod",), ("po",)):
+        described = await syncpod("describe", *words, "-n", space)
+        names = [line.split()[1] for line in described.out.splitlines() if line.startswith("Name:")]
+        assert (described.code, names, described.err) == (0, sorted((one, two)), "")
+    both = await syncpod("describe", "pod", one, "-l", "app=web")
+    assert (both.code, both.err) == (2, "syncpod: what is described is either named, or chosen by --selector\n")
+
+
 async def test_a_step_that_is_tried_again_is_described_with_its_last_failure(
     syncpod: Command, node: ScriptedNode, on: tuple[str, str]
 ) -> None:
