@@ -40,6 +40,7 @@ def apply(
     be applied again when it has been started anew. Neither is ever sent to the Temporal server.
     """
     from syncpod.cli import session
+    from syncpod.cli.ephemeral import without_known
     from syncpod.cli.manifests import admitted
     from syncpod.cli.node_objects import keep, require_possible
     from syncpod.cli.node_process import local_node
@@ -58,8 +59,9 @@ def apply(
 
     async def work(client: Client) -> None:
         begun = time.monotonic()
+        pods = await without_known(client, manifests.pods)
         keep(manifests, machine)
-        applied = await apply_all(client, manifests.pods, here, patience if wait else None)
+        applied = await apply_all(client, pods, here, patience if wait else None)
         if wait:
             await _wait(client, applied, patience, timedelta(seconds=time.monotonic() - begun))
 

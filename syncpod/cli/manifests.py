@@ -21,6 +21,7 @@ class Manifests:
     """What is to be applied, checked, in the order in which it was given."""
 
     pods: list[Admission]
+    """With their ephemeral containers, which `syncpod.cli.ephemeral` compares with those of the running pods."""
     objects: list[ObjectAdmission]
     """ConfigMaps and Secrets; a pod may refer to one that stands after it."""
 
@@ -31,8 +32,9 @@ def admitted(sources: Sequence[str], namespace: str) -> Manifests:
     `namespace` is for documents that name none; "" = ``default``. Raises BadInput with a line for each thing that is
     wrong, in whichever of the files.
     """
+    from syncpod.cli.ephemeral import admit_apart
     from syncpod.objects import admit_object
-    from syncpod.pod import Pod, PodInvalid, admit
+    from syncpod.pod import Pod, PodInvalid
     from syncpod.pod.problems import in_ascii, lines
 
     found, problems = _documents(sources, namespace)
@@ -42,7 +44,7 @@ def admitted(sources: Sequence[str], namespace: str) -> Manifests:
         what = f"{document.kind.lower()} {name}: " if name else ""
         try:
             if isinstance(document, Pod):
-                admission = admit(document)
+                admission = admit_apart(document)
                 whole.pods.append(admission)
                 metadata = admission.pod.metadata
             else:

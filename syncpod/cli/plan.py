@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from temporalio.client import Client
 
     from syncpod.cli.manifests import Manifests
-    from syncpod.pod import Pod
+    from syncpod.pod import Admission
 
 
 def plan(
@@ -46,10 +46,10 @@ def plan(
 
     async def work(client: Client) -> None:
         plans.extend([await _plan_of_existing(client, namespace or "default", name) for name in names])
-        for pod, warnings in manifests.pods:
-            plans.append(await _plan_of_manifest(client, pod))
-            for warning in warnings:
-                warn(f"pod {pod.metadata.name}: {warning}")
+        for admission in manifests.pods:
+            plans.append(await _plan_of_manifest(client, admission))
+            for warning in admission.warnings:
+                warn(f"pod {admission.pod.metadata.name}: {warning}")
 
     if names or manifests.pods:
         session.run(work)
@@ -81,12 +81,18 @@ async def _plan_of_existing(client: Client, namespace: str, name: str) -> dict[s
     return {"pod": name, "change": "none", **found}
 
 
-async def _plan_of_manifest(client: Client, pod: Pod) -> dict[str, Any]:
+async def _plan_of_manifest(client: Client, admission: Admission) -> dict[str, Any]:
+    from syncpod.cli.ephemeral import without_known
     from syncpod.cli.planning import changed_images, metadata_differs, plan_of_new, resources_differ
     from syncpod.cli.pods import QUERY_DEADLINE, handle_of, read_pod, require_pod
     from syncpod.pod import pod_to_wire
 
-    namespace, name = pod.metadata.namespace, pod.metadata.name
+    namespace, name = admission.pod.metadata.namespace, admission.pod.metadata.name
+    try:
+        ((pod, _),) = await without_known(client, [admission])
+    except BadInput as refused:
+        error = str(refused).removeprefix(f"pod {name}: ")
+        return {"pod": name, "change": "none", "steps": [], "holds": [], "error": error}
     if await read_pod(client, namespace, name) is None:
         steps = [{"step": line.step, "container": line.container, "why": line.why} for line in plan_of_new(pod)]
         return {"pod": name, "change": "create", "steps": steps, "holds": []}

@@ -55,6 +55,34 @@ async def test_a_container_joins_a_pod_under_a_name_that_is_said(syncpod: Comman
     assert (silent.code, silent.out, silent.err) == (0, "", "")
 
 
+async def test_what_is_printed_of_a_pod_that_was_looked_at_is_applied_again(
+    syncpod: Command, web: str, node: ScriptedNode
+) -> None:
+    on, here = ("apply", "-f", "-", "--node"), node.queue.removeprefix("node/")
+    await syncpod("debug", web, "--image", "busybox:1", "-c", "look", "--target", "app", "-q", "--", "sleep", "9")
+    printed = (await syncpod("get", "pod", web, "-o", "yaml")).out
+    await syncpod("debug", web, "--image", "busybox:2", "-c", "more", "-q")
+    again = await syncpod(*on, here, stdin=printed)
+    assert (again.code, again.out) == (0, f"pod/{web} unchanged\n"), again.err
+    assert (await syncpod("plan", "-f", "-", stdin=printed)).out == f"pod/{web}: exists, nothing to do\n"
+    shown = json.loads((await syncpod("get", "pod", web, "-o", "json")).out)
+    assert [each["name"] for each in shown["spec"]["ephemeralContainers"]] == ["look", "more"]
+    settings = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "settings"}}
+    shown["spec"]["ephemeralContainers"][1]["image"] = "busybox:3"
+    other = await syncpod(*on, here, stdin=as_json(settings, shown))
+    path = "spec.ephemeralContainers[1]: is none that the pod has; `syncpod debug` adds them to a running pod"
+    assert (other.code, other.out, other.err) == (2, "", f"syncpod: pod {web}: {path}\n")
+    planned = await syncpod("plan", "-f", "-", stdin=as_json(shown))
+    assert (planned.code, planned.out) == (2, f"pod/{web}: would be refused\n") and path in planned.err
+    new = manifest(fresh_name(), ephemeralContainers=[{"name": "look", "image": "busybox:1"}])
+    refused = await syncpod(*on, here, stdin=as_json(new))
+    assert (refused.code, refused.out) == (2, "")
+    assert refused.err.endswith(
+        ": spec.ephemeralContainers: must not be set in a manifest; they are added to a running pod\n"
+    )
+    assert (await syncpod("get", "cm", "-o", "name")).out == "", "nothing has been done"
+
+
 async def test_a_container_that_does_not_start_says_why_and_harms_nothing(
     syncpod: Command, web: str, node: ScriptedNode
 ) -> None:
