@@ -40,6 +40,7 @@ def apply(
     be applied again when it has been started anew. Neither is ever sent to the Temporal server.
     """
     from syncpod.cli import session
+    from syncpod.cli.applying import refuse_cordoned
     from syncpod.cli.ephemeral import without_known
     from syncpod.cli.manifests import admitted
     from syncpod.cli.node_objects import keep, require_possible
@@ -60,6 +61,7 @@ def apply(
     async def work(client: Client) -> None:
         begun = time.monotonic()
         pods = await without_known(client, manifests.pods)
+        await refuse_cordoned(client, [admission.pod for admission in pods], here)
         keep(manifests, machine)
         applied = await apply_all(client, pods, here, patience if wait else None)
         if wait:
@@ -78,7 +80,6 @@ async def apply_all(
     from syncpod.cli.applying import apply_pod, has_search_attributes
 
     has_attributes = await has_search_attributes(client)
-    await _refuse_cordoned(client, admissions, node)
     slots = asyncio.Semaphore(_AT_ONCE)
 
     async def apply_one(pod: Pod) -> Applied:
@@ -105,22 +106,6 @@ async def apply_all(
     if failures:
         raise Failure("\n".join(map(str, failures)), max(failure.code for failure in failures))
     return applied
-
-
-async def _refuse_cordoned(client: Client, admissions: list[Admission], node: str) -> None:
-    """Raise Failure where a pod is new, and its node is cordoned; nothing is applied then."""
-    from syncpod.cli.nodes import is_cordoned
-    from syncpod.cli.pods import read_pod
-
-    pods = [admission.pod for admission in admissions]
-    nodes = sorted({pod.spec.node_name or node for pod in pods})
-    cordoned = {name for name in nodes if await is_cordoned(client, name)}
-    for pod in pods:
-        there = pod.spec.node_name or node
-        if there in cordoned and await read_pod(client, pod.metadata.namespace, pod.metadata.name) is None:
-            raise Failure(
-                f"pod {pod.metadata.name}: node {there} is cordoned, and takes no new pod: `syncpod uncordon {there}`"
-            )
 
 
 def parse_timeout(text: str) -> timedelta | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
@@ -15,6 +16,7 @@ from temporalio.client import Client, WorkflowExecutionStatus, WorkflowUpdateFai
 from temporalio.service import RPCError, RPCStatusCode
 
 from syncpod.cli.failure import BadInput, Failure
+from syncpod.cli.nodes import is_cordoned
 from syncpod.cli.pods import Reading, handle_of, read_pod
 from syncpod.cli.updating import AGAIN, PAUSE_SECONDS, answer_in_time, is_gone, refusal
 from syncpod.messages import SEARCH_ATTRIBUTES
@@ -44,6 +46,17 @@ class Applied:
     """The pod is recorded, and starts when its node's worker is back."""
     follows: str = ""
     """UID of the pod of the same name that is being deleted, and that this one follows."""
+
+
+async def refuse_cordoned(client: Client, pods: Sequence[Pod], node: str) -> None:
+    """Raise Failure where a pod is new, and its node is cordoned: `node`, unless it names another."""
+    cordoned = {name for name in {pod.spec.node_name or node for pod in pods} if await is_cordoned(client, name)}
+    for pod in pods:
+        there = pod.spec.node_name or node
+        if there in cordoned and await read_pod(client, pod.metadata.namespace, pod.metadata.name) is None:
+            raise Failure(
+                f"pod {pod.metadata.name}: node {there} is cordoned, and takes no new pod: `syncpod uncordon {there}`"
+            )
 
 
 async def apply_pod(

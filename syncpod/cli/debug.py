@@ -171,7 +171,7 @@ async def _copy(
     client: Client, pod: Pod, wanted: Wanted, name: str, *, share_processes: bool, quiet: bool
 ) -> tuple[Pod, str]:
     """Apply a copy of the pod with the container in it; return both, the latter by name. Raises BadInput, Failure."""
-    from syncpod.cli.applying import apply_pod, has_search_attributes
+    from syncpod.cli.applying import apply_pod, has_search_attributes, refuse_cordoned
     from syncpod.cli.debugging import debug_copy
     from syncpod.cli.pods import read_pod, require_pod
 
@@ -179,6 +179,7 @@ async def _copy(
     copy, container = debug_copy(pod, wanted, name, share_processes=share_processes)
     if await read_pod(client, namespace, name) is not None:
         raise BadInput(f'--copy-to: there is a pod "{name}" already')
+    await refuse_cordoned(client, [copy.pod], pod.spec.node_name)
     if not (wanted.name or quiet):
         remark(f"Defaulting debug container name to {container}.")
     has_attributes = await has_search_attributes(client)

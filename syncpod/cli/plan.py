@@ -82,7 +82,9 @@ async def _plan_of_existing(client: Client, namespace: str, name: str) -> dict[s
 
 
 async def _plan_of_manifest(client: Client, admission: Admission) -> dict[str, Any]:
+    from syncpod.cli.applying import refuse_cordoned
     from syncpod.cli.ephemeral import without_known
+    from syncpod.cli.node_process import local_node
     from syncpod.cli.planning import changed_images, metadata_differs, plan_of_new, resources_differ
     from syncpod.cli.pods import QUERY_DEADLINE, handle_of, read_pod, require_pod
     from syncpod.pod import pod_to_wire
@@ -90,7 +92,8 @@ async def _plan_of_manifest(client: Client, admission: Admission) -> dict[str, A
     namespace, name = admission.pod.metadata.namespace, admission.pod.metadata.name
     try:
         ((pod, _),) = await without_known(client, [admission])
-    except BadInput as refused:
+        await refuse_cordoned(client, [pod], local_node(""))
+    except Failure as refused:
         error = str(refused).removeprefix(f"pod {name}: ")
         return {"pod": name, "change": "none", "steps": [], "holds": [], "error": error}
     if await read_pod(client, namespace, name) is None:

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from temporalio.client import Client
 from temporalio.contrib.pydantic import pydantic_data_converter
 
 from syncpod.cli.main import run
+from syncpod.node_messages import NODE_MEMO, NODE_WORKFLOW, NodeSummary, node_workflow_id
 from tests.runtimes.temporal import DevServer
 from tests.workflows.scripted import ScriptedNode, scripted_worker
 
@@ -72,6 +74,19 @@ async def node(client: Client) -> AsyncIterator[ScriptedNode]:
     scripted = ScriptedNode()
     async with scripted_worker(client, scripted):
         yield scripted
+
+
+@asynccontextmanager
+async def cordoned(client: Client, node: str) -> AsyncIterator[None]:
+    """Have a node be cordoned, as far as can be told of it while it is away."""
+    handle = await client.start_workflow(
+        NODE_WORKFLOW,
+        id=node_workflow_id(node),
+        task_queue=f"nobody/{node}",
+        memo={NODE_MEMO: NodeSummary(name=node, unschedulable=True)},
+    )
+    yield
+    await handle.terminate()
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from temporalio.client import Client, WorkflowExecutionStatus
 
 from syncpod.cli import pods, updating
 from syncpod.messages import Fault, StepName
-from tests.cli.conftest import Command, program
+from tests.cli.conftest import Command, cordoned, program
 from tests.cli.manifests import as_json, fresh_name, manifest
 from tests.workflows.scripted import ScriptedNode, query_pod
 
@@ -49,6 +49,24 @@ async def test_what_may_not_change_is_refused_by_its_path(syncpod: Command, on: 
     planned = await syncpod("plan", "-f", "-", stdin=as_json(changed))
     assert planned.code == 2 and "spec.hostNetwork" in planned.err
     assert planned.out == f"pod/{name}: would be refused\n"
+
+
+async def test_a_cordoned_node_takes_no_new_pod_and_nothing_else_is_done_for_one(
+    syncpod: Command, client: Client, on: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there, new, node = fresh_name(), fresh_name(), on[1]
+    monkeypatch.setenv("SYNCPOD_NODE", node)
+    await syncpod("apply", "-f", "-", stdin=as_json(manifest(there)))
+    config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "settings"}, "data": {"a": "b"}}
+    sentence = f"pod {new}: node {node} is cordoned, and takes no new pod: `syncpod uncordon {node}`"
+    async with cordoned(client, node):
+        refused = await syncpod("apply", "-f", "-", stdin=as_json(config, manifest(there), manifest(new)))
+        assert (refused.code, refused.out, refused.err) == (1, "", f"syncpod: {sentence}\n")
+        assert (await syncpod("get", "configmap", "settings")).code == 1
+        planned = await syncpod("plan", "-f", "-", stdin=as_json(manifest(new)))
+        assert (planned.code, planned.out) == (2, f"pod/{new}: would be refused\n") and sentence in planned.err
+        assert (await syncpod("apply", "-f", "-", stdin=as_json(config, manifest(there)))).code == 0
+    assert (await syncpod("apply", "-f", "-", stdin=as_json(manifest(new)))).code == 0
 
 
 async def test_all_documents_are_checked_before_any_is_sent(
