@@ -102,9 +102,10 @@ def _delete_pods(here: NodeSettings, patience: timedelta | None, *, everything: 
             here = parts.as_before(here, before)
             server = parts.start_server_of(here, before)
             if pods_of(server.config, here.node):
-                _end_follower(directory)
-                if node_process.serving(directory) is None:
-                    remark("The worker has ended: one is started to delete its pods")
+                if followed := _end_follower(directory):
+                    remark(f"The worker followed {followed}: another, which does not, is started to delete the pods")
+                elif node_process.serving(directory) is None:
+                    remark("No worker runs: one is started to delete the pods")
                 parts.start_node(here, choose(here), server)
                 delete_all(server.config, here.node, patience)
         elif (worker := node_process.serving(directory)) is not None:
@@ -117,13 +118,17 @@ def _delete_pods(here: NodeSettings, patience: timedelta | None, *, everything: 
         raise Failure(f"{failure}\n{_how_to_keep()}", failure.code) from None
 
 
-def _end_follower(directory: Path) -> None:
-    """End a worker that follows manifests: it would make their pods again as fast as they end."""
+def _end_follower(directory: Path) -> str:
+    """End a worker that follows manifests: it would make their pods again as fast as they end.
+
+    Return their directory; "" where none was ended.
+    """
     from syncpod.cli import node_process
 
     worker = node_process.serving(directory)
-    if worker is not None and worker.manifest_dir:
-        _end_worker(directory)
+    if worker is None or not worker.manifest_dir or not _end_worker(directory):
+        return ""
+    return worker.manifest_dir
 
 
 def _how_to_keep() -> str:

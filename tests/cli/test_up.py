@@ -189,6 +189,7 @@ def test_down_without_a_worker_deletes_the_pods_all_the_same(syncpod: Run, envir
     ended = syncpod("down")
     assert ended.code == 0, ended.err
     assert 'pod "writer" deleted' in ended.out and 'pod "once" deleted' in ended.out
+    assert "No worker runs: one is started to delete the pods\n" in ended.err
     assert remains(environ) == []
     again = syncpod("up", "-f", "-", stdin=json.dumps(PODS))
     assert "pod/writer created" in again.out, "nothing of it was left to be found"
