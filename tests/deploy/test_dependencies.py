@@ -1,0 +1,43 @@
+"""What an installation needs is what it declares."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+import tomllib
+from collections.abc import Iterator
+from importlib.metadata import packages_distributions
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+SHIPPED = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["only-include"]
+FOR_DEVELOPERS = ROOT / "protos" / "generate.py"
+"""Runs in a checkout only, with what tests and checks need."""
+
+
+def imported(file: Path) -> Iterator[str]:
+    """The names of the top-level packages that a module imports, wherever in it."""
+    for node in ast.walk(ast.parse(file.read_bytes())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name.partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield node.module.partition(".")[0]
+
+
+def comparable(distribution: str) -> str:
+    """A distribution's name as all its spellings are written."""
+    return re.sub(r"[-_.]+", "-", distribution).lower()
+
+
+def test_what_is_shipped_imports_nothing_that_is_not_declared() -> None:
+    """What comes along only because something else wants it may be gone with that one's next version."""
+    parts = [ROOT / part for part in SHIPPED]
+    files = {file for part in parts for file in (part.rglob("*.py") if part.is_dir() else [part])} - {FOR_DEVELOPERS}
+    ours = {part.stem for part in parts} | set(sys.stdlib_module_names)
+    names = {name for file in files for name in imported(file)} - ours
+    declared = {comparable(re.split("[<>=]", each)[0]) for each in PROJECT["project"]["dependencies"]}
+    providers = packages_distributions()
+    assert {"grpc", "pydantic", "temporalio"} <= names
+    assert {name for name in names if declared.isdisjoint(map(comparable, providers[name]))} == set()
