@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from syncpod.cli.failure import BAD_INPUT, Failure
 from syncpod.cli.processes import identify, last_lines, start_detached
 from syncpod.cli.settings import settings
-from syncpod.cli.state_directory import StartedWorker, exclusive, prepare, worker_log, write_worker
+from syncpod.cli.state_directory import StartedWorker, exclusive, prepare, recorded_worker, worker_log, write_worker
 from syncpod.cli.worker import worker_program
 from syncpod.node_settings import NodeSettings, WorkerRecord, read_worker_record
 
@@ -32,6 +32,15 @@ def local_node(asked: str) -> str:
     here = settings(node=asked)
     worker = None if asked else serving(here.state_dir)
     return worker.node if worker is not None else here.node
+
+
+def followed_last(state_dir: Path) -> str:
+    """Return the directory of manifests that the worker of a state directory follows, or did; "" = none.
+
+    A worker that ends by itself takes its record back, and then what `up` has noted of the one that it started counts.
+    """
+    record = read_worker_record(state_dir) or recorded_worker(state_dir)
+    return record.manifest_dir if record is not None else ""
 
 
 def start(
@@ -67,6 +76,7 @@ def start(
                     namespace=namespace,
                     own_server=own_server,
                     memory_dir=str(node.memory_dir),
+                    manifest_dir=str(node.manifest_dir or ""),
                 ),
             )
         deadline = time.monotonic() + _READY_SECONDS

@@ -71,6 +71,8 @@ class StartedWorker:
     """Whether that server is the state directory's."""
     memory_dir: str = ""
     """Where it keeps Secrets; "" = one of an earlier version, which keeps none."""
+    manifest_dir: str = ""
+    """The directory of manifests that it follows; "" = none."""
 
 
 def server_log(state_dir: Path) -> Path:

@@ -132,7 +132,7 @@ async def chosen(
         record = records.get(pod.uid)
         fits = record is not None and record.incarnation == pod.incarnation
         async with some:
-            return Stray(pod, record if fits else None, await _standing(client, pod))
+            return Stray(pod, record if fits else None, await standing_of(client, pod))
 
     async def strays(key: tuple[str, str]) -> list[Stray]:
         return told_apart(await asyncio.gather(*map(stray, by_name[key])))
@@ -187,8 +187,8 @@ def named_only(output: str) -> bool:
     return output == "name"
 
 
-async def _standing(client: Client, pod: PodInRuntime) -> Standing:
-    """Ask Temporal; one that does not say which pod it is of may be this one's."""
+async def standing_of(client: Client, pod: PodInRuntime) -> Standing:
+    """Ask Temporal how a pod stands with its name's workflow; one that does not say which pod it is of may be its."""
     from syncpod.cli.pods import read_pod
 
     reading = await read_pod(client, pod.namespace, pod.name)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from temporalio.envconfig import ClientConnectConfig
 
     from syncpod.cli import parts
+    from syncpod.cli.manifests import Manifests
     from syncpod.node_settings import NodeSettings
     from syncpod.pod import Admission
 
@@ -74,7 +75,7 @@ def up(
     the embedded runtime, where neither containerd nor CRI-O answers; and a worker. All of it and the pods stay when
     this command ends.
     """
-    from syncpod.cli import parts
+    from syncpod.cli import node_process, parts, unclaimed
     from syncpod.cli.apply import parse_timeout
     from syncpod.cli.manifests import Manifests, admitted
     from syncpod.cli.node_objects import keep, memory_directory_of, require_possible
@@ -96,17 +97,23 @@ def up(
     choice = choose(here, asked=runtime_endpoint, embedded=embedded, simulate=simulate)
     begun = False
     try:
+        followed = node_process.followed_last(here.state_dir)
         server = parts.start_server(here)
         running = parts.start_node(here, choice, server)
         if not (server.started or running.started):
             remark("Everything runs already")
         _tell(here, server, running)
+        if followed and not running.worker.manifest_dir:
+            remark(_not_followed(followed))
+        if note := unclaimed.note(server.config, running.worker):
+            remark(note)
         if filename:
             say()
-            keep(manifests, here)
         if admissions:
             begun = True
-            asyncio.run(_bring_up(server.config, admissions, running.worker.node, patience))
+            asyncio.run(_bring_up(server.config, manifests, here, running.worker.node, patience))
+        elif filename:
+            keep(manifests, here)
     except KeyboardInterrupt:
         what = _how_to_go_on(admissions) if begun else _what_runs(here, admissions)
         remark("\n".join(["", *_exports(here, None), what]))
@@ -115,17 +122,23 @@ def up(
 
 
 async def _bring_up(
-    config: ClientConnectConfig, admissions: list[Admission], node: str, patience: timedelta | None
+    config: ClientConnectConfig, manifests: Manifests, here: NodeSettings, node: str, patience: timedelta | None
 ) -> None:
     from syncpod.cli import session
     from syncpod.cli.apply import apply_all
+    from syncpod.cli.applying import refuse_cordoned
     from syncpod.cli.columns import HEADER
+    from syncpod.cli.ephemeral import without_known
+    from syncpod.cli.node_objects import keep
     from syncpod.cli.pod_table import coloured_lines
     from syncpod.cli.progress import Progress
     from syncpod.cli.waiting import until_settled, verdicts
 
     client = await session.connect(config)
-    applied = await apply_all(client, admissions, node)
+    pods = await without_known(client, manifests.pods)
+    await refuse_cordoned(client, [admission.pod for admission in pods], node)
+    keep(manifests, here)
+    applied = await apply_all(client, pods, node)
     with Progress() as progress:
         outcomes = await until_settled(client, applied, timeout=patience, show=progress.show)
     say()
@@ -150,12 +163,22 @@ def _tell(here: NodeSettings, server: parts.Server, running: parts.Node) -> None
     rows = [("Temporal", f"{worker.address}, namespace {worker.namespace}")]
     rows += [("UI", server.own.ui)] if server.own else []
     rows += [("runtime", f"{worker.runtime}{kind}"), ("socket", worker.endpoint), ("node", worker.node)]
+    rows += [("manifests", worker.manifest_dir)] if worker.manifest_dir else []
     rows += [("state", str(directory)), ("logs", f"{log_directory(directory)}: {', '.join(log.name for log in logs)}")]
     say("\n".join(columns(rows)))
     if not is_in_memory(here.memory_dir):
         remark(f"Note: {here.memory_dir} is not on a memory file system: Secrets lie on its disk")
     if not is_marked(directory):
         remark(f"Note: {directory} has files of others: `{program()} down --purge` will not remove it")
+
+
+def _not_followed(directory: str) -> str:
+    """Say that the worker does not follow what the one before it did; it leaves the pods of it as they are."""
+    us = shlex.quote(program())
+    return (
+        f"Note: {directory} is no longer followed: its pods stay as they are, whatever becomes of their files; "
+        f"`{us} down --keep-pods`, then `{us} up --manifests {shlex.quote(directory)}` has it followed again"
+    )
 
 
 def _tell_what_next(here: NodeSettings, server: parts.Server, admissions: list[Admission]) -> None:
