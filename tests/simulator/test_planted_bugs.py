@@ -52,12 +52,13 @@ def decides_by_chance(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 PLANTED = {
-    "back-off half as long": (half_as_long, "back-off is"),
-    "stale listings believed": (believes_whatever_comes_last, ""),
-    "started without a kill": (starts_without_killing, "two live containers"),
-    "restarts left out of the snapshot": (forgets_restarts, ""),
-    "not the same when replayed": (decides_by_chance, "replayed, the run does something else"),
+    "back-off half as long": (half_as_long, ("back-off is",)),
+    "stale listings believed": (believes_whatever_comes_last, ("two live sandboxes", "does not run")),
+    "started without a kill": (starts_without_killing, ("two live containers",)),
+    "restarts left out of the snapshot": (forgets_restarts, ("the snapshot does not carry restarts",)),
+    "not the same when replayed": (decides_by_chance, ("replayed, the run does something else",)),
 }
+"""Each with what may be said of it: of one bug, the first seed to show it shows one of its harms."""
 
 
 @pytest.mark.parametrize("name", PLANTED)
@@ -68,7 +69,7 @@ def test_a_planted_bug_is_found_and_reduced(name: str, monkeypatch: pytest.Monke
         campaign = run_seeds(range(WITHIN), stop_after=1)
         assert campaign.failed, f"not found within {WITHIN} seeds"
         seed, verdict = next(iter(campaign.failed.items()))
-        assert says in verdict.violation
+        assert any(words in verdict.violation for words in says), verdict.violation
         short = shrink(draw_case(seed))
         again = simulate(short)
         assert signature(again.violation) == signature(verdict.violation)
