@@ -335,7 +335,7 @@ async def _converged(death: _Death | None, seen: Census, rows: list[Row]) -> Non
 
 # --- the table --------------------------------------------------------------------------------------------------------
 
-_INTRODUCTION = """# Crash points
+INTRODUCTION = """# Crash points
 
 What becomes of a pod when its worker is killed with SIGKILL. Made by `python -m bench.crash_points`; the same deaths
 are died in `tests/e2e/test_crash_points.py`, which holds them to this page.
@@ -353,11 +353,12 @@ the end and was not, or ran less often. Restart counts are those of an undisturb
 the pod is left in the runtime, on disk or in cgroups: there is no page otherwise.
 
 """
+"""What the document begins with."""
 
 
 def written(environment: str, found: Mapping[str, Sequence[Row]]) -> str:
     """Return the document: a table for each runtime, a row for each boundary."""
-    parts = [_INTRODUCTION.rstrip("\n")]
+    parts = [INTRODUCTION.rstrip("\n")]
     for runtime, rows in found.items():
         double, lost = sum(len(row.duplicates) for row in rows), sum(len(row.lost) for row in rows)
         parts += [

@@ -222,13 +222,13 @@ async def _ending(case: Case, pod: Pod, place: Path) -> Ending:
 
 # --- the table --------------------------------------------------------------------------------------------------------
 
-_INTRODUCTION = """# Stopping
+INTRODUCTION = f"""# Stopping
 
 How a pod ends, case by case: what the kubelet's arithmetic says, and what was measured. Made by
 `python -m bench.stop_cases`, which brings a pod up for each case and deletes them all at once; the same cases are held
 to their order, events and exit codes by `tests/e2e/test_stop_cases.py`.
 
-A pod has its grace, {grace} s here, for everything: the preStop hook, whose whole seconds are deducted, the wait for
+A pod has its grace, {GRACE} s here, for everything: the preStop hook, whose whole seconds are deducted, the wait for
 those that a sidecar serves, and the time between SIGTERM and SIGKILL, which is 2 s at the least. So a pod can take 2 s
 longer than its grace, and no more, as long as its runtime answers.
 
@@ -238,6 +238,7 @@ with the event `ExceededGracePeriod` (`FailedKillPod` where the runtime refuses)
 meanwhile or an operator does not wait. Every exit of a container is an event, `Exited`: who, with which code, and why.
 
 """
+"""What the document begins with."""
 
 
 def written(environment: str, measured: Mapping[str, Mapping[str, Ending]]) -> str:
@@ -252,7 +253,7 @@ def written(environment: str, measured: Mapping[str, Mapping[str, Ending]]) -> s
         codes = ", ".join(f"{name} {code}" for name, code in case.codes.items())
         events = ", ".join(sorted(reason for reason, _ in case.events)) or "–"
         lines.append(f"| {case.what} | {case.seconds} s | {seconds} | {codes} | {events} |")
-    return _INTRODUCTION.format(grace=GRACE) + "\n".join(lines) + f"\n\n{environment}\n"
+    return INTRODUCTION + "\n".join(lines) + f"\n\n{environment}\n"
 
 
 async def measure(node: FaultyNode, place: Path) -> dict[str, Ending]:

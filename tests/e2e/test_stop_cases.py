@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bench.stop_cases import CASES, DOCUMENT, run
+from bench.stop_cases import CASES, DOCUMENT, INTRODUCTION, run
 from tests.e2e.faults_support import FaultyNode
 
 
@@ -22,4 +22,5 @@ async def test_pods_end_as_the_table_says(node: FaultyNode, tmp_path: Path) -> N
 
 def test_the_document_has_every_case() -> None:
     text = DOCUMENT.read_text()
+    assert text.startswith(INTRODUCTION), "change both: the next measurement writes the page anew"
     assert [case.name for case in CASES if f"| {case.what} | {case.seconds} s |" not in text] == []
