@@ -78,6 +78,7 @@ async def apply_all(
     `patience` bounds how long each may take to be answered, where it is shorter than the usual bound.
     """
     from syncpod.cli.applying import apply_pod, has_search_attributes
+    from syncpod.cli.several import together
 
     has_attributes = await has_search_attributes(client)
     slots = asyncio.Semaphore(_AT_ONCE)
@@ -104,7 +105,7 @@ async def apply_all(
         if one.follows:
             warn(f"a pod {pod.metadata.name} is being deleted; this one follows it")
     if failures:
-        raise Failure("\n".join(map(str, failures)), max(failure.code for failure in failures))
+        raise together(failures, done=bool(applied))
     return applied
 
 

@@ -50,6 +50,7 @@ def delete(
     given of a ConfigMap or Secret; one that is started later waits until the object is there again.
     """
     from syncpod.cli.apply import parse_timeout
+    from syncpod.cli.several import together
 
     things = named(what or [])
     conditions = read_selector(selector)
@@ -61,7 +62,7 @@ def delete(
     patience = parse_timeout(timeout)
     scope = None if all_namespaces else namespace or "default"
     pods, objects = _wanted(things, filename, namespace, scope, conditions)
-    failures = []
+    deeds: list[Callable[[], None]] = []
 
     async def work(client: Client) -> None:
         await delete_pods(
@@ -77,13 +78,14 @@ def delete(
     if pods is None or pods:
         from syncpod.cli import session
 
-        failures += _failure_of(lambda: session.run(work))
+        deeds.append(lambda: session.run(work))
     if objects:
         from syncpod.cli.objects import delete_objects
 
-        failures += _failure_of(lambda: delete_objects(objects, ignore_not_found=ignore_not_found))
+        deeds.append(lambda: delete_objects(objects, ignore_not_found=ignore_not_found))
+    failures = [failure for deed in deeds for failure in _failure_of(deed)]
     if failures:
-        raise Failure("\n".join(map(str, failures)), max(failure.code for failure in failures))
+        raise together(failures, done=len(failures) < len(deeds))
     if not objects and pods == []:
         remark("No resources found")
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from syncpod.cli.arguments import pod_names
 from syncpod.cli.console import say
-from syncpod.cli.failure import BadInput, Failure
+from syncpod.cli.failure import BadInput
 from syncpod.cli.options import Container, Namespace, PodNames, Timeout
 
 if TYPE_CHECKING:
@@ -35,6 +34,7 @@ def restart(
     """
     from syncpod.cli import session
     from syncpod.cli.apply import parse_timeout
+    from syncpod.cli.several import do_all
 
     names = pod_names(what or [])
     if not names:
@@ -42,15 +42,9 @@ def restart(
     patience = parse_timeout(timeout)
 
     async def work(client: Client) -> None:
-        done = await asyncio.gather(
-            *(_restart(client, namespace, name, container, patience if wait else None, wait=wait) for name in names),
-            return_exceptions=True,
+        await do_all(
+            [_restart(client, namespace, name, container, patience, wait=wait) for name in names], at_once=len(names)
         )
-        failures = [each for each in done if isinstance(each, BaseException)]
-        if unforeseen := [each for each in failures if not isinstance(each, Failure)]:
-            raise unforeseen[0]
-        if failures:
-            raise Failure("\n".join(map(str, failures)), max(getattr(each, "code", 1) for each in failures))
 
     session.run(work)
 

@@ -49,6 +49,9 @@ async def test_what_may_not_change_is_refused_by_its_path(syncpod: Command, on: 
     planned = await syncpod("plan", "-f", "-", stdin=as_json(changed))
     assert planned.code == 2 and "spec.hostNetwork" in planned.err
     assert planned.out == f"pod/{name}: would be refused\n"
+    new = fresh_name()
+    beside = await syncpod("apply", "-f", "-", *on, stdin=as_json(changed, manifest(new)))
+    assert (beside.code, beside.out) == (1, f"pod/{new} created\n"), "2 would say that nothing has been done"
 
 
 async def test_a_cordoned_node_takes_no_new_pod_and_nothing_else_is_done_for_one(

@@ -133,6 +133,13 @@ async def test_objects_are_deleted_by_name_and_by_file(alone: Command) -> None:
     assert (await alone("get", "cm,secrets", "-A")).out == ""
 
 
+async def test_what_is_deleted_beside_pods_that_nobody_answers_for_is_not_said_to_be_left(alone: Command) -> None:
+    await alone("apply", "-f", "-", stdin=BOTH)
+    result = await alone("delete", "cm/settings", "pod/web")
+    assert (result.code, result.out) == (1, 'configmap "settings" deleted\n')
+    assert "no Temporal server at" in result.err
+
+
 async def test_what_is_immutable_is_refused_before_anything_is_written(alone: Command) -> None:
     await alone("apply", "-f", "-", stdin=as_json(config_map("fixed", data={"a": "1"}, immutable=True)))
     stream = as_json(config_map("first"), config_map("fixed", data={"a": "2"}, immutable=True))

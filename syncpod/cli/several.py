@@ -1,0 +1,37 @@
+"""Doing something to each of several things, and what their failures come to together."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Sequence
+from typing import Any
+
+from syncpod.cli.failure import BAD_INPUT, FAILED, Failure
+
+
+def together(failures: Sequence[Failure], *, done: bool) -> Failure:
+    """Return one Failure with the lines of all; it is bad input only if each is, and nothing else has been `done`."""
+    is_bad_input = not done and all(failure.code == BAD_INPUT for failure in failures)
+    return Failure("\n".join(map(str, failures)), BAD_INPUT if is_bad_input else FAILED)
+
+
+async def do_all(deeds: Sequence[Coroutine[Any, Any, None]], *, at_once: int) -> None:
+    """Do what is to be done, `at_once` at a time, and each whatever becomes of the others.
+
+    Raises Failure for those that failed, when all have ended; what nobody foresaw is raised as it is.
+    """
+    slots = asyncio.Semaphore(at_once)
+
+    async def do(deed: Coroutine[Any, Any, None]) -> None:
+        async with slots:
+            await deed
+
+    results = await asyncio.gather(*map(do, deeds), return_exceptions=True)
+    failures = []
+    for result in results:
+        if isinstance(result, Failure):
+            failures.append(result)
+        elif result is not None:
+            raise result
+    if failures:
+        raise together(failures, done=len(failures) < len(deeds))

@@ -1,0 +1,51 @@
+"""Doing something to each of several things, and what their failures come to."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from syncpod.cli.failure import BadInput, Failure
+from syncpod.cli.several import do_all, together
+
+
+@pytest.mark.parametrize(
+    ("failures", "done", "code"),
+    [
+        ((BadInput("a"), BadInput("b")), False, 2),
+        ((BadInput("a"), BadInput("b")), True, 1),
+        ((BadInput("a"), Failure("b")), False, 1),
+        ((Failure("a"), Failure("b")), True, 1),
+    ],
+)
+def test_it_is_bad_input_only_where_nothing_has_been_done(failures: tuple[Failure, ...], done: bool, code: int) -> None:
+    both = together(failures, done=done)
+    assert (str(both), both.code) == ("a\nb", code)
+
+
+async def test_a_few_are_done_at_once_and_each_whatever_becomes_of_the_others() -> None:
+    under_way, most, done = 0, 0, []
+
+    async def deed(number: int) -> None:
+        nonlocal under_way, most
+        under_way += 1
+        most = max(most, under_way)
+        await asyncio.sleep(0)
+        under_way -= 1
+        if number in (1, 4):
+            raise BadInput(f"no {number}")
+        done.append(number)
+
+    with pytest.raises(Failure) as failed:
+        await do_all([deed(number) for number in range(9)], at_once=3)
+    assert (str(failed.value), failed.value.code) == ("no 1\nno 4", 1)
+    assert (sorted(done), most) == ([0, 2, 3, 5, 6, 7, 8], 3)
+
+
+async def test_what_nobody_foresaw_is_raised_as_it_is() -> None:
+    async def deed() -> None:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await do_all([deed()], at_once=1)
