@@ -31,6 +31,8 @@ AIM_SECONDS = 5.0
 
 _EXITS = "trap 'exit 0' TERM; while [ ! -e /out/exit ]; do sleep 1; done; rm /out/exit; exit 7"
 _ASKED_FOR = timedelta(seconds=1)
+_PATIENCE_SECONDS = 120.0
+"""For the last answer: that it comes is waited for here, how soon is found."""
 
 
 @dataclass(frozen=True)
@@ -62,10 +64,7 @@ async def run(node: FaultyNode, place: Path, count: int = PODS) -> Takeover:
         await pod.handle.signal("update_pod", {**pod.document, "metadata": metadata})
     for pod in exiting:
         await until(partial(ended, pod, "web"))
-    began = time.monotonic()
-    serving = asyncio.create_task(node.serve())
-    answers = await asyncio.gather(*(_answered(pod, began) for pod in pods))
-    await serving
+    answers = await answered(node, pods)
     await asyncio.gather(*(pod.running(web=1) for pod in exiting), *(pod.running() for pod in others))
     restarted = [pod.name for pod in others if await pod.containers() != containers[pod.name]]
     lost = [f"{pod.name}: {what}" for pod in pods for what in await _lost(pod, told[pod.name], exited=pod in exiting)]
@@ -80,6 +79,21 @@ async def _apply(node: FaultyNode, place: Path) -> Pod:
     await asyncio.to_thread(open_to_all, place)
     web = shell("web", _EXITS, volumeMounts=[{"name": "out", "mountPath": "/out"}])
     return await node.apply(web, volumes=[{"name": "out", "hostPath": {"path": str(place)}}])
+
+
+async def answered(node: FaultyNode, pods: Sequence[Pod]) -> list[float]:
+    """Have another worker serve; return after how many seconds each pod answered.
+
+    Raises what the worker's start does, and TimeoutError after two minutes.
+    """
+    began = time.monotonic()
+    answers = asyncio.gather(*(_answered(pod, began) for pod in pods))
+    try:
+        async with asyncio.timeout(_PATIENCE_SECONDS):
+            await asyncio.gather(node.serve(), answers)
+    finally:
+        answers.cancel()  # nobody answers for a worker that does not come up
+    return answers.result()
 
 
 async def _answered(pod: Pod, began: float) -> float:

@@ -1,0 +1,43 @@
+"""What comes of a takeover in which nobody takes over."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from temporalio.service import RPCError, RPCStatusCode
+
+from bench.takeover import answered
+from tests.e2e.faults_support import FaultyNode, Pod
+
+
+@dataclass
+class Unanswering:
+    """A pod's workflow whose queries nobody answers."""
+
+    asked: int = 0
+
+    async def query(self, *_: object, **__: object) -> Any:
+        self.asked += 1
+        raise RPCError("no poller", RPCStatusCode.FAILED_PRECONDITION, b"")
+
+
+async def test_a_worker_that_does_not_come_up_ends_it_with_what_it_said() -> None:
+    handles = [Unanswering() for _ in range(3)]
+
+    async def serve() -> None:
+        while not all(each.asked for each in handles):  # noqa: ASYNC110  # those who ask tell nobody
+            await asyncio.sleep(0)
+        raise AssertionError("no such runtime")
+
+    pods = [cast(Pod, SimpleNamespace(handle=each)) for each in handles]
+    async with asyncio.timeout(20):
+        with pytest.raises(AssertionError, match="no such runtime"):
+            await answered(cast(FaultyNode, SimpleNamespace(serve=serve)), pods)
+    await asyncio.sleep(0.1)
+    asked = [each.asked for each in handles]
+    await asyncio.sleep(0.2)
+    assert [each.asked for each in handles] == asked, "they are asked no more"
