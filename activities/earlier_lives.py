@@ -8,7 +8,14 @@ from activities.attempt import Attempt, NotYet, warning
 from activities.kill_pod import kill_pod
 from activities.ownership import anothers
 from activities.remove_pod import remove_pod
-from syncpod.cri.names import INCARNATION_ANNOTATION, NODE_LABEL, POD_NAME_LABEL, POD_NAMESPACE_LABEL
+from syncpod.cri.names import (
+    INCARNATION_ANNOTATION,
+    NODE_LABEL,
+    POD_NAME_LABEL,
+    POD_NAMESPACE_LABEL,
+    POD_UID_LABEL,
+)
+from syncpod.cri.paths import is_uid
 from syncpod.cri.port import SandboxSummary
 from syncpod.messages import KillPod, Outcome, PodRef, RemovePod
 
@@ -18,8 +25,8 @@ async def end_earlier_lives(attempt: Attempt, *, grace_seconds: int) -> str:
 
     A name has one workflow at a time, and this step runs for it: whatever else bears the name there has no workflow any
     more, and would run beside its heir for ever. One that belongs to another cluster is left alone, since nothing here
-    says that its workflow is gone. `grace_seconds` is for each of its containers, counted from when the step was
-    scheduled.
+    says that its workflow is gone; so is what bears the name and no pod's UID. `grace_seconds` is for each of its
+    containers, counted from when the step was scheduled.
 
     Returns the UID of a pod left alone that still has a ready sandbox, "" where there is none: beside it nobody's
     first sandbox is to be made. An incarnation that has a sandbox on the node already is told of none.
@@ -31,8 +38,9 @@ async def end_earlier_lives(attempt: Attempt, *, grace_seconds: int) -> str:
     listed = await node.cri.list_pod_sandboxes(
         labels={NODE_LABEL: node.context.name, POD_NAMESPACE_LABEL: ref.namespace, POD_NAME_LABEL: ref.name}
     )
+    listed = tuple(each for each in listed if is_uid(_uid(each)))
     elsewhere = await anothers(node, listed)
-    for uid in sorted({each.uid for each in listed if each not in elsewhere} - {ref.uid}):
+    for uid in sorted({_uid(each) for each in listed if each not in elsewhere} - {ref.uid}):
         attempt.doing = f"ends the pod {uid}, an earlier life of this name without a workflow"
         elder = PodRef(namespace=ref.namespace, name=ref.name, uid=uid)
         acting = copy.copy(attempt)  # of its own pod, with this try's time, events and letting go
@@ -43,10 +51,15 @@ async def end_earlier_lives(attempt: Attempt, *, grace_seconds: int) -> str:
         if removed.outcome == Outcome.STOPPING:
             raise NotYet(f"the pod {uid}: {removed.message}")
         attempt.events.append(warning("EarlierLifeEnded", f"Killed and removed the pod {uid}: {why}."))
-    if any((each.uid, _incarnation(each)) == (ref.uid, ref.incarnation) for each in listed):
+    if any((_uid(each), _incarnation(each)) == (ref.uid, ref.incarnation) for each in listed):
         return ""
-    ready = {each.uid for each in elsewhere if each.state == "SANDBOX_READY"} - {ref.uid}
+    ready = {_uid(each) for each in elsewhere if each.state == "SANDBOX_READY"} - {ref.uid}
     return min(ready, default="")
+
+
+def _uid(sandbox: SandboxSummary) -> str:
+    """Return the UID that a sandbox is labelled with: by that it is found, whatever its metadata says."""
+    return sandbox.labels.get(POD_UID_LABEL, "")
 
 
 def _incarnation(sandbox: SandboxSummary) -> str:

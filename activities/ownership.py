@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from activities.node import Node
 from syncpod.cri.names import CLUSTER_ANNOTATION, INCARNATION_ANNOTATION, NODE_LABEL, POD_UID_LABEL
+from syncpod.cri.paths import is_uid
 from syncpod.cri.pod_records import cluster_of, read_pod_record
 from syncpod.cri.port import SandboxSummary
 
@@ -28,7 +29,7 @@ def _cluster(node: Node, sandbox: SandboxSummary) -> str:
     """Return the Temporal cluster of one sandbox' pod. Blocks."""
     annotated = sandbox.annotations.get(CLUSTER_ANNOTATION, "")
     uid = sandbox.labels.get(POD_UID_LABEL, "")
-    if not uid:
-        return annotated
+    if not is_uid(uid):
+        return annotated  # it is of no pod, and no pod's record says more of it
     record = read_pod_record(node.context, uid)
     return cluster_of(record, sandbox.annotations.get(INCARNATION_ANNOTATION, ""), annotated)

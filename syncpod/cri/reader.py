@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import logging
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -21,16 +22,22 @@ from typing import TypeVar
 
 from syncpod.cri import names
 from syncpod.cri.errors import CriError, DeadlineExceeded, NotFound
+from syncpod.cri.paths import is_uid
 from syncpod.cri.port import ContainerSummary, CriRuntime, RuntimeContainerStatus, SandboxStatus, SandboxSummary
 from syncpod.cri.seen_exits import SeenExits
 from syncpod.cri.termination_message import termination_message, wants_message
 from syncpod.lifecycle.observed import ObservedContainer, ObservedPod, ObservedSandbox, Seq
+
+log = logging.getLogger(__name__)
 
 PID_NOT_SAID = -1
 """In place of the pid of what runs, where the runtime does not say it."""
 
 _ATTEMPTS_AT_ONCE = 64
 """Pods of which `read_all` asks for statuses at the same time: thousands would all be late for each other."""
+
+_LARGEST_NUMBER = 2**31 - 2
+"""Of a sandbox' attempt or a container's restart: CRI has larger ones, and a view has not."""
 
 _Item = TypeVar("_Item")
 _Record = TypeVar("_Record")
@@ -61,7 +68,8 @@ class PodReader:
 
     `boot` counts the lives of that process on this node: with a counter that each listing takes before it begins, it
     is the `seq` by which views tell a newer listing from an older one. What carries no label of the owner does not
-    exist here. Safe to use from many tasks of one event loop.
+    exist here, nor, but for one warning, what carries it and can be of no pod: somebody else has made it. Safe to use
+    from many tasks of one event loop.
     """
 
     def __init__(
@@ -88,6 +96,8 @@ class PodReader:
         self._sandboxes: dict[str, ObservedSandbox] = {}
         self._containers: dict[str, ObservedContainer] = {}
         self._late: dict[str, asyncio.Task[ObservedPod]] = {}
+        self._passed_over: dict[str, str] = {}
+        """By id: what has the owner's label and can be of no pod, and why."""
         self._attempts = asyncio.Semaphore(_ATTEMPTS_AT_ONCE)
 
     async def read(self, uid: str) -> ObservedPod:
@@ -185,12 +195,28 @@ class PodReader:
             self._runtime.list_pod_sandboxes(labels=selection), self._runtime.list_containers(labels=selection)
         )
         pods: defaultdict[str, _Listed] = defaultdict(_Listed)
+        odd: dict[str, str] = {}
         for sandbox in sandboxes:
-            pods[sandbox.labels.get(names.POD_UID_LABEL, "")].sandboxes.append(sandbox)
+            uid = sandbox.labels.get(names.POD_UID_LABEL, "")
+            if why := _why_of_no_pod(uid, sandbox.attempt):
+                odd[sandbox.id] = f"sandbox {sandbox.id}: {why}"
+            else:
+                pods[uid].sandboxes.append(sandbox)
         for container in containers:
-            pods[container.labels.get(names.POD_UID_LABEL, "")].containers.append(container)
-        pods.pop("", None)  # Whoever made it, it is no pod of ours: ours are all labelled.
+            uid = container.labels.get(names.POD_UID_LABEL, "")
+            if why := _why_of_no_pod(uid, container.attempt):
+                odd[container.id] = f"container {container.id}: {why}"
+            else:
+                pods[uid].containers.append(container)
+        self._pass_over(odd, whole=not labels)
         return dict(pods)
+
+    def _pass_over(self, odd: Mapping[str, str], *, whole: bool) -> None:
+        """Say once of each thing that it is passed over; with the `whole` listing, forget those that are gone."""
+        for id_, why in odd.items():
+            if id_ not in self._passed_over:
+                log.warning("passed over, although it has this node's label: %s", why)
+        self._passed_over = dict(odd) if whole else {**self._passed_over, **odd}
 
     async def _complete(self, seq: Seq, observed_at: datetime, uid: str, listed: _Listed) -> ObservedPod:
         """Add to the lists what only a status says."""
@@ -261,6 +287,13 @@ class PodReader:
             containers.update(container.id for container in listed.containers)
         self._sandboxes = {id: known for id, known in self._sandboxes.items() if id in sandboxes}
         self._containers = {id: known for id, known in self._containers.items() if id in containers}
+
+
+def _why_of_no_pod(uid: str, number: int) -> str:
+    """Return why what is so labelled and numbered can be of no pod; "" = it can."""
+    if not is_uid(uid):
+        return f"{uid[:100]!r} is no pod's UID"
+    return f"{number} is no attempt's number" if number > _LARGEST_NUMBER else ""
 
 
 def _all_of(records: Iterable[_Record | None]) -> tuple[_Record, ...] | None:

@@ -5,6 +5,7 @@ Mirrors kuberuntime_container.go, v1.36, getTerminationMessage and readLastStrin
 
 from __future__ import annotations
 
+import errno
 import os
 from collections import deque
 from pathlib import Path
@@ -101,6 +102,8 @@ def _end_of_log(log: Path) -> str:
 
 def _last_bytes(path: Path, limit: int) -> bytes:
     """Return the last bytes of a regular file. Raises OSError."""
+    if "\0" in str(path):  # whoever made a container may have named any file, and the runtime failed over it too
+        raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), str(path))
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(descriptor, "rb") as file:
         size = os.fstat(descriptor).st_size

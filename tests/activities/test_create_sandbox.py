@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from temporalio.exceptions import ApplicationError
 
+from protos.cri.v1 import api_pb2 as cri
+from syncpod.cri import names
 from syncpod.cri.errors import Unavailable
 from syncpod.cri.port import RuntimeStatus
 from syncpod.cri.sandbox_config import sandbox_config
@@ -331,6 +333,35 @@ async def test_what_an_earlier_life_of_the_name_left_running_is_ended_first(benc
     assert [sandbox.id for sandbox in made.status.sandboxes] == [made.id]
     assert [event.reason for event in made.events if event.type == "Warning"] == ["EarlierLifeEnded"]
     assert [each.state for each in (await bystander.view()).containers] == ["running"]
+
+
+@pytest.mark.parametrize("labelled", [True, False])
+async def test_what_bears_its_name_and_no_pods_uid_is_left_alone(bench: Bench, labelled: bool) -> None:
+    """Somebody has made it by raw calls, with the node's label; which it is, is for the node's housekeeping to say."""
+    pod, node = bench.pod(), bench.node.context
+    uid = {names.POD_UID_LABEL: "../x"} if labelled else {}
+    name = {names.POD_NAME_LABEL: pod.pod.metadata.name, names.POD_NAMESPACE_LABEL: pod.pod.metadata.namespace}
+    config = cri.PodSandboxConfig(
+        metadata=cri.PodSandboxMetadata(name=pod.pod.metadata.name, uid="../x", namespace="default"),
+        log_directory=str(node.log_dir / "stranger"),
+        labels={names.NODE_LABEL: node.name, **name, **uid},
+        annotations={names.CLUSTER_ANNOTATION: node.cluster},
+        linux=cri.LinuxPodSandboxConfig(
+            cgroup_parent=f"{bench.runtime.cgroup_parent}/stranger" if bench.runtime.cgroup_parent else "",
+            security_context=cri.LinuxSandboxSecurityContext(
+                namespace_options=cri.NamespaceOption(network=cri.NamespaceMode.NODE, pid=cri.NamespaceMode.CONTAINER)
+            ),
+        ),
+    )
+    stranger = await bench.cri.run_pod_sandbox(config)
+    try:
+        made = await pod.create_sandbox()
+        assert made.outcome == Outcome.DONE
+        assert [sandbox.id for sandbox in made.status.sandboxes] == [made.id]
+        assert [each.state for each in await bench.cri.list_pod_sandboxes(id=stranger)] == ["SANDBOX_READY"]
+    finally:
+        await bench.cri.stop_pod_sandbox(stranger)
+        await bench.cri.remove_pod_sandbox(stranger)
 
 
 async def test_beside_a_pod_of_its_name_that_another_cluster_answers_for_nothing_is_made(bench: Bench) -> None:

@@ -23,11 +23,12 @@ from syncpod.cri.client import CriClient
 from syncpod.cri.node import NodeContext
 from syncpod.cri.paths import pod_directory
 from syncpod.cri.pod_records import PodRecord, write_pod_record
-from syncpod.cri.port import FilesystemUsage, ImageFsInfo
+from syncpod.cri.port import ContainerStats, FilesystemUsage, ImageFsInfo
 from syncpod.cri.reader import PodReader
 from syncpod.lifecycle.eviction import RESOURCES, EvictionPolicy, Observation, Signal
 from syncpod.lifecycle.eviction_ranking import Candidate, ContainerUsage, PodUsage, Written
 from syncpod.lifecycle.eviction_settings import EvictionSettings, eviction_policy
+from syncpod.lifecycle.observed import ObservedContainer, ObservedPod, ObservedSandbox
 from syncpod.messages import Evict, PodRef
 from syncpod.pod import Pod
 from tests.agent.waiting import until_asked
@@ -366,3 +367,31 @@ async def test_what_pods_use_is_measured_on_every_runtime(runtime: Runtime, tmp_
         assert processes.usage is None or processes.usage.processes >= 1
         write_pod_record(node, PodRecord(pod=record, finished=True))
         assert await usages.active() == {}
+
+
+async def test_of_what_somebody_has_put_into_a_pod_no_logs_are_counted(tmp_path: Path) -> None:
+    """Its name is none that the pod's manifest gives, and perhaps no file's name at all."""
+    node = a_node(tmp_path)
+    containers = {name: f"c{index}" for index, name in enumerate(("main", "/", "../..", "a\0b", "x" * 300))}
+    meta = {"name": "web", "namespace": "default", "uid": "u1"}
+    record = Pod.model_validate({"metadata": meta, "spec": {"containers": [{"name": "main", "image": "x"}]}})
+    pod_directory(node, "u1").mkdir(parents=True)
+    write_pod_record(node, PodRecord(pod=record))
+    (tmp_path / "default_web_u1" / "main").mkdir(parents=True)
+    (tmp_path / "default_web_u1" / "main" / "0.log").write_bytes(b"x" * MI)
+    seen = ObservedPod(
+        uid="u1",
+        sandboxes=(ObservedSandbox(id="s", state="SANDBOX_READY"),),
+        containers=tuple(ObservedContainer(id=id_, name=name, state="running") for name, id_ in containers.items()),
+    )
+
+    class Stats:
+        async def list_container_stats(self, **_: object) -> list[ContainerStats]:
+            return [ContainerStats(id_, name, None) for name, id_ in containers.items()]
+
+    usages = PodUsages(node, cast("CriRuntime", Stats()), {"u1": seen}.get)
+    (candidate,) = await usages.measure(await usages.active(), "nodefs.available")
+    assert candidate.usage is not None
+    logs = {each.name: each.logs for each in candidate.usage.containers}
+    assert logs.pop("main").bytes >= MI
+    assert set(logs.values()) == {Written()}

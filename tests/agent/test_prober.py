@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
 
+import pytest
 from temporalio.service import RPCError, RPCStatusCode
 
 from syncpod.agent.probing.ask import with_static_variables
@@ -322,4 +323,24 @@ async def test_a_pod_without_probes_costs_no_task(tmp_path: Path) -> None:
     before = len(asyncio.all_tasks())
     prober.observe(listing("c1"))
     assert len(asyncio.all_tasks()) == before
+    await prober.close()
+
+
+async def test_a_record_that_cannot_be_read_costs_one_warning_and_is_read_when_it_can(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    node = a_node(tmp_path, readinessProbe=tcp(1))
+    record = pod_directory(node.context, UID) / "pod.json"
+    kept = record.rename(tmp_path / "kept")
+    record.mkdir()
+    prober = node.prober()
+    for _ in range(3):
+        prober.observe(listing("c1"))
+    assert [each.getMessage() for each in caplog.records] == [
+        f"pod default/web is not probed for now: [Errno 21] Is a directory: '{record}'"
+    ]
+    record.rmdir()
+    kept.rename(record)
+    prober.observe(listing("c1"))
+    await passing(lambda: node.results() == [("c1", "readiness", "failure")])
     await prober.close()

@@ -385,6 +385,34 @@ async def test_unexpected_error_is_not_taken_for_a_pods(
             await reader.read_all()
 
 
+async def test_what_has_the_owners_label_and_can_be_of_no_pod_is_passed_over_with_one_warning(
+    reader: PodReader, client: CriClient, make_pod: PodMaker, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with make_pod() as pod, contextlib.AsyncExitStack() as stack:
+        sandbox_id = await pod.run()
+        main = await pod.start()
+        theirs = set[str]()
+        for uid in ("../x", "", "u" * 300, "a/b"):
+            stranger = await stack.enter_async_context(make_pod(name="stranger"))
+            stranger.sandbox.labels[names.POD_UID_LABEL] = uid
+            theirs |= {(made := await stranger.run()), await stranger.start()}
+            stack.push_async_callback(client.remove_pod_sandbox, made)
+        theirs.add(await pod.start(pod.container("odd", restart=2**32 - 1)))
+
+        for _ in range(2):
+            relist = await reader.read_all()
+            assert (set(relist.pods), relist.failures) == ({pod.uid}, {})
+            for view in (relist.pods[pod.uid], await reader.read(pod.uid)):
+                assert [each.id for each in view.sandboxes] == [sandbox_id]
+                assert [each.id for each in view.containers] == [main]
+        said = [record.getMessage() for record in caplog.records if "passed over" in record.getMessage()]
+        assert len(said) == len(theirs)
+        assert all(any(id_ in text for text in said) for id_ in theirs)
+        assert theirs <= {each.id for each in await client.list_containers()} | {
+            each.id for each in await client.list_pod_sandboxes()
+        }
+
+
 async def test_what_is_not_the_owners_does_not_exist(reader: PodReader, client: CriClient, make_pod: PodMaker) -> None:
     async with make_pod(owner="node-b") as foreign, make_pod() as unlabelled:
         await foreign.run()

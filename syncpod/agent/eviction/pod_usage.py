@@ -103,6 +103,8 @@ class PodUsages:
 
     async def _count(self, pod: ActivePod, stats: list[ContainerStats]) -> PodUsage:
         """Count a pod's files; a disk that hangs counts as one of which nothing is known. Raises OSError."""
+        spec = pod.pod.spec
+        its_own = {each.name for each in (*spec.containers, *spec.init_containers, *spec.ephemeral_containers)}
 
         def count() -> PodUsage:
             seconds = COUNT_SECONDS / (len(pod.volumes) + len(stats) + 1)
@@ -111,12 +113,13 @@ class PodUsages:
                 usage = disk_usage(path, seconds=seconds)
                 return Written(usage.bytes, usage.inodes)
 
+            def logs(name: str) -> Written:
+                return written(pod.logs / name) if name in its_own else Written()  # a stranger's may be no file's name
+
             volumes = Written()
             for volume in pod.volumes:
                 volumes = volumes.plus(written(volume))
-            return PodUsage(
-                tuple(ContainerUsage(s.name, layer=_layer(s), logs=written(pod.logs / s.name)) for s in stats), volumes
-            )
+            return PodUsage(tuple(ContainerUsage(s.name, layer=_layer(s), logs=logs(s.name)) for s in stats), volumes)
 
         async with self._counting:
             counting = in_own_thread(count, name=f"du {pod.ref.uid}")

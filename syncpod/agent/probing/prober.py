@@ -103,6 +103,8 @@ class Prober:
         self._pods: dict[str, _Pod] = {}
         self._without: dict[str, frozenset[str]] = {}
         """Pods without probes, by UID, with the containers that were seen of them: they cost nothing further."""
+        self._complaints: dict[str, str] = {}
+        """By UID: why a pod's record cannot be read, which is said once."""
 
     def observe(self, listing: ObservedPod) -> None:
         """Take a listing: ask what has begun to run, and stop asking what no longer does."""
@@ -110,6 +112,7 @@ class Prober:
         pod = self._pods.get(listing.uid) or (self._meet(listing) if running else None)
         if not running:
             self._without.pop(listing.uid, None)
+            self._complaints.pop(listing.uid, None)
         if pod is None:
             return
         pod.listing = listing
@@ -150,11 +153,18 @@ class Prober:
         await asyncio.gather(*asked, *(pod.outbox.close() for pod in self._pods.values()), return_exceptions=True)
 
     def _meet(self, listing: ObservedPod) -> _Pod | None:
-        """Read what a pod's containers are to be asked; None where there is nothing to ask."""
+        """Read what a pod's containers are to be asked; None where there is nothing to ask, or it cannot be read."""
         present = frozenset(container.id for container in listing.containers)
         if self._without.get(listing.uid) == present:
             return None
-        record = read_pod_record(self._node, listing.uid)
+        try:
+            record = read_pod_record(self._node, listing.uid)
+        except OSError as error:
+            if self._complaints.get(listing.uid) != str(error):
+                log.warning("pod %s/%s is not probed for now: %s", listing.namespace, listing.name, error)
+            self._complaints[listing.uid] = str(error)
+            return None
+        self._complaints.pop(listing.uid, None)
         if record is None or not any(_with_probes(record.pod, container.name) for container in listing.containers):
             self._without[listing.uid] = present
             return None
