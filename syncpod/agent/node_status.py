@@ -2,7 +2,8 @@
 
 Mirrors nodestatus/setters.go, v1.36: conditions, addresses, capacity, what the node runs on. Difference: the kubelet
 writes its status every five minutes and a lease every ten seconds, so that a silent node is found out; here the
-worker's own heartbeat to the server says that it lives, and a status says only what has changed.
+worker's own heartbeat to the server says that it lives, and a status says only what has changed. What has changed in
+its wording alone is told with that frequency of the kubelet's: a runtime may word each refusal differently.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
 from importlib import metadata
@@ -28,6 +30,8 @@ from syncpod.pod import parse_quantity, quantity_text
 log = logging.getLogger(__name__)
 
 LOOK_SECONDS: Final = 2.0
+REWORDED_SECONDS: Final = 300.0
+"""How long a status counts that says the same in other words than the newest: nodeStatusReportFrequency."""
 _ARCHITECTURES: Final[Mapping[str, str]] = {"x86_64": "amd64", "aarch64": "arm64"}
 """Go's names, which a v1 Node has."""
 _READY: Final = NodeCondition(
@@ -47,6 +51,7 @@ class NodeStatusTeller:
         *,
         obstacles: Callable[[], tuple[str, ...]],
         sources: Mapping[str, Callable[[], bool]],
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Tell by `tell`, which raises RPCError.
 
@@ -59,7 +64,9 @@ class NodeStatusTeller:
         self._tell = tell
         self._obstacles = obstacles
         self._sources = sources
+        self._clock = clock
         self._told: NodeStatus | None = None
+        self._told_at = 0.0
         self._ready = _READY.model_copy(update={"last_transition_time": datetime.now(UTC)})
 
     async def run(self) -> None:
@@ -84,11 +91,17 @@ class NodeStatusTeller:
         """Look once, and tell what is new; returns whether it told. Raises RPCError."""
         report = await asyncio.to_thread(read_node_report, self._context.state_dir)
         status = self.status(report)
-        if status == self._told:
+        if status == self._told or self._was_just_told(status):
             return False
         await self._tell(status)
-        self._told = status
+        self._told, self._told_at = status, self._clock()
         return True
+
+    def _was_just_told(self, status: NodeStatus) -> bool:
+        """Say whether the last that was told says the same, perhaps in other words, and not too long ago."""
+        told = self._told
+        recent = self._clock() - self._told_at < REWORDED_SECONDS
+        return recent and told is not None and _without_words(told) == _without_words(status)
 
     def status(self, report: NodeReport | None) -> NodeStatus:
         """Return all there is to say; `report` is what the node's housekeeping has said last."""
@@ -121,6 +134,12 @@ def _essence(said: NodeStatus | NodeView) -> tuple[object, ...]:
     """Return what a status comes to: whose it is, and what it says of the node."""
     conditions = {each.type: each.status for each in said.conditions}
     return said.boot, said.identity, conditions, said.capacity, said.allocatable, said.addresses
+
+
+def _without_words(status: NodeStatus) -> NodeStatus:
+    """Return a status without what only people read of its conditions."""
+    conditions = tuple(each.model_copy(update={"message": ""}) for each in status.conditions)
+    return status.model_copy(update={"conditions": conditions})
 
 
 def pressures(report: NodeReport | None) -> tuple[NodeCondition, ...]:

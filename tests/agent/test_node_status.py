@@ -10,7 +10,7 @@ import pytest
 from temporalio.service import RPCError, RPCStatusCode
 
 from syncpod.agent.lock import NodeLife
-from syncpod.agent.node_status import NodeStatusTeller, node_info, quantities
+from syncpod.agent.node_status import REWORDED_SECONDS, NodeStatusTeller, node_info, quantities
 from syncpod.cri.node import Host, NodeContext
 from syncpod.cri.node_report import NodeCondition, NodeReport, write_node_report
 from syncpod.cri.port import RuntimeVersion
@@ -85,6 +85,33 @@ async def test_a_status_is_told_when_it_is_another_and_until_it_is_heard(tmp_pat
     assert before is not None
     assert after is not None
     assert after > before
+
+
+async def test_what_only_words_have_changed_of_is_told_now_and_then(tmp_path: Path) -> None:
+    """A runtime that is away all night fills no history."""
+    heard, obstacles, clock = Heard(), [""], [0.0]
+    context = NodeContext(name="n1", state_dir=tmp_path, memory_dir=tmp_path, log_dir=tmp_path, cluster="c")
+    teller = NodeStatusTeller(
+        context,
+        NodeLife("n1", "machine", 4),
+        NodeInfo(),
+        heard.tell,
+        obstacles=lambda: tuple(filter(None, obstacles)),
+        sources={},
+        clock=lambda: clock[0],
+    )
+    assert await teller.round()
+    obstacles[0] = "the runtime has not answered for 1 s"
+    assert await teller.round()
+    for seconds in range(2, 300):
+        clock[0] = seconds
+        obstacles[0] = f"the runtime has not answered for {seconds} s"
+        assert not await teller.round()
+    clock[0] = REWORDED_SECONDS
+    assert await teller.round()
+    assert heard.statuses[-1].conditions[-1].message == "the runtime has not answered for 299 s"
+    obstacles[0] = ""
+    assert await teller.round(), "that it is well again is told at once"
 
 
 def _shown(state: NodeState) -> NodeView:
