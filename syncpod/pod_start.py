@@ -1,4 +1,4 @@
-"""Handing a pod to its workflow: what one update-with-start says, whoever sends it.
+"""Handing a pod to its workflow: what a start of it says, whoever starts it, and what one update-with-start says.
 
 Shared by the command line and the node's own steps, so that a pod's workflow begins alike however the pod came.
 """
@@ -21,7 +21,7 @@ from temporalio.common import (
 from syncpod.messages import POD_WORKFLOW, labels_attribute, node_task_queue, pod_workflow_id
 from syncpod.pod import Pod, pod_to_wire
 
-TASK_TIMEOUT: Final = timedelta(seconds=3)
+_TASK_TIMEOUT: Final = timedelta(seconds=3)
 _LOOK_SECONDS: Final = 0.2
 
 
@@ -33,19 +33,34 @@ def start_operation(
     `has_attributes` says whether the namespace has our search attributes: with an unknown one no workflow starts.
     `recorded` is the same pod as its node has noted it, in its life `incarnation`: what runs of that is adopted.
     """
-    meta = pod.metadata
-    adopted = {"adopt": {"incarnation": incarnation}} if recorded is not None and incarnation else {}
+    adopted = adoption(incarnation) if recorded is not None and incarnation else {}
     return WithStartWorkflowOperation(
         POD_WORKFLOW,
         # The pod is in the start input as well: nothing is lost if the server dies before the update is accepted.
         {"pod": pod_to_wire(recorded if recorded is not None and adopted else pod), "byUpdate": True, **adopted},
-        id=pod_workflow_id(meta.namespace, meta.name),
-        task_queue=node_task_queue(node),
-        task_timeout=TASK_TIMEOUT,
         id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
-        static_summary=f"pod {meta.namespace}/{meta.name} on {node}",
-        search_attributes=start_attributes(pod, node, known=has_attributes),
+        **start_arguments(pod, node, has_attributes=has_attributes),
     )
+
+
+def start_arguments(pod: Pod, node: str, *, has_attributes: bool) -> dict[str, Any]:
+    """Return how a pod's workflow is started on a node, but for its input and what becomes of one that is open.
+
+    `has_attributes` as for `start_operation`.
+    """
+    meta = pod.metadata
+    return {
+        "id": pod_workflow_id(meta.namespace, meta.name),
+        "task_queue": node_task_queue(node),
+        "task_timeout": _TASK_TIMEOUT,
+        "static_summary": f"pod {meta.namespace}/{meta.name} on {node}",
+        "search_attributes": _attributes(pod, node) if has_attributes else TypedSearchAttributes.empty,
+    }
+
+
+def adoption(incarnation: str) -> dict[str, Any]:
+    """Return what a start's input has besides the pod where what runs of it, in that life, is adopted."""
+    return {"adopt": {"incarnation": incarnation}}
 
 
 async def look_at(start: WithStartWorkflowOperation[Any, Any]) -> None:
@@ -58,10 +73,8 @@ async def look_at(start: WithStartWorkflowOperation[Any, Any]) -> None:
             await asyncio.gather(start.workflow_handle(), return_exceptions=True)
 
 
-def start_attributes(pod: Pod, node: str, *, known: bool) -> TypedSearchAttributes:
-    """Return the search attributes that a pod's workflow is started with; none where the namespace has not got them."""
-    if not known:
-        return TypedSearchAttributes.empty
+def _attributes(pod: Pod, node: str) -> TypedSearchAttributes:
+    """Return the search attributes that a pod's workflow is started with."""
     keywords = {
         "PodNamespace": pod.metadata.namespace,
         "PodName": pod.metadata.name,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-from typing import TYPE_CHECKING, Annotated
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from temporalio.client import Client
 
     from syncpod.cli.strays import Here, Stray
+
+_AT_ONCE: Final = 8
+"""Pods adopted at a time; with many more a node takes longer to say of each that it has it than anybody waits for."""
 
 
 def adopt(
@@ -39,15 +42,18 @@ def adopt(
     first would leave the pod an orphan, which its node kills.
     """
     from syncpod.cli import session
-    from syncpod.cli.strays import chosen, here, named_only
+    from syncpod.cli.applying import has_search_attributes
+    from syncpod.cli.several import do_all
+    from syncpod.cli.strays import chosen, here, named_only, require_choice
 
     names, brief = pod_names(what or []), named_only(output)
+    require_choice(names, everything=everything)
     if force and everything:
         raise BadInput("--force: name the pods; with --all only those without a workflow are adopted")
     place = here()
 
     async def work(client: Client) -> None:
-        strays, nameless = await chosen(client, place, names, everything=everything, namespace=namespace)
+        strays, nameless = await chosen(client, place, names, namespace=namespace)
         if nameless:
             remark(f"Note: {len(nameless)} of what runs names no pod, and cannot be adopted; see `syncpod node`")
         if force and len({(each.pod.namespace, each.pod.name) for each in strays}) < len(strays):
@@ -56,26 +62,28 @@ def adopt(
             )
         if not strays and everything:
             remark("No pods without a workflow")
-        done = await asyncio.gather(
-            *(_adopt(client, place, stray, brief=brief, dry_run=dry_run, force=force) for stray in strays),
-            return_exceptions=True,
-        )
-        failures = [each for each in done if isinstance(each, BaseException)]
-        if unforeseen := [each for each in failures if not isinstance(each, Failure)]:
-            raise unforeseen[0]
-        if failures:
-            raise Failure("\n".join(map(str, failures)))
+        has_attributes = await has_search_attributes(client)
+        how = _How(brief=brief, dry_run=dry_run, force=force, has_attributes=has_attributes)
+        await do_all([_adopt(client, place, stray, how) for stray in strays], at_once=_AT_ONCE)
 
     session.run(work)
 
 
-async def _adopt(client: Client, place: Here, stray: Stray, *, brief: bool, dry_run: bool, force: bool) -> None:
+@dataclass(frozen=True)
+class _How:
+    brief: bool
+    dry_run: bool
+    force: bool
+    has_attributes: bool
+
+
+async def _adopt(client: Client, place: Here, stray: Stray, how: _How) -> None:
     """Adopt one pod. Raises Failure with the reason why it cannot be."""
     from syncpod.cli.adopting import start_for, until_adopted
     from syncpod.cli.strays import refusal_of_open, taken
 
     name = stray.pod.name
-    if stray.standing == "open" and not force:
+    if stray.standing == "open" and not how.force:
         raise Failure(refusal_of_open(stray))
     if stray.standing == "another":
         raise Failure(taken(stray))
@@ -84,8 +92,8 @@ async def _adopt(client: Client, place: Here, stray: Stray, *, brief: bool, dry_
             f'pod "{name}" cannot be adopted: node {place.node.name} has no record of this life of it; '
             "`syncpod prune` removes it"
         )
-    if not dry_run:
-        await start_for(client, place.node.name, stray.record, replace=force)
-        await until_adopted(client, stray)
-    said = " (dry run)" if dry_run else ""
-    say(f"pod/{name}" if brief else f"{stray.called} adopted{said}; running: {stray.running}")
+    if not how.dry_run:
+        await start_for(client, place.node.name, stray.record, has_attributes=how.has_attributes, replace=how.force)
+        await until_adopted(client, place, stray)
+    said = " (dry run)" if how.dry_run else ""
+    say(f"pod/{name}" if how.brief else f"{stray.called} adopted{said}; running: {stray.running}")

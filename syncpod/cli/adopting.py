@@ -10,15 +10,15 @@ from temporalio.common import WorkflowIDConflictPolicy
 from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError
 
-from syncpod.cli.applying import has_search_attributes
 from syncpod.cli.failure import Failure
+from syncpod.cli.node_process import serving
 from syncpod.cli.pods import QUERY_DEADLINE, handle_of
-from syncpod.messages import POD_WORKFLOW, HistoryRecord, Outcome, StepName, node_task_queue, pod_workflow_id
+from syncpod.messages import POD_WORKFLOW, HistoryRecord, Outcome, StepName
 from syncpod.pod import pod_to_wire
-from syncpod.pod_start import TASK_TIMEOUT, start_attributes
+from syncpod.pod_start import adoption, start_arguments
 
 if TYPE_CHECKING:
-    from syncpod.cli.strays import Stray
+    from syncpod.cli.strays import Here, Stray
     from syncpod.cri.pod_records import PodRecord
 
 ADOPTED_SECONDS: Final = 30.0
@@ -27,15 +27,21 @@ _POLL_SECONDS: Final = 0.1
 
 
 async def start_for(
-    client: Client, node: str, record: PodRecord, *, replace: bool = False, delete: dict[str, Any] | None = None
+    client: Client,
+    node: str,
+    record: PodRecord,
+    *,
+    has_attributes: bool,
+    replace: bool = False,
+    delete: dict[str, Any] | None = None,
 ) -> None:
     """Start the workflow of a recorded pod on this node, to adopt what runs of it.
 
+    `has_attributes` says whether the namespace has our search attributes.
     With `replace`, an open workflow of that name is ended in the same moment: the pod is never without one. With
     `delete`, the payload of that signal, it is told to end the pod before it has done anything. Raises Failure where
     the name has an open workflow.
     """
-    meta = record.pod.metadata
     signal: dict[str, Any] = {} if delete is None else {"start_signal": "delete_pod", "start_signal_args": [delete]}
     conflict = WorkflowIDConflictPolicy.FAIL if delete is None else WorkflowIDConflictPolicy.USE_EXISTING
     if replace:
@@ -43,24 +49,23 @@ async def start_for(
     try:
         await client.start_workflow(
             POD_WORKFLOW,
-            {"pod": pod_to_wire(record.pod), "adopt": {"incarnation": record.incarnation}},
-            id=pod_workflow_id(meta.namespace, meta.name),
-            task_queue=node_task_queue(node),
-            task_timeout=TASK_TIMEOUT,
+            {"pod": pod_to_wire(record.pod), **adoption(record.incarnation)},
             id_conflict_policy=conflict,
-            static_summary=f"pod {meta.namespace}/{meta.name} on {node}",
-            search_attributes=start_attributes(record.pod, node, known=await has_search_attributes(client)),
+            **start_arguments(record.pod, node, has_attributes=has_attributes),
             **signal,
         )
     except WorkflowAlreadyStartedError:
-        raise Failure(f'pod "{meta.name}" has an open workflow, which answers for it') from None
+        raise Failure(f'pod "{record.pod.metadata.name}" has an open workflow, which answers for it') from None
 
 
-async def until_adopted(client: Client, stray: Stray) -> None:
-    """Wait until the pod's workflow has taken over what runs. Raises Failure where it does not say so in time."""
+async def until_adopted(client: Client, place: Here, stray: Stray) -> None:
+    """Wait until the pod's workflow has taken over what runs.
+
+    Raises Failure where it does not say so in time, and at once where no worker serves that could have it do so.
+    """
     handle = handle_of(client, stray.pod.namespace, stray.pod.name)
     deadline = asyncio.get_running_loop().time() + ADOPTED_SECONDS
-    while asyncio.get_running_loop().time() < deadline:
+    while serving(place.node.state_dir) is not None and asyncio.get_running_loop().time() < deadline:
         try:
             answer: list[Any] = await handle.query("history", result_type=list, rpc_timeout=QUERY_DEADLINE)
         except (WorkflowQueryFailedError, RPCError):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-from typing import TYPE_CHECKING, Annotated
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -13,13 +13,14 @@ from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.options import NamespaceOfAll, OnlyNames, PodNames
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
-    from typing import Any
-
     from temporalio.client import Client
 
     from syncpod.cli.strays import Here, Stray
     from syncpod.cri.inventory import Nameless
+
+_AT_ONCE: Final = 50
+"""Pods pruned at a time: each may take its grace, so that fewer would keep a full node waiting for long, and has a
+connection to the runtime of its own."""
 
 
 def prune(
@@ -44,25 +45,25 @@ def prune(
     a workflow is left alone: `syncpod delete` ends it. What has not the node's label is never touched.
     """
     from syncpod.cli import session
-    from syncpod.cli.strays import chosen, here, named_only
+    from syncpod.cli.applying import has_search_attributes
+    from syncpod.cli.several import do_all
+    from syncpod.cli.strays import chosen, here, named_only, require_choice
 
     grace, brief = _grace(grace_period, now=now), named_only(output)
-    names, place = pod_names(what or []), here()
+    names = pod_names(what or [])
+    require_choice(names, everything=everything)
+    place = here()
 
     async def work(client: Client) -> None:
-        strays, nameless = await chosen(client, place, names, everything=everything, namespace=namespace)
+        strays, nameless = await chosen(client, place, names, namespace=namespace)
         if not strays and not nameless:
             remark("Nothing without a workflow")
-        deeds: list[Coroutine[Any, Any, None]] = [
-            *(_prune(client, place, stray, grace, brief=brief, dry_run=dry_run) for stray in strays),
-            *(_prune_nameless(place, thing, grace, brief=brief, dry_run=dry_run) for thing in nameless),
+        how = _How(grace, brief=brief, dry_run=dry_run, has_attributes=await has_search_attributes(client))
+        deeds = [
+            *(_prune(client, place, stray, how) for stray in strays),
+            *(_prune_nameless(place, thing, how) for thing in nameless),
         ]
-        done = await asyncio.gather(*deeds, return_exceptions=True)
-        failures = [each for each in done if isinstance(each, BaseException)]
-        if unforeseen := [each for each in failures if not isinstance(each, Failure)]:
-            raise unforeseen[0]
-        if failures:
-            raise Failure("\n".join(map(str, failures)))
+        await do_all(deeds, at_once=_AT_ONCE)
 
     session.run(work)
 
@@ -78,23 +79,32 @@ def _grace(seconds: int, *, now: bool) -> int | None:
     return None if seconds == -1 else seconds
 
 
-async def _prune(client: Client, place: Here, stray: Stray, grace: int | None, *, brief: bool, dry_run: bool) -> None:
+@dataclass(frozen=True)
+class _How:
+    grace: int | None
+    """Seconds; None = each pod's own."""
+    brief: bool
+    dry_run: bool
+    has_attributes: bool
+
+
+async def _prune(client: Client, place: Here, stray: Stray, how: _How) -> None:
     """Prune one pod. Raises Failure with the reason why it cannot be."""
     from syncpod.cli import pruning
     from syncpod.cli.strays import refusal_of_open
 
     if stray.standing == "open":
         raise Failure(f"{refusal_of_open(stray)}; `syncpod delete` ends it")
-    if not dry_run:
-        await pruning.prune_pod(client, place, stray, grace)
-    said = f" (dry run): kills {stray.running}" if dry_run else ""
-    say(f"pod/{stray.pod.name}" if brief else f"{stray.called} pruned{said}")
+    if not how.dry_run:
+        await pruning.prune_pod(client, place, stray, how.grace, has_attributes=how.has_attributes)
+    said = f" (dry run): kills {stray.running}" if how.dry_run else ""
+    say(f"pod/{stray.pod.name}" if how.brief else f"{stray.called} pruned{said}")
 
 
-async def _prune_nameless(place: Here, thing: Nameless, grace: int | None, *, brief: bool, dry_run: bool) -> None:
+async def _prune_nameless(place: Here, thing: Nameless, how: _How) -> None:
     from syncpod.cli import pruning
 
-    if not dry_run:
-        await pruning.prune_nameless(place, thing, grace)
-    said = " (dry run)" if dry_run else ""
-    say(f"{thing.kind}/{thing.id}" if brief else f"{thing.kind}/{thing.id} pruned{said}")
+    if not how.dry_run:
+        await pruning.prune_nameless(place, thing, how.grace)
+    said = " (dry run)" if how.dry_run else ""
+    say(f"{thing.kind}/{thing.id}" if how.brief else f"{thing.kind}/{thing.id} pruned{said}")

@@ -36,15 +36,18 @@ _MARGIN_SECONDS: Final = 60.0
 """What the end of a pod may take beyond its grace before that is said."""
 
 
-async def prune_pod(client: Client, place: Here, stray: Stray, grace: int | None) -> None:
-    """Kill a pod with `grace` seconds, None = its own, and remove all of it. Raises Failure."""
+async def prune_pod(client: Client, place: Here, stray: Stray, grace: int | None, *, has_attributes: bool) -> None:
+    """Kill a pod with `grace` seconds, None = its own, and remove all of it. Raises Failure.
+
+    `has_attributes` says whether the namespace has our search attributes.
+    """
     pod = stray.pod
     if stray.record is None or stray.standing != "none" or serving(place.node.state_dir) is None:
         await _by_bare_calls(place, pod.containers, [each.id for each in pod.sandboxes], grace)
         await asyncio.to_thread(_remove_files, place, stray)
         return
     request: dict[str, Any] = {"uid": pod.uid} if grace is None else {"uid": pod.uid, "gracePeriodSeconds": grace}
-    await start_for(client, place.node.name, stray.record, delete=request)
+    await start_for(client, place.node.name, stray.record, has_attributes=has_attributes, delete=request)
     said = stray.record.pod.spec.termination_grace_period_seconds
     seconds = (grace if grace is not None else said if said is not None else _USUAL_GRACE_SECONDS) + _MARGIN_SECONDS
     try:

@@ -102,17 +102,21 @@ async def take_stock(place: Here) -> tuple[Inventory, Mapping[str, PodRecord]]:
         raise Failure(f"the runtime at {place.endpoint} does not tell of its pods: {error.message}") from None
 
 
+def require_choice(names: Sequence[str], *, everything: bool) -> None:
+    """Raise BadInput unless pods are either named or all meant."""
+    if everything == bool(names):
+        raise BadInput("name pods, or say --all")
+
+
 async def chosen(
-    client: Client, place: Here, names: Sequence[str], *, everything: bool, namespace: str
+    client: Client, place: Here, names: Sequence[str], *, namespace: str
 ) -> tuple[list[Stray], tuple[Nameless, ...]]:
-    """Return the pods that are named, or every one without a workflow, and with those what names no pod.
+    """Return the pods that are named, or, where none is, every one without a workflow, and then what names no pod too.
 
     A name may be that of several pods in the runtime, of which at most one has a workflow: what is meant then is the
     others. Of every one, `namespace` chooses some. Raises Failure for those that are named and have nothing in the
     runtime.
     """
-    if everything == bool(names):
-        raise BadInput("name pods, or say --all")
     inventory, records = await take_stock(place)
     by_name: dict[tuple[str, str], list[PodInRuntime]] = {}
     for pod in inventory.pods.values():

@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
+import math
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
 
 import pytest
+from temporalio.client import Client
 
-from syncpod.cli.strays import Standing, Stray, taken, told_apart
+from syncpod.cli import adopting, applying, strays
+from syncpod.cli.failure import Failure
+from syncpod.cli.strays import Here, Standing, Stray, taken, told_apart
 from syncpod.cri.inventory import PodInRuntime
+from syncpod.cri.node import NodeContext
+from syncpod.cri.pod_records import PodRecord
 from syncpod.cri.port import ContainerSummary, SandboxSummary
+from syncpod.pod import admit_pod
+from tests.cli.conftest import Command
+from tests.cli.manifests import manifest
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
@@ -29,6 +42,13 @@ def stray(uid: str, standing: Standing, *, made: int = 0, runs: bool = True, nam
         annotations={},
     )
     return Stray(PodInRuntime(namespace, "cat", uid, "", "", (sandbox,), (container,)), None, standing)
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Here:
+    """A node that no worker serves."""
+    context = NodeContext("n1", tmp_path / "state", tmp_path / "memory", tmp_path / "logs", "", "syncpod")
+    return Here(context, "unix:///nowhere")
 
 
 def standings(*strays: Stray) -> dict[str, Standing]:
@@ -56,3 +76,49 @@ def test_why_it_cannot_be_adopted_names_commands_that_can_be_typed() -> None:
     said = taken(stray("a", "another", namespace="prod"))
     assert said.startswith('pod "cat" (uid a) cannot be adopted, since its name is another pod\'s now')
     assert "`syncpod prune -n prod cat`" in said and "`syncpod delete -n prod pod cat`" in said
+
+
+async def test_of_many_pods_a_few_are_adopted_at_once_and_the_server_is_asked_once_for_all(
+    syncpod: Command, place: Here, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record = PodRecord(pod=admit_pod(manifest("cat")))
+    many = [replace(stray(f"u{number}", "none"), record=record) for number in range(30)]
+    started: list[bool] = []
+    asked, under_way, most = 0, 0, 0
+
+    async def chosen(*_: object, **__: object) -> Any:
+        return many, ()
+
+    async def has_search_attributes(_: Client) -> bool:
+        nonlocal asked
+        asked += 1
+        return True
+
+    async def start_for(*_: object, has_attributes: bool, **__: object) -> None:
+        nonlocal under_way, most
+        under_way += 1
+        most = max(most, under_way)
+        started.append(has_attributes)
+
+    async def until_adopted(*_: object) -> None:
+        nonlocal under_way
+        await asyncio.sleep(0)
+        under_way -= 1
+
+    monkeypatch.setattr(strays, "here", lambda: place)
+    monkeypatch.setattr(strays, "chosen", chosen)
+    monkeypatch.setattr(applying, "has_search_attributes", has_search_attributes)
+    monkeypatch.setattr(adopting, "start_for", start_for)
+    monkeypatch.setattr(adopting, "until_adopted", until_adopted)
+    done = await syncpod("adopt", "--all")
+    assert (done.code, done.out.count("adopted; running: c-u")) == (0, 30), done.err
+    assert (started, asked, most) == ([True] * 30, 1, 8)
+
+
+async def test_nobody_waits_for_a_node_that_no_worker_serves(
+    client: Client, place: Here, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(adopting, "ADOPTED_SECONDS", math.inf)
+    async with asyncio.timeout(30):
+        with pytest.raises(Failure, match="its node does not answer"):
+            await adopting.until_adopted(client, place, stray("a", "none"))
