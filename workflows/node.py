@@ -15,7 +15,7 @@ Only this module is loaded by the Temporal sandbox for each run, so it is small;
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -24,15 +24,21 @@ from temporalio.common import RawValue
 from temporalio.exceptions import ActivityError, ApplicationError
 
 with workflow.unsafe.imports_passed_through():
+    from syncpod.lifecycle.version import decisions_of
     from syncpod.node_messages import NODE_MEMO, NODE_WORKFLOW, NodeSummary, PodWorkflowResult, node_workflow_id
     from syncpod.pod import PodInvalid, admit
     from workflows import node_absorb, node_decide, node_report
+    from workflows.alarm import Alarm
     from workflows.node_decide import Action, Plan
+    from workflows.node_inbox import NodeInbox
     from workflows.node_state import NodeState
     from workflows.node_steps import NODE_RETRY, NODE_STEPS
 
-INBOX_LIMIT = 256
-"""Signals held before they are absorbed at once: the inbox is bounded, and nothing is dropped but what is outdated."""
+PART = 256
+"""Signals absorbed between two pauses: a fraction of a second, with as many pods known as there may be."""
+
+PAUSE = timedelta(milliseconds=1)
+"""Between two parts: the workflow task ends."""
 
 
 @workflow.defn(name=NODE_WORKFLOW)
@@ -41,11 +47,14 @@ class NodeWorkflow:
 
     @workflow.init
     def __init__(self, start_input: Any = None) -> None:
-        self.inbox: list[tuple[str, tuple[Any, ...]]] = []
+        self.inbox = NodeInbox()
+        self.alarm = Alarm()
         self.busy: dict[str, asyncio.Task[None]] = {}
         self.woken = False
+        self.renewed = False
         self.published: NodeSummary | None = None
         self.state, self.refusal = begin(start_input, workflow.info().workflow_id, workflow.now())
+        self.state.decision_version = decisions_of(workflow.info().get_current_build_id())
 
     @workflow.run
     async def run(self, start_input: Any = None) -> None:
@@ -53,7 +62,7 @@ class NodeWorkflow:
         if self.refusal:
             raise ApplicationError(self.refusal, type="Invalid", non_retryable=True)
         while True:
-            self.drain()
+            await self.take_in()
             node_decide.tidy(self.state, workflow.now())
             due = self.is_due()
             room = 0 if due else node_decide.AT_ONCE - len(self.busy)
@@ -101,40 +110,78 @@ class NodeWorkflow:
         """Wait for a signal, for a step's end, or for the end of the earliest back-off."""
 
         def ready() -> bool:
-            return bool(self.inbox) or self.woken or (self.is_due() and self.quiet())
+            return bool(self.inbox) or self.woken or self.alarm.rang or (self.is_due() and self.quiet())
 
-        timeout = None if plan.retry_at is None else max(timedelta(0), plan.retry_at - workflow.now())
+        summary = f"back-off {plan.waits_for}"
+        if not self.state.is_versioned:
+            await self.wait_once(ready, plan.retry_at, summary)
+            return
+        self.alarm.set(plan.retry_at, summary)
+        await self.until(ready)
+        if self.alarm.rang:
+            self.alarm.clear()
+
+    async def until(self, ready: Callable[[], bool]) -> None:
+        """Wait for a condition; what ``temporal workflow cancel`` asks for meanwhile is refused."""
+        while not ready():
+            try:
+                await workflow.wait_condition(ready)
+            except asyncio.CancelledError:
+                self.refuse_to_end()
+
+    async def wait_once(self, ready: Callable[[], bool], deadline: datetime | None, summary: str) -> None:
+        """Wait as runs of before they were versioned do: with a timer of its own for each wait."""
+        timeout = None if deadline is None else max(timedelta(0), deadline - workflow.now())
         try:
-            await workflow.wait_condition(ready, timeout=timeout, timeout_summary=f"back-off {plan.waits_for}")
+            await workflow.wait_condition(ready, timeout=timeout, timeout_summary=summary)
         except TimeoutError:
             return
         except asyncio.CancelledError:
-            if (task := asyncio.current_task()) is not None:
-                task.uncancel()
-            self.state.reject(
-                workflow.now(), "cancel", "a node has no end; cordon and drain it, or terminate its workflow"
-            )
+            self.refuse_to_end()
+
+    def refuse_to_end(self) -> None:
+        """Go on, and show that a cancellation was not obeyed."""
+        if (task := asyncio.current_task()) is not None:
+            task.uncancel()
+        self.state.reject(workflow.now(), "cancel", "a node has no end; cordon and drain it, or terminate its workflow")
 
     # --- looking ------------------------------------------------------------------------------------------------------
 
-    def drain(self) -> None:
-        """Absorb everything pending, in the order of arrival."""
-        pending, self.inbox, self.woken = self.inbox, [], False
-        for name, args in pending:
-            if (many := node_absorb.too_many(name, args)) and workflow.patched("2026-11-lists-have-a-length"):
+    async def take_in(self) -> None:
+        """Absorb everything pending, in the order of arrival; of very much a part in each workflow task."""
+        self.drain(PART if self.state.is_versioned else None)
+        while self.inbox:
+            pause = asyncio.create_task(workflow.sleep(PAUSE, summary=f"{len(self.inbox)} signals are yet to be taken"))
+            await self.until(pause.done)
+            self.drain(PART)
+
+    def drain(self, most: int | None = None) -> None:
+        """Absorb what is pending, in the order of arrival, at most so many signals; None = all."""
+        self.woken = False
+        for name, args in self.inbox.take(most):
+            if (many := node_absorb.too_many(name, args)) and self.patched("2026-11-lists-have-a-length"):
                 self.state.reject(workflow.now(), f"signal {name}", many)
             else:
-                renews = node_absorb.is_renewal(self.state, name, args) and workflow.patched("2026-11-lists-renew")
+                renews = node_absorb.is_renewal(self.state, name, args) and self.patched("2026-11-lists-renew")
                 node_absorb.absorb(self.state, name, args, workflow.now(), renews=renews)
+
+    def patched(self, patch: str) -> bool:
+        """Say whether the run has a change that was made by patch: one that is versioned has all, with no marker."""
+        return self.state.is_versioned or workflow.patched(patch)
 
     def quiet(self) -> bool:
         """Say whether nothing is pending or under way and no handler runs: a run may be left only then."""
         return not self.inbox and not self.woken and not self.busy and workflow.all_handlers_finished()
 
     def is_due(self) -> bool:
-        """Say whether this run should continue as new, by its length."""
+        """Say whether this run should continue as new: by its length, for a newer worker's decisions, or as asked."""
         info, limit = workflow.info(), self.state.max_events
-        return info.is_continue_as_new_suggested() or 0 < limit <= info.get_current_history_length()
+        return (
+            info.is_continue_as_new_suggested()
+            or 0 < limit <= info.get_current_history_length()
+            or self.renewed
+            or self.state.decision_version < decisions_of(info.get_current_build_id())
+        )
 
     # --- telling ------------------------------------------------------------------------------------------------------
 
@@ -151,11 +198,9 @@ class NodeWorkflow:
     # --- signals: collect, never await, never raise -------------------------------------------------------------------
 
     def put(self, name: str, args: Sequence[Any]) -> None:
-        """Collect one signal; one that says all that a pending one said takes its place; a full inbox is absorbed."""
-        if (about := subject(name, args)) is not None:
-            self.inbox = [each for each in self.inbox if subject(*each) != about]
-        self.inbox.append((name, tuple(args)))
-        if len(self.inbox) >= INBOX_LIMIT:
+        """Collect one signal."""
+        self.inbox.put(name, args)
+        if len(self.inbox) >= PART and not self.state.is_versioned:
             self.drain()
             self.woken = True
 
@@ -184,19 +229,30 @@ class NodeWorkflow:
         """Take what the node's agent says of its node."""
         self.put("node_status", args)
 
+    @workflow.signal
+    def renew(self, *args: Any) -> None:
+        """Continue as new at the next quiet point: what follows can be taken over by any worker, an older one too.
+
+        Runs of before knew no such signal, and have it as a rejection; the worker that does renews them unasked.
+        """
+        if self.state.is_versioned:
+            self.renewed = self.woken = True
+        else:
+            self.unknown("renew", args)
+
     @workflow.signal(dynamic=True)
     def unknown(self, name: str, args: Sequence[RawValue]) -> None:
         """Show a signal of an unknown name as a rejection."""
-        known = "sync_pods, recall_pods, apply, delete, node_status"
+        known = "sync_pods, recall_pods, apply, delete, node_status, renew"
         self.state.reject(workflow.now(), f"signal {name}", f"unknown, with {len(args)} payloads; known: {known}")
         self.woken = True
 
     # --- updates: validated before anything is written ----------------------------------------------------------------
 
     @workflow.update
-    def apply(self, *args: Any) -> dict[str, Any]:
+    async def apply(self, *args: Any) -> dict[str, Any]:
         """Make or change one pod; returns at once, and its workflow is told next."""
-        return self.change("apply", args)
+        return await self.change("apply", args)
 
     @apply.validator
     def check_apply(self, *args: Any) -> None:
@@ -208,9 +264,9 @@ class NodeWorkflow:
             raise ApplicationError(str(wrong), type="Invalid", non_retryable=True) from None
 
     @workflow.update
-    def delete(self, *args: Any) -> dict[str, Any]:
+    async def delete(self, *args: Any) -> dict[str, Any]:
         """End one pod; returns at once, and its workflow is told next."""
-        return self.change("delete", args)
+        return await self.change("delete", args)
 
     @delete.validator
     def check_delete(self, *args: Any) -> None:
@@ -218,18 +274,21 @@ class NodeWorkflow:
         self.check("delete", args)
 
     @workflow.update
-    def cordon(self, *_args: Any) -> dict[str, Any]:
+    async def cordon(self, *_args: Any) -> dict[str, Any]:
         """Take no new pod but from lists; those that are there go on."""
-        return self.change("cordon", ())
+        return await self.change("cordon", ())
 
     @workflow.update
-    def uncordon(self, *_args: Any) -> dict[str, Any]:
+    async def uncordon(self, *_args: Any) -> dict[str, Any]:
         """Take new pods again."""
-        return self.change("uncordon", ())
+        return await self.change("uncordon", ())
 
-    def change(self, name: str, args: tuple[Any, ...]) -> dict[str, Any]:
+    async def change(self, name: str, args: tuple[Any, ...]) -> dict[str, Any]:
         """Carry an accepted update out, after what came before it; what that has made impossible is refused here."""
-        self.drain()
+        if not self.state.is_versioned:
+            self.drain()
+        elif self.inbox:
+            await workflow.wait_condition(lambda: not self.inbox)
         self.woken = True
         try:
             node_absorb.change(self.state, name, args, workflow.now())
@@ -273,21 +332,6 @@ def begin(start: Any, workflow_id: str, now: datetime) -> tuple[NodeState, str]:
     if workflow_id != node_workflow_id(state.name):
         return NodeState(), f"node: must be the one of the workflow id {workflow_id}, is {state.name!r}"
     return state, ""
-
-
-def subject(name: str, args: Sequence[Any]) -> str | None:
-    """Return what a signal says all of, so that it makes an older one needless: a source's list, the node's status.
-
-    None = nothing: it is of another kind, or makes no sense, which is to be shown.
-    """
-    payload = args[0] if len(args) == 1 else None
-    if not isinstance(payload, dict):
-        return None
-    if name == "node_status":
-        return name if isinstance(payload.get("boot"), int) else None
-    source = payload.get("source")
-    is_list = name == "sync_pods" and isinstance(source, str) and isinstance(payload.get("pods"), list)
-    return f"{name} {source}" if is_list else None
 
 
 def recorded() -> NodeSummary | None:

@@ -123,13 +123,7 @@ def _sync_pods(state: NodeState, signal: SyncPods, now: datetime, *, renews: boo
         spent = _spent(state) if renews else ""
         if not spent:
             raise Rejected(f"source: the node follows {SOURCES_LIMIT} sources already")
-    others = sum(
-        size(each.document)
-        for name, source in state.sources.items()
-        if name != signal.source
-        for each in source.pods.values()
-        if each.document is not None
-    )
+    others = sum(_bytes(state, source) for name, source in state.sources.items() if name != signal.source)
     if others + sum(map(size, signal.pods)) > LIST_LIMIT:
         raise Rejected(f"pods: the list is larger than the {LIST_LIMIT} bytes that a node can be told at once")
     pods, problems = _listed(signal, before, now)
@@ -159,6 +153,11 @@ def _sync_pods(state: NodeState, signal: SyncPods, now: datetime, *, renews: boo
         state.event(now, "Warning", "FailedManifest", problem)
     _say_duplicates(state, signal.source, pods.keys() - before.pods.keys(), now)
     state.forget_documents()
+
+
+def _bytes(state: NodeState, source: Source) -> int:
+    """Return how many bytes of documents a source has that are yet to be handed on."""
+    return sum(each.size for each in source.pods.values())
 
 
 def _spent(state: NodeState) -> str:
@@ -220,12 +219,13 @@ def _wanted(
     if not texts["name"]:
         raise Rejected("metadata.name: required")
     key = key_of(texts["namespace"], texts["name"])
-    says, old = digest(document), (before or {}).get(key)
+    text = canonical(document)
+    says, old = digest(text), (before or {}).get(key)
     if old is not None and old.digest == says:
         uid = old.uid
     else:
-        uid = texts["uid"] or (content_uid(canonical(document), f"source:{source}") if source else "")
-    return key, Wanted(uid=uid, digest=says, document=document, seen=now)
+        uid = texts["uid"] or (content_uid(text, f"source:{source}") if source else "")
+    return key, Wanted(uid=uid, digest=says, document=document, size=len(text), seen=now)
 
 
 def _say_duplicates(state: NodeState, source: str, new: set[str], now: datetime) -> None:
@@ -276,11 +276,10 @@ def _apply(state: NodeState, signal: ApplyPod, now: datetime) -> None:
         raise Rejected(f"pod.{wrong}") from None
     _require_free(state, key)
     single = state.sources.get(API_SOURCE, Source())
-    pending = sum(size(each.document) for source in state.sources.values() for each in source.pods.values())
-    if pending + size(signal.pod) > LIST_LIMIT:
+    if sum(_bytes(state, source) for source in state.sources.values()) + wanted.size > LIST_LIMIT:
         raise Rejected("pod: too much waits already to be handed on; try again later")
     single.reported_at = now
-    single.pods = {**single.pods, key: wanted}
+    single.pods[key] = wanted
     state.sources[API_SOURCE] = single
     state.deletions.pop(key, None)
     state.backoff = backoff.forget(state.backoff, key)

@@ -12,9 +12,10 @@ import json
 from datetime import datetime
 from typing import Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from syncpod.lifecycle.backoff import BackoffStore
+from syncpod.lifecycle.version import DECISION_VERSION
 from syncpod.messages import EventRecord
 from syncpod.node_messages import API_SOURCE, FILE_SOURCE, DeletePod, NodeStatus, PodKey
 
@@ -22,6 +23,8 @@ EVENTS_KEPT: Final = 100
 """Bound of the ring in the snapshot, which is repeated with every continue-as-new."""
 TEXT_LIMIT: Final = 500
 """Characters of what somebody else says that are kept in an event."""
+VERSIONED: Final = 2
+"""The version of decisions since which the runs of nodes have one."""
 
 
 class Wanted(BaseModel):
@@ -35,8 +38,18 @@ class Wanted(BaseModel):
     """Of the document, which is not kept longer than it is needed."""
     document: dict[str, Any] | None = None
     """None once the pod's workflow has it."""
+    size: int = 0
+    """Of the document, in bytes of JSON: known with it, since it is asked for with each signal."""
     seen: datetime | None = None
     """When this node first heard of the pod with this UID."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _measured(cls, given: Any) -> Any:
+        """Add the size, which snapshots of before it was kept have not."""
+        if isinstance(given, dict) and given.get("document") is not None and "size" not in given:
+            return {**given, "size": size(given["document"])}
+        return given
 
 
 class Source(BaseModel):
@@ -73,6 +86,8 @@ class NodeState(BaseModel):
 
     model_config = ConfigDict(extra="ignore")
 
+    decision_version: int = DECISION_VERSION
+    """Of the worker that took the run's first decision; see `syncpod.lifecycle.version`."""
     name: str = ""
     since: datetime | None = None
     """When the first run of this chain began."""
@@ -89,6 +104,15 @@ class NodeState(BaseModel):
     events: tuple[EventRecord, ...] = ()
     max_events: int = 0
     """Length of history at which a run continues as new; 0 = only when the server suggests it."""
+
+    @property
+    def is_versioned(self) -> bool:
+        """Whether the run has every change that was made to nodes by patch, and those that came with `VERSIONED`.
+
+        Those: signals are taken in parts, one timer is for all back-offs, a single pod that is refused is not tried
+        again, pods that were told count for a list's room, and what is back on a list is tried at once.
+        """
+        return self.decision_version >= VERSIONED
 
     # --- whose word counts --------------------------------------------------------------------------------------------
 
@@ -135,7 +159,7 @@ class NodeState(BaseModel):
         for name, source in self.sources.items():
             for key, wanted in source.pods.items():
                 if wanted.document is not None and self.winner(key) == name and self.is_told(key):
-                    source.pods[key] = wanted.model_copy(update={"document": None})
+                    source.pods[key] = wanted.model_copy(update={"document": None, "size": 0})
 
     def uids(self, key: str) -> tuple[str, ...]:
         """Return the UIDs of the pods that were made for a list's sake and may be there, the newest last."""
@@ -181,9 +205,9 @@ def split(key: str) -> PodKey:
     return PodKey(namespace=namespace, name=name)
 
 
-def digest(document: dict[str, Any]) -> str:
-    """Return what tells a document from another one: the same whatever the order of its fields."""
-    return hashlib.sha256(canonical(document).encode()).hexdigest()[:32]
+def digest(text: str) -> str:
+    """Return what tells a document from another one, by its :func:`canonical` text."""
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 def canonical(document: dict[str, Any]) -> str:

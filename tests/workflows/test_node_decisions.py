@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import json as jsons
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from syncpod.node_messages import LISTED_LIMIT, MADE_LIMIT, ApplyPodWorkflow, NodeStepName, PodWorkflowResult
 from workflows import node_absorb, node_decide, node_report
 from workflows.node_decide import Action
-from workflows.node_state import NodeState, rank
+from workflows.node_state import NodeState, Wanted, rank, size
 
 START = datetime(2026, 11, 1, tzinfo=UTC)
 SOURCES = ("file", "team", "zone")
@@ -296,6 +298,24 @@ def test_a_list_that_is_sent_again_has_its_pods_looked_after_and_no_newer_list_i
     node.settle()
     assert {key: image for key, (_, image) in node.pods.items()} == {"default/b": "i:2", "default/c": "i:1"}
     assert all(each.document is None for source in node.state.sources.values() for each in source.pods.values())
+
+
+def test_what_waits_is_not_measured_again_with_each_pod_that_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+    node, written, dumps = Node(), [0], jsons.dumps
+
+    def counted(*args: Any, **more: Any) -> str:
+        written[0] += 1
+        return dumps(*args, **more)
+
+    monkeypatch.setattr(jsons, "dumps", counted)
+    for number in range(200):
+        node_absorb.absorb(node.state, "apply", ({"pod": document(f"p{number}", 1)},), node.now)
+    assert len(node.state.sources["api"].pods) == 200
+    assert written[0] < 3 * 200
+    wanted = node.state.sources["api"].pods["default/p7"]
+    assert wanted.size == size(document("p7", 1))
+    snapshot = wanted.model_dump(mode="json", exclude={"size"})  # as it was before the size was kept
+    assert Wanted.model_validate(snapshot) == wanted
 
 
 def test_a_list_that_is_sent_again_is_no_wish_to_a_run_that_did_not_know_of_it() -> None:

@@ -6,7 +6,9 @@ Each test runs twice: with a cache, and replaying from the start at every workfl
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import uuid
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from typing import Any, get_type_hints
@@ -14,16 +16,19 @@ from typing import Any, get_type_hints
 import pytest
 import pytest_asyncio
 from temporalio import activity
+from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client, WorkflowHandle, WorkflowUpdateFailedError
 from temporalio.common import WorkflowIDReusePolicy
 from temporalio.service import RPCError
-from temporalio.worker import Worker
+from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
 from activities.registry import node_steps
+from syncpod.lifecycle.version import DECISION_VERSION, build_id
 from syncpod.messages import NodeFacts, pod_workflow_id
 from syncpod.node_messages import LIST_LIMIT, NODE_WORKFLOW, NodeStepName, NodeView, PodWorkflowResult, node_workflow_id
 from tests.workflows.scripted import ScriptedNode
-from workflows.node import NodeWorkflow
+from tests.workflows.test_floods import flood
+from workflows.node import PART, NodeWorkflow
 from workflows.node_steps import NODE_STEPS
 from workflows.pod import PodWorkflow
 from workflows.runner import sandboxed_runner
@@ -116,28 +121,37 @@ def _messages(view: NodeView, reason: str, text: str) -> list[str]:
     return [each.message for each in view.events if each.reason == reason and text in each.message]
 
 
+@contextlib.asynccontextmanager
+async def served(node: NodeUnderTest, **options: Any) -> AsyncIterator[None]:
+    """A worker of the node's."""
+    given = {"build_id": build_id("syncpod-test"), "workflow_runner": sandboxed_runner(), **options}
+    async with Worker(
+        node.client,
+        task_queue=node.scripted.queue,
+        workflows=[PodWorkflow, NodeWorkflow],
+        activities=[*node.scripted.activities(), *node_steps(node.client, lambda: node.scripted.facts)],
+        **given,
+    ):
+        yield
+
+
+@contextlib.asynccontextmanager
+async def ended(node: NodeUnderTest) -> AsyncIterator[None]:
+    """End the node's workflow and those of its pods afterwards."""
+    yield
+    for workflow_id in [node_workflow_id(node.name), *(pod_workflow_id("default", n) for n in node.made)]:
+        try:
+            await node.client.get_workflow_handle(workflow_id).terminate()
+        except RPCError:
+            continue
+
+
 @pytest_asyncio.fixture(loop_scope="session")
 async def node_under_test(client: Client, worker_options: dict[str, Any]) -> AsyncIterator[NodeUnderTest]:
-    scripted = ScriptedNode()
-    under_test = NodeUnderTest(client, scripted)
-    async with Worker(
-        client,
-        task_queue=scripted.queue,
-        workflows=[PodWorkflow, NodeWorkflow],
-        activities=[*scripted.activities(), *node_steps(client, lambda: scripted.facts)],
-        workflow_runner=sandboxed_runner(),
-        **worker_options,
-    ):
+    under_test = NodeUnderTest(client, ScriptedNode())
+    async with served(under_test, **worker_options), ended(under_test):
         await under_test.start()
         yield under_test
-        for workflow_id in [
-            node_workflow_id(under_test.name),
-            *(pod_workflow_id("default", n) for n in under_test.made),
-        ]:
-            try:
-                await client.get_workflow_handle(workflow_id).terminate()
-            except RPCError:
-                continue
 
 
 async def test_a_list_governs_the_pods_of_its_own_source_only(node_under_test: NodeUnderTest) -> None:
@@ -381,6 +395,98 @@ async def test_a_list_that_is_sent_again_has_those_of_its_pods_back_that_were_en
     applied = [each for each in view.events if each.reason == "PodApplied"]
     assert [each.count for each in applied if "left-alone" in each.message] == [1]
     assert sorted(each.count for each in applied) == [1, 2, 2]
+
+
+async def test_a_run_is_renewed_by_a_worker_of_newer_decisions_and_as_asked_and_forgets_nothing(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = NodeUnderTest(client, ScriptedNode())
+    await node.start()
+
+    async def run() -> str:
+        return str((await node.handle.describe()).run_id)
+
+    async def another(than: str) -> str:
+        async with asyncio.timeout(PATIENCE):
+            while True:
+                if (newest := await run()) != than:
+                    return newest
+                await asyncio.sleep(0.05)
+
+    def of(version: int) -> contextlib.AbstractAsyncContextManager[None]:
+        """A worker whose decisions have that version, and which remembers no run: each task is a replay."""
+        monkeypatch.setattr("syncpod.lifecycle.version.DECISION_VERSION", version)
+        return served(
+            node,
+            build_id=build_id("syncpod-test"),
+            workflow_runner=UnsandboxedWorkflowRunner(),  # so that the patched version is the workflow's
+            max_cached_workflows=0,
+        )
+
+    async with ended(node):
+        runs = [await run()]
+        async with of(1):
+            await node.handle.signal("renew", {})
+            await node.event("Rejected", "signal renew: unknown")
+            await node.handle.execute_update("cordon")
+            await node.sync("file", node.pod("web"))
+            await node.settled()
+            assert await run() == runs[0]
+        for version in (DECISION_VERSION, DECISION_VERSION + 1):
+            async with of(version):
+                await node.view()
+                assert await run() == runs[-1], "not before something is to be decided"
+                await node.handle.signal("node_status", {"boot": version})
+                runs.append(await another(runs[-1]))
+                await node.handle.signal("node_status", {"boot": version + 1})
+                await node.event("Starting", f"life {version + 1}")
+                assert await run() == runs[-1], "once is enough"
+        async with of(DECISION_VERSION + 1):
+            await node.handle.signal("renew", {})
+            runs.append(await another(runs[-1]))
+            await node.view()
+        async with of(DECISION_VERSION):
+            await node.handle.execute_update("uncordon")
+            view = await node.settled()
+            assert [each.name for each in view.desired] == [f"web-{node.suffix}"]
+            assert await run() == runs[-1]
+        for each in runs:
+            history = await client.get_workflow_handle(node.handle.id, run_id=each).fetch_history()
+            types = {event.event_type for event in history.events}
+            assert EventType.EVENT_TYPE_WORKFLOW_TASK_FAILED not in types
+            assert EventType.EVENT_TYPE_MARKER_RECORDED not in types
+
+
+async def test_what_piled_up_while_no_worker_was_there_is_taken_in_parts_and_an_update_after_it(client: Client) -> None:
+    node = NodeUnderTest(client, ScriptedNode())
+    await node.start()
+    wrong = [("apply", {"pod": {"metadata": {"name": ["x"], "number": number}}}) for number in range(PART + 50)]
+    async with ended(node):
+        await flood(node.handle, wrong)
+        await node.handle.signal("apply", {"pod": node.pod("web")})
+        cordoned = asyncio.create_task(node.handle.execute_update("cordon"))
+        async with served(node, max_cached_workflows=0):
+            assert await cordoned
+            assert await node.pod_until("web", bool), "it came before the cordon"
+        history = await node.handle.fetch_history()
+        view = Counter(event.event_type for event in history.events)
+        assert view[EventType.EVENT_TYPE_WORKFLOW_TASK_FAILED] == 0
+        assert view[EventType.EVENT_TYPE_TIMER_FIRED] == 1, "one pause, two parts"
+
+
+async def test_a_back_off_has_one_timer_whatever_comes_meanwhile(node_under_test: NodeUnderTest) -> None:
+    node = node_under_test
+    await node.sync("file", node.pod("web", image=""))
+    await node.event("FailedPodSync")
+    for number in range(5):
+        await node.handle.signal("node_status", {"boot": 1, "capacity": {"pods": str(number)}})
+        await node.until(lambda view, n=number: view.capacity == {"pods": str(n)})  # type: ignore[misc]
+    await node.sync("team", node.pod("other"))
+    assert await node.pod_until("other", bool)
+    history = await node.handle.fetch_history()
+    types = {event.event_type for event in history.events}
+    assert EventType.EVENT_TYPE_TIMER_STARTED in types
+    assert EventType.EVENT_TYPE_TIMER_CANCELED not in types
 
 
 def test_every_step_of_a_node_is_registered_and_takes_and_returns_what_the_table_says(client: Client) -> None:
