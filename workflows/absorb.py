@@ -25,7 +25,7 @@ from syncpod.messages import (
     StepName,
 )
 from syncpod.pod import PodCondition, PodInvalid
-from workflows import resizing, rounds
+from workflows import facts, resizing, rounds
 from workflows.desired import Rejected, apply, delete
 from workflows.outcome import heard, meet_node, observe, put_out
 from workflows.state import PodState
@@ -130,8 +130,10 @@ def _backoff_expired(state: PodState, payload: Any, now: datetime, *, all_of_it:
         state.note(now, "signal", "backoff_expired", why)
         if not signal.appeared and subject in restarting:
             rounds.release(state)
-    elif signal.restart != expected or _is_at_limit(state, subject):
-        return  # of a back-off that is over, or that has become a hold which only an operator ends
+    elif signal.restart != expected or subject not in (*names, *steps, backoff.RESTART_ALL):
+        return  # of a back-off that is over, or of nothing that could have one
+    elif _is_at_limit(state, subject):
+        return  # it has become a hold, which only an operator ends
     elif not all_of_it:
         state.over = {**state.over, subject: now + QUEUE_TOLERANCE}
         return
@@ -165,7 +167,7 @@ def _restart(state: PodState, payload: Any, now: datetime) -> None:
         raise Rejected(f"container: is {signal.container!r}, must be a main container or a sidecar, one of {known}")
     rounds.release(state)
     for name in (signal.container,) if signal.container else mains:
-        newest = state.own.newest(name)
+        newest = facts.remembered(state).newest(name)
         if newest is not None:
             state.replacing = {**state.replacing, newest.id: True}
         if newest is None or newest.state != "running":

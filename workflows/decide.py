@@ -72,7 +72,7 @@ def next_step(state: PodState, now: datetime, *, pulling: Collection[str] = (), 
 
 def is_to_follow_anew(state: PodState) -> bool:
     """Say whether a container that was ended only so that another follows has lost its sandbox before that."""
-    return bool(state.followed) and pod_sandbox_changed(state.pod.spec, facts.known(state)).changed
+    return bool(facts.followed(state)) and pod_sandbox_changed(state.pod.spec, facts.known(state)).changed
 
 
 def planned(state: PodState, *, follow_anew: bool = True) -> tuple[PlannedStep, ...]:

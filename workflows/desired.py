@@ -150,11 +150,16 @@ def add_ephemeral_container(state: PodState, document: Any, now: datetime) -> Ep
     return container
 
 
+SUCCESSORS_OWN = 2
+"""The version of decisions since which the end of a successor leaves the grace of the life before it alone."""
+
+
 def delete(state: PodState, payload: Any, now: datetime) -> None:
     """End the pod. A later request can only shorten the grace (pod_workers.go, v1.36, calculateEffectiveGracePeriod).
 
     It ends the successor too, unless it names the UID of this life alone: whoever deletes a name after applying it
-    wants nothing of that name. Raises Rejected when the payload names another UID, or a negative grace.
+    wants nothing of that name. One that names the successor's alone has nothing to say of this life's grace. Raises
+    Rejected when the payload names another UID, or a negative grace.
     """
     request = DeletePod.model_validate(payload if payload is not None else {})
     lives = (state.pod.metadata.uid, _successor_uid(state))
@@ -171,6 +176,8 @@ def delete(state: PodState, payload: Any, now: datetime) -> None:
     if state.successor is not None and request.uid in ("", _successor_uid(state)):
         state.successor = None
         state.note(now, "update", "delete", "the pod applied during the deletion does not follow")
+        if request.uid not in ("", state.pod.metadata.uid) and state.decision_version >= SUCCESSORS_OWN:
+            return
     if state.deletion is None:
         state.deletion = Deletion(requested_at=now, grace_seconds=grace)
         state.hurried = True

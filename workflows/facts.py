@@ -29,10 +29,26 @@ from workflows.state import Exit, PodState
 LOST = "The container is no longer listed by the runtime, and nobody saw how it ended"
 """Message of an end whose exit code nobody knows; its reason and its code are the kubelet's for such a container."""
 
+COMPLETED = 2
+"""The version of decisions since which what is recorded counts at once: in the very task in which it is unlisted."""
+
 
 def known(state: PodState) -> ObservedPod:
     """Return the view that decisions are made from: `state.own`, completed once the run goes by its record."""
     return completed(state) if state.by_record else state.own
+
+
+def remembered(state: PodState) -> ObservedPod:
+    """Return the view that is completed although the run may not go by its record yet; for earlier runs `known`."""
+    return completed(state) if state.decision_version >= COMPLETED else known(state)
+
+
+def followed(state: PodState) -> tuple[str, ...]:
+    """Return the containers that have ended only so that another instance follows, listed or not."""
+    if not state.replacing:
+        return ()
+    newest = known(state).newest_by_name().values()
+    return tuple(container.name for container in newest if state.is_followed(container))
 
 
 def differs(state: PodState) -> bool:

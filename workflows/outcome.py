@@ -32,7 +32,7 @@ from syncpod.pod import Pod, PodCondition
 from workflows import facts, resizing
 from workflows.decide import expiry
 from workflows.decision import Step
-from workflows.state import HISTORY_KEPT, Exit, PodState, age
+from workflows.state import HISTORY_KEPT, Exit, PodState, age, clipped
 
 _INSTANCES_KEPT = 50
 """Instances whose probe results are kept though the view does not have them: more than a pod starts at once."""
@@ -84,7 +84,7 @@ def observe(state: PodState, listing: ObservedPod, now: datetime) -> None:
     present = {container.id for container in (*state.observed.containers, *state.vanished.values())}
     state.killed = {container_id: why for container_id, why in state.killed.items() if container_id in present}
     if state.replacing:
-        newest = {container.id for container in facts.known(state).newest_by_name().values()}
+        newest = {container.id for container in facts.remembered(state).newest_by_name().values()}
         state.replacing = {instance: by for instance, by in state.replacing.items() if instance in newest}
     there = {sandbox.id for sandbox in state.observed.sandboxes}
     state.stopped_sandboxes = tuple(sandbox_id for sandbox_id in state.stopped_sandboxes if sandbox_id in there)
@@ -138,12 +138,13 @@ def put_out(state: PodState, order: Evict, now: datetime) -> None:
     Mirrors eviction_manager.go, v1.36, evictPod, and pod_workers.go, killPodNow.
     """
     deadline = moment_after(now, order.grace_period_seconds)
+    reason, message = clipped(order.reason), clipped(order.message)
     if not state.ending:
-        state.failure = PodFailure(reason=order.reason, message=order.message)
+        state.failure = PodFailure(reason=reason, message=message)
         if order.disruption:
-            _mark_disrupted(state, order.message, now)
-        state.event(now, "Warning", order.reason, order.message)
-        state.note(now, "signal", "evict", f"{order.reason}: {order.message}")
+            _mark_disrupted(state, message, now)
+        state.event(now, "Warning", reason, message)
+        state.note(now, "signal", "evict", f"{reason}: {message}")
         state.kill_by, state.hurried = deadline, True
     elif state.kill_by is not None:
         state.hurried = state.hurried or deadline < state.kill_by
@@ -297,7 +298,7 @@ def failed_step(
     state: PodState, step: Step, fault: str, message: str, payload: Any, started: datetime, now: datetime
 ) -> None:
     """Fold a step's failure into the state: what was read back, an event, and a time before which it is not retried."""
-    told = False
+    told, message = False, clipped(message)
     took = int((now - started) / timedelta(milliseconds=1))
     if payload is not None:
         try:

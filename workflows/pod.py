@@ -125,6 +125,7 @@ class PodWorkflow:
             report.note_decision(self.state, decision.plan, self.planned, workflow.now())
             self.planned = decision.plan
             if decision.step is not None:
+                paused = False
                 if decide.expiry(self.state) is not None:
                     # A step may take longer than the pod has; what is held is decided afresh after it.
                     self.arm(Decision() if self.is_attentive else decision)
@@ -132,7 +133,6 @@ class PodWorkflow:
                     self.pull(decision.step)
                 else:
                     await self.perform(decision.step)
-                    paused = False
                 continue
             if self.quiet():  # Replay: no await from here to the return or the raise
                 if self.state.removed and self.state.successor is None:
@@ -145,6 +145,7 @@ class PodWorkflow:
                         workflow.continue_as_new({"snapshot": start.snapshot(self.state)})
                     paused = await self.pause()
                     continue
+            paused = False
             self.publish()
             await self.wait(decision)
 
@@ -181,9 +182,9 @@ class PodWorkflow:
         await self.take_in()
         outcome.expire(self.state, workflow.now())
         state = self.state
-        before = state.status, state.reached, state.terminated
+        before, was_over = (state.status, state.reached, state.terminated), state.reached in TERMINAL_PHASES
         report.update_status(self.state, self.holds, workflow.now())
-        if state.reached in TERMINAL_PHASES:
+        if state.reached in TERMINAL_PHASES and not was_over:
             state.status, state.reached, state.terminated = before
         self.publish()
         if decide.expiry(self.state) is not None:
@@ -362,8 +363,8 @@ class PodWorkflow:
             absorb.absorb(self.state, name, args, workflow.now())
 
     def ending(self) -> bool:
-        """Say whether the pod is to end, by what has been absorbed or is still pending."""
-        if self.inbox.has("delete_pod", "evict"):
+        """Say whether the pod is to end, by what has been absorbed; where nothing is while a step runs, by all."""
+        if not self.is_attentive and self.inbox.has("delete_pod", "evict"):
             self.drain()
         outcome.expire(self.state, workflow.now())
         return self.is_ending
@@ -508,9 +509,9 @@ class PodWorkflow:
     # --- updates: validated before anything is written ----------------------------------------------------------------
 
     @workflow.update
-    def apply(self, *args: Any) -> dict[str, Any]:
+    async def apply(self, *args: Any) -> dict[str, Any]:
         """Take one v1 Pod document as the desired pod; returns its UID and generation."""
-        self.change(desired.apply_again if workflow.unsafe.is_replaying() else desired.apply, args[0])
+        await self.change(desired.apply_again if workflow.unsafe.is_replaying() else desired.apply, args[0])
         return report.identity(self.state)
 
     @apply.validator
@@ -519,9 +520,9 @@ class PodWorkflow:
         self.check(desired.apply, args)
 
     @workflow.update
-    def resize(self, *args: Any) -> dict[str, Any]:
+    async def resize(self, *args: Any) -> dict[str, Any]:
         """Change CPU and memory: ``{"containers": [{"name": "web", "resources": …}]}``; returns as `apply` does."""
-        self.change(desired.resize_again if workflow.unsafe.is_replaying() else desired.resize, args[0])
+        await self.change(desired.resize_again if workflow.unsafe.is_replaying() else desired.resize, args[0])
         return report.identity(self.state)
 
     @resize.validator
@@ -530,9 +531,9 @@ class PodWorkflow:
         self.check(desired.resize, args)
 
     @workflow.update
-    def add_ephemeral_container(self, *args: Any) -> dict[str, Any]:
+    async def add_ephemeral_container(self, *args: Any) -> dict[str, Any]:
         """Add one v1 EphemeralContainer to the pod; returns the pod's UID and generation."""
-        self.change(desired.add_ephemeral_container, args[0])
+        await self.change(desired.add_ephemeral_container, args[0])
         return report.identity(self.state)
 
     @add_ephemeral_container.validator
@@ -541,9 +542,9 @@ class PodWorkflow:
         self.check(desired.add_ephemeral_container, args)
 
     @workflow.update
-    def delete(self, *args: Any) -> dict[str, Any]:
+    async def delete(self, *args: Any) -> dict[str, Any]:
         """End the pod, as the signal ``delete_pod`` does; returns its UID and generation."""
-        self.change(desired.delete, args[0] if args else {})
+        await self.change(desired.delete, args[0] if args else {})
         return report.identity(self.state)
 
     @delete.validator
@@ -551,9 +552,12 @@ class PodWorkflow:
         """Refuse a wrong payload."""
         self.check(desired.delete, args or ({},))
 
-    def change(self, change: Callable[[PodState, Any, datetime], Any], document: Any) -> None:
+    async def change(self, change: Callable[[PodState, Any, datetime], Any], document: Any) -> None:
         """Carry an accepted update out, after what came before it; what that has made impossible is refused here."""
-        self.drain()
+        if self.is_attentive:
+            await self.take_in()
+        else:
+            self.drain()
         self.woken = True
         try:
             change(self.state, document, workflow.now())

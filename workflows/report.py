@@ -85,7 +85,7 @@ def _computed(state: PodState, waiting: Mapping[str, WaitingReason], now: dateti
             failure=state.failure,
             actuated=state.applied_resources if state.actuated or state.cgroup_behind else None,
             resize=resizing.conditions(state),
-            followed=state.followed,
+            followed=facts.followed(state),
             overdue=_overdue(state),
             begins_anew_later=state.between_rounds is not None,
         )

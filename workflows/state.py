@@ -258,14 +258,6 @@ class PodState(BaseModel):
         """How restarts are held back: as the pod's annotations say now, or as the kubelet does."""
         return restart_settings(self.pod.metadata.annotations) if self.obeys_restart_settings else KUBELETS
 
-    @property
-    def followed(self) -> tuple[str, ...]:
-        """The containers that have ended only so that another instance follows."""
-        if not self.replacing:
-            return ()
-        newest = self.own.newest_by_name().values()
-        return tuple(container.name for container in newest if self.is_followed(container))
-
     def is_followed(self, container: ObservedContainer) -> bool:
         """Say whether an instance has ended, and only so that another follows."""
         return container.state == "exited" and container.id in self.replacing
@@ -306,7 +298,8 @@ class PodState(BaseModel):
         self.exits = tuple(exits)
 
     def event(self, now: datetime, kind: str, reason: str, message: str, container: str = "") -> None:
-        """Record an event; one that repeats is counted, as the API server's are."""
+        """Record an event, its message clipped; one that repeats is counted, as the API server's are."""
+        message = clipped(message)
         kept = []
         seen: EventRecord | None = None
         for event in self.events:
@@ -328,8 +321,9 @@ class PodState(BaseModel):
         self.events = (*kept, record)[-EVENTS_KEPT:]
 
     def note(self, now: datetime, kind: str, subject: str, reason: str = "", **more: Any) -> None:
-        """Add a line to the pod's history."""
-        record = HistoryRecord.model_validate({"at": now, "kind": kind, "subject": subject, "reason": reason, **more})
+        """Add a line to the pod's history, its reason clipped."""
+        line = {"at": now, "kind": kind, "subject": subject, "reason": clipped(reason), **more}
+        record = HistoryRecord.model_validate(line)
         self.history = (*self.history, record)[-HISTORY_KEPT:]
 
     @property
@@ -348,6 +342,15 @@ class PodState(BaseModel):
         text = why if len(why) <= 500 else why[:499] + "…"
         self.event(now, "Warning", "Rejected", text)
         self.note(now, "rejected", name, text)
+
+
+LONGEST_TEXT = 1024
+"""Characters that are kept of a message, as of an event by the API server: a snapshot has a few hundred messages."""
+
+
+def clipped(text: str) -> str:
+    """Return a message cut to :data:`LONGEST_TEXT`."""
+    return text if len(text) <= LONGEST_TEXT else text[: LONGEST_TEXT - 1] + "…"
 
 
 _OLDEST = timedelta(days=36_500)

@@ -16,7 +16,7 @@ from syncpod.lifecycle.observed import ObservedContainer, ObservedPod, ObservedS
 from syncpod.pod import Pod, admit_pod, container_hash
 from tests.lifecycle.worlds import World, worlds
 from tests.workflows.scripted import ScriptedNode, container, phase, query_pod, start_pod, until
-from workflows import decide, facts
+from workflows import absorb, decide, facts, report
 from workflows.outcome import observe
 from workflows.state import PodState
 
@@ -306,3 +306,35 @@ async def test_what_has_finished_stays_so_when_it_is_pruned_and_the_rest_goes_on
     assert container(pod, "first")["state"]["terminated"]["exitCode"] == 0
     assert node.steps(uid).count("start_container job") == 1
     assert node.steps(uid).count("start_init_container first") == 1
+
+
+# --- what was ended so that another follows ---------------------------------------------------------------------------
+
+
+def decided(state: PodState, after: ObservedPod) -> list[str]:
+    """What a run of today's decisions does after such a listing; the pod must not have come to its end by it."""
+    observe(state, after, NOW)
+    if facts.differs(state):
+        facts.go_by_record(state, NOW)
+    report.update_status(state, (), NOW)
+    assert not state.ending
+    return verbs(state)
+
+
+@given(st.sampled_from(["OnFailure", "Never"]), st.booleans())
+def test_what_is_to_follow_follows_although_the_dead_instance_is_no_longer_listed(policy: str, by_record: bool) -> None:
+    """Ended with code 0 by a probe, a new image or an operator, it waits for its back-off when it is pruned."""
+    state = PodState(pod=a_pod(policy, "web"), by_record=by_record)
+    observe(state, listing(1, running("web")), NOW)
+    state.replacing = {"web-0": False}
+    observe(state, listing(2, exited("web")), NOW)
+    assert decided(state, listing(3)) == ["start_container web"]
+
+
+def test_an_operator_restarts_what_has_finished_and_is_no_longer_listed() -> None:
+    state = PodState(pod=a_pod("OnFailure", "a", "b"))
+    for each in (listing(1, running("a"), running("b")), listing(2, running("a"), exited("b"))):
+        observe(state, each, NOW)
+    assert decided(state, listing(3, running("a"))) == []
+    absorb.absorb(state, "restart", ({"container": "b"},), NOW)
+    assert decided(state, listing(4, running("a"))) == ["start_container b"]

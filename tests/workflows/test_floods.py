@@ -9,12 +9,14 @@ from collections import Counter
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client, WorkflowHandle
 
 from syncpod.lifecycle.observed import ObservedContainer, ObservedPod, Seq
+from syncpod.pod.parse import parse_pod
 from tests.workflows.scripted import ScriptedNode, container, phase, query_pod, scripted_worker, until
 from tests.workflows.test_pod_workflow import manifest, running
 from workflows import absorb, start
@@ -87,7 +89,8 @@ async def test_a_flood_is_survived_by_continuing_as_new_when_the_server_suggests
         assert len(begun_with.data) < 100_000, "the snapshot that is carried on"
 
 
-async def test_what_piled_up_while_no_worker_was_there_is_taken_in_parts(client: Client) -> None:
+@pytest.mark.parametrize("ends", ["", "by update", "put out"])
+async def test_what_piled_up_while_no_worker_was_there_is_taken_in_parts(client: Client, ends: str) -> None:
     """As many as are too many for one workflow task, each a listing that differs from the one before."""
     node = ScriptedNode()
     async with scripted_worker(client, node):
@@ -100,13 +103,19 @@ async def test_what_piled_up_while_no_worker_was_there_is_taken_in_parts(client:
     await flood(handle, signals)
     await node.tell(handle, node.exits(uid, "web", 1, ago=400))
     before = (await handle.describe()).history_length
+    if ends == "put out":
+        await handle.signal("evict", {"uid": uid, "reason": "Evicted", "message": "low", "gracePeriodSeconds": 1})
     async with scripted_worker(client, node, max_cached_workflows=0):
-        await until(handle, lambda pod: container(pod, "web")["restartCount"] == 1, patience=60)
+        if ends == "by update":
+            await handle.execute_update("delete", {"gracePeriodSeconds": 1})
+        await until(handle, lambda pod: "running" not in container(pod, "web")["state"] or not ends, patience=60)
+        if not ends:
+            await until(handle, lambda pod: container(pod, "web")["restartCount"] == 1, patience=60)
         history = await handle.fetch_history()
     after = Counter(event.event_type for event in history.events[before:])
     assert after[EventType.EVENT_TYPE_WORKFLOW_TASK_FAILED] == 0
     assert after[EventType.EVENT_TYPE_TIMER_FIRED] == 1, "one pause, two parts"
-    assert not [line for line in node.steps(uid) if line.startswith("kill")]
+    assert ends or not [line for line in node.steps(uid) if line.startswith("kill")]
 
 
 # --- repeats ----------------------------------------------------------------------------------------------------------
@@ -195,6 +204,31 @@ def test_ten_thousand_of_the_same_are_one_and_of_others_no_more_than_came() -> N
         for signal in inbox.take(PART):
             absorb.absorb(state, signal.name, signal.args, NOON)
     assert len(json.dumps(start.snapshot(state))) < 100_000
+
+
+def test_a_back_off_of_nothing_that_has_one_is_not_kept() -> None:
+    state = begun()
+    for number in range(3):
+        absorb.absorb(state, "backoff_expired", ({"container": f"nobody-{number}", "restart": 0},), NOON)
+    assert (state.over, state.released) == ({}, {})
+
+
+def test_of_long_messages_so_much_is_kept_that_a_snapshot_stays_small() -> None:
+    state = begun()
+    state.pod = parse_pod(
+        {
+            "metadata": {"name": "a", "namespace": "default", "uid": "7f3a"},
+            "spec": {
+                "containers": [{"name": "web", "image": "busybox:1", "livenessProbe": {"tcpSocket": {"port": 1}}}]
+            },
+        }
+    )
+    for number in range(3):
+        told = {"container": "web", "containerID": str(number), "probe": "liveness", "result": "failure"}
+        absorb.absorb(state, "probe", ({**told, "message": f"{number} " + "x" * 1_000_000},), NOON)
+    absorb.absorb(state, "evict", ({"uid": "7f3a", "reason": "Evicted", "message": "y" * 1_000_000},), NOON)
+    assert state.failure is not None
+    assert len(json.dumps(start.snapshot(state))) < 20_000
 
 
 def listing_of(number: int) -> dict[str, Any]:

@@ -80,6 +80,39 @@ async def test_readiness_shows_while_a_pod_ends(client: Client, node: ScriptedNo
     await asyncio.wait_for(handle.result(), 20)
 
 
+async def test_what_has_ended_shows_while_the_rest_of_a_pod_that_is_put_out_takes_its_grace(
+    client: Client, node: ScriptedNode
+) -> None:
+    """Row 17: the pod has failed from the start, and its containers end one by one."""
+    containers = [{"name": name, "image": "busybox:1"} for name in ("quick", "slow")]
+    handle = await start_pod(client, node, manifest(containers=containers))
+    pod = await until(handle, lambda pod: bool(container(pod, "slow").get("state", {}).get("running")))
+    uid = pod["metadata"]["uid"]
+    node.gate["kill_pod"] = asyncio.Event()
+    await handle.signal("evict", {"uid": uid, "reason": "Evicted", "message": "low", "gracePeriodSeconds": 3600})
+    await until(handle, lambda _: node.steps()[-1] == "kill_pod")
+    await node.tell(handle, node.exits(uid, "quick", 0), "ContainerDied")
+    pod = await until(handle, lambda pod: "terminated" in container(pod, "quick")["state"])
+    assert "running" in container(pod, "slow")["state"]
+    node.gate["kill_pod"].set()
+    await until(handle, lambda pod: "terminated" in container(pod, "slow")["state"])
+
+
+async def test_a_pod_is_put_out_at_once_while_an_image_is_pulled(client: Client, node: ScriptedNode) -> None:
+    """What runs is not left running until the pull has been given up."""
+    node.absent.add("gone:1")
+    node.gate["pull_image"] = asyncio.Event()
+    node.deaf.add("pull_image")
+    containers = [{"name": "web", "image": "busybox:1"}, {"name": "other", "image": "gone:1"}]
+    handle = await start_pod(client, node, manifest(containers=containers))
+    pod = await until(handle, lambda pod: "running" in container(pod, "web").get("state", {}))
+    uid = pod["metadata"]["uid"]
+    await node.tell(handle, node.change(uid, "web", message="woken once"))
+    await handle.signal("evict", {"uid": uid, "reason": "Evicted", "message": "low", "gracePeriodSeconds": 1})
+    await until(handle, lambda _: "kill_pod" in node.steps())
+    node.gate["pull_image"].set()
+
+
 def test_a_grace_runs_on_while_there_is_no_worker() -> None:
     """Row 17: a second try has what the first one left, less what nobody was there for."""
     scheduled = datetime(2026, 1, 1, tzinfo=UTC)

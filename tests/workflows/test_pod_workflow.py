@@ -348,6 +348,24 @@ async def test_a_deletion_that_names_this_life_leaves_its_successor(client: Clie
     await until(again, lambda pod: phase(pod) == "Running" and pod["metadata"]["uid"] != first)
 
 
+async def test_a_deletion_that_names_the_successor_leaves_this_life_its_grace(
+    client: Client, node: ScriptedNode
+) -> None:
+    document = manifest()
+    handle = await running(client, node, document)
+    node.gate["kill_pod"] = asyncio.Event()
+    await handle.execute_update("delete", {"gracePeriodSeconds": 300})
+    document["metadata"]["uid"] = "of-the-successor"
+    await handle.execute_update("apply", document)
+    await handle.execute_update("delete", {"uid": "of-the-successor"})
+    pod = await query_pod(handle)
+    assert pod["metadata"]["deletionGracePeriodSeconds"] == 300
+    node.gate["kill_pod"].set()
+    await handle.result(follow_runs=False)
+    assert node.steps().count("kill_pod") == 1
+    assert (await client.get_workflow_handle(handle.id).describe()).status == WorkflowExecutionStatus.COMPLETED
+
+
 async def test_an_image_that_changed_during_its_pull_is_pulled_too(client: Client, node: ScriptedNode) -> None:
     def with_image(image: str) -> dict[str, Any]:
         return {"containers": [{"name": "web", "image": image, "imagePullPolicy": "Always"}]}
