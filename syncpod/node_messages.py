@@ -32,8 +32,11 @@ FILE_SOURCE: Final = "file"
 """The source that a manifest directory is, by the kubelet's name for it."""
 
 LIST_LIMIT: Final = 1_500_000
-"""Bytes of JSON that one ``sync_pods`` may hold: the server refuses a payload above 2 MiB, and a history of more than
-50 MiB ends a workflow."""
+"""Bytes of JSON that the pods of all lists may be together, with :data:`KEPT_BYTES` for each: the server refuses a
+payload above 2 MiB, as which a node's workflow hands on what it knows, and a history of more than 50 MiB ends it."""
+
+KEPT_BYTES: Final = 300
+"""What a node's workflow keeps of a pod of a list besides its document, which it has until the pod's workflow has."""
 
 LISTED_LIMIT: Final = 4000
 """Pods that one list may have, many times what a node can run: a workflow has to take the list within two seconds."""
@@ -276,3 +279,5 @@ class PodWorkflowResult(Message):
     """delete_pod: there is no such pod, or no more."""
     there: bool = False
     """apply_pod: it is there and stays, and was to be told only if it did not."""
+    cordoned: bool = False
+    """apply_pod: it is refused only for as long as its node takes no new pods."""

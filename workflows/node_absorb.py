@@ -19,6 +19,7 @@ from syncpod.lifecycle import backoff
 from syncpod.node_messages import (
     API_SOURCE,
     FILE_SOURCE,
+    KEPT_BYTES,
     LIST_LIMIT,
     LISTED_LIMIT,
     MADE_LIMIT,
@@ -123,9 +124,9 @@ def _sync_pods(state: NodeState, signal: SyncPods, now: datetime, *, renews: boo
         spent = _spent(state) if renews else ""
         if not spent:
             raise Rejected(f"source: the node follows {SOURCES_LIMIT} sources already")
-    others = sum(_bytes(state, source) for name, source in state.sources.items() if name != signal.source)
-    if others + sum(map(size, signal.pods)) > LIST_LIMIT:
-        raise Rejected(f"pods: the list is larger than the {LIST_LIMIT} bytes that a node can be told at once")
+    known = len(signal.pods) + len(signal.kept)
+    if _waiting(state, but=signal.source, known=known) + sum(map(size, signal.pods)) > LIST_LIMIT:
+        raise Rejected(f"pods: with the other lists' they are larger than the {LIST_LIMIT} bytes that a node can know")
     pods, problems = _listed(signal, before, now)
     state.sources.pop(spent, None)
     if renews and signal.source != FILE_SOURCE:
@@ -141,9 +142,8 @@ def _sync_pods(state: NodeState, signal: SyncPods, now: datetime, *, renews: boo
     for problem in problems:
         state.reject(now, f"signal sync_pods of {signal.source}", problem)
     state.sources[signal.source] = Source(reported_at=now, boot=signal.boot, pods=pods, kept=tuple(kept))
-    for key, wanted in before.pods.items():
-        if key not in pods or pods[key].digest != wanted.digest:
-            state.backoff = backoff.forget(state.backoff, key)  # what is new is tried at once
+    for key in _changed(state, before.pods, pods):
+        state.backoff = backoff.forget(state.backoff, key)  # what is new is tried at once
     for each in signal.gone:
         key = key_of(each.namespace, each.name)
         if (current := state.governed.get(key)) is not None and current.source == signal.source and key in pods:
@@ -155,9 +155,22 @@ def _sync_pods(state: NodeState, signal: SyncPods, now: datetime, *, renews: boo
     state.forget_documents()
 
 
-def _bytes(state: NodeState, source: Source) -> int:
-    """Return how many bytes of documents a source has that are yet to be handed on."""
-    return sum(each.size for each in source.pods.values())
+def _waiting(state: NodeState, *, known: int, but: str = "") -> int:
+    """Return how many bytes the pods of all sources but one are in a snapshot, and besides so many that are to come.
+
+    A run of before it was versioned counts documents alone.
+    """
+    sources = [source for name, source in state.sources.items() if name != but]
+    documents = sum(each.size for source in sources for each in source.pods.values())
+    if not state.is_versioned:
+        return documents
+    return documents + KEPT_BYTES * (known + sum(len(source.pods) + len(source.kept) for source in sources))
+
+
+def _changed(state: NodeState, before: Mapping[str, Wanted], after: Mapping[str, Wanted]) -> list[str]:
+    """Return the pods that a list has no more, otherwise, or again, though its word to end them was not heard yet."""
+    other = [key for key, wanted in before.items() if key not in after or after[key].digest != wanted.digest]
+    return [*other, *(key for key in after if key not in before)] if state.is_versioned else other
 
 
 def _spent(state: NodeState) -> str:
@@ -276,7 +289,7 @@ def _apply(state: NodeState, signal: ApplyPod, now: datetime) -> None:
         raise Rejected(f"pod.{wrong}") from None
     _require_free(state, key)
     single = state.sources.get(API_SOURCE, Source())
-    if sum(_bytes(state, source) for source in state.sources.values()) + wanted.size > LIST_LIMIT:
+    if _waiting(state, known=1) + wanted.size > LIST_LIMIT:
         raise Rejected("pod: too much waits already to be handed on; try again later")
     single.reported_at = now
     single.pods[key] = wanted

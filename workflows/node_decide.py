@@ -23,7 +23,7 @@ from syncpod.node_messages import (
     NodeStepName,
     PodWorkflowResult,
 )
-from workflows.node_state import Governed, NodeState, Wanted, split
+from workflows.node_state import Governed, NodeState, Wanted, clipped, split
 
 AT_ONCE: Final = 16
 """Pods' workflows that are told at the same time."""
@@ -153,6 +153,8 @@ def finished(state: NodeState, action: Action, result: PodWorkflowResult, now: d
     """Fold in that a pod's workflow was told, or has refused."""
     if action.name == NodeStepName.DELETE_POD:
         _ended(state, action, result, now)
+    elif result.refused and action.source == API_SOURCE and state.is_versioned and not result.cordoned:
+        _refused(state, action, result.refused, now)
     elif result.refused:
         failed(state, action, "Refused", result.refused, now)
     else:
@@ -161,18 +163,34 @@ def finished(state: NodeState, action: Action, result: PodWorkflowResult, now: d
 
 def failed(state: NodeState, action: Action, reason: str, message: str, now: datetime) -> None:
     """Fold in that a pod's workflow could not be told; it is tried again after a back-off."""
-    state.backoff = backoff.record_failure(state.backoff, action.key, now=now, reason=reason, message=message)
+    state.backoff = backoff.record_failure(state.backoff, action.key, now=now, reason=reason, message=clipped(message))
     what = "applied" if action.name == NodeStepName.APPLY_POD else "deleted"
     state.event(now, "Warning", "FailedPodSync", f"pod {action.key} cannot be {what}: {message}")
+
+
+def _refused(state: NodeState, action: Action, why: str, now: datetime) -> None:
+    """Fold in that a single pod is not taken. It is not tried again, as little as `syncpod apply` does.
+
+    Nobody may want it any more by the time at which it would be taken: once the pod that it differs from has ended. A
+    list says what it wants as long as it has it.
+    """
+    state.backoff = backoff.forget(state.backoff, action.key)
+    _forget_single(state, action)
+    state.event(now, "Warning", "FailedPodSync", f"pod {action.key} is not applied: {why}")
+
+
+def _forget_single(state: NodeState, action: Action) -> None:
+    """Let go of a single pod's document, unless another one has come meanwhile."""
+    single = state.sources[API_SOURCE]
+    if (wanted := single.pods.get(action.key)) is not None and wanted.digest == action.digest:
+        del single.pods[action.key]
 
 
 def _applied(state: NodeState, action: Action, result: PodWorkflowResult, now: datetime) -> None:
     state.backoff = backoff.forget(state.backoff, action.key)
     uid = action.uid or result.uid  # during a deletion the workflow answers with the UID of the pod that ends
     if action.source == API_SOURCE:
-        single = state.sources[API_SOURCE]
-        if (wanted := single.pods.get(action.key)) is not None and wanted.digest == action.digest:
-            del single.pods[action.key]
+        _forget_single(state, action)
     else:
         current = state.governed.get(action.key)
         doubted = current.doubted - action.doubted if current is not None else 0  # what was sent again meanwhile

@@ -22,7 +22,7 @@ from syncpod.node_messages import API_SOURCE, FILE_SOURCE, DeletePod, NodeStatus
 EVENTS_KEPT: Final = 100
 """Bound of the ring in the snapshot, which is repeated with every continue-as-new."""
 TEXT_LIMIT: Final = 500
-"""Characters of what somebody else says that are kept in an event."""
+"""Characters of what somebody else says that are kept in an event, or as why a pod waits."""
 VERSIONED: Final = 2
 """The version of decisions since which the runs of nodes have one."""
 
@@ -170,7 +170,7 @@ class NodeState(BaseModel):
 
     def event(self, now: datetime, kind: Literal["Normal", "Warning"], reason: str, message: str) -> None:
         """Record an event; the same one again is counted."""
-        text = message if len(message) <= TEXT_LIMIT else f"{message[: TEXT_LIMIT - 1]}…"
+        text = clipped(message)
         seen = next(
             (each for each in self.events if (each.type, each.reason, each.message) == (kind, reason, text)), None
         )
@@ -203,6 +203,11 @@ def split(key: str) -> PodKey:
     """Return the pod that a key is of."""
     namespace, _, name = key.partition("/")
     return PodKey(namespace=namespace, name=name)
+
+
+def clipped(text: str) -> str:
+    """Return a text at a length that may be kept."""
+    return text if len(text) <= TEXT_LIMIT else f"{text[: TEXT_LIMIT - 1]}…"
 
 
 def digest(text: str) -> str:

@@ -20,7 +20,7 @@ from watchfiles import awatch
 
 from syncpod.agent.manifest_files import Listing, ManifestFiles
 from syncpod.messages import PodRef, pod_workflow_id
-from syncpod.node_messages import FILE_SOURCE, LIST_LIMIT, NodeView, PodKey, SourceView, SyncPods
+from syncpod.node_messages import FILE_SOURCE, KEPT_BYTES, LIST_LIMIT, NodeView, PodKey, SourceView, SyncPods
 
 log = logging.getLogger(__name__)
 
@@ -129,7 +129,7 @@ class ManifestSource:
         whole = SyncPods(
             source=FILE_SOURCE, boot=self._boot, pods=listing.pods, kept=listing.kept, problems=listing.problems
         )
-        size = len(whole.model_dump_json(by_alias=True).encode())
+        size = len(whole.model_dump_json(by_alias=True).encode()) + KEPT_BYTES * (len(whole.pods) + len(whole.kept))
         if size <= LIST_LIMIT:
             return whole
         problem = (

@@ -10,10 +10,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from syncpod.node_messages import LISTED_LIMIT, MADE_LIMIT, ApplyPodWorkflow, NodeStepName, PodWorkflowResult
+from syncpod.node_messages import (
+    LIST_LIMIT,
+    LISTED_LIMIT,
+    MADE_LIMIT,
+    ApplyPodWorkflow,
+    NodeStepName,
+    PodWorkflowResult,
+)
 from workflows import node_absorb, node_decide, node_report
 from workflows.node_decide import Action
-from workflows.node_state import NodeState, Wanted, rank, size
+from workflows.node_state import Governed, NodeState, Source, Wanted, rank, size
 
 START = datetime(2026, 11, 1, tzinfo=UTC)
 SOURCES = ("file", "team", "zone")
@@ -316,6 +323,61 @@ def test_what_waits_is_not_measured_again_with_each_pod_that_comes(monkeypatch: 
     assert wanted.size == size(document("p7", 1))
     snapshot = wanted.model_dump(mode="json", exclude={"size"})  # as it was before the size was kept
     assert Wanted.model_validate(snapshot) == wanted
+
+
+def test_a_pod_that_is_back_on_its_list_does_not_wait_for_the_word_that_was_to_end_it() -> None:
+    node = Node()
+    node.say("team", {"a": 1})
+    node.settle()
+    node.say("team", {})
+    node.begin()
+    node.end("failed")
+    assert node_decide.plan(node.state, node.now, ()).retry_at is not None
+    node.say("team", {"a": 1})
+    (action,) = node_decide.plan(node.state, node.now, ()).actions
+    assert action.name == NodeStepName.APPLY_POD
+
+
+def test_a_single_pod_that_is_refused_is_not_tried_again_unless_for_a_cordon() -> None:
+    node = Node()
+    node_absorb.absorb(node.state, "apply", ({"pod": document("a", 1)},), node.now)
+    (action,) = node_decide.plan(node.state, node.now, ()).actions
+    cordoned = PodWorkflowResult(refused="no new pod", cordoned=True)
+    node_decide.finished(node.state, action, cordoned, node.now)
+    assert node_decide.plan(node.state, node.now, ()).retry_at is not None
+    node_absorb.absorb(node.state, "apply", ({"pod": document("a", 2)},), node.now)
+    node_decide.finished(node.state, action, PodWorkflowResult(refused="spec: cannot change"), node.now)
+    (action,) = node_decide.plan(node.state, node.now, ()).actions  # that was of the one before
+    node_decide.finished(node.state, action, PodWorkflowResult(refused="spec: cannot change"), node.now)
+    assert node_decide.plan(node.state, node.now, ()) == node_decide.Plan((), None)
+    assert node_report.desired(node.state, node.now) == []
+    assert node.state.events[-1].message == "pod default/a is not applied: spec: cannot change"
+
+
+def test_what_is_known_of_all_lists_fits_into_a_payload() -> None:
+    node = Node()
+
+    def say(source: str, count: int, more: str = "") -> bool:
+        pods = [{"metadata": {"name": f"{source}-{number}", "note": more}} for number in range(count)]
+        node_absorb.absorb(node.state, "sync_pods", ({"source": source, "pods": pods},), node.now)
+        known = node.state.sources.get(source, Source()).pods
+        for key, wanted in known.items():
+            node.state.governed[key] = Governed(uids=(wanted.uid,), source=source, digest=wanted.digest)
+        return len(known) == count
+
+    assert say("team", LISTED_LIMIT)
+    node.say("team", {"a": 1})
+    assert say("team", LISTED_LIMIT), "it makes room for itself"
+    node.state.forget_documents()
+    assert not say("zone", LISTED_LIMIT)
+    assert say("zone", 500)
+    node.state.forget_documents()
+    assert not say("file", 1, "x" * 200_000)
+    assert say("file", 1, "x" * 100_000)
+    snapshot = node.state.model_dump(mode="json", exclude_defaults=True)
+    assert len(jsons.dumps(snapshot)) < LIST_LIMIT
+    node.say("team", {})
+    assert say("file", 1, "x" * 200_000)
 
 
 def test_a_list_that_is_sent_again_is_no_wish_to_a_run_that_did_not_know_of_it() -> None:
