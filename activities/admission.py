@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Literal
 
 from activities.attempt import Attempt, PodFault
 from activities.ledger import Trigger
 from activities.metrics import count_rejection
 from syncpod.cri.pod_cgroups import remove_empty_tiers, weigh_tiers
-from syncpod.cri.pod_records import read_pod_record, read_pod_records, write_pod_record
+from syncpod.cri.pod_records import Mark, mark_pod_record, read_pod_record, read_pod_records
 from syncpod.messages import CreateSandbox, Fault, Rejection
 from syncpod.pod import Pod
 
@@ -75,11 +74,11 @@ async def _strike(attempt: Attempt, trigger: Trigger) -> None:
             node.has_room(page.take_waiting(trigger))
 
 
-def _mark(attempt: Attempt, mark: Literal["admitted", "finished", "evicted"]) -> None:
+def _mark(attempt: Attempt, mark: Mark) -> None:
     """Note something of this life of the pod in its record, where there is one of it."""
     record = read_pod_record(attempt.node.context, attempt.ref.uid)
     if record is not None and record.incarnation == attempt.ref.incarnation and not getattr(record, mark):
-        write_pod_record(attempt.node.context, record.model_copy(update={mark: True}))
+        mark_pod_record(attempt.node.context, record, mark)
 
 
 async def _check_features(attempt: Attempt, pod: Pod) -> None:

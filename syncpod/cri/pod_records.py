@@ -4,8 +4,10 @@ The agent refreshes volumes and holds pods to their limits by it, and admission 
 references to ConfigMaps and Secrets, never what is in them.
 """
 
+import errno
+import os
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, ValidationError
 
@@ -16,6 +18,8 @@ from syncpod.pod import Pod, pod_to_wire
 
 RECORD_NAME = "pod.json"
 """The record's name in its pod's directory."""
+Mark = Literal["admitted", "finished", "evicted"]
+"""What is noted of a pod's life."""
 
 
 class PodRecord(BaseModel):
@@ -42,6 +46,26 @@ def write_pod_record(node: NodeContext, record: PodRecord) -> None:
     """
     path = pod_directory(node, record.pod.metadata.uid) / RECORD_NAME
     replace_file(path, record.model_dump_json(), durable=False)
+
+
+def mark_pod_record(node: NodeContext, record: PodRecord, mark: Mark) -> None:
+    """Set a mark in the pod's record, at once or not at all; `record` is what was read of it.
+
+    On a full disk it is set in the place of its absence, which takes no space: a pod whose own files fill the disk
+    could else never be ended, nor its files be removed. Blocks. Raises OSError, UnsafeName.
+    """
+    try:
+        write_pod_record(node, record.model_copy(update={mark: True}))
+    except OSError as full:
+        if full.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        absent, present = f'"{mark}":false'.encode(), f'"{mark}":true '.encode()
+        with (pod_directory(node, record.pod.metadata.uid) / RECORD_NAME).open("r+b", buffering=0) as file:
+            # The marks come after the pod: what it holds of such words is quoted, or before them.
+            at = file.read().rfind(absent)
+            if at < 0:
+                raise
+            os.pwrite(file.fileno(), present, at)
 
 
 def read_pod_record(node: NodeContext, uid: str) -> PodRecord | None:
