@@ -6,54 +6,18 @@ The clock is the worker's, which judges by it how long ago a container has exite
 from __future__ import annotations
 
 import asyncio
-import os
-import struct
-import subprocess
-from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.e2e.faults_clock import DAY, HOUR, Clock
 from tests.e2e.faults_support import FaultyNode, shell
 from tests.workflows.scripted import container
 
-SOURCE = Path(__file__).with_name("faults_clock.c")
-DAY, HOUR = 86_400, 3_600
 BACK_OFF = 6
 """Seconds of each of the pod's back-offs."""
-
-
-@dataclass(frozen=True)
-class Clock:
-    """The wall clock of whatever was started with `environment`."""
-
-    library: Path
-    file: Path
-
-    @classmethod
-    def make(cls, directory: Path) -> Clock:
-        """Build what shows it, in a directory. Skips the test where nothing can be compiled."""
-        library, file = directory / "clock.so", directory / "clock"
-        try:
-            subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-o", library, SOURCE], check=True, capture_output=True)
-        except FileNotFoundError:
-            pytest.skip("there is no C compiler")
-        file.write_bytes(struct.pack("=q", 0))
-        return cls(library, file)
-
-    @property
-    def environment(self) -> dict[str, str]:
-        """What a process is given that shall see it."""
-        return {"LD_PRELOAD": str(self.library), "FAULTS_CLOCK": str(self.file)}
-
-    def jump(self, ahead: int) -> None:
-        """Set it so many seconds ahead of the machine's, or behind."""
-        with self.file.open("r+b", buffering=0) as file:
-            os.pwrite(file.fileno(), struct.pack("=q", ahead), 0)
-
 
 pytestmark = pytest.mark.parametrize("runtime", ["embedded"], indirect=True)
 """Nothing is asked of it that another would answer in another way."""

@@ -3,38 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import errno
 import json
-import subprocess
-from collections.abc import AsyncIterator, Iterator
+import os
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import pytest_asyncio
 
-from tests.e2e.faults_support import FaultyNode, Pod, faulty_node, shell, until
+from tests.e2e.faults_disk import FULL, NO_EVICTION, filled, small_disk
+from tests.e2e.faults_support import RUNS, FaultyNode, Pod, faulty_node, shell, until
 from tests.runtimes.runtime import Runtime
 from tests.runtimes.temporal import DevServer
-
-FULL = "No space left on device"
-NO_EVICTION = {"SYNCPOD_EVICTION_HARD": "none"}
-"""A node that is short of disk would else put its pods out, which is another story."""
-
-
-@contextlib.contextmanager
-def small_disk(directory: Path) -> Iterator[Path]:
-    """A file system of eight megabytes."""
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=8m,mode=0755", "tmpfs", directory], capture_output=True, check=False
-    )
-    if mounted.returncode:
-        pytest.skip("nothing can be mounted here")
-    try:
-        yield directory
-    finally:
-        subprocess.run(["umount", "--lazy", directory], check=True)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
@@ -44,24 +25,6 @@ async def faulty(
     with small_disk(tmp_path_factory.mktemp("disk")) as disk:
         async with faulty_node(runtime, temporal_server, disk) as node:
             yield node
-
-
-@contextlib.contextmanager
-def filled(node: FaultyNode) -> Iterator[None]:
-    """Leave no byte on the node's disk for the block."""
-    ballast = node.directory / "ballast"
-    with ballast.open("wb", buffering=0) as file:
-        size = 1 << 16
-        while size:
-            try:
-                file.write(b"\0" * size)
-            except OSError as error:
-                assert error.errno == errno.ENOSPC
-                size //= 2
-    try:
-        yield
-    finally:
-        ballast.unlink()
 
 
 def labelled(pod: Pod, labels: dict[str, str]) -> dict[str, Any]:
@@ -96,7 +59,7 @@ async def test_a_full_disk_stops_what_writes_and_nothing_else(node: FaultyNode) 
     await early.running()
     await until(lambda: said(early, 'tier="before"'))
     container = await early.live("web")
-    with filled(node):
+    with filled(node.directory):
         late = await node.apply(web, volumes=volumes)
         await late.until_event("Failed", f"error making pod data directories: [Errno 28] {FULL}")
         pod = await late.get()
@@ -124,6 +87,25 @@ async def test_a_full_disk_stops_what_writes_and_nothing_else(node: FaultyNode) 
         await whole.assert_whole(sandbox=None)
     assert halves(node.directory) == []
     await asyncio.gather(early.delete(), late.delete())
+
+
+async def test_what_fills_a_disk_can_be_deleted(node: FaultyNode) -> None:
+    await node.kill()
+    await node.serve(**NO_EVICTION)
+    fills = f"{RUNS[: RUNS.index('echo up')]}cat /dev/zero >/full/all; {RUNS[RUNS.index('echo up') :]}"
+    pod = await node.apply(
+        shell("fills", fills, volumeMounts=[{"name": "full", "mountPath": "/full"}]),
+        volumes=[{"name": "full", "emptyDir": {}}],
+    )
+    await pod.running()
+    await until(lambda: asyncio.to_thread(is_full, node.directory))
+    await pod.delete()
+    assert not is_full(node.directory)
+
+
+def is_full(disk: Path) -> bool:
+    """Say whether not a byte is left."""
+    return os.statvfs(disk).f_bfree == 0
 
 
 async def said(pod: Pod, labels: str) -> bool:
