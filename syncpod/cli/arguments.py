@@ -29,7 +29,7 @@ _OTHER_KIND: Final = re.compile(
 
 _ELSEWHERE: Final[Mapping[str, str]] = {
     **dict.fromkeys(("ev", "event", "events"), "syncpod events"),
-    **dict.fromkeys(("no", "node", "nodes"), "syncpod node"),
+    **dict.fromkeys(("no", "node", "nodes"), "syncpod get nodes"),
 }
 """Of those, what a command of its own shows."""
 
@@ -44,6 +44,7 @@ def named(words: Sequence[str]) -> dict[Kind, list[str]]:
     if kinds:
         for name in names:
             if "/" in name:
+                _refuse_elsewhere(name)
                 raise BadInput(f"{name!r}: the kind is named already; write {name.rpartition('/')[2]}")
         return {kind: list(dict.fromkeys(names)) for kind in kinds}
     found: dict[Kind, list[str]] = {}
@@ -82,14 +83,14 @@ def pod_name(words: Sequence[str]) -> str:
     return names[0]
 
 
-def read_selector(text: str) -> Selector:
-    """Read ``-l``. Raises BadInput."""
+def read_selector(text: str, flag: str = "--selector") -> Selector:
+    """Read the conditions on labels that `flag` was given. Raises BadInput."""
     from syncpod.cli.selector import parse_selector
 
     try:
         return parse_selector(text)
     except ValueError as wrong:
-        raise BadInput(f"--selector: {wrong}") from None
+        raise BadInput(f"{flag}: {wrong}") from None
 
 
 def _opened(words: Sequence[str]) -> tuple[list[Kind], list[str]]:
@@ -109,8 +110,15 @@ def _split(word: str, kinds: Mapping[str, Kind], sentence: str) -> tuple[Kind, s
     """Read ``KIND/NAME`` or ``NAME``, which is a pod's."""
     kind, slash, name = word.rpartition("/")
     if slash and kind not in kinds:
+        _refuse_elsewhere(word)
         raise BadInput(f"{word!r}: {sentence}")
     one: Kind = kinds[kind] if slash else "Pod"
     if not name:
         raise BadInput(f"{word!r}: the {one.lower()}'s name is missing")
     return one, name
+
+
+def _refuse_elsewhere(word: str) -> None:
+    """Raise BadInput for a ``KIND/NAME`` that another command shows."""
+    if command := _ELSEWHERE.get(word.partition("/")[0]):
+        raise BadInput(f"{word!r}: see `{command}`")

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from syncpod.cli.console import say
-from syncpod.cli.failure import BadInput
 
 if TYPE_CHECKING:
     from temporalio.client import Client
@@ -31,12 +30,9 @@ def uncordon(nodes: NodeNames) -> None:
 
 def _change(words: list[str], change: Literal["cordon", "uncordon"]) -> None:
     from syncpod.cli import session
-    from syncpod.cli.node_listing import named_nodes
+    from syncpod.cli.node_listing import node_names
 
-    names = named_nodes(words)
-    names = list(dict.fromkeys(words)) if names is None else names
-    if not names:
-        raise BadInput("name a node")
+    names = node_names(words)
 
     async def work(client: Client) -> None:
         for name in names:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from syncpod.cli.node_description import describe
-from syncpod.cli.node_listing import named_nodes
+from syncpod.cli.node_listing import named_nodes, node_names
 from syncpod.cli.node_table import document, row
 from syncpod.cli.nodes import NodeReading
 from syncpod.messages import EventRecord
@@ -100,3 +100,11 @@ def test_a_description_says_what_there_is_and_what_waits_and_why() -> None:
 )
 def test_nodes_are_named_as_for_kubectl(words: list[str], names: list[str] | None) -> None:
     assert named_nodes(words) == names
+
+
+@pytest.mark.parametrize(
+    ("words", "names"),
+    [(["a", "node/b", "a"], ["a", "b"]), (["nodes", "a", "no/b"], ["a", "b"]), (["node/node"], ["node"])],
+)
+def test_a_command_for_nodes_alone_takes_them_plainly_too(words: list[str], names: list[str]) -> None:
+    assert node_names(words) == names
