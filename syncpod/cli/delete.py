@@ -151,14 +151,14 @@ async def delete_pods(
     ending = [reading for reading in begun if reading is not None]
     for reading in ending:
         say(f'pod "{reading.pod.metadata.name}" {verb}')
-        _say_governed(reading)
+        say_governed(reading)
     if wait:
         await _until_gone(client, ending, patience)
     if missing and not ignore_not_found:
         raise Failure("\n".join(str(not_found(name, namespace)) for namespace, name in missing))
 
 
-def _say_governed(reading: Reading) -> None:
+def say_governed(reading: Reading) -> None:
     """Remark that a pod comes back as long as its node is to have it."""
     from syncpod.node_messages import API_SOURCE, FILE_SOURCE, SOURCE_ANNOTATION
 

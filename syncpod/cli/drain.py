@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from syncpod.cli.arguments import read_selector
 from syncpod.cli.console import remark, say, warn
+from syncpod.cli.cordon import NodeNames
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.options import Timeout
 
@@ -19,16 +21,23 @@ if TYPE_CHECKING:
     from temporalio.client import Client
 
     from syncpod.cli.pods import Reading
+    from syncpod.cli.selector import Selector
 
 
 def drain(
-    node: Annotated[str, typer.Argument(metavar="NODE", help="The node.", show_default=False)],
+    nodes: NodeNames,
     force: Annotated[
         bool, typer.Option("--force", help="Also end pods that nobody makes again: here, all that were applied.")
     ] = False,
     delete_emptydir_data: Annotated[
         bool, typer.Option("--delete-emptydir-data", help="Also end pods that have data in an emptyDir, which is lost.")
     ] = False,
+    _ignore_daemonsets: Annotated[
+        bool, typer.Option("--ignore-daemonsets", help="Taken as for kubectl; there are no DaemonSets here.")
+    ] = False,
+    pod_selector: Annotated[
+        str, typer.Option("--pod-selector", metavar="SELECTOR", help="Only pods with these labels, as for `get -l`.")
+    ] = "",
     grace_period: Annotated[
         int,
         typer.Option(
@@ -36,90 +45,139 @@ def drain(
         ),
     ] = -1,
     timeout: Timeout = "0",
+    dry_run: Annotated[
+        str, typer.Option("--dry-run", metavar="none|client|server", help="Only say what would be done.")
+    ] = "none",
 ) -> None:
-    """Cordon a node and end its pods.
+    """Cordon nodes and end their pods.
 
-    What its manifest directory has stays, and is named: static pods end when their files go. Nothing is ended where a
-    pod stands in the way, as for kubectl.
+    What a node's manifest directory has stays, and is named: static pods end when their files go. Nothing of a node is
+    ended where a pod stands in the way, as for kubectl.
     """
     from syncpod.cli import session
     from syncpod.cli.apply import parse_timeout
-    from syncpod.cli.node_listing import named_nodes
+    from syncpod.cli.node_listing import node_names
+    from syncpod.cli.several import together
 
-    names = named_nodes([node])
-    name = names[0] if names else node
+    names = node_names(nodes)
     if grace_period < -1:
         raise BadInput("--grace-period: must be 0 or more seconds")
-    patience = parse_timeout(timeout)
-    grace = None if grace_period == -1 else grace_period
+    if dry_run not in _DRY_RUNS:
+        raise BadInput(f"--dry-run: must be none, client or server, not {dry_run}")
+    how = _How(
+        force=force,
+        delete_data=delete_emptydir_data,
+        conditions=read_selector(pod_selector, "--pod-selector"),
+        grace=None if grace_period == -1 else grace_period,
+        patience=parse_timeout(timeout),
+        dry_run=dry_run != "none",
+    )
 
     async def work(client: Client) -> None:
-        await _drain(client, name, _Rules(force, delete_emptydir_data), grace, patience)
+        for name in names:
+            await _cordon(client, name, how)
+        failures = []
+        for name in names:
+            try:
+                await _drain(client, name, how)
+            except Failure as failure:
+                failures.append(failure)
+        if failures:
+            raise together(failures, done=True)
 
     session.run(work)
 
 
+_DRY_RUNS = ("none", "client", "server")
+
+
 @dataclass(frozen=True)
-class _Rules:
+class _How:
     force: bool
     delete_data: bool
+    conditions: Selector
+    grace: int | None
+    """Seconds; None = each pod's own."""
+    patience: timedelta | None
+    dry_run: bool
+
+    @property
+    def mark(self) -> str:
+        """What is said behind a deed that is not done."""
+        return " (dry run)" if self.dry_run else ""
+
+    @property
+    def cordoned(self) -> str:
+        """What is said of a node behind why it is not drained."""
+        return "" if self.dry_run else ", which stays cordoned"
 
 
-async def _drain(client: Client, name: str, rules: _Rules, grace: int | None, patience: timedelta | None) -> None:
+async def _cordon(client: Client, name: str, how: _How) -> None:
     from syncpod.cli.cordon import set_schedulable
-    from syncpod.cli.pods import list_pods
-    from syncpod.cli.selector import parse_selector
+    from syncpod.cli.nodes import require_node
 
-    say(f"node/{name} {await set_schedulable(client, name, 'cordon')}")
-    there = [one for one in await list_pods(client, None, parse_selector("")) if one.pod.spec.node_name == name]
+    if not how.dry_run:
+        say(f"node/{name} {await set_schedulable(client, name, 'cordon')}")
+        return
+    already = "already " if (await require_node(client, name)).view.unschedulable else ""
+    say(f"node/{name} {already}cordoned{how.mark}")
+
+
+async def _drain(client: Client, name: str, how: _How) -> None:
+    from syncpod.cli.pods import list_pods
+
+    there = [one for one in await list_pods(client, None, how.conditions) if one.pod.spec.node_name == name]
     silent = [one for one in there if not one.current]
     if silent:
         raise Failure(
-            f"node {name} does not answer, so it is not known what its {len(silent)} pods are; it stays cordoned"
+            f"it is not known what the {len(silent)} pods are of node {name}{how.cordoned}, since it does not answer"
         )
     static = [one for one in there if _is_static(one)]
     pods = [one for one in there if not _is_static(one)]
-    _refuse(name, pods, rules)
+    _refuse(name, pods, how)
     if static:
         remark(f"Static pods stay: {_names(static)} (they end when their manifests go)")
     unmanaged = [one for one in pods if not _has_ended(one)]
     if unmanaged:
         warn(f"deleting Pods that declare no controller: {_names(unmanaged)}")
-    await _end(client, pods, grace, patience)
-    say(f"node/{name} drained")
+    await _end(client, pods, how)
+    say(f"node/{name} drained{how.mark}")
 
 
-def _refuse(name: str, pods: Sequence[Reading], rules: _Rules) -> None:
+def _refuse(name: str, pods: Sequence[Reading], how: _How) -> None:
     """Raise Failure for what stands in the way (kubectl's pkg/drain/filters.go, v1.36), before anything is ended."""
     live = [one for one in pods if not _has_ended(one)]
     reasons = []
-    if live and not rules.force:
+    if live and not how.force:
         reasons.append(f"cannot delete Pods that declare no controller (use --force to override): {_names(live)}")
     with_data = [one for one in live if any(volume.empty_dir is not None for volume in one.pod.spec.volumes)]
-    if with_data and not rules.delete_data:
+    if with_data and not how.delete_data:
         reasons.append(
             f"cannot delete Pods with local storage (use --delete-emptydir-data to override): {_names(with_data)}"
         )
     if reasons:
-        raise Failure("\n".join([f'unable to drain node "{name}", which stays cordoned:', *reasons]))
+        raise Failure("\n".join([f'unable to drain node "{name}"{how.cordoned}:', *reasons]))
 
 
-async def _end(client: Client, pods: Sequence[Reading], grace: int | None, patience: timedelta | None) -> None:
+async def _end(client: Client, pods: Sequence[Reading], how: _How) -> None:
     """End pods all at once, and say of each when it has gone. Raises Failure where one takes too long."""
-    from syncpod.cli.delete import begin
+    from syncpod.cli.delete import begin, say_governed
     from syncpod.cli.waiting import until_gone
 
     async def end(one: Reading) -> None:
         namespace, name = one.key
-        say(f"evicting pod {namespace}/{name}")
-        if await begin(client, namespace, name, grace) is not None:
+        say(f"evicting pod {namespace}/{name}{how.mark}")
+        if how.dry_run:
+            return
+        if await begin(client, namespace, name, how.grace) is not None:
             await until_gone(client, namespace, name, one.pod.metadata.uid)
         say(f"pod/{name} evicted")
+        say_governed(one)
 
     ending = [asyncio.create_task(end(one), name="/".join(one.key)) for one in pods]
     if not ending:
         return
-    done, pending = await asyncio.wait(ending, timeout=patience.total_seconds() if patience else None)
+    done, pending = await asyncio.wait(ending, timeout=how.patience.total_seconds() if how.patience else None)
     for task in pending:
         task.cancel()
     await asyncio.gather(*pending, return_exceptions=True)

@@ -1,0 +1,79 @@
+"""`drain` on scripted nodes, which are cordoned already: what is ended, what is only said, and what comes back."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+from temporalio.client import Client
+
+from syncpod.node_messages import FILE_SOURCE, SOURCE_ANNOTATION
+from tests.cli.conftest import Command, cordoned
+from tests.cli.manifests import as_json, fresh_name, manifest
+from tests.workflows.scripted import ScriptedNode
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def drained(syncpod: Command, client: Client, node: ScriptedNode) -> AsyncIterator[str]:
+    """A cordoned node, by name, with three pods: ``-bare``, ``-listed`` and ``-static`` behind its name."""
+    name = node.queue.removeprefix("node/")
+    pods = [manifest(f"{name}-{kind}", labels={"kind": kind}) for kind in ("bare", "listed", "static")]
+    for pod, source in zip(pods, ("api", "team", FILE_SOURCE), strict=True):
+        pod["metadata"]["annotations"] = {SOURCE_ANNOTATION: source}
+    made = await syncpod("apply", "-f", "-", "--wait", "--node", name, stdin=as_json(*pods))
+    assert made.code == 0, made.err
+    async with cordoned(client, name):
+        yield name
+
+
+async def test_what_a_list_has_back_is_said_and_what_is_static_stays(syncpod: Command, drained: str) -> None:
+    done = await syncpod("drain", drained, "--force", "--ignore-daemonsets", "--delete-emptydir-data")
+    assert (done.code, done.out.splitlines()[0]) == (0, f"node/{drained} already cordoned"), done.err
+    assert done.out.splitlines()[-1] == f"node/{drained} drained"
+    assert (
+        f'Note: pod "{drained}-listed" is of the list team: it comes back when that is sent again with it' in done.err
+    )
+    assert f"Static pods stay: default/{drained}-static" in done.err and f'pod "{drained}-bare" is' not in done.err
+    left = await syncpod("get", "pod", f"{drained}-bare", f"{drained}-listed", f"{drained}-static", "-o", "name")
+    assert left.out == f"pod/{drained}-static\n"
+
+
+async def test_what_would_be_done_is_said_and_not_done(syncpod: Command, drained: str) -> None:
+    refused = await syncpod("drain", drained, "--dry-run=client")
+    assert (refused.code, refused.out) == (1, f"node/{drained} already cordoned (dry run)\n")
+    assert f'unable to drain node "{drained}":\n' in refused.err
+    said = await syncpod("drain", drained, "--dry-run", "client", "--force", "--pod-selector", "kind in (bare,static)")
+    assert said.out.splitlines()[1:] == [
+        f"evicting pod default/{drained}-bare (dry run)",
+        f"node/{drained} drained (dry run)",
+    ]
+    there = await syncpod("get", "pod", f"{drained}-bare", f"{drained}-listed", "-o", "name")
+    assert there.out == f"pod/{drained}-bare\npod/{drained}-listed\n"
+
+
+async def test_each_of_several_nodes_is_drained_whatever_becomes_of_the_others(
+    syncpod: Command, client: Client, drained: str
+) -> None:
+    other = f"n-{fresh_name()}"
+    async with cordoned(client, other):
+        both = await syncpod("drain", drained, f"node/{other}")
+    assert both.code == 1 and f'unable to drain node "{drained}", which stays cordoned:' in both.err
+    assert both.out == f"node/{drained} already cordoned\nnode/{other} already cordoned\nnode/{other} drained\n"
+    missing = await syncpod("drain", drained, "nobody", "--force")
+    assert (missing.code, missing.out) == (1, f"node/{drained} already cordoned\n")
+    assert 'nodes "nobody" not found' in missing.err
+    assert (await syncpod("get", "pod", f"{drained}-bare")).code == 0, "nothing is ended where a node is not there"
+
+
+@pytest.mark.parametrize(
+    ("flags", "sentence"),
+    [
+        (("--dry-run", "yes"), "--dry-run: must be none, client or server, not yes"),
+        (("--pod-selector", "a b"), "--pod-selector: 'a b' is no condition on a label"),
+        (("--grace-period", "-7"), "--grace-period: must be 0 or more seconds"),
+    ],
+)
+async def test_what_cannot_be_is_refused_by_the_flag(syncpod: Command, flags: tuple[str, ...], sentence: str) -> None:
+    refused = await syncpod("drain", "n1", *flags)
+    assert (refused.code, refused.out) == (2, "") and refused.err.startswith(f"syncpod: {sentence}")
