@@ -37,6 +37,11 @@ class Stopped:
         self._arrival = asyncio.Condition()
         self._opened = asyncio.Event()
 
+    @property
+    def arrived(self) -> int:
+        """How many calls have come."""
+        return self._arrived
+
     async def reached(self, calls: int = 1, *, patience: float = 30.0) -> None:
         """Wait until so many calls have come; raises TimeoutError."""
         async with asyncio.timeout(patience), self._arrival:
@@ -54,7 +59,12 @@ class Stopped:
         async with self._arrival:
             self._arrived += 1
             self._arrival.notify_all()
-        await self._opened.wait()
+        try:
+            await self._opened.wait()
+        except asyncio.CancelledError:  # its caller is dead, or has given it up
+            if self._left is not None:
+                self._left += 1
+            raise
 
 
 class CriProxy(grpc.GenericRpcHandler):
@@ -87,7 +97,7 @@ class CriProxy(grpc.GenericRpcHandler):
     def stop(self, method: str, when: When, *, calls: int | None = None) -> Iterator[Stopped]:
         """Hold calls of a method (`CreateContainer`) before they reach the runtime, or their answers after.
 
-        All that come, or the next `calls` of them.
+        All that come, or so many at once as `calls` says: in the place of one whose caller dies, the next one is held.
         """
         stopped = self._stops[method, when] = Stopped(calls)
         try:

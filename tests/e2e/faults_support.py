@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from temporalio.client import Client, WorkflowExecutionStatus, WorkflowHandle
+from temporalio.common import WorkflowIDConflictPolicy
 from temporalio.service import RPCError
 
 from syncpod.cri.client import CriClient
@@ -229,6 +230,8 @@ class FaultyNode:
     _worker: NodeProcess | None = None
     start: Callable[..., Any] = subprocess.Popen
     """What starts the worker's process."""
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """What every worker has in its environment."""
     ready_after: float = 0.0
     """Seconds from the start of the worker's process until it said that it serves."""
     pods: list[Pod] = field(default_factory=list)
@@ -272,7 +275,7 @@ class FaultyNode:
             temporal=self.server.address,
             node=self.name,
             start=self.start,
-            **environment,
+            **{**self.settings, **environment},
         )
 
     async def apply(
@@ -301,6 +304,7 @@ class FaultyNode:
             id=pod_workflow_id("default", name),
             task_queue=node_task_queue(self.name),
             task_timeout=timedelta(seconds=3),
+            id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,  # a server that died may have taken it before
         )
         pod = Pod(self, name, document, handle)
         self.pods.append(pod)
@@ -363,15 +367,17 @@ class FaultyNode:
 
 
 @contextlib.asynccontextmanager
-async def faulty_node(runtime: Runtime, server: DevServer, directory: Path) -> AsyncIterator[FaultyNode]:
-    """A node with a worker that serves; nothing of it is left at the end."""
+async def faulty_node(
+    runtime: Runtime, server: DevServer, directory: Path, **settings: str
+) -> AsyncIterator[FaultyNode]:
+    """A node with a worker that serves, each with these settings; nothing of it is left at the end."""
     name = f"n-{uuid.uuid4().hex[:8]}"
     client = await Client.connect(server.address, data_converter=DATA_CONVERTER)
     async with (
         CriClient(runtime.endpoint) as cri,
         CriProxy(runtime.directory / f"{name}.sock", runtime.endpoint) as proxy,
     ):
-        node = FaultyNode(name, directory, server, runtime, client, cri, proxy)
+        node = FaultyNode(name, directory, server, runtime, client, cri, proxy, settings=settings)
         await node.serve()
         try:
             yield node
