@@ -229,6 +229,8 @@ async def _run(worker: Worker, agent: Agent, record: WorkerRecord, settings: Nod
         for ended in await asyncio.gather(serving, watching, return_exceptions=True):
             if isinstance(ended, Exception):
                 raise ended
+        if not stop.is_set():
+            raise RuntimeError("the worker, or the agent beside it, has ended, and nobody has asked it to")
     except CriError as error:
         raise CannotServe(f"the runtime at {record.endpoint} fails: {error}") from error
     finally:

@@ -292,7 +292,11 @@ async def _keep_running(name: str, run: Callable[[], Awaitable[None]]) -> None:
     while True:
         try:
             await run()
-        except Exception:
+        except (Exception, asyncio.CancelledError):
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            # A cancellation that nobody has asked of this task is a failure too: of one that `run` has waited for.
             log.exception("%s has failed; it begins again in %d s", name, _BEGIN_AGAIN_SECONDS)
             await asyncio.sleep(_BEGIN_AGAIN_SECONDS)
         else:

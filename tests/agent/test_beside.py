@@ -33,6 +33,31 @@ async def test_its_failure_is_logged_and_it_begins_again(
     assert running.cancelled()
 
 
+async def test_a_cancellation_that_nobody_has_asked_of_it_is_a_failure_too(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It would have ended the agent, and the worker with it, without a word."""
+    monkeypatch.setattr(module, "_BEGIN_AGAIN_SECONDS", 0.001)
+    begun = 0
+
+    async def waits_for_what_was_given_up() -> None:
+        nonlocal begun
+        begun += 1
+        if begun == 1:
+            given_up = asyncio.create_task(asyncio.sleep(3600))
+            given_up.cancel()
+            await given_up
+        await asyncio.sleep(3600)
+
+    running = asyncio.create_task(_keep_running("housekeeping", waits_for_what_was_given_up))
+    await until(lambda: begun == 2 or running.done())
+    assert not running.done()
+    assert caplog.text.count("housekeeping has failed") == 1
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    assert running.cancelled()
+
+
 async def test_what_has_nothing_to_do_ends(caplog: pytest.LogCaptureFixture) -> None:
     await asyncio.wait_for(_keep_running("housekeeping", lambda: asyncio.sleep(0)), 10)
     assert caplog.text == ""

@@ -31,7 +31,7 @@ from syncpod.lifecycle.eviction_settings import EvictionSettings, eviction_polic
 from syncpod.lifecycle.observed import ObservedContainer, ObservedPod, ObservedSandbox
 from syncpod.messages import Evict, PodRef
 from syncpod.pod import Pod
-from tests.agent.waiting import until_asked
+from tests.agent.waiting import until, until_asked
 from tests.cri.owned_pods import owned_pod
 from tests.runtimes.runtime import Runtime
 
@@ -210,6 +210,52 @@ async def test_a_removal_that_hangs_keeps_no_pod_from_being_put_out(monkeypatch:
     assert (await evictor.round() or PodRef()).uid == "third"
     await evictor.round()
     assert scene.reclaimed[3:] == ["containers", "containers", "images"]
+
+
+async def test_after_a_fault_of_ours_it_begins_again_whatever_removal_was_under_way(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(evictor_module, "RECLAIM_SECONDS", 0.05)
+    scene = Scene(used={"first": 9, "second": 5}, hangs=asyncio.Event())
+    scene.short("nodefs.available")
+    evictor = scene.evictor()
+    measure, looks = scene.measure, 0
+
+    async def fails_at_the_second_look() -> Measured:
+        nonlocal looks
+        looks += 1
+        if scene.told and looks > 0:
+            looks = -1_000_000
+            raise ZeroDivisionError("a defect")
+        return await measure()
+
+    monkeypatch.setattr(scene, "measure", fails_at_the_second_look)
+    monkeypatch.setattr(evictor, "_period", 0.0)
+    with pytest.raises(ZeroDivisionError):
+        await evictor.run()
+    assert scene.hangs is not None
+    scene.hangs.set()
+    again = asyncio.create_task(evictor.run())
+    await until(lambda: len(scene.told) == 2 or again.done())
+    assert not again.done()
+    again.cancel()
+    await asyncio.gather(again, return_exceptions=True)
+
+
+async def test_a_fault_of_ours_in_tidying_up_keeps_no_pod_from_being_put_out(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    scene = Scene(used={"web": 5})
+    scene.short("nodefs.available")
+
+    async def fails() -> None:
+        raise ZeroDivisionError("a defect")
+
+    monkeypatch.setattr(scene, "containers", fails)
+    assert (await scene.evictor().round() or PodRef()).uid == "web"
+    assert scene.reclaimed == ["images"]
+    assert "for a fault of ours" in caplog.text
+    assert "a defect" in caplog.text
 
 
 async def test_images_on_a_disk_of_their_own_give_the_nodes_disk_nothing_back() -> None:

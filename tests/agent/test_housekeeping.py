@@ -364,6 +364,38 @@ async def test_what_is_slow_to_go_holds_up_no_other_pods_remains(
     assert runtime.cleared.count("slow") == 1
 
 
+async def test_a_fault_of_ours_in_one_pods_removal_costs_no_other_and_no_end(
+    node: NodeContext, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Row 111: what else is being removed then goes on, and after an end of the whole it begins again."""
+    monkeypatch.setattr(gone_pods, "CLEAR_SECONDS", 0.05)
+    workflows, runtime = Workflows(dict.fromkeys(("odd", "quick", "slow"), "closed")), Runtime()
+    clear, hangs, slow = runtime.clear, asyncio.Event(), list[str]()
+
+    async def clear_with_trouble(uid: str, is_gone: Any) -> bool:
+        if uid == "odd":
+            raise ZeroDivisionError("a defect")
+        if uid == "slow":
+            slow.append(uid)
+            await hangs.wait()
+        return await clear(uid, is_gone)
+
+    monkeypatch.setattr(runtime, "clear", clear_with_trouble)
+    for uid in ("odd", "quick", "slow"):
+        note(node, uid)
+    looking = gone(node, workflows, runtime, period=0.0)
+    assert await looking.round() == 1
+    assert caplog.text.count("what is left of pod odd, which is gone, stays for now, for a fault of ours") == 1
+    running = asyncio.create_task(looking.run())
+    await asyncio.sleep(0)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    hangs.set()
+    assert await looking.round() >= 1
+    assert len(slow) == 2
+    assert "slow" in runtime.cleared
+
+
 # --- the report -------------------------------------------------------------------------------------------------------
 
 

@@ -118,14 +118,17 @@ class Evictor:
         return admission_refusal(pod, self.conditions)
 
     async def run(self) -> None:
-        """Look for ever; return at once where nothing is held to anything."""
+        """Look for ever; return at once where nothing is held to anything. What is under way at its end is given up."""
         try:
             while self._policy.thresholds:
                 await self.round()
                 await asyncio.sleep(self._period)
         finally:
-            for task in self._reclaiming.values():
+            given_up = tuple(self._reclaiming.values())
+            self._reclaiming.clear()
+            for task in given_up:
                 task.cancel()
+            await asyncio.gather(*given_up, return_exceptions=True)
 
     async def round(self) -> PodRef | None:
         """Look once; return which pod was put out, if any."""
@@ -162,6 +165,8 @@ class Evictor:
                 await self._reclaim_by(place)
             except (CriError, OSError, ImageGcFailed) as error:
                 log.warning("what nobody needs could not all be removed: %s", error)
+            except Exception:
+                log.exception("what nobody needs could not all be removed, for a fault of ours; a pod may be put out")
         again = await self._observations.measure()
         if thresholds_met(self._state.acted, again.signals, with_reclaim=True):
             return False

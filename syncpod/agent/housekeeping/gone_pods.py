@@ -68,14 +68,17 @@ class GonePods:
         """Pods whose remains were removed in this life."""
 
     async def run(self) -> None:
-        """Look for ever."""
+        """Look for ever. What is under way when this ends is given up."""
         try:
             while True:
                 await asyncio.sleep(self._period)
                 await self.round()
         finally:
-            for task in self._clearing.values():
+            given_up = tuple(self._clearing.values())
+            self._clearing.clear()
+            for task in given_up:
                 task.cancel()
+            await asyncio.gather(*given_up, return_exceptions=True)
 
     async def round(self) -> int:
         """Look once; return how many pods' remains are removed since the last look.
@@ -96,7 +99,7 @@ class GonePods:
         if self._clearing:
             await asyncio.wait(self._clearing.values(), timeout=CLEAR_SECONDS)
         ended = [uid for uid, task in self._clearing.items() if task.done()]
-        removed = sum(self._clearing.pop(uid).result() for uid in ended)
+        removed = sum(_outcome(uid, self._clearing.pop(uid)) for uid in ended)
         metrics.collected("pod", removed)
         self.total += removed
         return removed
@@ -129,6 +132,17 @@ class GonePods:
         if self._complaints.get(ref.uid) != why:
             log.warning("what is left of pod %s/%s, which is gone, stays for now: %s", ref.namespace, ref.name, why)
         self._complaints[ref.uid] = why
+
+
+def _outcome(uid: str, task: asyncio.Task[bool]) -> bool:
+    """Return whether a task that has ended has removed a pod's remains; one that has failed has not, and it is said."""
+    if task.cancelled():
+        return False
+    error = task.exception()
+    if error is None:
+        return task.result()
+    log.error("what is left of pod %s, which is gone, stays for now, for a fault of ours", uid, exc_info=error)
+    return False
 
 
 def _ref(record: PodRecord, cluster: str) -> PodRef | None:

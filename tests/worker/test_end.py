@@ -1,0 +1,72 @@
+"""How a worker ends: in order when it is asked to, and never in silence when it is not."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import cast
+
+import pytest
+from temporalio.worker import Worker
+
+import worker as module
+from syncpod.agent.agent import Agent
+from syncpod.node_settings import WorkerRecord, node_settings
+
+
+class Parts:
+    """A worker and an agent that serve until they are ended."""
+
+    def __init__(self) -> None:
+        self.shut_down = asyncio.Event()
+        self.closed = False
+        self.lost: asyncio.Task[None] | None = None
+
+    async def run(self) -> None:
+        await self.shut_down.wait()
+
+    async def shutdown(self) -> None:
+        self.shut_down.set()
+
+    async def close(self) -> None:
+        self.closed = True
+
+
+class Watching(Parts):
+    """An agent; `loses` = it waits for something that is given up."""
+
+    loses = False
+
+    async def boot(self) -> None:
+        return
+
+    async def run(self) -> None:
+        if self.loses:
+            lost = asyncio.create_task(asyncio.sleep(3600))
+            lost.cancel()
+            await lost
+        await super().run()
+
+
+async def end(agent: Watching, tmp_path: Path, stop: asyncio.Event) -> None:
+    """Run both until they have ended."""
+    settings = node_settings({}, state_dir=str(tmp_path), node="n1")
+    record = WorkerRecord(
+        pid=1, identity="n1/m/1", node="n1", endpoint="", runtime="", address="", namespace="", task_queue="", boot=1
+    )
+    await module._run(cast(Worker, Parts()), cast(Agent, agent), record, settings, stop)
+
+
+async def test_an_agent_that_ends_of_itself_is_a_defect(tmp_path: Path) -> None:
+    agent = Watching()
+    agent.loses = True
+    with pytest.raises(RuntimeError, match="nobody has asked"):
+        await end(agent, tmp_path, asyncio.Event())
+    assert agent.closed
+
+
+async def test_what_is_asked_to_end_has_nothing_to_say(tmp_path: Path) -> None:
+    agent, stop = Watching(), asyncio.Event()
+    stop.set()
+    await end(agent, tmp_path, stop)
+    assert agent.closed
