@@ -79,7 +79,8 @@ class PodWorkflowSteps:
         async with _in_time(pod.metadata.namespace, pod.metadata.name):
             if request.existing_only and not await self._is_open(pod):
                 return PodWorkflowResult(
-                    refused=f"node {request.node} is cordoned: it takes no new pod until `syncpod uncordon`"
+                    refused=f"node {request.node} is cordoned: it takes no new pod until `syncpod uncordon`",
+                    cordoned=True,
                 )
             if request.unless_there and await self._stays(pod):
                 return PodWorkflowResult(uid=pod.metadata.uid, there=True)
