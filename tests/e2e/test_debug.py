@@ -12,7 +12,7 @@ import sys
 import time
 
 from tests.e2e.clients import machine_of, syncpod
-from tests.e2e.engine import EngineNode, LivePod, Pods, conditions_of, shell, status_of
+from tests.e2e.engine import RUNS, EngineNode, LivePod, Pods, conditions_of, shell, status_of
 from tests.runtimes.images import BUSYBOX
 
 ABSENT = "syncpod.invalid/no/such:1"
@@ -32,7 +32,7 @@ async def test_what_joins_a_pod_looks_around_in_it_and_its_end_stays(pods: Pods,
     written, powers, processes = looked.out.split("\n", 2)
     assert written == "out me" and "err\n" in looked.err and 'Targeting container "app"' in looked.err
     assert int(powers.split()[1], 16) & SYS_PTRACE
-    assert "while :; do sleep 0.3; done" in processes
+    assert RUNS in processes
 
     seen = await pod.until(lambda pod: "terminated" in status_of(pod, "look").get("state", {}))
     ended = status_of(seen, "look")
@@ -172,7 +172,7 @@ async def test_a_copy_is_looked_into_while_the_pod_is_left_alone(pods: Pods, eng
     flags = ("-q", "--attach", "-c", "look", "--image", BUSYBOX, "--copy-to", copy.name)
     looked = await syncpod(engine, "debug", pod.name, *flags, "--", "sh", "-c", script)
     assert looked.code == 4, looked.err
-    assert "while :; do sleep 0.3; done" in looked.out and "created" not in looked.out
+    assert RUNS in looked.out and "created" not in looked.out
     seen = await copy.get()
     assert [each["name"] for each in seen["spec"]["containers"]] == ["app", "look"]
     assert await pod.get() == before
