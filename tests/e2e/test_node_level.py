@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 import uuid
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -11,7 +12,8 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from temporalio.client import Client
+from temporalio.client import Client, WorkflowQueryFailedError
+from temporalio.service import RPCError
 
 from syncpod.cri.client import CriClient
 from syncpod.node_messages import NodeView, node_workflow_id
@@ -66,15 +68,19 @@ class ManifestNode(EngineNode):
         return NodeView.model_validate(await handle.query("node"))
 
     async def until(self, seen: Callable[[NodeView], Any]) -> NodeView:
-        async with asyncio.timeout(PATIENCE):
-            while True:
-                try:
-                    view = await self.view()
-                    if seen(view):
-                        return view
-                except Exception as error:  # noqa: BLE001  # not there yet, or the worker is away
-                    assert "Temporal" not in type(error).__name__, error
-                await asyncio.sleep(0.1)
+        """Ask until `seen` holds; fails with what was answered last, and the worker's log."""
+        deadline, answered = time.monotonic() + PATIENCE, ""
+        while time.monotonic() < deadline:
+            try:
+                view = await self.view()
+            except (RPCError, WorkflowQueryFailedError) as error:  # not there yet, or the worker is away
+                answered = repr(error)
+            else:
+                if seen(view):
+                    return view
+                answered = view.model_dump_json(indent=1)
+            await asyncio.sleep(0.1)
+        raise AssertionError(f"{self.name} did not come to that:\n{answered}\n{self.said}")
 
     async def applied(self, *pods: LivePod) -> NodeView:
         """Wait until just these pods are desired, and their workflows told."""
