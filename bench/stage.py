@@ -54,14 +54,8 @@ async def stage(runtime_version: str) -> AsyncIterator[Stage]:
         stack.push_async_callback(asyncio.to_thread, runtime.close)
         server = await asyncio.to_thread(DevServer.launch)
         stack.push_async_callback(asyncio.to_thread, server.close)
-        worker = NodeProcess(
-            directory,
-            *("--cgroup-parent", runtime.cgroup_parent, "--log-level", "warning"),
-            runtime=runtime.endpoint,
-            temporal=server.address,
-            node=NODE,
-            **compiled(directory / "bytecode"),
-        )
+        quiet = ("--log-level", "warning")
+        worker = NodeProcess.of(runtime, server, directory, *quiet, node=NODE, **compiled(directory / "bytecode"))
         stack.callback(worker.close)
         await worker.ready()
         stack.push_async_callback(worker.stop)

@@ -291,10 +291,7 @@ async def engine_node(
     """A node whose worker serves, with settings from the environment; the worker ends with it, as it should."""
     name = f"n-{uuid.uuid4().hex[:8]}"
     client = await Client.connect(server.address, data_converter=DATA_CONVERTER)
-    settings = ("--cgroup-parent", runtime.cgroup_parent) if runtime.cgroup_parent else ()
-    with NodeProcess(
-        directory, *settings, runtime=runtime.endpoint, temporal=server.address, node=name, **environment
-    ) as worker:
+    with NodeProcess.of(runtime, server, directory, node=name, **environment) as worker:
         await worker.ready()
         async with CriClient(runtime.endpoint) as cri:
             yield EngineNode(name, server, runtime, client, cri, worker)

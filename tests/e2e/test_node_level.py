@@ -34,16 +34,8 @@ class ManifestNode(EngineNode):
     manifests: Path
 
     def start(self, directory: Path) -> NodeProcess:
-        settings = ("--cgroup-parent", self.runtime.cgroup_parent) if self.runtime.cgroup_parent else ()
-        return NodeProcess(
-            directory,
-            *settings,
-            "--manifests",
-            str(self.manifests),
-            runtime=self.runtime.endpoint,
-            temporal=self.server.address,
-            node=self.name,
-        )
+        follows = ("--manifests", str(self.manifests))
+        return NodeProcess.of(self.runtime, self.server, directory, *follows, node=self.name)
 
     async def again(self) -> None:
         """Start its worker again, in the same directories."""

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import re
-import subprocess
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -37,16 +36,8 @@ def no_less_of(signal: str, amount: str) -> dict[str, str]:
 async def served_anew(node: EngineNode, **settings: str) -> AsyncIterator[None]:
     """Have the node served by a worker with other settings, in the place of the one before, for the block."""
     assert await node.worker.stop() == 0
-    parent = node.runtime.cgroup_parent
-    with NodeProcess(
-        node.worker.state_dir.parent,
-        *(("--cgroup-parent", parent) if parent else ()),
-        runtime=node.runtime.endpoint,
-        temporal=node.server.address,
-        node=node.name,
-        start=subprocess.Popen,
-        **settings,
-    ) as node.worker:
+    home = node.worker.state_dir.parent
+    with NodeProcess.of(node.runtime, node.server, home, node=node.name, **settings) as node.worker:
         await node.worker.ready()
         yield
         assert await node.worker.stop() == 0, node.said

@@ -6,7 +6,6 @@ import asyncio
 import base64
 import hashlib
 import json
-import os
 import secrets
 import threading
 from collections.abc import Iterator
@@ -19,16 +18,15 @@ import pytest
 from temporalio.client import Client
 
 from syncpod.messages import pod_workflow_id
-from syncpod.plugin import DATA_CONVERTER
 from tests.agent.waiting import until_asked
 from tests.cli.conftest import Result, program
-from tests.e2e.engine import PATIENCE, RUNS, shell, status_of
+from tests.e2e.clients import machine_of
+from tests.e2e.engine import PATIENCE, RUNS, engine_node, shell, status_of
 from tests.e2e.searching import CommandLines, files_with, forms, found_in
 from tests.runtimes.images import BUSYBOX
 from tests.runtimes.runtime import Runtime
 from tests.runtimes.temporal import DevServer
 from tests.worker.collector import Collector
-from tests.worker.node_process import NodeProcess
 
 USES = 'echo "$TOKEN|$token|$(cat /keys/token)|$(cat /all/keys/token)|$(cat /part)" | sha256sum; '
 """Says what it sees in a way that gives nothing away."""
@@ -197,43 +195,19 @@ async def test_a_secret_is_in_nothing_that_is_left_behind(
 ) -> None:
     """The pod's name is the control: it is looked for in the same way, in the same places, and found in each."""
     token, name = f"tk{secrets.token_hex(14)}", f"stays-{secrets.token_hex(12)}"
-    client = await Client.connect(temporal_server.address, data_converter=DATA_CONVERTER)
-    settings = ("--cgroup-parent", runtime.cgroup_parent) if runtime.cgroup_parent else ()
-    node = f"n-{secrets.token_hex(4)}"
-    with (
-        Exports() as exports,
-        CommandLines() as lines,
-        NodeProcess(
-            tmp_path,
-            *settings,
-            runtime=runtime.endpoint,
-            temporal=temporal_server.address,
-            node=node,
-            OTEL_EXPORTER_OTLP_ENDPOINT=exports.endpoint,
-        ) as worker,
-    ):
-        await worker.ready()
-        here = Here(
-            {
-                "SYNCPOD_STATE_DIR": str(worker.state_dir),
-                "SYNCPOD_MEMORY_DIR": str(tmp_path / "memory"),
-                "SYNCPOD_LOG_DIR": str(tmp_path / "logs"),
-                "SYNCPOD_NODE": node,
-                "TEMPORAL_ADDRESS": temporal_server.address,
-                "TEMPORAL_CONFIG_FILE": os.devnull,
-                "OTEL_EXPORTER_OTLP_ENDPOINT": exports.endpoint,
-            }
-        )
-        # containerd's own log says what it could not execute.
-        absent = "/no/$(TOKEN)" if runtime.name == "embedded" else "/no/such/program"
-        items = [*objects(token, registry.address), pod(name, registry.address, absent=absent)]
-        manifest = json.dumps({"apiVersion": "v1", "kind": "List", "items": items})
-        assert (await here.run("apply", "-f", "-", stdin=manifest)).code == 0, here.said[-1]
-        history = await live(here, client, name, token)
-        left = files_with(token, worker.state_dir, tmp_path / "logs")
-        assert files_with(token, tmp_path / "memory"), "the node itself has it"
-        assert (await here.run("delete", "-f", "-", stdin=manifest)).code == 0, here.said[-1]
-        assert await worker.stop() == 0, worker.log.read_text()
+    with Exports() as exports, CommandLines() as lines:
+        exported = {"OTEL_EXPORTER_OTLP_ENDPOINT": exports.endpoint}
+        async with engine_node(runtime, temporal_server, tmp_path, **exported) as engine:
+            worker, here = engine.worker, Here({**machine_of(engine), **exported})
+            # containerd's own log says what it could not execute.
+            absent = "/no/$(TOKEN)" if runtime.name == "embedded" else "/no/such/program"
+            items = [*objects(token, registry.address), pod(name, registry.address, absent=absent)]
+            manifest = json.dumps({"apiVersion": "v1", "kind": "List", "items": items})
+            assert (await here.run("apply", "-f", "-", stdin=manifest)).code == 0, here.said[-1]
+            history = await live(here, engine.client, name, token)
+            left = files_with(token, worker.state_dir, tmp_path / "logs")
+            assert files_with(token, tmp_path / "memory"), "the node itself has it"
+            assert (await here.run("delete", "-f", "-", stdin=manifest)).code == 0, here.said[-1]
     if runtime.name != "embedded":
         [shown] = registry.shown - {""}
         assert base64.b64decode(shown.removeprefix("Basic ")).decode() == f"me:{token}", "it was pulled with"

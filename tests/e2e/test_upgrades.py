@@ -77,16 +77,8 @@ class Fleet:
             return subprocess.Popen([program, str(tree / "worker.py"), *arguments], **more)
 
         await self.end()
-        runtime = self.node.runtime
-        settings = ("--cgroup-parent", runtime.cgroup_parent) if runtime.cgroup_parent else ()
-        self.node.worker = NodeProcess(
-            self.directory,
-            *settings,
-            runtime=runtime.endpoint,
-            temporal=self.node.server.address,
-            node=self.node.name,
-            start=start,
-        )
+        node = self.node
+        node.worker = NodeProcess.of(node.runtime, node.server, self.directory, node=node.name, start=start)
         await self.node.worker.ready()
 
     async def end(self) -> None:

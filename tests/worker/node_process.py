@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any, Protocol, Self
 
 from tests.agent.waiting import until
+from tests.runtimes.runtime import Runtime
+from tests.runtimes.temporal import DevServer
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -58,6 +60,14 @@ class NodeProcess:
             self._process: Process = start(
                 command, cwd=directory, stdout=output, stderr=log, env={**inherited, **settings, **environment}
             )
+
+    @classmethod
+    def of(cls, runtime: Runtime, server: DevServer, directory: Path, *arguments: str, node: str, **more: Any) -> Self:
+        """Start one between a runtime and a server of tests, with its pods in the cgroups that the runtime has."""
+        cgroups = ("--cgroup-parent", runtime.cgroup_parent) if runtime.cgroup_parent else ()
+        return cls(
+            directory, *cgroups, *arguments, runtime=runtime.endpoint, temporal=server.address, node=node, **more
+        )
 
     @property
     def pid(self) -> int:
