@@ -1,6 +1,7 @@
-"""Records the history of a node's workflow, where there is none yet: `python -m tests.replay.record_node`.
+"""Records histories of a node's workflow, those that are not there yet: `python -m tests.replay.record_node`.
 
 As of pods': what is checked in is what an earlier worker wrote, and must go on replaying; it is never written anew.
+There is one of each story for each version of the decisions, but for stories that only later ones could live.
 """
 
 from __future__ import annotations
@@ -9,12 +10,14 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from temporalio.client import Client, WorkflowHandle
+from temporalio.client import Client, WorkflowExecutionStatus, WorkflowHandle
 from temporalio.worker import Worker
 
 from activities.pod_workflows import PodWorkflowSteps
+from syncpod.lifecycle.version import build_id
 from syncpod.node_messages import NODE_WORKFLOW, NodeView, node_workflow_id
 from syncpod.plugin import DATA_CONVERTER
+from tests.replay.record import TODAY
 from tests.runtimes.temporal import DevServer
 from tests.workflows.scripted import ScriptedNode
 from workflows.node import NodeWorkflow
@@ -67,26 +70,59 @@ async def kept(client: Client, node: str, queue: str) -> WorkflowHandle[Any, Any
     return handle
 
 
+async def renewed(client: Client, node: str, queue: str) -> WorkflowHandle[Any, Any]:
+    """A run that is left as asked, while a refused pod of a list is held back; a refused single pod is not."""
+    begun = await client.start_workflow(NODE_WORKFLOW, {"node": node}, id=node_workflow_id(node), task_queue=queue)
+    handle: WorkflowHandle[Any, Any] = client.get_workflow_handle(begun.id, run_id=begun.first_execution_run_id)
+
+    async def told(text: str) -> None:
+        async with asyncio.timeout(30):
+            while True:
+                view = NodeView.model_validate(await handle.query("node"))
+                if any(each.reason == "FailedPodSync" and text in each.message for each in view.events):
+                    return
+                await asyncio.sleep(0.05)
+
+    await handle.signal("sync_pods", {"source": "team", "pods": [pod("held-back", "")]})
+    await told("held-back")
+    await handle.signal("apply", {"pod": pod("not-held", "")})
+    await told("not-held")
+    await handle.signal("sync_pods", {"source": "team", "pods": [pod("held-back", ""), pod("there")]})
+    await handle.signal("renew", {})
+    async with asyncio.timeout(30):
+        while True:
+            if (await handle.describe()).status != WorkflowExecutionStatus.RUNNING:
+                return handle
+            await asyncio.sleep(0.05)
+
+
+STORIES = (kept, renewed)
+
+
 async def main() -> None:
-    """Record it into `node_histories`, unless it is there."""
-    path = HISTORIES / "kept.json"
-    if path.exists():
+    """Record into `node_histories` what is not there."""
+    directory = HISTORIES / TODAY
+    directory.mkdir(parents=True, exist_ok=True)
+    missing = [story for story in STORIES if not (directory / f"{story.__name__}.json").exists()]
+    if not missing:
         return
     with DevServer.launch() as server:
         client = await Client.connect(server.address, data_converter=DATA_CONVERTER)
-        scripted = ScriptedNode()
-        scripted.queue = "node/recorded"
-        told = PodWorkflowSteps(client, lambda: scripted.facts)
-        async with Worker(
-            client,
-            task_queue=scripted.queue,
-            workflows=[PodWorkflow, NodeWorkflow],
-            activities=[*scripted.activities(), told.apply_pod, told.delete_pod],
-            workflow_runner=sandboxed_runner(),
-        ):
-            handle = await kept(client, "recorded", scripted.queue)
-            HISTORIES.mkdir(exist_ok=True)
-            path.write_text((await handle.fetch_history()).to_json())  # nothing else goes on
+        for story in missing:
+            scripted, node = ScriptedNode(), f"recorded-{story.__name__}"
+            scripted.queue = node_workflow_id(node)
+            told = PodWorkflowSteps(client, lambda scripted=scripted: scripted.facts)  # type: ignore[misc]
+            async with Worker(
+                client,
+                task_queue=scripted.queue,
+                workflows=[PodWorkflow, NodeWorkflow],
+                activities=[*scripted.activities(), told.apply_pod, told.delete_pod],
+                workflow_runner=sandboxed_runner(),
+                build_id=build_id("syncpod-test"),
+            ):
+                handle = await story(client, node, scripted.queue)
+                history = await handle.fetch_history()
+            (directory / f"{story.__name__}.json").write_text(history.to_json() + "\n")  # nothing else goes on
 
 
 if __name__ == "__main__":

@@ -11,7 +11,8 @@ from temporalio.worker import Replayer
 from temporalio.workflow import NondeterminismError
 
 from syncpod.plugin import syncpod_plugin
-from tests.replay.record_node import HISTORIES
+from tests.replay.record import TODAY
+from tests.replay.record_node import HISTORIES, STORIES
 from workflows import node_decide
 from workflows.node import NodeWorkflow
 from workflows.runner import workflow_runner
@@ -19,11 +20,15 @@ from workflows.runner import workflow_runner
 
 async def _replay(path: Path) -> None:
     plugin = syncpod_plugin(workflows=[NodeWorkflow], runner=workflow_runner())
-    history = WorkflowHistory.from_json("node/recorded", await asyncio.to_thread(path.read_text))
+    history = WorkflowHistory.from_json("recorded", await asyncio.to_thread(path.read_text))
+    started = history.events[0].workflow_execution_started_event_attributes
+    history = WorkflowHistory(started.workflow_id, history.events)
     await Replayer(workflows=[], plugins=[plugin]).replay_workflow(history)
 
 
-@pytest.mark.parametrize("recorded", sorted(HISTORIES.glob("*.json")), ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "recorded", sorted(HISTORIES.glob("*/*.json")), ids=lambda path: f"{path.parent.name}-{path.stem}"
+)
 async def test_a_recorded_history_of_a_node_replays(recorded: Path) -> None:
     await _replay(recorded)
 
@@ -31,4 +36,9 @@ async def test_a_recorded_history_of_a_node_replays(recorded: Path) -> None:
 async def test_a_step_that_a_node_would_not_take_any_more_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(node_decide, "plan", lambda *_, **__: node_decide.Plan((), None))
     with pytest.raises(NondeterminismError):
-        await _replay(HISTORIES / "kept.json")
+        await _replay(HISTORIES / TODAY / "kept.json")
+
+
+def test_every_story_of_a_node_has_its_history_of_today() -> None:
+    recorded = {path.stem for path in (HISTORIES / TODAY).glob("*.json")}
+    assert recorded == {story.__name__ for story in STORIES}, "python -m tests.replay.record_node"
