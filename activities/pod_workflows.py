@@ -21,6 +21,7 @@ from temporalio.client import (
     WorkflowQueryFailedError,
     WorkflowQueryRejectedError,
     WorkflowUpdateFailedError,
+    WorkflowUpdateRPCTimeoutOrCancelledError,
 )
 from temporalio.common import QueryRejectCondition
 from temporalio.exceptions import ApplicationError
@@ -166,11 +167,16 @@ class PodWorkflowSteps:
 
 @contextlib.asynccontextmanager
 async def _in_time(namespace: str, name: str) -> AsyncIterator[None]:
-    """Raise ApplicationError, retryable, where a pod's workflow takes too long to answer."""
+    """Raise ApplicationError, retryable, where a pod's workflow takes too long to answer.
+
+    The SDK makes an error of its own of a cancelled update, and so of this time limit.
+    """
     try:
-        async with asyncio.timeout(_ANSWER_SECONDS):
+        async with asyncio.timeout(_ANSWER_SECONDS) as limit:
             yield
-    except TimeoutError:
+    except (TimeoutError, WorkflowUpdateRPCTimeoutOrCancelledError):
+        if not limit.expired():
+            raise
         workflow_id = pod_workflow_id(namespace, name)
         raise ApplicationError(
             f"the workflow {workflow_id} has not answered within {_ANSWER_SECONDS:.0f} s", type="NoAnswer"

@@ -1,0 +1,59 @@
+"""The steps of a node, which touch no runtime: what they say of a pod's workflow that does not answer."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+
+import pytest
+from temporalio.client import Client
+from temporalio.exceptions import ApplicationError
+from temporalio.testing import ActivityEnvironment
+
+from activities import pod_workflows as module
+from activities.pod_workflows import PodWorkflowSteps
+from syncpod.messages import NodeFacts
+from syncpod.node_messages import ApplyPodWorkflow, DeletePodWorkflow
+from syncpod.plugin import DATA_CONVERTER
+from tests.runtimes.temporal import DevServer
+
+
+async def test_a_workflow_that_does_not_answer_is_named(
+    temporal_server: DevServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody polls the queue of this node: neither an update with start, nor one of what is there, is ever answered."""
+    monkeypatch.setattr(module, "_ANSWER_SECONDS", 1.0)
+    client = await Client.connect(
+        temporal_server.address, namespace=temporal_server.namespace, data_converter=DATA_CONVERTER
+    )
+    steps, name = PodWorkflowSteps(client, NodeFacts), f"web-{uuid.uuid4().hex[:8]}"
+    spec = {"containers": [{"name": "main", "image": "busybox:1"}]}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"}, "spec": spec}
+    apply = ApplyPodWorkflow(node=f"nobody-{uuid.uuid4()}", pod=pod)
+    delete = DeletePodWorkflow(namespace="default", name=name)
+    try:
+        for step in (
+            lambda: ActivityEnvironment().run(steps.apply_pod, apply),
+            lambda: ActivityEnvironment().run(steps.delete_pod, delete),
+        ):
+            with pytest.raises(ApplicationError) as caught:
+                await step()
+            assert caught.value.type == "NoAnswer"
+            assert f"pod/default/{name} has not answered within 1 s" in caught.value.message
+            assert not caught.value.non_retryable
+    finally:
+        await client.get_workflow_handle(f"pod/default/{name}").terminate()
+
+
+async def test_a_step_that_is_cancelled_blames_no_workflow(temporal_server: DevServer) -> None:
+    client = await Client.connect(temporal_server.address, namespace=temporal_server.namespace)
+    steps, name = PodWorkflowSteps(client, NodeFacts), f"web-{uuid.uuid4().hex[:8]}"
+    handle = await client.start_workflow("PodWorkflow", id=f"pod/default/{name}", task_queue=f"nobody-{uuid.uuid4()}")
+    delete = DeletePodWorkflow(namespace="default", name=name)
+    step = asyncio.create_task(ActivityEnvironment().run(steps.delete_pod, delete))
+    await asyncio.sleep(0.5)
+    step.cancel()
+    (ended,) = await asyncio.gather(step, return_exceptions=True)
+    assert isinstance(ended, BaseException)
+    assert not isinstance(ended, ApplicationError)
+    await handle.terminate()
