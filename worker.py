@@ -13,11 +13,13 @@ import gc
 import logging
 import os
 import signal
+import stat
 import sys
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from functools import partial
 from importlib import metadata
+from pathlib import Path
 
 from temporalio.api.workflowservice.v1 import GetClusterInfoRequest
 from temporalio.client import Client
@@ -94,6 +96,7 @@ class CannotServe(Exception):
 
 async def serve(settings: NodeSettings, connection: ClientConnectConfig, stop: asyncio.Event) -> None:
     """Serve the node until `stop`. Raises CannotServe, SettingsInvalid; anything else is a defect."""
+    _require_directory(settings.manifest_dir)
     endpoint = _find_runtime(settings, os.environ)
     with contextlib.ExitStack() as last:  # the node is free again before telemetry is flushed, which may take a while
         async with cri_client(endpoint, os.environ) as cri:
@@ -246,6 +249,13 @@ def _note_worker(settings: NodeSettings, record: WorkerRecord) -> None:
 
 
 # --- what is needed first ---------------------------------------------------------------------------------------------
+
+
+def _require_directory(manifests: Path | None) -> None:
+    """Raise CannotServe where the directory of manifests is something else; one that is not there yet may come."""
+    with contextlib.suppress(OSError):  # whoever reads it says so, and tries again
+        if manifests is not None and not stat.S_ISDIR(manifests.stat().st_mode):
+            raise CannotServe(f"manifest directory {manifests}: is no directory")
 
 
 def _find_runtime(settings: NodeSettings, environ: Mapping[str, str]) -> str:

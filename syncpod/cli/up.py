@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shlex
+import stat
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from syncpod.cli.console import columns, paint, program, remark, say
-from syncpod.cli.failure import INTERRUPTED, Failure
+from syncpod.cli.failure import INTERRUPTED, BadInput, Failure
 from syncpod.cli.options import Filenames, ManifestNamespace, Node, StateDir, Timeout
 
 if TYPE_CHECKING:
@@ -90,6 +91,8 @@ def up(
         runtime_endpoint=runtime_endpoint,
         manifests=str(Path(manifests_dir).absolute()) if manifests_dir else "",
     )
+    if here.manifest_dir is not None:
+        _require_directory(here.manifest_dir)
     here = replace(here, memory_dir=memory_directory_of(here, is_named=bool(memory_dir)))
     manifests = admitted(filename, namespace) if filename else Manifests([], [])
     require_possible(manifests, here)
@@ -119,6 +122,16 @@ def up(
         remark("\n".join(["", *_exports(here, None), what]))
         raise typer.Exit(INTERRUPTED) from None
     _tell_what_next(here, server, admissions)
+
+
+def _require_directory(manifests: Path) -> None:
+    """Raise BadInput where no directory of manifests is: a worker would wait for it to come, and log that."""
+    try:
+        is_directory = stat.S_ISDIR(manifests.stat().st_mode)
+    except OSError as error:
+        raise BadInput(f"--manifests: {manifests}: {error.strerror}") from None
+    if not is_directory:
+        raise BadInput(f"--manifests: {manifests}: is no directory")
 
 
 async def _bring_up(

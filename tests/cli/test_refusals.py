@@ -30,6 +30,8 @@ from tests.cli.manifests import manifest
         (("exec", "svc"), "say what to run: syncpod exec svc -- COMMAND"),
         (("exec", "pod"), "say what to run: syncpod exec pod -- COMMAND"),
         (("load", "/nosuch"), "/nosuch: No such file or directory"),
+        (("up", "--manifests", "/nosuch"), "--manifests: /nosuch: No such file or directory"),
+        (("up", "--manifests", "/etc/hosts"), "--manifests: /etc/hosts: is no directory"),
         (("get", "node/"), "'node/': the node's name is missing"),
         (("describe", "nodes", "pod/a"), "'pod/a': only nodes can be named here, as NAME or node/NAME"),
         (("cordon", "nodes"), "name a node"),

@@ -82,6 +82,14 @@ async def test_without_a_runtime_it_names_the_socket_it_tried(tmp_path: Path, te
         )
 
 
+async def test_a_directory_of_manifests_that_is_none_is_named(tmp_path: Path, temporal_server: DevServer) -> None:
+    file = tmp_path / "pod.yaml"
+    file.touch()
+    manifests = ("--manifests", str(file))
+    with NodeProcess(tmp_path, *manifests, runtime=NOWHERE, temporal=temporal_server.address) as worker:
+        assert await refusal(worker) == f"manifest directory {file}: is no directory"
+
+
 async def test_without_a_server_it_says_how_to_get_one(tmp_path: Path, runtime: Containerd) -> None:
     with NodeProcess(tmp_path, runtime=runtime.endpoint, temporal="127.0.0.1:1") as worker:
         assert await refusal(worker) == (
