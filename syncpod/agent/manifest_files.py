@@ -149,8 +149,8 @@ class ManifestFiles:
                 continue
             pods[key], first[key] = one.document, path
             now[str(path)] = PodKey(namespace=key[0], name=key[1])
-        if now != made or self._made is None:
-            self._remember(now)
+        if (now != made or self._made is None) and (problem := self._remember(now)):
+            problems.append(problem)
         return Listing(tuple(pods.values()), tuple(kept), tuple(problems))
 
     def _recall(self) -> dict[str, PodKey]:
@@ -161,10 +161,20 @@ class ManifestFiles:
         except (OSError, ValueError, AttributeError):
             return {}
 
-    def _remember(self, made: dict[str, PodKey]) -> None:
+    def _remember(self, made: dict[str, PodKey]) -> str:
+        """Keep which file has made which pod for the next life; return why that cannot be, which is then tried again.
+
+        This life does not depend on it: on a full disk a manifest that is removed ends its pod, which may be what fills
+        the disk.
+        """
         text = json.dumps({path: key.model_dump() for path, key in made.items()}, indent=1)
-        replace_file(self.state_dir / _MADE, text + "\n", durable=True)
+        path = self.state_dir / _MADE
+        try:
+            replace_file(path, text + "\n", durable=True)
+        except OSError as error:
+            return f"{path}: which file has made which pod cannot be kept for the next start: {error.strerror}"
         self._made = made
+        return ""
 
 
 def _shown(path: Path) -> str:

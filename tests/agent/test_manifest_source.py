@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 import yaml
 from temporalio.service import RPCError, RPCStatusCode
 
-from syncpod.agent import manifest_source
+from syncpod.agent import manifest_files, manifest_source
 from syncpod.agent.manifest_files import Listing, ManifestFiles
 from syncpod.agent.manifest_source import ManifestSource
 from syncpod.messages import PodRef, pod_workflow_id
@@ -119,6 +120,30 @@ def test_a_file_that_cannot_be_taken_is_named_and_keeps_the_pod_it_made(
     assert (names(listing), [each.name for each in listing.kept]) == ([f"b-{NODE}"], [f"a-{NODE}"])
     path.unlink()
     assert directory.files.look().kept == ()
+    assert directory.again().look().kept == ()
+
+
+def test_on_a_full_disk_a_file_that_goes_takes_its_pod_with_it(
+    directory: Directory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is for the next life alone is tried again with each look, and said meanwhile."""
+    for name in ("a", "b"):
+        directory.write(f"{name}.yaml", pod(name))
+    assert directory.names() == [f"a-{NODE}", f"b-{NODE}"]
+
+    def no_room(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(manifest_files, "replace_file", no_room)
+        (directory.path / "b.yaml").unlink()
+        for _ in range(2):
+            listing = directory.files.look()
+            assert names(listing) == [f"a-{NODE}"]
+            (problem,) = listing.problems
+            assert problem.endswith("cannot be kept for the next start: No space left on device")
+    assert directory.files.look().problems == ()
+    directory.write("b.yaml", "{")
     assert directory.again().look().kept == ()
 
 
