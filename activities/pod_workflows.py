@@ -14,9 +14,11 @@ from datetime import timedelta
 from typing import Any, Final
 
 from temporalio import activity
+from temporalio.api.common.v1 import WorkflowExecution
+from temporalio.api.enums.v1 import WorkflowExecutionStatus
+from temporalio.api.workflowservice.v1 import DescribeWorkflowExecutionRequest
 from temporalio.client import (
     Client,
-    WorkflowExecutionStatus,
     WorkflowHandle,
     WorkflowQueryFailedError,
     WorkflowQueryRejectedError,
@@ -37,6 +39,15 @@ from syncpod.pod_start import look_at, start_operation
 _ANSWER_SECONDS: Final = 15.0
 """How long a workflow may take to answer, which is less than the step itself may."""
 _RPC: Final = timedelta(seconds=5)
+_ENDED: Final = frozenset(
+    (
+        WorkflowExecutionStatus.WORKFLOW_EXECUTION_STATUS_COMPLETED,
+        WorkflowExecutionStatus.WORKFLOW_EXECUTION_STATUS_FAILED,
+        WorkflowExecutionStatus.WORKFLOW_EXECUTION_STATUS_CANCELED,
+        WorkflowExecutionStatus.WORKFLOW_EXECUTION_STATUS_TERMINATED,
+        WorkflowExecutionStatus.WORKFLOW_EXECUTION_STATUS_TIMED_OUT,
+    )
+)
 
 Recorded = Callable[[str], PodRecord | None]
 """Returns the node's record of a pod, by UID, if it has one; may block."""
@@ -137,13 +148,18 @@ class PodWorkflowSteps:
         return PodWorkflowResult(uid=str(answer.get("uid", "")))
 
     async def _is_open(self, pod: Pod) -> bool:
+        """Say whether a pod's workflow goes on: runs, is paused, or whatever else a server may say of one by now."""
+        request = DescribeWorkflowExecutionRequest(
+            namespace=self._client.namespace,
+            execution=WorkflowExecution(workflow_id=pod_workflow_id(pod.metadata.namespace, pod.metadata.name)),
+        )
         try:
-            described = await self._handle(pod.metadata.namespace, pod.metadata.name).describe(rpc_timeout=_RPC)
+            found = await self._client.workflow_service.describe_workflow_execution(request, retry=True, timeout=_RPC)
         except RPCError as error:
             if error.status == RPCStatusCode.NOT_FOUND:
                 return False
             raise
-        return described.status == WorkflowExecutionStatus.RUNNING
+        return found.workflow_execution_info.status not in _ENDED
 
     async def _stays(self, pod: Pod) -> bool:
         """Say whether a pod's workflow has it and is not ending it; where it cannot say so, it is to be told."""
@@ -153,6 +169,8 @@ class PodWorkflowSteps:
                 "pod", result_type=dict, reject_condition=QueryRejectCondition.NOT_OPEN, rpc_timeout=_RPC
             )
         except (WorkflowQueryRejectedError, WorkflowQueryFailedError):
+            return False
+        except ValueError:  # one that is paused answers nothing, with a status that the SDK does not know
             return False
         except RPCError as error:
             if error.status == RPCStatusCode.NOT_FOUND:

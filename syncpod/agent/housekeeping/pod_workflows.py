@@ -9,20 +9,28 @@ from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any, Final
 
-from temporalio.client import (
-    Client,
-    WorkflowExecution,
-    WorkflowExecutionStatus,
-    WorkflowHandle,
-    WorkflowQueryFailedError,
-)
+from temporalio.api.common.v1 import WorkflowExecution as ExecutionId
+from temporalio.api.enums.v1 import WorkflowExecutionStatus
+from temporalio.api.workflowservice.v1 import DescribeWorkflowExecutionRequest
+from temporalio.client import Client, WorkflowQueryFailedError, WorkflowQueryRejectedError
+from temporalio.common import TypedSearchAttributes
+from temporalio.converter import decode_typed_search_attributes
 from temporalio.service import RPCError, RPCStatusCode
 
 from syncpod.lifecycle.orphans import Standing
 from syncpod.messages import POD_WORKFLOW, PodRef, pod_workflow_id
 
 _RPC: Final = timedelta(seconds=5)
-_GOES_ON: Final = (WorkflowExecutionStatus.RUNNING, WorkflowExecutionStatus.CONTINUED_AS_NEW)
+_ENDED: Final = frozenset(
+    (
+        WorkflowExecutionStatus.WORKFLOW_EXECUTION_STATUS_COMPLETED,
+        WorkflowExecutionStatus.WORKFLOW_EXECUTION_STATUS_FAILED,
+        WorkflowExecutionStatus.WORKFLOW_EXECUTION_STATUS_CANCELED,
+        WorkflowExecutionStatus.WORKFLOW_EXECUTION_STATUS_TERMINATED,
+        WorkflowExecutionStatus.WORKFLOW_EXECUTION_STATUS_TIMED_OUT,
+    )
+)
+"""Whatever else a server says of a workflow, in words of today or of later (it is paused), it goes on."""
 
 
 class PodWorkflows:
@@ -39,31 +47,49 @@ class PodWorkflows:
         By visibility, which may lag: what it lacks has to be asked for by `standing`.
         """
         query = f"TaskQueue = '{self._task_queue}' AND WorkflowType = '{POD_WORKFLOW}' AND ExecutionStatus = 'Running'"
-        return {listed.id: _uid(listed) async for listed in self._client.list_workflows(query, rpc_timeout=_RPC)}
+        listed = self._client.list_workflows(query, rpc_timeout=_RPC)
+        return {each.id: _uid(each.typed_search_attributes) async for each in listed}
 
     async def standing(self, ref: PodRef) -> Standing:
-        """Say how it stands with the workflow of a pod's name, as the server has it now."""
-        handle = self._client.get_workflow_handle(pod_workflow_id(ref.namespace, ref.name))
+        """Say how it stands with the workflow of a pod's name, as the server has it now.
+
+        The run that follows a deleted pod begins with the search attributes of the one before, and corrects them when
+        it first shows its state. So that one which goes on is another pod's is believed only if it says so when asked.
+        """
+        workflow_id = pod_workflow_id(ref.namespace, ref.name)
         try:
-            described = await handle.describe(rpc_timeout=_RPC)
+            status, said = await self._described(workflow_id)
         except RPCError as error:
             if error.status == RPCStatusCode.NOT_FOUND:
                 return "unknown"
             raise
-        if described.status not in _GOES_ON:
+        if status in _ENDED:
             # That the last workflow of its name has ended, and was another pod's, says nothing of this one's.
-            return "closed" if (_uid(described) or await _ask_which(handle)) == ref.uid else "unknown"
+            return "closed" if (said or await self._ask_which(workflow_id)) == ref.uid else "unknown"
         # One that does not say which pod it is may be this one.
-        return "open" if _uid(described) in ("", ref.uid) else "another"
+        if said in ("", ref.uid) or await self._ask_which(workflow_id) in ("", ref.uid):
+            return "open"
+        return "another"
 
+    async def _described(self, workflow_id: str) -> tuple[int, str]:
+        """Return a workflow's status as the server has it, known to the SDK or not, and the pod that it said it is."""
+        request = DescribeWorkflowExecutionRequest(
+            namespace=self._client.namespace, execution=ExecutionId(workflow_id=workflow_id)
+        )
+        described = await self._client.workflow_service.describe_workflow_execution(request, retry=True, timeout=_RPC)
+        info = described.workflow_execution_info
+        return info.status, _uid(decode_typed_search_attributes(info.search_attributes))
 
-async def _ask_which(handle: WorkflowHandle[Any, Any]) -> str:
-    """Return the UID of the pod that a workflow was of, which its search attributes do not tell; "" = nor does it."""
-    try:
-        pod: dict[str, Any] = await handle.query("pod", result_type=dict, rpc_timeout=_RPC)
-    except (WorkflowQueryFailedError, RPCError):
-        return ""
-    return str(pod.get("metadata", {}).get("uid", ""))
+    async def _ask_which(self, workflow_id: str) -> str:
+        """Return the UID of the pod that a workflow is or was of, as it says itself; "" = it does not say."""
+        handle = self._client.get_workflow_handle(workflow_id)
+        try:
+            pod: dict[str, Any] = await handle.query("pod", result_type=dict, rpc_timeout=_RPC)
+        except (WorkflowQueryFailedError, WorkflowQueryRejectedError, RPCError):
+            return ""
+        except ValueError:  # one that is paused answers nothing, with a status that the SDK does not know
+            return ""
+        return str(pod.get("metadata", {}).get("uid", ""))
 
 
 def unaccounted(refs: Iterable[PodRef], listed: dict[str, str]) -> tuple[PodRef, ...]:
@@ -71,5 +97,5 @@ def unaccounted(refs: Iterable[PodRef], listed: dict[str, str]) -> tuple[PodRef,
     return tuple(ref for ref in refs if listed.get(pod_workflow_id(ref.namespace, ref.name), " ") not in ("", ref.uid))
 
 
-def _uid(execution: WorkflowExecution) -> str:
-    return next((str(each.value) for each in execution.typed_search_attributes if each.key.name == "PodUID"), "")
+def _uid(attributes: TypedSearchAttributes) -> str:
+    return next((str(each.value) for each in attributes if each.key.name == "PodUID"), "")

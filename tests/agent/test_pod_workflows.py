@@ -1,0 +1,154 @@
+"""What is evidence against a pod, on a real server: that its workflow has ended, or is another's; nothing less is."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import uuid
+from datetime import timedelta
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from temporalio import workflow
+from temporalio.api.common.v1 import WorkflowExecution
+from temporalio.api.enums.v1 import WorkflowExecutionStatus
+from temporalio.api.workflowservice.v1 import DescribeWorkflowExecutionRequest
+from temporalio.client import Client, WorkflowHandle
+from temporalio.common import SearchAttributeKey
+from temporalio.service import RPCError
+from temporalio.worker import UnsandboxedWorkflowRunner, Worker
+
+from activities.pod_workflows import PodWorkflowSteps
+from syncpod.agent.housekeeping.pod_workflows import PodWorkflows
+from syncpod.agent.search_attributes import register_search_attributes
+from syncpod.cli import dev_server
+from syncpod.messages import NodeFacts, PodRef, node_task_queue, pod_workflow_id
+from syncpod.node_messages import ApplyPodWorkflow, PodWorkflowResult
+from tests.agent.waiting import until_asked
+from tests.runtimes.temporal import DevServer, temporal_program
+
+UID: SearchAttributeKey[str] = SearchAttributeKey.for_keyword("PodUID")
+
+
+@workflow.defn(name="PodWorkflow")
+class Succession:
+    """Two pods of one name, one after the other, as the pod's own workflow has them."""
+
+    @workflow.init
+    def __init__(self, uid: str) -> None:
+        self.uid = uid
+        self.told: set[str] = set()
+
+    @workflow.run
+    async def run(self, uid: str) -> None:
+        if uid == "elder":
+            workflow.upsert_search_attributes([UID.value_set(uid)])
+        await workflow.wait_condition(lambda: bool(self.told))
+        if uid == "elder" and self.told == {"delete"}:
+            workflow.continue_as_new("heir")
+
+    @workflow.signal
+    def tell(self, what: str) -> None:
+        self.told.add(what)
+
+    @workflow.update
+    def apply(self, pod: Any) -> dict[str, Any]:
+        return {"uid": self.uid}
+
+    @workflow.query
+    def pod(self) -> dict[str, Any]:
+        return {"metadata": {"uid": self.uid}}
+
+
+class Name:
+    """A name of pods on a node of its own, its workflow, and what a node finds out of it."""
+
+    def __init__(self, client: Client) -> None:
+        self.client, self.name, self.node = client, f"p-{uuid.uuid4()}", f"n-{uuid.uuid4()}"
+        self.queue = node_task_queue(self.node)
+        self.id = pod_workflow_id("default", self.name)
+        self.workflows = PodWorkflows(client, self.queue)
+        self.handle: WorkflowHandle[Any, Any] = client.get_workflow_handle(self.id)
+
+    def served(self) -> Worker:
+        return Worker(
+            self.client, task_queue=self.queue, workflows=[Succession], workflow_runner=UnsandboxedWorkflowRunner()
+        )
+
+    async def begin(self) -> None:
+        """Have the elder's workflow run, and say so."""
+        await self.client.start_workflow("PodWorkflow", "elder", id=self.id, task_queue=self.queue)
+
+        async def says_which() -> bool:
+            return (await self.handle.describe()).typed_search_attributes.get(UID) == "elder"
+
+        await until_asked(says_which)
+
+    async def standings(self, *uids: str) -> list[str]:
+        return [await self.workflows.standing(PodRef(namespace="default", name=self.name, uid=uid)) for uid in uids]
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def name(temporal_server: DevServer) -> Name:
+    client = await Client.connect(temporal_server.address)
+    assert await register_search_attributes(client)
+    return Name(client)
+
+
+async def test_a_successor_is_not_taken_for_the_pod_before_it_by_what_that_one_said_of_itself(
+    name: Name, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Row 11: search attributes outlive the run that wrote them; only the workflow knows which pod it is."""
+    async with name.served():
+        await name.begin()
+        assert await name.standings("elder", "heir") == ["open", "another"]
+        elder = (await name.handle.describe()).run_id
+        await name.handle.signal("tell", "delete")
+
+        async def has_followed() -> bool:
+            described = await name.handle.describe()
+            return described.run_id != elder and described.typed_search_attributes.get(UID) == "elder"
+
+        await until_asked(has_followed)
+        assert await name.standings("heir", "third") == ["open", "another"]
+    monkeypatch.setattr("syncpod.agent.housekeeping.pod_workflows._RPC", timedelta(seconds=1))
+    assert await name.standings("third") == ["open"], "nobody is there to say which pod it is"
+    await name.handle.terminate()
+    assert await name.standings("third") == ["unknown"]
+
+
+async def test_a_paused_workflow_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Row 11: a status that the SDK has no word for is no evidence that a workflow has ended."""
+    command = dev_server.command
+    may_pause = ("--dynamic-config-value", "frontend.WorkflowPauseEnabled=true")
+    monkeypatch.setattr(dev_server, "command", lambda **how: [*command(**how), *may_pause])
+    with await asyncio.to_thread(DevServer.launch) as server:
+        client = await Client.connect(server.address)
+        assert await register_search_attributes(client)
+        name = Name(client)
+        async with name.served():
+            await name.begin()
+            pause = (temporal_program(), "workflow", "pause", "--workflow-id", name.id, "--address", server.address)
+            await asyncio.to_thread(subprocess.run, pause, check=True, capture_output=True)
+            described = await client.workflow_service.describe_workflow_execution(
+                DescribeWorkflowExecutionRequest(
+                    namespace=client.namespace, execution=WorkflowExecution(workflow_id=name.id)
+                )
+            )
+            paused = WorkflowExecutionStatus.WORKFLOW_EXECUTION_STATUS_PAUSED
+            assert described.workflow_execution_info.status == paused
+            assert await name.standings("elder", "heir") == ["open", "open"]
+            pod = {"metadata": {"name": name.name}, "spec": {"containers": [{"name": "web", "image": "web"}]}}
+            request = ApplyPodWorkflow(node=name.node, pod=pod, existing_only=True, unless_there=True)
+            steps = PodWorkflowSteps(client, NodeFacts)
+            with pytest.raises(RPCError, match="paused"):
+                await steps.apply_pod(request)
+            await asyncio.to_thread(
+                subprocess.run, [*pause[:2], "unpause", *pause[3:]], check=True, capture_output=True
+            )
+            assert await steps.apply_pod(request) == PodWorkflowResult(uid="elder"), (
+                "cordoned or not: it has a workflow"
+            )
+            await name.handle.terminate()
+            assert await name.standings("elder") == ["closed"]
