@@ -2,8 +2,8 @@
 
 Mirrors pkg/kubelet/config/file.go, v1.36, extractFromDir, extractFromFile: hidden files and directories are passed
 over, files are taken in order of their names, a file holds one Pod and at most 10 MiB. Difference: a file that cannot
-be read, or says nothing that can run, keeps the pod that it made before, and says what is wrong; the kubelet ends that
-pod.
+be read, or says nothing that can run, or is a link that leads nowhere for now, keeps the pod that it made before, and
+says what is wrong; the kubelet ends that pod.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class ManifestFiles:
         try:
             found = path.stat()
         except FileNotFoundError:
-            return None
+            return _without_target(path, before)
         except OSError as error:
             return _Read((), 0, before.document if before else None, f"{_shown(path)}: {error.strerror}")
         if stat.S_ISDIR(found.st_mode):
@@ -105,7 +105,7 @@ class ManifestFiles:
         try:
             return _Read(looks, now, self._parse(path, found), "")
         except FileNotFoundError:
-            return None
+            return _without_target(path, before)
         except (ManifestError, ManifestErrors) as wrong:  # which name the file themselves
             problem = str(wrong).replace("\n", "; ")
         except (PodInvalid, OSError) as wrong:
@@ -175,6 +175,13 @@ class ManifestFiles:
             return f"{path}: which file has made which pod cannot be kept for the next start: {error.strerror}"
         self._made = made
         return ""
+
+
+def _without_target(path: Path, before: _Read | None) -> _Read | None:
+    """Return what there is of a path at which no file is found: nothing of one that is gone, all before of a link."""
+    if not path.is_symlink():
+        return None
+    return _Read((), 0, before.document if before else None, f"{_shown(path)}: is a link that leads nowhere")
 
 
 def _shown(path: Path) -> str:

@@ -147,6 +147,25 @@ def test_on_a_full_disk_a_file_that_goes_takes_its_pod_with_it(
     assert directory.again().look().kept == ()
 
 
+def test_a_link_whose_target_is_away_keeps_its_pod_until_the_link_goes(directory: Directory, tmp_path: Path) -> None:
+    """Such as one into a tree that is being cloned anew, or is not mounted yet."""
+    tree = tmp_path / "tree"
+    tree.mkdir()
+    (tree / "a.yaml").write_text(yaml.safe_dump(pod("a")))
+    link = directory.path / "a.yaml"
+    link.symlink_to(tree / "a.yaml")
+    before = directory.files.look()
+    assert names(before) == [f"a-{NODE}"]
+    tree.rename(tmp_path / "elsewhere")
+    away = directory.files.look()
+    assert (away.pods, away.problems) == (before.pods, (f"{link}: is a link that leads nowhere",))
+    assert [each.name for each in directory.again().look().kept] == [f"a-{NODE}"]
+    (tmp_path / "elsewhere").rename(tree)
+    assert directory.files.look() == before
+    link.unlink()
+    assert directory.files.look() == Listing((), (), ())
+
+
 def test_what_is_no_file_is_named_and_never_waited_for(directory: Directory) -> None:
     os.mkfifo(directory.path / "pipe.yaml")
     (directory.path / "loop.yaml").symlink_to("loop.yaml")
