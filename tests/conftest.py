@@ -114,8 +114,8 @@ def _launched(version: str, *, part: str) -> Containerd:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Leave out on the embedded runtime what is listed as different there, and say which tests share a process.
 
-    Those of one runtime do, so that each runtime is started once; of the others those of one file. The runtimes' come
-    first: they are the longest, and mostly wait.
+    Those of one runtime do, so that each runtime is started once; of the others those of one file. The longest come
+    first: the runtimes', which mostly wait, then the simulator's, which compute.
     """
     differences.apply(items)
     groups = {item: _runtime_of(item) for item in items}
@@ -125,7 +125,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             # the report says which tests needed it: what needs it often is a defect, here or there.
             item.add_marker(pytest.mark.flaky(reruns=1))
         item.add_marker(pytest.mark.xdist_group(groups[item] or item.nodeid.partition("::")[0].replace("/", ".")))
-    items.sort(key=lambda item: _RUNTIMES.index(groups[item]) if groups[item] else len(_RUNTIMES))
+    items.sort(key=lambda item: _RUNTIMES.index(groups[item]) if groups[item] else len(_RUNTIMES) + _is_short(item))
+
+
+def _is_short(item: pytest.Item) -> bool:
+    return not item.nodeid.startswith("tests/simulator/")
 
 
 def _runtime_of(item: pytest.Item) -> str:
