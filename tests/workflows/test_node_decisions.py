@@ -20,7 +20,7 @@ from syncpod.node_messages import (
 )
 from workflows import node_absorb, node_decide, node_report
 from workflows.node_decide import Action
-from workflows.node_state import Governed, NodeState, Source, Wanted, rank, size
+from workflows.node_state import TEXT_LIMIT, Governed, NodeState, Source, Wanted, rank, size
 
 START = datetime(2026, 11, 1, tzinfo=UTC)
 SOURCES = ("file", "team", "zone")
@@ -193,6 +193,10 @@ def test_a_back_off_doubles_and_is_forgotten_when_the_pod_is() -> None:
         waits.append(int((plan.retry_at - node.now).total_seconds()))
         node.now = plan.retry_at
     assert waits == [10, 20, 40, 80, 160, 300, 300]
+    node.begin()
+    (action,) = node.busy.values()
+    node_decide.failed(node.state, action, "Refused", "no " * 10_000, node.now)
+    assert len(node_report.desired(node.state, node.now)[0].message) == TEXT_LIMIT
     node.say("file", {})
     node_decide.tidy(node.state, node.now)
     assert not node.state.backoff.entries

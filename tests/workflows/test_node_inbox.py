@@ -1,0 +1,40 @@
+"""What waits to be absorbed by a node: nothing is lost but what a later signal says anew."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from workflows.inbox import Signal
+from workflows.node_inbox import NodeInbox
+
+
+def listed(source: Any, *pods: Any) -> dict[str, Any]:
+    return {"source": source, "pods": list(pods)}
+
+
+def test_of_one_subject_the_last_counts_where_it_came_and_what_makes_no_sense_takes_no_place() -> None:
+    inbox = NodeInbox()
+    came: list[tuple[str, Any]] = [
+        ("sync_pods", listed("file", 1)),
+        ("sync_pods", listed("team", 1)),
+        ("node_status", {"boot": 1}),
+        ("apply", {"pod": 1}),
+        ("apply", {"pod": 1}),
+        ("sync_pods", listed("file", 2)),
+        ("sync_pods", {"source": "team", "pods": 3}),
+        ("node_status", {"boot": "1"}),
+        ("recall_pods", listed("team")),
+        ("node_status", {"boot": 2}),
+        ("sync_pods", listed(["team"])),
+    ]
+    for name, payload in came:
+        inbox.put(name, (payload,))
+    inbox.put("sync_pods", (listed("team"), {}))
+    kept = [came[index] for index in (1, 3, 4, 5, 6, 7, 8, 9, 10)]
+    expected = [Signal(name, (payload,)) for name, payload in kept]
+    expected.append(Signal("sync_pods", (listed("team"), {})))
+    assert len(inbox) == len(expected)
+    assert inbox.take(4) == expected[:4]
+    inbox.put("sync_pods", (listed("file", 3),))
+    assert inbox.take() == [*expected[4:], Signal("sync_pods", (listed("file", 3),))]
+    assert inbox.take() == []
