@@ -50,7 +50,7 @@ class OpenPod:
 
     workflow_id: str
     ref: PodRef | None
-    """Which pod it is; None where its search attributes do not say and the runtime has nothing of it."""
+    """Which pod it is, as far as its search attributes and the runtime agree; None = it is to be asked itself."""
 
 
 class Takeover:
@@ -65,17 +65,18 @@ class Takeover:
     async def open_pods(self, in_runtime: Iterable[ObservedPod]) -> tuple[OpenPod, ...]:
         """List the pods that may have an open workflow on this node's queue. Raises RPCError.
 
-        By visibility, which may lag; so what the runtime has counts as well.
+        By visibility, which may lag; so what the runtime has counts as well. A run that follows a deleted pod may still
+        say that it is that pod; where the runtime has another of its name, neither is believed.
         """
-        found: dict[str, OpenPod] = {}
+        said: dict[str, PodRef | None] = {}
         query = f"TaskQueue = '{self._task_queue}' AND WorkflowType = '{POD_WORKFLOW}' AND ExecutionStatus = 'Running'"
         async for listed in self._client.list_workflows(query, rpc_timeout=_RPC):
-            found[listed.id] = OpenPod(listed.id, _ref(listed))
+            said[listed.id] = _ref(listed)
+        here: dict[str, list[PodRef]] = {}
         for pod in in_runtime:
-            id_ = pod_workflow_id(pod.namespace, pod.name)
-            if id_ not in found or found[id_].ref is None:
-                found[id_] = OpenPod(id_, PodRef(namespace=pod.namespace, name=pod.name, uid=pod.uid))
-        return tuple(found[id_] for id_ in sorted(found))
+            ref = PodRef(namespace=pod.namespace, name=pod.name, uid=pod.uid)
+            here.setdefault(pod_workflow_id(pod.namespace, pod.name), []).append(ref)
+        return tuple(OpenPod(id_, _agreed(said.get(id_), here.get(id_, []))) for id_ in sorted({*said, *here}))
 
     async def take(self, workflow_id: str) -> bool:
         """Take over one workflow; return whether it is open and of this node. Raises RPCError."""
@@ -170,3 +171,13 @@ def _ref(listed: ListedWorkflow) -> PodRef | None:
     if not said.get("PodUID"):
         return None
     return PodRef(namespace=said.get("PodNamespace", ""), name=said.get("PodName", ""), uid=said["PodUID"])
+
+
+def _agreed(said: PodRef | None, here: list[PodRef]) -> PodRef | None:
+    """Return which pod a workflow is, by what it has said and what the runtime has of its name; None where they differ.
+
+    What says nothing contradicts nothing.
+    """
+    if said is None:
+        return here[0] if len(here) == 1 else None
+    return said if not here or said.uid in {ref.uid for ref in here} else None

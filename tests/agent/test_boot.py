@@ -9,10 +9,12 @@ from collections.abc import AsyncIterator
 import pytest
 from temporalio.api.enums.v1 import PendingActivityState
 from temporalio.client import Client
+from temporalio.common import SearchAttributeKey, SearchAttributePair, TypedSearchAttributes
 from temporalio.service import RPCError
 from temporalio.worker import Worker
 
 from syncpod.agent.boot import Takeover
+from syncpod.agent.search_attributes import register_search_attributes
 from syncpod.lifecycle.observed import ObservedPod
 from syncpod.messages import PodRef, pod_workflow_id
 from tests.agent.probe import InAStep, Recorder, answers, hangs
@@ -108,6 +110,33 @@ async def test_open_pods_are_those_that_the_server_lists_and_those_that_the_runt
     assert b.ref == PodRef(namespace=namespace, name="b", uid="u-b")
     (a, _) = await takeover.open_pods((*in_runtime, ObservedPod(uid="u-a", namespace=namespace, name="a")))
     assert a.ref == PodRef(namespace=namespace, name="a", uid="u-a")
+    await handle.terminate()
+
+
+async def test_where_the_runtime_has_another_pod_of_a_workflows_name_it_is_asked_which_it_is(
+    client: Client, task_queue: str
+) -> None:
+    """A run that follows a deleted pod begins with the search attributes of that one's."""
+    assert await register_search_attributes(client)
+    namespace, takeover = str(uuid.uuid4()), Takeover(client, task_queue, NEW)
+    said = {"PodNamespace": namespace, "PodName": "a", "PodUID": "elder"}
+    handle = await client.start_workflow(
+        "PodWorkflow",
+        id=pod_workflow_id(namespace, "a"),
+        task_queue=task_queue,
+        search_attributes=TypedSearchAttributes(
+            [SearchAttributePair(SearchAttributeKey.for_keyword(name), value) for name, value in said.items()]
+        ),
+    )
+    elder, heir = (ObservedPod(uid=uid, namespace=namespace, name="a") for uid in ("elder", "heir"))
+
+    async def listed() -> bool:
+        return len(await takeover.open_pods(())) == 1
+
+    await until_asked(listed)
+    of_elder = PodRef(namespace=namespace, name="a", uid="elder")
+    found = [await takeover.open_pods(there) for there in ((), (elder,), (heir, elder), (heir,))]
+    assert [pod.ref for (pod,) in found] == [of_elder, of_elder, of_elder, None]
     await handle.terminate()
 
 
