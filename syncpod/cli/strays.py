@@ -192,10 +192,13 @@ def named_only(output: str) -> bool:
 
 
 async def standing_of(client: Client, pod: PodInRuntime) -> Standing:
-    """Ask Temporal how a pod stands with its name's workflow; one that does not say which pod it is of may be its."""
+    """Ask Temporal how a pod stands with its name's workflow; one that does not say which pod it is of may be its.
+
+    What was recorded of a workflow that does not answer says nothing: it may be of the pod that this one follows.
+    """
     from syncpod.cli.pods import read_pod
 
     reading = await read_pod(client, pod.namespace, pod.name)
     if reading is None:
         return "none"
-    return "open" if reading.pod.metadata.uid in ("", pod.uid) else "another"
+    return "another" if reading.current and reading.pod.metadata.uid not in ("", pod.uid) else "open"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import uuid
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -11,17 +12,21 @@ from typing import Any
 
 import pytest
 from temporalio.client import Client
+from temporalio.common import SearchAttributeKey, SearchAttributePair, TypedSearchAttributes
 
-from syncpod.cli import adopting, applying, strays
+from syncpod.agent.search_attributes import register_search_attributes
+from syncpod.cli import adopting, applying, pods, strays
 from syncpod.cli.failure import Failure
-from syncpod.cli.strays import Here, Standing, Stray, taken, told_apart
+from syncpod.cli.strays import Here, Standing, Stray, standing_of, taken, told_apart
 from syncpod.cri.inventory import PodInRuntime
 from syncpod.cri.node import NodeContext
 from syncpod.cri.pod_records import PodRecord
 from syncpod.cri.port import ContainerSummary, SandboxSummary
+from syncpod.messages import POD_WORKFLOW, pod_workflow_id
 from syncpod.pod import admit_pod
 from tests.cli.conftest import Command
 from tests.cli.manifests import manifest
+from tests.runtimes.temporal import DevServer
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
@@ -122,3 +127,24 @@ async def test_nobody_waits_for_a_node_that_no_worker_serves(
     async with asyncio.timeout(30):
         with pytest.raises(Failure, match="its node does not answer"):
             await adopting.until_adopted(client, place, stray("a", "none"))
+
+
+async def test_what_was_recorded_of_a_workflow_that_does_not_answer_is_nothing_against_a_pod(
+    temporal_server: DevServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that follows a deleted pod begins with the search attributes of that one's, and its worker may be away."""
+    monkeypatch.setattr(pods, "QUERY_DEADLINE", timedelta(seconds=1))
+    client = await Client.connect(temporal_server.address)
+    assert await register_search_attributes(client)
+    heir = stray("heir", "open", namespace=f"ns-{uuid.uuid4()}").pod
+    handle = await client.start_workflow(
+        POD_WORKFLOW,
+        id=pod_workflow_id(heir.namespace, heir.name),
+        task_queue=f"node/{uuid.uuid4()}",
+        search_attributes=TypedSearchAttributes(
+            [SearchAttributePair(SearchAttributeKey.for_keyword("PodUID"), "elder")]
+        ),
+    )
+    assert await standing_of(client, heir) == "open"
+    await handle.terminate()
+    assert await standing_of(client, heir) == "none"
