@@ -18,7 +18,7 @@ from syncpod.agent import manifest_files, manifest_source
 from syncpod.agent.manifest_files import Listing, ManifestFiles
 from syncpod.agent.manifest_source import ManifestSource
 from syncpod.messages import PodRef, pod_workflow_id
-from syncpod.node_messages import LIST_LIMIT, SyncPods
+from syncpod.node_messages import KEPT_BYTES, LIST_LIMIT, SyncPods
 from syncpod.pod import LARGEST_MANIFEST
 from tests.agent.waiting import until
 
@@ -352,6 +352,19 @@ async def test_a_list_that_is_too_large_is_refused_in_a_sentence_and_the_one_of_
     assert await source.round()
     assert (len(told.names), len(told.heard[-1].problems)) == (7, 1)
     assert f"a node can be told {LIST_LIMIT} at once" in told.heard[-1].problems[0]
+
+
+async def test_a_list_that_is_told_is_one_that_the_node_has_room_for(
+    directory: Directory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a", "b"):
+        directory.write(f"{name}.yaml", pod(name))
+    told = Told()
+    assert await ManifestSource(directory.files, told, told.tell, boot=1).round()
+    room = len(told.heard[0].model_dump_json(by_alias=True)) + 2 * KEPT_BYTES
+    for limit in (room, room - 1):
+        monkeypatch.setattr(manifest_source, "LIST_LIMIT", limit)
+        assert await ManifestSource(directory.files, told, told.tell, boot=1).round() is (limit == room)
 
 
 async def test_a_pod_that_somebody_has_ended_is_told_with_the_next_slow_look(directory: Directory) -> None:
