@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from activities.attempt import Attempt, PodFault
-from activities.ledger import Trigger
+from activities.ledger import Page, Trigger
 from activities.metrics import count_rejection
 from syncpod.cri.pod_cgroups import remove_empty_tiers, weigh_tiers
 from syncpod.cri.pod_records import Mark, mark_pod_record, read_pod_record, read_pod_records
@@ -40,9 +40,7 @@ async def admit(attempt: Attempt, request: CreateSandbox) -> None:
     await _check_features(attempt, pod)
     async with node.ledger.open() as page:
         refusal = page.refusal(ref, pod, node.context.capacity)
-        if refusal is not None:  # for good: so it must not be for a pod that `syncpod prune` has removed
-            records = await asyncio.to_thread(read_pod_records, node.context)
-            page.keep({record.pod.metadata.uid for record in records})
+        if refusal is not None and await strike_what_is_gone(attempt, page):  # or it would be refused for good
             refusal = page.refusal(ref, pod, node.context.capacity)
         if refusal is not None:
             raise _rejected(*refusal)
@@ -64,6 +62,21 @@ async def forget(attempt: Attempt) -> None:
     """Free what the pod takes of its node, of which nothing is left there. Safe to repeat. Raises OSError."""
     await asyncio.to_thread(remove_empty_tiers, attempt.node.context)
     await _strike(attempt, "pods_removed")
+
+
+async def strike_what_is_gone(attempt: Attempt, page: Page) -> bool:
+    """Count pods no longer that `syncpod prune` has removed behind the node's back; say whether there were any.
+
+    Done before the attempt's own pod, which counts on, is refused for want of room. Others that wait for some are told.
+    Raises OSError.
+    """
+    node, own = attempt.node, attempt.ref.uid
+    records = await asyncio.to_thread(read_pod_records, node.context)
+    if not page.keep({own, *(record.pod.metadata.uid for record in records)}):
+        return False
+    await asyncio.to_thread(weigh_tiers, node.context, page.burstable_milli_cpu)
+    node.has_room(tuple(each for each in page.take_waiting("pods_removed") if each.uid != own))
+    return True
 
 
 async def _strike(attempt: Attempt, trigger: Trigger) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from activities.admission import strike_what_is_gone
 from activities.attempt import Attempt
 from activities.metrics import count_accepted_resize, count_infeasible_resize
 from activities.pod_record import note_pod
@@ -38,6 +39,8 @@ async def allocate_resources(attempt: Attempt, request: AllocateResources) -> St
             return StepResult(allocation=Allocation(pending="Infeasible", message=unenforced))
         trigger = page.why_again(ref, pod)
         refusal = page.refusal_of_resize(ref, pod, node.context.capacity)
+        if refusal is not None and not refusal[1] and await strike_what_is_gone(attempt, page):
+            refusal = page.refusal_of_resize(ref, pod, node.context.capacity)
         if refusal is None:
             await asyncio.to_thread(note_pod, node.context, ref, pod)
             if page.enter(ref, pod):

@@ -142,11 +142,16 @@ class Page:
             self._put_off.pop(ref.uid, None)
         return counted
 
-    def keep(self, uids: Collection[str]) -> None:
-        """Count only the pods of these UIDs: what else was let in has been removed behind the node's back."""
-        for uid in self._pods.keys() - set(uids):
+    def keep(self, uids: Collection[str]) -> bool:
+        """Count only the pods of these UIDs: what else was let in has been removed behind the node's back.
+
+        Say whether any was counted that no longer is.
+        """
+        gone = self._pods.keys() - set(uids)
+        for uid in gone:
             self._strike(uid)
             self._put_off.pop(uid, None)
+        return bool(gone)
 
     def _is_of(self, ref: PodRef) -> bool:
         entry = self._pods.get(ref.uid)

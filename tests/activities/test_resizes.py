@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from activities.ledger import Ledger
+from syncpod.cri.directories import remove_pod_directories
 from syncpod.cri.errors import RuntimeFailure, Unavailable
 from syncpod.cri.port import LinuxResources
 from syncpod.messages import (
@@ -124,6 +125,26 @@ async def test_who_waits_for_room_is_told_of_it_by_rank(bench: Bench) -> None:
     await gone.kill(grace=0)
     await gone.step(StepName.REMOVE_POD, RemovePod(ref=gone.ref, fence=gone.next_fence())).result()
     assert told[1:] == [[first.ref]]
+
+
+async def test_no_resize_waits_for_room_that_a_pod_took_which_was_removed_behind_the_nodes_back(bench: Bench) -> None:
+    """Row 115 (ours): `syncpod prune` removes by bare calls, and who asks next finds it out, for the others too."""
+    with_cores(bench, 2000)
+    told: list[list[PodRef]] = []
+    bench.node.has_room = lambda waiting: told.append(list(waiting))
+    gone, waits, asks = (bench.pod(container(resources={"requests": {"cpu": "600m"}})) for _ in range(3))
+    for pod in (gone, waits, asks):
+        await pod.create_sandbox()
+    assert (await allocate(waits, cpu_of(waits, "900m"))).pending == "Deferred"
+    meta = gone.pod.metadata
+    await bench.cri.stop_pod_sandbox(gone.sandbox_id)
+    await bench.cri.remove_pod_sandbox(gone.sandbox_id)
+    remove_pod_directories(bench.node.context, namespace=meta.namespace, name=meta.name, uid=meta.uid)
+    assert await allocate(asks, cpu_of(asks, "1")) == Allocation()
+    assert told == [[waits.ref]]
+    assert await allocate(waits, cpu_of(waits, "900m")) == Allocation()
+    assert (await allocate(asks, cpu_of(asks, "1200m"))).pending == "Deferred"
+    assert told == [[waits.ref]], "nothing else was freed"
 
 
 # --- applying ---------------------------------------------------------------------------------------------------------
