@@ -31,12 +31,12 @@ def adopt(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be adopted.")] = False,
     output: OnlyNames = "",
 ) -> None:
-    """Start the workflow of pods that run on this machine without one.
+    """Have pods that run without a workflow go on with one.
 
-    That is what pods are left with when the Temporal server has lost its database, or is another one: nothing is killed
-    then, and nothing looked after. A pod is adopted from what its node has noted of it, under the same UID; whatever
-    runs of it goes on, and no container is restarted. Restart counts go on from what the runtime has; back-offs, events
-    and history begin anew. A pod that has ended stays ended.
+    Pods of this machine are left without one when the Temporal server has lost its database, or is another one: nothing
+    is killed then, and nothing looked after. A pod is adopted from what its node has noted of it, under the same UID;
+    whatever runs of it goes on, and no container is restarted. Restart counts go on from what the runtime has;
+    back-offs, events and history begin anew. A pod that has ended stays ended.
 
     With --force the workflow that a named pod has is ended in the moment in which the new one starts. To terminate it
     first would leave the pod an orphan, which its node kills.

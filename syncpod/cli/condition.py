@@ -18,7 +18,7 @@ _STATUSES: Final = {status.lower(): status for status in ("True", "False", "Unkn
 
 
 def condition(
-    what: Annotated[list[str], typer.Argument(metavar="POD TYPE=STATUS", show_default=False)],
+    what: Annotated[list[str], typer.Argument(metavar="POD TYPE=STATUS", hidden=True, show_default=False)],
     reason: Annotated[str, typer.Option("--reason", metavar="WORD", help="Why, in one word: Registered.")] = "",
     message: Annotated[str, typer.Option("--message", metavar="TEXT", help="Why, in a sentence.")] = "",
     namespace: Namespace = "default",

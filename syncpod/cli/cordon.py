@@ -12,7 +12,7 @@ from syncpod.cli.console import say
 if TYPE_CHECKING:
     from temporalio.client import Client
 
-NodeNames = Annotated[list[str], typer.Argument(metavar="NODE", help="The nodes.", show_default=False)]
+NodeNames = Annotated[list[str], typer.Argument(metavar="NODE", hidden=True, show_default=False)]
 
 
 def cordon(nodes: NodeNames) -> None:

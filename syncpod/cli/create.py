@@ -9,6 +9,7 @@ import typer
 
 from syncpod.cli.console import say
 from syncpod.cli.failure import BadInput, Failure
+from syncpod.cli.manual import Page
 
 if TYPE_CHECKING:
     from syncpod.pod import ConfigMap, Secret
@@ -22,7 +23,7 @@ secret_app = typer.Typer(
 )
 app.add_typer(secret_app, name="secret")
 
-Name = Annotated[str, typer.Argument(metavar="NAME", show_default=False)]
+Name = Annotated[str, typer.Argument(metavar="NAME", hidden=True, show_default=False)]
 Literals = Annotated[
     list[str] | None,
     typer.Option("--from-literal", metavar="KEY=VALUE", help="A value as it stands; `ps` shows it to others."),
@@ -38,7 +39,7 @@ Output = Annotated[str, typer.Option("--output", "-o", metavar="json|yaml|name",
 Immutable = Annotated[bool, typer.Option("--immutable", help="Refuse any later change of its data.")]
 
 
-@app.command("configmap")
+@app.command("configmap", cls=Page)
 def config_map(
     name: Name,
     from_literal: Literals = None,
@@ -56,10 +57,10 @@ def config_map(
     _create(config_map_of(name, namespace, found), immutable, dry_run, output)
 
 
-app.command("cm", hidden=True)(config_map)
+app.command("cm", cls=Page, hidden=True)(config_map)
 
 
-@secret_app.command("generic")
+@secret_app.command("generic", cls=Page)
 def generic(
     name: Name,
     from_literal: Literals = None,
@@ -78,7 +79,7 @@ def generic(
     _create(secret_of(name, namespace, kind, found), immutable, dry_run, output)
 
 
-@secret_app.command("docker-registry")
+@secret_app.command("docker-registry", cls=Page)
 def docker_registry(
     name: Name,
     server: Annotated[
@@ -129,7 +130,7 @@ def _password() -> str:
     return sys.stdin.readline().rstrip("\r\n")
 
 
-@secret_app.command("tls")
+@secret_app.command("tls", cls=Page)
 def tls(
     name: Name,
     cert: Annotated[str, typer.Option("--cert", metavar="FILE", help="The certificate, PEM.", show_default=False)],

@@ -12,17 +12,15 @@ from syncpod.cli.options import StateDir
 
 
 def load(
-    files: Annotated[
-        list[str], typer.Argument(metavar="FILE", help="OCI layouts, or archives of them.", show_default=False)
-    ],
+    files: Annotated[list[str], typer.Argument(metavar="FILE", hidden=True, show_default=False)],
     name: Annotated[str, typer.Option("--name", metavar="NAME", help="What a file's only image is to be called.")] = "",
     state_dir: StateDir = "",
 ) -> None:
-    """Load images from files, for containers with files of their own.
+    """Load images from files into the embedded runtime.
 
-    This is for the embedded runtime, in which a name that was only pulled stands for this machine's programs. A
-    container of a loaded image has the image's files as its root directory, and its entry point, variables, user,
-    working directory and stop signal. Without root or user namespaces such a container is refused.
+    In that, a name that was only pulled stands for this machine's programs. A container of a loaded image has files of
+    its own: the image's as its root directory, and its entry point, variables, user, working directory and stop signal.
+    Without root or user namespaces such a container is refused.
 
     A file is an OCI layout (a directory, or a tar of one), or what `docker save` and `podman save` write; each digest
     in it is checked. It does not matter whether the runtime runs. Nothing is loaded for containerd or CRI-O: those

@@ -53,7 +53,7 @@ from syncpod.cli import (
 )
 from syncpod.cli.console import paint, printable, remark, say
 from syncpod.cli.failure import BAD_INPUT, INTERRUPTED, Failure
-from syncpod.cli.manual import Program, with_examples
+from syncpod.cli.manual import Page, Program, with_examples
 
 app = typer.Typer(
     name="syncpod",
@@ -140,9 +140,9 @@ def _interruptible(command: Callable[..., Any]) -> Callable[..., Any]:
 for _panel, _commands in _PANELS.items():
     for _name, _command in _commands.items():
         _settings = worker.CONTEXT if _name == "worker" else None
-        app.command(_name, rich_help_panel=_panel, context_settings=_settings, add_help_option=_name != "worker")(
-            _interruptible(_command)
-        )
+        app.command(
+            _name, cls=Page, rich_help_panel=_panel, context_settings=_settings, add_help_option=_name != "worker"
+        )(_interruptible(_command))
 
 app.add_typer(create.app, name="create", rich_help_panel="Pods")
 app.add_typer(top.app, name="top", rich_help_panel="Pods")

@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Iterator
 from itertools import groupby
 from typing import Any
 
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from syncpod.cli.examples import EXAMPLES, NOTES
 
 _VERBATIM = "\b"
 """A line of it keeps the paragraph that follows as it is written."""
 _HEAD = f"{_VERBATIM}\nExamples:"
+
+
+class Page(TyperCommand):
+    """A command whose page names what it has to be given as Kubernetes' tools do: ``POD``, not ``{POD}``."""
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """Return what stands behind the command's name; braces stay round a choice: ``{bash|zsh|fish}``."""
+        return [re.sub(r"^\{([^|]*)\}", r"\1", piece) for piece in super().collect_usage_pieces(ctx)]
 
 
 class Program(TyperGroup):

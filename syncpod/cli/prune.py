@@ -39,10 +39,11 @@ def prune(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be killed and removed.")] = False,
     output: OnlyNames = "",
 ) -> None:
-    """Kill and remove pods that run on this machine without a workflow.
+    """Kill and remove what runs without a workflow.
 
-    Their containers are stopped with the pod's grace; sandbox, containers, volumes and logs are removed. A pod that has
-    a workflow is left alone: `syncpod delete` ends it. What has not the node's label is never touched.
+    Containers of this machine's pods that have none are stopped with the pod's grace; sandbox, containers, volumes and
+    logs are removed. A pod that has a workflow is left alone: `syncpod delete` ends it. What has not the node's label
+    is never touched.
     """
     from syncpod.cli import session
     from syncpod.cli.applying import has_search_attributes

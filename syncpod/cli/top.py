@@ -11,6 +11,7 @@ import typer
 from syncpod.cli.arguments import pod_names, read_selector
 from syncpod.cli.console import columns, remark, say
 from syncpod.cli.failure import BadInput, Failure
+from syncpod.cli.manual import Page
 from syncpod.cli.options import AllNamespaces, Namespace, PodNames, Selector
 
 if TYPE_CHECKING:
@@ -97,7 +98,7 @@ def node(
 
 for _names, _command in ((("pod", "pods", "po"), pod), (("node", "nodes", "no"), node)):
     for _name in _names:
-        app.command(_name, hidden=_name != _names[0])(_command)
+        app.command(_name, cls=Page, hidden=_name != _names[0])(_command)
 
 
 def cores(nano_cores: int) -> str:

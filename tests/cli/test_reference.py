@@ -124,6 +124,13 @@ def test_colours_that_are_asked_for_are_not_in_the_document(monkeypatch: pytest.
     assert (os.environ["FORCE_COLOR"], os.environ["PYTHON_COLORS"]) == ("1", "1")
 
 
+def test_pages_have_no_types_of_python_and_braces_only_round_a_choice() -> None:
+    for path, command in ALL:
+        context = typer.Context(command, info_name=" ".join(("syncpod", *path)))
+        records = [record for one in command.params if (record := one.get_help_record(context)) is not None]
+        assert not re.search(r"\{[^|]*\}", context.get_usage()) and not [name for name, _ in records if "<" in name]
+
+
 def test_every_command_has_examples() -> None:
     assert {name for name, examples in WRITTEN.items() if not examples} == set()
 
