@@ -52,7 +52,9 @@ class Attempt:
 
     A step's code is never cancelled from outside: a call that was sent to the runtime is awaited to its end. It lets go
     only where it says so, by `checkpoint`, `interruptible` or `pause`, which raise Interrupted once the step has been
-    cancelled (by the workflow, an operator, the worker's end) or superseded by a newer one.
+    cancelled (by the workflow, an operator, the worker's end) or superseded by a newer one. One whose own time is over
+    begins what it was about to begin all the same, and only waits for nothing: else a kill whose listings are slow
+    would never come to its stops, however often it is tried.
     """
 
     def __init__(self, node: Node, request: StepInput, *, number: int, delay_seconds: float = 0.0) -> None:
@@ -101,15 +103,19 @@ class Attempt:
         self._interruption.set()
 
     def checkpoint(self) -> None:
-        """Raise Interrupted if the step has been asked to let go; stands before each call that makes something."""
-        if self.interrupted:
+        """Raise Interrupted if somebody wants the step to let go; stands before what makes or ends anything."""
+        if self.asked:
             raise Interrupted
 
     async def interruptible(self, work: Coroutine[Any, Any, T]) -> T:
         """Await `work`; when the step has to let go, cancel it, wait until it is gone, and raise Interrupted.
 
-        Work that ends all the same counts as done.
+        Work that ends all the same counts as done. None is begun that nobody wants any more: it might send something
+        before it could be cancelled.
         """
+        if self.asked:
+            work.close()
+            raise Interrupted
         task = asyncio.ensure_future(work)
         interruption = asyncio.ensure_future(self._interruption.wait())
         try:
@@ -133,6 +139,10 @@ class Attempt:
         await self.interruptible(asyncio.sleep(seconds))
 
     # --- time ---------------------------------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Have its time count from now on: what came before was to find out whether anything is to be done at all."""
+        self._began = time.monotonic()
 
     @property
     def waited_seconds(self) -> float:

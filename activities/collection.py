@@ -91,7 +91,11 @@ class Collector:
             if alive or not await is_gone(ref, bool(view.sandboxes or view.containers)):
                 return False
             attempt.ref = ref
-            return (await remove_pod(attempt, RemovePod(ref=ref))).outcome == Outcome.DONE
+            try:
+                removed = await remove_pod(attempt, RemovePod(ref=ref))
+            except Interrupted:
+                return False
+            return removed.outcome == Outcome.DONE
 
     async def empty(self, uid: str) -> bool:
         """Remove the volumes of a pod that was put out and has ended; say whether they are removed.

@@ -48,6 +48,7 @@ async def _kill(attempt: Attempt, request: KillPod) -> StepResult:
     polls = Polls(attempt)
     while True:
         view = await end_containers(attempt, alive)
+        attempt.checkpoint()
         await end_what_was_lost(attempt, [each.id for each in view.containers])
         await stop_sandboxes(attempt, view)
         view = await attempt.read()

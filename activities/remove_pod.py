@@ -26,9 +26,11 @@ async def remove_pod(attempt: Attempt, request: RemovePod) -> StepResult:
     meanwhile, and forgotten.
 
     Mirrors kubelet.go, v1.36, SyncTerminatedPod (volumes, cgroup), and what the kubelet leaves to garbage collection
-    (kuberuntime_gc.go: containers, sandboxes, log directories). Raises CriError, CgroupBusy, StillMounted, NotYet.
+    (kuberuntime_gc.go: containers, sandboxes, log directories). Raises CriError, CgroupBusy, StillMounted, NotYet;
+    Interrupted only where nothing has been removed.
     """
     view = await attempt.read()
+    attempt.checkpoint()
     alive = [each for each in view.containers if each.state in ("running", "unknown")]
     if alive:
         names = ", ".join(f"{each.name} ({each.state})" for each in alive)

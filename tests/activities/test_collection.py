@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection
 from dataclasses import replace
 
@@ -12,7 +13,7 @@ from activities.fences import Claim
 from syncpod.cri.pod_records import read_pod_record, write_pod_record
 from syncpod.messages import ObservedPod, PodRef, StepName
 from tests.activities.bench import Bench, PodOnBench, container
-from tests.activities.test_fences import EARLY, Actor
+from tests.activities.test_fences import EARLY, Actor, settle
 from tests.activities.test_remove import exited
 from tests.activities.test_start_container import DONE_AND_GONE, created_by_another
 
@@ -95,16 +96,28 @@ async def test_of_a_gone_pod_everything_goes_once_nothing_of_it_lives(bench: Ben
     await pod.create_sandbox()
     await pod.start()
     collector, asked = Collector(bench.node), list[tuple[str, bool]]()
+    step, coming = Actor(bench.node.fences, 99, ref=pod.ref), list[asyncio.Task[None]]()
+    step.may_end.set()
 
     async def standing(ref: PodRef, in_runtime: bool) -> bool:
         asked.append((ref.name, in_runtime))
         return len(asked) > 1
+
+    async def adopted_meanwhile(ref: PodRef, in_runtime: bool) -> bool:
+        coming.append(asyncio.create_task(step.act()))
+        await settle()
+        return True
 
     assert not await collector.clear(pod.uid, standing)
     assert asked == [], "it runs"
     await pod.kill(grace=0)
     await pod.until_dead(pod.sandbox_id)
     assert not await collector.clear(pod.uid, standing), "its workflow is open"
+    before = await pod.view()
+    assert not await collector.clear(pod.uid, adopted_meanwhile), "a step wants it"
+    await coming[0]
+    after = await pod.view()
+    assert (after.sandboxes, after.containers, pod.logs.exists()) == (before.sandboxes, before.containers, True)
     assert await collector.clear(pod.uid, standing)
     assert asked == [(pod.pod.metadata.name, True)] * 2
     assert (pod.directory.exists(), pod.logs.exists(), pod.cgroups()) == (False, False, [])

@@ -185,6 +185,27 @@ async def test_work_that_ends_although_it_was_to_be_given_up_counts_as_done(benc
         await attempt.pause(10)
 
 
+async def test_nothing_is_begun_that_nobody_wants_any_more_but_by_a_kill_whose_time_is_over(bench: Bench) -> None:
+    """What is begun may send a stop before it is cancelled; where lists take longer than a kill may, one is sent."""
+    begun: list[str] = []
+
+    async def sends(what: str) -> None:
+        begun.append(what)
+
+    asked, late = (Attempt(bench.node, StepInput(), number=1) for _ in range(2))
+    asked.supersede()
+    with pytest.raises(Interrupted):
+        await asked.interruptible(sends("asked"))
+    with pytest.raises(Interrupted):
+        asked.checkpoint()
+    late.expire()
+    late.checkpoint()
+    await late.interruptible(sends("late"))
+    with pytest.raises(Interrupted):
+        await late.pause(10)
+    assert begun == ["late"]
+
+
 async def test_a_step_with_an_old_fence_does_nothing(bench: Bench) -> None:
     pod = bench.pod()
     stale, scheduled = pod.sandbox_request(), datetime.now(UTC) - timedelta(seconds=1)
