@@ -22,6 +22,7 @@ from syncpod.cri.errors import NotFound
 from syncpod.cri.inventory import Nameless, take_inventory
 from syncpod.cri.names import NODE_LABEL
 from syncpod.cri.pod_records import PodRecord, read_pod_record
+from syncpod.cri.port import ContainerSummary
 from syncpod.messages import (
     KillPod,
     KillTarget,
@@ -67,17 +68,19 @@ class OrphanKiller:
         """
         attempt = self._attempt(ref)
         async with self._node.fences.undisturbed(ref.uid, attempt) as held:
-            if not held or not await is_orphan():
+            if not held:
                 return Ended(done=False)
             record = await asyncio.to_thread(read_pod_record, self._node.context, ref.uid)
             if record is not None:
                 attempt.ref = ref = ref.model_copy(update={"incarnation": record.incarnation})
             view = await attempt.read()
+            if not await is_orphan():  # asked last: who is wanted again after that has a step, and is let go for it
+                return Ended(done=False)
+            attempt.begin()
             targets = _targets(view.containers, record, grace_seconds)
+            request = KillPod(ref=ref, targets=targets, grace_seconds=grace_seconds, message=why, final=True)
             try:
-                await kill_pod(
-                    attempt, KillPod(ref=ref, targets=targets, grace_seconds=grace_seconds, message=why, final=True)
-                )
+                await kill_pod(attempt, request)
                 removed = await remove_pod(attempt, RemovePod(ref=ref))
             except Interrupted:
                 return Ended(done=False)
@@ -91,7 +94,7 @@ class OrphanKiller:
         A sandbox goes with the containers in it, unless one of them is not ours; then it stays. Raises CriError.
         """
         attempt = self._attempt(PodRef(uid=found.uid))
-        async with self._node.fences.undisturbed(found.uid, attempt) as held:
+        async with self._node.fences.undisturbed(found.uid or found.id, attempt) as held:
             inventory = await take_inventory(self._node.cri, self._node.context.name, {}) if held else None
             if inventory is None or found.id not in {each.id for each in inventory.nameless}:
                 return Ended(done=False)
@@ -99,31 +102,47 @@ class OrphanKiller:
             chosen = [each for each in inside if found.id in (each.id, each.sandbox_id)]
             if any(each.labels.get(NODE_LABEL) != self._node.context.name for each in chosen):
                 return Ended(done=False, obstacle="it holds a container that is not ours")
-            for each in chosen:
-                if each.state == "running":
-                    target = KillTarget(id=each.id, grace_seconds=grace_seconds)
-                    call = self._node.stops.stop(each.id, target.timeout_seconds(0))
-                    await asyncio.wait({call})
-                    call.result()
-                await _gone(self._node.cri.remove_container(each.id))
+            try:
+                for each in chosen:
+                    await self._end_container(attempt, each, grace_seconds)
+                attempt.checkpoint()
+            except Interrupted:
+                return Ended(done=False)
             if found.kind == "sandbox":
                 await _gone(self._node.cri.stop_pod_sandbox(found.id))
                 await _gone(self._node.cri.remove_pod_sandbox(found.id))
             return Ended(done=True)
 
-    async def end_duplicates(self, uid: str, choose: Callable[[ObservedPod], Iterable[ObservedContainer]]) -> int:
+    async def _end_container(self, attempt: Attempt, container: ContainerSummary, grace_seconds: int) -> None:
+        """Stop a container unless it has ended or never begun, and remove it.
+
+        Raises CriError; Interrupted where a step wants the pod that it is in, with a stop that was sent going on.
+        """
+        attempt.checkpoint()
+        if container.state not in ("created", "exited"):
+            target = KillTarget(id=container.id, grace_seconds=grace_seconds)
+            call = self._node.stops.stop(container.id, target.timeout_seconds(0))
+            await attempt.wait_for({call})
+            call.result()
+            attempt.checkpoint()
+        await _gone(self._node.cri.remove_container(container.id))
+
+    async def end_duplicates(
+        self, uid: str, choose: Callable[[ObservedPod], Iterable[ObservedContainer]]
+    ) -> tuple[int, str]:
         """End the containers that `choose` takes of a pod, with the pod's grace; say how many have ended.
 
-        They stay as dead instances, which are tidied up as others are. Nothing is done while a step has the pod, nor to
-        one of another Temporal cluster. Raises CriError, OSError.
+        What stands in the way is said as well; it is tried again. They stay as dead instances, which are tidied up as
+        others are. Nothing is done while a step has the pod, nor to one of another Temporal cluster. Raises CriError,
+        OSError.
         """
         attempt = self._attempt(PodRef(uid=uid))
         async with self._node.fences.undisturbed(uid, attempt) as held:
             if not held or not await is_ours(self._node, uid):
-                return 0
+                return 0, ""
             chosen = tuple(choose(await attempt.read()))
             if not chosen:
-                return 0
+                return 0, ""
             record = await asyncio.to_thread(read_pod_record, self._node.context, uid)
             said = record.pod.spec.termination_grace_period_seconds if record is not None else None
             grace = _USUAL_GRACE_SECONDS if said is None else said
@@ -137,9 +156,11 @@ class OrphanKiller:
 
             try:
                 await with_patience(attempt, grace, end())
-            except (Interrupted, PodFault):
-                return 0
-            return len(chosen)
+            except Interrupted:
+                return 0, ""
+            except PodFault as obstacle:
+                return 0, str(obstacle)
+            return len(chosen), ""
 
     def _attempt(self, ref: PodRef) -> Attempt:
         return Attempt(self._node, StepInput(ref=ref), number=1)

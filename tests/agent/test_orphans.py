@@ -22,12 +22,15 @@ from syncpod.agent.housekeeping.duplicates import Duplicates
 from syncpod.agent.housekeeping.orphans import Orphans
 from syncpod.agent.housekeeping.pod_workflows import PodWorkflows
 from syncpod.cri import names
+from syncpod.cri.inventory import take_inventory
 from syncpod.cri.node_report import Orphan
+from syncpod.cri.port import ContainerSummary
 from syncpod.cri.reader import PodReader
+from syncpod.lifecycle.observed import ObservedContainer, ObservedSandbox
 from syncpod.lifecycle.orphans import Coverage, Standing, duplicates
-from syncpod.messages import CreateSandbox, Outcome, PodRef, StepName
+from syncpod.messages import CreateSandbox, KillTarget, ObservedPod, Outcome, PodRef, StepName
 from tests.activities.bench import POLITE, Bench, PodOnBench, bench_of, container
-from tests.activities.test_fences import EARLY, Actor
+from tests.activities.test_fences import EARLY, Actor, settle
 from tests.agent.waiting import until
 from tests.cri.owned_pods import owned_pod
 from tests.runtimes.containerd import Containerd
@@ -241,6 +244,54 @@ async def test_nobody_is_killed_who_has_a_step_or_has_been_asked_for_since(scene
     assert (await pod.view()).containers == ()
 
 
+async def test_a_step_that_comes_while_the_evidence_is_weighed_finds_all_that_was_there(scene: Scene) -> None:
+    """Row 11: who is adopted, or applied anew, in that moment is neither stopped nor removed."""
+    runs, rests = await scene.pod("closed"), await scene.pod("closed")
+    await scene.bench.cri.stop_container((await rests.view()).containers[0].id, timeout_seconds=0)
+    before = [await pod.view() for pod in (runs, rests)]
+    asked, steps = list[str](), list[asyncio.Task[None]]()
+
+    async def adopted_meanwhile(ref: PodRef) -> Standing:
+        asked.append(ref.uid)
+        if asked.count(ref.uid) == 2:
+            step = Actor(scene.bench.node.fences, 99, ref=ref)
+            step.may_end.set()
+            steps.append(asyncio.create_task(step.act()))
+            await settle()
+        return "closed"
+
+    scene.workflows.standing = adopted_meanwhile  # type: ignore[method-assign]
+    await scene.look()
+    await asyncio.gather(*steps)
+    assert len(steps) == 2
+    await scene.bench.node.stops.drain()
+    after = [await pod.view() for pod in (runs, rests)]
+    assert [(each.sandboxes, each.containers) for each in after] == [(e.sandboxes, e.containers) for e in before]
+    assert [pod.directory.exists() for pod in (runs, rests)] == [True, True]
+
+
+async def test_an_orphans_hook_has_its_second_however_long_the_evidence_took(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Row 11: the grace begins when it is known that the pod is one."""
+    pod = await scene.pod("closed")
+    hooked = (await pod.view()).containers[0].id
+    given: list[str] = []
+
+    async def asked_slowly(ref: PodRef) -> Standing:
+        await asyncio.sleep(1.2)
+        return "closed"
+
+    async def carry_out(view: ObservedPod, target: KillTarget, seconds: float) -> None:
+        given.append(target.id)
+
+    monkeypatch.setattr(scene.bench.node.pre_stops, "carry_out", carry_out)
+    scene.workflows.standing = asked_slowly  # type: ignore[method-assign]
+    await scene.look()
+    assert (await pod.view()).containers == ()
+    assert given == [hooked]
+
+
 async def test_what_names_no_pod_is_killed_on_the_same_evidence_and_what_is_not_ours_stays_in_it(scene: Scene) -> None:
     """Row 11 (ours): sandboxes and containers with the node's label, without or with labels that name no pod."""
     here, node = scene.bench.node.context, {names.NODE_LABEL: scene.bench.node.context.name}
@@ -250,12 +301,13 @@ async def test_what_names_no_pod_is_killed_on_the_same_evidence_and_what_is_not_
     unreadable = {**node, **name, names.POD_UID_LABEL: "../x"}
     alone = await scene.stray_sandbox(unreadable, here.cluster)
     with_one = await scene.stray_container(alone, "main", node)
+    another = await scene.stray_sandbox(node, here.cluster)
     mixed = await scene.stray_sandbox(node, here.cluster)
     not_ours = await scene.stray_container(mixed, "main", {"io.example/owner": "somebody"})
     foreign = await scene.stray_sandbox(node, ELSEWHERE)
 
     found = await scene.look()
-    assert set(found) == {inside, alone, mixed, foreign}, "with a sandbox goes what is in it"
+    assert set(found) == {inside, alone, another, mixed, foreign}, "with a sandbox goes what is in it"
     assert {kill for kill, _, _ in found.values()} == {False}
     assert found[alone][1:] == ("it names no pod", "the node's history does not cover its creation")
     assert {(each.kind, each.running) for each in scene.told[-1] if each.id in (inside, alone)} == {
@@ -271,6 +323,38 @@ async def test_what_names_no_pod_is_killed_on_the_same_evidence_and_what_is_not_
     assert [each.state for each in (await pod.view()).containers] == ["running"]
 
 
+async def test_the_end_of_a_stray_lets_a_step_of_the_pod_that_it_is_in_go_first(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Row 11 (ours): a stop that hangs goes on by itself; one whose state is not known is stopped too."""
+    pod = await scene.pod("open")
+    inside = await scene.stray_container(pod.sandbox_id, "stray", {names.NODE_LABEL: scene.bench.node.context.name})
+    found = (await take_inventory(scene.bench.cri, scene.bench.node.context.name, {})).nameless
+    assert [each.id for each in found] == [inside]
+    listed, hangs, stops = scene.bench.node.cri.list_containers, asyncio.Event(), list[asyncio.Task[Any]]()
+
+    async def not_known(**chosen: Any) -> tuple[ContainerSummary, ...]:
+        return tuple(replace(e, state="unknown") if e.id == inside else e for e in await listed(**chosen))
+
+    def stop(container_id: str, grace_seconds: int) -> asyncio.Task[Any]:
+        assert container_id == inside
+        stops.append(asyncio.create_task(hangs.wait()))
+        return stops[0]
+
+    monkeypatch.setattr(scene.bench.node.cri, "list_containers", not_known)
+    monkeypatch.setattr(scene.bench.node.stops, "stop", stop)
+    ending = asyncio.create_task(scene.killer.end_nameless(found[0], grace_seconds=1))
+    await until(lambda: bool(stops) or ending.done())
+    step = Actor(scene.bench.node.fences, 99, ref=pod.ref)
+    step.may_end.set()
+    async with asyncio.timeout(20):
+        await step.act()
+    assert await ending == (False, "")
+    assert inside in {each.id for each in await listed() if each.state == "running"}
+    hangs.set()
+    await stops[0]
+
+
 async def test_of_two_live_containers_of_one_name_the_newest_stays_and_nothing_else_is_touched(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -282,7 +366,7 @@ async def test_of_two_live_containers_of_one_name_the_newest_stays_and_nothing_e
     newer = await scene.stray_container(pod.sandbox_id, "main", {**labels, names.CONTAINER_NAME_LABEL: "main"})
     step = Actor(scene.bench.node.fences, 99, ref=pod.ref)
     async with scene.bench.node.fences.acting(pod.ref, Claim(99, 1, EARLY), step):
-        assert await scene.killer.end_duplicates(pod.uid, duplicates) == 0
+        assert await scene.killer.end_duplicates(pod.uid, duplicates) == (0, "")
     monkeypatch.setattr(module, "SETTLE_SECONDS", 0.0)
     watching = Duplicates(scene.killer)
     watching.observe(await pod.view())
@@ -293,7 +377,7 @@ async def test_of_two_live_containers_of_one_name_the_newest_stays_and_nothing_e
     await asyncio.gather(running, return_exceptions=True)
     states = {each.id: each.state for each in (await pod.view()).containers}
     assert states == {elder: "exited", side: "running", newer: "running"}
-    assert await scene.killer.end_duplicates(pod.uid, duplicates) == 0
+    assert await scene.killer.end_duplicates(pod.uid, duplicates) == (0, "")
 
 
 async def test_a_pod_of_another_cluster_that_was_adopted_is_this_ones_from_then_on(scene: Scene) -> None:
@@ -313,3 +397,33 @@ async def test_a_pod_of_another_cluster_that_was_adopted_is_this_ones_from_then_
     scene.workflows.standings[pod.uid] = "closed"
     assert (await scene.look())[pod.uid][0]
     assert (await pod.view()).containers == ()
+
+
+async def test_duplicates_that_will_not_go_are_told_of_once_and_a_fault_of_ours_as_well(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Row 11 (ours): what stands in the way is said, for as long as it is the same."""
+    monkeypatch.setattr(module, "SETTLE_SECONDS", 0.0)
+    monkeypatch.setattr(module, "_TICK", 0.001)
+    asked: list[str] = []
+
+    class Ender:
+        async def end_duplicates(self, uid: str, choose: object) -> tuple[int, str]:
+            asked.append(uid)
+            if len(asked) == 3:
+                raise ZeroDivisionError
+            return 0, "main did not end within 45 s"
+
+    watching = Duplicates(Ender())
+    main = {"name": "main", "state": "running", "sandbox_id": "s"}
+    twins = tuple(ObservedContainer(id=f"c{n}", restart_count=n, **main) for n in (0, 1))
+    sandboxes = (ObservedSandbox(id="s", state="SANDBOX_READY"),)
+    watching.observe(ObservedPod(uid="u1", name="web", namespace="default", sandboxes=sandboxes, containers=twins))
+    running = asyncio.create_task(watching.run())
+    await until(lambda: len(asked) > 5)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    assert [record.getMessage() for record in caplog.records if record.levelname in ("WARNING", "ERROR")] == [
+        "duplicates in pod default/web stay for now: main did not end within 45 s",
+        "duplicates in pod u1 stay for now, for a fault of ours",
+    ]

@@ -28,8 +28,13 @@ _TICK: Final = 0.25
 class Ender(Protocol):
     """Ends containers between their pod's steps; see `activities.orphans`."""
 
-    async def end_duplicates(self, uid: str, choose: Callable[[ObservedPod], Iterable[ObservedContainer]]) -> int:
-        """End what `choose` takes of a fresh listing; say how many have ended. Raises CriError, OSError."""
+    async def end_duplicates(
+        self, uid: str, choose: Callable[[ObservedPod], Iterable[ObservedContainer]]
+    ) -> tuple[int, str]:
+        """End what `choose` takes of a fresh listing; return how many have ended, and what stands in the way.
+
+        Raises CriError, OSError.
+        """
 
 
 class Duplicates:
@@ -41,6 +46,7 @@ class Duplicates:
         self._due: dict[str, float] = {}
         self._listings: dict[str, ObservedPod] = {}
         self._under_way: dict[str, asyncio.Task[None]] = {}
+        self._complaints: dict[str, str] = {}
         self.total = 0
         """Containers ended in this life."""
 
@@ -52,6 +58,7 @@ class Duplicates:
         else:
             self._listings.pop(listing.uid, None)
             self._due.pop(listing.uid, None)
+            self._complaints.pop(listing.uid, None)
 
     async def run(self) -> None:
         """See to them for ever. What is under way when this ends is given up; the stops that were sent go on."""
@@ -71,15 +78,23 @@ class Duplicates:
     def _begin(self, uid: str) -> None:
         task = asyncio.create_task(self._see_to(self._listings[uid]), name=f"duplicates in {uid}")
         self._under_way[uid] = task
-        task.add_done_callback(lambda _: self._under_way.pop(uid, None))
+        task.add_done_callback(lambda ended: self._has_ended(uid, ended))
+
+    def _has_ended(self, uid: str, task: asyncio.Task[None]) -> None:
+        del self._under_way[uid]
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("duplicates in pod %s stay for now, for a fault of ours", uid, exc_info=error)
 
     async def _see_to(self, listing: ObservedPod) -> None:
         called = f"pod {listing.namespace}/{listing.name}"
         try:
-            ended = await self._ender.end_duplicates(listing.uid, duplicates)
+            ended, obstacle = await self._ender.end_duplicates(listing.uid, duplicates)
         except (CriError, OSError) as error:
-            log.warning("duplicates in %s stay for now: %s", called, error)
-            return
+            ended, obstacle = 0, str(error)
+        if obstacle and self._complaints.get(listing.uid) != obstacle:
+            log.warning("duplicates in %s stay for now: %s", called, obstacle)
+        if obstacle or ended:
+            self._complaints[listing.uid] = obstacle
         if ended:
             log.warning("ended %d containers of %s beside which a newer one of the same name runs", ended, called)
             metrics.collected("duplicate", ended)
