@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NoReturn, cast
+from unittest.mock import AsyncMock
 
 import pytest
 from temporalio.service import RPCError, RPCStatusCode
@@ -16,6 +18,7 @@ from syncpod.agent.housekeeping import dead_containers as module
 from syncpod.agent.housekeeping import gone_pods
 from syncpod.agent.housekeeping.dead_containers import ContainerGc
 from syncpod.agent.housekeeping.gone_pods import GonePods
+from syncpod.agent.housekeeping.orphans import Killer, Orphans
 from syncpod.agent.housekeeping.pod_workflows import PodWorkflows
 from syncpod.agent.housekeeping.report import NodeReporter
 from syncpod.agent.housekeeping.settings import housekeeping_settings
@@ -23,6 +26,7 @@ from syncpod.cri.node import NodeContext
 from syncpod.cri.node_report import Orphan, read_node_report
 from syncpod.cri.paths import pod_directory
 from syncpod.cri.pod_records import PodRecord, write_pod_record
+from syncpod.cri.port import CriRuntime
 from syncpod.lifecycle.container_gc import ContainerGcPolicy
 from syncpod.lifecycle.observed import ContainerRuntimeState, ObservedContainer, ObservedPod, ObservedSandbox
 from syncpod.lifecycle.orphans import Standing
@@ -336,6 +340,43 @@ async def test_nothing_goes_before_the_server_has_answered_nor_before_its_time(n
     patient = gone(node, workflows, runtime, min_age=1e9)
     assert await patient.round() == 0
     assert runtime.cleared == []
+
+
+async def test_records_that_cannot_be_read_are_told_of_once_for_as_long_as_it_is_so(
+    node: NodeContext, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Row 111: a node that tidies up no more says so."""
+    workflows, runtime = Workflows({"u1": "closed"}), Runtime()
+    note(node, "u1")
+    looking = gone(node, workflows, runtime)
+    orphans = Orphans(
+        node,
+        cast("PodWorkflows", workflows),
+        cast("CriRuntime", runtime),
+        cast("Killer", runtime),
+        AsyncMock(),
+        lambda _: None,
+        period=0.001,
+    )
+    looks = asyncio.create_task(orphans.run())
+    asked: list[None] = []
+
+    def fail(node: object) -> NoReturn:
+        asked.append(None)
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr("syncpod.agent.record_cache.pods_directory", fail)
+    assert (await looking.round(), await looking.round()) == (0, 0)
+    await until(lambda: len(asked) > 4)
+    looks.cancel()
+    await asyncio.gather(looks, return_exceptions=True)
+    warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert sorted(warnings) == [
+        "the pods' records cannot be read, so gone pods are not looked for: [Errno 5] Input/output error",
+        "the pods' records cannot be read, so orphans are not looked for: [Errno 5] Input/output error",
+    ]
+    monkeypatch.undo()
+    assert await looking.round() == 1
 
 
 async def test_what_is_slow_to_go_holds_up_no_other_pods_remains(

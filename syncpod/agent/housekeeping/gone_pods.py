@@ -64,6 +64,7 @@ class GonePods:
         self._clearing: dict[str, asyncio.Task[bool]] = {}
         self._slots = asyncio.Semaphore(_AT_ONCE)
         self._complaints: dict[str, str] = {}
+        self._obstacle = ""
         self.total = 0
         """Pods whose remains were removed in this life."""
 
@@ -90,9 +91,15 @@ class GonePods:
             noted = await asyncio.to_thread(self._noted.read)
             due = self._long_dead(noted)
             gone = unaccounted((noted[uid] for uid in due), await self._workflows.open()) if due else ()
-        except (RPCError, OSError) as error:
+        except RPCError as error:
             log.debug("gone pods are not looked for: %s", error)
             return 0
+        except OSError as error:
+            if str(error) != self._obstacle:
+                log.warning("the pods' records cannot be read, so gone pods are not looked for: %s", error)
+            self._obstacle = str(error)
+            return 0
+        self._obstacle = ""
         for ref in gone:
             if ref.uid not in self._clearing:
                 self._clearing[ref.uid] = asyncio.create_task(self._clear(ref), name=f"clear {ref.uid}")

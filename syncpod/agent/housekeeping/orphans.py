@@ -84,13 +84,20 @@ class Orphans:
 
     async def run(self) -> None:
         """Look for ever. What cannot be asked is asked the next time; what is under way when this ends is given up."""
+        complaint = ""
         try:
             while True:
                 await asyncio.sleep(self._period)
                 try:
                     await self.round()
-                except (RPCError, CriError, OSError) as error:
+                except (RPCError, CriError) as error:
                     log.debug("orphans are not looked for: %s", error)
+                except OSError as error:
+                    if str(error) != complaint:
+                        log.warning("the pods' records cannot be read, so orphans are not looked for: %s", error)
+                    complaint = str(error)
+                else:
+                    complaint = ""
         finally:
             given_up = tuple(self._under_way.values())
             for task in given_up:
