@@ -118,6 +118,12 @@ async def test_a_successor_is_not_taken_for_the_pod_before_it_by_what_that_one_s
     assert await name.standings("third") == ["unknown"]
 
 
+async def temporal(server: DevServer, verb: str, workflow_id: str) -> None:
+    """Do something to a workflow as an operator does."""
+    command = [str(temporal_program()), "workflow", verb, "--workflow-id", workflow_id, "--address", server.address]
+    await asyncio.to_thread(subprocess.run, command, check=True, capture_output=True)
+
+
 async def test_a_paused_workflow_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     """Row 11: a status that the SDK has no word for is no evidence that a workflow has ended."""
     command = dev_server.command
@@ -129,8 +135,7 @@ async def test_a_paused_workflow_goes_on(monkeypatch: pytest.MonkeyPatch) -> Non
         name = Name(client)
         async with name.served():
             await name.begin()
-            pause = (temporal_program(), "workflow", "pause", "--workflow-id", name.id, "--address", server.address)
-            await asyncio.to_thread(subprocess.run, pause, check=True, capture_output=True)
+            await temporal(server, "pause", name.id)
             described = await client.workflow_service.describe_workflow_execution(
                 DescribeWorkflowExecutionRequest(
                     namespace=client.namespace, execution=WorkflowExecution(workflow_id=name.id)
@@ -144,11 +149,9 @@ async def test_a_paused_workflow_goes_on(monkeypatch: pytest.MonkeyPatch) -> Non
             steps = PodWorkflowSteps(client, NodeFacts)
             with pytest.raises(RPCError, match="paused"):
                 await steps.apply_pod(request)
-            await asyncio.to_thread(
-                subprocess.run, [*pause[:2], "unpause", *pause[3:]], check=True, capture_output=True
-            )
+            await temporal(server, "unpause", name.id)
             assert await steps.apply_pod(request) == PodWorkflowResult(uid="elder"), (
-                "cordoned or not: it has a workflow"
+                "the node takes no new pod, but this"
             )
             await name.handle.terminate()
             assert await name.standings("elder") == ["closed"]
