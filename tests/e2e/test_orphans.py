@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest_asyncio
-from temporalio.client import Client
+from temporalio.client import Client, WorkflowQueryFailedError
 from temporalio.service import RPCError
 
 from protos.cri.v1 import api_pb2 as cri
@@ -94,15 +94,21 @@ class OrphanNode(EngineNode):
 
     async def sources_are_ready(self) -> None:
         """Wait until the node's workflow knows that every source of pods has reported."""
+        last: dict[str, Any] | Exception | None = None
 
         async def ready() -> bool:
+            nonlocal last
             try:
-                view: dict[str, Any] = await self.client.get_workflow_handle(node_workflow_id(self.name)).query("node")
-            except Exception:  # noqa: BLE001  # not there yet
+                view = last = await self.client.get_workflow_handle(node_workflow_id(self.name)).query("node")
+            except (RPCError, WorkflowQueryFailedError) as not_there_yet:
+                last = not_there_yet
                 return False
             return bool(view["sourcesReady"])
 
-        await until_asked(ready, patience=PATIENCE)
+        try:
+            await until_asked(ready, patience=PATIENCE)
+        except TimeoutError:
+            raise AssertionError(f"{last}\n{self.said}") from None
 
     async def run_sandbox(self, labels: dict[str, str], like: SandboxStatus | None = None, attempt: int = 0) -> str:
         """Make a sandbox by a raw call: one of no pod, or one more of another's pod."""
