@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import signal
 import sys
 from datetime import timedelta
@@ -12,8 +13,12 @@ from pathlib import Path
 import pytest
 import yaml
 from temporalio.client import Client, WorkflowExecutionStatus
+from temporalio.envconfig import ClientConnectConfig
 
-from syncpod.cli import pods, updating
+from syncpod.cli import pods, up, updating
+from syncpod.cli.failure import Failure
+from syncpod.cli.manifests import admitted
+from syncpod.cli.settings import settings
 from syncpod.messages import Fault, StepName
 from tests.cli.conftest import Command, cordoned, program
 from tests.cli.manifests import as_json, fresh_name, manifest
@@ -55,16 +60,22 @@ async def test_what_may_not_change_is_refused_by_its_path(syncpod: Command, on: 
 
 
 async def test_a_cordoned_node_takes_no_new_pod_and_nothing_else_is_done_for_one(
-    syncpod: Command, client: Client, on: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+    syncpod: Command, client: Client, on: tuple[str, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     there, new, node = fresh_name(), fresh_name(), on[1]
     monkeypatch.setenv("SYNCPOD_NODE", node)
     await syncpod("apply", "-f", "-", stdin=as_json(manifest(there)))
     config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "settings"}, "data": {"a": "b"}}
+    stream = tmp_path / "all.json"
+    stream.write_text(as_json(config, manifest(there), manifest(new)))
+    server: ClientConnectConfig = {"target_host": client.service_client.config.target_host, "namespace": "default"}
     sentence = f"pod {new}: node {node} is cordoned, and takes no new pod: `syncpod uncordon {node}`"
     async with cordoned(client, node):
-        refused = await syncpod("apply", "-f", "-", stdin=as_json(config, manifest(there), manifest(new)))
+        refused = await syncpod("apply", "-f", str(stream))
         assert (refused.code, refused.out, refused.err) == (1, "", f"syncpod: {sentence}\n")
+        assert (await syncpod("get", "configmap", "settings")).code == 1
+        with pytest.raises(Failure, match=re.escape(sentence)):
+            await up._bring_up(server, admitted([str(stream)], ""), settings(), node, None)
         assert (await syncpod("get", "configmap", "settings")).code == 1
         planned = await syncpod("plan", "-f", "-", stdin=as_json(manifest(new)))
         assert (planned.code, planned.out) == (2, f"pod/{new}: would be refused\n") and sentence in planned.err

@@ -55,8 +55,14 @@ from tests.cli.manifests import manifest
     ],
 )
 def test_what_has_no_effect_or_cannot_be_is_refused_by_name(
-    words: tuple[str, ...], sentence: str, capsys: pytest.CaptureFixture[str]
+    words: tuple[str, ...],
+    sentence: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
 ) -> None:
+    monkeypatch.setenv("TEMPORAL_ADDRESS", "127.0.0.1:1")
+    monkeypatch.setenv("SYNCPOD_STATE_DIR", str(tmp_path / "state"))
     assert run(words) == 2
     said = capsys.readouterr()
     assert said.err.startswith(f"syncpod: {sentence}") and said.err.count("\n") == 1 and said.out == ""
