@@ -23,6 +23,7 @@ from syncpod.node_messages import (
     NodeStepName,
     PodWorkflowResult,
 )
+from syncpod.pod.static import HASH_ANNOTATION
 from workflows.node_state import Governed, NodeState, Wanted, clipped, split
 
 AT_ONCE: Final = 16
@@ -95,7 +96,7 @@ def _action(state: NodeState, key: str) -> Action | None:
     doubted = current.doubted if current is not None and is_same and not current.ending else 0
     request = ApplyPodWorkflow(
         node=state.name,
-        pod=_document(wanted, source),
+        pod=_document(state, wanted, source),
         replaces=replaces,
         existing_only=state.unschedulable and source == API_SOURCE,
         unless_there=doubted > 0,
@@ -113,11 +114,12 @@ def _end(key: str, uids: tuple[str, ...], why: str, *, grace: int | None = None)
     return Action(key, NodeStepName.DELETE_POD, request, f"delete {key}: {why}")
 
 
-def _document(wanted: Wanted, source: str) -> dict[str, Any]:
+def _document(state: NodeState, wanted: Wanted, source: str) -> dict[str, Any]:
     """Return the document as its workflow gets it: with the annotations that say where it is from, if from a list.
 
     The kubelet's time in the second one is that of its own start (config/config.go, v1.36, updatePodsFunc); here it is
-    when the node first heard of the pod.
+    when the node first heard of the pod. The third has the pod's own UID, by which no copy of it is taken for the
+    list's; the kubelet's pods of files have it too. Runs of before they were versioned leave that one out.
     """
     document = dict(wanted.document or {})
     if source == API_SOURCE:
@@ -128,6 +130,8 @@ def _document(wanted: Wanted, source: str) -> dict[str, Any]:
     annotations = dict(given) if isinstance(given, dict) else {}
     metadata["uid"] = wanted.uid
     metadata["annotations"] = {**annotations, SOURCE_ANNOTATION: source, SEEN_ANNOTATION: seen}
+    if state.is_versioned:
+        metadata["annotations"][HASH_ANNOTATION] = wanted.uid
     return {**document, "metadata": metadata}
 
 

@@ -110,7 +110,8 @@ class NodeState(BaseModel):
         """Whether the run has every change that was made to nodes by patch, and those that came with `VERSIONED`.
 
         Those: signals are taken in parts, one timer is for all back-offs, a single pod that is refused is not tried
-        again, pods that were told count for a list's room, and what is back on a list is tried at once.
+        again, pods that were told count for a list's room, what is back on a list is tried at once, and a list's pods
+        carry their own UID as an annotation.
         """
         return self.decision_version >= VERSIONED
 

@@ -99,10 +99,14 @@ class RecalledPods:
 
 
 def _made(record: PodRecord) -> _Made | None:
-    """Return the pod of a record that a list has made; one that was copied from a manifest's has another UID."""
+    """Return the pod of a record that a list has made; one that was copied from a list's has another UID than it says.
+
+    What an earlier version's lists have made, but for those of files, says none.
+    """
     meta = record.pod.metadata
     source = meta.annotations.get(SOURCE_ANNOTATION, API_SOURCE)
-    if source in ("", API_SOURCE) or (source == FILE_SOURCE and meta.annotations.get(HASH_ANNOTATION) != meta.uid):
+    says = meta.annotations.get(HASH_ANNOTATION, "" if source == FILE_SOURCE else meta.uid)
+    if source in ("", API_SOURCE) or says != meta.uid:
         return None
     pod = MadePod(namespace=meta.namespace or "default", name=meta.name, uid=meta.uid, source=source)
     return _Made(pod, meta.creation_timestamp)

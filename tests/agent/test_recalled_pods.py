@@ -67,10 +67,12 @@ async def test_a_workflow_that_knows_nothing_hears_of_the_pods_of_lists_whose_wo
     record(node, "lagging", "file", **{"kubernetes.io/config.hash": "lagging"})
     record(node, "ended", "team")
     record(node, "copied", "file", **{"kubernetes.io/config.hash": "lagging"})
+    record(node, "copied-too", "team", **{"kubernetes.io/config.hash": "ended"})
     record(node, "single", "")
     record(node, "another", "team")
     server.listed = {pod_workflow_id("default", "p-listed"): "listed", pod_workflow_id("default", "p-another"): "else"}
     server.standings = {"lagging": "open", "ended": "closed", "another": "another", "copied": "open", "single": "open"}
+    server.standings["copied-too"] = "open"
     server.away = True
     with pytest.raises(RPCError):
         await recalled.round(None)

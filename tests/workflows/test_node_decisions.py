@@ -410,3 +410,16 @@ def test_a_list_that_is_empty_and_has_ended_its_pods_makes_room_for_another() ->
     assert len(node.state.sources) == node_absorb.SOURCES_LIMIT
     assert "s3" not in node.state.sources
     assert "default/x" in node.pods
+
+
+@pytest.mark.parametrize(("version", "hashed"), [(1, False), (2, True)])
+def test_what_a_list_has_made_says_its_own_uid_so_that_no_copy_of_it_passes_for_it(version: int, hashed: bool) -> None:
+    node = Node()
+    node.state.decision_version = version
+    node.say("team", {"a": 0})
+    (action,) = node_decide.plan(node.state, START, ()).actions
+    assert isinstance(action.input, ApplyPodWorkflow)
+    meta = action.input.pod["metadata"]
+    assert meta["uid"]
+    assert meta["annotations"]["kubernetes.io/config.source"] == "team"
+    assert meta["annotations"].get("kubernetes.io/config.hash") == (meta["uid"] if hashed else None)

@@ -203,6 +203,7 @@ async def test_a_pod_that_two_name_is_one_pod_and_the_other_takes_over(node_unde
     pod = await node.pod_until("web", lambda pod: pod and pod["spec"]["containers"][0]["image"] == "busybox:2")
     assert pod is not None
     assert pod["metadata"]["annotations"]["kubernetes.io/config.source"] == "team"
+    assert pod["metadata"]["annotations"]["kubernetes.io/config.hash"] == pod["metadata"]["uid"]
 
 
 async def test_single_pods_are_applied_and_deleted_by_signal_and_by_update(node_under_test: NodeUnderTest) -> None:
