@@ -53,17 +53,17 @@ def get(
     from syncpod.cli.node_listing import get_nodes, named_nodes
 
     output = known_output(output, _OUTPUTS)
+    if watch and is_of_documents(output):
+        raise BadInput(f"--watch prints tables and names, not {output.partition('=')[0]}")
     if (nodes := named_nodes(what or [])) is not None:
-        if selector or watch:
-            raise BadInput(f"{'--selector' if selector else '--watch'}: nodes are listed as they are")
-        get_nodes(nodes, output, headers=not no_headers)
+        if selector:
+            raise BadInput("--selector: nodes are named, or all are listed")
+        get_nodes(nodes, output, headers=not no_headers, watch=watch)
         return
     things = named(what or [])
     conditions = read_selector(selector)
     if any(things.values()) and (conditions.requirements or all_namespaces):
         raise BadInput("what is listed is either named, or chosen by --selector or --all-namespaces")
-    if watch and is_of_documents(output):
-        raise BadInput(f"--watch prints tables and names, not {output.partition('=')[0]}")
     if watch and len(things) > 1:
         raise BadInput("--watch goes on with things of one kind")
     request = _Request(None if all_namespaces else namespace, conditions, output, not no_headers, len(things) > 1)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from syncpod.cli.console import columns, printable, remark, say
+from syncpod.cli.console import GAP, Columns, printable, remark, say
 from syncpod.cli.documents import is_of_documents, print_documents
 from syncpod.cli.failure import BadInput, Failure
 
@@ -16,7 +17,8 @@ if TYPE_CHECKING:
 
     from syncpod.cli.nodes import NodeReading
 
-_WORDS = ("no", "node", "nodes")
+_WORDS: Final = ("no", "node", "nodes")
+_WATCH_SECONDS: Final = 1.0
 
 
 def named_nodes(words: Sequence[str]) -> list[str] | None:
@@ -53,35 +55,66 @@ def _names(words: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def get_nodes(names: Sequence[str], output: str, *, headers: bool) -> None:
-    """Print nodes, all of them where none is named. Raises Failure for those that are not there."""
+def get_nodes(names: Sequence[str], output: str, *, headers: bool, watch: bool) -> None:
+    """Print nodes, all of them where none is named; with `watch` go on with those that change.
+
+    Raises Failure for those that are not there.
+    """
     from syncpod.cli import session
 
-    async def work(client: Client) -> tuple[list[NodeReading], list[str]]:
-        return await _find(client, names)
-
-    found, missing = session.run(work)
-    if is_of_documents(output):
+    async def work(client: Client) -> list[str]:
         from syncpod.cli.node_table import document
 
-        print_documents([document(one) for one in found], output, single=len(names) == 1)
-    elif found:
-        _print_table(found, output, headers=headers)
-    elif not names:
-        remark("No resources found")
-    if missing:
+        printer = _Printer(output, headers=headers)
+        found, missing = await _find(client, names)
+        if is_of_documents(output):
+            print_documents([document(one) for one in found], output, single=len(names) == 1)
+            return missing
+        printer.print_changes(found)
+        if not found and not names:
+            remark("No resources found")
+        while watch and not missing:
+            await asyncio.sleep(_WATCH_SECONDS)
+            found, _ = await _find(client, names)
+            printer.print_changes(found)
+        return missing
+
+    if missing := session.run(work):
         raise Failure("\n".join(missing))
 
 
-def _print_table(found: Sequence[NodeReading], output: str, *, headers: bool) -> None:
-    from syncpod.cli.node_table import HEADER, WIDE, row
+class _Printer:
+    """Prints nodes as lines, and later only what has changed."""
 
-    if output == "name":
-        say("\n".join(f"node/{one.name}" for one in found))
-        return
-    wide, now = output == "wide", datetime.now(UTC)
-    head = [(*HEADER, *(WIDE if wide else ()))] if headers else []
-    say("\n".join(columns([*head, *(row(one, now, wide=wide) for one in found)])))
+    def __init__(self, output: str, *, headers: bool) -> None:
+        self._output = output
+        self._headers = headers
+        self._printed: dict[str, tuple[str, ...]] = {}
+        self._table = Columns()
+
+    def print_changes(self, found: Sequence[NodeReading]) -> None:
+        """Print those whose line is another one now, age apart."""
+        from syncpod.cli.node_table import HEADER, WIDE, row
+
+        wide, now = self._output == "wide", datetime.now(UTC)
+        rows = {one.name: row(one, now, wide=wide) for one in found}
+        before, self._printed = self._printed, {name: _without_age(cells) for name, cells in rows.items()}
+        changed = [cells for name, cells in rows.items() if self._printed[name] != before.get(name)]
+        if not changed:
+            return
+        if self._output == "name":
+            say("\n".join(f"node/{name}" for name, *_ in changed))
+            return
+        head = [(*HEADER, *(WIDE if wide else ()))] if self._headers else []
+        self._headers = False
+        say("\n".join(GAP.join(cells).rstrip() for cells in self._table.align([*head, *changed])))
+
+
+def _without_age(cells: tuple[str, ...]) -> tuple[str, ...]:
+    from syncpod.cli.node_table import HEADER
+
+    at = HEADER.index("AGE")
+    return cells[:at] + cells[at + 1 :]
 
 
 def describe_nodes(names: Sequence[str]) -> None:

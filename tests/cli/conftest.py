@@ -77,13 +77,13 @@ async def node(client: Client) -> AsyncIterator[ScriptedNode]:
 
 
 @asynccontextmanager
-async def cordoned(client: Client, node: str) -> AsyncIterator[None]:
-    """Have a node be cordoned, as far as can be told of it while it is away."""
+async def silent_node(client: Client, node: str, *, cordoned: bool) -> AsyncIterator[None]:
+    """Have a node be there, cordoned or not, as far as that can be told while its workflow does not answer."""
     handle = await client.start_workflow(
         NODE_WORKFLOW,
         id=node_workflow_id(node),
         task_queue=f"nobody/{node}",
-        memo={NODE_MEMO: NodeSummary(name=node, unschedulable=True)},
+        memo={NODE_MEMO: NodeSummary(name=node, unschedulable=cordoned)},
     )
     yield
     await handle.terminate()

@@ -20,7 +20,7 @@ from syncpod.cli.failure import Failure
 from syncpod.cli.manifests import admitted
 from syncpod.cli.settings import settings
 from syncpod.messages import Fault, StepName
-from tests.cli.conftest import Command, cordoned, program
+from tests.cli.conftest import Command, program, silent_node
 from tests.cli.manifests import as_json, fresh_name, manifest
 from tests.workflows.scripted import ScriptedNode, query_pod
 
@@ -70,7 +70,7 @@ async def test_a_cordoned_node_takes_no_new_pod_and_nothing_else_is_done_for_one
     stream.write_text(as_json(config, manifest(there), manifest(new)))
     server: ClientConnectConfig = {"target_host": client.service_client.config.target_host, "namespace": "default"}
     sentence = f"pod {new}: node {node} is cordoned, and takes no new pod: `syncpod uncordon {node}`"
-    async with cordoned(client, node):
+    async with silent_node(client, node, cordoned=True):
         refused = await syncpod("apply", "-f", str(stream))
         assert (refused.code, refused.out, refused.err) == (1, "", f"syncpod: {sentence}\n")
         assert (await syncpod("get", "configmap", "settings")).code == 1

@@ -12,7 +12,7 @@ import pytest
 from temporalio.client import Client
 
 from syncpod.messages import Fault, StepName
-from tests.cli.conftest import Command, cordoned
+from tests.cli.conftest import Command, silent_node
 from tests.cli.manifests import as_json, fresh_name, manifest
 from tests.workflows.scripted import ScriptedNode
 
@@ -158,7 +158,7 @@ async def test_a_copy_has_the_container_besides_and_the_pod_is_left_alone(syncpo
 
 async def test_a_cordoned_node_takes_no_copy(syncpod: Command, client: Client, web: str, node: ScriptedNode) -> None:
     here = node.queue.removeprefix("node/")
-    async with cordoned(client, here):
+    async with silent_node(client, here, cordoned=True):
         refused = await syncpod("debug", web, "--image", "busybox:1", "-q", "--copy-to", f"{web}-copy")
     assert refused.code == 1 and f"node {here} is cordoned, and takes no new pod" in refused.err
     assert (await syncpod("get", "pod", f"{web}-copy")).code == 1

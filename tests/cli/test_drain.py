@@ -9,7 +9,7 @@ import pytest_asyncio
 from temporalio.client import Client
 
 from syncpod.node_messages import FILE_SOURCE, SOURCE_ANNOTATION
-from tests.cli.conftest import Command, cordoned
+from tests.cli.conftest import Command, silent_node
 from tests.cli.manifests import as_json, fresh_name, manifest
 from tests.workflows.scripted import ScriptedNode
 
@@ -23,7 +23,7 @@ async def drained(syncpod: Command, client: Client, node: ScriptedNode) -> Async
         pod["metadata"]["annotations"] = {SOURCE_ANNOTATION: source}
     made = await syncpod("apply", "-f", "-", "--wait", "--node", name, stdin=as_json(*pods))
     assert made.code == 0, made.err
-    async with cordoned(client, name):
+    async with silent_node(client, name, cordoned=True):
         yield name
 
 
@@ -56,7 +56,7 @@ async def test_each_of_several_nodes_is_drained_whatever_becomes_of_the_others(
     syncpod: Command, client: Client, drained: str
 ) -> None:
     other = f"n-{fresh_name()}"
-    async with cordoned(client, other):
+    async with silent_node(client, other, cordoned=True):
         both = await syncpod("drain", drained, f"node/{other}")
     assert both.code == 1 and f'unable to drain node "{drained}", which stays cordoned:' in both.err
     assert both.out == f"node/{drained} already cordoned\nnode/{other} already cordoned\nnode/{other} drained\n"
