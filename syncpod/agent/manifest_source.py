@@ -3,7 +3,8 @@
 Mirrors pkg/kubelet/config/file.go, file_linux.go, v1.36: inotify, and the whole directory again every 20 s, since a
 file system may not notify. Differences: a notification only wakes the reader, which looks at the whole directory, so
 that none can be lost or misread; a list is told when it says something else, not each time; and a pod of it that
-somebody has ended is noticed and told too, where the kubelet would make it again from what it keeps in memory.
+somebody has ended is noticed and told too, where the kubelet would make it again from what it keeps in memory. A file
+system that hangs holds up this source alone.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from temporalio.service import RPCError
 from watchfiles import awatch
 
 from syncpod.agent.manifest_files import Listing, ManifestFiles
+from syncpod.agent.own_thread import in_own_thread
 from syncpod.messages import PodRef, pod_workflow_id
 from syncpod.node_messages import FILE_SOURCE, KEPT_BYTES, LIST_LIMIT, NodeView, PodKey, SourceView, SyncPods
 
@@ -107,9 +109,9 @@ class ManifestSource:
 
         Raises RPCError, and OSError where the directory cannot be listed: then nothing is told, and nothing ends.
         """
-        if self._told is not None and not slow and _identity(self._files.directory) is None:
+        if self._told is not None and not slow and await _identity(self._files.directory) is None:
             return False
-        listing = await asyncio.to_thread(self._files.look)
+        listing = await in_own_thread(self._files.look, name="manifests")
         message = self._message(listing)
         if message is None:
             return False
@@ -162,7 +164,7 @@ async def _changes(directory: Path, reread: float, warn: Callable[[str], None]) 
     Ends when the directory is no longer the one that is watched; where it cannot be watched, after one `reread`, and
     `warn` hears why. A notice that cannot be told, of a file whose name is not UTF-8, is one of a change all the same.
     """
-    watched = _identity(directory)
+    watched = await _identity(directory)
     if watched is None:
         yield True
         await asyncio.sleep(reread)
@@ -182,7 +184,7 @@ async def _changes(directory: Path, reread: float, warn: Callable[[str], None]) 
     try:
         await asyncio.sleep(0)
         yield False
-        while _identity(directory) == watched:
+        while await _identity(directory) == watched:
             try:
                 yield bool(await following)
             except ExceptionGroup as error:  # out of the task group that the watcher waits in: something has changed
@@ -200,9 +202,10 @@ async def _changes(directory: Path, reread: float, warn: Callable[[str], None]) 
         await notices.aclose()
 
 
-def _identity(directory: Path) -> tuple[int, int] | None:
+async def _identity(directory: Path) -> tuple[int, int] | None:
+    """Return what tells a directory from one that is put in its place; None where there is none to be found."""
     try:
-        found = directory.stat()
+        found = await in_own_thread(directory.stat, name="manifests")
     except OSError:
         return None
     return found.st_dev, found.st_ino

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import errno
 import os
+import threading
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -379,3 +380,25 @@ async def test_a_pod_that_somebody_has_ended_is_told_with_the_next_slow_look(dir
     assert [each.name for each in told.heard[-1].gone] == [f"a-{NODE}"]
     told.ended.clear()
     assert not await source.round(slow=True)
+
+
+async def test_a_file_system_that_hangs_holds_up_nothing_else(
+    directory: Directory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told, stat = Told(), Path.stat
+    asked, answers, gave_up = threading.Event(), threading.Event(), threading.Event()
+
+    def hangs(path: Path, **how: Any) -> os.stat_result:
+        if path == directory.path:
+            asked.set()
+            if not answers.wait(10):
+                gave_up.set()
+        return stat(path, **how)
+
+    monkeypatch.setattr(Path, "stat", hangs)
+    directory.write("a.yaml", pod("a"))
+    async with following(directory, told):
+        await seen(asked.is_set)
+        answers.set()  # which only a loop that goes on can say
+        await seen(lambda: told.names == [f"a-{NODE}"])
+    assert not gave_up.is_set()
