@@ -131,15 +131,28 @@ def _away(reading: Reading) -> str:
     return f"node {reading.pod.spec.node_name or '?'} is away (is `syncpod worker` running there?)"
 
 
+_ENDED: Final = frozenset(
+    (
+        WorkflowExecutionStatus.COMPLETED,
+        WorkflowExecutionStatus.FAILED,
+        WorkflowExecutionStatus.CANCELED,
+        WorkflowExecutionStatus.TERMINATED,
+        WorkflowExecutionStatus.TIMED_OUT,
+    )
+)
+"""Whatever else a workflow is, the pod has it: one that is paused is not taken for a pod without one."""
+
+
 async def _read(client: Client, workflow_id: str, execution: WorkflowExecution | None) -> Reading | None:
     handle = client.get_workflow_handle(workflow_id)
     try:
         wire = await handle.query(
             "pod", reject_condition=QueryRejectCondition.NOT_OPEN, result_type=dict, rpc_timeout=QUERY_DEADLINE
         )
-    except WorkflowQueryRejectedError:
-        return None
-    except WorkflowQueryFailedError:
+    except WorkflowQueryRejectedError as rejected:
+        if rejected.status in _ENDED:
+            return None
+    except (WorkflowQueryFailedError, ValueError):  # ValueError: it is in a state that the SDK has no word for
         pass
     except RPCError as error:
         if error.status == RPCStatusCode.NOT_FOUND:
@@ -152,7 +165,11 @@ async def _read(client: Client, workflow_id: str, execution: WorkflowExecution |
         if error.status == RPCStatusCode.NOT_FOUND:
             return None
         raise
-    if recorded.status != WorkflowExecutionStatus.RUNNING:
+    except ValueError:
+        raise Failure(
+            f"the workflow {workflow_id} does not answer: it is paused, or otherwise neither runs nor has ended"
+        ) from None
+    if recorded.status in _ENDED:
         return None
     return Reading(_from_attributes(recorded), {}, current=False)
 

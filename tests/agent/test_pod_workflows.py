@@ -23,6 +23,8 @@ from activities.pod_workflows import PodWorkflowSteps
 from syncpod.agent.housekeeping.pod_workflows import PodWorkflows
 from syncpod.agent.search_attributes import register_search_attributes
 from syncpod.cli import dev_server
+from syncpod.cli.failure import Failure
+from syncpod.cli.pods import read_pod
 from syncpod.messages import NodeFacts, PodRef, node_task_queue, pod_workflow_id
 from syncpod.node_messages import ApplyPodWorkflow, PodWorkflowResult
 from tests.agent.waiting import until_asked
@@ -149,9 +151,12 @@ async def test_a_paused_workflow_goes_on(monkeypatch: pytest.MonkeyPatch) -> Non
             steps = PodWorkflowSteps(client, NodeFacts)
             with pytest.raises(RPCError, match="paused"):
                 await steps.apply_pod(request)
+            with pytest.raises(Failure, match="does not answer: it is paused"):
+                await read_pod(client, "default", name.name)
             await temporal(server, "unpause", name.id)
             assert await steps.apply_pod(request) == PodWorkflowResult(uid="elder"), (
                 "the node takes no new pod, but this"
             )
             await name.handle.terminate()
             assert await name.standings("elder") == ["closed"]
+            assert await read_pod(client, "default", name.name) is None
