@@ -203,6 +203,8 @@ class Agent:
         await self.prober.close()
         await self.pleg.close()
         await self.backoff_queue.close()
+        if self._reader.exits is not None:
+            await self._reader.exits.settled()
 
     # --- takeover -----------------------------------------------------------------------------------------------------
 

@@ -8,10 +8,11 @@ another life of the worker, would be told again that nothing is known.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -37,15 +38,22 @@ class SeenExit:
 
 
 class SeenExits:
-    """The ends that were seen on one node, by container id, in files of mode 0600. Of one event loop; writes block.
+    """The ends that were seen on one node, by container id, in files of mode 0600. All of it belongs to one event loop.
 
-    A file that cannot be written or read is logged, and costs what it would have told: nothing depends on it otherwise.
+    What is noted counts at once; files are written and removed in a thread beside the loop, one after the other. One
+    that cannot be written or read is logged, and costs what it would have told: nothing depends on it otherwise.
     """
 
     def __init__(self, directory: Path) -> None:
-        """Keep them in `directory`, made (0700) when the first is; what an earlier life has left there counts."""
+        """Keep them in `directory`, made (0700) when the first is; what an earlier life has left there counts.
+
+        Blocks.
+        """
         self._directory = directory
         self._seen: dict[str, SeenExit] = {}
+        self._changed: set[str] = set()
+        """Containers whose files do not say yet what is known of them."""
+        self._writing: asyncio.Task[None] | None = None
         for path in sorted(directory.glob("*")):
             if path.name.startswith("."):
                 path.unlink(missing_ok=True)  # a draft of a life that was cut off
@@ -57,12 +65,7 @@ class SeenExits:
         if not _ID.fullmatch(container_id):
             return
         self._seen[container_id] = SeenExit(exit_code, at)
-        try:
-            self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-            text = json.dumps({"exitCode": exit_code, "at": at.isoformat()}) + "\n"
-            replace_file(self._directory / container_id, text, durable=False)
-        except OSError as error:
-            log.warning("the end of container %s cannot be kept: %s", container_id, error)
+        self._write_soon(container_id)
 
     def complete(self, status: RuntimeContainerStatus) -> RuntimeContainerStatus:
         """Return a container's status with the end that was seen of it, where the runtime does not know any."""
@@ -79,11 +82,42 @@ class SeenExits:
     def forget(self, container_ids: Collection[str]) -> None:
         """Drop the ends of containers that are gone."""
         for container_id in container_ids:
-            self._seen.pop(container_id, None)
-            try:
-                (self._directory / container_id).unlink(missing_ok=True)
-            except OSError as error:
-                log.warning("the end of container %s stays on disk: %s", container_id, error)
+            if self._seen.pop(container_id, None) is not None:
+                self._write_soon(container_id)
+
+    async def settled(self) -> None:
+        """Wait until the files say what is known."""
+        while self._writing is not None:
+            await asyncio.wait({self._writing})
+
+    def _write_soon(self, container_id: str) -> None:
+        self._changed.add(container_id)
+        if self._writing is None:
+            self._writing = asyncio.create_task(self._write(), name="seen exits")
+
+    async def _write(self) -> None:
+        try:
+            while self._changed:
+                changed = {container_id: self._seen.get(container_id) for container_id in self._changed}
+                self._changed.clear()
+                await asyncio.to_thread(_write, self._directory, changed)
+        finally:
+            self._writing = None
+
+
+def _write(directory: Path, changed: Mapping[str, SeenExit | None]) -> None:
+    """Have the files of these containers say how they were seen to end; None removes one. Blocks."""
+    for container_id, seen in changed.items():
+        path = directory / container_id
+        try:
+            if seen is None:
+                path.unlink(missing_ok=True)
+            else:
+                directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+                text = json.dumps({"exitCode": seen.exit_code, "at": seen.at.isoformat()}) + "\n"
+                replace_file(path, text, durable=False)
+        except OSError as error:
+            log.warning("%s cannot be %s: %s", path, "removed" if seen is None else "written", error)
 
 
 def _read(path: Path) -> SeenExit | None:

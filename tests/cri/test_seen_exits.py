@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import errno
+import os
+import threading
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from syncpod.cri import seen_exits as module
 from syncpod.cri.port import RuntimeContainerStatus
 from syncpod.cri.seen_exits import SeenExits
 from syncpod.lifecycle.observed import ContainerRuntimeState
@@ -24,13 +30,21 @@ def status(state: ContainerRuntimeState, code: int = 0, reason: str = "") -> Run
     )  # fmt: skip
 
 
+def modes(*paths: Path) -> list[int]:
+    return [path.stat().st_mode & 0o777 for path in paths]
+
+
+def files(directory: Path) -> list[str]:
+    return sorted(path.name for path in directory.iterdir())
+
+
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
     return tmp_path / "exits"
 
 
 @pytest.mark.parametrize(("code", "reason"), [(7, "Error"), (0, "Completed")])
-def test_an_end_that_the_runtime_does_not_know_is_the_one_that_was_seen(
+async def test_an_end_that_the_runtime_does_not_know_is_the_one_that_was_seen(
     directory: Path, code: int, reason: str
 ) -> None:
     exits = SeenExits(directory)
@@ -42,24 +56,72 @@ def test_an_end_that_the_runtime_does_not_know_is_the_one_that_was_seen(
 @pytest.mark.parametrize(
     "known", [status("exited", 255, "Error"), status("exited", 137, "OOMKilled"), status("running")], ids=str
 )
-def test_what_the_runtime_knows_stays(directory: Path, known: RuntimeContainerStatus) -> None:
+async def test_what_the_runtime_knows_stays(directory: Path, known: RuntimeContainerStatus) -> None:
     exits = SeenExits(directory)
     exits.note("c1", 7, AT)
     assert exits.complete(known) == known
     assert SeenExits(directory / "other").complete(known) == known
 
 
-def test_another_life_of_the_worker_knows_it_too_and_nobody_else_may_read_it(directory: Path) -> None:
-    SeenExits(directory).note("c1", 7, AT)
-    assert SeenExits(directory).complete(status("exited", 255, "Unknown")).exit_code == 7
-    assert (directory.stat().st_mode & 0o777, (directory / "c1").stat().st_mode & 0o777) == (0o700, 0o600)
-
-
-def test_an_end_goes_with_its_container(directory: Path) -> None:
+async def test_another_life_of_the_worker_knows_it_too_and_nobody_else_may_read_it(directory: Path) -> None:
     exits = SeenExits(directory)
     exits.note("c1", 7, AT)
+    await exits.settled()
+    assert SeenExits(directory).complete(status("exited", 255, "Unknown")).exit_code == 7
+    assert modes(directory, directory / "c1") == [0o700, 0o600]
+
+
+@pytest.mark.parametrize("written", [True, False])
+async def test_an_end_goes_with_its_container(directory: Path, written: bool) -> None:
+    exits = SeenExits(directory)
+    exits.note("c0", 7, AT)
+    await exits.settled()
+    exits.note("c1", 7, AT)
+    if written:
+        await exits.settled()
     exits.forget(exits.ids())
-    assert (exits.ids(), list(directory.iterdir())) == (frozenset(), [])
+    await exits.settled()
+    assert (exits.ids(), files(directory)) == (frozenset(), [])
+
+
+async def test_files_are_written_beside_the_loop_and_the_last_word_counts(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thousand containers may end at once, and a disk may hang: what is noted counts meanwhile."""
+    hangs, threads = threading.Event(), set[int]()
+    write = module.replace_file
+
+    def slowly(*given: Any, **how: Any) -> None:
+        threads.add(threading.get_ident())
+        assert hangs.wait(10)
+        write(*given, **how)
+
+    monkeypatch.setattr(module, "replace_file", slowly)
+    exits = SeenExits(directory)
+    exits.note("c1", 7, AT)
+    await asyncio.sleep(0)
+    exits.note("c1", 0, AT)
+    exits.note("c2", 9, AT)
+    assert exits.complete(status("exited", 255, "Unknown")).exit_code == 0
+    hangs.set()
+    await exits.settled()
+    assert threading.get_ident() not in threads
+    assert files(directory) == ["c1", "c2"]
+    assert SeenExits(directory).complete(status("exited", 255, "Unknown")).exit_code == 0
+
+
+async def test_an_end_that_cannot_be_kept_is_said_and_counts_all_the_same(
+    directory: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def no_room(*_: Any, **__: Any) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(module, "replace_file", no_room)
+    exits = SeenExits(directory)
+    exits.note("c1", 7, AT)
+    await exits.settled()
+    assert f"{directory}/c1 cannot be written: [Errno 28] No space left on device" in caplog.text
+    assert exits.complete(status("exited", 255, "Unknown")).exit_code == 7
 
 
 def test_what_is_no_record_of_an_end_is_passed_over(directory: Path) -> None:
@@ -71,7 +133,7 @@ def test_what_is_no_record_of_an_end_is_passed_over(directory: Path) -> None:
     assert not (directory / ".c3.new").exists()
 
 
-def test_an_id_that_leads_elsewhere_is_not_kept(directory: Path) -> None:
+async def test_an_id_that_leads_elsewhere_is_not_kept(directory: Path) -> None:
     exits = SeenExits(directory)
     exits.note("../c1", 7, AT)
     assert exits.ids() == frozenset()
