@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
+from collections.abc import Awaitable, Callable
 
 import pytest
 from temporalio.client import Client
@@ -13,7 +14,7 @@ from temporalio.testing import ActivityEnvironment
 from activities import pod_workflows as module
 from activities.pod_workflows import PodWorkflowSteps
 from syncpod.messages import NodeFacts
-from syncpod.node_messages import ApplyPodWorkflow, DeletePodWorkflow
+from syncpod.node_messages import ApplyPodWorkflow, DeletePodWorkflow, PodWorkflowResult
 from syncpod.plugin import DATA_CONVERTER
 from tests.runtimes.temporal import DevServer
 
@@ -31,13 +32,14 @@ async def test_a_workflow_that_does_not_answer_is_named(
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"}, "spec": spec}
     apply = ApplyPodWorkflow(node=f"nobody-{uuid.uuid4()}", pod=pod)
     delete = DeletePodWorkflow(namespace="default", name=name)
+    runs: tuple[Callable[[], Awaitable[PodWorkflowResult]], ...] = (
+        lambda: ActivityEnvironment().run(steps.apply_pod, apply),
+        lambda: ActivityEnvironment().run(steps.delete_pod, delete),
+    )
     try:
-        for step in (
-            lambda: ActivityEnvironment().run(steps.apply_pod, apply),
-            lambda: ActivityEnvironment().run(steps.delete_pod, delete),
-        ):
+        for run in runs:
             with pytest.raises(ApplicationError) as caught:
-                await step()
+                await run()
             assert caught.value.type == "NoAnswer"
             assert f"pod/default/{name} has not answered within 1 s" in caught.value.message
             assert not caught.value.non_retryable

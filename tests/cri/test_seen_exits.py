@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from syncpod.atomic_file import replace_file
 from syncpod.cri import seen_exits as module
 from syncpod.cri.port import RuntimeContainerStatus
 from syncpod.cri.seen_exits import SeenExits
@@ -89,7 +90,7 @@ async def test_files_are_written_beside_the_loop_and_the_last_word_counts(
 ) -> None:
     """A thousand containers may end at once, and a disk may hang: what is noted counts meanwhile."""
     hangs, threads = threading.Event(), set[int]()
-    write = module.replace_file
+    write = replace_file
 
     def slowly(*given: Any, **how: Any) -> None:
         threads.add(threading.get_ident())

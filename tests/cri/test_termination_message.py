@@ -119,7 +119,7 @@ def test_everybody_may_write_to_the_file_and_old_ones_go(tmp_path: Path) -> None
 
 def test_what_no_path_can_hold_is_said(tmp_path: Path) -> None:
     """A container that could not be started for its log's sake still names it so."""
-    more = {"exit_code": 128, "reason": "StartError", "log_path": f"{tmp_path}/a\0b"}
+    more: dict[str, Any] = {"exit_code": 128, "reason": "StartError", "log_path": f"{tmp_path}/a\0b"}
     told = termination_message(ended(None, policy="FallbackToLogsOnError", **more))
     assert told == "Error on reading termination message from logs: Invalid argument"
     assert termination_message(ended(Path("/a\0b"))).endswith("Invalid argument")
