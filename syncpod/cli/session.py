@@ -82,6 +82,7 @@ def run(work: Callable[[Client], Awaitable[_Result]], *, state_dir: str = "") ->
 
 def run_on(config: ClientConnectConfig, work: Callable[[Client], Awaitable[_Result]]) -> _Result:
     """Do the same on a server that is known."""
+    from temporalio.client import WorkflowExecutionStatus
     from temporalio.service import RPCError
 
     async def connected() -> _Result:
@@ -91,3 +92,10 @@ def run_on(config: ClientConnectConfig, work: Callable[[Client], Awaitable[_Resu
         return asyncio.run(connected())
     except RPCError as error:
         raise Failure(f"the Temporal server fails: {error.message or error.status.name}") from None
+    except ValueError as error:
+        if WorkflowExecutionStatus.__name__ not in str(error):
+            raise
+        # The SDK knows no word for a workflow that is paused, and raises this wherever it meets one.
+        raise Failure(
+            "a workflow neither runs nor has ended: it is paused, perhaps (`temporal workflow unpause` has it go on)"
+        ) from None

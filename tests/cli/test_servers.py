@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from temporalio.client import Client, WorkflowExecutionStatus
 
 from syncpod import plugin
 from syncpod.cli import dev_server, parts, session
@@ -228,3 +229,11 @@ def test_what_keeps_pods_from_coming_is_shown_beneath_them() -> None:
     done = {"name": "app", "state": {"terminated": {"exitCode": 0, "reason": "Completed", "message": "all is well"}}}
     readings = [Reading(pod(stuck, phase="Pending"), {}, current=True), Reading(pod(done), {}, current=True)]
     assert hindrances(readings) == [f"pod/web: ImagePullBackOff: container app: {message}"]
+
+
+def test_a_workflow_in_a_state_that_the_sdk_has_no_word_for_is_a_sentence(temporal_server: DevServer) -> None:
+    async def work(_: Client) -> None:
+        WorkflowExecutionStatus(8)  # what the SDK does with a paused one
+
+    with pytest.raises(Failure, match="it is paused, perhaps"):
+        session.run_on({"target_host": temporal_server.address}, work)
