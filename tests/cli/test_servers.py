@@ -236,4 +236,4 @@ def test_a_workflow_in_a_state_that_the_sdk_has_no_word_for_is_a_sentence(tempor
         WorkflowExecutionStatus(8)  # what the SDK does with a paused one
 
     with pytest.raises(Failure, match="it is paused, perhaps"):
-        session.run_on({"target_host": temporal_server.address}, work)
+        session.run_on({"target_host": temporal_server.address, "namespace": "default"}, work)
