@@ -15,7 +15,6 @@ from typing import Any, Final
 
 from temporalio import activity
 from temporalio.api.common.v1 import WorkflowExecution
-from temporalio.api.enums.v1 import WorkflowExecutionStatus
 from temporalio.api.workflowservice.v1 import DescribeWorkflowExecutionRequest
 from temporalio.client import (
     Client,
@@ -34,20 +33,11 @@ from syncpod.cri.pod_records import PodRecord
 from syncpod.messages import NodeFacts, pod_workflow_id
 from syncpod.node_messages import ApplyPodWorkflow, DeletePodWorkflow, NodeStepName, PodWorkflowResult
 from syncpod.pod import Pod, PodInvalid, admit_pod, pod_to_wire
-from syncpod.pod_start import look_at, start_operation
+from syncpod.pod_start import ENDED, look_at, start_operation
 
 _ANSWER_SECONDS: Final = 15.0
 """How long a workflow may take to answer, which is less than the step itself may."""
 _RPC: Final = timedelta(seconds=5)
-_ENDED: Final = frozenset(
-    (
-        WorkflowExecutionStatus.WORKFLOW_EXECUTION_STATUS_COMPLETED,
-        WorkflowExecutionStatus.WORKFLOW_EXECUTION_STATUS_FAILED,
-        WorkflowExecutionStatus.WORKFLOW_EXECUTION_STATUS_CANCELED,
-        WorkflowExecutionStatus.WORKFLOW_EXECUTION_STATUS_TERMINATED,
-        WorkflowExecutionStatus.WORKFLOW_EXECUTION_STATUS_TIMED_OUT,
-    )
-)
 
 Recorded = Callable[[str], PodRecord | None]
 """Returns the node's record of a pod, by UID, if it has one; may block."""
@@ -159,7 +149,7 @@ class PodWorkflowSteps:
             if error.status == RPCStatusCode.NOT_FOUND:
                 return False
             raise
-        return found.workflow_execution_info.status not in _ENDED
+        return found.workflow_execution_info.status not in ENDED
 
     async def _stays(self, pod: Pod) -> bool:
         """Say whether a pod's workflow has it and is not ending it; where it cannot say so, it is to be told."""

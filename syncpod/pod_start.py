@@ -10,7 +10,7 @@ import contextlib
 from datetime import timedelta
 from typing import Any, Final
 
-from temporalio.client import WithStartWorkflowOperation
+from temporalio.client import WithStartWorkflowOperation, WorkflowExecutionStatus
 from temporalio.common import (
     SearchAttributeKey,
     SearchAttributePair,
@@ -20,6 +20,18 @@ from temporalio.common import (
 
 from syncpod.messages import POD_WORKFLOW, labels_attribute, node_task_queue, pod_workflow_id
 from syncpod.pod import Pod, pod_to_wire
+
+ENDED: Final[frozenset[int]] = frozenset(
+    (
+        WorkflowExecutionStatus.COMPLETED,
+        WorkflowExecutionStatus.FAILED,
+        WorkflowExecutionStatus.CANCELED,
+        WorkflowExecutionStatus.TERMINATED,
+        WorkflowExecutionStatus.TIMED_OUT,
+    )
+)
+"""The states, as the server numbers them, in which a pod has no workflow any more. In any other, also one that the SDK
+has no word for (it is paused), the workflow has the pod."""
 
 _TASK_TIMEOUT: Final = timedelta(seconds=3)
 _LOOK_SECONDS: Final = 0.2

@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Final
 
 from temporalio.api.operatorservice.v1 import ListSearchAttributesRequest
-from temporalio.client import Client, WorkflowExecutionStatus, WorkflowUpdateFailedError
+from temporalio.client import Client, WorkflowUpdateFailedError
 from temporalio.service import RPCError, RPCStatusCode
 
 from syncpod.cli.failure import BadInput, Failure
@@ -21,7 +21,7 @@ from syncpod.cli.pods import Reading, handle_of, read_pod
 from syncpod.cli.updating import AGAIN, PAUSE_SECONDS, answer_in_time, is_gone, refusal
 from syncpod.messages import SEARCH_ATTRIBUTES
 from syncpod.pod import Pod, pod_to_wire
-from syncpod.pod_start import look_at, start_operation
+from syncpod.pod_start import ENDED, look_at, start_operation
 
 _AGAIN: Final = AGAIN | {RPCStatusCode.NOT_FOUND}
 """Not found: the pod ended between its look-up and the update; the next try starts it anew."""
@@ -141,4 +141,4 @@ async def _is_open(client: Client, namespace: str, name: str) -> bool:
         if error.status == RPCStatusCode.NOT_FOUND:
             return False
         raise
-    return described.status == WorkflowExecutionStatus.RUNNING
+    return described.status not in ENDED

@@ -18,7 +18,6 @@ from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest, ListWork
 from temporalio.client import (
     Client,
     WorkflowExecution,
-    WorkflowExecutionStatus,
     WorkflowQueryFailedError,
     WorkflowQueryRejectedError,
 )
@@ -36,6 +35,7 @@ from syncpod.node_messages import (
     NodeView,
     node_workflow_id,
 )
+from syncpod.pod_start import ENDED
 
 GRACE: Final = timedelta(seconds=40)
 """The node lifecycle controller's nodeMonitorGracePeriod; a worker's heartbeats are 10 s apart."""
@@ -93,7 +93,7 @@ async def read_node(client: Client, name: str) -> NodeReading | None:
         if error.status == RPCStatusCode.NOT_FOUND:
             return None
         raise
-    if described.status != WorkflowExecutionStatus.RUNNING:
+    if described.status in ENDED:
         return None
     return await _read(client, described, await _signs(client))
 
@@ -114,7 +114,7 @@ async def is_cordoned(client: Client, name: str) -> bool:
         if error.status == RPCStatusCode.NOT_FOUND:
             return False
         raise
-    return described.status == WorkflowExecutionStatus.RUNNING and (await _summary(described)).unschedulable
+    return described.status not in ENDED and (await _summary(described)).unschedulable
 
 
 @dataclass(frozen=True)

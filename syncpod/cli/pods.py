@@ -11,7 +11,6 @@ from typing import Any, Final
 from temporalio.client import (
     Client,
     WorkflowExecution,
-    WorkflowExecutionStatus,
     WorkflowHandle,
     WorkflowQueryFailedError,
     WorkflowQueryRejectedError,
@@ -24,6 +23,7 @@ from syncpod.cli.failure import Failure
 from syncpod.cli.selector import Selector
 from syncpod.messages import POD_WORKFLOW, pod_workflow_id
 from syncpod.pod import ObjectMeta, Pod, PodCondition, PodSpec, PodStatus
+from syncpod.pod_start import ENDED
 
 QUERY_DEADLINE: Final = timedelta(seconds=2)
 """A query to a pod whose worker is away would take half a minute to fail by itself."""
@@ -131,18 +131,6 @@ def _away(reading: Reading) -> str:
     return f"node {reading.pod.spec.node_name or '?'} is away (is `syncpod worker` running there?)"
 
 
-_ENDED: Final = frozenset(
-    (
-        WorkflowExecutionStatus.COMPLETED,
-        WorkflowExecutionStatus.FAILED,
-        WorkflowExecutionStatus.CANCELED,
-        WorkflowExecutionStatus.TERMINATED,
-        WorkflowExecutionStatus.TIMED_OUT,
-    )
-)
-"""Whatever else a workflow is, the pod has it: one that is paused is not taken for a pod without one."""
-
-
 async def _read(client: Client, workflow_id: str, execution: WorkflowExecution | None) -> Reading | None:
     handle = client.get_workflow_handle(workflow_id)
     try:
@@ -150,7 +138,7 @@ async def _read(client: Client, workflow_id: str, execution: WorkflowExecution |
             "pod", reject_condition=QueryRejectCondition.NOT_OPEN, result_type=dict, rpc_timeout=QUERY_DEADLINE
         )
     except WorkflowQueryRejectedError as rejected:
-        if rejected.status in _ENDED:
+        if rejected.status in ENDED:
             return None
     except (WorkflowQueryFailedError, ValueError):  # ValueError: it is in a state that the SDK has no word for
         pass
@@ -169,7 +157,7 @@ async def _read(client: Client, workflow_id: str, execution: WorkflowExecution |
         raise Failure(
             f"the workflow {workflow_id} does not answer: it is paused, or otherwise neither runs nor has ended"
         ) from None
-    if recorded.status in _ENDED:
+    if recorded.status in ENDED:
         return None
     return Reading(_from_attributes(recorded), {}, current=False)
 

@@ -10,7 +10,6 @@ from datetime import timedelta
 from typing import Any, Final
 
 from temporalio.api.common.v1 import WorkflowExecution as ExecutionId
-from temporalio.api.enums.v1 import WorkflowExecutionStatus
 from temporalio.api.workflowservice.v1 import DescribeWorkflowExecutionRequest
 from temporalio.client import Client, WorkflowQueryFailedError, WorkflowQueryRejectedError
 from temporalio.common import TypedSearchAttributes
@@ -19,18 +18,9 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from syncpod.lifecycle.orphans import Standing
 from syncpod.messages import POD_WORKFLOW, PodRef, pod_workflow_id
+from syncpod.pod_start import ENDED
 
 _RPC: Final = timedelta(seconds=5)
-_ENDED: Final = frozenset(
-    (
-        WorkflowExecutionStatus.WORKFLOW_EXECUTION_STATUS_COMPLETED,
-        WorkflowExecutionStatus.WORKFLOW_EXECUTION_STATUS_FAILED,
-        WorkflowExecutionStatus.WORKFLOW_EXECUTION_STATUS_CANCELED,
-        WorkflowExecutionStatus.WORKFLOW_EXECUTION_STATUS_TERMINATED,
-        WorkflowExecutionStatus.WORKFLOW_EXECUTION_STATUS_TIMED_OUT,
-    )
-)
-"""Whatever else a server says of a workflow, in words of today or of later (it is paused), it goes on."""
 
 
 class PodWorkflows:
@@ -63,7 +53,7 @@ class PodWorkflows:
             if error.status == RPCStatusCode.NOT_FOUND:
                 return "unknown"
             raise
-        if status in _ENDED:
+        if status in ENDED:
             # That the last workflow of its name has ended, and was another pod's, says nothing of this one's.
             return "closed" if (said or await self._ask_which(workflow_id)) == ref.uid else "unknown"
         # One that does not say which pod it is may be this one.
