@@ -48,13 +48,17 @@ class Applied:
     """UID of the pod of the same name that is being deleted, and that this one follows."""
 
 
+class Cordoned(Failure):
+    """A node takes no new pod."""
+
+
 async def refuse_cordoned(client: Client, pods: Sequence[Pod], node: str) -> None:
-    """Raise Failure where a pod is new, and its node is cordoned: `node`, unless it names another."""
+    """Raise Cordoned where a pod is new, and its node is cordoned: `node`, unless it names another."""
     cordoned = {name for name in {pod.spec.node_name or node for pod in pods} if await is_cordoned(client, name)}
     for pod in pods:
         there = pod.spec.node_name or node
         if there in cordoned and await read_pod(client, pod.metadata.namespace, pod.metadata.name) is None:
-            raise Failure(
+            raise Cordoned(
                 f"pod {pod.metadata.name}: node {there} is cordoned, and takes no new pod: `syncpod uncordon {there}`"
             )
 

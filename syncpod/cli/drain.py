@@ -54,6 +54,8 @@ def drain(
     What a node's manifest directory has stays, and is named: static pods end when their files go. Nothing of a node is
     ended where a pod stands in the way, as for kubectl.
     """
+    from temporalio.service import RPCError
+
     from syncpod.cli import session
     from syncpod.cli.apply import parse_timeout
     from syncpod.cli.node_listing import node_names
@@ -82,6 +84,8 @@ def drain(
                 await _drain(client, name, how)
             except Failure as failure:
                 failures.append(failure)
+            except RPCError as error:
+                failures.append(session.refused(error))
         if failures:
             raise together(failures, done=True)
 
@@ -125,15 +129,18 @@ async def _cordon(client: Client, name: str, how: _How) -> None:
 
 async def _drain(client: Client, name: str, how: _How) -> None:
     from syncpod.cli.pods import list_pods
+    from syncpod.cli.selector import Selector
 
-    there = [one for one in await list_pods(client, None, how.conditions) if one.pod.spec.node_name == name]
+    there = [one for one in await list_pods(client, None, Selector()) if one.pod.spec.node_name == name]
     silent = [one for one in there if not one.current]
     if silent:
         raise Failure(
             f"it is not known what the {len(silent)} pods are of node {name}{how.cordoned}, since it does not answer"
         )
-    static = [one for one in there if _is_static(one)]
-    pods = [one for one in there if not _is_static(one)]
+    # Only now: of one that does not answer, not all labels are known.
+    chosen = [one for one in there if how.conditions.matches(one.pod.metadata.labels)]
+    static = [one for one in chosen if _is_static(one)]
+    pods = [one for one in chosen if not _is_static(one)]
     _refuse(name, pods, how)
     if static:
         remark(f"Static pods stay: {_names(static)} (they end when their manifests go)")

@@ -30,7 +30,7 @@ def admit_apart(document: Pod) -> Admission:
 async def without_known(client: Client, admissions: Sequence[Admission]) -> list[Admission]:
     """Return the pods without the ephemeral containers that they have already.
 
-    Raises BadInput with a line for each pod that is given others.
+    Raises BadInput with a line for each pod that is given others, and Failure where a node is away that would know.
     """
     problems: list[str] = []
     for pod, _ in admissions:
@@ -42,11 +42,14 @@ async def without_known(client: Client, admissions: Sequence[Admission]) -> list
 
 
 async def _refusal(client: Client, pod: Pod) -> str:
-    """Return why a pod's ephemeral containers are refused; "" = they are those of the pod that runs."""
-    from syncpod.cli.pods import read_pod
+    """Return why a pod's ephemeral containers are refused; "" = they are those of the pod that runs.
+
+    What follows a pod that is being deleted is a new one, and has none.
+    """
+    from syncpod.cli.pods import read_pod, require_answer
 
     running = await read_pod(client, pod.metadata.namespace, pod.metadata.name)
-    if running is None or not running.current:
+    if running is None or require_answer(running).pod.metadata.deletion_timestamp is not None:
         return f"{_FIELD}: must not be set in a manifest; they are added to a running pod"
     known = running.pod.spec.ephemeral_containers
     for index, container in enumerate(pod.spec.ephemeral_containers):

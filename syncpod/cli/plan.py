@@ -82,7 +82,7 @@ async def _plan_of_existing(client: Client, namespace: str, name: str) -> dict[s
 
 
 async def _plan_of_manifest(client: Client, admission: Admission) -> dict[str, Any]:
-    from syncpod.cli.applying import refuse_cordoned
+    from syncpod.cli.applying import Cordoned, refuse_cordoned
     from syncpod.cli.ephemeral import without_known
     from syncpod.cli.node_process import local_node
     from syncpod.cli.planning import changed_images, metadata_differs, plan_of_new, resources_differ
@@ -90,10 +90,11 @@ async def _plan_of_manifest(client: Client, admission: Admission) -> dict[str, A
     from syncpod.pod import pod_to_wire
 
     namespace, name = admission.pod.metadata.namespace, admission.pod.metadata.name
+    here = local_node("")
     try:
         ((pod, _),) = await without_known(client, [admission])
-        await refuse_cordoned(client, [pod], local_node(""))
-    except Failure as refused:
+        await refuse_cordoned(client, [pod], here)
+    except (BadInput, Cordoned) as refused:
         error = str(refused).removeprefix(f"pod {name}: ")
         return {"pod": name, "change": "none", "steps": [], "holds": [], "error": error}
     if await read_pod(client, namespace, name) is None:

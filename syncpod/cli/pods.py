@@ -66,8 +66,13 @@ async def require_pod(client: Client, namespace: str, name: str) -> Reading:
     reading = await read_pod(client, namespace, name)
     if reading is None:
         raise not_found(name, namespace)
+    return require_answer(reading)
+
+
+def require_answer(reading: Reading) -> Reading:
+    """Return a reading that is the workflow's own. Raises Failure for any other: the pod's node is away."""
     if not reading.current:
-        raise Failure(f'pod "{name}" does not answer: {_away(reading)}')
+        raise Failure(f'pod "{reading.pod.metadata.name}" does not answer: {_away(reading)}')
     return reading
 
 

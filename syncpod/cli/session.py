@@ -16,6 +16,7 @@ from syncpod.cli.state_directory import running_server
 if TYPE_CHECKING:
     from temporalio.client import Client
     from temporalio.envconfig import ClientConnectConfig
+    from temporalio.service import RPCError
 
 _Result = TypeVar("_Result")
 
@@ -91,7 +92,7 @@ def run_on(config: ClientConnectConfig, work: Callable[[Client], Awaitable[_Resu
     try:
         return asyncio.run(connected())
     except RPCError as error:
-        raise Failure(f"the Temporal server fails: {error.message or error.status.name}") from None
+        raise refused(error) from None
     except ValueError as error:
         if WorkflowExecutionStatus.__name__ not in str(error):
             raise
@@ -99,3 +100,8 @@ def run_on(config: ClientConnectConfig, work: Callable[[Client], Awaitable[_Resu
         raise Failure(
             "a workflow neither runs nor has ended: it is paused, perhaps (`temporal workflow unpause` has it go on)"
         ) from None
+
+
+def refused(error: RPCError) -> Failure:
+    """Return what is said of a server that does not do what it is asked."""
+    return Failure(f"the Temporal server fails: {error.message or error.status.name}")

@@ -23,8 +23,11 @@ async def do_all(deeds: Sequence[Coroutine[Any, Any, None]], *, at_once: int) ->
     slots = asyncio.Semaphore(at_once)
 
     async def do(deed: Coroutine[Any, Any, None]) -> None:
-        async with slots:
-            await deed
+        try:
+            async with slots:
+                await deed
+        finally:
+            deed.close()  # where Ctrl-C comes before its turn
 
     results = await asyncio.gather(*map(do, deeds), return_exceptions=True)
     failures = []

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from syncpod.cli import session
 from syncpod.cli.console import printable, program
 from syncpod.cli.failure import Failure
-from syncpod.cli.strays import Stray, standing_of, told_apart
+from syncpod.cli.strays import Standing, Stray, standing_of, told_apart
 from syncpod.cri.inventory import PodInRuntime
 
 if TYPE_CHECKING:
@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
     from syncpod.node_settings import WorkerRecord
 
-_SECONDS: Final = 3.0
+_SECONDS: Final = 5.0
+_AT_ONCE: Final = 50
+"""Pods whose workflows are asked about at the same time."""
 _NAMED: Final = 5
 
 
@@ -64,7 +66,13 @@ async def _find(client: Client, worker: WorkerRecord) -> list[str]:
     suspects = [pod for pod in inventory.pods.values() if known.get((pod.namespace, pod.name)) != pod.uid]
     if worker.manifest_dir:
         suspects = [pod for pod in suspects if not _is_static(pod)]  # the node is about to apply those by itself
-    asked = await asyncio.gather(*(standing_of(client, pod) for pod in suspects))
+    some = asyncio.Semaphore(_AT_ONCE)
+
+    async def ask(pod: PodInRuntime) -> Standing:
+        async with some:
+            return await standing_of(client, pod)
+
+    asked = await asyncio.gather(*map(ask, suspects))
     by_name: dict[tuple[str, str], list[Stray]] = {}
     for pod, standing in zip(suspects, asked, strict=True):
         if standing != "open":

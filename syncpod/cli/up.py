@@ -129,9 +129,9 @@ def _require_directory(manifests: Path) -> None:
     try:
         is_directory = stat.S_ISDIR(manifests.stat().st_mode)
     except OSError as error:
-        raise BadInput(f"--manifests: {manifests}: {error.strerror}") from None
+        raise BadInput(f"manifest directory {manifests}: {error.strerror}") from None
     if not is_directory:
-        raise BadInput(f"--manifests: {manifests}: is no directory")
+        raise BadInput(f"manifest directory {manifests}: is no directory")
 
 
 async def _bring_up(
@@ -148,7 +148,10 @@ async def _bring_up(
     from syncpod.cli.waiting import until_settled, verdicts
 
     client = await session.connect(config)
-    pods = await without_known(client, manifests.pods)
+    try:
+        pods = await without_known(client, manifests.pods)
+    except BadInput as wrong:  # by now the parts have been started
+        raise Failure(str(wrong)) from None
     await refuse_cordoned(client, [admission.pod for admission in pods], node)
     keep(manifests, here)
     applied = await apply_all(client, pods, node)

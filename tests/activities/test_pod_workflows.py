@@ -32,6 +32,7 @@ async def test_a_workflow_that_does_not_answer_is_named(
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"}, "spec": spec}
     apply = ApplyPodWorkflow(node=f"nobody-{uuid.uuid4()}", pod=pod)
     delete = DeletePodWorkflow(namespace="default", name=name)
+    handle = await client.start_workflow("PodWorkflow", id=f"pod/default/{name}", task_queue=apply.node)
     runs: tuple[Callable[[], Awaitable[PodWorkflowResult]], ...] = (
         lambda: ActivityEnvironment().run(steps.apply_pod, apply),
         lambda: ActivityEnvironment().run(steps.delete_pod, delete),
@@ -44,7 +45,7 @@ async def test_a_workflow_that_does_not_answer_is_named(
             assert f"pod/default/{name} has not answered within 1 s" in caught.value.message
             assert not caught.value.non_retryable
     finally:
-        await client.get_workflow_handle(f"pod/default/{name}").terminate()
+        await handle.terminate()
 
 
 async def test_a_step_that_is_cancelled_blames_no_workflow(temporal_server: DevServer) -> None:

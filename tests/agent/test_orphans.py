@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import time
 import uuid
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 import pytest_asyncio
 from temporalio.service import RPCError, RPCStatusCode
 
+from activities import attempt
 from activities.fences import Claim
 from activities.orphans import OrphanKiller
 from protos.cri.v1 import api_pb2 as cri
 from syncpod.agent.housekeeping import duplicates as module
+from syncpod.agent.housekeeping import orphans
 from syncpod.agent.housekeeping.duplicates import Duplicates
 from syncpod.agent.housekeeping.orphans import Orphans
 from syncpod.agent.housekeeping.pod_workflows import PodWorkflows
@@ -277,15 +281,20 @@ async def test_an_orphans_hook_has_its_second_however_long_the_evidence_took(
     pod = await scene.pod("closed")
     hooked = (await pod.view()).containers[0].id
     given: list[str] = []
+    elapsed = 0.0
+    clock = time.monotonic
 
     async def asked_slowly(ref: PodRef) -> Standing:
-        await asyncio.sleep(1.2)
+        nonlocal elapsed
+        elapsed = 3600.0
         return "closed"
 
     async def carry_out(view: ObservedPod, target: KillTarget, seconds: float) -> None:
         given.append(target.id)
 
     monkeypatch.setattr(scene.bench.node.pre_stops, "carry_out", carry_out)
+    monkeypatch.setattr(attempt, "time", SimpleNamespace(monotonic=lambda: clock() + elapsed))
+    monkeypatch.setattr(orphans, "ORPHAN_GRACE_SECONDS", 60)  # so that no slow machine uses it up
     scene.workflows.standing = asked_slowly  # type: ignore[method-assign]
     await scene.look()
     assert (await pod.view()).containers == ()

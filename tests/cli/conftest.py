@@ -85,8 +85,10 @@ async def silent_node(client: Client, node: str, *, cordoned: bool) -> AsyncIter
         task_queue=f"nobody/{node}",
         memo={NODE_MEMO: NodeSummary(name=node, unschedulable=cordoned)},
     )
-    yield
-    await handle.terminate()
+    try:
+        yield
+    finally:
+        await handle.terminate()
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import socket
@@ -11,10 +12,10 @@ from pathlib import Path
 import pytest
 from temporalio.client import Client
 
-from syncpod.messages import Fault, StepName
+from syncpod.messages import Fault, StepName, pod_workflow_id
 from tests.cli.conftest import Command, silent_node
 from tests.cli.manifests import as_json, fresh_name, manifest
-from tests.workflows.scripted import ScriptedNode
+from tests.workflows.scripted import ScriptedNode, container, until
 
 
 @pytest.fixture
@@ -57,12 +58,16 @@ async def test_a_container_joins_a_pod_under_a_name_that_is_said(syncpod: Comman
 
 
 async def test_what_is_printed_of_a_pod_that_was_looked_at_is_applied_again(
-    syncpod: Command, web: str, node: ScriptedNode
+    syncpod: Command, client: Client, web: str, node: ScriptedNode
 ) -> None:
     on, here = ("apply", "-f", "-", "--node"), node.queue.removeprefix("node/")
     await syncpod("debug", web, "--image", "busybox:1", "-c", "look", "--target", "app", "-q", "--", "sleep", "9")
     printed = (await syncpod("get", "pod", web, "-o", "yaml")).out
     await syncpod("debug", web, "--image", "busybox:2", "-c", "more", "-q")
+    await until(
+        client.get_workflow_handle(pod_workflow_id("default", web)),
+        lambda pod: all("running" in container(pod, name).get("state", {}) for name in ("look", "more")),
+    )
     again = await syncpod(*on, here, stdin=printed)
     assert (again.code, again.out) == (0, f"pod/{web} unchanged\n"), again.err
     assert (await syncpod("plan", "-f", "-", stdin=printed)).out == f"pod/{web}: exists, nothing to do\n"
@@ -82,6 +87,11 @@ async def test_what_is_printed_of_a_pod_that_was_looked_at_is_applied_again(
         ": spec.ephemeralContainers: must not be set in a manifest; they are added to a running pod\n"
     )
     assert (await syncpod("get", "cm", "-o", "name")).out == "", "nothing has been done"
+    node.gate["kill_pod"] = asyncio.Event()
+    assert (await syncpod("delete", "pod", web, "--no-wait")).code == 0
+    follows = await syncpod(*on, here, stdin=printed)
+    assert (follows.code, follows.out) == (2, ""), "what follows a pod that is deleted is a new one"
+    node.gate["kill_pod"].set()
 
 
 async def test_a_container_that_does_not_start_says_why_and_harms_nothing(

@@ -17,13 +17,18 @@ async def test_watching_nodes_prints_a_line_for_each_change(client: Client) -> N
     name = f"n-{fresh_name()}"
     command = (sys.executable, "-m", "syncpod.cli.main", "get", "node", name, "-w")
     environ = {**os.environ, "TEMPORAL_ADDRESS": client.service_client.config.target_host}
-    async with asyncio.timeout(60):
-        async with silent_node(client, name, cordoned=True):
-            watching = await asyncio.create_subprocess_exec(*command, env=environ, stdout=asyncio.subprocess.PIPE)
-            assert watching.stdout is not None
-            assert (await watching.stdout.readline()).split()[:2] == [b"NAME", b"STATUS"]
-            assert (await watching.stdout.readline()).split()[:2] == [name.encode(), b"NotReady,SchedulingDisabled"]
-        async with silent_node(client, name, cordoned=False):
-            assert (await watching.stdout.readline()).split()[:2] == [name.encode(), b"NotReady"]
-        watching.send_signal(signal.SIGINT)
-        assert await watching.wait() == 130
+    watching: asyncio.subprocess.Process | None = None
+    try:
+        async with asyncio.timeout(60):
+            async with silent_node(client, name, cordoned=True):
+                watching = await asyncio.create_subprocess_exec(*command, env=environ, stdout=asyncio.subprocess.PIPE)
+                assert watching.stdout is not None
+                assert (await watching.stdout.readline()).split()[:2] == [b"NAME", b"STATUS"]
+                assert (await watching.stdout.readline()).split()[:2] == [name.encode(), b"NotReady,SchedulingDisabled"]
+            async with silent_node(client, name, cordoned=False):
+                assert (await watching.stdout.readline()).split()[:2] == [name.encode(), b"NotReady"]
+            watching.send_signal(signal.SIGINT)
+            assert await watching.wait() == 130
+    finally:
+        if watching is not None and watching.returncode is None:
+            watching.kill()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 
 import pytest
 
@@ -49,3 +50,20 @@ async def test_what_nobody_foresaw_is_raised_as_it_is() -> None:
 
     with pytest.raises(ZeroDivisionError):
         await do_all([deed()], at_once=1)
+
+
+async def test_what_has_not_begun_when_all_is_given_up_is_let_go(recwarn: pytest.WarningsRecorder) -> None:
+    begun = asyncio.Event()
+
+    async def deed() -> None:
+        begun.set()
+        await asyncio.sleep(60)
+
+    all_of_it = asyncio.create_task(do_all([deed(), deed()], at_once=1))
+    await begun.wait()
+    all_of_it.cancel()
+    await asyncio.wait({all_of_it})
+    assert all_of_it.cancelled()
+    del all_of_it
+    gc.collect()
+    assert [str(each.message) for each in recwarn if "never awaited" in str(each.message)] == []
