@@ -39,15 +39,18 @@ def known(state: PodState) -> ObservedPod:
 
 
 def remembered(state: PodState) -> ObservedPod:
-    """Return the view that is completed although the run may not go by its record yet; for earlier runs `known`."""
-    return completed(state) if state.decision_version >= COMPLETED else known(state)
+    """Return the view that is completed although the run may not go by its record yet; for earlier runs what is listed.
+
+    They stay with that, even where they go by their record otherwise: so they replay.
+    """
+    return completed(state) if state.decision_version >= COMPLETED else state.own
 
 
 def followed(state: PodState) -> tuple[str, ...]:
     """Return the containers that have ended only so that another instance follows, listed or not."""
     if not state.replacing:
         return ()
-    newest = known(state).newest_by_name().values()
+    newest = remembered(state).newest_by_name().values()
     return tuple(container.name for container in newest if state.is_followed(container))
 
 

@@ -84,7 +84,8 @@ def observe(state: PodState, listing: ObservedPod, now: datetime) -> None:
     present = {container.id for container in (*state.observed.containers, *state.vanished.values())}
     state.killed = {container_id: why for container_id, why in state.killed.items() if container_id in present}
     if state.replacing:
-        newest = {container.id for container in facts.remembered(state).newest_by_name().values()}
+        view = facts.completed(state) if state.decision_version >= facts.COMPLETED else facts.known(state)
+        newest = {container.id for container in view.newest_by_name().values()}
         state.replacing = {instance: by for instance, by in state.replacing.items() if instance in newest}
     there = {sandbox.id for sandbox in state.observed.sandboxes}
     state.stopped_sandboxes = tuple(sandbox_id for sandbox_id in state.stopped_sandboxes if sandbox_id in there)

@@ -338,3 +338,14 @@ def test_an_operator_restarts_what_has_finished_and_is_no_longer_listed() -> Non
     assert decided(state, listing(3, running("a"))) == []
     absorb.absorb(state, "restart", ({"container": "b"},), NOW)
     assert decided(state, listing(4, running("a"))) == ["start_container b"]
+
+
+def test_a_run_of_earlier_decisions_goes_by_what_is_listed_there() -> None:
+    """As its workers did: what they recorded is replayed."""
+    state = PodState(pod=a_pod("Never", "web"), by_record=True, decision_version=1)
+    observe(state, listing(1, running("web")), NOW)
+    state.replacing = {"web-0": False}
+    observe(state, listing(2, exited("web")), NOW)
+    assert facts.followed(state) == ("web",)
+    observe(state, listing(3), NOW)
+    assert facts.followed(state) == ()
