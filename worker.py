@@ -52,6 +52,7 @@ from syncpod.agent.node_setup import (
     sysctls,
     verification,
 )
+from syncpod.agent.own_thread import in_own_thread
 from syncpod.agent.rival import HEARTBEAT, refuse_rivals
 from syncpod.agent.search_attributes import register_search_attributes
 from syncpod.cri.client import CriClient
@@ -84,8 +85,8 @@ RELIST_POD_SECONDS = 1.0
 """How long one pod may take of a relist; what takes longer is read apart, and holds up no other pod."""
 GRACE = timedelta(seconds=5)
 """How long steps may go on after SIGTERM; then they let go where that is safe, for the next worker to go on with."""
-
-
+DIRECTORY_SECONDS = 2.0
+"""How long the directory of manifests may take to say that it is one."""
 PATIENCE_SECONDS = 20.0
 """How long the process waits for calls that the runtime has been sent; RunPodSandbox alone may take four minutes."""
 
@@ -96,7 +97,7 @@ class CannotServe(Exception):
 
 async def serve(settings: NodeSettings, connection: ClientConnectConfig, stop: asyncio.Event) -> None:
     """Serve the node until `stop`. Raises CannotServe, SettingsInvalid; anything else is a defect."""
-    _require_directory(settings.manifest_dir)
+    await _require_directory(settings.manifest_dir)
     endpoint = _find_runtime(settings, os.environ)
     with contextlib.ExitStack() as last:  # the node is free again before telemetry is flushed, which may take a while
         async with cri_client(endpoint, os.environ) as cri:
@@ -251,10 +252,16 @@ def _note_worker(settings: NodeSettings, record: WorkerRecord) -> None:
 # --- what is needed first ---------------------------------------------------------------------------------------------
 
 
-def _require_directory(manifests: Path | None) -> None:
-    """Raise CannotServe where the directory of manifests is something else; one that is not there yet may come."""
-    with contextlib.suppress(OSError):  # whoever reads it says so, and tries again
-        if manifests is not None and not stat.S_ISDIR(manifests.stat().st_mode):
+async def _require_directory(manifests: Path | None) -> None:
+    """Raise CannotServe where the directory of manifests is something else; one that is not there yet may come.
+
+    Its file system may hang: the node's pods are served without it.
+    """
+    if manifests is None:
+        return
+    with contextlib.suppress(OSError):  # a TimeoutError too; whoever reads it says so, and tries again
+        found = await asyncio.wait_for(in_own_thread(manifests.stat, name="manifests"), DIRECTORY_SECONDS)
+        if not stat.S_ISDIR(found.st_mode):
             raise CannotServe(f"manifest directory {manifests}: is no directory")
 
 

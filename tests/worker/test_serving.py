@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
+import threading
 import uuid
 from collections.abc import AsyncIterator
 from datetime import timedelta
@@ -14,6 +16,7 @@ import pytest
 import pytest_asyncio
 from temporalio.client import Client, WorkflowHandle
 
+import worker as program
 from syncpod.cri.client import CriClient
 from syncpod.messages import node_task_queue, pod_workflow_id
 from syncpod.node_settings import read_worker_record
@@ -88,6 +91,23 @@ async def test_a_directory_of_manifests_that_is_none_is_named(tmp_path: Path, te
     manifests = ("--manifests", str(file))
     with NodeProcess(tmp_path, *manifests, runtime=NOWHERE, temporal=temporal_server.address) as worker:
         assert await refusal(worker) == f"manifest directory {file}: is no directory"
+
+
+async def test_manifests_whose_file_system_hangs_hold_up_no_worker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stat, answers, answered = Path.stat, threading.Event(), threading.Event()
+
+    def hangs(path: Path, **how: Any) -> os.stat_result:
+        if path == tmp_path and answers.wait(10):
+            answered.set()
+        return stat(path, **how)
+
+    monkeypatch.setattr(Path, "stat", hangs)
+    monkeypatch.setattr(program, "DIRECTORY_SECONDS", 0.01)
+    await program._require_directory(tmp_path)
+    answers.set()
+    assert await asyncio.to_thread(answered.wait, 10), "it has gone on without an answer"
 
 
 async def test_without_a_server_it_says_how_to_get_one(tmp_path: Path, runtime: Containerd) -> None:
