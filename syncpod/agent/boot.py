@@ -24,7 +24,7 @@ from temporalio.api.workflowservice.v1 import (
     ResetStickyTaskQueueRequest,
     RespondActivityTaskFailedByIdRequest,
 )
-from temporalio.client import Client
+from temporalio.client import Client, WorkflowQueryFailedError
 from temporalio.client import WorkflowExecution as ListedWorkflow
 from temporalio.service import RPCError, RPCStatusCode
 
@@ -110,17 +110,26 @@ class Takeover:
                 await asyncio.sleep(_RETRY_SECONDS)
 
     async def ask_which(self, workflow_id: str) -> PodRef | None:
-        """Ask the workflow itself which pod it is; it answers once this worker polls. None = it is gone."""
+        """Ask the workflow itself which pod it is; it answers once this worker polls. None = it is gone.
+
+        One that cannot answer now is asked until it does, and that is said once: its tasks fail, as they may in a
+        worker of an earlier version, or it is paused, for which the SDK has no status (ValueError).
+        """
+        silent = False
         while True:
             try:
                 pod = await self._client.get_workflow_handle(workflow_id).query("pod", rpc_timeout=_RPC)
             except RPCError as error:
                 if error.status == RPCStatusCode.NOT_FOUND:
                     return None
-                await asyncio.sleep(_RETRY_SECONDS)
+            except (WorkflowQueryFailedError, ValueError) as error:
+                if not silent:
+                    log.warning("workflow %s does not say yet which pod it is: %s", workflow_id, error)
+                silent = True
             else:
                 meta = pod["metadata"]
                 return PodRef(namespace=meta["namespace"], name=meta["name"], uid=meta["uid"])
+            await asyncio.sleep(_RETRY_SECONDS)
 
     async def _describe(self, execution: WorkflowExecution) -> DescribeWorkflowExecutionResponse:
         return await self._client.workflow_service.describe_workflow_execution(

@@ -47,6 +47,28 @@ class Recorder:
 
 
 @workflow.defn(name="PodWorkflow")
+class Silent:
+    """Fails to say which pod it is until it is told that it may."""
+
+    def __init__(self) -> None:
+        self.answers = False
+
+    @workflow.run
+    async def run(self) -> None:
+        await workflow.wait_condition(lambda: False)
+
+    @workflow.signal
+    def may_answer(self) -> None:
+        self.answers = True
+
+    @workflow.query
+    def pod(self) -> dict[str, Any]:
+        if not self.answers:
+            raise ValueError("not yet")
+        return {"metadata": {"namespace": "default", "name": "asked", "uid": "uid-by-query"}}
+
+
+@workflow.defn(name="PodWorkflow")
 class InAStep:
     """Runs one step that would be missed for ten minutes if only timeouts told."""
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import subprocess
 import sys
@@ -13,12 +14,13 @@ from temporalio.common import SearchAttributeKey, SearchAttributePair, TypedSear
 from temporalio.service import RPCError
 from temporalio.worker import Worker
 
+from syncpod.agent import boot as module
 from syncpod.agent.boot import Takeover
 from syncpod.agent.search_attributes import register_search_attributes
 from syncpod.lifecycle.observed import ObservedPod
 from syncpod.messages import PodRef, pod_workflow_id
-from tests.agent.probe import InAStep, Recorder, answers, hangs
-from tests.agent.waiting import until_asked
+from tests.agent.probe import InAStep, Recorder, Silent, answers, hangs
+from tests.agent.waiting import until, until_asked
 from tests.runtimes.temporal import DevServer
 
 DEAD, NEW = "n1/machine/7", "n1/machine/8"
@@ -146,4 +148,18 @@ async def test_a_pod_that_nothing_names_says_itself_which_it_is(client: Client, 
     async with Worker(client, task_queue=task_queue, workflows=[Recorder], activities=[hangs]):
         assert await takeover.ask_which(handle.id) == PodRef(namespace="default", name="asked", uid="uid-by-query")
         assert await takeover.ask_which(f"pod/{uuid.uuid4()}/none") is None
+    await handle.terminate()
+
+
+async def test_a_pod_that_cannot_say_yet_which_it_is_is_asked_until_it_does(
+    client: Client, task_queue: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(module, "_RETRY_SECONDS", 0.1)
+    handle = await client.start_workflow("PodWorkflow", id=f"pod/{uuid.uuid4()}/web", task_queue=task_queue)
+    async with Worker(client, task_queue=task_queue, workflows=[Silent]):
+        asking = asyncio.create_task(Takeover(client, task_queue, NEW).ask_which(handle.id))
+        await until(lambda: "does not say yet which pod it is" in caplog.text or asking.done())
+        await handle.signal("may_answer")
+        assert await asking == PodRef(namespace="default", name="asked", uid="uid-by-query")
+    assert caplog.text.count("does not say yet which pod it is") == 1
     await handle.terminate()
