@@ -49,6 +49,8 @@ between listings, and how long the runtime may take to say so too: hardly ever l
 _RIVALS_EVERY = 30.0
 _HEALTH_EVERY = 10.0
 _RETRY_SECONDS = 1.0
+_SETTLED_SECONDS = 2.0
+"""How long the end waits for what is being written to a disk that may hang."""
 _BEGIN_AGAIN_SECONDS = 30.0
 """After how long what runs beside the agent begins again when it has failed."""
 
@@ -204,7 +206,10 @@ class Agent:
         await self.pleg.close()
         await self.backoff_queue.close()
         if self._reader.exits is not None:
-            await self._reader.exits.settled()
+            try:
+                await asyncio.wait_for(self._reader.exits.settled(), _SETTLED_SECONDS)
+            except TimeoutError:
+                log.warning("how containers were seen to end is not all on disk: it cannot be written in time")
 
     # --- takeover -----------------------------------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ import json
 import logging
 import re
 from collections.abc import Collection, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -40,8 +41,9 @@ class SeenExit:
 class SeenExits:
     """The ends that were seen on one node, by container id, in files of mode 0600. All of it belongs to one event loop.
 
-    What is noted counts at once; files are written and removed in a thread beside the loop, one after the other. One
-    that cannot be written or read is logged, and costs what it would have told: nothing depends on it otherwise.
+    What is noted counts at once; files are written and removed in a thread of their own, one after the other: those
+    that all share may hang with the volumes of pods. One that cannot be written or read is logged, and costs what it
+    would have told: nothing depends on it otherwise.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -54,6 +56,7 @@ class SeenExits:
         self._changed: set[str] = set()
         """Containers whose files do not say yet what is known of them."""
         self._writing: asyncio.Task[None] | None = None
+        self._writer = ThreadPoolExecutor(1, "seen exits")
         for path in sorted(directory.glob("*")):
             if path.name.startswith("."):
                 path.unlink(missing_ok=True)  # a draft of a life that was cut off
@@ -96,11 +99,12 @@ class SeenExits:
             self._writing = asyncio.create_task(self._write(), name="seen exits")
 
     async def _write(self) -> None:
+        loop = asyncio.get_running_loop()
         try:
             while self._changed:
                 changed = {container_id: self._seen.get(container_id) for container_id in self._changed}
                 self._changed.clear()
-                await asyncio.to_thread(_write, self._directory, changed)
+                await loop.run_in_executor(self._writer, _write, self._directory, changed)
         finally:
             self._writing = None
 

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 import uuid
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pytest
 import pytest_asyncio
 from temporalio.client import Client, WorkflowHandle
 from temporalio.worker import Worker
 
+from syncpod.agent import agent as module
 from syncpod.agent.agent import Agent
 from syncpod.agent.lock import NodeLife
+from syncpod.cri import seen_exits
 from syncpod.cri.client import CriClient
 from syncpod.cri.errors import Unavailable
 from syncpod.cri.node import NodeContext
@@ -154,3 +159,17 @@ async def test_a_pod_that_was_refused_is_told_when_the_runtime_is_ready(scene: S
 
     (ready,) = await scene.signalled()
     assert ready["events"] == [{"type": "RuntimeReady", "id": uid}]
+
+
+async def test_an_agent_ends_though_the_disk_for_seen_exits_hangs(
+    scene: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    answers = threading.Event()
+    monkeypatch.setattr(seen_exits, "replace_file", lambda *_, **__: answers.wait(10))
+    monkeypatch.setattr(module, "_SETTLED_SECONDS", 0.01)
+    scene.reader.exits = exits = seen_exits.SeenExits(tmp_path / "exits")
+    exits.note("c1", 7, datetime.now(UTC))
+    await scene.agent.close()
+    answers.set()
+    assert "it cannot be written in time" in caplog.text
+    await exits.settled()

@@ -111,6 +111,21 @@ async def test_files_are_written_beside_the_loop_and_the_last_word_counts(
     assert SeenExits(directory).complete(status("exited", 255, "Unknown")).exit_code == 0
 
 
+async def test_files_are_written_though_every_thread_that_is_shared_hangs(directory: Path) -> None:
+    hangs = threading.Event()
+    hanging = [asyncio.to_thread(hangs.wait, 30) for _ in range(64)]
+    everything = asyncio.gather(*hanging)
+    await asyncio.sleep(0)
+    exits = SeenExits(directory)
+    exits.note("c1", 7, AT)
+    try:
+        await asyncio.wait_for(exits.settled(), 10)
+        assert files(directory) == ["c1"]
+    finally:
+        hangs.set()
+        await everything
+
+
 async def test_an_end_that_cannot_be_kept_is_said_and_counts_all_the_same(
     directory: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
