@@ -2,7 +2,8 @@
 
 Unlike the other steps they touch no runtime. Each may run twice: an apply of what a workflow has already changes
 nothing, and a pod that is ended is not ended again. A workflow's refusal is a result, since trying again at once would
-be refused as well; everything else fails the step, and Temporal tries it again.
+be refused as well; everything else, an update that the server has failed too, fails the step, and Temporal tries it
+again.
 """
 
 from __future__ import annotations
@@ -192,8 +193,16 @@ async def _in_time(namespace: str, name: str) -> AsyncIterator[None]:
 
 
 def _refusal(error: WorkflowUpdateFailedError) -> PodWorkflowResult:
-    """Return what a workflow has refused. Raises ApplicationError of type Gone where the pod has just ended."""
+    """Return what a workflow has refused, of type Invalid.
+
+    Raises ApplicationError, retryable: of type Gone where the pod has just ended, and where it is no word of the
+    workflow's, such as the server's on an update whose workflow was terminated before it had carried it out.
+    """
     cause = error.cause
-    if isinstance(cause, ApplicationError) and cause.type == "Gone":
+    kind = cause.type if isinstance(cause, ApplicationError) else None
+    if kind == "Gone":
         raise ApplicationError("the pod has just ended; it is applied anew", type="Gone") from None
-    return PodWorkflowResult(refused=cause.message if isinstance(cause, ApplicationError) else str(cause))
+    message = cause.message if isinstance(cause, ApplicationError) else str(cause)
+    if kind != "Invalid":
+        raise ApplicationError(message, type=kind or type(cause).__name__) from None
+    return PodWorkflowResult(refused=message)

@@ -5,15 +5,18 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
+from temporalio import workflow
 from temporalio.client import Client
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
+from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
 from activities import pod_workflows as module
 from activities.pod_workflows import PodWorkflowSteps
-from syncpod.messages import NodeFacts
+from syncpod.messages import NodeFacts, node_task_queue, pod_workflow_id
 from syncpod.node_messages import ApplyPodWorkflow, DeletePodWorkflow, PodWorkflowResult
 from syncpod.plugin import DATA_CONVERTER
 from tests.runtimes.temporal import DevServer
@@ -60,3 +63,52 @@ async def test_a_step_that_is_cancelled_blames_no_workflow(temporal_server: DevS
     assert isinstance(ended, BaseException)
     assert not isinstance(ended, ApplicationError)
     await handle.terminate()
+
+
+@workflow.defn(name="PodWorkflow")
+class CutShort:
+    """Accepts what it is told and ends before it has carried it out; refuses an end without grace."""
+
+    @workflow.init
+    def __init__(self, _start: Any = None) -> None:
+        self.accepted = False
+
+    @workflow.run
+    async def run(self, _start: Any = None) -> None:
+        await workflow.wait_condition(lambda: self.accepted)
+        await workflow.sleep(0.001)
+
+    @workflow.update(unfinished_policy=workflow.HandlerUnfinishedPolicy.ABANDON)
+    async def apply(self, _document: Any) -> dict[str, Any]:
+        self.accepted = True
+        return await workflow.wait_condition(lambda: False) or {}
+
+    @workflow.update(unfinished_policy=workflow.HandlerUnfinishedPolicy.ABANDON)
+    async def delete(self, payload: Any) -> dict[str, Any]:
+        if payload.get("gracePeriodSeconds") == 0:
+            raise ApplicationError("gracePeriodSeconds: too short", type="Invalid", non_retryable=True)
+        self.accepted = True
+        return await workflow.wait_condition(lambda: False) or {}
+
+
+async def test_what_a_workflow_has_accepted_and_not_carried_out_is_no_refusal(temporal_server: DevServer) -> None:
+    client = await Client.connect(
+        temporal_server.address, namespace=temporal_server.namespace, data_converter=DATA_CONVERTER
+    )
+    steps, name, node = PodWorkflowSteps(client, NodeFacts), f"web-{uuid.uuid4().hex[:8]}", f"cut-{uuid.uuid4()}"
+    queue, id_ = node_task_queue(node), pod_workflow_id("default", name)
+    spec = {"containers": [{"name": "main", "image": "busybox:1"}]}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"}, "spec": spec}
+    runner = UnsandboxedWorkflowRunner()
+    async with Worker(client, task_queue=queue, workflows=[CutShort], workflow_runner=runner):
+        handle = await client.start_workflow("PodWorkflow", id=id_, task_queue=queue)
+        delete = DeletePodWorkflow(namespace="default", name=name, grace_period_seconds=0)
+        result = await ActivityEnvironment().run(steps.delete_pod, delete)
+        assert result == PodWorkflowResult(refused="gracePeriodSeconds: too short")
+        with pytest.raises(ApplicationError) as caught:
+            await ActivityEnvironment().run(steps.delete_pod, DeletePodWorkflow(namespace="default", name=name))
+        assert (caught.value.type, caught.value.non_retryable) == ("AcceptedUpdateCompletedWorkflow", False)
+        await handle.result()
+        with pytest.raises(ApplicationError) as caught:
+            await ActivityEnvironment().run(steps.apply_pod, ApplyPodWorkflow(node=node, pod=pod))
+        assert (caught.value.type, caught.value.non_retryable) == ("AcceptedUpdateCompletedWorkflow", False)
