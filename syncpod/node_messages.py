@@ -32,8 +32,10 @@ FILE_SOURCE: Final = "file"
 """The source that a manifest directory is, by the kubelet's name for it."""
 
 LIST_LIMIT: Final = 1_500_000
-"""Bytes of JSON that the pods of all lists may be together, with :data:`KEPT_BYTES` for each: the server refuses a
-payload above 2 MiB, as which a node's workflow hands on what it knows, and a history of more than 50 MiB ends it."""
+"""Bytes of JSON that the pods of all lists may be together: a history of more than 50 MiB ends a node's workflow."""
+KNOWN_LIMIT: Final = 1_900_000
+"""Bytes that they may be with :data:`KEPT_BYTES` for each: the server refuses a payload above 2 MiB, as which a node's
+workflow hands on what it knows."""
 
 KEPT_BYTES: Final = 300
 """What a node's workflow keeps of a pod of a list besides its document, which it has until the pod's workflow has."""

@@ -20,6 +20,7 @@ from syncpod.node_messages import (
     API_SOURCE,
     FILE_SOURCE,
     KEPT_BYTES,
+    KNOWN_LIMIT,
     LIST_LIMIT,
     LISTED_LIMIT,
     MADE_LIMIT,
@@ -125,8 +126,11 @@ def _sync_pods(state: NodeState, signal: SyncPods, now: datetime, *, renews: boo
         if not spent:
             raise Rejected(f"source: the node follows {SOURCES_LIMIT} sources already")
     known = len(signal.pods) + len(signal.kept)
-    if _waiting(state, but=signal.source, known=known) + sum(map(size, signal.pods)) > LIST_LIMIT:
-        raise Rejected(f"pods: with the other lists' they are larger than the {LIST_LIMIT} bytes that a node can know")
+    if not _has_room(state, sum(map(size, signal.pods)), but=signal.source, known=known):
+        raise Rejected(
+            f"pods: with the other lists' they are larger than the {LIST_LIMIT} bytes that a node can know, or than "
+            f"{KNOWN_LIMIT} with {KEPT_BYTES} more for each"
+        )
     pods, problems = _listed(signal, before, now)
     state.sources.pop(spent, None)
     if renews and signal.source != FILE_SOURCE:
@@ -155,16 +159,18 @@ def _sync_pods(state: NodeState, signal: SyncPods, now: datetime, *, renews: boo
     state.forget_documents()
 
 
-def _waiting(state: NodeState, *, known: int, but: str = "") -> int:
-    """Return how many bytes the pods of all sources but one are in a snapshot, and besides so many that are to come.
+def _has_room(state: NodeState, given: int, *, known: int, but: str = "") -> bool:
+    """Say whether so many pods, of `given` bytes, fit into a snapshot beside those of all sources but one.
 
     A run of before it was versioned counts documents alone.
     """
     sources = [source for name, source in state.sources.items() if name != but]
-    documents = sum(each.size for source in sources for each in source.pods.values())
-    if not state.is_versioned:
-        return documents
-    return documents + KEPT_BYTES * (known + sum(len(source.pods) + len(source.kept) for source in sources))
+    documents = given + sum(each.size for source in sources for each in source.pods.values())
+    if documents > LIST_LIMIT or not state.is_versioned:
+        return documents <= LIST_LIMIT
+    return (
+        documents + KEPT_BYTES * (known + sum(len(source.pods) + len(source.kept) for source in sources)) <= KNOWN_LIMIT
+    )
 
 
 def _changed(state: NodeState, before: Mapping[str, Wanted], after: Mapping[str, Wanted]) -> list[str]:
@@ -289,7 +295,7 @@ def _apply(state: NodeState, signal: ApplyPod, now: datetime) -> None:
         raise Rejected(f"pod.{wrong}") from None
     _require_free(state, key)
     single = state.sources.get(API_SOURCE, Source())
-    if _waiting(state, known=1) + wanted.size > LIST_LIMIT:
+    if not _has_room(state, wanted.size, known=1):
         raise Rejected("pod: too much waits already to be handed on; try again later")
     single.reported_at = now
     single.pods[key] = wanted

@@ -22,7 +22,16 @@ from watchfiles import awatch
 from syncpod.agent.manifest_files import Listing, ManifestFiles
 from syncpod.agent.own_thread import in_own_thread
 from syncpod.messages import PodRef, pod_workflow_id
-from syncpod.node_messages import FILE_SOURCE, KEPT_BYTES, LIST_LIMIT, NodeView, PodKey, SourceView, SyncPods
+from syncpod.node_messages import (
+    FILE_SOURCE,
+    KEPT_BYTES,
+    KNOWN_LIMIT,
+    LIST_LIMIT,
+    NodeView,
+    PodKey,
+    SourceView,
+    SyncPods,
+)
 
 log = logging.getLogger(__name__)
 
@@ -131,12 +140,14 @@ class ManifestSource:
         whole = SyncPods(
             source=FILE_SOURCE, boot=self._boot, pods=listing.pods, kept=listing.kept, problems=listing.problems
         )
-        size = len(whole.model_dump_json(by_alias=True).encode()) + KEPT_BYTES * (len(whole.pods) + len(whole.kept))
-        if size <= LIST_LIMIT:
+        size = len(whole.model_dump_json(by_alias=True).encode())
+        known = len(whole.pods) + len(whole.kept)
+        room = min(LIST_LIMIT, KNOWN_LIMIT - KEPT_BYTES * known)
+        if size <= room:
             return whole
         problem = (
-            f"{self._files.directory}: its pods are {size} bytes together, and a node can be told {LIST_LIMIT} at "
-            "once; nothing of it is taken until there are fewer, or smaller ones"
+            f"{self._files.directory}: its {known} pods are {size} bytes together, and of so many a node can be told "
+            f"{room} at once; nothing of it is taken until there are fewer, or smaller ones"
         )
         if self._told is not None:
             return self._told.model_copy(update={"problems": (problem,)})

@@ -362,10 +362,12 @@ async def test_a_list_that_is_told_is_one_that_the_node_has_room_for(
         directory.write(f"{name}.yaml", pod(name))
     told = Told()
     assert await ManifestSource(directory.files, told, told.tell, boot=1).round()
-    room = len(told.heard[0].model_dump_json(by_alias=True)) + 2 * KEPT_BYTES
-    for limit in (room, room - 1):
-        monkeypatch.setattr(manifest_source, "LIST_LIMIT", limit)
-        assert await ManifestSource(directory.files, told, told.tell, boot=1).round() is (limit == room)
+    size = len(told.heard[0].model_dump_json(by_alias=True))
+    for limit, room in (("LIST_LIMIT", size), ("KNOWN_LIMIT", size + 2 * KEPT_BYTES)):
+        for short in (0, 1):
+            monkeypatch.setattr(manifest_source, limit, room - short)
+            assert await ManifestSource(directory.files, told, told.tell, boot=1).round() is not bool(short)
+        monkeypatch.undo()
 
 
 async def test_a_pod_that_somebody_has_ended_is_told_with_the_next_slow_look(directory: Directory) -> None:

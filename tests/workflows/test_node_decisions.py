@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from syncpod.node_messages import (
+    KNOWN_LIMIT,
     LIST_LIMIT,
     LISTED_LIMIT,
     MADE_LIMIT,
@@ -374,14 +375,30 @@ def test_what_is_known_of_all_lists_fits_into_a_payload() -> None:
     assert say("team", LISTED_LIMIT), "it makes room for itself"
     node.state.forget_documents()
     assert not say("zone", LISTED_LIMIT)
-    assert say("zone", 500)
+    assert say("zone", 1500)
     node.state.forget_documents()
-    assert not say("file", 1, "x" * 200_000)
-    assert say("file", 1, "x" * 100_000)
-    snapshot = node.state.model_dump(mode="json", exclude_defaults=True)
-    assert len(jsons.dumps(snapshot)) < LIST_LIMIT
-    node.say("team", {})
+    assert not say("file", 1, "x" * 300_000)
     assert say("file", 1, "x" * 200_000)
+    snapshot = node.state.model_dump(mode="json", exclude_defaults=True)
+    assert len(jsons.dumps(snapshot)) < KNOWN_LIMIT
+    node.say("team", {})
+    assert say("file", 1, "x" * 300_000)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_documents_have_the_room_that_they_had_before_what_else_is_known_counted(version: int) -> None:
+    node = Node()
+    node.state.decision_version = version
+
+    def say(count: int, length: int) -> bool:
+        pods = [{"metadata": {"name": f"p{number}", "note": "x" * length}} for number in range(count)]
+        node_absorb.absorb(node.state, "sync_pods", ({"source": "team", "pods": pods},), node.now)
+        return len(node.state.sources.get("team", Source()).pods) == count
+
+    assert say(2300, 360)
+    assert say(1, LIST_LIMIT - 100)
+    assert not say(2, LIST_LIMIT // 2)
+    assert say(3000, 360) is (version == 1)
 
 
 def test_a_list_that_is_sent_again_is_no_wish_to_a_run_that_did_not_know_of_it() -> None:
