@@ -28,6 +28,8 @@ from workflows.node_state import Governed, NodeState, Wanted, clipped, split
 
 AT_ONCE: Final = 16
 """Pods' workflows that are told at the same time."""
+SERVERS_MARKS: Final = ("resourceVersion", "creationTimestamp", "managedFields")
+"""Metadata by which admission knows a document for a server's, as it does by a status, and drops its UID."""
 UIDS_KEPT: Final = 7
 """Changes of one pod, none of them ever answered, after which its first UIDs are forgotten."""
 
@@ -119,7 +121,8 @@ def _document(state: NodeState, wanted: Wanted, source: str) -> dict[str, Any]:
 
     The kubelet's time in the second one is that of its own start (config/config.go, v1.36, updatePodsFunc); here it is
     when the node first heard of the pod. The third has the pod's own UID, by which no copy of it is taken for the
-    list's; the kubelet's pods of files have it too. Runs of before they were versioned leave that one out.
+    list's; the kubelet's pods of files have it too. A document that bears a server's marks goes without it, since its
+    UID is dropped where it is taken; and runs of before they were versioned leave that one as it is.
     """
     document = dict(wanted.document or {})
     if source == API_SOURCE:
@@ -131,7 +134,9 @@ def _document(state: NodeState, wanted: Wanted, source: str) -> dict[str, Any]:
     metadata["uid"] = wanted.uid
     metadata["annotations"] = {**annotations, SOURCE_ANNOTATION: source, SEEN_ANNOTATION: seen}
     if state.is_versioned:
-        metadata["annotations"][HASH_ANNOTATION] = wanted.uid
+        metadata["annotations"].pop(HASH_ANNOTATION, None)
+        if not (document.get("status") or any(metadata.get(mark) for mark in SERVERS_MARKS)):
+            metadata["annotations"][HASH_ANNOTATION] = wanted.uid
     return {**document, "metadata": metadata}
 
 

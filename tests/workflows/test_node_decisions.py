@@ -19,6 +19,7 @@ from syncpod.node_messages import (
     NodeStepName,
     PodWorkflowResult,
 )
+from syncpod.pod import admit_pod
 from workflows import node_absorb, node_decide, node_report
 from workflows.node_decide import Action
 from workflows.node_state import TEXT_LIMIT, Governed, NodeState, Source, Wanted, rank, size
@@ -440,3 +441,26 @@ def test_what_a_list_has_made_says_its_own_uid_so_that_no_copy_of_it_passes_for_
     assert meta["uid"]
     assert meta["annotations"]["kubernetes.io/config.source"] == "team"
     assert meta["annotations"].get("kubernetes.io/config.hash") == (meta["uid"] if hashed else None)
+
+
+@pytest.mark.parametrize(
+    "marks",
+    [
+        {},
+        {"metadata": {"creationTimestamp": None, "managedFields": []}, "status": {}},
+        {"metadata": {"creationTimestamp": "2026-11-01T00:00:00Z"}},
+        {"metadata": {"resourceVersion": "7"}},
+        {"metadata": {"managedFields": [{"manager": "kubectl"}]}},
+        {"status": {"phase": "Running"}},
+    ],
+)
+def test_what_a_list_has_made_says_no_uid_that_it_has_not(marks: dict[str, Any]) -> None:
+    """As what `kubectl get -o json` prints, whose UID is dropped; a hash of another node's is none of this one's."""
+    node = Node()
+    meta = {"name": "a", "uid": "of-the-list", "annotations": {"kubernetes.io/config.hash": "of-another-node"}}
+    pod = {**document("a", 0), **marks, "metadata": {**meta, **marks.get("metadata", {})}}
+    node_absorb.absorb(node.state, "sync_pods", ({"source": "team", "pods": [pod]},), node.now)
+    (action,) = node_decide.plan(node.state, START, ()).actions
+    assert isinstance(action.input, ApplyPodWorkflow)
+    taken = admit_pod({"apiVersion": "v1", "kind": "Pod", **action.input.pod}).metadata
+    assert taken.annotations.get("kubernetes.io/config.hash", "") == taken.uid
