@@ -81,14 +81,16 @@ class CutShort:
     @workflow.update(unfinished_policy=workflow.HandlerUnfinishedPolicy.ABANDON)
     async def apply(self, _document: Any) -> dict[str, Any]:
         self.accepted = True
-        return await workflow.wait_condition(lambda: False) or {}
+        await workflow.wait_condition(lambda: False)
+        return {}
 
     @workflow.update(unfinished_policy=workflow.HandlerUnfinishedPolicy.ABANDON)
     async def delete(self, payload: Any) -> dict[str, Any]:
         if payload.get("gracePeriodSeconds") == 0:
             raise ApplicationError("gracePeriodSeconds: too short", type="Invalid", non_retryable=True)
         self.accepted = True
-        return await workflow.wait_condition(lambda: False) or {}
+        await workflow.wait_condition(lambda: False)
+        return {}
 
 
 async def test_what_a_workflow_has_accepted_and_not_carried_out_is_no_refusal(temporal_server: DevServer) -> None:
