@@ -12,9 +12,9 @@ from datetime import datetime
 from typing import Literal
 
 from syncpod.cri import names
-from syncpod.cri.paths import is_uid
 from syncpod.cri.pod_records import PodRecord, cluster_of
 from syncpod.cri.port import ContainerSummary, CriRuntime, SandboxSummary
+from syncpod.cri.reader import why_of_no_pod
 from syncpod.lifecycle.orphans import made_at
 
 
@@ -45,7 +45,10 @@ class PodInRuntime:
 
 @dataclass(frozen=True)
 class Nameless:
-    """A sandbox or container with the node's label and none that says which pod it is of, or none that can be read."""
+    """A sandbox or container with the node's label that is of no pod.
+
+    No label says of which, or none that can be read; or its number is none that a pod's own have, and no step sees it.
+    """
 
     kind: Literal["sandbox", "container"]
     id: str
@@ -77,9 +80,9 @@ async def take_inventory(runtime: CriRuntime, owner: str, records: Mapping[str, 
         runtime.list_pod_sandboxes(labels=ours), runtime.list_containers(labels=ours)
     )
     pods: dict[str, tuple[list[SandboxSummary], list[ContainerSummary]]] = {}
-    nameless_sandboxes = [each for each in sandboxes if not is_named(each.labels)]
+    nameless_sandboxes = [each for each in sandboxes if not is_named(each)]
     nameless_containers = [
-        each for each in containers if not is_named(each.labels) or not each.labels.get(names.CONTAINER_NAME_LABEL)
+        each for each in containers if not is_named(each) or not each.labels.get(names.CONTAINER_NAME_LABEL)
     ]
     for sandbox in sandboxes:
         if sandbox not in nameless_sandboxes:
@@ -99,12 +102,13 @@ async def take_inventory(runtime: CriRuntime, owner: str, records: Mapping[str, 
     )
 
 
-def is_named(labels: Mapping[str, str]) -> bool:
-    """Say whether labels name a pod: namespace, name, and a UID that can name a directory."""
+def is_named(thing: SandboxSummary | ContainerSummary) -> bool:
+    """Say whether labels name a pod (namespace, name, and a UID), and its listings would show what has them."""
+    labels = thing.labels
     return bool(
         labels.get(names.POD_NAMESPACE_LABEL)
         and labels.get(names.POD_NAME_LABEL)
-        and is_uid(labels.get(names.POD_UID_LABEL, ""))
+        and not why_of_no_pod(labels.get(names.POD_UID_LABEL, ""), thing.attempt)
     )
 
 
@@ -149,7 +153,7 @@ def _sandbox(sandbox: SandboxSummary, containers: tuple[ContainerSummary, ...]) 
 
 
 def _container(container: ContainerSummary, home: SandboxSummary | None) -> Nameless:
-    named = home is not None and is_named(home.labels)
+    named = home is not None and is_named(home)
     return Nameless(
         kind="container",
         id=container.id,

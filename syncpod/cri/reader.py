@@ -198,13 +198,13 @@ class PodReader:
         odd: dict[str, str] = {}
         for sandbox in sandboxes:
             uid = sandbox.labels.get(names.POD_UID_LABEL, "")
-            if why := _why_of_no_pod(uid, sandbox.attempt):
+            if why := why_of_no_pod(uid, sandbox.attempt):
                 odd[sandbox.id] = f"sandbox {sandbox.id}: {why}"
             else:
                 pods[uid].sandboxes.append(sandbox)
         for container in containers:
             uid = container.labels.get(names.POD_UID_LABEL, "")
-            if why := _why_of_no_pod(uid, container.attempt):
+            if why := why_of_no_pod(uid, container.attempt):
                 odd[container.id] = f"container {container.id}: {why}"
             else:
                 pods[uid].containers.append(container)
@@ -289,7 +289,7 @@ class PodReader:
         self._containers = {id: known for id, known in self._containers.items() if id in containers}
 
 
-def _why_of_no_pod(uid: str, number: int) -> str:
+def why_of_no_pod(uid: str, number: int) -> str:
     """Return why what is so labelled and numbered can be of no pod; "" = it can."""
     if not is_uid(uid):
         return f"{uid[:100]!r} is no pod's UID"
