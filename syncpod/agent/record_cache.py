@@ -17,7 +17,7 @@ _T = TypeVar("_T")
 @dataclass(frozen=True)
 class _Entry(Generic[_T]):
     version: tuple[int, int, int]
-    """Inode, time of modification and size of the record: each version of one is a file of its own."""
+    """Inode, time of modification and size of the record: each version is a file of its own, or of a later time."""
     derived: _T | None
 
 

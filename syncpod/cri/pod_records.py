@@ -52,7 +52,10 @@ def mark_pod_record(node: NodeContext, record: PodRecord, mark: Mark) -> None:
     """Set a mark in the pod's record, at once or not at all; `record` is what was read of it.
 
     On a full disk it is set in the place of its absence, which takes no space: a pod whose own files fill the disk
-    could else never be ended, nor its files be removed. Blocks. Raises OSError, UnsafeName.
+    could else never be ended, nor its files be removed. Its time of modification is moved on by hand, since two marks
+    may be set before the kernel's clock of files ticks, and who knows the first would never read the second.
+
+    Blocks. Raises OSError, UnsafeName.
     """
     try:
         write_pod_record(node, record.model_copy(update={mark: True}))
@@ -65,7 +68,10 @@ def mark_pod_record(node: NodeContext, record: PodRecord, mark: Mark) -> None:
             at = file.read().rfind(absent)
             if at < 0:
                 raise
+            before = os.fstat(file.fileno()).st_mtime_ns
             os.pwrite(file.fileno(), present, at)
+            after = os.fstat(file.fileno())
+            os.utime(file.fileno(), ns=(after.st_atime_ns, max(after.st_mtime_ns, before + 1)))
 
 
 def read_pod_record(node: NodeContext, uid: str) -> PodRecord | None:

@@ -1,13 +1,17 @@
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from syncpod.agent.record_cache import RecordCache
+from syncpod.cri import pod_records
 from syncpod.cri.node import NodeContext
 from syncpod.cri.paths import pod_directory
-from syncpod.cri.pod_records import RECORD_NAME, PodRecord, write_pod_record
+from syncpod.cri.pod_records import RECORD_NAME, PodRecord, mark_pod_record, read_pod_record, write_pod_record
 from syncpod.pod import ObjectMeta, Pod
 
 
@@ -71,3 +75,31 @@ def test_what_is_no_pods_directory_is_passed_over(records: Records) -> None:
     (pods / ".hidden").mkdir()
     (pods / ".hidden" / RECORD_NAME).write_text("{}")
     assert records.cache.read() == {"u1": "one"}
+
+
+def test_marks_that_are_set_in_place_before_the_clock_of_files_ticks_are_all_read(
+    records: Records, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pod that has filled the disk is put out: its volumes are emptied once it is known to have finished."""
+    records.write("u1", "one")
+    write = os.pwrite
+
+    def full(*_: Any, **__: Any) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def within_a_tick(file: int, data: bytes, at: int) -> int:
+        before = os.fstat(file)
+        written = write(file, data, at)
+        os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+        return written
+
+    monkeypatch.setattr(pod_records, "replace_file", full)
+    monkeypatch.setattr(os, "pwrite", within_a_tick)
+    cache = RecordCache(records.node, lambda record: (record.evicted, record.finished))
+    seen = [cache.read()["u1"]]
+    for mark in ("evicted", "finished"):
+        record = read_pod_record(records.node, "u1")
+        assert record is not None
+        mark_pod_record(records.node, record, mark)
+        seen.append(cache.read()["u1"])
+    assert seen == [(False, False), (True, False), (True, True)]
