@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-
 from activities.attempt import Attempt, NotYet, warning
 from activities.kill_pod import kill_pod
 from activities.ownership import anothers
@@ -43,11 +41,13 @@ async def end_earlier_lives(attempt: Attempt, *, grace_seconds: int) -> str:
     for uid in sorted({_uid(each) for each in listed if each not in elsewhere} - {ref.uid}):
         attempt.doing = f"ends the pod {uid}, an earlier life of this name without a workflow"
         elder = PodRef(namespace=ref.namespace, name=ref.name, uid=uid)
-        acting = copy.copy(attempt)  # of its own pod, with this try's time, events and letting go
-        acting.ref = elder
         why = f"an earlier life of {ref.namespace}/{ref.name}, whose workflow is gone"
-        await kill_pod(acting, KillPod(ref=elder, grace_seconds=grace_seconds, message=why))
-        removed = await remove_pod(acting, RemovePod(ref=elder))
+        attempt.ref = elder  # this very try, so that whoever asks it to let go is heard
+        try:
+            await kill_pod(attempt, KillPod(ref=elder, grace_seconds=grace_seconds, message=why))
+            removed = await remove_pod(attempt, RemovePod(ref=elder))
+        finally:
+            attempt.ref = ref
         if removed.outcome == Outcome.STOPPING:
             raise NotYet(f"the pod {uid}: {removed.message}")
         attempt.events.append(warning("EarlierLifeEnded", f"Killed and removed the pod {uid}: {why}."))

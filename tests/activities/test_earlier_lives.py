@@ -1,0 +1,47 @@
+"""A step that ends an earlier life of its pod's name is still the step of its own pod."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from activities.attempt import Attempt, Interrupted
+from activities.earlier_lives import end_earlier_lives
+from activities.node import Node
+from syncpod.cri.names import POD_UID_LABEL
+from syncpod.cri.node import NodeContext
+from syncpod.cri.port import SandboxSummary
+from syncpod.lifecycle.observed import ObservedPod, ObservedSandbox
+from syncpod.messages import PodRef, StepInput
+
+OURS = PodRef(namespace="default", name="web", uid="heir")
+
+
+async def test_it_stops_nothing_of_the_elder_once_a_newer_step_of_its_own_pod_has_come(tmp_path: Path) -> None:
+    """It comes while the elder is listed: what it is to do, it finds as it was."""
+    stopped: list[str] = []
+
+    async def listed(**_: Any) -> tuple[SandboxSummary, ...]:
+        labels = {POD_UID_LABEL: "elder"}
+        return (SandboxSummary("s", 0, "elder", "web", "default", "SANDBOX_READY", None, labels, {}, ""),)
+
+    async def read(uid: str) -> ObservedPod:
+        attempt.supersede()
+        return ObservedPod(uid=uid, sandboxes=(ObservedSandbox(id="s", ready=True),))
+
+    async def stop(id_: str) -> None:
+        stopped.append(id_)
+
+    node = SimpleNamespace(
+        cri=SimpleNamespace(list_pod_sandboxes=listed, stop_pod_sandbox=stop),
+        reader=SimpleNamespace(read=read),
+        context=NodeContext(name="n", state_dir=tmp_path, memory_dir=tmp_path, log_dir=tmp_path, cluster=""),
+        views=SimpleNamespace(before=lambda *_: None),
+    )
+    attempt = Attempt(cast(Node, node), StepInput(ref=OURS), number=1)
+    with pytest.raises(Interrupted):
+        await end_earlier_lives(attempt, grace_seconds=1)
+    assert (stopped, attempt.ref) == ([], OURS)
