@@ -74,8 +74,8 @@ async def strike_what_is_gone(attempt: Attempt, page: Page) -> bool:
     records = await asyncio.to_thread(read_pod_records, node.context)
     if not page.keep({own, *(record.pod.metadata.uid for record in records)}):
         return False
-    await asyncio.to_thread(weigh_tiers, node.context, page.burstable_milli_cpu)
     node.has_room(tuple(each for each in page.take_waiting("pods_removed") if each.uid != own))
+    await asyncio.to_thread(weigh_tiers, node.context, page.burstable_milli_cpu)  # last: the next try finds none gone
     return True
 
 
@@ -83,8 +83,8 @@ async def _strike(attempt: Attempt, trigger: Trigger) -> None:
     node = attempt.node
     async with node.ledger.open() as page:
         if page.strike(attempt.ref):
-            await asyncio.to_thread(weigh_tiers, node.context, page.burstable_milli_cpu)
             node.has_room(page.take_waiting(trigger))
+            await asyncio.to_thread(weigh_tiers, node.context, page.burstable_milli_cpu)  # last, as above
 
 
 def _mark(attempt: Attempt, mark: Mark) -> None:

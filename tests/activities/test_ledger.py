@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
+from activities import admission
+from activities.attempt import Attempt
 from activities.ledger import Ledger, Page
+from activities.node import Node
 from syncpod.cri.node import NodeContext
-from syncpod.messages import PodRef
+from syncpod.cri.paths import pod_directory
+from syncpod.cri.pod_records import PodRecord, write_pod_record
+from syncpod.messages import PodRef, StepInput
 from syncpod.pod import Pod
 
 CAPACITY = {"cpu": 1500, "pods": 110}
@@ -58,3 +65,38 @@ async def test_who_still_finds_no_room_waits_again_by_rank(ledger: Ledger) -> No
         assert page.refusal_of_resize(ref("patient"), asking("600m"), CAPACITY)
         assert page.strike(ref("patient"))
         assert page.take_waiting("pod_terminated") == (), "who has gone waits for nothing"
+
+
+@pytest.mark.parametrize("own", [True, False], ids=["it has ended", "others were removed"])
+async def test_who_waits_is_told_also_where_the_cgroups_cannot_be_weighed(
+    ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own: bool
+) -> None:
+    """The step is tried again, and finds by then that nobody has gone."""
+    told: list[PodRef] = []
+
+    def fails(*_: Any) -> None:
+        raise OSError("no cgroup can be written")
+
+    monkeypatch.setattr(admission, "weigh_tiers", fails)
+    context = NodeContext(name="n", state_dir=tmp_path, memory_dir=tmp_path, log_dir=tmp_path, cluster="c/default")
+    views = SimpleNamespace(before=lambda *_: None)
+    node = SimpleNamespace(ledger=ledger, context=context, views=views, has_room=told.extend)
+    attempt = Attempt(cast(Node, node), StepInput(ref=ref("gone" if own else "another")), number=1)
+    async with ledger.open() as page:
+        full(page)
+        assert page.refusal_of_resize(ref("patient"), asking("600m"), CAPACITY)
+        if not own:
+            write_record(context, "patient")
+            with pytest.raises(OSError, match="no cgroup"):
+                await admission.strike_what_is_gone(attempt, page)
+    if own:
+        with pytest.raises(OSError, match="no cgroup"):
+            await admission.finish(attempt)
+    assert told == [ref("patient")]
+
+
+def write_record(context: NodeContext, uid: str) -> None:
+    pod_directory(context, uid).mkdir(parents=True)
+    pod = asking("500m")
+    metadata = pod.metadata.model_copy(update={"uid": uid})
+    write_pod_record(context, PodRecord(pod=pod.model_copy(update={"metadata": metadata})))
