@@ -133,7 +133,7 @@ async def test_what_cannot_be_restarted_is_said(syncpod: Command, on: tuple[str,
         f'syncpod: container "setup" of pod "{name}" is an init container: those are never restarted alone\n'
     )
     missing = await syncpod("restart", never, name, "-c", "none")
-    assert missing.code == 2 and missing.err.count("\n") == 2
+    assert missing.code == 1 and missing.err.count("\n") == 2
     assert (await syncpod("restart")).err == "syncpod: name a pod\n"
 
 

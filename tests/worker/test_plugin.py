@@ -20,7 +20,7 @@ from temporalio.worker import Replayer, Worker
 from syncpod import plugin, tracing
 from syncpod.messages import CreateSandbox, Fault, PodRef, StepName, StepResult
 from syncpod.plugin import NoServer, connect, connection_settings, syncpod_plugin
-from tests.replay.record import HISTORIES
+from tests.replay.record import HISTORIES, TODAY
 from tests.runtimes.temporal import DevServer, temporal_program
 from tests.worker.node_process import ROOT
 from tests.worker.one_step import OneStep
@@ -159,7 +159,7 @@ async def test_replays_make_no_spans_and_arm_nothing(spans: InMemorySpanExporter
     heard = Heard()
     given = syncpod_plugin(workflows=[PodWorkflow], runner=workflow_runner(), hooks=heard)
     for recorded in ("brought_up", "crash_loop"):
-        history = WorkflowHistory.from_json("recorded", (HISTORIES / f"{recorded}.json").read_text())
+        history = WorkflowHistory.from_json("recorded", (HISTORIES / TODAY / f"{recorded}.json").read_text())
         started = history.events[0].workflow_execution_started_event_attributes
         replayer = Replayer(workflows=[], plugins=[given])
         await replayer.replay_workflow(WorkflowHistory(started.workflow_id, history.events))
