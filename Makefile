@@ -32,7 +32,7 @@ down: $(RUNNABLE) ## delete the pods, and end all that up has started
 	@$(BIN)/syncpod down
 
 test: $(INSTALLED) ## the tests; TESTS=tests/cri for some of them
-	@$(BIN)/python -m pytest --numprocesses=3 --dist=loadgroup $(TESTS)
+	@$(BIN)/python -m pytest --numprocesses=3 --dist=loadgroup --no-loadscope-reorder $(TESTS)
 
 lint: $(INSTALLED) check-requirements ## style, types, who imports whom, generated files
 	@$(BIN)/ruff check
