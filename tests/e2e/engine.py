@@ -22,6 +22,7 @@ from temporalio.common import WorkflowIDConflictPolicy
 from temporalio.service import RPCError
 
 from syncpod.cri.client import CriClient
+from syncpod.cri.errors import NotFound
 from syncpod.cri.names import NODE_LABEL, POD_NAME_LABEL
 from syncpod.cri.port import RuntimeContainerStatus, SandboxStatus
 from syncpod.messages import POD_WORKFLOW, node_task_queue, pod_workflow_id
@@ -145,7 +146,10 @@ class LivePod:
     async def sandboxes(self) -> list[SandboxStatus]:
         """Its sandboxes in full, oldest attempt first."""
         listed = await self.node.cri.list_pod_sandboxes(labels=self._labels)
-        statuses = [await self.node.cri.pod_sandbox_status(sandbox.id, verbose=True) for sandbox in listed]
+        statuses = []
+        for each in listed:
+            with contextlib.suppress(NotFound):  # gone meanwhile
+                statuses.append(await self.node.cri.pod_sandbox_status(each.id, verbose=True))
         return sorted(statuses, key=lambda sandbox: sandbox.attempt)
 
     async def sandbox(self) -> SandboxStatus:
@@ -156,7 +160,11 @@ class LivePod:
     async def containers(self, name: str = "") -> list[RuntimeContainerStatus]:
         """Its containers in full (those of one name), oldest instance first."""
         listed = await self.node.cri.list_containers(labels=self._labels)
-        statuses = [await self.node.cri.container_status(each.id) for each in listed if name in ("", each.name)]
+        statuses = []
+        for each in listed:
+            with contextlib.suppress(NotFound):  # gone meanwhile
+                if name in ("", each.name):
+                    statuses.append(await self.node.cri.container_status(each.id))
         return sorted(statuses, key=lambda container: (container.name, container.attempt))
 
     async def instance(self, name: str) -> RuntimeContainerStatus:

@@ -68,7 +68,10 @@ async def test_a_session_ends_with_its_input_and_its_code_is_passed_on(pods: Pod
 
     code, seen = await asyncio.to_thread(type_into_a_shell, engine, pod)
     assert code == 5 and b"/dev/pts/" in seen, seen
-    statuses = (await pod.get())["status"]["ephemeralContainerStatuses"]
+    ended = await pod.until(
+        lambda pod: all("terminated" in each["state"] for each in pod["status"]["ephemeralContainerStatuses"])
+    )
+    statuses = ended["status"]["ephemeralContainerStatuses"]
     assert sorted(each["state"]["terminated"]["exitCode"] for each in statuses) == [0, 3, 5]
     assert {each["restartCount"] for each in statuses} == {0}
 

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import Mapping
 
-from syncpod.cri.errors import NotFound, Unimplemented
+from syncpod.cri.errors import CriError, NotFound, Unimplemented
 from syncpod.cri.port import CriRuntime
 
 
@@ -23,6 +23,18 @@ async def sweep(cri: CriRuntime, labels: Mapping[str, str]) -> None:
 
 
 async def _remove(cri: CriRuntime, sandbox_id: str) -> None:
+    for tries_left in (2, 1, 0):
+        try:
+            await _try_to_remove(cri, sandbox_id)
+        except CriError:
+            if not tries_left:
+                raise
+            await asyncio.sleep(0.5)  # its shim was just ending: asked again the runtime knows that it has
+        else:
+            return
+
+
+async def _try_to_remove(cri: CriRuntime, sandbox_id: str) -> None:
     with contextlib.suppress(NotFound):
         await cri.stop_pod_sandbox(sandbox_id)
     for container in await cri.list_containers(sandbox_id=sandbox_id):
