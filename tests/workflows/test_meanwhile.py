@@ -35,7 +35,7 @@ async def test_the_end_of_a_pod_does_not_wait_for_the_kill_of_one_container(
     client: Client, node: ScriptedNode, why: str
 ) -> None:
     """Row 16, row 17, row 19: the pod's own grace counts, however long a container's probe has asked for."""
-    handle = await within_a_kill(client, node, **({"activeDeadlineSeconds": 4} if why == "past its deadline" else {}))
+    handle = await within_a_kill(client, node, **({"activeDeadlineSeconds": 10} if why == "past its deadline" else {}))
     if why == "deleted":
         await handle.signal("delete_pod", {"gracePeriodSeconds": 1})
     elif why == "put out":
