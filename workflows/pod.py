@@ -363,7 +363,7 @@ class PodWorkflow:
             absorb.absorb(self.state, name, args, workflow.now())
 
     def ending(self) -> bool:
-        """Say whether the pod is to end, by what has been absorbed; where nothing is while a step runs, by all."""
+        """Say whether the pod is to end, by what has been absorbed; an earlier run absorbs what is pending for it."""
         if not self.is_attentive and self.inbox.has("delete_pod", "evict"):
             self.drain()
         outcome.expire(self.state, workflow.now())

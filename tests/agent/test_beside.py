@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 
 import pytest
 
@@ -11,8 +12,20 @@ from syncpod.agent.agent import _keep_running
 from tests.agent.waiting import until
 
 
+async def raises() -> None:
+    raise ValueError("a defect")
+
+
+async def waits_for_what_was_given_up() -> None:
+    """A cancellation that nobody has asked of the waiter: it would end the agent, and the worker, without a word."""
+    given_up = asyncio.create_task(asyncio.sleep(3600))
+    given_up.cancel()
+    await given_up
+
+
+@pytest.mark.parametrize("fails", [raises, waits_for_what_was_given_up])
 async def test_its_failure_is_logged_and_it_begins_again(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    fails: Callable[[], Awaitable[None]], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(module, "_BEGIN_AGAIN_SECONDS", 0.001)
     begun = 0
@@ -21,38 +34,13 @@ async def test_its_failure_is_logged_and_it_begins_again(
         nonlocal begun
         begun += 1
         if begun <= 2:
-            raise ValueError("a defect")
+            await fails()
         await asyncio.sleep(3600)
 
     running = asyncio.create_task(_keep_running("housekeeping", fails_twice))
-    await until(lambda: begun == 3)
+    await until(lambda: begun == 3 or running.done())
     assert not running.done()
     assert caplog.text.count("housekeeping has failed") == 2
-    running.cancel()
-    await asyncio.gather(running, return_exceptions=True)
-    assert running.cancelled()
-
-
-async def test_a_cancellation_that_nobody_has_asked_of_it_is_a_failure_too(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    """It would have ended the agent, and the worker with it, without a word."""
-    monkeypatch.setattr(module, "_BEGIN_AGAIN_SECONDS", 0.001)
-    begun = 0
-
-    async def waits_for_what_was_given_up() -> None:
-        nonlocal begun
-        begun += 1
-        if begun == 1:
-            given_up = asyncio.create_task(asyncio.sleep(3600))
-            given_up.cancel()
-            await given_up
-        await asyncio.sleep(3600)
-
-    running = asyncio.create_task(_keep_running("housekeeping", waits_for_what_was_given_up))
-    await until(lambda: begun == 2 or running.done())
-    assert not running.done()
-    assert caplog.text.count("housekeeping has failed") == 1
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
     assert running.cancelled()
