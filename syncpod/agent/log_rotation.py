@@ -17,6 +17,7 @@ logs reads these. Differences:
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gzip
 import logging
 import os
@@ -145,16 +146,17 @@ class LogRotation:
     async def _rotate(self, container_id: str, path: Path) -> bool:
         """Have a new log begun; False where that has to wait for the next second. Raises OSError, CriError."""
         rotated = path.with_name(f"{path.name}.{self._now().strftime(_STAMP)}")
-        if await asyncio.to_thread(_is_there, path) and not await asyncio.to_thread(_renamed, path, rotated):
-            return False
         # Without a log at its path somebody has taken it away, perhaps a worker that died before its next line: what
         # the container writes goes on into that file, which nobody rotates, until the runtime opens the path again.
+        renaming = asyncio.create_task(asyncio.to_thread(_renamed, path, rotated))
         try:
+            if not await asyncio.shield(renaming):
+                return False
             await self._cri.reopen_container_log(container_id)
-        except CriError:
+        except (CriError, asyncio.CancelledError):
             # The runtime goes on writing to the file that it has open: it must be found under its name.
-            if await asyncio.to_thread(_is_there, rotated):
-                await asyncio.to_thread(_renamed, rotated, path)
+            await renaming
+            await asyncio.to_thread(_rename_back, rotated, path)
             raise
         if not await asyncio.to_thread(_is_there, path):
             self._not_before[container_id] = time.monotonic() + _AGAIN_SECONDS
@@ -225,8 +227,17 @@ def _is_there(path: Path) -> bool:
 
 
 def _renamed(path: Path, to: Path) -> bool:
-    """Give a file another name, unless something has that; say whether it has it now."""
+    """Give a log another name, unless something has that; False where that is in its way. Raises OSError."""
+    if not _is_there(path):
+        return True
     if _is_there(to) or _is_there(to.with_name(f"{to.name}{COMPRESSED}")):
         return False
     path.rename(to)
     return True
+
+
+def _rename_back(rotated: Path, path: Path) -> None:
+    """Give a log its name back, unless the runtime has begun another there after all. Raises OSError."""
+    with contextlib.suppress(FileExistsError, FileNotFoundError):
+        path.hardlink_to(rotated)  # a rename would put it in the other's place, and what is written there were lost
+        rotated.unlink()

@@ -26,7 +26,7 @@ LINES = 200_000
 WRITES = """
 awk -v n={lines} 'BEGIN {{
     p = sprintf("%90s", ""); gsub(/ /, "x", p);
-    for (i = 1; i <= n; i++) {{ printf "%08d %s\\n", i, p; if (i % 20000 == 0) {{ fflush(); system("sleep 0.1") }} }}
+    for (i = 1; i <= n; i++) {{ printf "%08d %s\\n", i, p; if (i % 20000 == 0) {{ fflush(); system("sleep 0.3") }} }}
 }}'
 while :; do sleep 0.1; done
 """
@@ -144,16 +144,57 @@ class Refusing(CriClient):
         raise RuntimeFailure("reopen_container_log", "UNKNOWN", f"no such container {container_id}")
 
 
+class Hanging(CriClient):
+    """A runtime that does not answer whether it begins a new log."""
+
+    def __init__(self, asked: asyncio.Event) -> None:
+        super().__init__("unix:///nowhere.sock")
+        self.asked = asked
+
+    async def reopen_container_log(self, container_id: str) -> None:
+        self.asked.set()
+        await asyncio.Event().wait()
+
+
 async def test_a_log_that_cannot_be_begun_anew_keeps_its_name(tmp_path: Path) -> None:
     """Row 113: it is renamed back if the runtime does not reopen it."""
-    path = tmp_path / "default_web_uid" / "main" / "0.log"
-    path.parent.mkdir(parents=True)
-    path.write_text("x" * 100)
-    container = ObservedContainer.model_validate({"id": "c", "name": "main", "state": "running", "log_path": str(path)})
-    listing = ObservedPod(uid="uid", name="web", containers=(container,))
+    path, listing = _grown(tmp_path)
     async with Refusing("unix:///nowhere.sock") as cri:
         await LogRotation(tmp_path, cri, lambda: [listing], LogLimits(max_bytes=10)).rotate_all()
     assert [file.name for file in path.parent.iterdir()] == ["0.log"]
+
+
+async def test_a_log_keeps_its_name_if_the_worker_ends_meanwhile(tmp_path: Path) -> None:
+    """Nobody would rotate what is written until another worker comes, and none may."""
+    path, listing = _grown(tmp_path)
+    async with Hanging(asyncio.Event()) as cri:
+        rotating = asyncio.create_task(LogRotation(tmp_path, cri, lambda: [listing], LogLimits(10)).rotate_all())
+        await cri.asked.wait()
+        assert not path.exists()
+        rotating.cancel()
+        await asyncio.gather(rotating, return_exceptions=True)
+    assert [file.name for file in path.parent.iterdir()] == ["0.log"]
+
+
+async def test_what_a_runtime_has_begun_after_all_is_kept(tmp_path: Path) -> None:
+    """Its answer was lost: the log goes on in a new file, and what was before stays under its new name."""
+    path, listing = _grown(tmp_path)
+    async with Hanging(asyncio.Event()) as cri:
+        rotating = asyncio.create_task(LogRotation(tmp_path, cri, lambda: [listing], LogLimits(10)).rotate_all())
+        await cri.asked.wait()
+        path.write_text("new")
+        rotating.cancel()
+        await asyncio.gather(rotating, return_exceptions=True)
+    assert [file.read_text() for file in (*rotated_files(path), path)] == ["x" * 100, "new"]
+
+
+def _grown(log_dir: Path) -> tuple[Path, ObservedPod]:
+    """A log of a hundred bytes, and the pod that runs the container whose it is."""
+    path = log_dir / "default_web_uid" / "main" / "0.log"
+    path.parent.mkdir(parents=True)
+    path.write_text("x" * 100)
+    container = ObservedContainer.model_validate({"id": "c", "name": "main", "state": "running", "log_path": str(path)})
+    return path, ObservedPod(uid="uid", name="web", containers=(container,))
 
 
 async def test_a_log_that_a_dead_worker_has_renamed_is_begun_anew(runtime: Runtime, tmp_path: Path) -> None:
