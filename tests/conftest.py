@@ -8,14 +8,13 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from tests.runtimes import differences
+from tests.runtimes import differences, selection
 from tests.runtimes.containerd import Containerd
+from tests.runtimes.crio import Crio
 from tests.runtimes.embedded import Embedded
 from tests.runtimes.require import Missing, cache_directory, do_without
 from tests.runtimes.runtime import Runtime
 from tests.runtimes.temporal import DevServer
-
-_RUNTIMES = ("embedded", "containerd16", "containerd24")
 
 _NOTHING_MAY_SKIP = bool(os.environ.get("SYNCPOD_REQUIRE"))
 # Where nothing may skip nothing is left to chance either: the same examples with each run. New ones are looked for
@@ -39,6 +38,17 @@ def containerd24() -> Iterator[Containerd]:
 
 
 @pytest.fixture(scope="session")
+def crio() -> Iterator[Crio]:
+    """CRI-O, private to this run."""
+    try:
+        runtime = Crio.launch()
+    except Missing as missing:
+        do_without("crio", str(missing))
+    with runtime:
+        yield runtime
+
+
+@pytest.fixture(scope="session")
 def embedded() -> Iterator[Embedded]:
     """The embedded runtime, private to this run."""
     try:
@@ -56,7 +66,7 @@ def containerd(request: pytest.FixtureRequest) -> Containerd:
     return containerd
 
 
-@pytest.fixture(scope="session", params=_RUNTIMES)
+@pytest.fixture(scope="session", params=selection.RUNTIMES)
 def runtime(request: pytest.FixtureRequest) -> Runtime:
     """Each runtime of this machine in turn."""
     runtime: Runtime = request.getfixturevalue(request.param)
@@ -111,29 +121,24 @@ def _launched(version: str, *, part: str) -> Containerd:
 
 
 @pytest.hookimpl(tryfirst=True)  # before xdist looks for who shares a process
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leave out on the embedded runtime what is listed as different there, and say which tests share a process.
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out on a runtime what is not for it or listed as different there, and say which tests share a process.
 
     Those of one runtime do, so that each runtime is started once; of the others those of one file. The longest come
     first: the runtimes', which mostly wait, then the simulator's, which compute.
     """
+    selection.apply(config, items)
     differences.apply(items)
-    groups = {item: _runtime_of(item) for item in items}
+    groups = {item: selection.runtime_of(item) for item in items}
     for item in items:
         if _NOTHING_MAY_SKIP:
             # Real daemons and processes on a busy machine now and then do what no test can foresee. One more try, and
             # the report says which tests needed it: what needs it often is a defect, here or there.
             item.add_marker(pytest.mark.flaky(reruns=1))
         item.add_marker(pytest.mark.xdist_group(groups[item] or item.nodeid.partition("::")[0].replace("/", ".")))
-    items.sort(key=lambda item: _RUNTIMES.index(groups[item]) if groups[item] else len(_RUNTIMES) + _is_short(item))
+    last = len(selection.RUNTIMES)
+    items.sort(key=lambda item: selection.RUNTIMES.index(groups[item]) if groups[item] else last + _is_short(item))
 
 
 def _is_short(item: pytest.Item) -> bool:
     return not item.nodeid.startswith("tests/simulator/")
-
-
-def _runtime_of(item: pytest.Item) -> str:
-    """The runtime that a test is run on, being run on several; "" for others."""
-    if not isinstance(item, pytest.Function) or not hasattr(item, "callspec"):
-        return ""
-    return next((value for value in item.callspec.params.values() if value in _RUNTIMES), "")

@@ -130,7 +130,7 @@ class Scene:
         directory = str(self.bench.node.context.log_dir / f"{status.namespace}_{status.name}_{status.uid}")
         config = cri.ContainerConfig(
             metadata=cri.ContainerMetadata(name=name, attempt=9),
-            image=cri.ImageSpec(image=BUSYBOX),
+            image=cri.ImageSpec(image=BUSYBOX, user_specified_image=BUSYBOX),
             command=POLITE,
             log_path=f"{name}.log",
             labels=labels,

@@ -46,7 +46,7 @@ class OwnedPod:
         identity = {name: self.sandbox.labels[name] for name in self.sandbox.labels}
         return cri.ContainerConfig(
             metadata=cri.ContainerMetadata(name=name, attempt=restart),
-            image=cri.ImageSpec(image=image),
+            image=cri.ImageSpec(image=image, user_specified_image=image),
             command=command,
             envs=[cri.KeyValue(key=key, value=value.encode()) for key, value in env],
             log_path=f"{name}/{restart}.log",

@@ -56,7 +56,7 @@ class BareCri:
         security = cri.LinuxContainerSecurityContext(namespace_options=sandbox.linux.security_context.namespace_options)
         container = cri.ContainerConfig(
             metadata=cri.ContainerMetadata(name="main"),
-            image=cri.ImageSpec(image=image),
+            image=cri.ImageSpec(image=image, user_specified_image=image),
             command=command,
             linux=cri.LinuxContainerConfig(security_context=security),
         )

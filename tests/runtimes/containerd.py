@@ -6,11 +6,8 @@ As a command it starts one and keeps it until it is interrupted, printing the en
 """
 
 import argparse
-import ipaddress
-import json
 import os
 import re
-import secrets
 import shutil
 import signal
 import subprocess
@@ -23,14 +20,13 @@ from typing import Self
 
 import grpc
 
-from tests.runtimes import claim, leftovers
+from tests.runtimes import claim, leftovers, network
 from tests.runtimes import images as image_store
 from tests.runtimes.gates import Gates, install
 from tests.runtimes.processes import Process
 from tests.runtimes.require import Missing, cache_directory
 
 VERSIONS = ("1.6", "2.4")
-CNI_PLUGINS = Path("/usr/lib/cni")
 _SOCKET_BYTES = 107 - len(".ttrpc")
 
 _CONFIG_1 = """
@@ -109,8 +105,8 @@ def installed(version: str) -> Release:
     for program in ("runc", "ip", "busybox"):
         if shutil.which(program) is None:
             raise Missing(f"{program} is not installed")
-    if not (CNI_PLUGINS / "bridge").exists():
-        raise Missing(f"there are no CNI plugins in {CNI_PLUGINS}")
+    if not (network.CNI_PLUGINS / "bridge").exists():
+        raise Missing(f"there are no CNI plugins in {network.CNI_PLUGINS}")
     if version.startswith("2."):
         programs = Path(os.environ.get("SYNCPOD_CONTAINERD24") or cache_directory() / "containerd-2.4.2")
         where = f"{programs} (SYNCPOD_CONTAINERD24)"
@@ -154,7 +150,7 @@ class Containerd:
         self.names = leftovers.Names.of(self.directory)
         self.cgroup_parent = self.names.cgroup_parent
         leftovers.clear(self.directory)
-        self.subnet = _free_subnet()
+        self.subnet = network.free_subnet()
         self._lay_out(gates=gates)
 
     @classmethod
@@ -253,26 +249,16 @@ class Containerd:
         config = _CONFIG_2 if self.version.startswith("2.") else _CONFIG_1
         (self.directory / "config.toml").write_text(config.format(directory=self.directory, pause=image_store.PAUSE))
         (self.directory / "cni").mkdir()
-        (self.directory / "cni" / "10-syncpod.conflist").write_text(json.dumps(self._network_configuration(), indent=2))
+        described = network.configuration(self.names, self.subnet, directory=self.directory)
+        (self.directory / "cni" / "10-syncpod.conflist").write_text(described)
         programs = self.directory / "bin"
         programs.mkdir()
         runc, busybox = (Path(shutil.which(name) or name) for name in ("runc", "busybox"))
-        for program in (*CNI_PLUGINS.iterdir(), runc):
+        for program in (*network.CNI_PLUGINS.iterdir(), runc):
             (programs / program.name).symlink_to(program)
         if gates:
-            bridge = CNI_PLUGINS / "bridge"
+            bridge = network.CNI_PLUGINS / "bridge"
             install(self.directory / "gates", programs=programs, bridge=bridge, runc=runc, busybox=busybox)
-
-    def _network_configuration(self) -> dict[str, object]:
-        ipam = {
-            "type": "host-local",
-            "dataDir": str(self.directory / "ipam"),
-            "ranges": [[{"subnet": str(self.subnet)}]],
-            "routes": [{"dst": "0.0.0.0/0"}],
-        }
-        bridge = {"type": "bridge", "bridge": self.names.bridge, "isGateway": True, "hairpinMode": True, "ipam": ipam}
-        portmap = {"type": "portmap", "capabilities": {"portMappings": True}}
-        return {"cniVersion": "0.4.0", "name": self.names.network, "plugins": [bridge, portmap]}
 
     def _import_images(self, *, patience: float = 30.0) -> None:
         archive = self.directory / "images.tar"
@@ -305,25 +291,6 @@ class Containerd:
 
     def _log_end(self) -> str:
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-15:])
-
-
-def _free_subnet() -> ipaddress.IPv4Network:
-    """A /24 of 10.64.0.0/10 that no interface of this machine is in.
-
-    Drawn, not counted up: bridges appear with an instance's first pod, so another's may be free only in appearance.
-    """
-    listing = subprocess.run(["ip", "-4", "-json", "address"], capture_output=True, text=True, check=True).stdout
-    taken = [
-        ipaddress.IPv4Network(f"{address['local']}/{address['prefixlen']}", strict=False)
-        for interface in json.loads(listing)
-        for address in interface.get("addr_info", ())
-    ]
-    for _ in range(100):
-        number = secrets.randbelow(1 << 14)
-        subnet = ipaddress.IPv4Network((f"10.{64 + (number >> 8)}.{number & 255}.0", 24))
-        if not any(subnet.overlaps(other) for other in taken):
-            return subnet
-    raise Missing("no /24 of 10.64.0.0/10 is free on this machine")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

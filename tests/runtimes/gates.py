@@ -1,8 +1,8 @@
-"""Gates between containerd and the programs it calls: a test holds one shut, and so makes a slow or broken CNI or runc.
+"""Gates between a runtime and the programs it calls: a test holds one shut, and so makes a slow or broken CNI or runc.
 
-containerd is given wrappers in place of the `bridge` plugin and of `runc`. A wrapper looks for a file named after what
-it was called for (`cni-add`, `runc-create`): without one it becomes the real program at once; while there is one it
-waits, or, where the file says `refuse`, it fails.
+containerd, or CRI-O, is given wrappers in place of the `bridge` plugin and of `runc`. A wrapper looks for a file named
+after what it was called for (`cni-add`, `runc-create`): without one it becomes the real program at once; while there is
+one it waits, or, where the file says `refuse`, it fails.
 """
 
 import asyncio
@@ -36,8 +36,8 @@ for argument in "$@"; do
   previous=$argument
   case "$argument" in create|start|kill|delete|exec) point=runc-$argument; break ;; esac
 done"""
-# The shim reads the last line of runc's log to say what went wrong.
-_RUNC_REFUSE = """echo '{"level":"error","msg":"refused by the gate"}' >> "$log"; exit 1"""
+# The shim reads the last line of runc's log to say what went wrong; CRI-O, which asks for no log, what runc says.
+_RUNC_REFUSE = """echo '{"level":"error","msg":"refused by the gate"}' >> "${log:-/dev/stderr}"; exit 1"""
 
 
 class Gate:
@@ -86,7 +86,7 @@ def install(gates: Path, *, programs: Path, bridge: Path, runc: Path, busybox: P
 
 
 class Gates:
-    """The gates of one containerd, kept as files in `directory`."""
+    """The gates of one runtime, kept as files in `directory`."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory

@@ -40,7 +40,7 @@ def clear(directory: Path) -> None:
     names = Names.of(directory)
     end_processes(directory)
     cgroups = [names.cgroup_parent, *_bundles_cgroups(directory)]
-    _unmount_below(directory)
+    unmount_below(directory)
     # Without a pod that had a network there is no bridge.
     subprocess.run(["ip", "link", "delete", names.bridge], capture_output=True, check=False)
     _remove_firewall_rules(names.network)
@@ -87,7 +87,8 @@ def _bundles_cgroups(directory: Path) -> Iterator[str]:
             yield json.loads(config.read_text())["linux"].get("cgroupsPath", "")
 
 
-def _unmount_below(directory: Path) -> None:
+def unmount_below(directory: Path) -> None:
+    """Unmount everything below the directory, without waiting for who still uses it."""
     mounts = [line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()]
     ours = [mount for mount in reversed(mounts) if mount.startswith(f"{directory}/")]
     if ours:

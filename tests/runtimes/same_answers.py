@@ -51,7 +51,7 @@ class Stage:
         security = cri.LinuxContainerSecurityContext(namespace_options=options)
         return cri.ContainerConfig(
             metadata=cri.ContainerMetadata(name=name),
-            image=cri.ImageSpec(image=image),
+            image=cri.ImageSpec(image=image, user_specified_image=image),
             command=command,
             linux=cri.LinuxContainerConfig(security_context=security),
         )

@@ -45,8 +45,8 @@ async def test_a_pod_on_the_bridge_serves_its_page_at_its_own_address_and_at_a_p
     answer = await bare.runtime.PodSandboxStatus(cri.PodSandboxStatusRequest(pod_sandbox_id=pod.sandbox_id))
     address = answer.status.network.ip
     assert address.startswith(str(containerd.subnet)[:-4])
-    assert "It works" in await _page(address, 80)
-    assert "It works" in await _page("127.0.0.1", port)
+    assert "It works" in await page(address, 80)
+    assert "It works" in await page("127.0.0.1", port)
     await bare.remove_pod(pod)
 
 
@@ -173,7 +173,7 @@ def _free_port() -> int:
         return port
 
 
-async def _page(host: str, port: int, *, patience: float = 10.0) -> str:
+async def page(host: str, port: int, *, patience: float = 10.0) -> str:
     """Ask for `/` until somebody listens, which the start of a container does not wait for."""
     deadline = time.monotonic() + patience
     while True:
