@@ -13,6 +13,7 @@ from pathlib import Path
 from activities.attempt import Attempt
 from activities.leftovers import discard, end_what_was_lost
 from syncpod.cri.errors import NotFound, RuntimeFailure, TaskLeft
+from syncpod.cri.start_marks import withdraw_start_mark
 from syncpod.messages import ObservedContainer, ObservedSandbox
 
 START_SECONDS = 30.0
@@ -39,17 +40,25 @@ async def remove_unstarted(attempt: Attempt, container_id: str, *, exited: bool 
     give up). Such a start ends as running or as a StartError, and whoever asked looks again; until then nothing is
     removed, since a removal that comes just after the start has ended well would kill the container. The runtime is
     asked anew only when a start takes so long that the runtime may have been replaced meanwhile.
+
+    That it was told to start counts no more before it is removed: its number is free then. It counts again where the
+    start turns out to be under way. Raises CriError, OSError.
     """
     found = attempt.starting.get(container_id)
     if not exited and found is not None and time.monotonic() - found < START_SECONDS:
         return False
+    mark = await asyncio.to_thread(withdraw_start_mark, attempt.node.context, attempt.ref.uid, container_id)
     try:
         await _remove(attempt, container_id)
     except RuntimeFailure as error:
         if "starting state" not in error.message:
             raise
+        if mark is not None:
+            await asyncio.to_thread(mark.put_back)
         attempt.starting[container_id] = time.monotonic()
         return False
+    if mark is not None:
+        await asyncio.to_thread(mark.drop)
     return True
 
 

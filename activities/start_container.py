@@ -12,17 +12,19 @@ from activities.ending import Selection, end_containers
 from activities.hooks import carry_out_hook, hook_target
 from activities.images import FoundImages, container_of, look_at_images, needed_images, say_present
 from activities.metrics import count_failed_start, count_start
+from activities.noted_starts import end_seen, forget_start, note_start, noted_start
 from activities.removal import remove_dead, remove_unstarted
 from activities.sources import sub_paths_of, variables_of
 from syncpod.cri import ContainerConfig, SandboxConfig
 from syncpod.cri.config_error import ContainerConfigError, SandboxConfigError
 from syncpod.cri.container_config import container_config, container_path
 from syncpod.cri.directories import plan_container, prepare_container
-from syncpod.cri.errors import CriError, DeadlineExceeded, ImageAbsent, NameReserved, TransportFault
+from syncpod.cri.errors import CriError, DeadlineExceeded, ImageAbsent, NameReserved, NotFound, TransportFault
 from syncpod.cri.names import CONTAINER_NAME_LABEL, INCARNATION_ANNOTATION, NODE_LABEL, POD_UID_LABEL
 from syncpod.cri.node import ordered_pod_ips
 from syncpod.cri.paths import UnsafeName
 from syncpod.cri.sandbox_config import sandbox_config
+from syncpod.cri.start_marks import StartMark, as_ended
 from syncpod.handlers.hook import HookFailed
 from syncpod.messages import Fault, KillTarget, ObservedContainer, ObservedPod, Outcome, StartContainer, StepResult
 from syncpod.pod import EphemeralContainer
@@ -42,6 +44,8 @@ async def start_container(attempt: Attempt, request: StartContainer) -> StepResu
     - created by another, or a start that failed: waited for while a start of it is under way, else removed and made
       again with the same number. (A runtime that died between create and start does not survive, or carry out, a start
       of what it finds. The kubelet counts a restart here; here none is counted, since nothing ran.)
+    - none, but by its mark it was told to start: it has run, and somebody has removed it since. Adopted as ended, and
+      never made again (difference: the kubelet makes it again, since it goes by what is listed).
     - none, but the name is reserved: somebody is still making it. Waited for until it is listed or free.
     - none: made, if the image is there; else the outcome is IMAGE_ABSENT, and the workflow pulls it first.
 
@@ -99,6 +103,12 @@ class _Start:
                     self.attempt.doing = f"waits for a start of {which} that is under way"
                 await polls.pause()
                 continue
+            mark = await noted_start(self.attempt, self.request)
+            if mark is not None:
+                view = await self.attempt.read()
+                if self._instance(view) is None:
+                    return self._adopt_gone(mark, view)
+                continue
             present = await images
             if present is None:
                 return StepResult(outcome=Outcome.IMAGE_ABSENT)
@@ -137,6 +147,18 @@ class _Start:
         if instance.state == "running":
             await self._post_start(instance.id, view)
         return StepResult(outcome=Outcome.ADOPTED, id=instance.id)
+
+    def _adopt_gone(self, mark: StartMark, view: ObservedPod) -> StepResult:
+        """Take an instance that has run and is gone: by the status it was removed just after the look."""
+        name, seen = self.container.name, end_seen(self.attempt, mark)
+        gone = as_ended(mark, self.container, seen)
+        self.attempt.say("Created", "Container created", name)
+        self.attempt.say("Started", "Container started", name)
+        if seen is None:
+            text = f"Container {name} is no longer listed by the runtime: how it ended is not known"
+            self.attempt.events.append(warning(gone.reason, text, name))
+        status = view.model_copy(update={"containers": (gone, *view.containers)}).ordered()
+        return StepResult(outcome=Outcome.ADOPTED, id=gone.id, status=status)
 
     # --- create -------------------------------------------------------------------------------------------------------
 
@@ -246,6 +268,7 @@ class _Start:
                 say_present(self.attempt, needed)
         self.attempt.say("Created", "Container created", name)
         self.attempt.doing = f"starts {name}, restart {self.request.restart}"
+        await self._note_start(container_id)
         prune = asyncio.create_task(self._prune(view))
         try:
             await self.cri.start_container(container_id)
@@ -260,6 +283,17 @@ class _Start:
         if self.request.kind == "init_container" and self.container.restart_policy != "Always":
             await self._linger(container_id)
         return StepResult(id=container_id)
+
+    async def _note_start(self, container_id: str) -> None:
+        """Note that this instance is told to start, or raise PodFault and have none: it is tried after a back-off.
+
+        What had run without a note might run twice.
+        """
+        try:
+            await note_start(self.attempt, self.request, container_id)
+        except OSError as error:
+            await remove_unstarted(self.attempt, container_id)
+            raise self._failed(Fault.RUN_CONTAINER_ERROR, f"its start cannot be noted on the node: {error}") from error
 
     async def _post_start(self, container_id: str, view: ObservedPod) -> None:
         """Carry out the container's postStart hook, if it has one; where that fails, end the container again.
@@ -316,7 +350,8 @@ class _Start:
         """Raise PodFault after a start that failed, unless the container is found to have run all the same.
 
         What never ran is removed, so that the next try may have its number; but where there will be none, what the
-        runtime lists as ended stays: so it ended.
+        runtime lists as ended stays: so it ended. What is gone, though the runtime had it when it was told to start,
+        may have run: its mark stays.
         """
         view = await self.attempt.read()
         instance = next((each for each in view.containers if each.id == container_id), None)
@@ -325,6 +360,8 @@ class _Start:
         exited = instance is not None and instance.state == "exited"
         if instance is not None and not (exited and self.request.final):
             await remove_unstarted(self.attempt, container_id, exited=exited)
+        elif instance is not None or isinstance(error, NotFound):
+            await forget_start(self.attempt, container_id)
         raise self._failed(Fault.RUN_CONTAINER_ERROR, error.message) from error
 
     async def _prune(self, view: ObservedPod) -> None:

@@ -266,6 +266,8 @@ def _disagreement(
         if is_certain(recorded) and not (since and listing.observed_at and since < listing.observed_at):
             return None  # the listing may have been begun before the end
         return each, f"{who} runs by what the runtime lists, though it is recorded as exited with code {how}"
+    if each.reason == STATUS_UNKNOWN:
+        return None  # of what is gone the node only knows that it must have ended
     if each.state == "exited" and is_certain(recorded) and each.exit_code != recorded.exit_code:
         return each, f"{who} exited with code {each.exit_code} by what the runtime lists; {how}, as recorded, counts"
     return None

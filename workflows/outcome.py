@@ -57,13 +57,16 @@ def observe(state: PodState, listing: ObservedPod, now: datetime) -> None:
     before, listed_before = state.own, state.observed
     state.observed = merge(state.observed, listing)
     facts.tell_disagreements(state, listed_before, listing, now)
-    known = {exit_.id for exit_ in state.exits if exit_.reason != STATUS_UNKNOWN}
+    recorded = {exit_.id: exit_.reason for exit_ in state.exits}
     # Oldest first, so that the exits are recorded in the order in which they happened.
     for container in reversed(state.own.containers):
         if container.has_run:
             state.restarts[container.name] = max(state.restarts.get(container.name, 0), container.restart_count)
-        if container.state != "exited" or container.id in known or not container.has_run:
+        if container.state != "exited" or not container.has_run:
             continue
+        known = recorded.get(container.id)
+        if known is not None and (known != STATUS_UNKNOWN or container.reason == STATUS_UNKNOWN):
+            continue  # an unknown end is recorded anew only where more is known of it
         exit_ = Exit(
             id=container.id,
             name=container.name,

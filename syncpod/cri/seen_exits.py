@@ -70,6 +70,10 @@ class SeenExits:
         self._seen[container_id] = SeenExit(exit_code, at)
         self._write_soon(container_id)
 
+    def of(self, container_id: str) -> SeenExit | None:
+        """Return how a container was seen to end; None where it was not, or is gone from the runtime's list."""
+        return self._seen.get(container_id)
+
     def complete(self, status: RuntimeContainerStatus) -> RuntimeContainerStatus:
         """Return a container's status with the end that was seen of it, where the runtime does not know any."""
         seen = self._seen.get(status.id)

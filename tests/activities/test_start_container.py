@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +14,12 @@ from temporalio.exceptions import ApplicationError
 
 from syncpod.cri import ContainerConfig, SandboxConfig
 from syncpod.cri.container_config import container_config
-from syncpod.cri.errors import DeadlineExceeded
+from syncpod.cri.errors import DeadlineExceeded, Unavailable
 from syncpod.cri.sandbox_config import sandbox_config
+from syncpod.cri.seen_exits import SeenExits
 from syncpod.messages import Fault, Outcome, StepName, StepResult
 from syncpod.pod import admit_ephemeral_container
-from tests.activities.bench import Bench, PodOnBench, bench_of, container, fault_of
+from tests.activities.bench import Bench, PodOnBench, Running, bench_of, container, fault_of, until
 from tests.runtimes.containerd import Containerd
 from tests.runtimes.images import NOBODY
 
@@ -258,6 +262,175 @@ async def test_a_container_that_ended_while_the_runtime_was_down_is_not_started_
         assert (again.outcome, again.id) == (Outcome.ADOPTED, first.id)
         [ended] = again.status.containers
         assert (ended.state, ended.exit_code) == ("exited", 255 if runtime.version.startswith("2.") else 7)
+
+
+async def test_one_that_has_run_and_was_removed_before_its_step_was_tried_again_is_not_made_again(bench: Bench) -> None:
+    """Its end is told as that of what is lost: nobody saw it."""
+    pod = bench.pod(container(command=DONE_AND_GONE))
+    await pod.create_sandbox()
+    dead = [await pod.start(restart=restart) for restart in range(2)]
+    for each in dead:
+        await pod.until_state(each.id, "exited")
+    await bench.cri.remove_container(dead[1].id)
+    for attempt in (1, 2):
+        again = await pod.start(restart=1, attempt=attempt)
+        assert (again.outcome, again.id) == (Outcome.ADOPTED, dead[1].id)
+        gone, former = again.status.containers
+        assert (gone.id, gone.state, gone.exit_code, gone.reason) == (
+            dead[1].id,
+            "exited",
+            137,
+            "ContainerStatusUnknown",
+        )
+        assert (gone.restart_count, gone.sandbox_id, gone.incarnation) == (1, pod.sandbox_id, "life-1")
+        assert (gone.started_at is not None, gone.finished_at, former.id) == (True, None, dead[0].id)
+        assert reasons(again) == ["Created", "Started", "ContainerStatusUnknown"]
+        assert [each.id for each in (await pod.view()).containers] == [dead[0].id]
+    assert (await pod.start(restart=2)).outcome == Outcome.DONE
+
+
+async def test_one_whose_answer_was_lost_and_that_was_removed_is_not_made_again(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pod = bench.pod(container(command=DONE_AND_GONE))
+    await pod.create_sandbox()
+    start, started = bench.cri.start_container, []
+
+    async def unanswered(container_id: str) -> None:
+        await start(container_id)
+        started.append(container_id)
+        raise Unavailable("start_container", "UNAVAILABLE", "Socket closed")
+
+    monkeypatch.setattr(bench.cri, "start_container", unanswered)
+    with pytest.raises(ApplicationError):
+        await pod.start()
+    await pod.until_state(started[0], "exited")
+    await bench.cri.remove_container(started[0])
+    again = await pod.start(attempt=2)
+    assert (again.outcome, again.id, len(started)) == (Outcome.ADOPTED, started[0], 1)
+
+
+async def test_of_one_that_was_removed_the_end_is_told_that_the_node_has_seen(bench: Bench, tmp_path: Path) -> None:
+    bench.node.reader.exits = exits = SeenExits(tmp_path / "exits")
+    pod = bench.pod(container(command=DONE_AND_GONE))
+    await pod.create_sandbox()
+    first = await pod.start()
+    await pod.until_state(first.id, "exited")
+    exits.note(first.id, 7, at := datetime.now(UTC))
+    await bench.cri.remove_container(first.id)
+    again = await pod.start(attempt=2)
+    assert [(each.exit_code, each.reason, each.finished_at) for each in again.status.containers] == [(7, "Error", at)]
+    assert reasons(again) == ["Created", "Started"]
+    await exits.settled()
+
+
+async def test_an_init_container_that_was_removed_runs_again_in_another_sandbox_alone(bench: Bench) -> None:
+    pod = bench.pod(initContainers=[container("setup", command=DONE_AND_GONE)])
+    outcomes = []
+    for attempt in range(2):
+        await pod.create_sandbox(attempt)
+        for _ in range(2):
+            request = pod.start_request("setup", kind="init_container", sandbox_attempt=attempt)
+            result = await pod.step(StepName.START_INIT_CONTAINER, request).result()
+            outcomes.append(result.outcome)
+            if result.outcome == Outcome.DONE:
+                await pod.until_state(result.id, "exited")
+                await bench.cri.remove_container(result.id)
+        await bench.cri.stop_pod_sandbox(pod.sandbox_id)
+    assert outcomes == [Outcome.DONE, Outcome.ADOPTED] * 2
+
+
+async def test_one_that_was_told_to_start_and_never_ran_is_made_again_with_the_same_number(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pod = bench.pod()
+    await pod.create_sandbox()
+
+    async def never_sent(container_id: str) -> None:
+        raise Unavailable("start_container", "UNAVAILABLE", "Connection refused")
+
+    monkeypatch.setattr(bench.cri, "start_container", never_sent)
+    with pytest.raises(ApplicationError):
+        await pod.start()
+    monkeypatch.undo()
+    [left] = (await pod.view()).containers
+    result = await pod.start(attempt=2)
+    assert (result.outcome, left.state) == (Outcome.DONE, "created")
+    assert [(each.id, each.state, each.restart_count) for each in result.status.containers] == [
+        (result.id, "running", 0)
+    ]
+
+
+async def test_one_that_never_ran_and_stays_listed_may_be_made_again_once_it_is_removed(bench: Bench) -> None:
+    pod = bench.pod(container(command=("/no/such/program",)))
+    await pod.create_sandbox()
+    for _ in range(2):
+        fault, _, detail = await fault_of(pod.start(final=True))
+        [failed] = detail.status.containers
+        assert (fault, failed.state, failed.reason) == (Fault.RUN_CONTAINER_ERROR, "exited", "StartError")
+        await bench.cri.remove_container(failed.id)
+
+
+async def test_a_start_that_is_found_under_way_is_remembered_also_when_it_cannot_be_cleared_away(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pod = bench.pod(container(command=DONE_AND_GONE))
+    await pod.create_sandbox()
+    start, calls = bench.cri.start_container, []
+
+    async def without_patience(container_id: str) -> None:
+        calls.append(asyncio.ensure_future(start(container_id)))
+        await gate.reached()
+        raise DeadlineExceeded("start_container", "DEADLINE_EXCEEDED", "Deadline Exceeded")
+
+    monkeypatch.setattr(bench.cri, "start_container", without_patience)
+    with bench.runtime.gates.hold("runc-start") as gate:
+        with pytest.raises(ApplicationError):
+            await pod.start()
+        [starting] = (await pod.view()).containers
+        retry = pod.step(StepName.START_CONTAINER, pod.start_request(), attempt=2)
+        await until(lambda: refused(retry))
+    await asyncio.gather(*calls)
+    assert ((await retry.result()).outcome, len(calls)) == (Outcome.ADOPTED, 1)
+    await pod.until_state(starting.id, "exited")
+    await bench.cri.remove_container(starting.id)
+    again = await pod.start(attempt=3)
+    assert (again.outcome, again.id) == (Outcome.ADOPTED, starting.id)
+
+
+async def refused(step: Running) -> bool:
+    """Say whether a step waits since the runtime has refused to remove what is being started."""
+    assert not step.task.done()
+    return any("under way" in said for said in step.heartbeats)
+
+
+async def test_what_cannot_be_noted_is_not_started_and_tried_again(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pod = bench.pod()
+    await pod.create_sandbox()
+
+    def full(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("activities.noted_starts.write_start_mark", full)
+    fault, error, detail = await fault_of(pod.start())
+    assert (fault, detail.status.containers) == (Fault.RUN_CONTAINER_ERROR, ())
+    assert error.message == "its start cannot be noted on the node: [Errno 28] No space left on device"
+    assert reasons(detail)[-1] == "Failed"
+    monkeypatch.undo()
+    assert (await pod.start()).outcome == Outcome.DONE
+
+
+async def test_what_an_earlier_pod_with_the_same_uid_has_run_says_nothing(bench: Bench) -> None:
+    earlier = bench.pod(container(command=DONE_AND_GONE), incarnation="life-1")
+    await earlier.create_sandbox()
+    theirs = await earlier.start()
+    await earlier.until_state(theirs.id, "exited")
+    await bench.cri.remove_container(theirs.id)
+    later = bench.pod(uid=earlier.uid, incarnation="life-2")
+    later.pod, later.sandbox_id = earlier.pod, earlier.sandbox_id
+    assert (await later.start()).outcome == Outcome.DONE
 
 
 async def test_an_image_that_is_absent_is_to_be_pulled_first(bench: Bench) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from syncpod.cri.names import NODE_LABEL
-from tests.e2e.faults_support import DEAF, FaultyNode, ended, held, shell, until
+from tests.e2e.faults_support import DEAF, FaultyNode, ended, held, open_to_all, shell, until
 from tests.workflows.scripted import container
 
 log = logging.getLogger("faults")
@@ -88,6 +88,35 @@ async def test_killed_again_and_again(node: FaultyNode) -> None:
             since = await node.serve()
     await pod.running()
     await pod.assert_whole()
+    await node.went_on(pod, since)
+    await pod.delete()
+
+
+@pytest.mark.parametrize("policy", ["Never", "OnFailure"])
+async def test_killed_before_it_knew_of_a_start_whose_container_has_ended_and_been_removed(
+    node: FaultyNode, policy: str, tmp_path: Path
+) -> None:
+    """The runtime knows no more that it has run, and the workflow does not know yet: the node does."""
+    out = tmp_path / "out"
+    open_to_all(out)
+    runs = f"echo run >>{out}/runs"
+    mount = {"volumeMounts": [{"name": "out", "mountPath": str(out)}]}
+    volumes = [{"name": "out", "hostPath": {"path": str(out)}}]
+    with held(node, ("StartContainer", "after")) as stop:
+        pod = await node.apply(shell("once", runs, **mount), restartPolicy=policy, volumes=volumes)
+        await stop.reached()
+        await until(lambda: ended(pod, "once"))
+        await node.kill()
+        (dead,) = await pod.containers()
+        await node.cri.remove_container(dead.id)
+    since = await node.serve()
+    phase = "Failed" if policy == "Never" else "Succeeded"
+    final = await pod.until(lambda pod: pod.get("status", {}).get("phase") == phase)
+    status = container(final, "once")
+    lost = status["state" if policy == "Never" else "lastState"]["terminated"]
+    assert (lost["exitCode"], lost["reason"]) == (137, "ContainerStatusUnknown")
+    assert (lost["containerID"].partition("://")[2], status["restartCount"]) == (dead.id, int(policy != "Never"))
+    assert (out / "runs").read_text().split() == ["run"] * (1 if policy == "Never" else 2)
     await node.went_on(pod, since)
     await pod.delete()
 

@@ -7,13 +7,16 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from temporalio.client import Client
 
+from syncpod.cri.start_marks import StartMark, as_ended
 from syncpod.lifecycle.compute import compute_pod_actions
 from syncpod.lifecycle.observed import ObservedContainer, ObservedPod, ObservedSandbox, Seq
-from syncpod.pod import Pod, admit_pod, container_hash
+from syncpod.messages import Outcome, StartContainer, StepInput, StepResult
+from syncpod.pod import Pod, admit_ephemeral_container, admit_pod, container_hash
 from tests.lifecycle.worlds import World, worlds
 from tests.workflows.scripted import ScriptedNode, container, phase, query_pod, start_pod, until
 from workflows import absorb, decide, facts, report
@@ -214,6 +217,83 @@ def test_that_a_runtime_does_not_know_how_a_container_ended_is_told() -> None:
     assert (told.type, told.container) == ("Warning", "a")
 
 
+# --- what a start finds gone ------------------------------------------------------------------------------------------
+
+
+def gone(pod: Pod, name: str, restart: int = 0, sandbox: str = "s0") -> ObservedContainer:
+    """An instance that was told to start and is listed no more, as the step that was to start it returns it."""
+    at = NOW + timedelta(minutes=restart)
+    mark = StartMark(id=f"{name}-{restart}", restart=restart, incarnation="", sandbox_id=sandbox, at=at)
+    every = (*pod.spec.init_containers, *pod.spec.containers, *pod.spec.ephemeral_containers)
+    return as_ended(mark, next(each for each in every if each.name == name), None)
+
+
+def with_sidecar(pod: Pod) -> Pod:
+    (first, *others) = pod.spec.init_containers
+    sidecar = first.model_copy(update={"restart_policy": "Always"})
+    return pod.model_copy(update={"spec": pod.spec.model_copy(update={"init_containers": (sidecar, *others)})})
+
+
+@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize(
+    ("policy", "follows"),
+    [("Never", []), ("OnFailure", ["start_container a"]), ("Always", ["start_container a"])],
+)
+def test_what_a_start_finds_gone_has_ended_whether_it_is_listed_again_or_not(
+    policy: str, follows: list[str], version: int
+) -> None:
+    pod = a_pod(policy, "a", "b")
+    state = PodState(pod=pod, decision_version=version)
+    observe(state, listing(1, gone(pod, "a"), running("b")), NOW)
+    for counter in (2, 3):
+        (end,) = state.exits
+        assert (end.id, end.exit_code, end.reason) == ("a-0", 137, "ContainerStatusUnknown")
+        assert (verbs(state), state.next_restart("a")) == (follows, 1)
+        observe(state, listing(counter, running("b")), NOW)
+        if facts.differs(state):
+            facts.go_by_record(state, NOW)
+
+
+@pytest.mark.parametrize("policy", ["Never", "OnFailure"])
+def test_an_init_container_that_a_start_finds_gone_has_failed(policy: str) -> None:
+    pod = a_pod(policy, "web", init=["first"])
+    for after in ([], [listing(2)]):
+        state = seen(pod, listing(1, gone(pod, "first")), *after)
+        report.update_status(state, (), NOW)
+        assert state.reached == ("Failed" if policy == "Never" else "Pending")
+        assert not any(verb.startswith("start_container") for verb in verbs(state))
+        assert ("start_init_container first" in verbs(state)) == (policy != "Never")
+        assert state.next_restart("first") == 1
+
+
+def test_a_sidecar_that_a_start_finds_gone_is_started_again_under_its_next_number() -> None:
+    pod = with_sidecar(a_pod("Never", "web", init=["proxy"]))
+    for after in ([], [listing(2)]):
+        state = seen(pod, listing(1, gone(pod, "proxy")), *after)
+        assert "start_init_container proxy" in verbs(state)
+        assert state.next_restart("proxy") == 1
+
+
+@pytest.mark.parametrize("policy", ["Never", "OnFailure", "Always"])
+def test_an_ephemeral_container_that_a_start_finds_gone_is_not_started_again(policy: str) -> None:
+    pod = a_pod(policy, "web")
+    debugger = admit_ephemeral_container(pod, {"name": "debug", "image": "x:1"})
+    pod = pod.model_copy(update={"spec": pod.spec.model_copy(update={"ephemeral_containers": (debugger,)})})
+    for after in ([], [listing(2, running("web"))]):
+        assert verbs(seen(pod, listing(1, gone(pod, "debug"), running("web")), *after)) == []
+
+
+def test_what_a_start_finds_gone_is_told_once_and_says_nothing_against_a_known_end() -> None:
+    pod = a_pod("Never", "a", "b")
+    first = listing(1, gone(pod, "a"), running("b"))
+    state = seen(pod, first, first)
+    assert len([event for event in state.events if event.reason == "Exited" and event.count > 1]) == 0
+    assert len([line for line in state.history if line.kind == "exit"]) == 1
+    state = seen(pod, listing(1, exited("a"), running("b")), listing(2, gone(pod, "a"), running("b")))
+    (end,) = state.exits
+    assert (end.exit_code, events(state, "RuntimeDisagrees"), verbs(state)) == (0, [], [])
+
+
 # --- disagreements ----------------------------------------------------------------------------------------------------
 
 
@@ -276,6 +356,33 @@ async def test_a_run_once_pod_of_a_wiped_runtime_has_failed(client: Client, node
     assert (await query_pod(handle))["status"]["phase"] == "Failed"
     started = [step for step in node.steps(uid) if step.startswith(("start", "create"))]
     assert started == ["create_sandbox", "start_container a", "start_container b"]
+
+
+@pytest.mark.parametrize("policy", ["Never", "OnFailure"])
+async def test_what_a_start_finds_gone_is_not_asked_for_again(client: Client, node: ScriptedNode, policy: str) -> None:
+    found: list[ObservedContainer] = []
+
+    def adopted(step: StepInput) -> StepResult:
+        assert isinstance(step, StartContainer)
+        found.append(gone(step.pod, "job").model_copy(update={"incarnation": step.ref.incarnation}))
+        status = node.list(step.ref.uid)
+        told = status.model_copy(update={"containers": tuple(found)})
+        return StepResult(outcome=Outcome.ADOPTED, id=found[0].id, status=told, node=node.facts)
+
+    node.script["start_container"].append(adopted)
+    handle = await start_pod(client, node, manifest("found-gone", policy, "job"))
+    again = ["start_container job"] if policy == "OnFailure" else []
+    if policy == "Never":
+        pod = await until(handle, lambda pod: phase(pod) == "Failed")
+        ended = container(pod, "job")["state"]["terminated"]
+        assert (ended["exitCode"], ended["reason"]) == (137, "ContainerStatusUnknown")
+    else:
+        pod = await until(handle, lambda pod: container(pod, "job").get("restartCount") == 1)
+        assert container(pod, "job")["lastState"]["terminated"]["exitCode"] == 137
+    uid = pod["metadata"]["uid"]
+    await node.tell(handle, node.list(uid))
+    await query_pod(handle)
+    assert [step for step in node.steps(uid) if "start" in step] == ["start_container job", *again]
 
 
 async def test_what_has_finished_stays_so_when_it_is_pruned_and_the_rest_goes_on(
