@@ -106,7 +106,8 @@ def _units(listing: ObservedPod, policy: ContainerGcPolicy, now: datetime) -> li
         made = [each for each in instances if each.state != "created"]
         dead = [c for c in made if c.state == "exited" and now - (c.created_at or _LONG_AGO) >= policy.min_age]
         newest = {each.id for each in made[:1]}
-        units.append(_Unit(listing.uid, tuple(dead), frozenset(newest)))
+        if dead:  # what has nothing to give up takes no part in the shares
+            units.append(_Unit(listing.uid, tuple(dead), frozenset(newest)))
     return units
 
 

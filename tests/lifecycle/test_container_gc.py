@@ -98,6 +98,14 @@ def test_the_limit_for_the_node_takes_the_oldest_but_no_pods_last_word() -> None
     assert gone(one, two, three, policy=ContainerGcPolicy(in_all=0)) == ["u1-web-0", "u3-web-0"]
 
 
+def test_the_limit_for_the_node_is_shared_out_among_those_that_have_dead_instances() -> None:
+    """Row 107: evictableContainers: a container that only runs is no unit, and takes no share."""
+    alive = pod(*(instance(f"alive-{n}", 0, "running", at=99) for n in range(8)))
+    crashed = pod(*(instance(name, n, uid="u2") for name in ("web", "db") for n in range(6)), uid="u2")
+    chosen = gone(alive, crashed, policy=ContainerGcPolicy(per_container=6, in_all=10))
+    assert sorted(chosen) == ["u2-db-0", "u2-web-0"]
+
+
 STATES = st.sampled_from(("created", "running", "exited", "unknown"))
 INSTANCES = st.lists(st.tuples(st.sampled_from("abc"), STATES), max_size=12)
 
