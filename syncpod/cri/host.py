@@ -28,6 +28,7 @@ def read_host(root: Path = Path("/")) -> Host:
         cpus=os.cpu_count() or 1,
         memory_bytes=_memory_bytes((root / "proc/meminfo").read_text()),
         hugepage_sizes=_hugepage_sizes(root / "sys/kernel/mm/hugepages"),
+        hugetlb_controller=_has_hugetlb(root, unified),
         selinux=(root / "sys/fs/selinux/enforce").exists(),
         apparmor=_has_apparmor(root),
         unified_cgroups=unified,
@@ -87,6 +88,13 @@ def _in_units(kilobytes: int) -> str:
         size //= 1024
         units.pop(0)
     return f"{size}{units[0]}"
+
+
+def _has_hugetlb(root: Path, unified: bool) -> bool:
+    """Say whether the controller is where a runtime looks for it, which a kernel that has it need not have mounted."""
+    if not unified:
+        return (root / "sys/fs/cgroup/hugetlb").is_dir()
+    return "hugetlb" in (root / "sys/fs/cgroup/cgroup.controllers").read_text().split()
 
 
 def _swap_file(root: Path, unified: bool) -> Path:

@@ -27,6 +27,8 @@ class Host:
     memory_bytes: int = 1 << 30
     hugepage_sizes: tuple[str, ...] = ()
     """Page sizes as cgroups name them: ``2MB``, ``1GB``."""
+    hugetlb_controller: bool = True
+    """Cgroups can limit huge pages; a runtime may refuse to start what is limited where they cannot."""
     selinux: bool = False
     """SELinux is enabled, so volumes are relabelled."""
     unified_cgroups: bool = False

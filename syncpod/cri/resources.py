@@ -76,7 +76,12 @@ def overhead_resources(pod: Pod, host: Host) -> LinuxContainerResources:
 
 
 def hugepage_limits(amounts: Amounts, host: Host) -> list[HugepageLimit]:
-    """Return the limit for each size of pages that the machine has, 0 where none are named (HugePageLimits)."""
+    """Return the limit for each size of pages that the machine has, 0 where none are named (HugePageLimits).
+
+    None where cgroups cannot limit them, where the kubelet's limits are left out by containerd and refused by CRI-O.
+    """
+    if not host.hugetlb_controller:
+        return []
     wanted = {
         _page_size(parse_quantity(name.removeprefix(HUGE_PAGES)).value()): bytes_of(amount)
         for name, amount in amounts.items()

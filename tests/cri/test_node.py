@@ -34,6 +34,15 @@ def test_a_pods_addresses_are(
     assert ordered_pod_ips(ip, additional, of_node) == ordered
 
 
+@pytest.mark.parametrize("controllers", [None, "cpu memory\n", "cpu hugetlb memory\n"])
+def test_huge_pages_can_be_limited_where_their_controller_is(root: Path, controllers: str | None) -> None:
+    if controllers is None:
+        (root / "sys/fs/cgroup/hugetlb").mkdir()
+    else:
+        (root / "sys/fs/cgroup/cgroup.controllers").write_text(controllers)
+    assert read_host(root).hugetlb_controller is (controllers is None or "hugetlb" in controllers)
+
+
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     """A small machine: 2 GiB, cgroup version 1, one processor that tells its heat."""
@@ -67,6 +76,7 @@ def test_a_machine_is_read_from_its_files(root: Path) -> None:
         "/sys/devices/system/cpu/cpu2/thermal_throttle",
         "/sys/devices/system/cpu/cpu10/thermal_throttle",
     )
+    assert not host.hugetlb_controller
     assert host.resolver == Resolver(servers=("192.0.2.53",))
     assert (host.selinux, host.unified_cgroups, host.swap_controller) == (False, False, False)
 

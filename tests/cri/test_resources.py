@@ -108,6 +108,11 @@ def test_huge_pages_of_the_pod_are_each_containers_that_says_nothing_of_them() -
     assert made == [8 << 20, 2 << 20]
 
 
+def test_huge_pages_are_not_limited_where_cgroups_cannot_do_it() -> None:
+    node = replace(NODE, host=replace(HOST, hugetlb_controller=False))
+    assert not configured(*make_container({"resources": {}}), node=node).linux.resources.hugepage_limits
+
+
 def test_huge_pages_are_none_of_a_container_that_asks_for_none() -> None:
     asked = {"limits": {"hugepages-2Mi": "4Mi", "cpu": "1", "memory": "1Gi"}}
     made = configured(*make_container({"resources": asked})).linux.resources
