@@ -24,8 +24,8 @@ from syncpod.lifecycle.eviction import (
     bytes_text,
     is_critical,
 )
-from syncpod.pod import Pod, parse_quantity, quantity_text
-from syncpod.pod.amounts import pod_amounts
+from syncpod.pod import Pod, Quantity, parse_quantity, quantity_text
+from syncpod.pod.amounts import containers_amounts, is_pod_level, read_amounts
 
 _ZERO: Final = parse_quantity("0")
 
@@ -169,7 +169,20 @@ def _used(signal: Signal, usage: PodUsage, dedicated_images: bool) -> int:
 
 
 def _requested(pod: Pod, resource: Resource) -> int:
-    return pod_amounts(pod, "requests").get(resource, _ZERO).value()
+    """Return what a pod is weighed against (pkg/api/v1/resource/helpers.go, v1.36, GetResourceRequestQuantity).
+
+    Where anything is set for the pod as a whole, its containers' requests count for nothing, not even of what cannot be
+    set for a pod; and an overhead entitles none that requests nothing.
+    """
+    whole = pod.spec.resources
+    if whole is not None and any(is_pod_level(name) for name in (*whole.requests, *whole.limits)):
+        amounts = read_amounts({name: text for name, text in whole.requests.items() if is_pod_level(name)})
+    else:
+        amounts = containers_amounts(pod.spec, "requests")
+    requested = amounts.get(resource, _ZERO)
+    if requested == _ZERO:
+        return 0
+    return Quantity(requested.number + read_amounts(pod.spec.overhead).get(resource, _ZERO).number).value()
 
 
 def _number_text(number: int, resource: Resource) -> str:

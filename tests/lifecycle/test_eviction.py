@@ -263,6 +263,39 @@ def test_for_inodes_numbers_count_and_a_request_of_storage_still_weighs() -> Non
     ) == ["many", "few", "asked", "none"]
 
 
+def with_spec(made: Pod, **spec: Any) -> Pod:
+    """That pod with more said of it as a whole, as the API writes it."""
+    return Pod.model_validate({"metadata": made.metadata, "spec": {**made.spec.model_dump(by_alias=True), **spec}})
+
+
+def test_an_overhead_entitles_only_a_pod_that_requests_something() -> None:
+    """Row 118: GetResourceRequestQuantity."""
+    idle, busy = pod("idle"), pod("busy", memory="1Mi")
+    overhead = {"memory": "120Mi"}
+    assert order(
+        "memory.available",
+        (pod("asks", memory="20Mi"), uses(30 * MI)),
+        (with_spec(idle, overhead=overhead), uses(50 * MI)),
+        (with_spec(busy, overhead=overhead), uses(60 * MI)),
+    ) == ["idle", "asks", "busy"]
+
+
+def test_where_a_pod_asks_as_a_whole_no_request_of_its_containers_counts() -> None:
+    """Row 118: GetResourceRequestQuantity: not even of storage, which no pod asks for as a whole."""
+    whole = pod("whole", priority=0, memory="50Mi", ephemeral="1Gi")
+    assert order(
+        "nodefs.available",
+        (pod("asks-nothing", priority=10), uses(layer=MI)),
+        (with_spec(whole, resources={"requests": {"memory": "60Mi"}}), uses(layer=500 * MI)),
+    ) == ["whole", "asks-nothing"]
+    assert order(
+        "memory.available",
+        (with_spec(whole, resources={"requests": {"memory": "60Mi"}}), uses(55 * MI)),
+        (pod("over", priority=10, memory="1Mi"), uses(2 * MI)),
+        (with_spec(pod("empty", memory="2Gi"), resources={}), uses(GI)),
+    ) == ["over", "whole", "empty"]
+
+
 def test_for_processes_priority_comes_first_and_then_their_number() -> None:
     """Row 118: rankPIDPressure."""
     assert order(
