@@ -1,6 +1,6 @@
 """Keeps the logs of running containers from growing without bound.
 
-Each log of a running container that has grown past its size is renamed, and the runtime told to begin a new one; what
+Each log of a running container that has grown to its size is renamed, and the runtime told to begin a new one; what
 was renamed before is compressed, and the oldest go.
 
 Mirrors logs/container_log_manager.go, v1.36: sizes, names and numbers are its own, so that whoever reads a kubelet's
@@ -208,11 +208,11 @@ def _is_ours(path: Path, log_dir: Path) -> bool:
 
 
 def _due(paths: dict[str, str], max_bytes: int) -> list[str]:
-    """Return the containers whose log is too large, or not at its path."""
+    """Return the containers whose log has its size, or is not at its path."""
     due = []
     for container_id, path in paths.items():
         try:
-            large = os.stat(path, follow_symlinks=False).st_size > max_bytes  # noqa: PTH116  # a thousand a second
+            large = os.stat(path, follow_symlinks=False).st_size >= max_bytes  # noqa: PTH116  # a thousand a second
         except FileNotFoundError:
             large = True
         except OSError:

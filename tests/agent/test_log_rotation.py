@@ -164,6 +164,21 @@ async def test_a_log_that_cannot_be_begun_anew_keeps_its_name(tmp_path: Path) ->
     assert [file.name for file in path.parent.iterdir()] == ["0.log"]
 
 
+async def test_a_log_is_due_when_it_has_its_size(tmp_path: Path) -> None:
+    """Row 113: containerLogMaxSize is the size from which a log is rotated (processContainer)."""
+    _, listing = _grown(tmp_path)
+    asked = asyncio.Event()
+    async with Hanging(asked) as cri:
+        await LogRotation(tmp_path, cri, lambda: [listing], LogLimits(max_bytes=101)).rotate_all()
+        rotating = asyncio.create_task(LogRotation(tmp_path, cri, lambda: [listing], LogLimits(100)).rotate_all())
+        asking = asyncio.create_task(asked.wait())
+        await asyncio.wait({rotating, asking}, return_when=asyncio.FIRST_COMPLETED)
+        assert asked.is_set()
+        for task in (rotating, asking):
+            task.cancel()
+        await asyncio.gather(rotating, asking, return_exceptions=True)
+
+
 async def test_a_log_keeps_its_name_if_the_worker_ends_meanwhile(tmp_path: Path) -> None:
     """Nobody would rotate what is written until another worker comes, and none may."""
     path, listing = _grown(tmp_path)
