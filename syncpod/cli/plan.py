@@ -11,14 +11,14 @@ import typer
 from syncpod.cli.arguments import pod_names
 from syncpod.cli.console import columns, say, warn
 from syncpod.cli.durations import short_duration
-from syncpod.cli.failure import BAD_INPUT, BadInput, Failure
+from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.options import Filenames, ManifestNamespace, PodNames
 
 if TYPE_CHECKING:
     from temporalio.client import Client
 
     from syncpod.cli.manifests import Manifests
-    from syncpod.pod import Admission
+    from syncpod.pod import Admission, Pod
 
 
 def plan(
@@ -35,6 +35,7 @@ def plan(
     """
     from syncpod.cli import session
     from syncpod.cli.manifests import Manifests, admitted
+    from syncpod.cli.several import together
 
     names = pod_names(what or [])
     if bool(names) == bool(filename):
@@ -43,19 +44,22 @@ def plan(
         raise BadInput(f"--output: must be json, not {output}")
     manifests = admitted(filename, namespace) if filename else Manifests([], [])
     plans = _plans_of_objects(manifests)
+    refusals: list[Failure] = [BadInput(plan["error"]) for plan in plans if plan.get("error")]
 
     async def work(client: Client) -> None:
         plans.extend([await _plan_of_existing(client, namespace or "default", name) for name in names])
         for admission in manifests.pods:
-            plans.append(await _plan_of_manifest(client, admission))
+            planned, refusal = await _plan_of_manifest(client, admission)
+            plans.append(planned)
+            refusals.extend((refusal,) if refusal is not None else ())
             for warning in admission.warnings:
                 warn(f"pod {admission.pod.metadata.name}: {warning}")
 
     if names or manifests.pods:
         session.run(work)
     print_plans(plans, output)
-    if refused := [_error(plan) for plan in plans if plan.get("error")]:
-        raise Failure("\n".join(refused), BAD_INPUT)
+    if refusals:
+        raise together(refusals, done=False)
 
 
 def _plans_of_objects(manifests: Manifests) -> list[dict[str, Any]]:
@@ -81,22 +85,31 @@ async def _plan_of_existing(client: Client, namespace: str, name: str) -> dict[s
     return {"pod": name, "change": "none", **found}
 
 
-async def _plan_of_manifest(client: Client, admission: Admission) -> dict[str, Any]:
+async def _plan_of_manifest(client: Client, admission: Admission) -> tuple[dict[str, Any], Failure | None]:
+    """Return what applying a pod would do, and how the apply would fail if it would be refused."""
     from syncpod.cli.applying import Cordoned, refuse_cordoned
     from syncpod.cli.ephemeral import without_known
     from syncpod.cli.node_process import local_node
+
+    name = admission.pod.metadata.name
+    try:
+        ((pod, _),) = await without_known(client, [admission])
+        await refuse_cordoned(client, [pod], local_node(""))
+    except (BadInput, Cordoned) as refused:
+        error = str(refused).removeprefix(f"pod {name}: ")
+        planned = {"pod": name, "change": "none", "steps": [], "holds": [], "error": error}
+        return planned, Failure(f"pod {name}: {error}", refused.code)
+    planned = await _plan_of_pod(client, pod)
+    return planned, BadInput(f"pod {name}: {planned['error']}") if planned.get("error") else None
+
+
+async def _plan_of_pod(client: Client, pod: Pod) -> dict[str, Any]:
+    """Return what applying a pod would do, as its workflow says where it has one."""
     from syncpod.cli.planning import changed_images, metadata_differs, plan_of_new, resources_differ
     from syncpod.cli.pods import QUERY_DEADLINE, handle_of, read_pod, require_pod
     from syncpod.pod import pod_to_wire
 
-    namespace, name = admission.pod.metadata.namespace, admission.pod.metadata.name
-    here = local_node("")
-    try:
-        ((pod, _),) = await without_known(client, [admission])
-        await refuse_cordoned(client, [pod], here)
-    except (BadInput, Cordoned) as refused:
-        error = str(refused).removeprefix(f"pod {name}: ")
-        return {"pod": name, "change": "none", "steps": [], "holds": [], "error": error}
+    namespace, name = pod.metadata.namespace, pod.metadata.name
     if await read_pod(client, namespace, name) is None:
         steps = [{"step": line.step, "container": line.container, "why": line.why} for line in plan_of_new(pod)]
         return {"pod": name, "change": "create", "steps": steps, "holds": []}
@@ -135,10 +148,6 @@ def print_plans(plans: list[dict[str, Any]], output: str = "") -> None:
 
 
 _TITLES = {"create": "would be created", "update": "would be configured", "none": "unchanged"}
-
-
-def _error(plan: dict[str, Any]) -> str:
-    return f"pod {plan['pod']}: {plan['error']}" if "pod" in plan else str(plan["error"])
 
 
 def _title(plan: dict[str, Any]) -> str:
