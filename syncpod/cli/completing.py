@@ -14,6 +14,7 @@ from typing import Any, Final
 from typer.core import TyperArgument, TyperGroup, TyperOption
 
 from syncpod.cli import node_names
+from syncpod.cli.flags import is_false, option_of
 
 FILES: Final = ":files"
 """In place of candidates: the shell's own completion of paths."""
@@ -75,7 +76,7 @@ def candidates(program: Any, typed: Sequence[str]) -> list[str]:
         return _starting(beginning, _values(pending, line))
     flag, equals, value = beginning.partition("=")
     if equals and flag.startswith("--"):
-        option = _option(command, flag)
+        option = option_of(command, flag)
         found = _starting(value, _values(option, line)) if option is not None else []
         return found if found == [FILES] else [f"{flag}={one}" for one in found]
     if beginning.startswith("-"):
@@ -111,25 +112,18 @@ def _read(command: Any, words: Sequence[str]) -> tuple[_Line, Any]:
             break
         elif word.startswith("-") and word != "-":
             name, equals, value = word.partition("=")
-            option = _option(command, name)
+            option = option_of(command, name)
             if option is None:
                 continue
-            if equals or option.is_flag:
+            if option.is_flag and is_false(value):
+                line.values.pop(option.opts[0], None)
+            elif equals or option.is_flag:
                 line.values[option.opts[0]] = value
             else:
                 pending = option
         else:
             line.words.append(word)
     return line, pending
-
-
-def _option(command: Any, flag: str) -> Any:
-    """Return the option of this name; of several letters behind one dash, the last one's: ``-it``."""
-    names = {flag} if flag.startswith("--") else {flag, f"-{flag[-1:]}"}
-    for one in command.params:
-        if isinstance(one, TyperOption) and names & {*one.opts, *one.secondary_opts}:
-            return one
-    return None
 
 
 def _flags(command: Any, line: _Line) -> Iterable[str]:
@@ -142,6 +136,8 @@ def _flags(command: Any, line: _Line) -> Iterable[str]:
 def _values(option: Any, line: _Line) -> Iterable[str]:
     """Return what may be an option's value, by its name and by what its help says to write there."""
     name, metavar = option.opts[0], option.metavar or ""
+    if option.is_flag:
+        return ("true", "false")
     sources: dict[str, Callable[[], Iterable[str]]] = {
         "--namespace": node_names.namespaces,
         "--container": lambda: _containers(line),

@@ -11,6 +11,7 @@ from typing import Any
 from typer.core import TyperCommand, TyperGroup
 
 from syncpod.cli.examples import EXAMPLES, NOTES
+from syncpod.cli.flags import without_values
 
 _VERBATIM = "\b"
 """A line of it keeps the paragraph that follows as it is written."""
@@ -18,11 +19,15 @@ _HEAD = f"{_VERBATIM}\nExamples:"
 
 
 class Page(TyperCommand):
-    """A command whose page names what it has to be given as Kubernetes' tools do: ``POD``, not ``{POD}``."""
+    """A command whose page and flags are as those of Kubernetes' tools: ``POD``, not ``{POD}``; ``--wait=false``."""
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         """Return what stands behind the command's name; braces stay round a choice: ``{bash|zsh|fish}``."""
         return [re.sub(r"^\{([^|]*)\}", r"\1", piece) for piece in super().collect_usage_pieces(ctx)]
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the words behind the command's name, flags with kubectl's values among them. Raises BadInput."""
+        return super().parse_args(ctx, without_values(self, args))
 
 
 class Program(TyperGroup):

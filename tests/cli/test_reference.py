@@ -31,6 +31,7 @@ Made of what the commands say of themselves: `syncpod COMMAND --help` has the sa
 - Exit codes: 0 done; 1 what was asked for failed, or is not there; 2 the input or the environment is wrong, and nothing
   has been done; 130 interrupted. `exec` and `debug` pass on the code of what they ran.
 - Pods are named as for kubectl: `web`, `pod/web`, `pod web`. Without `-n` the namespace is `default`.
+- Flags may be given a value as for kubectl: `--wait=false` is `--no-wait`, `--all=true` is `--all`.
 - The Temporal server is the one that the `temporal` CLI would use (`TEMPORAL_ADDRESS`, `TEMPORAL_NAMESPACE`,
   temporal.toml), else the one that `syncpod up` runs in the state directory.
 - `SYNCPOD_STATE_DIR` names the state directory, `SYNCPOD_NODE` the node.

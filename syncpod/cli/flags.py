@@ -1,0 +1,60 @@
+"""Flags that are given a value, as kubectl takes them: ``--wait=false``, ``--all=true``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from typer.core import TyperOption
+
+from syncpod.cli.failure import BadInput
+
+_TRUE: Final = frozenset({"1", "t", "T", "true", "TRUE", "True"})
+_FALSE: Final = frozenset({"0", "f", "F", "false", "FALSE", "False"})
+"""What Go's strconv.ParseBool takes."""
+
+
+def option_of(command: Any, word: str) -> Any:
+    """Return the option of this name; of several letters behind one dash, the last one's: ``-it``. None without one."""
+    names = {word} if word.startswith("--") else {word, f"-{word[-1:]}"}
+    for one in command.params:
+        if isinstance(one, TyperOption) and names & {*one.opts, *one.secondary_opts}:
+            return one
+    return None
+
+
+def is_false(value: str) -> bool:
+    """Say whether a flag that is given this value is not set."""
+    return value in _FALSE
+
+
+def without_values(command: Any, words: Sequence[str]) -> list[str]:
+    """Return a command line, its flags written without values: ``--no-wait`` for ``--wait=false``.
+
+    What has no such opposite is left out, as if it had never been set. What is an option's value, or stands behind
+    ``--``, stays as it is. Raises BadInput for a value that is neither true nor false.
+    """
+    found: list[str] = []
+    left = list(words)
+    while left:
+        word = left.pop(0)
+        if word == "--":
+            return [*found, word, *left]
+        name, equals, value = word.partition("=")
+        option = option_of(command, name) if word.startswith("-") else None
+        if option is not None and option.is_flag and equals and name.startswith("--"):
+            found = _set(option, name, value, found)
+            continue
+        found.append(word)
+        if option is not None and not option.is_flag and not equals and left:
+            found.append(left.pop(0))
+    return found
+
+
+def _set(option: Any, name: str, value: str, before: list[str]) -> list[str]:
+    if value not in _TRUE | _FALSE:
+        raise BadInput(f"{name}: must be true or false, not {value!r}")
+    if value in _TRUE:
+        return [*before, name]
+    opposites = option.opts if name in option.secondary_opts else option.secondary_opts
+    return [*before, opposites[0]] if opposites else [word for word in before if word not in option.opts]

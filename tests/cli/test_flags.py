@@ -1,0 +1,55 @@
+"""Flags that are given a value, as kubectl takes them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from syncpod.cli.main import program, run
+
+
+def parsed(line: str) -> dict[str, Any]:
+    """What a command is called with."""
+    name, *words = line.split()
+    found: dict[str, Any] = program().commands[name].make_context(name, words).params
+    return found
+
+
+@pytest.mark.parametrize(
+    ("line", "same"),
+    [
+        ("delete web --wait=false", "delete web --no-wait"),
+        ("delete web --wait=true", "delete web"),
+        ("delete web --no-wait --wait=1", "delete web"),
+        ("delete web --wait=F", "delete web --no-wait"),
+        ("delete web --no-wait=false", "delete web --wait"),
+        ("delete --all=true --force=false", "delete --all"),
+        ("delete --all --all=false web", "delete web"),
+        ("delete -A --all-namespaces=false web", "delete web"),
+        ("delete web --ignore-not-found=true --wait=false", "delete web --ignore-not-found --no-wait"),
+        ("apply -f pod.yaml --wait=true", "apply -f pod.yaml --wait"),
+        ("apply --wait=false -f pod.yaml", "apply -f pod.yaml"),
+        ("get pods --watch=true --no-headers=True -o wide", "get pods -w --no-headers -o wide"),
+        ("debug web --image=b --attach=false", "debug web --image b --no-attach"),
+        ("delete -n default web --wait=false", "delete web -n default --no-wait"),
+    ],
+)
+def test_a_flag_with_a_value_is_as_the_flag_or_its_opposite(line: str, same: str) -> None:
+    assert parsed(line) == parsed(same)
+
+
+def test_what_is_no_flag_of_ours_stays_as_it_is() -> None:
+    assert parsed("exec web --tty=false -- sh --tty=true --wait=false")["command"] == [
+        "sh",
+        "--tty=true",
+        "--wait=false",
+    ]
+    assert parsed("delete -l --wait=false")["selector"] == "--wait=false"
+
+
+@pytest.mark.parametrize("value", ["", "no", "yes", "client"])
+def test_a_value_that_is_neither_is_refused(value: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(("delete", "web", f"--wait={value}")) == 2
+    out, err = capsys.readouterr()
+    assert (out, err) == ("", f"syncpod: --wait: must be true or false, not {value!r}\n")
