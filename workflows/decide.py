@@ -46,6 +46,9 @@ from workflows.state import PodState
 OPERATOR_RESTARTS = "an operator restarts it"
 """Why a container is ended and started again that nothing else is wrong with."""
 
+OWN_GRACE = 2
+"""The version of decisions since which a kill of the whole pod within a sync takes the spec's grace as it is, 0 too."""
+
 ALLOCATE = "the pod asks for other resources"
 """Why a node is asked whether it has the room."""
 
@@ -133,7 +136,7 @@ def begin(state: PodState, step: Step, now: datetime) -> StepInput:
     state.released = {name: restart for name, restart in state.released.items() if name != subject}
     state.over = {name: at for name, at in state.over.items() if name != subject}
     if step.name == StepName.KILL_POD and state.kill_by is None:
-        state.kill_by = moment_after(now, pod_grace_seconds(state.pod))
+        state.kill_by = moment_after(now, _grace(state))
     if step.name == StepName.CREATE_SANDBOX and state.own.sandboxes and not state.adopting:
         state.event(now, "Normal", "SandboxChanged", "Pod sandbox changed, it will be killed and re-created.")
     _remember_kills(state, step, now)
@@ -227,7 +230,18 @@ def _left(state: PodState, now: datetime) -> int:
     """Return the whole seconds left of the pod's grace."""
     if state.kill_by is not None:
         return max(0, math.ceil((state.kill_by - now).total_seconds()))
-    return pod_grace_seconds(state.pod)
+    return _grace(state)
+
+
+def _grace(state: PodState) -> int:
+    """Return the grace of a kill of the whole pod, in whole seconds: at least 1 for a pod that ends.
+
+    Within a sync (its sandbox is lost, say) it is what each container would be given, and 0 leaves no time for hooks
+    and turns. Mirrors kuberuntime_manager.go, v1.36, SyncPod, which kills without a grace of its own.
+    """
+    if state.ending or state.decision_version < OWN_GRACE:
+        return pod_grace_seconds(state.pod)
+    return kill_grace_seconds(state.pod, None)
 
 
 # --- syncing ----------------------------------------------------------------------------------------------------------

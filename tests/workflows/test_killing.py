@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from syncpod.lifecycle.observed import ObservedContainer, ObservedPod, ObservedSandbox, Seq
-from syncpod.messages import Fault, StepEvent, StepName, StepResult
+from syncpod.messages import Fault, KillPod, StepEvent, StepName, StepResult
 from syncpod.pod import admit_pod, container_hash
 from workflows import decide, desired, outcome, report
 from workflows.decision import Step
@@ -109,6 +109,24 @@ def test_a_step_that_met_a_defect_is_told_backs_off_and_holds_up_no_deletion() -
     assert (waiting.reason, waiting.message) == ("ContainerCreating", f"InternalError: {message}")
     desired.delete(state, {}, NOW)
     assert begun(state, NOW).name == StepName.REMOVE_POD
+
+
+@pytest.mark.parametrize(("version", "ending", "grace"), [(2, False, 0), (2, True, 1), (1, False, 1)])
+def test_a_pod_without_grace_is_given_a_second_only_where_it_ends(version: int, ending: bool, grace: int) -> None:
+    state = a_pod(web="running")
+    state.decision_version = version
+    spec = state.pod.spec.model_copy(update={"termination_grace_period_seconds": 0})
+    state.pod = state.pod.model_copy(update={"spec": spec})
+    if ending:
+        desired.delete(state, {}, NOW)
+    else:
+        lost = listing(2, web="running")
+        sandbox = lost.sandboxes[0].model_copy(update={"state": "SANDBOX_NOTREADY"})
+        outcome.observe(state, lost.model_copy(update={"sandboxes": (sandbox,)}), NOW)
+    step = begun(state, NOW)
+    assert isinstance(step.input, KillPod)
+    assert (step.input.grace_seconds, step.input.targets[0].grace_seconds) == (grace, grace)
+    assert state.kill_by == NOW + timedelta(seconds=grace)
 
 
 @pytest.mark.parametrize("end", ["deleted", "killed with a shorter grace"])
