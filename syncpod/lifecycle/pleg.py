@@ -35,7 +35,8 @@ def pod_lifecycle_events(old: ObservedPod | None, new: ObservedPod | None) -> tu
 
     Mirrors pleg/generic.go, v1.36, generateEvents and computeEvents. Differences: the kubelet sends `PodSync` for a pod
     that it had failed to inspect, where here such a pod's old listing is kept and so the difference itself is found;
-    and it does not send `ContainerChanged` at all, which here is left to the caller.
+    it takes `created` and `unknown` for one state, where here going from one to the other is a `ContainerChanged`; and
+    it does not send `ContainerChanged` at all, which here is left to the caller.
     """
     before, after = _states(old), _states(new)
     events: list[PodLifecycleEvent] = []

@@ -50,7 +50,11 @@ def probe_of(container: Container, type_: ProbeType) -> Probe | None:
 
 
 def begin(type_: ProbeType, known: ProbeResult | None = None) -> ProbeState:
-    """Return the state of a probe of a new instance; or of one of which a result is known from an earlier life."""
+    """Return the state of a probe of a new instance; or of one of which a result is known from an earlier life.
+
+    Difference: the kubelet goes on counting equal answers of the instance before, so that one failure may be enough to
+    have the next instance killed; here each instance is judged by its own answers.
+    """
     final = known is not None and (type_ == "startup" or (type_ == "liveness" and known == "failure"))
     return ProbeState(type_, known or INITIAL[type_], on_hold=final, settled=known is not None)
 

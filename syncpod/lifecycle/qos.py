@@ -20,7 +20,9 @@ def pod_qos(pod: Pod) -> QOSClass:
     have no say. Only cpu and memory count, and zero counts as not set.
     Raises ValueError for a quantity that is none (validation has refused it before).
 
-    Mirrors pkg/apis/core/v1/helper/qos/qos.go, v1.36, ComputePodQOS.
+    Mirrors pkg/apis/core/v1/helper/qos/qos.go, v1.36, ComputePodQOS. Difference: there pod-level resources that are
+    written and empty (`resources: {}`) make a pod BestEffort, whatever its containers ask for; here they are none, as
+    they are to the rest of the kubelet (component-helpers/resource/helpers.go, IsPodLevelResourcesSet).
     """
     whole = pod.spec.resources
     if whole is not None and (whole.requests or whole.limits):

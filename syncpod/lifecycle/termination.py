@@ -60,7 +60,8 @@ def kill_grace_seconds(
     The first that is there of: `override`; the deletion's; the failed probe's own, when that is the reason; the pod's;
     2 s. `container` is None when the spec does not name it (any more).
 
-    Mirrors kuberuntime_container.go, v1.36, setTerminationGracePeriod and killContainer.
+    Mirrors kuberuntime_container.go, v1.36, setTerminationGracePeriod and killContainer. Difference: there a probe's
+    own counts only beside one of the pod's, which no pod with its defaults is without.
     """
     probe = None
     if container is not None and reason == "LivenessProbe":
