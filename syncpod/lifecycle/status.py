@@ -14,7 +14,7 @@ normalizeStatus, mergePodStatus and TerminatePod.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
@@ -31,17 +31,10 @@ from syncpod.lifecycle.container_status import (
 )
 from syncpod.lifecycle.facts import Termination
 from syncpod.lifecycle.observed import ObservedPod
-from syncpod.lifecycle.phase import (
-    RESTARTING_ALL_CONTAINERS,
-    TERMINAL_PHASES,
-    Phase,
-    is_static_pod,
-    pod_has_initialized,
-    pod_phase,
-)
+from syncpod.lifecycle.phase import TERMINAL_PHASES, Phase, is_static_pod, pod_has_initialized, pod_phase
 from syncpod.lifecycle.pod_resources import PodResources, resources_of, with_resources
 from syncpod.lifecycle.qos import pod_qos
-from syncpod.lifecycle.restart import container_should_restart, is_sidecar
+from syncpod.lifecycle.restart import is_sidecar
 from syncpod.lifecycle.restart_all import should_restart_all
 from syncpod.pod import (
     Container,
@@ -59,8 +52,6 @@ from syncpod.pod.amounts import pod_text
 
 TERMINATION_MESSAGES_LIMIT: Final = 12 * 1024
 """Bytes that the termination messages of all containers of a pod may have together; each has an equal share."""
-
-_ILLEGAL: Final = "attempted illegal transition to non-terminated state"
 
 
 class PodFailure(Model):
@@ -208,51 +199,6 @@ def terminated_pod_status(pod: Pod, status: PodStatus, *, now: datetime) -> PodS
         }
     )
     return _normalized(pod, updated)
-
-
-def check_transition(pod: Pod, old: PodStatus, new: PodStatus) -> tuple[str, ...]:
-    """Return what is illegal in going from `old` to `new`: each container that came back from a final end.
-
-    Empty when all is well. Mirrors checkContainerStateTransition, with two allowances of our own: a restart of all
-    containers brings anything back, and init containers run again, under a new number, in a pod's new sandbox.
-    """
-    if pod.spec.restart_policy in (None, "Always"):
-        return ()
-    main = _came_back(pod, pod.spec.containers, old.container_statuses, new.container_statuses)
-    init = _came_back(
-        pod,
-        [container for container in pod.spec.init_containers if not is_sidecar(container)],
-        old.init_container_statuses,
-        new.init_container_statuses,
-    )
-    again = {status.name: status.restart_count for status in old.init_container_statuses}
-    return (
-        *(f"terminated container {status.name} {_ILLEGAL}" for status in main),
-        *(
-            f"terminated init container {status.name} {_ILLEGAL}"
-            for status in init
-            if status.restart_count <= again[status.name]
-        ),
-    )
-
-
-def _came_back(
-    pod: Pod, containers: Iterable[Container], before: Sequence[ContainerStatus], after: Sequence[ContainerStatus]
-) -> list[ContainerStatus]:
-    """Return the new status of each container that had ended for good and is no longer shown as ended."""
-    then = {status.name: status for status in before}
-    now = {status.name: status for status in after}
-    back: list[ContainerStatus] = []
-    for container in containers:
-        if container.name not in then or container.name not in now:
-            continue
-        ended, status = then[container.name].state.terminated, now[container.name]
-        if ended is None or status.state.terminated or container_should_restart(container, pod.spec, ended.exit_code):
-            continue
-        ends = (ended, status.last_state.terminated)
-        if not any(end is not None and end.reason == RESTARTING_ALL_CONTAINERS for end in ends):
-            back.append(status)
-    return back
 
 
 def _statuses(
