@@ -88,6 +88,7 @@ def _computed(state: PodState, waiting: Mapping[str, WaitingReason], now: dateti
             followed=facts.followed(state),
             overdue=_overdue(state),
             begins_anew_later=state.between_rounds is not None,
+            decision_version=state.decision_version,
         )
     )
 

@@ -144,7 +144,8 @@ def ready_condition(
 ) -> PodCondition:
     """Say whether the pod can serve: its containers are ready, and every readiness gate is True.
 
-    `conditions` is where the gates' own conditions are looked up. Mirrors GeneratePodReadyCondition.
+    `conditions` is where the gates' own conditions are looked up, others' and the node's. Mirrors
+    GeneratePodReadyCondition.
     """
     containers = containers_ready_condition(pod, statuses, phase)
     if containers.status != "True":
@@ -202,7 +203,8 @@ def all_containers_restarting_condition(
     """Say whether the pod is in the middle of a restart of all containers.
 
     The restart is over when no init or main container is left in the runtime: then the pod begins anew, in its sandbox.
-    Difference: where a back-off holds that (`begins_later`), which the kubelet has none for, it is not over yet.
+    Differences: where a back-off holds that (`begins_later`), which the kubelet has none for, it is not over yet; and
+    it is stamped with a generation like all the others, where the kubelet leaves this one without.
     Mirrors GenerateAllContainersRestartingCondition.
     """
     if phase in TERMINAL_PHASES:
