@@ -28,11 +28,13 @@ def pod_ips(pod: Pod, observed: ObservedPod, *, previous: Sequence[str], host_ip
 
 
 def _sandbox_ips(sandbox: ObservedSandbox) -> tuple[str, ...]:
-    """Return a sandbox's addresses, or none at all if one of them is no address (determinePodSandboxIPs)."""
-    if not sandbox.ip:
-        return ()
+    """Return a sandbox's addresses, or none at all if one of them is no address (determinePodSandboxIPs).
+
+    A sandbox without a primary address has its additional ones all the same.
+    """
+    primary = (sandbox.ip,) if sandbox.ip else ()
     try:
-        return tuple(str(ip_address(address)) for address in (sandbox.ip, *sandbox.additional_ips))
+        return tuple(str(ip_address(address)) for address in (*primary, *sandbox.additional_ips))
     except ValueError:
         return ()
 

@@ -197,7 +197,7 @@ def _absent(
         volume_mounts=_volume_mounts(context, container),
     )
     if context.restarting_all and kind != "ephemeral" and old is not None and not old.state.waiting:
-        return status.model_copy(
+        return (old if old.state.terminated else status).model_copy(
             update={
                 "state": ContainerState(
                     waiting=ContainerStateWaiting(reason=RESTARTING_ALL_CONTAINERS, message=_REMOVED_TO_RESTART)
@@ -295,7 +295,8 @@ def _probed(
     started = bool(status.state.running) and _is_started(container, context.probes.startup.get(raw_id), before)
     if kind == "init" and not is_sidecar(container):
         ended = status.state.terminated
-        ready = ended is not None and ended.exit_code == 0
+        # One that had completed stays ready while it is removed to run again.
+        ready = status.ready or (ended is not None and ended.exit_code == 0)
     else:
         ready = started and _is_ready(container, context.probes.readiness.get(raw_id), before)
     return status.model_copy(update={"started": started, "ready": ready})

@@ -281,8 +281,12 @@ def _conditions(
 
 
 def _conditions_at_end(status: PodStatus, phase: str | None, now: datetime) -> tuple[PodCondition, ...]:
-    """Return the conditions of a pod at its end: one that is over is not ready, whatever was seen last."""
-    if phase not in TERMINAL_PHASES:
+    """Return the conditions of a pod at its end: one that is over is not ready, whatever was seen last.
+
+    If its containers or it were ready, both say how it has ended; otherwise both go on saying why they were not.
+    """
+    types = (condition.READY, condition.CONTAINERS_READY)
+    if phase not in TERMINAL_PHASES or not any(condition.is_true(status.conditions, type_) for type_ in types):
         return status.conditions
     return tuple(
         condition.stamp(
@@ -291,7 +295,7 @@ def _conditions_at_end(status: PodStatus, phase: str | None, now: datetime) -> t
             now=now,
             generation=c.observed_generation,
         )
-        if c.type in (condition.READY, condition.CONTAINERS_READY) and c.status == "True"
+        if c.type in types
         else c
         for c in status.conditions
     )

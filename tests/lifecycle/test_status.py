@@ -602,6 +602,17 @@ def test_a_restart_of_all_containers_from_beginning_to_end() -> None:
     assert story.phase == "Running"
 
 
+def test_what_had_ended_is_still_known_when_it_is_removed_to_run_again() -> None:
+    rules = [{"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [42]}}]
+    migrate, web = WITH_INIT["initContainers"][0], WITH_INIT["containers"]
+    story = Story({"initContainers": [migrate, SIDECAR | {"restartPolicyRules": rules}], "containers": web})
+    story.exited("migrate").exited("mesh", code=42).tell().without("migrate-0").tell()
+    assert story.brief("migrate") == ("RestartingAllContainers", "RestartingAllContainers 137", 1)
+    removed = story.of("migrate")
+    assert (removed.ready, removed.container_id, removed.image_id) == (True, "containerd://migrate-0", "sha256:migrate")
+    assert story.condition("Initialized").message == "containers with incomplete status: [mesh]"
+
+
 def test_after_it_an_exit_is_an_exit_again() -> None:
     story = Story(RESTARTS_ALL).exited("migrate").exited("web", code=42).has("log").tell()
     story.without("migrate-0", "web-0", "log-0").tell()
@@ -643,6 +654,11 @@ def test_one_address_of_each_family_that_of_the_node_first(host: tuple[str, ...]
     status = Story(ONE, sandboxes=(both,), host_ips=host).tell().status
     assert status.pod_ip == first
     assert {address.ip for address in status.pod_ips} == {"10.0.0.1", "fd00::1"}
+
+
+def test_additional_addresses_do_not_need_a_primary_one() -> None:
+    story = Story(ONE, sandboxes=(SANDBOX.model_copy(update={"ip": "", "additional_ips": ("fd00::1",)}),)).tell()
+    assert [address.ip for address in story.status.pod_ips] == ["fd00::1"]
 
 
 def test_an_address_that_is_none_makes_all_of_them_none() -> None:
@@ -711,6 +727,17 @@ def test_what_was_not_seen_to_end_counts_as_failed() -> None:
     assert ready == {"Ready": ("False", "PodFailed"), "ContainersReady": ("False", "PodFailed")}
     assert {c.last_transition_time for c in last.conditions if c.type == "Ready"} == {NOON + timedelta(hours=1)}
     assert terminated_pod_status(story.pod, last, now=NOON + timedelta(hours=2)) == last
+
+
+def test_a_pod_whose_containers_were_ready_says_at_its_end_how_it_ended() -> None:
+    gated = Story(ONE | {"readinessGates": [{"conditionType": "example.com/registered"}]}).has("web").tell()
+    assert gated.condition("Ready").reason == "ReadinessGatesNotReady"
+    last = terminated_pod_status(gated.pod, gated.status, now=gated.now)
+    ready = {c.type: (c.status, c.reason, c.message) for c in last.conditions if c.type.endswith("Ready")}
+    assert ready == {"Ready": ("False", "PodFailed", ""), "ContainersReady": ("False", "PodFailed", "")}
+    waiting = Story(ONE).tell()
+    last = terminated_pod_status(waiting.pod, waiting.status, now=waiting.now)
+    assert {c.reason for c in last.conditions if c.type.endswith("Ready")} == {"ContainersNotReady"}
 
 
 def test_a_pod_that_succeeded_is_left_alone() -> None:
