@@ -17,6 +17,7 @@ from syncpod.cri import start_marks
 from syncpod.cri.node import NodeContext
 from syncpod.cri.start_marks import StartMark, read_start_mark, withdraw_start_mark, write_start_mark
 from tests.cri.translation import NODE
+from tests.e2e.faults_disk import filled, small_disk
 
 UID = "uid-1"
 
@@ -95,6 +96,22 @@ def test_on_a_full_disk_without_one_before_it_is_refused(node: NodeContext, monk
     with pytest.raises(OSError, match="No space left"):
         write_start_mark(node, UID, "web", mark())
     assert files(node) == []
+
+
+def test_a_disk_that_is_really_full_refuses_the_first_mark_of_a_container_and_no_other(tmp_path: Path) -> None:
+    with small_disk(tmp_path, megabytes=1) as disk:
+        node = replace(NODE, state_dir=disk)
+        write_start_mark(node, UID, "web", mark())
+        with filled(disk):
+            write_start_mark(node, UID, "web", mark(1))
+            with pytest.raises(OSError, match="No space left"):
+                write_start_mark(node, UID, "api", mark())
+            withdrawn = withdraw_start_mark(node, UID, "c1")
+            assert withdrawn is not None
+            withdrawn.put_back()
+            assert (read_start_mark(node, UID, "web"), read_start_mark(node, UID, "api")) == (mark(1), None)
+        write_start_mark(node, UID, "api", mark())
+        assert read_start_mark(node, UID, "api") == mark()
 
 
 def test_one_that_does_not_fit_in_the_place_of_another_replaces_it(node: NodeContext) -> None:

@@ -89,6 +89,21 @@ async def test_a_full_disk_stops_what_writes_and_nothing_else(node: FaultyNode) 
     await asyncio.gather(early.delete(), late.delete())
 
 
+async def test_a_container_is_restarted_on_a_full_disk(node: FaultyNode) -> None:
+    await node.kill()
+    await node.serve(**NO_EVICTION)
+    mount = {"volumeMounts": [{"name": "go", "mountPath": "/go"}]}
+    once = f"{RUNS[: RUNS.index('while')]}while [ ! -e /go/on ]; do sleep 0.1; done; rm /go/on; exit 3"
+    pod = await node.apply(shell("web", once, **mount), volumes=[{"name": "go", "emptyDir": {"medium": "Memory"}}])
+    await pod.running()
+    with filled(node.directory):
+        done = await node.cri.exec_sync((await pod.live("web")).id, ("touch", "/go/on"), timeout_seconds=20)
+        assert done.exit_code == 0, done
+        await pod.running(web=1)
+        await pod.assert_whole(web=1)
+    await pod.delete()
+
+
 async def test_what_fills_a_disk_can_be_deleted(node: FaultyNode) -> None:
     await node.kill()
     await node.serve(**NO_EVICTION)
