@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import re
 from typing import Final
 from urllib.parse import SplitResult, quote, urljoin, urlsplit
 
 from syncpod.handlers.answer import BODY_LIMIT, Answer, NoAddress, NoAnswer, Target, port_number
-from syncpod.handlers.dialing import NotConnected, host_and_port
+from syncpod.handlers.dialing import NotConnected
 from syncpod.handlers.http_exchange import NotHttp, Response, get, host_header
+from syncpod.handlers.probe_url import probe_url
 from syncpod.pod import HTTPGetAction
 
 PROBE_AGENT: Final = "kube-probe/1.36"
@@ -20,12 +22,13 @@ _REQUESTS: Final = 10
 _SHOWN: Final = 256
 """Characters of a redirect that are told where it is no URL: it may be as long as all headers together."""
 _MOVED: Final = (301, 302, 303, 307, 308)
-_KEPT_IN_PATHS: Final = "/%?:@!$&'()*+,;=~-._"
+_KEPT_IN_URLS: Final = "/%?:@!$&'()*+,;=~-._[]"
 _WRONG_ESCAPE: Final = re.compile(r"%(?![0-9A-Fa-f]{2}).{0,2}")
 _QUERY: Final = re.compile(r"\?[^#]*")
 """The query, of which Go takes every escape (net/url, parse)."""
 _NO_HEAD_IN_TIME: Final = "Client.Timeout exceeded while awaiting headers"
 _NO_VALUE: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+_NAME: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _TRANSPORTS: Final = ("Host", "Content-Length", "Transfer-Encoding", "Trailer", "Connection")
 """Headers that are not the probe's to set; Go's client leaves them out (net/http, Request.write)."""
 
@@ -84,16 +87,17 @@ class _Request:
         if not host:
             raise NoAddress("the pod has no address yet")
         port = port_number(action.port, target)
-        path = action.path if action.path.startswith("/") else f"/{action.path}"
-        self.url = f"{(action.scheme or 'HTTP').lower()}://{host_and_port(host, port)}{_encoded(path)}"
-        self._headers, self._named_host = _headers(action, user_agent)
+        self.url = probe_url((action.scheme or "HTTP").lower(), host, port, action.path)
+        self._action, self._user_agent = action, user_agent
 
     async def send(self) -> Response:
         """Return the first answer that leads nowhere, or to another host. Raises NotConnected, NotHttp, OSError."""
         first = url = _split(self.url)
-        named_host = self._named_host
+        if not first.hostname:
+            raise NotHttp("http: no Host in request URL")
+        headers, named_host = _headers(self._action, self._user_agent)
         for _ in range(_REQUESTS):
-            response = await get(url, (("Host", named_host or host_header(url)), *self._headers))
+            response = await get(url, (("Host", named_host or host_header(url)), *headers))
             if response.status not in _MOVED or not response.location:
                 return response
             try:
@@ -145,13 +149,16 @@ def _headers(action: HTTPGetAction, user_agent: str) -> tuple[Headers, str]:
     """Return the headers, and the ``Host`` that the probe asks for ("" = none).
 
     The probe's own are all sent, repeated ones as well, then what it does not set; an empty value takes the usual
-    headers away (pkg/probe/http/request.go, v1.36, NewRequestForHTTPGetAction). Raises :class:`NoAnswer`.
+    headers away (pkg/probe/http/request.go, v1.36, NewRequestForHTTPGetAction). Raises :class:`NotHttp` where one can
+    stand in no request: of that, only who sends it takes notice (net/http, Transport.roundTrip), so it is a failure.
     """
     given: dict[str, list[str]] = {}
     for header in action.http_headers:
-        if _NO_VALUE.search(header.value) or _NO_VALUE.search(header.name) or not header.name.strip():
-            raise NoAnswer(f"net/http: invalid header field value for {header.name!r}")
+        if not _NAME.fullmatch(header.name):
+            raise NotHttp(f"net/http: invalid header field name {json.dumps(header.name)}")
         name = "-".join(part.capitalize() for part in header.name.split("-"))
+        if _NO_VALUE.search(header.value):
+            raise NotHttp(f'net/http: invalid header field value for "{name}"')
         given.setdefault(name, []).append(header.value.strip())
     named_host = given.get("Host", [""])[0]
     for name, usual in (("User-Agent", user_agent), ("Accept", "*/*")):
@@ -163,9 +170,9 @@ def _headers(action: HTTPGetAction, user_agent: str) -> tuple[Headers, str]:
     return (*sent, ("Connection", "close")), named_host
 
 
-def _encoded(path: str) -> str:
-    """Return a path or URL with what may not stand in one percent-encoded, and without its fragment."""
-    return quote(path.partition("#")[0], safe=f"{_KEPT_IN_PATHS}[]")
+def _encoded(url: str) -> str:
+    """Return a URL with what may not stand in one percent-encoded, and without its fragment."""
+    return quote(url.partition("#")[0], safe=_KEPT_IN_URLS)
 
 
 def _split(url: str) -> SplitResult:

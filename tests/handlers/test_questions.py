@@ -113,10 +113,67 @@ async def test_a_request_has_each_header_as_often_as_it_is_given_and_none_beside
     ]
 
 
-@pytest.mark.parametrize("header", [("X-A", "b\r\nX-Evil: 1"), ("X\nA", "b"), ("", "b")])
-async def test_a_header_that_is_none_is_not_sent(header: tuple[str, str]) -> None:
-    with pytest.raises(NoAnswer, match="invalid header field value"):
-        await http_get(HTTPGetAction(port=1, http_headers=(HTTPHeader(name=header[0], value=header[1]),)), target(), 5)
+@pytest.mark.parametrize(
+    ("name", "value", "why"),
+    [
+        ("x-a", "b\r\nX-Evil: 1", 'invalid header field value for "X-A"'),
+        ("Host", "a\nb", 'invalid header field value for "Host"'),
+        ("X\nA", "b", 'invalid header field name "X\\nA"'),
+        ("", "b", 'invalid header field name ""'),
+    ],
+)
+async def test_a_header_that_is_none_is_not_sent_and_counts_as_a_failure(name: str, value: str, why: str) -> None:
+    """Row 87: a probe that can never succeed is not to look as if nobody had asked."""
+    async with raw(b"HTTP/1.1 200 OK\r\n\r\n") as (port, requests):
+        headers = (HTTPHeader(name=name, value=value),)
+        answer = await http_get(HTTPGetAction(port=port, http_headers=headers), target(), 5)
+    assert (answer.result, answer.text) == ("failure", f'Get "http://127.0.0.1:{port}": net/http: {why}')
+    assert requests == []
+
+
+@pytest.mark.parametrize(
+    ("path", "asked"),
+    [
+        ("healthz", "/healthz"),
+        ("//healthz", "/"),
+        ("//healthz/live?a#b", "/live?a"),
+        ("///healthz", "///healthz"),
+        ("http://other:99/live", "/live"),
+        ("//a b/c", "//a%20b/c"),
+        ("//h:x/c", "//h:x/c"),
+        ("//u:p@h/c", "/c"),
+        ("//%@h/c", "//%25@h/c"),
+        ("/%zz", "/%25zz"),
+        ("/%zz?a=b#c", "/%25zz%3Fa=b%23c"),
+        ("/a?%zz", "/a?%zz"),
+        ("/a#%zz", "/a%23%25zz"),
+        ("/a%20b", "/a%20b"),
+        ("/a%41 b", "/aA%20b"),
+        ("/a\tb?c", "/a%09b%3Fc"),
+        ("/[a]'(b)!*;,", "/[a]'(b)!*;,"),
+        ("/[a]'(b)!*;, ", "/%5Ba%5D%27%28b%29%21%2A;,%20"),
+        ("9a:b", "/9a:b"),
+        (":b", "/:b"),
+        ("?a", "/?a"),
+    ],
+)
+async def test_a_path_is_read_as_the_kubelet_reads_it(path: str, asked: str) -> None:
+    """Row 87: as a URL of its own, whose server is not asked; what is none is escaped as a whole (formatURL)."""
+    async with raw(b"HTTP/1.1 200 OK\r\n\r\n") as (port, requests):
+        assert (await http_get(HTTPGetAction(path=path, port=port), target(), 5)).result == "success"
+    assert [request.split(b" HTTP/")[0].decode() for request in requests] == [f"GET {asked}"]
+
+
+async def test_a_path_that_is_a_url_without_a_server_is_a_failure() -> None:
+    answer = await http_get(HTTPGetAction(path="healthz:ready", port=1), target(), 5)
+    assert (answer.result, answer.text) == ("failure", 'Get "http:ready": http: no Host in request URL')
+
+
+@pytest.mark.parametrize("host", ["a b", "a/b", "a@b", "a:b", "[::1]", "a\nb"])
+async def test_a_host_that_no_url_can_name_cannot_be_asked(host: str) -> None:
+    """Row 87: no request is made of it (NewRequestForHTTPGetAction), so it counts as nothing."""
+    with pytest.raises(NoAnswer, match="invalid character in host name"):
+        await http_get(HTTPGetAction(port=80, host=host), target(), 5)
 
 
 @pytest.mark.parametrize(
