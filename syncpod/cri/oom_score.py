@@ -1,5 +1,6 @@
 """How soon the kernel kills which container when the node's memory runs out."""
 
+from syncpod.lifecycle.eviction import is_critical
 from syncpod.lifecycle.qos import pod_qos
 from syncpod.pod import Container, Pod, parse_quantity
 from syncpod.pod.amounts import containers_amounts
@@ -15,9 +16,11 @@ def oom_score_adj(pod: Pod, container: Container, memory_bytes: int) -> int:
 
     ``memory_bytes`` is the node's. A burstable container lies between 3 and 999, and a sidecar never goes before the
     main container that asked for least. What the pod requests as a whole beyond its containers is shared out equally
-    (qos/policy.go, v1.36, GetContainerOOMScoreAdjust).
+    (qos/policy.go, v1.36, GetContainerOOMScoreAdjust). The class `system-node-critical` counts where the pod is
+    critical by its priority, or for being static (types/pod_update.go, IsNodeCriticalPod): else the kernel would spare
+    what the node puts out like any other.
     """
-    if pod.spec.priority_class_name == "system-node-critical":
+    if pod.spec.priority_class_name == "system-node-critical" and is_critical(pod):
         return _GUARANTEED
     match pod_qos(pod):
         case "Guaranteed":

@@ -165,7 +165,9 @@ OOM: dict[str, tuple[Any, int]] = {
     "all of it": (pod_of(["8Gi"]), 3),
     "more than there is": (pod_of(["80Gi"]), 3),
     "next to nothing": (pod_of(["1"]), 999),
-    "a node-critical pod": (pod_of(["1"], priorityClassName="system-node-critical"), -997),
+    "a node-critical pod": (pod_of(["1"], priorityClassName="system-node-critical", priority=2_000_001_000), -997),
+    "a pod that only names that class": (pod_of(["1"], priorityClassName="system-node-critical"), 999),
+    "another critical pod": (pod_of(["1"], priorityClassName="system-cluster-critical", priority=2_000_000_000), 999),
 }
 
 
