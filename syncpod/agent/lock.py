@@ -107,9 +107,10 @@ class NodeLock:
                 f"if it was moved here for good, remove {path}"
             )
         place = said["place"] if said else uuid.uuid4().hex
-        # A lost state directory must not count again from one: listings of this life would look older than those that
-        # the workflows have. Seconds since 1970 lie above any count of boots; from there on it only counts.
-        boot = said["boot"] + 1 if said else int(time.time())
+        # Listings of this life must not look older than those that the workflows have of another: not after the state
+        # directory was lost, or put back from a copy, nor where another has served the node since. Seconds since 1970
+        # lie above every life before, but where a clock was put back, or lives have lasted less than a second.
+        boot = max(said["boot"] + 1 if said else 0, int(time.time()))
         replace_file(
             path, json.dumps({"node": node, "machine": machine, "place": place, "boot": boot}) + "\n", durable=True
         )
