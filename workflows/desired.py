@@ -21,6 +21,7 @@ from syncpod.pod import (
     Volume,
     admit_ephemeral_container,
     admit_pod,
+    check_size,
     downward_files,
     merge_update,
     pod_to_wire,
@@ -148,6 +149,13 @@ def add_ephemeral_container(state: PodState, document: Any, now: datetime) -> Ep
     state.pod = state.pod.model_copy(update={"metadata": meta, "spec": spec})
     state.note(now, "update", "add_ephemeral_container", container.name)
     return container
+
+
+def try_ephemeral_container(state: PodState, document: Any, now: datetime) -> None:
+    """Do as `add_ephemeral_container`, and refuse one with which the pod would be too large to be carried on."""
+    add_ephemeral_container(state, document, now)
+    if problems := check_size(state.pod):
+        raise PodInvalid(problems)
 
 
 SUCCESSORS_OWN = 2

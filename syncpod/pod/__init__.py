@@ -1,6 +1,6 @@
 """Pods as data: the core/v1 models and what may be said about them without a clock or a machine."""
 
-from syncpod.pod.admission import Admission, admit, admit_ephemeral_container, admit_pod, readmit
+from syncpod.pod.admission import Admission, admit, admit_ephemeral_container, admit_pod, check_size, readmit
 from syncpod.pod.config import ConfigMap, Secret
 from syncpod.pod.containers import (
     Container,
@@ -315,6 +315,7 @@ __all__ = [
     "admit_ephemeral_container",
     "admit_pod",
     "canonical_json",
+    "check_size",
     "check_supported",
     "check_without_effect",
     "container_hash",

@@ -1,5 +1,6 @@
 """Taking a pod in: parse, drop what belongs to a cluster, default, validate, and refuse what is not supported."""
 
+import json
 from typing import Any, NamedTuple, TypeVar
 
 from syncpod.pod.containers import Container, EphemeralContainer
@@ -12,13 +13,17 @@ from syncpod.pod.status import PodStatus
 from syncpod.pod.support import check_supported, check_without_effect
 from syncpod.pod.validation.pod import validate_ephemeral_container, validate_pod
 from syncpod.pod.volumes import Volume
-from syncpod.pod.wire import wire_name
+from syncpod.pod.wire import to_wire, wire_name
 
 DROPPED = {
     **{f"metadata.{wire_name(name)}": "an API server writes it" for name in SERVERS_METADATA if name != "uid"},
     **{f"metadata.{wire_name(name)}": "controllers of a cluster act on it" for name in CLUSTERS_METADATA},
 }
 """By path: what admission drops, with a warning, and why."""
+
+LARGEST_POD = 512 * 1024
+"""Bytes as JSON. A workflow's state is one payload, for which a server has 2 MiB: the pod may be in it twice, with the
+one that is to follow it, beside what is remembered of its life. (An API server's store has room for 1.5 MiB.)"""
 
 _TOKEN_VOLUME = "kube-api-access-"  # the name of a volume, no secret
 
@@ -46,9 +51,18 @@ def admit(document: Any) -> Admission:
         problems.append(
             Problem("spec.ephemeralContainers", "must not be set in a manifest; they are added to a running pod")
         )
+    problems = problems or [*check_size(pod)]
     if problems:
         raise PodInvalid(problems)
     return Admission(pod, (*warnings, *check_without_effect(pod)))
+
+
+def check_size(pod: Pod) -> tuple[Problem, ...]:
+    """Return the problem of a pod that its workflow could not carry from run to run, with what has become of it."""
+    size = len(json.dumps(to_wire(pod), separators=(",", ":"), ensure_ascii=False).encode())
+    if size <= LARGEST_POD:
+        return ()
+    return (Problem("pod", f"must be no more than {LARGEST_POD} bytes as JSON, with its defaults; it is {size}"),)
 
 
 def readmit(document: Any) -> Admission:

@@ -1,0 +1,25 @@
+"""A pod has a size at which its workflow can still carry it from run to run."""
+
+from __future__ import annotations
+
+import pytest
+
+from syncpod.pod import PodInvalid, admit, readmit
+from tests.pod.examples import changed
+
+LARGEST = 524_288
+
+
+@pytest.mark.parametrize("letter", ["x", "ä"])
+def test_a_pod_is_refused_by_its_bytes(letter: str) -> None:
+    """A letter counts as what it is in UTF-8."""
+    fits = LARGEST // len(letter.encode()) - 2_000
+    admit(changed({"spec.containers.0.args": [letter * fits]}))
+    with pytest.raises(
+        PodInvalid, match=r"^pod: must be no more than 524288 bytes as JSON, with its defaults; it is \d+$"
+    ):
+        admit(changed({"spec.containers.0.args": [letter * (fits + 2_000)]}))
+
+
+def test_a_larger_one_that_was_admitted_before_is_admitted_again() -> None:
+    readmit(changed({"spec.containers.0.args": ["x" * LARGEST]}))
