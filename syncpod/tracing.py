@@ -28,7 +28,7 @@ from temporalio.worker import (
     WorkflowOutboundInterceptor,
 )
 
-from syncpod.messages import KillContainer, PullImage, StartContainer, StepInput
+from syncpod.messages import POD_WORKFLOW, KillContainer, PullImage, StartContainer, StepInput
 
 SYNC_SPAN = "syncpod_sync_span"
 """Extern function ``(attributes, start_ns, end_ns)`` by which a workflow, not replaying, says that a sync has ended."""
@@ -99,8 +99,9 @@ class _SyncOutbound(WorkflowOutboundInterceptor):
         self._syncs = syncs
 
     def start_activity(self, input: StartActivityInput) -> workflow.ActivityHandle[Any]:
-        if not workflow.unsafe.is_replaying():
-            context = self._syncs.under_way(workflow.info().run_id)
+        info = workflow.info()
+        if info.workflow_type == POD_WORKFLOW and not workflow.unsafe.is_replaying():
+            context = self._syncs.under_way(info.run_id)
             if context.is_valid:
                 input.headers = {**input.headers, _HEADER: _payload(context)}
         return super().start_activity(input)

@@ -1,4 +1,7 @@
-"""A workflow with one step, one armed back-off and one sync to report: what a pod's workflow asks of the plugin."""
+"""A workflow with one step, one armed back-off and one sync to report: what a pod's workflow asks of the plugin.
+
+And what a node's asks of it: one step.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +11,11 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
 with workflow.unsafe.imports_passed_through():
-    from syncpod.messages import CreateSandbox, PodRef, StepName, StepResult
+    from syncpod.messages import POD_WORKFLOW, CreateSandbox, PodRef, StepName, StepResult
+    from syncpod.node_messages import NODE_WORKFLOW
 
 
-@workflow.defn(name="OneStep")
+@workflow.defn(name=POD_WORKFLOW)
 class OneStep:
     @workflow.run
     async def run(self, attempt: int) -> str:
@@ -30,3 +34,16 @@ class OneStep:
         extern["syncpod_arm_backoff"](workflow.info().workflow_id, "main", 1, 10.0)
         extern["syncpod_sync_span"]({"step": "create_sandbox"}, workflow.time_ns(), workflow.time_ns())
         return outcome
+
+
+@workflow.defn(name=NODE_WORKFLOW)
+class OneStepOfANode:
+    @workflow.run
+    async def run(self, attempt: int) -> str:
+        result: StepResult = await workflow.execute_activity(
+            StepName.CREATE_SANDBOX.value,
+            CreateSandbox(attempt=attempt),
+            result_type=StepResult,
+            start_to_close_timeout=timedelta(seconds=10),
+        )
+        return result.id

@@ -18,12 +18,13 @@ from temporalio.exceptions import ApplicationError
 from temporalio.worker import Replayer, Worker
 
 from syncpod import plugin, tracing
-from syncpod.messages import CreateSandbox, Fault, PodRef, StepName, StepResult
+from syncpod.messages import POD_WORKFLOW, CreateSandbox, Fault, PodRef, StepName, StepResult
+from syncpod.node_messages import NODE_WORKFLOW
 from syncpod.plugin import NoServer, connect, connection_settings, syncpod_plugin
 from tests.replay.record import HISTORIES, TODAY
 from tests.runtimes.temporal import DevServer, temporal_program
 from tests.worker.node_process import ROOT
-from tests.worker.one_step import OneStep
+from tests.worker.one_step import OneStep, OneStepOfANode
 from workflows.pod import PodWorkflow
 from workflows.runner import workflow_runner
 
@@ -121,7 +122,7 @@ async def test_the_node_hears_of_steps_and_back_offs(temporal_server: DevServer)
     async with Worker(client, task_queue=task_queue, plugins=[given]):
         for attempt in (0, 1):
             await client.execute_workflow(
-                "OneStep", attempt, id=f"one-step/{task_queue}/{attempt}", task_queue=task_queue
+                POD_WORKFLOW, attempt, id=f"one-step/{task_queue}/{attempt}", task_queue=task_queue
             )
     ref = PodRef(namespace="default", name="web", uid="u1")
     assert heard.told == [
@@ -141,7 +142,7 @@ async def test_a_sync_and_its_step_are_one_trace_and_a_fault_is_seen_in_it(
     client = await connect(settings=_settings(temporal_server))
     task_queue = f"node/{uuid.uuid4()}"
     async with Worker(client, task_queue=task_queue, plugins=[given]):
-        await client.execute_workflow("OneStep", 1, id=f"one-step/{task_queue}", task_queue=task_queue)
+        await client.execute_workflow(POD_WORKFLOW, 1, id=f"one-step/{task_queue}", task_queue=task_queue)
 
     step, sync = spans.get_finished_spans()
     assert (sync.name, sync.parent, dict(sync.attributes or {})) == ("sync_pod", None, {"step": "create_sandbox"})
@@ -153,6 +154,17 @@ async def test_a_sync_and_its_step_are_one_trace_and_a_fault_is_seen_in_it(
     assert step.attributes is not None
     assert step.attributes["error.type"] == "NetworkNotReady"
     assert step.attributes["syncpod.sandbox.attempt"] == 1
+
+
+async def test_a_step_of_a_node_is_part_of_no_sync(temporal_server: DevServer, spans: InMemorySpanExporter) -> None:
+    """Nobody would end one: only a pod's workflow says when a sync is over."""
+    given = syncpod_plugin(workflows=[OneStepOfANode], activities=[create_sandbox], runner=workflow_runner())
+    client = await connect(settings=_settings(temporal_server))
+    task_queue = f"node/{uuid.uuid4()}"
+    async with Worker(client, task_queue=task_queue, plugins=[given]):
+        await client.execute_workflow(NODE_WORKFLOW, 0, id=f"one-step/{task_queue}", task_queue=task_queue)
+    (step,) = spans.get_finished_spans()
+    assert (step.name, step.parent) == ("create_sandbox", None)
 
 
 async def test_replays_make_no_spans_and_arm_nothing(spans: InMemorySpanExporter) -> None:
@@ -179,7 +191,7 @@ async def test_json_that_people_type_is_taken_as_it_is(temporal_server: DevServe
             "--address",
             temporal_server.address,
             "--type",
-            "OneStep",
+            POD_WORKFLOW,
         ]
         command += [
             "--workflow-id",
