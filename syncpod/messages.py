@@ -31,6 +31,9 @@ from syncpod.pod import LifecycleHandler, Pod, ResourceRequirements, pod_to_wire
 WORKFLOW_ID_LIMIT = 255
 """Bytes. PostgreSQL and MySQL schemas of Temporal hold a workflow id in VARCHAR(255)."""
 
+NAME_LIMIT = 500
+"""Characters of a name that becomes a search attribute: a server ends a workflow that writes more than 2,048 bytes."""
+
 POD_WORKFLOW = "PodWorkflow"
 """Workflow type of a pod, as ``temporal workflow start --type`` takes it."""
 
@@ -93,8 +96,8 @@ def _address(text: str) -> str:
 class NodeFacts(Message):
     """What the workflow must know of its node, told by every step and signal that comes from there."""
 
-    name: str = ""
-    runtime: str = ""
+    name: str = Field(default="", max_length=NAME_LIMIT)
+    runtime: str = Field(default="", max_length=NAME_LIMIT)
     """Name of the CRI runtime, the scheme of ``containerID``; "" = not said."""
     host_ips: tuple[Annotated[str, AfterValidator(_address)], ...] = ()
     search_attributes: bool = False

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from syncpod.lifecycle import backoff
 from syncpod.lifecycle.backoff import BackoffStore
+from syncpod.lifecycle.observed import Seq
 from syncpod.lifecycle.status import PodFailure
 from syncpod.messages import StepInput, StepName
 from workflows.state import PodState
@@ -32,6 +33,8 @@ class Step:
     """It removes what there is of the pod's containers, so that all of them run anew."""
     begins_anew: bool = False
     """It is the first step of a pod of which all containers run anew."""
+    known: Seq = field(default_factory=Seq)
+    """The newest listing that was known when the step began: what the step lists itself is newer."""
     outdated: bool = False
     """What it has asked the node for is no longer what is desired."""
     replaces: str = ""

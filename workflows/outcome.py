@@ -10,7 +10,7 @@ from typing import Any
 
 from syncpod.lifecycle import backoff, conditions, eviction
 from syncpod.lifecycle.container_status import STATUS_UNKNOWN, WaitingReason
-from syncpod.lifecycle.observed import ObservedPod, merge
+from syncpod.lifecycle.observed import ObservedPod, Seq, merge
 from syncpod.lifecycle.plan import something_to_stop
 from syncpod.lifecycle.status import PodFailure
 from syncpod.lifecycle.termination import moment_after
@@ -39,6 +39,9 @@ _INSTANCES_KEPT = 50
 
 FOLLOWED = 2
 """The version of decisions since which a change that comes while files are written is written, too."""
+
+CAUSAL = 2
+"""The version of decisions since which what a step lists is newer than what was known when it began."""
 
 RUNTIME_DOES_NOT_KNOW = (255, "Unknown")
 """Exit code and reason by which runtimes say that a container has ended, and that they do not know how."""
@@ -231,6 +234,7 @@ def _look(state: PodState, step: Step, result: StepResult, started: datetime, no
     for event in result.events:
         if event.reason != "Killing" or event.container not in said:  # said when the kill began
             state.event(now, event.type, event.reason, event.message, event.container)
+    _follow_numbers(state, step, result, now)
     observe(state, result.status, now)
     resizing.partly_applied(state, result.actuated)
     if result.missing_images is not None:
@@ -239,6 +243,20 @@ def _look(state: PodState, step: Step, result: StepResult, started: datetime, no
             # Another pull may have brought since what this one still found missing.
             missing = tuple(name for name in missing if name in state.missing_images)
         state.missing_images = missing
+
+
+def _follow_numbers(state: PodState, step: Step, result: StepResult, now: datetime) -> None:
+    """Go by the numbers that listings have now, should they have fallen behind those of an earlier life of the agent.
+
+    By number alone nothing that the node lists from then on would count. But a step lists after it has begun, so what
+    it lists is newer than what was known then, whatever the numbers say.
+    """
+    listed, known = result.status, step.known
+    if state.decision_version < CAUSAL or not listed.uid or listed.seq.boot >= known.boot:
+        return
+    state.observed = state.observed.model_copy(update={"seq": Seq()})
+    text = f"The node's listings are numbered {listed.seq.boot}, and were {known.boot} before: the new ones count"
+    state.event(now, "Warning", "ListingsRenumbered", text)
 
 
 def _still_behind(state: PodState, step: Step) -> bool:

@@ -48,7 +48,11 @@ PAUSE = timedelta(milliseconds=1)
 """Between two parts, and before a run is left: the workflow task ends."""
 
 TOO_LONG = 10_000
-"""Events from which on a run is left without a pause, should its pod never rest for the length of one."""
+"""Events from which on a run is left between two steps, without a pause and with its pulls given up: its pod may never
+rest, and a server ends a run of 51,200."""
+
+TOGETHER = 4
+"""Pulls begun in one workflow task: each is given the whole pod, and a server takes 4 MiB from a task."""
 
 GUARANTEE = timedelta(seconds=1)
 """How long after a deadline the workflow's own timer rings: the node's queue signals the deadline itself."""
@@ -75,6 +79,7 @@ class PodWorkflow:
         self.holds: tuple[Hold, ...] = ()
         self.planned: tuple[str, ...] = ()
         self.pulls: dict[str, Pull] = {}
+        self.letting_go = False
         self.renewed = False
         self.leaving: asyncio.Task[None] | None = None
         self.queued: dict[str, tuple[int, datetime]] = {}
@@ -124,24 +129,35 @@ class PodWorkflow:
                 report.update_status(self.state, self.holds, workflow.now())
             report.note_decision(self.state, decision.plan, self.planned, workflow.now())
             self.planned = decision.plan
+            if self.is_overlong():
+                if self.pulls:
+                    await self.let_pulls_go()
+                    continue
+                if self.quiet():
+                    workflow.continue_as_new({"snapshot": start.snapshot(self.state)})
             if decision.step is not None:
                 paused = False
+                step = replace(decision.step, known=self.state.observed.seq)
                 if decide.expiry(self.state) is not None:
                     # A step may take longer than the pod has; what is held is decided afresh after it.
                     self.arm(Decision() if self.is_attentive else decision)
-                if decision.step.name == StepName.PULL_IMAGE and self.patched(patches.BESIDE):
-                    self.pull(decision.step)
+                if step.name == StepName.PULL_IMAGE and self.patched(patches.BESIDE):
+                    self.pull(step)
+                    if self.is_attentive and len(self.pulls) % TOGETHER == 0:
+                        await self.end_task(f"{len(self.pulls)} images are being pulled")
                 else:
-                    await self.perform(decision.step)
+                    await self.perform(step)
                 continue
             if self.quiet():  # Replay: no await from here to the return or the raise
+                if self.state.removed:
+                    self.arm_queue(Decision())  # what rings for this pod is not to hold up the next of its name
                 if self.state.removed and self.state.successor is None:
                     self.publish()
                     return pod_to_wire(desired.as_pod(self.state))
                 if self.state.removed:
                     workflow.continue_as_new(desired.successor_of(self.state))
                 if self.is_due():
-                    if paused or not self.is_attentive or workflow.info().get_current_history_length() >= TOO_LONG:
+                    if paused or not self.is_attentive:
                         workflow.continue_as_new({"snapshot": start.snapshot(self.state)})
                     paused = await self.pause()
                     continue
@@ -193,12 +209,13 @@ class PodWorkflow:
     def pull(self, step: Step) -> None:
         """Begin a pull beside everything else: only its own container waits for it.
 
-        It is given up when the pod is to end, and when another image is desired for the container.
+        It is given up when the pod is to end, when another image is desired for the container, and when the run has
+        become too long to wait for it: the next one begins it again.
         """
         image = self.state.container(step.container).image
 
         def must_stop() -> bool:
-            return self.ending() or self.state.container(step.container).image != image
+            return self.letting_go or self.ending() or self.state.container(step.container).image != image
 
         _, activity, began = self.schedule(step)
 
@@ -328,6 +345,17 @@ class PodWorkflow:
                     task.uncancel()
                 self.inbox.put("delete_pod", ({},))
 
+    async def let_pulls_go(self) -> None:
+        """Have all pulls given up, and wait until they are."""
+        self.letting_go = True
+        await self.until(lambda: not self.pulls)
+        self.letting_go = False
+
+    async def end_task(self, why: str) -> None:
+        """Let a workflow task end, and with it what it has to hand in."""
+        pause = asyncio.create_task(workflow.sleep(PAUSE, summary=why))
+        await self.until(pause.done)
+
     async def pause(self) -> bool:
         """Let a workflow task end before the run is left; return False if anything has come meanwhile.
 
@@ -351,8 +379,7 @@ class PodWorkflow:
         if not self.inbox:
             return False
         while self.inbox:
-            pause = asyncio.create_task(workflow.sleep(PAUSE, summary=f"{len(self.inbox)} signals are yet to be taken"))
-            await self.until(pause.done)
+            await self.end_task(f"{len(self.inbox)} signals are yet to be taken")
             self.drain(PART)
         return True
 
@@ -415,6 +442,11 @@ class PodWorkflow:
             or self.renewed
             or self.state.decision_version < decisions_of(info.get_current_build_id())
         )
+
+    def is_overlong(self) -> bool:
+        """Say whether this run must be left though its pod is not at rest."""
+        too_long = self.is_attentive and workflow.info().get_current_history_length() >= TOO_LONG
+        return too_long and not self.state.removed
 
     # --- telling ------------------------------------------------------------------------------------------------------
 
@@ -539,7 +571,7 @@ class PodWorkflow:
     @add_ephemeral_container.validator
     def check_add_ephemeral_container(self, *args: Any) -> None:
         """Refuse a container by the path of what is wrong."""
-        self.check(desired.add_ephemeral_container, args)
+        self.check(desired.try_ephemeral_container, args)
 
     @workflow.update
     async def delete(self, *args: Any) -> dict[str, Any]:

@@ -240,9 +240,12 @@ async def scripted_worker(client: Client, node: ScriptedNode, **options: Any) ->
         task_queue=node.queue,
         workflows=[PodWorkflow],
         activities=node.activities(),
-        workflow_runner=sandboxed_runner(),
-        interceptors=[ResizeMetricsInterceptor()],
-        **{"build_id": build_id("syncpod-test"), **options},
+        **{
+            "build_id": build_id("syncpod-test"),
+            "workflow_runner": sandboxed_runner(),
+            "interceptors": [ResizeMetricsInterceptor()],
+            **options,
+        },
     ) as worker:
         yield worker
 

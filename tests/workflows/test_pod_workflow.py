@@ -21,6 +21,7 @@ from temporalio.client import (
     WorkflowUpdateFailedError,
 )
 
+from syncpod.lifecycle.observed import Seq
 from syncpod.messages import Fault, Outcome, StepInput, StepName, StepResult
 from tests.workflows.scripted import ScriptedNode, container, in_another_run, phase, query_pod, start_pod, until
 
@@ -388,6 +389,7 @@ POISON: list[tuple[str, list[Any]]] = [
     ("pleg", [{"status": {"uid": "somebody-else"}}]),
     ("pleg", [{"status": {"containers": [{"state": "dancing"}]}}]),
     ("pleg", [{"node": {"runtime": "containerd", "hostIps": ["here"]}}]),
+    ("pleg", [{"node": {"runtime": "containerd", "name": "n" * 2100, "searchAttributes": True}}]),
     ("pleg", [{"status": {"containers": [{"id": "c", "name": "web", "restartCount": -1}]}}]),
     ("pleg", [{"status": {"containers": [{"id": "c", "name": "web", "exitCode": 2**40}]}}]),
     ("pleg", [{"status": {"observedAt": "9999-12-31T23:59:59-10:00"}}]),
@@ -562,3 +564,17 @@ def test_every_step_of_the_table_is_a_named_step() -> None:
     from workflows.steps import STEPS
 
     assert set(STEPS) == set(StepName)
+
+
+async def test_a_pod_follows_listings_whose_numbers_have_fallen(client: Client, node: ScriptedNode) -> None:
+    """A node's state was lost while its clock was behind, or somebody has signalled a listing by hand."""
+    handle = await running(client, node, manifest())
+    uid = (await query_pod(handle))["metadata"]["uid"]
+    listing = node.pods[uid]
+    await node.tell(handle, listing.model_copy(update={"seq": Seq(boot=2_000_000_000, counter=1)}))
+    await handle.signal("restart", {"container": "web"})
+    await until(handle, lambda pod: container(pod, "web").get("restartCount") == 1 and is_ready(pod))
+    await node.tell(handle, node.exits(uid, "web", 3))
+    await until(handle, lambda pod: container(pod, "web").get("restartCount") == 2)
+    assert "ListingsRenumbered" in [event["reason"] for event in await handle.query("events")]
+    assert node.steps()[2:] == ["kill_container web", "start_container web", "start_container web"]

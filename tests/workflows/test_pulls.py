@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from temporalio.client import Client
+from temporalio.client import Client, WorkflowUpdateFailedError
 
 from tests.workflows.scripted import ScriptedNode, container, phase, start_pod, until
 from tests.workflows.test_pod_workflow import is_ready, manifest
@@ -111,3 +111,27 @@ async def test_an_image_volume_that_is_always_pulled_is_pulled_before_each_start
     await node.tell(handle, node.exits(uid, "web", 1), "ContainerDied")
     await until(handle, lambda pod: container(pod, "web").get("restartCount") == 1 and runs(pod, "web"))
     assert node.steps(uid)[-1 - pulls :] == [*["pull_image web"] * pulls, "start_container web"]
+
+
+async def test_as_many_pulls_of_as_large_a_pod_as_may_be_are_begun(client: Client, node: ScriptedNode) -> None:
+    """Each is given the whole pod: all of them at once are more than a server takes from one workflow task."""
+    names = [f"c{number}" for number in range(17)]
+    node.absent |= {f"gone:{name}" for name in names}
+    document = manifest(containers=[{"name": name, "image": f"gone:{name}"} for name in names])
+    document["spec"]["containers"][0]["args"] = ["x" * 500_000]
+    handle = await start_pod(client, node, document)
+    await until(handle, is_ready)
+    assert sorted(step for step in node.steps() if step.startswith("pull")) == sorted(f"pull_image {n}" for n in names)
+
+
+async def test_no_ephemeral_container_makes_a_pod_too_large(client: Client, node: ScriptedNode) -> None:
+    document = manifest()
+    document["spec"]["containers"][0]["args"] = ["x" * 500_000]
+    handle = await start_pod(client, node, document)
+    await until(handle, is_ready)
+    debugger = {"name": "debug", "image": "busybox:1", "args": ["x" * 30_000]}
+    with pytest.raises(WorkflowUpdateFailedError) as refused:
+        await handle.execute_update("add_ephemeral_container", debugger)
+    assert "pod: must be no more than 524288 bytes as JSON" in str(refused.value.cause)
+    await handle.execute_update("add_ephemeral_container", {**debugger, "args": []})
+    await until(handle, lambda pod: runs(pod, "debug"))
