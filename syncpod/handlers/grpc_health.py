@@ -10,6 +10,7 @@ from syncpod.handlers.dialing import host_and_port
 from syncpod.pod import GRPCAction
 
 _CHECK = "/grpc.health.v1.Health/Check"
+_CONNECTED = grpc.ChannelConnectivity.READY
 _OPTIONS = (
     ("grpc.use_local_subchannel_pool", 1),
     ("grpc.enable_http_proxy", 0),
@@ -17,14 +18,15 @@ _OPTIONS = (
     ("grpc.enable_retries", 0),
     ("grpc.primary_user_agent", "kube-probe/1.36"),
 )
-"""Nothing shared, nothing looked up, nothing tried again, and no proxy between a node and its own pods."""
+"""Nothing shared, nothing looked up, no call made again, and no proxy between a node and its own pods."""
 
 
 async def grpc_health(action: GRPCAction, target: Target, timeout_seconds: float) -> Answer:
     """Call Check once, in clear text, on a connection of its own: SERVING is success. Raises :class:`NoAnswer`.
 
     A connection that was kept would answer for a server that takes no new ones, and would wait out gRPC's own back-off
-    where the server has been started again; the kubelet dials each time, too.
+    where the server has been started again; the kubelet dials each time, too. And it dials until the timeout, by that
+    back-off (`grpc.WithBlock`): a server that comes up meanwhile is well.
     """
     if not target.ip:
         raise NoAddress("the pod has no address yet")
@@ -38,9 +40,12 @@ async def grpc_health(action: GRPCAction, target: Target, timeout_seconds: float
             response_deserializer=health_pb2.HealthCheckResponse.FromString,
         )
         try:
-            response = await check(health_pb2.HealthCheckRequest(service=service), timeout=timeout_seconds)
+            question = health_pb2.HealthCheckRequest(service=service)
+            response = await check(question, timeout=timeout_seconds, wait_for_ready=True)
         except grpc.aio.AioRpcError as error:
-            return Answer("failure", _reason(error, where, service, timeout_seconds))
+            if error.code() == grpc.StatusCode.DEADLINE_EXCEEDED and channel.get_state() != _CONNECTED:
+                return Answer("failure", f'timeout: failed to connect service "{where}" within {timeout_seconds:g}s')
+            return Answer("failure", _reason(error, service, timeout_seconds))
     known = {number: name for name, number in health_pb2.HealthCheckResponse.ServingStatus.items()}
     # The number is the container's: one that this version has no name for is answered like any other.
     status = known.get(response.status, str(response.status))
@@ -49,13 +54,11 @@ async def grpc_health(action: GRPCAction, target: Target, timeout_seconds: float
     return Answer("failure", f'service unhealthy (responded with "{status}")')
 
 
-def _reason(error: grpc.aio.AioRpcError, where: str, service: str, timeout_seconds: float) -> str:
+def _reason(error: grpc.aio.AioRpcError, service: str, timeout_seconds: float) -> str:
     match error.code():
         case grpc.StatusCode.UNIMPLEMENTED:
             return "error: this server does not implement the grpc health protocol (grpc.health.v1.Health)"
         case grpc.StatusCode.DEADLINE_EXCEEDED:
             return f"timeout: health rpc did not complete within {timeout_seconds:g}s"
-        case grpc.StatusCode.UNAVAILABLE:
-            return f'timeout: failed to connect service "{where}" within {timeout_seconds:g}s'
         case _:
             return f"error: health rpc probe failed for service {service!r}: {error.details()}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import socket
 import ssl
 import subprocess
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -377,10 +378,8 @@ async def test_the_health_service_is_asked_about_the_service_that_is_named() -> 
     assert (gone.result, "failed to connect" in gone.text) == ("failure", True)
 
 
-async def test_a_status_that_the_protocol_has_no_name_for_is_a_failure() -> None:
-    async def check(request: health_pb2.HealthCheckRequest, context: grpc.aio.ServicerContext[Any, Any]) -> bytes:
-        return b"\x08\x63"
-
+def health_server(check: Callable[..., Awaitable[bytes]], port: int = 0) -> tuple[grpc.aio.Server, int]:
+    """A health service on the loopback that answers by `check`, not yet started, and its port."""
     server = grpc.aio.server()
     handler = grpc.unary_unary_rpc_method_handler(
         check, request_deserializer=health_pb2.HealthCheckRequest.FromString, response_serializer=bytes
@@ -388,7 +387,47 @@ async def test_a_status_that_the_protocol_has_no_name_for_is_a_failure() -> None
     server.add_generic_rpc_handlers(
         (grpc.method_handlers_generic_handler("grpc.health.v1.Health", {"Check": handler}),)
     )
-    port = server.add_insecure_port("127.0.0.1:0")
+    return server, server.add_insecure_port(f"127.0.0.1:{port}")
+
+
+async def test_a_health_service_that_comes_up_before_the_timeout_is_well() -> None:
+    """Row 89: a refused connection is tried again until then (grpc.WithBlock)."""
+
+    async def check(*_: Any) -> bytes:
+        return b"\x08\x01"
+
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    asking = asyncio.create_task(grpc_health(GRPCAction(port=port), target(), 30))
+    await asyncio.sleep(0.2)
+    assert not asking.done(), "a refusal is not the answer"
+    server, _ = health_server(check, port)
+    await server.start()
+    try:
+        assert (await asking).result == "success"
+    finally:
+        await server.stop(0)
+
+
+async def test_a_health_service_that_hangs_has_failed_in_other_words_than_one_that_is_not_there() -> None:
+    async def check(*_: Any) -> bytes:
+        await asyncio.Event().wait()
+        return b""
+
+    server, port = health_server(check)
+    await server.start()
+    try:
+        answer = await grpc_health(GRPCAction(port=port), target(), 1)
+    finally:
+        await server.stop(0)
+    assert (answer.result, answer.text) == ("failure", "timeout: health rpc did not complete within 1s")
+
+
+async def test_a_status_that_the_protocol_has_no_name_for_is_a_failure() -> None:
+    async def check(*_: Any) -> bytes:
+        return b"\x08\x63"
+
+    server, port = health_server(check)
     await server.start()
     try:
         answer = await grpc_health(GRPCAction(port=port), target(), 5)
