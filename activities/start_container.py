@@ -182,12 +182,13 @@ class _Start:
     async def _check_stop_signal(self, container_id: str) -> None:
         """Take the container back where the runtime has dropped its stop signal in silence. Raises PodFault.
 
-        A runtime that knows of stop signals says which a container has; nothing announces it before.
+        A runtime that knows of stop signals says which a container has (CRI-O if asked for all that it knows of it);
+        nothing announces it before.
         """
         lifecycle = self.container.lifecycle
         if lifecycle is None or lifecycle.stop_signal is None:
             return
-        if (await self.cri.container_status(container_id)).stop_signal:
+        if (await self.cri.container_status(container_id, verbose=True)).stop_signal:
             return
         await remove_unstarted(self.attempt, container_id)
         runtime = await self.cri.version()

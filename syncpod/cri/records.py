@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from typing import Any, Final
 
 from protos.cri.v1 import api_pb2
 from syncpod.cri.port import (
@@ -31,6 +31,9 @@ from syncpod.lifecycle.observed import ContainerRuntimeState, SandboxState
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
+_STOP_SIGNAL: Final = "org.opencontainers.image.stopSignal"
+_STOP_SIGNALS: Final = frozenset(stop_signal_name(number) for number in api_pb2.Signal.values())
+
 _CONTAINER_STATES: Final[Mapping[int, ContainerRuntimeState]] = {
     api_pb2.CONTAINER_CREATED: "created",
     api_pb2.CONTAINER_RUNNING: "running",
@@ -39,8 +42,11 @@ _CONTAINER_STATES: Final[Mapping[int, ContainerRuntimeState]] = {
 
 
 def moment(nanoseconds: int) -> datetime | None:
-    """Return the time `nanoseconds` after the epoch, cut to microseconds; None for 0, CRI's "not yet"."""
-    return _EPOCH + timedelta(microseconds=nanoseconds // 1000) if nanoseconds else None
+    """Return the time `nanoseconds` after the epoch, cut to microseconds; None for 0, CRI's "not yet".
+
+    None for what is before it as well: CRI-O says "not yet" with Go's zero time, which lies in the eighteenth century.
+    """
+    return _EPOCH + timedelta(microseconds=nanoseconds // 1000) if nanoseconds > 0 else None
 
 
 def container_state(state: int) -> ContainerRuntimeState:
@@ -55,12 +61,28 @@ def sandbox_state(state: int) -> SandboxState:
 
 def pid(info: Mapping[str, str]) -> int:
     """Return the process id in a verbose answer (containerd, CRI-O: JSON under `info`, key `pid`); 0 if not there."""
+    number = _details(info).get("pid")
+    return number if isinstance(number, int) and number > 0 else 0
+
+
+def spec_stop_signal(info: Mapping[str, str]) -> str:
+    """Return core/v1's name of the stop signal in a verbose answer, which CRI-O notes in the OCI configuration alone.
+
+    "" if none is there, and for what is no such name: CRI-O stops by SIGTERM what it cannot read itself.
+    """
+    try:
+        found = _details(info)["runtimeSpec"]["annotations"][_STOP_SIGNAL]
+    except (KeyError, TypeError):
+        return ""
+    return found if isinstance(found, str) and found in _STOP_SIGNALS else ""
+
+
+def _details(info: Mapping[str, str]) -> dict[str, Any]:
     try:
         found = json.loads(info.get("info", "{}"))
     except ValueError:
-        return 0
-    number = found.get("pid") if isinstance(found, dict) else None
-    return number if isinstance(number, int) and number > 0 else 0
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def cgroup_driver(info: Mapping[str, str]) -> CgroupDriver | None:
@@ -218,7 +240,7 @@ def container_status(answer: api_pb2.ContainerStatusResponse) -> RuntimeContaine
             for mount in status.mounts
         ),
         pid=pid(answer.info),
-        stop_signal=stop_signal_name(status.stop_signal),
+        stop_signal=stop_signal_name(status.stop_signal) or spec_stop_signal(answer.info),
     )
 
 

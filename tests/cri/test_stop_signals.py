@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
+from protos.cri.v1 import api_pb2
 from protos.cri.v1.api_pb2 import Signal
+from syncpod.cri import records
 from syncpod.cri.stop_signals import stop_signal_name, stop_signal_number
 from syncpod.pod.validation.probes import _SIGNALS
 
@@ -26,6 +30,28 @@ def test_a_signal_has_its_number(name: str, number: int) -> None:
 def test_every_signal_that_a_pod_may_name_has_a_number_and_every_number_a_name() -> None:
     assert {stop_signal_name(stop_signal_number(name)) for name in _SIGNALS} == _SIGNALS
     assert {stop_signal_name(number) for number in Signal.values()} == _SIGNALS | {""}
+
+
+NOTED = "org.opencontainers.image.stopSignal"
+
+
+@pytest.mark.parametrize(
+    ("said", "noted", "name"),
+    [
+        (Signal.SIGNAL_SIGUSR2, {NOTED: "SIGUSR1"}, "SIGUSR2"),
+        (Signal.SIGNAL_RUNTIME_DEFAULT, {NOTED: "SIGUSR1"}, "SIGUSR1"),
+        # What CRI-O 1.34 writes where a pod says SIGRTMIN+3: it stops the container by SIGTERM then.
+        (Signal.SIGNAL_RUNTIME_DEFAULT, {NOTED: "SIGRTMINPLUS3"}, ""),
+        (Signal.SIGNAL_RUNTIME_DEFAULT, {}, ""),
+        (Signal.SIGNAL_RUNTIME_DEFAULT, None, ""),
+    ],
+)
+def test_a_containers_signal_is_what_its_status_says_or_what_the_runtime_has_noted(
+    said: Signal, noted: dict[str, str] | None, name: str
+) -> None:
+    answer = api_pb2.ContainerStatusResponse(status=api_pb2.ContainerStatus(stop_signal=said))
+    answer.info["info"] = json.dumps({"pid": 7, "runtimeSpec": {"annotations": noted}})
+    assert records.container_status(answer).stop_signal == name
 
 
 def test_what_is_not_said_or_not_known_is_no_name() -> None:

@@ -1,0 +1,21 @@
+"""What a runtime says of times becomes times, and what it says before there is one becomes none."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from syncpod.cri.records import moment
+
+GO_ZERO_TIME = -6795364578871345152
+"""What CRI-O says of a container's start that was stopped before it was started."""
+
+
+def test_a_time_is_cut_to_microseconds() -> None:
+    assert moment(1_000_000_001_999) == datetime(1970, 1, 1, 0, 16, 40, 1, tzinfo=UTC)
+
+
+@pytest.mark.parametrize("nanoseconds", [0, GO_ZERO_TIME])
+def test_not_yet_is_no_time(nanoseconds: int) -> None:
+    assert moment(nanoseconds) is None
