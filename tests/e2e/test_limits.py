@@ -33,10 +33,21 @@ def outside(pods: Pods, cgroup: str) -> tuple[str, str, str]:
 
 def enforced(runtime: Runtime, cgroup: str) -> tuple[str, str, str]:
     """The same of any runtime's cgroup."""
-    root, below = Path("/sys/fs/cgroup"), f"{runtime.cgroup_parent.strip('/')}/{cgroup}"
-    files = ("cpu/{}/cpu.shares", "cpu/{}/cpu.cfs_quota_us", "memory/{}/memory.limit_in_bytes")
-    shares, quota, memory = ((root / file.format(below)).read_text().strip() for file in files)
-    return shares, quota, memory
+    cpu, memory = (cgroup_directory(runtime, controller, cgroup) for controller in ("cpu", "memory"))
+    files = (cpu / "cpu.shares", cpu / "cpu.cfs_quota_us", memory / "memory.limit_in_bytes")
+    shares, quota, limit = (file.read_text().strip() for file in files)
+    return shares, quota, limit
+
+
+def cgroup_directory(runtime: Runtime, controller: str, cgroup: str) -> Path:
+    """Where a cgroup below the node's is; that of a container is named by its id, which CRI-O puts its own name to."""
+    directory = Path("/sys/fs/cgroup", controller, runtime.cgroup_parent.strip("/"), cgroup)
+    return directory if directory.exists() else directory.with_name(f"crio-{directory.name}")
+
+
+def shown(pods: Pods, cgroup: str) -> str:
+    """A container's cgroup as its processes see it."""
+    return str(cgroup_directory(pods.node.runtime, "cpu", cgroup)).removeprefix("/sys/fs/cgroup/cpu")
 
 
 def is_empty(pods: Pods, tier: str) -> bool:
@@ -75,14 +86,13 @@ async def test_containers_their_pod_and_its_tier_are_given_what_the_pod_asks_for
     assert outside(pods, f"{cgroup}/{bounded.id}") == ("512", "50000", str(96 * MIB))
     assert outside(pods, "burstable")[0] == "102"
 
-    parent = pods.node.runtime.cgroup_parent.rstrip("/")
-    assert await inside(pod, "limited") == {f"{parent}/{cgroup}/{limited.id}"}
+    assert await inside(pod, "limited") == {shown(pods, f"{cgroup}/{limited.id}")}
     guaranteed = {"limits": {"cpu": "200m", "memory": "32Mi"}}
     others = [await pods.apply("guaranteed", shell("a", resources=guaranteed)), await pods.apply("nothing", shell("a"))]
     for other, tier, own in zip(others, ("", "/besteffort"), (("204", "20000", str(32 * MIB)), None), strict=True):
         seen = await other.running()
         cgroup = f"{tier}/pod{seen['metadata']['uid']}"
-        assert await inside(other, "a") == {f"{parent}{cgroup}/{(await other.instance('a')).id}"}
+        assert await inside(other, "a") == {shown(pods, f"{cgroup}/{(await other.instance('a')).id}")}
         assert own is None or outside(pods, cgroup) == own
     await pods.delete()
     assert not is_empty(pods, "burstable")

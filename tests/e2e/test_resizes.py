@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,7 +9,16 @@ from temporalio.client import WorkflowUpdateFailedError
 
 from tests.e2e.engine import LivePod, Pods, conditions_of, shell, status_of
 from tests.e2e.faults_support import FaultyNode, Pod
-from tests.e2e.test_limits import HOLD, MIB, MOST, by_cgroups_of_version_1, enforced, outside, require_cgroups
+from tests.e2e.test_limits import (
+    HOLD,
+    MIB,
+    MOST,
+    by_cgroups_of_version_1,
+    cgroup_directory,
+    enforced,
+    outside,
+    require_cgroups,
+)
 
 SMALL = {"requests": {"cpu": "100m", "memory": "32Mi"}, "limits": {"cpu": "200m", "memory": "64Mi"}}
 LARGE = {"requests": {"cpu": "200m", "memory": "32Mi"}, "limits": {"cpu": "400m", "memory": "128Mi"}}
@@ -96,8 +104,7 @@ async def test_no_limit_falls_below_what_is_used(pods: Pods) -> None:
 
 
 def _used(pods: Pods, cgroup: str) -> int:
-    below = f"{pods.node.runtime.cgroup_parent.strip('/')}/{cgroup}"
-    return int(Path(f"/sys/fs/cgroup/memory/{below}/memory.usage_in_bytes").read_text())
+    return int((cgroup_directory(pods.node.runtime, "memory", cgroup) / "memory.usage_in_bytes").read_text())
 
 
 @by_cgroups_of_version_1

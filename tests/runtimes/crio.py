@@ -98,6 +98,18 @@ runroot = "{directory}/run"
 _POLICY = '{"default": [{"type": "insecureAcceptAnything"}]}'
 
 
+# Who may not make processes harder to kill than it is itself still runs pods: what containerd is told to do as well.
+_RUNC = """#!{busybox} sh
+for argument in "$@"; do
+  if [ "$previous" = --bundle ]; then
+    {busybox} sed -i 's/"oomScoreAdj":-[0-9]*/"oomScoreAdj":{least}/' "$argument/config.json"
+  fi
+  previous=$argument
+done
+exec {runc} "$@"
+"""
+
+
 @dataclass(frozen=True)
 class Release:
     """An installed CRI-O: its version, the directory with `crio` and `pinns`, and the conmon that it is to use."""
@@ -267,12 +279,17 @@ class Crio:
         (self.directory / "cni" / "10-syncpod.conflist").write_text(described)
         programs = self.directory / "bin"
         programs.mkdir()
-        runc, busybox = (Path(shutil.which(name) or name) for name in ("runc", "busybox"))
-        for program in (*network.CNI_PLUGINS.iterdir(), runc):
+        for program in network.CNI_PLUGINS.iterdir():
             (programs / program.name).symlink_to(program)
+        runc, busybox = (Path(shutil.which(name) or name) for name in ("runc", "busybox"))
+        least = Path("/proc/self/oom_score_adj").read_text().strip()
+        restricted = programs / "runc-restricted"
+        restricted.write_text(_RUNC.format(busybox=busybox, runc=runc, least=least))
+        restricted.chmod(0o755)
+        (programs / "runc").symlink_to(restricted)
         if gates:
             bridge = network.CNI_PLUGINS / "bridge"
-            install(self.directory / "gates", programs=programs, bridge=bridge, runc=runc, busybox=busybox)
+            install(self.directory / "gates", programs=programs, bridge=bridge, runc=restricted, busybox=busybox)
 
     def _store_images(self) -> None:
         """Put the suite's images into CRI-O's storage, before it runs."""
