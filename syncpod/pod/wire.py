@@ -74,11 +74,14 @@ def _write_time(moment: datetime) -> str:
 
 
 def _read_quantity(value: Any) -> str:
-    """Let numbers stand for the text they are written as; the API server takes `cpu: 1` and `cpu: 0.5` too."""
+    """Let numbers stand for the text they are written as; the API server takes `cpu: 1` and `cpu: 0.5` too.
+
+    And it takes blanks around one, which do not belong to it (quantity.go, v1.36, UnmarshalJSON).
+    """
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise ValueError("must be a quantity such as 100m, 0.5, 64Mi or 129e6")
     try:
-        text = str(value)
+        text = str(value).strip()
     except ValueError:  # Python writes no integer of more than 4,300 digits.
         text = ""
     parse_quantity(text)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from syncpod.pod import parse_quantity, quantity_text
+from syncpod.pod import ResourceRequirements, parse_quantity, quantity_text
 
 LARGEST = 2**63 - 1
 
@@ -92,6 +92,11 @@ def test_any_text_is_a_quantity_or_a_sentence(text: str) -> None:
         parse_quantity(text)
     except ValueError as error:
         assert str(error)
+
+
+def test_blanks_around_a_quantity_in_a_document_do_not_belong_to_it() -> None:
+    read = ResourceRequirements.model_validate({"limits": {"cpu": " 100m ", "memory": "\u00a01Gi"}})
+    assert read.limits == {"cpu": "100m", "memory": "1Gi"}
 
 
 def test_quantities_compare_by_number() -> None:
