@@ -1,8 +1,9 @@
 """Answer recorded cases: `python -m syncpod.lifecycle decide|phase|backoff < cases > answers`.
 
 Reads one JSON `case` object a line on stdin and writes one line of JSON with its answer on stdout, in order, each as
-soon as it is there; blank lines count for nothing. A line that cannot be read ends it, after the answers to those
-before: one sentence with the line's number on stderr, exit code 2.
+soon as it is there; blank lines count for nothing. A line that cannot be read costs its own answer alone: in that's
+place stands an object with nothing but `error`, a sentence, which goes to stderr with the line's number as well; and
+the exit code is 2 in the end.
 """
 
 from __future__ import annotations
@@ -40,17 +41,19 @@ def main() -> int:
 
 def answer(reader: Callable[[Mapping[str, Any]], Any], lines: Iterable[bytes], out: BinaryIO) -> int:
     """Answer cases line by line; return the exit code."""
+    code = 0
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
+        result: Any
         try:
             result = reader(_case(line))
         except (ValueError, ArithmeticError, RecursionError) as error:
-            print(f"line {number}: {_sentence(error)}", file=sys.stderr)  # noqa: T201
-            return EXIT_BAD_INPUT
+            code, result = EXIT_BAD_INPUT, {"error": _sentence(error)}
+            print(f"line {number}: {result['error']}", file=sys.stderr)  # noqa: T201
         out.write(json.dumps(result, separators=(",", ":")).encode() + b"\n")
         out.flush()
-    return 0
+    return code
 
 
 def _case(line: bytes) -> Mapping[str, Any]:

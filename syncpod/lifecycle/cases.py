@@ -4,7 +4,8 @@ A case holds everything that its answer depends on. Three kinds exist, one for e
 pod's phase and conditions, and a container's crash-loop back-off over a series of starts. Times in a case are integers
 and names are snake_case, except inside pods and container statuses, which are written as the API writes them.
 
-Unknown fields are ignored; a field that is missing or wrong raises `CaseError`, which names it by its path.
+Unknown fields are ignored, and a null is the empty value of its field, as Go's decoder has it; a field that is missing
+or wrong, or a number out of its range, raises `CaseError`, which names it by its path.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from syncpod.lifecycle.conditions import (
 )
 from syncpod.lifecycle.observed import (
     ContainerRuntimeState,
+    ExitCode,
     NetworkMode,
     ObservedContainer,
     ObservedPod,
@@ -49,6 +51,10 @@ from syncpod.pod import (
 )
 
 ProbeResult = Literal["success", "failure", "unknown"]
+_Uint32 = Annotated[int, Field(ge=0, lt=2**32)]
+"""An attempt, as CRI numbers them."""
+_Milliseconds = Annotated[int, Field(ge=-62_135_596_800_000, lt=253_370_764_800_000)]
+"""Since 1970: from the year 1 to 9998, so that no delay leads out of the years that there are."""
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _NEVER: Final = datetime.min.replace(tzinfo=UTC)
 
@@ -66,7 +72,7 @@ class _Record(BaseModel):
 
 class _CaseSandbox(_Record):
     id: str
-    attempt: int
+    attempt: _Uint32
     state: SandboxState
     network_mode: NetworkMode = "POD"
     ip: str | None = None
@@ -76,10 +82,9 @@ class _CaseContainer(_Record):
     id: str
     name: str
     state: ContainerRuntimeState
-    exit_code: int = 0
+    exit_code: ExitCode = 0
     reason: str = ""
     hash_matches: bool = True
-    restart_count: int = 0
 
 
 class _CaseStatus(_Record):
@@ -112,13 +117,13 @@ def decide(case: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def actions_to_json(actions: PodActions) -> dict[str, Any]:
-    """Write actions down as plain JSON, every field there."""
+    """Write actions down as plain JSON, every field there. After the last attempt comes 0, as in CRI's uint32."""
     updates = {"memory": actions.containers_to_update.memory, "cpu": actions.containers_to_update.cpu}
     return {
         "kill_pod": actions.kill_pod,
         "create_sandbox": actions.create_sandbox,
         "sandbox_id": actions.sandbox_id,
-        "attempt": actions.attempt,
+        "attempt": actions.attempt % 2**32,
         "init_containers_to_start": list(actions.init_containers_to_start),
         "containers_to_start": list(actions.containers_to_start),
         "ephemeral_containers_to_start": list(actions.ephemeral_containers_to_start),
@@ -147,14 +152,17 @@ def _update_to_json(update: ContainerToUpdate) -> dict[str, Any]:
 
 
 def _observed(status: _CaseStatus, spec: PodSpec) -> ObservedPod:
-    """Return the case's listing in the order it has there: newest first. No decision reads its times."""
+    """Return the case's listing in the order it has there: newest first. No decision reads its times.
+
+    Sandboxes are not validated once more: here a number may be beyond what a node of ours makes and takes for its own.
+    """
     hashes = {
         container.name: container_hash(container.name, container.image)
         for container in (*spec.init_containers, *spec.containers, *spec.ephemeral_containers)
     }
     return ObservedPod(
         sandboxes=tuple(
-            ObservedSandbox(
+            ObservedSandbox.model_construct(
                 id=sandbox.id,
                 attempt=sandbox.attempt,
                 state=sandbox.state,
@@ -171,7 +179,6 @@ def _observed(status: _CaseStatus, spec: PodSpec) -> ObservedPod:
                 exit_code=container.exit_code,
                 reason=container.reason,
                 hash=hashes.get(container.name, "") if container.hash_matches else "changed",
-                restart_count=container.restart_count,
             )
             for container in status.containers
         ),
@@ -220,12 +227,12 @@ def _condition_to_json(condition: PodCondition) -> dict[str, str]:
 
 class _CaseInstance(_Record):
     state: ContainerRuntimeState
-    finished_at_ms: int | None = None
+    finished_at_ms: _Milliseconds | None = None
 
 
 class _StartEvent(_Record):
     op: Literal["start"]
-    at_ms: int
+    at_ms: _Milliseconds
     container: str
     image: str = ""
     resources: ResourceRequirements = ResourceRequirements()
@@ -234,7 +241,7 @@ class _StartEvent(_Record):
 
 class _GarbageCollection(_Record):
     op: Literal["gc"]
-    at_ms: int
+    at_ms: _Milliseconds
 
 
 class _BackoffCase(_Record):
@@ -298,19 +305,33 @@ def _pod(case: Mapping[str, Any]) -> Pod:
     if "pod" not in case:
         raise CaseError("pod: required")
     try:
-        return parse_pod(case["pod"], strict=False)
+        return parse_pod({} if case["pod"] is None else case["pod"], strict=False)
     except PodInvalid as invalid:
         first = invalid.problems[0]
         raise CaseError(f"{f'pod.{first.path}' if first.path else 'pod'}: {first.message}") from None
 
 
 def _read(model: type[_Case], case: Mapping[str, Any]) -> _Case:
+    given = {name: _without_nulls(case[name]) for name in model.model_fields if case.get(name) is not None}
+    # What is required is an object: where it is null, it is an empty one, and not missing.
+    given |= {
+        name: {} for name, field in model.model_fields.items() if field.is_required() and case.get(name, 0) is None
+    }
     try:
-        return model.model_validate(case)
+        return model.model_validate(given)
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False)[0]
         message = "required" if first["type"] == "missing" else first["msg"].removeprefix("Value error, ")
         raise CaseError(f"{_path(first['loc'])}: {message}") from None
+
+
+def _without_nulls(value: Any) -> Any:
+    """Drop the fields that are null, at any depth; a null in a list stays, and is refused."""
+    if isinstance(value, dict):
+        return {name: _without_nulls(item) for name, item in value.items() if item is not None}
+    if isinstance(value, list):
+        return [_without_nulls(item) for item in value]
+    return value
 
 
 def _path(location: tuple[int | str, ...]) -> str:

@@ -81,6 +81,58 @@ def reversed_keys(value: Any) -> Any:
 CASE = {"pod": {"spec": {"containers": [{"name": "web", "image": "web"}]}}, "status": {}}
 
 
+def sandbox(attempt: int) -> dict[str, Any]:
+    return {"id": "s", "attempt": attempt, "state": "SANDBOX_NOTREADY", "network_mode": "POD", "ip": ""}
+
+
+def exited(code: int) -> dict[str, Any]:
+    return {"id": "a", "name": "web", "state": "exited", "exit_code": code}
+
+
+@pytest.mark.parametrize(("attempt", "following"), [(2**31 - 1, 2**31), (2**32 - 2, 2**32 - 1), (2**32 - 1, 0)])
+def test_an_attempt_is_any_that_cri_can_number(attempt: int, following: int) -> None:
+    actions = decide({**CASE, "status": {"sandboxes": [sandbox(attempt)]}})
+    assert (actions["create_sandbox"], actions["attempt"]) == (True, following)
+
+
+def test_a_null_is_the_empty_value_of_its_field() -> None:
+    empty = decide({**CASE, "status": {"sandboxes": [], "containers": []}})
+    assert decide({**CASE, "status": None, "liveness": None, "startup": None, "actuated": None}) == empty
+    assert decide({**CASE, "status": {"sandboxes": None, "containers": None}}) == empty
+    running = {"id": "a", "name": "web", "state": "running", "exit_code": None, "reason": None}
+    situation: Vector = {**CASE, "status": {"sandboxes": [sandbox(0)], "containers": [running]}}
+    written: Vector = {"containers": {"web": {"limits": {}, "requests": {}}}, "pod": None}
+    nulls = {"containers": {"web": {"limits": None, "requests": {"cpu": None}}}, "pod": {"limits": None}}
+    assert decide({**situation, "actuated": nulls}) == decide({**situation, "actuated": written})
+    statuses = [{"name": "web", "ready": True, "state": {"running": {}}, "lastState": {}}]
+    nulled = [{"name": "web", "ready": True, "state": {"running": {}, "waiting": None}, "lastState": None}]
+    known: Vector = {"pod": CASE["pod"], "init_container_statuses": None, "conditions": [], "old_conditions": []}
+    forgotten = {**known, "conditions": None, "old_conditions": None, "pod_is_terminal": None}
+    assert phase({**forgotten, "container_statuses": nulled}) == phase({**known, "container_statuses": statuses})
+    assert phase({**known, "container_statuses": [{"name": "web", "state": None}]})["phase"] == "Pending"
+    start = {"op": "start", "at_ms": 1, "container": "web", "image": "web", "instances": []}
+    assert backoff({"pod": {}, "events": [{**start, "instances": None, "resources": None}]}) == backoff(
+        {"pod": None, "events": [start]}
+    )
+    assert backoff({"pod": {}, "events": None}) == []
+
+
+def test_blanks_around_a_quantity_do_not_belong_to_it() -> None:
+    def asking(cpu: str) -> Vector:
+        limits = {"limits": {"cpu": cpu}}
+        running = {"id": "a", "name": "web", "state": "running"}
+        return {
+            "pod": {"spec": {"containers": [{"name": "web", "image": "web", "resources": limits}]}},
+            "status": {
+                "sandboxes": [{**sandbox(0), "state": "SANDBOX_READY", "ip": "10.0.0.1"}],
+                "containers": [running],
+            },
+            "actuated": {"containers": {"web": {"limits": {"cpu": f" {cpu.strip()} "}}}},
+        }
+
+    assert decide(asking(" 100m  ")) == decide(asking("100m"))
+
+
 def without(*path: str) -> dict[str, Any]:
     case: dict[str, Any] = json.loads(json.dumps(CASE))
     place = case
@@ -121,6 +173,17 @@ def without(*path: str) -> dict[str, Any]:
             "line 2: pod.spec.containers[0].resources.limits",
         ),
         ("decide", "[" * 100_000, "line 2: "),
+        (
+            "decide",
+            json.dumps({**CASE, "status": {"sandboxes": [sandbox(2**32)]}}),
+            "line 2: status.sandboxes[0].attempt: ",
+        ),
+        (
+            "decide",
+            json.dumps({**CASE, "status": {"containers": [exited(2**31)]}}),
+            "line 2: status.containers[0].exit_code: ",
+        ),
+        ("backoff", json.dumps({"pod": {}, "events": [{"op": "gc", "at_ms": 10**18}]}), "line 2: events[0].gc.at_ms: "),
         ("backoff", json.dumps({"pod": {}, "events": [{"op": "stop", "at_ms": 1}]}), "line 2: events[0]: "),
     ],
     ids=[
@@ -132,14 +195,21 @@ def without(*path: str) -> dict[str, Any]:
         "a number for an image",
         "no quantity",
         "far too deep",
+        "an attempt that is no uint32",
+        "an exit code that is no int32",
+        "a time after all times",
         "no such event",
     ],
 )
-def test_a_bad_line_is_named_in_one_sentence_after_the_answers_before_it(kind: str, line: str, sentence: str) -> None:
+def test_a_bad_line_is_named_in_one_sentence_and_costs_no_other_its_answer(kind: str, line: str, sentence: str) -> None:
     good: dict[str, Any] = CASE if kind == "decide" else {"pod": {}, "events": []}
     done = run(kind, json.dumps(good) + "\n" + line + "\n" + json.dumps(good) + "\n")
     assert done.returncode == 2
-    assert len(done.stdout.splitlines()) == 1
+    before, bad, after = [json.loads(line) for line in done.stdout.splitlines()]
+    assert before == after
+    assert "error" not in before
+    assert list(bad) == ["error"]
+    assert done.stderr == f"line 2: {bad['error']}\n"
     assert sentence in done.stderr
     assert len(done.stderr.splitlines()) == 1
 
@@ -152,7 +222,7 @@ def test_bytes_that_are_no_text_are_named_too() -> None:
         check=False,
         cwd=Path(__file__).parents[2],
     )
-    assert (done.returncode, done.stdout, done.stderr) == (2, b"", b"line 1: not UTF-8\n")
+    assert (done.returncode, done.stdout, done.stderr) == (2, b'{"error":"not UTF-8"}\n', b"line 1: not UTF-8\n")
 
 
 def test_no_case_is_no_answer_and_blank_lines_count_for_nothing() -> None:
