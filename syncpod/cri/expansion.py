@@ -10,7 +10,8 @@ def expand(text: str, values: Mapping[str, str]) -> str:
     """Replace each ``$(NAME)`` whose name has a value; leave the others as they stand, and write ``$`` for ``$$``.
 
     No value is expanded again. A dollar sign before anything else stays, and so does one that ends the text
-    (third_party/forked/golang/expansion, v1.36, Expand).
+    (third_party/forked/golang/expansion, v1.36, Expand). One difference: a character beyond ASCII after it stays, too,
+    where Expand takes its first byte for a character, and tears it apart.
     """
 
     def one(match: re.Match[str]) -> str:

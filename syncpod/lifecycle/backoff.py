@@ -9,8 +9,10 @@ but that a pod may set its own for crash loops:
 
 * **crash loop** (`start_decision`): measured from the moment the last instance *finished*; the delay grows with each
   start that is allowed, whether or not that start succeeds.
-* **image pull** (`record_failure`, `held_until`): measured from the last *failure*; expires by itself.
-* **failed step**, as CreateContainerError (`record_failure`, `held_until`): as for images, and `forget`-ed on success.
+* **image pull** (`record_failure`, `held_until`): measured from the last *failure*; expires by itself. `forget`-ed on
+  success, where the kubelet's goes on until it expires (image_manager.go, v1.36, pullImage): a registry that has just
+  answered begins anew at 10 s.
+* **failed step**, as CreateContainerError (`record_failure`, `held_until`): as for images.
 
 Units: instants are timezone-aware datetimes, delays are timedeltas. In JSON they are RFC 3339 and ISO 8601 strings.
 """
