@@ -119,7 +119,7 @@ async def test_nothing_is_made_before_it_is_known_what_there_is(client: Client, 
     node.script["create_sandbox"].append(lambda step: Outcome.CANCELLED)
     handle = await adopt(client, node, document)
     await node.tell(handle, node.list(document["metadata"]["uid"]))
-    await until(handle, lambda pod: phase(pod) == "Running")
+    await until(handle, lambda pod: phase(pod) == "Running" and bool(node.steps()))
     assert all(step.adopt for _, step in node.taken if isinstance(step, CreateSandbox))
     assert set(node.steps()) == {"create_sandbox"}
 
