@@ -15,11 +15,25 @@ import pytest
 RUNTIMES = ("embedded", "containerd16", "containerd24", "crio")
 """What the suite calls the runtimes, in the order in which it takes them up."""
 
-DAEMONS = RUNTIMES[1:]
-"""Those that are not ours."""
-
 ON_CRIO: Mapping[str, tuple[str, ...]] = {
     "e2e/test_start.py": (),
+    "e2e/test_containers.py": (),
+    "e2e/test_volumes.py": (),
+    "e2e/test_probes.py": (),
+    "e2e/test_hooks.py": (),
+    "e2e/test_resizes.py": (),
+    "e2e/test_restarts.py": ("test_a_rule_restarts_all_containers_in_place",),
+    "e2e/test_deletion.py": (),
+    "e2e/test_stop_cases.py": (),
+    "e2e/test_termination_messages.py": (),
+    "e2e/test_faults_worker.py": (
+        "test_killed_before_it_knew_of_a_start_whose_container_has_ended_and_been_removed",
+        "test_killed_during_a_back_off",
+        "test_killed_in_a_grace_period",
+        "test_what_exits_while_no_worker_serves_is_restarted_once_after",
+        "test_killed_while_twenty_pods_start",
+    ),
+    "e2e/test_orphans.py": ("test_a_pod_applied_anew_after_the_database_was_lost_waits_for_the_one_that_runs",),
 }
 """By file, the tests that run on CRI-O without being asked for; no name means all of the file."""
 
