@@ -215,7 +215,7 @@ class Crio:
 
     def start(self, *, patience: float = 30.0) -> None:
         """Start the daemon and wait until it says that runtime and network are ready."""
-        command = [
+        command: list[str | Path] = [
             *(self._release.programs / "crio", "--config", self.directory / "crio.conf", "--config-dir", ""),
             *("--registries-conf", self.directory / "registries.conf"),
             *("--registries-conf-dir", self.directory / "registries.conf.d"),
