@@ -49,6 +49,9 @@ OPERATOR_RESTARTS = "an operator restarts it"
 OWN_GRACE = 2
 """The version of decisions since which a kill of the whole pod within a sync takes the spec's grace as it is, 0 too."""
 
+MOVED = 2
+"""The version of decisions since which what is ended with its sandbox follows in the next, whatever it exits with."""
+
 ALLOCATE = "the pod asks for other resources"
 """Why a node is asked whether it has the room."""
 
@@ -152,8 +155,10 @@ def _remember_kills(state: PodState, step: Step, now: datetime) -> None:
     v1.36, killContainer); of what is only then found to be there, by the step itself.
     """
     match step.input:
-        case KillPod(targets=targets):
+        case KillPod(targets=targets, final=final):
             victims, words = [target.id for target in targets], ""
+            if not final and state.decision_version >= MOVED:
+                state.replacing = dict.fromkeys(_moving(state), False) | state.replacing
         case KillContainer(target=target, message=words):
             victims = [target.id]
         case RemoveContainers(kill=kill, message=words):
@@ -164,6 +169,19 @@ def _remember_kills(state: PodState, step: Step, now: datetime) -> None:
     for container in state.observed.containers:
         if container.id in victims and container.state == "running":
             state.event(now, "Normal", "Killing", words or f"Stopping container {container.name}", container.name)
+
+
+def _moving(state: PodState) -> list[str]:
+    """Return the main containers (runtime ids) that are ended with their sandbox, and follow in the pod's next one.
+
+    The kubelet decides what it starts there before it kills (kuberuntime_manager.go, v1.36, SyncPod): what has not
+    succeeded by then. A pod that never restarts gets no other sandbox.
+    """
+    if state.pod.spec.restart_policy == "Never":
+        return []
+    newest = state.own.newest_by_name()
+    mains = [newest[name] for each in state.pod.spec.containers if (name := each.name) in newest]
+    return [each.id for each in mains if each.state in ("running", "unknown") and _might_rest(state.pod, each.name)]
 
 
 # --- terminating ------------------------------------------------------------------------------------------------------

@@ -23,6 +23,7 @@ from syncpod.lifecycle.observed import (
     ObservedPod,
     ObservedSandbox,
     order_containers,
+    order_restarts,
 )
 from workflows.state import Exit, PodState
 
@@ -31,6 +32,10 @@ LOST = "The container is no longer listed by the runtime, and nobody saw how it 
 
 COMPLETED = 2
 """The version of decisions since which what is recorded counts at once: in the very task in which it is unlisted."""
+
+
+NUMBERED = 2
+"""The version of decisions since which the newest instance is the one with the highest number, whatever the dates."""
 
 
 def known(state: PodState) -> ObservedPod:
@@ -50,8 +55,19 @@ def followed(state: PodState) -> tuple[str, ...]:
     """Return the containers that have ended only so that another instance follows, listed or not."""
     if not state.replacing:
         return ()
-    newest = remembered(state).newest_by_name().values()
+    newest = newest_begun(state, remembered(state)).values()
     return tuple(container.name for container in newest if state.is_followed(container))
+
+
+def newest_begun(state: PodState, view: ObservedPod) -> dict[str, ObservedContainer]:
+    """Return each container's newest instance by name, but not one that was created and has not been started.
+
+    What such a one is to follow still waits for it: its start may have failed half-way.
+    """
+    if state.decision_version >= COMPLETED:
+        begun = tuple(container for container in view.containers if container.state != "created")
+        view = view.model_copy(update={"containers": begun})
+    return view.newest_by_name()
 
 
 def differs(state: PodState) -> bool:
@@ -71,6 +87,8 @@ def completed(state: PodState) -> ObservedPod:
     if sandboxes == view.sandboxes and listed == view.containers and not absent:
         return view
     containers = order_containers((*listed, *absent)) if absent else listed
+    if state.decision_version >= NUMBERED:
+        containers = order_restarts(containers)
     return view.model_copy(update={"sandboxes": sandboxes, "containers": containers})
 
 

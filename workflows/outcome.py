@@ -10,7 +10,7 @@ from typing import Any
 
 from syncpod.lifecycle import backoff, conditions, eviction
 from syncpod.lifecycle.container_status import STATUS_UNKNOWN, WaitingReason
-from syncpod.lifecycle.observed import ObservedPod, Seq, merge
+from syncpod.lifecycle.observed import ObservedPod, Seq, merge, order_restarts
 from syncpod.lifecycle.plan import something_to_stop
 from syncpod.lifecycle.status import PodFailure
 from syncpod.lifecycle.termination import moment_after
@@ -59,6 +59,9 @@ def observe(state: PodState, listing: ObservedPod, now: datetime) -> None:
     """Merge a listing into the view and record what it shows for the first time: starts and exits."""
     before, listed_before = state.own, state.observed
     state.observed = merge(state.observed, listing)
+    if state.decision_version >= facts.NUMBERED:
+        containers = order_restarts(state.observed.containers)
+        state.observed = state.observed.model_copy(update={"containers": containers})
     facts.tell_disagreements(state, listed_before, listing, now)
     recorded = {exit_.id: exit_.reason for exit_ in state.exits}
     # Oldest first, so that the exits are recorded in the order in which they happened.
@@ -91,7 +94,7 @@ def observe(state: PodState, listing: ObservedPod, now: datetime) -> None:
     state.killed = {container_id: why for container_id, why in state.killed.items() if container_id in present}
     if state.replacing:
         view = facts.completed(state) if state.decision_version >= facts.COMPLETED else facts.known(state)
-        newest = {container.id for container in view.newest_by_name().values()}
+        newest = {container.id for container in facts.newest_begun(state, view).values()}
         state.replacing = {instance: by for instance, by in state.replacing.items() if instance in newest}
     there = {sandbox.id for sandbox in state.observed.sandboxes}
     state.stopped_sandboxes = tuple(sandbox_id for sandbox_id in state.stopped_sandboxes if sandbox_id in there)

@@ -161,6 +161,22 @@ def order_containers(containers: Iterable[ObservedContainer]) -> tuple[ObservedC
     return tuple(sorted(by_id, key=lambda c: (c.created_at or _LONG_AGO, c.restart_count), reverse=True))
 
 
+def order_restarts(containers: Iterable[ObservedContainer]) -> tuple[ObservedContainer, ...]:
+    """Order the instances of each container by their numbers, newest first; where each container stands stays so.
+
+    An instance is numbered by who has it made, and dated by a clock that may have been set back since its elder was
+    made. Difference: the kubelet goes by the dates (kuberuntime/helpers.go, v1.36, containerStatusByCreated), takes
+    the elder for the newest then, and starts another beside the one that runs.
+    """
+    listed = tuple(containers)
+    by_name: dict[str, list[ObservedContainer]] = {}
+    for container in listed:
+        by_name.setdefault(container.name, []).append(container)
+    for instances in by_name.values():
+        instances.sort(key=lambda instance: instance.restart_count)
+    return tuple(by_name[container.name].pop() for container in listed)
+
+
 def merge(known: ObservedPod, incoming: ObservedPod) -> ObservedPod:
     """Fold the listing `incoming` into the view `known`.
 

@@ -14,6 +14,7 @@ from syncpod.lifecycle.observed import (
     Seq,
     merge,
     order_containers,
+    order_restarts,
     order_sandboxes,
 )
 
@@ -168,3 +169,12 @@ def test_in_whatever_order_listings_arrive_the_newest_says_what_exists(arrived: 
         view = merge(view, listing)
     assert states(view).keys() == states(newest).keys()
     assert view.seq == newest.seq
+
+
+def test_the_newest_instance_is_the_one_with_the_highest_number_whatever_the_clock_says() -> None:
+    runs = foo("running", "second", restart_count=1, created_at=T0 - timedelta(seconds=3))
+    ended = foo("exited", "first", restart_count=0, created_at=T0)
+    other = foo("running", "other", created_at=T0 - timedelta(seconds=1)).model_copy(update={"name": "bar"})
+    listed = order_containers((runs, ended, other))
+    assert [container.id for container in listed] == ["first", "other", "second"]
+    assert [container.id for container in order_restarts(listed)] == ["second", "other", "first"]
