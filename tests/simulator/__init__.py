@@ -6,7 +6,7 @@
       (Case)                ├─► node      steps by their fences, PLEG, back-off queue, deaths of the worker
                             │     └─► attempt, steps    what each step asks of the runtime, and when it lets go
                             ├─► runtime   sandboxes and containers, whose lives are scripted
-                            └─► invariants    told of everything as it happens; raises Violation
+                            └─► invariants, recorded    told of everything as it happens; raise Violation
 
 Nothing of the workflow is copied or replaced: `workflows`, `syncpod.lifecycle` and `syncpod.pod` run as they are. What
 is modelled is what stands on the other side of Temporal: `activities`, the node's agent, a CRI runtime.

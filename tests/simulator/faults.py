@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 HORIZON = 400.0
 """Seconds after which nothing goes wrong any more."""
+MOMENTS = (0.0, 0.06, 0.2, 0.5, 1.5, 6.0)
+"""Seconds after an exit: before it is seen, before what follows is begun, and within the back-off."""
 
 
 @dataclass(frozen=True)
@@ -59,13 +61,13 @@ def draw_case(seed: int) -> Case:
     random = Random(seed)
     kind, manifest = draw_pod(random)
     lives = draw_lives(random, manifest)
-    names = list(lives)
+    mains = [container["name"] for container in manifest["spec"]["containers"]]
+    names = [*lives, *mains, *mains]  # most of what befalls a container is to befall a main one
     whats = random.choices(tuple(EVENTS), [event.weight for event in EVENTS.values()], k=random.randint(2, 9))
+    if random.random() < 0.3:
+        whats.append(random.choice(FORGETS))
     events = [_draw(random, what, names) for what in whats]
-    for event in tuple(events):
-        if event.what.startswith("deleted") and random.random() < 0.6:  # while it ends it is applied, or deleted, again
-            again = random.choice(("applied, perhaps another image", "applied, perhaps another image", event.what))
-            events.append(replace(_draw(random, again, names), at=round(event.at + random.uniform(0.0, 4.0), 3)))
+    events += [more for event in tuple(events) for more in _draw_sequel(random, event, names)]
     return Case(
         manifest,
         lives,
@@ -74,6 +76,21 @@ def draw_case(seed: int) -> Case:
         max_events=random.choice((0, 0, 0, 20, 60)),
         kind=kind,
     )
+
+
+def _draw_sequel(random: Random, event: Event, names: list[str]) -> list[Event]:
+    """Return what is drawn besides since an event makes it telling."""
+    if event.what.startswith("deleted") and random.random() < 0.6:  # while it ends it is applied, or deleted, again
+        again = random.choice(("applied, perhaps another image", "applied, perhaps another image", event.what))
+        return [replace(_draw(random, again, names), at=round(event.at + random.uniform(0.0, 4.0), 3))]
+    sequel = []
+    if event.what == "liveness probe failed":  # once more: only then is there a back-off
+        event = replace(event, at=round(event.at + random.uniform(0.5, 20.0), 3))
+        sequel.append(event)
+    if event.what in REPLACES and random.random() < 0.5:  # what it ends is gone before another has followed
+        moment = round(random.choice(MOMENTS[1:]) * random.uniform(0.5, 1.5), 2)
+        sequel.append(Event(event.at, "pruned after an exit", event.name, moment))
+    return sequel
 
 
 def _draw(random: Random, what: str, names: list[str]) -> Event:
@@ -154,8 +171,29 @@ def _runtime_restarted(simulation: Simulation, event: Event) -> None:
 
 
 def _runtime_wiped(simulation: Simulation, event: Event) -> None:
-    simulation.invariants.loses_sight()
+    simulation.invariants.loses_sight({c.name for c in simulation.runtime.containers.values()})
     simulation.runtime.wipe()
+
+
+def _network_not_ready(simulation: Simulation, event: Event) -> None:
+    """Have no sandbox made for a while; of two such times the one that began first ends both."""
+    if not simulation.runtime.network:
+        return
+    simulation.runtime.network = False
+
+    def ready() -> None:
+        simulation.runtime.network = True
+        simulation.node.network_ready()
+
+    simulation.clock.after(event.seconds, ready)
+
+
+def _clock_set(simulation: Simulation, event: Event) -> None:
+    simulation.set_clocks(ahead=event.seconds)
+
+
+def _dates_skewed(simulation: Simulation, event: Event) -> None:
+    simulation.set_clocks(skew=event.seconds)
 
 
 def _container_dies(simulation: Simulation, event: Event) -> None:
@@ -171,12 +209,23 @@ def _sandbox_dies(simulation: Simulation, event: Event) -> None:
 
 
 def _dead_pruned(simulation: Simulation, event: Event) -> None:
-    """Somebody else removes what has ended."""
-    simulation.invariants.loses_sight()
-    dead = [c for c in simulation.runtime.containers.values() if c.name == event.name and c.state == "exited"]
+    """Somebody else removes what has ended; of all containers, where none is named."""
+    dead = [
+        c for c in simulation.runtime.containers.values() if c.name == (event.name or c.name) and c.state == "exited"
+    ]
+    simulation.invariants.loses_sight({container.name for container in dead})
     for container in dead:
         del simulation.runtime.containers[container.id]
     simulation.node.changed()
+
+
+def _after_exit(does: Callable[[Simulation, Event], None]) -> Callable[[Simulation, Event], None]:
+    """Have something happen a moment after the next exit of a container; from now, where it has ended already."""
+
+    def armed(simulation: Simulation, event: Event) -> None:
+        simulation.after_exit(event.name, event.seconds, lambda: does(simulation, replace(event, name="")))
+
+    return armed
 
 
 def _image_gone(simulation: Simulation, event: Event) -> None:
@@ -283,9 +332,16 @@ EVENTS: dict[str, Kind] = {
     # With the runtime:
     "runtime restarted": Kind(_runtime_restarted, 2, seconds=(0.5, 4, 40)),
     "runtime wiped": Kind(_runtime_wiped, 0.5),
+    "network not ready": Kind(_network_not_ready, 1, seconds=(0.5, 4, 40)),
+    "node's clock set": Kind(_clock_set, 0.7, seconds=(-3600, -4, 4, 3600)),
+    "runtime's dates skewed": Kind(_dates_skewed, 1, seconds=(-4, -0.5, 0.5, 4)),
     "container dies": Kind(_container_dies, 3, of_container=True, numbers=(0, 1, 42, 137)),
     "sandbox dies": Kind(_sandbox_dies, 1),
     "dead containers pruned": Kind(_dead_pruned, 1, of_container=True),
+    # With the runtime, just after the next exit of a container:
+    "pruned after an exit": Kind(_after_exit(_dead_pruned), 1.5, of_container=True, seconds=MOMENTS),
+    "sandbox dies after an exit": Kind(_after_exit(_sandbox_dies), 0.7, of_container=True, seconds=MOMENTS),
+    "runtime wiped after an exit": Kind(_after_exit(_runtime_wiped), 0.5, of_container=True, seconds=MOMENTS),
     "images gone": Kind(_image_gone, 1),
     "no room for a resize": Kind(_no_room, 0.5),
     # By people and agents:
@@ -299,7 +355,13 @@ EVENTS: dict[str, Kind] = {
     "evicted": Kind(_evict, 0.5, numbers=(0, 1, 10)),
     "restarted by an operator": Kind(_restart, 1, of_container=True),
     "retried by an operator": Kind(_retry, 1.5, of_container=True),
-    "liveness probe failed": Kind(_probe, 1.5, of_container=True),
+    "liveness probe failed": Kind(_probe, 2, of_container=True),
     "poison signal": Kind(_poison, 0.5, numbers=(0, 1, 2, 3, 4, 5)),
 }
 """Every kind of event, with how often it is drawn."""
+
+REPLACES = ("applied, perhaps another image", "resized", "liveness probe failed")
+"""What ends a container so that another follows."""
+
+FORGETS = (*("pruned after an exit",) * 3, "sandbox dies after an exit", "runtime wiped after an exit")
+"""What is drawn besides for many a pod: after it only what is recorded tells what has run."""

@@ -7,11 +7,12 @@ arithmetic whether the engine is right.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from tests.simulator.clock import Clock
+from tests.simulator.recorded import TERMINAL, Recorded
 from tests.simulator.runtime import Container, Runtime, Sandbox
 from tests.simulator.server import Activity, Server
 from tests.simulator.violation import Violation
@@ -68,13 +69,17 @@ class Policy:
 class Invariants:
     """Watches one simulation; each method raises Violation."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, manifest: dict[str, Any]) -> None:
+        """`manifest` is the desired pod, and is changed with it."""
         self.clock = clock
         self.server: Server
         self.runtime: Runtime
         self.trail: list[str] = []
         """What happened, for people."""
-        self.manifest: dict[str, Any] = {}
+        self.manifest = manifest
+        self._clocks = [(0.0, 0.0, 0.0)]
+        """Since when the node's clock, and what its runtime dates, were before the truth by so many seconds."""
+        self.recorded = Recorded(manifest)
         self.released: dict[str, float] = {}
         """When an operator has asked for containers to be started."""
         self.blind: set[str] = set()
@@ -119,7 +124,7 @@ class Invariants:
             raise Violation(f"two live containers {container.name}: restarts {sorted(c.restart for c in alive)}")
         self._check_number(container)
         self._check_init_order(container)
-        self._check_never(container)
+        self._check_again(container)
         self._check_backoff(container)
         self._check_round(container)
         self._ever.append(container)
@@ -169,23 +174,11 @@ class Invariants:
             if not plain and not ran:
                 raise Violation(f"{container.name} starts before the sidecar {init['name']}")
 
-    def _check_never(self, container: Container) -> None:
-        spec = self.manifest["spec"]
-        of_it = [
-            c for kind in ("initContainers", "containers") for c in spec.get(kind, ()) if c["name"] == container.name
-        ]
-        ruled = not of_it or "restartPolicy" in of_it[0]
-        restarts_all = "RestartAllContainers" in str(spec)
-        if spec["restartPolicy"] != "Never" or ruled or restarts_all or container.name in self.released:
+    def _check_again(self, container: Container) -> None:
+        if container.kind == "ephemeral_container" or container.name in self.released or container.name in self.blind:
             return
-        if container.name in self.blind:
-            return
-        before = next((c for c in reversed(self._of(container)) if c.name == container.name), None)
-        if before is None or before.image != container.image:
-            return
-        if container.kind == "init_container" and before.sandbox != container.sandbox:
-            return  # a new sandbox begins with the first again, as long as no main container has run
-        raise Violation(f"{container.name} of a pod that never restarts runs a second time")
+        before = [c for c in self._of(container) if c.name == container.name]
+        self.recorded.check_start(container, before, unseen=container.name in self.unseen)
 
     def _check_backoff(self, container: Container) -> None:
         now, name = self.clock.now, container.name
@@ -199,7 +192,7 @@ class Invariants:
         if exit_ - last > policy.reset_after or now - last > policy.reset_after:
             delay, self._rows[key] = 0.0, 0
         free = name in self.released or name in self.unseen or "RestartAllContainers" in str(self.manifest)
-        if now - exit_ < delay - EARLY and not free:
+        if now - exit_ < delay - EARLY - self._misdated(exit_) and not free:
             raise Violation(f"{name} starts {now - exit_:.2f} s after its exit; its back-off is {delay:.0f} s")
         if free:
             self._rows[key] = 0
@@ -220,12 +213,22 @@ class Invariants:
         if exit_ - last > policy.reset_after or now - last > policy.reset_after:
             delay = 0.0
         free = bool(self.released or self.unseen)
-        if now - exit_ < delay - EARLY and not free:
+        if now - exit_ < delay - EARLY - self._misdated(exit_) and not free:
             raise Violation(
                 f"all containers begin anew {now - exit_:.2f} s after the exit; the back-off is {delay:.0f} s"
             )
         if not free:
             self._round = policy.next_delay(delay), self._asked.get(container.name, now)
+
+    def clocks_set(self, ahead: float, skew: float) -> None:
+        """Hear by how much the node's clock, and what its runtime dates besides, are before the truth from now on."""
+        self._clocks.append((self.clock.now, ahead, ahead + skew))
+
+    def _misdated(self, exit_: float) -> float:
+        """Return how much longer ago than it was an exit may have been said to be, in seconds."""
+        dated = next(dates for since, _, dates in reversed(self._clocks) if since <= exit_)
+        before = next(clock for since, clock, _ in reversed(self._clocks) if since <= exit_)
+        return max(0.0, max((before, *(clock for since, clock, _ in self._clocks if since > exit_))) - dated)
 
     def _of(self, container: Container) -> Sequence[Container]:
         return [c for c in self._ever if (c.uid, c.incarnation) == (container.uid, container.incarnation)]
@@ -238,6 +241,10 @@ class Invariants:
         what = request.get("container") or request.get("target", {}).get("name", "")
         if activity.name == "kill_container":
             self._check_grace(state, request)
+            self.recorded.killed_alone(request)
+        if activity.name == "kill_pod" and not state.ending:
+            alive = [c for c in self.runtime.containers.values() if c.state == "running"]
+            self.recorded.killed_for_sandbox(alive)
         self.note(f"step {activity.name} {what}".rstrip() + f" (fence {request['fence']})")
         if state.ending and activity.name in STARTS:
             raise Violation(f"{activity.name} {what} is scheduled although the pod is to end")
@@ -290,8 +297,16 @@ class Invariants:
                     was = self._counts[key]
                     raise Violation(f"the restart count of {status.name} falls from {was} to {status.restart_count}")
                 self._counts[key] = status.restart_count
+        if state.reached in TERMINAL:
+            self._check_over(state)
         if self._tasks % ROUND_TRIP_EVERY == 0:
             check_round_trip(state)
+
+    def _check_over(self, state: PodState) -> None:
+        if state.failure is not None or state.deletion is not None or self.blind or self.unseen or self.released:
+            return
+        life = [c for c in self._ever if (c.uid, c.incarnation) == (state.ref.uid, state.incarnation)]
+        self.recorded.check_over({c.name: c for c in life})
 
     def _grace(self, state: PodState) -> float:
         grace = float(self.manifest["spec"].get("terminationGracePeriodSeconds", 30))
@@ -327,12 +342,10 @@ class Invariants:
             runs = alive.get(container.name)
             if runs is not None and runs.image != container.image:
                 raise Violation(f"{container.name} runs {runs.image}, desired is {container.image}")
-            must = policy == "Always" and container.restart_policy is None
             last = next((c for c in reversed(self._ever) if c.name == container.name), None)
-            failed = policy == "OnFailure" and last is not None and last.code != 0
             if container.name in enough:
                 continue
-            if runs is None and (must or last is None or (failed and container.restart_policy is None)):
+            if runs is None and self.recorded.is_wanting(container.name, last, unseen=container.name in self.unseen):
                 raise Violation(f"{container.name} does not run; holds: {self.server.workflow.holds}")
         for container in state.pod.spec.init_containers:
             if container.restart_policy == "Always" and container.name not in alive:
@@ -357,16 +370,18 @@ class Invariants:
         if left:
             raise Violation(f"the pod is gone, and left behind: {left}")
 
-    def loses_sight(self) -> None:
-        """Hear that instances are about to be taken away from under the workflow."""
-        known: set[str] = set()
+    def loses_sight(self, gone: Collection[str]) -> None:
+        """Hear that the instances of these containers are about to be taken away from under the workflow."""
+        known, ended = set[str](), set[str]()
         if self.server.run is not None and self.server.run.tasks:
             state = self.server.state
             known = {c.id for c in state.observed.containers if c.has_run} | {exit_.id for exit_ in state.exits}
-        self.unseen |= {container.name for container in self._ever}
+            ended = {c.id for c in state.observed.containers if c.state == "exited"} | {each.id for each in state.exits}
         # A step under way cannot know either: tried again, it does again what it no longer finds.
         starting = {str(activity.argument.get("container")) for activity in self.server.activities}
-        self.blind |= {c.name for c in self._ever if c.id not in known or c.name in starting}
+        newest = {container.name: container.id for container in self._ever}
+        self.unseen |= {name for name in gone if name in newest and newest[name] not in ended}
+        self.blind |= {name for name in gone if name in newest and (newest[name] not in known or name in starting)}
 
     def note(self, what: str) -> None:
         """Add a line to the trail."""

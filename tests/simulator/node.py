@@ -14,7 +14,7 @@ from tests.simulator.attempt import Attempt, Body, Ill, Interrupted, PodFault
 from tests.simulator.clock import Clock, Due
 from tests.simulator.runtime import CriError, Runtime
 from tests.simulator.server import Activity, Server, payload
-from tests.simulator.steps import Steps, View
+from tests.simulator.steps import NOT_READY, Steps, View
 
 KILLS = ("kill_container", "kill_pod", "remove_container")
 STEP_PATIENCE = 2.0
@@ -44,6 +44,8 @@ class Node:
         self._newest: dict[tuple[str, str, str], tuple[tuple[int, int], float]] = {}
         self._pods: dict[str, _Pod] = {}
         self._armed: dict[str, Due] = {}
+        self._refused: set[str] = set()
+        """UIDs of pods that were made no sandbox since the network is not ready."""
 
     # --- tries --------------------------------------------------------------------------------------------------------
 
@@ -141,6 +143,8 @@ class Node:
             case {"result": result}:
                 self._report(attempt, lambda: server.completed(activity, number, payload(result)))
             case {"fault": fault, "detail": detail}:
+                if fault == NOT_READY:
+                    self._refused.add(key[0])
                 self._report(attempt, lambda: server.failed(activity, number, fault, detail["message"], detail))
             case {"cancelled": _}:
                 self._report(attempt, lambda: server.cancelled(activity, number))
@@ -215,6 +219,7 @@ class Node:
         for due in self._armed.values():
             due.cancel()
         self._armed.clear()
+        self._refused.clear()
         self._pods = {uid: _Pod() for uid in self._pods}
         self._boot += 1
         self._counter = 0
@@ -230,7 +235,18 @@ class Node:
         self.server.worker_started()
         for uid, pod in self._pods.items():
             pod.owed.append({"type": "Boot", "id": uid})
+            if self.runtime.up and self.runtime.network:
+                pod.owed.append({"type": "RuntimeReady", "id": uid})
             self._look(uid)
+
+    # --- the agent: readiness -----------------------------------------------------------------------------------------
+
+    def network_ready(self) -> None:
+        """Wake the pods that were refused, as who asks the runtime each second sees that its network is ready."""
+        refused, self._refused = self._refused, set()
+        for uid in refused:
+            self._pod(uid).owed.append({"type": "RuntimeReady", "id": uid})
+            self.clock.after(RELIST, partial(self._look, uid))
 
     # --- the agent: PLEG ----------------------------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ IMAGES = ("busybox:1", "busybox:2", "busybox:3")
 
 def draw_pod(random: Random) -> tuple[str, Manifest]:
     """Return a kind of pod and one of it."""
-    kind = random.choice(tuple(_KINDS))
+    kind = random.choice((*_KINDS, *_BY_RECORD))
     spec = _KINDS[kind](random)
     spec["terminationGracePeriodSeconds"] = random.choice((1, 5, 30, 30))
     if random.random() < 0.05:
@@ -88,14 +88,15 @@ def _plain(policy: str) -> Callable[[Random], dict[str, Any]]:
 
 
 def _with_init(random: Random) -> dict[str, Any]:
-    inits = [_container(random, name) for name in ("i", "j")[: random.randint(1, 2)]]
-    policy = random.choice(("Always", "OnFailure", "Never"))
-    return {"restartPolicy": policy, "initContainers": inits, "containers": _mains(random)[:1]}
+    inits = [_container(random, name) for name in ("i", "j", "k")[: random.randint(1, 3)]]
+    policy = random.choice(("Always", "OnFailure", "OnFailure", "Never"))
+    return {"restartPolicy": policy, "initContainers": inits, "containers": _mains(random)}
 
 
 def _with_sidecar(random: Random) -> dict[str, Any]:
     sidecar = _container(random, "s", restartPolicy="Always")
-    inits = [sidecar, _container(random, "i")] if random.random() < 0.5 else [sidecar]
+    inits = [_container(random, name) for name in ("i", "j")[: random.randint(0, 2)]]
+    inits.insert(random.randint(0, len(inits)), sidecar)
     policy = random.choice(("Always", "OnFailure", "Never"))
     return {"restartPolicy": policy, "initContainers": inits, "containers": _mains(random)[:1]}
 
@@ -116,13 +117,15 @@ def _restart_all(random: Random) -> dict[str, Any]:
 
 def _probed(random: Random) -> dict[str, Any]:
     probe = {"exec": {"command": ["true"]}, "terminationGracePeriodSeconds": 3}
-    return {"restartPolicy": random.choice(("Always", "Never")), "containers": _mains(random, livenessProbe=probe)}
+    policy = random.choice(("Always", "OnFailure", "Never"))
+    return {"restartPolicy": policy, "containers": _mains(random, livenessProbe=probe)}
 
 
 def _resizable(random: Random) -> dict[str, Any]:
     resources = {"requests": {"cpu": "100m", "memory": "32Mi"}, "limits": {"cpu": "200m", "memory": "64Mi"}}
     policy = [{"resourceName": "memory", "restartPolicy": random.choice(("NotRequired", "RestartContainer"))}]
-    return {"restartPolicy": "Always", "containers": _mains(random, resources=resources, resizePolicy=policy)}
+    mains = _mains(random, resources=resources, resizePolicy=policy)
+    return {"restartPolicy": random.choice(("Always", "OnFailure")), "containers": mains}
 
 
 _KINDS: dict[str, Callable[[Random], dict[str, Any]]] = {
@@ -137,3 +140,5 @@ _KINDS: dict[str, Callable[[Random], dict[str, Any]]] = {
     "resizable": _resizable,
     "governed": _plain("Always"),
 }
+_BY_RECORD = ("on failure", "on failure", "init containers", "sidecar")
+"""Kinds that are drawn more often: what the runtime has lost of them would run again, were it not recorded."""

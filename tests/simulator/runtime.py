@@ -64,6 +64,8 @@ class Sandbox:
     incarnation: str
     created: float
     ready: bool = True
+    dated: str = ""
+    """When the runtime believes that it was made."""
 
 
 @dataclass
@@ -92,6 +94,8 @@ class Container:
     """When it was first sent SIGTERM."""
     kill_at: Due | None = None
     """Its SIGKILL."""
+    dated: dict[str, str] = field(default_factory=dict)
+    """When the runtime believes that it was created, started and finished, as on the wire."""
 
 
 class Witness(Protocol):
@@ -135,6 +139,12 @@ class Runtime:
     containers: dict[str, Container] = field(default_factory=dict)
     images: set[str] = field(default_factory=set)
     up: bool = True
+    network: bool = True
+    """Whether sandboxes can have a network: it says so in its Status, and the node asks before it makes one."""
+    ahead: float = 0.0
+    """How many seconds the node's clock is before everybody else's."""
+    skew: float = 0.0
+    """How many seconds what the runtime dates is before the node's clock."""
     reserved: set[tuple[Any, ...]] = field(default_factory=set)
     """Names of what is just being made."""
     _made: int = 0
@@ -162,6 +172,7 @@ class Runtime:
             if not client_there():
                 raise Unavailable("its client has gone, and it is rolled back")
             sandbox = Sandbox(self._id("s"), uid, attempt, incarnation, self.clock.now, ready=boot == self._boots)
+            sandbox.dated = self._date()
             self.sandboxes[sandbox.id] = sandbox
             if sandbox.ready:
                 self.witness.sandbox_made(sandbox)
@@ -189,6 +200,7 @@ class Runtime:
             if boot != self._boots or container.sandbox not in self.sandboxes:
                 raise Unavailable("the runtime was restarted meanwhile")
             container.id, container.created = self._id("c"), self.clock.now
+            container.dated["createdAt"] = self._date()
             self.containers[container.id] = container
             self.witness.changed()
             return container
@@ -212,12 +224,14 @@ class Runtime:
             if boot != self._boots or home is None or not home.ready:
                 container.state, container.code, container.reason = "exited", 128, "StartError"
                 container.finished = self.clock.now
+                container.dated["finishedAt"] = self._date()
                 self.witness.changed()
                 raise CriError("the start failed")
             instance = self._instances.get(container.name, 0)
             self._instances[container.name] = instance + 1
             container.life = self.lives(container.name, instance)
             container.state, container.started = "running", self.clock.now
+            container.dated["startedAt"] = self._date()
             self.witness.started(container)
             if container.life.seconds is not None:
                 seconds, code = container.life.seconds, container.life.code
@@ -308,7 +322,7 @@ class Runtime:
                 "id": s.id,
                 "attempt": s.attempt,
                 "state": "SANDBOX_READY" if s.ready else "SANDBOX_NOTREADY",
-                "createdAt": self.clock.text(s.created),
+                "createdAt": s.dated,
                 "ip": f"10.0.0.{s.attempt % 250 + 1}",
                 "incarnation": s.incarnation,
             }
@@ -321,7 +335,7 @@ class Runtime:
             "uid": uid,
             "name": "web",
             "namespace": "default",
-            "observedAt": self.clock.text(),
+            "observedAt": self.clock.text(self.clock.now + self.ahead),
             "sandboxes": sandboxes,
             "containers": [self._listed(c) for c in containers],
         }
@@ -333,6 +347,7 @@ class Runtime:
         if container.state != "running" or container.id not in self.containers:
             return
         container.state, container.code, container.finished = "exited", code, self.clock.now
+        container.dated["finishedAt"] = self._date()
         container.reason = reason or ("Completed" if code == 0 else "Error")
         if container.exit is not None:
             container.exit.cancel()
@@ -366,6 +381,9 @@ class Runtime:
 
     # --- inside -------------------------------------------------------------------------------------------------------
 
+    def _date(self) -> str:
+        return self.clock.text(self.clock.now + self.ahead + self.skew)
+
     def _answer(self) -> None:
         if not self.up:
             raise Unavailable("connection refused")
@@ -397,17 +415,11 @@ class Runtime:
             "hash": _hash(container.name, container.image),
             "restartCount": container.restart,
             "image": container.image,
-            "createdAt": self.clock.text(container.created),
             "incarnation": container.incarnation,
+            **container.dated,
         }
-        if container.started is not None:
-            listed["startedAt"] = self.clock.text(container.started)
         if container.finished is not None:
-            listed |= {
-                "finishedAt": self.clock.text(container.finished),
-                "exitCode": container.code,
-                "reason": container.reason,
-            }
+            listed |= {"exitCode": container.code, "reason": container.reason}
         return listed
 
 

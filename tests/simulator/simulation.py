@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -45,10 +46,9 @@ class Simulation:
         self.case = case
         self.clock = Clock()
         self.manifest = copy.deepcopy(case.manifest)
-        self.invariants = Invariants(self.clock)
-        self.invariants.manifest = self.manifest
+        self.invariants = Invariants(self.clock, self.manifest)
         self.runtime = Runtime(self.clock, self, self._life)
-        self.runtime.images = set() if case.absent else set(IMAGES)
+        self.runtime.images = set() if case.absent else set(IMAGES[:1])
         self.node = Node(self.clock, self.runtime)
         self.server = Server(
             self.clock,
@@ -62,6 +62,8 @@ class Simulation:
         self.invariants.runtime = self.runtime
         self.node.suffered = self._suffered
         self.injected: Counter[str] = Counter()
+        self._after_exits: dict[str, list[tuple[float, Callable[[], None]]]] = {}
+        """What befalls so many seconds after the next exit of a container."""
 
     def run(self) -> Verdict:
         """Run it to its end, and say what came of it."""
@@ -93,6 +95,7 @@ class Simulation:
         self.node.ills.clear()
         self.node.signals.clear()
         self.node.expirations.clear()
+        self._after_exits.clear()
         if not self.clock.run(self.case.horizon + SETTLING):
             raise Violation("the pod does not come to rest")
         if self.server.run is not None:
@@ -119,6 +122,21 @@ class Simulation:
 
     def _suffered(self, ill: Ill) -> None:
         self.invariants.note(f"-- this one {ill.kind} {ill.seconds or ''}".rstrip())
+
+    def after_exit(self, name: str, seconds: float, act: Callable[[], None]) -> None:
+        """Have something done so long after the next exit of a container; from now, where it has ended already."""
+        instances = [c for c in self.runtime.containers.values() if c.name == name]
+        if instances and all(c.state == "exited" for c in instances):
+            self.clock.after(seconds, act)
+        else:
+            self._after_exits.setdefault(name, []).append((seconds, act))
+
+    def set_clocks(self, *, ahead: float | None = None, skew: float | None = None) -> None:
+        """Set the node's clock before everybody else's by so many seconds, or what its runtime dates before that."""
+        runtime = self.runtime
+        runtime.ahead = runtime.ahead if ahead is None else ahead
+        runtime.skew = runtime.skew if skew is None else skew
+        self.invariants.clocks_set(runtime.ahead, runtime.skew)
 
     def apply(self, document: dict[str, Any]) -> None:
         """Apply a document to the pod, or start it anew where it is gone."""
@@ -174,6 +192,8 @@ class Simulation:
     def exited(self, container: Any) -> None:
         """As the invariants have it."""
         self.invariants.exited(container)
+        for seconds, act in self._after_exits.pop(container.name, ()):
+            self.clock.after(seconds, act)
 
     def killed(self, container: Any, *, by: str) -> None:
         """As the invariants have it."""

@@ -10,6 +10,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from syncpod.messages import Fault
 from tests.simulator.attempt import Attempt, Body, Call, Interrupted, Pause, PodFault
 from tests.simulator.runtime import (
     FOREVER,
@@ -31,6 +32,7 @@ Routine = Generator[Call | Pause, Any, Any]
 LINGER_SECONDS = 0.2
 LEAST_PATIENCE = 10.0
 DEAD_KEPT = 1
+NOT_READY = Fault.NETWORK_NOT_READY.value
 
 
 class Steps:
@@ -85,6 +87,8 @@ class Steps:
             if taken:
                 return (yield from self._clear_away(attempt, request, taken))
             attempt.checkpoint()
+            if not self.runtime.network:
+                raise PodFault(NOT_READY, "network is not ready")
             try:
                 made = yield Call(
                     lambda: self.runtime.run_sandbox(

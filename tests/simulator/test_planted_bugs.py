@@ -9,15 +9,16 @@ from datetime import datetime, timedelta
 import pytest
 
 from syncpod.lifecycle import backoff
+from syncpod.lifecycle.observed import ObservedPod
 from syncpod.messages import StepInput
 from tests.simulator.campaign import run_seeds
 from tests.simulator.faults import draw_case
 from tests.simulator.report import as_test
 from tests.simulator.shrink import shrink, signature
 from tests.simulator.simulation import simulate
-from workflows import decide, start
+from workflows import decide, facts, start
 from workflows.decision import Step
-from workflows.state import PodState
+from workflows.state import Exit, PodState
 
 WITHIN = 400
 """Seeds: some fifteen seconds on a quiet machine."""
@@ -51,11 +52,31 @@ def decides_by_chance(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decide, "begin", begin)
 
 
+def runs_again_what_is_no_longer_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The end of a finished init container, and one with code 0 under OnFailure, counts while the runtime lists it."""
+    right = facts._absent_ends
+
+    def absent(state: PodState, view: ObservedPod) -> list[Exit]:
+        lets_rest = state.pod.spec.restart_policy == "OnFailure"
+        init = {container.name for container in state.pod.spec.init_containers}
+        return [end for end in right(state, view) if end.name not in init and not (lets_rest and end.exit_code == 0)]
+
+    monkeypatch.setattr(facts, "_absent_ends", absent)
+
+
+def gives_up_what_is_to_follow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was ended so that another follows is known for that while the runtime lists it."""
+    monkeypatch.setattr(facts, "newest_begun", lambda state, view: state.own.newest_by_name())
+    monkeypatch.setattr(facts, "remembered", lambda state: state.own)
+
+
 PLANTED = {
     "back-off half as long": (half_as_long, ("back-off is",)),
     "stale listings believed": (believes_whatever_comes_last, ("two live sandboxes", "does not run")),
     "started without a kill": (starts_without_killing, ("two live containers",)),
     "restarts left out of the snapshot": (forgets_restarts, ("the snapshot does not carry restarts",)),
+    "what is pruned runs again": (runs_again_what_is_no_longer_listed, ("has succeeded, and runs again",)),
+    "what is to follow given up": (gives_up_what_is_to_follow, ("is to run again", "does not run")),
     "not the same when replayed": (decides_by_chance, ("replayed, the run does something else",)),
 }
 """Each with what may be said of it: of one bug, the first seed to show it shows one of its harms."""

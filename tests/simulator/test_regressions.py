@@ -80,3 +80,36 @@ def test_a_cancellation_that_comes_as_a_run_continues_as_new_is_not_lost() -> No
         Event(4.891, "workflow cancelled"),
     )
     assert simulate(Case(pod(spec), {"b": (FOREVER,)}, events)).violation == ""
+
+
+@pytest.mark.parametrize("stops", [0.1, None])
+def test_what_is_ended_with_its_sandbox_follows_in_the_next_whatever_it_exits_with(stops: float | None) -> None:
+    """It was stopped as its sandbox had died, exited 0, and its pod was believed to have succeeded."""
+    spec = {"restartPolicy": "OnFailure", "containers": [{"name": "a", "image": "busybox:1"}]}
+    verdict = simulate(Case(pod(spec), {"a": (Life(None, stop=stops),)}, (Event(5.0, "sandbox dies"),)))
+    assert verdict.violation == ""
+    assert any("a, restart 1, runs" in line for line in verdict.trail)
+
+
+def test_what_is_to_follow_does_so_although_one_was_created_that_never_started() -> None:
+    """With that listed as the newest, the one that had been ended for its new image counted as the pod's end."""
+    spec = {"restartPolicy": "Never", "containers": [{"name": "a", "image": "busybox:1"}]}
+    late = tuple(Event(1.0 + number / 10, "step reports late", seconds=0.5) for number in range(3))
+    events = (
+        *late,  # the kill, a start that finds no image, the pull
+        Event(1.3, "step succeeds but reports failure"),  # the start
+        Event(2.0, "applied, perhaps another image", name="a", number=2),
+    )
+    verdict = simulate(Case(pod(spec), {"a": (FOREVER,)}, events))
+    assert verdict.violation == ""
+    assert any("a, restart 1, runs" in line for line in verdict.trail)
+
+
+@pytest.mark.parametrize("what", ["node's clock set", "runtime's dates skewed"])
+def test_a_clock_that_is_set_back_makes_no_elder_instance_the_newest(what: str) -> None:
+    """The exited one was created later by its date than the one that ran, and another was started beside that."""
+    spec = {"restartPolicy": "Always", "containers": [{"name": "a", "image": "busybox:1"}]}
+    events = (Event(3.5, what, seconds=-3.0), Event(3.6, "container dies", name="a", number=1))
+    verdict = simulate(Case(pod(spec), {"a": (FOREVER,)}, events))
+    assert verdict.violation == ""
+    assert not any("a, restart 2, runs" in line for line in verdict.trail)

@@ -67,6 +67,25 @@ def test_an_upgraded_workers_decisions_are_taken_by_a_run_of_its_own() -> None:
     assert verdict.runs == simulate(Case(pod(TWO))).runs + 1
 
 
+def test_a_pod_that_was_refused_a_sandbox_gets_it_soon_after_the_network_is_ready() -> None:
+    verdict = simulate(Case(pod(TWO), {}, (Event(0.001, "network not ready", seconds=25.0),)))
+    assert verdict.violation == ""
+    ready = next(line for line in verdict.trail if "sandbox 0 is ready" in line)  # no attempt was spent
+    assert 25.0 < float(ready.split()[0]) < 27.0
+
+
+def test_an_exit_is_dated_as_the_runtimes_clock_has_it() -> None:
+    simulation = Simulation(Case(pod(TWO), {"a": (Life(1.0, 1), FOREVER)}))
+    simulation.begin()
+    simulation.set_clocks(ahead=3600.0, skew=-2.0)
+    simulation.clock.run(5.0)
+    (sandbox,) = simulation.runtime.sandboxes.values()
+    listed = simulation.runtime.list(sandbox.uid)
+    ended = next(each for each in listed["containers"] if each["state"] == "exited")
+    assert listed["observedAt"].startswith("2026-01-01T01:00:04")
+    assert ended["finishedAt"].startswith("2026-01-01T00:59:59")
+
+
 def test_nothing_that_the_simulated_runtime_lists_is_passed_over_for_its_name() -> None:
     simulation = Simulation(Case(pod(TWO), {"a": (Life(1.0, 1),)}))
     simulation.begin()

@@ -1,0 +1,115 @@
+"""What has ended for good stays so, and what was ended so that another follows is followed, whatever the runtime lists.
+
+A memory of the simulation's own: of how instances truly ended, and of what the workflow has had ended to run again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tests.simulator.runtime import Container
+from tests.simulator.violation import Violation
+
+PROBES = ("LivenessProbe", "StartupProbe")
+RULED = 42
+"""The exit code for which the rules of drawn pods have a container run again."""
+TERMINAL = ("Succeeded", "Failed")
+
+
+class Recorded:
+    """What of one simulation must be known though the runtime may have lost it; methods raise Violation."""
+
+    def __init__(self, manifest: dict[str, Any]) -> None:
+        """`manifest` is the desired pod, and is changed with it."""
+        self.manifest = manifest
+        self._to_follow: set[str] = set()
+        """Ids of instances that were ended only so that another follows."""
+
+    # --- what the workflow asks for -----------------------------------------------------------------------------------
+
+    def killed_alone(self, request: dict[str, Any]) -> None:
+        """Hear that one container is to be killed: another follows, unless a probe has failed that its policy heeds."""
+        name = request["target"]["name"]
+        if request["reason"] not in PROBES or self._policy(name) != "Never":
+            self._to_follow.add(request["target"]["id"])
+
+    def killed_for_sandbox(self, alive: Sequence[Container]) -> None:
+        """Hear that a pod is killed which goes on in another sandbox: so do its containers, where its policy lets it.
+
+        As kuberuntime_manager.go, v1.36, SyncPod, which has decided what it starts before it kills.
+        """
+        if self.manifest["spec"]["restartPolicy"] != "Never":
+            self._to_follow |= {container.id for container in alive}
+
+    # --- what must hold -----------------------------------------------------------------------------------------------
+
+    def check_start(self, container: Container, before: Sequence[Container], *, unseen: bool) -> None:
+        """Check that what runs again may; `before` are its earlier instances, and nobody has asked for this one.
+
+        `unseen`: how the last of them ended was taken away before anybody could know.
+        """
+        if not before or self._restarts_all():
+            return
+        name, last = container.name, before[-1]
+        if container.kind == "init_container":
+            here = [each for each in before if each.sandbox == container.sandbox]
+            if self._is_sidecar(name) or not here:
+                return  # a new sandbox begins with the first again
+            if not unseen and _succeeded(here[-1]):
+                raise Violation(f"the init container {name} has succeeded, and runs again in the same sandbox")
+            if self._policy(name) == "Never":
+                raise Violation(f"{name} of a pod that never restarts runs a second time")
+            return
+        if last.id in self._to_follow:
+            return
+        policy = self._policy(name)
+        if policy == "Never" and not (self._is_ruled(name) and last.code == RULED):
+            raise Violation(f"{name} of a pod that never restarts runs a second time")
+        if policy == "OnFailure" and _succeeded(last) and not unseen:
+            raise Violation(f"{name} has succeeded, and runs again")
+
+    def is_wanting(self, name: str, last: Container | None, *, unseen: bool = False) -> bool:
+        """Say whether a main container that is not there is to run, given its newest instance, which has ended.
+
+        `unseen` as in `check_start`.
+        """
+        policy = self._policy(name)
+        if last is None or policy == "Always" or unseen:
+            return last is None or policy == "Always"
+        if last.id in self._to_follow:
+            return True
+        return last.code == RULED if self._is_ruled(name) else policy == "OnFailure" and not _succeeded(last)
+
+    def check_over(self, newest: dict[str, Container]) -> None:
+        """Check that a pod which is over, and nobody has ended, has nothing left to run; `newest` is by name."""
+        if self._restarts_all():
+            return
+        for name in (container["name"] for container in self.manifest["spec"]["containers"]):
+            last = newest.get(name)
+            if last is not None and self.is_wanting(name, last):
+                why = "was ended so that another follows" if last.id in self._to_follow else f"exited {last.code}"
+                raise Violation(f"the pod is over, and {name}, which {why}, is to run again")
+
+    # --- small ones ---------------------------------------------------------------------------------------------------
+
+    def _policy(self, name: str) -> str:
+        return str(self._container(name).get("restartPolicy") or self.manifest["spec"]["restartPolicy"])
+
+    def _is_ruled(self, name: str) -> bool:
+        return "restartPolicyRules" in self._container(name)
+
+    def _is_sidecar(self, name: str) -> bool:
+        return self._container(name).get("restartPolicy") == "Always"
+
+    def _restarts_all(self) -> bool:
+        return "RestartAllContainers" in str(self.manifest["spec"])
+
+    def _container(self, name: str) -> dict[str, Any]:
+        spec = self.manifest["spec"]
+        every = (each for kind in ("initContainers", "containers") for each in spec.get(kind, ()))
+        return next((each for each in every if each["name"] == name), {})
+
+
+def _succeeded(container: Container) -> bool:
+    return container.state == "exited" and container.code == 0
