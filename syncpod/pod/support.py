@@ -55,6 +55,7 @@ REFUSED = (
 )
 
 _NO_SCHEDULER = "has no effect here: only a scheduler reads it"
+_NO_CLASSES = "has no effect here: no API server knows classes; what a node short of something goes by is spec.priority"
 _NO_API_SERVER = "has no effect here: no API server issues tokens"
 
 _NO_LASTING_VOLUME = "has no effect here: it is for volumes that outlive their pod"
@@ -65,8 +66,7 @@ WITHOUT_EFFECT = (
     Rule("nodeSelector", _NO_SCHEDULER),
     Rule("affinity", _NO_SCHEDULER),
     Rule("topologySpreadConstraints", _NO_SCHEDULER),
-    Rule("priorityClassName", _NO_SCHEDULER),
-    Rule("priority", _NO_SCHEDULER, (0,)),
+    Rule("priorityClassName", _NO_CLASSES),
     Rule("preemptionPolicy", _NO_SCHEDULER, ("PreemptLowerPriority",)),
     Rule("schedulerName", _NO_SCHEDULER, (DEFAULT_SCHEDULER_NAME,)),
     Rule("schedulingGates", _NO_SCHEDULER),

@@ -53,6 +53,7 @@ def test_every_other_kind_of_volume_is_refused_by_name(source: str) -> None:
 
 SUPPORTED: list[dict[str, Any]] = [
     {},
+    {"spec.priority": 5},
     {"spec.volumes": [{"name": "work", "hostPath": {"path": "/a"}}]},
     {"spec.volumes": [{"name": "work", "emptyDir": {"medium": "Memory", "sizeLimit": "1Gi"}}]},
     {"spec.volumes": [{"name": "work", "configMap": {"name": "a"}}, {"name": "b", "secret": {"secretName": "b"}}]},
@@ -98,7 +99,6 @@ WITHOUT_EFFECT: list[tuple[str, Any]] = [
     ("topologySpreadConstraints", [{"maxSkew": 1, "topologyKey": "z", "whenUnsatisfiable": "DoNotSchedule"}]),
     ("tolerations", [{"operator": "Exists"}]),
     ("priorityClassName", "high"),
-    ("priority", 5),
     ("preemptionPolicy", "Never"),
     ("schedulerName", "mine"),
     ("schedulingGates", [{"name": "wait"}]),
