@@ -102,7 +102,7 @@ _POLICY = '{"default": [{"type": "insecureAcceptAnything"}]}'
 _RUNC = """#!{busybox} sh
 for argument in "$@"; do
   if [ "$previous" = --bundle ]; then
-    {busybox} sed -i 's/"oomScoreAdj":-[0-9]*/"oomScoreAdj":{least}/' "$argument/config.json"
+    {busybox} sed -i 's/"oomScoreAdj": *-[0-9]*/"oomScoreAdj":{least}/' "$argument/config.json"
   fi
   previous=$argument
 done

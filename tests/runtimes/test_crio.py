@@ -41,6 +41,14 @@ async def test_a_pod_on_the_bridge_serves_its_page_at_its_own_address_and_at_a_p
     await bare.remove_pod(pod)
 
 
+async def test_a_pod_that_shares_its_processes_has_a_pause_process(crio: Crio, bare: BareCri) -> None:
+    sandbox = bare.sandbox_config("shared", host_network=True)
+    sandbox.linux.security_context.namespace_options.pid = cri.NamespaceMode.POD
+    pod = await bare.start_pod(sandbox)
+    assert len(crio.shims_of(pod.sandbox_id)) == len(crio.shims_of(pod.container_id)) == 1
+    await bare.remove_pod(pod)
+
+
 async def test_a_pod_outlives_a_kill_of_crio(crio: Crio, bare: BareCri) -> None:
     pod = await bare.start_pod(bare.sandbox_config("survivor", host_network=True))
     before = crio.pid
