@@ -236,6 +236,14 @@ def _no_room(simulation: Simulation, event: Event) -> None:
     simulation.node.steps.no_room += 1
 
 
+def _post_start_fails(simulation: Simulation, event: Event) -> None:
+    simulation.node.steps.failing_hooks += 1
+
+
+def _pre_stop_hangs(simulation: Simulation, event: Event) -> None:
+    simulation.node.steps.hanging_hooks.append(event.seconds)
+
+
 def _apply(simulation: Simulation, event: Event) -> None:
     """Apply the pod, with another image where a container is named."""
     document = copy.deepcopy(simulation.manifest)
@@ -344,6 +352,8 @@ EVENTS: dict[str, Kind] = {
     "runtime wiped after an exit": Kind(_after_exit(_runtime_wiped), 0.5, of_container=True, seconds=MOMENTS),
     "images gone": Kind(_image_gone, 1),
     "no room for a resize": Kind(_no_room, 0.5),
+    "postStart hook fails": Kind(_post_start_fails, 0.7),
+    "preStop hook hangs": Kind(_pre_stop_hangs, 0.7, seconds=(2, 8, 60)),
     # By people and agents:
     "applied, perhaps another image": Kind(_apply, 2, of_container=True, numbers=(0, 1, 2)),
     "relabelled": Kind(_relabel, 0.5, numbers=(1, 2)),

@@ -121,6 +121,13 @@ def _probed(random: Random) -> dict[str, Any]:
     return {"restartPolicy": policy, "containers": _mains(random, livenessProbe=probe)}
 
 
+def _hooked(random: Random) -> dict[str, Any]:
+    hook = {"exec": {"command": ["true"]}}
+    lifecycle = random.choice(({"postStart": hook}, {"preStop": hook}, {"postStart": hook, "preStop": hook}))
+    policy = random.choice(("Always", "OnFailure", "Never"))
+    return {"restartPolicy": policy, "containers": _mains(random, lifecycle=lifecycle)}
+
+
 def _resizable(random: Random) -> dict[str, Any]:
     resources = {"requests": {"cpu": "100m", "memory": "32Mi"}, "limits": {"cpu": "200m", "memory": "64Mi"}}
     policy = [{"resourceName": "memory", "restartPolicy": random.choice(("NotRequired", "RestartContainer"))}]
@@ -139,6 +146,7 @@ _KINDS: dict[str, Callable[[Random], dict[str, Any]]] = {
     "probed": _probed,
     "resizable": _resizable,
     "governed": _plain("Always"),
+    "hooked": _hooked,
 }
 _BY_RECORD = ("on failure", "on failure", "init containers", "sidecar")
 """Kinds that are drawn more often: what the runtime has lost of them would run again, were it not recorded."""

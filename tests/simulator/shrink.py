@@ -63,6 +63,8 @@ def _plainer(case: Case) -> Iterator[Case]:
     for manifest in _smaller(case.manifest):
         yield replace(case, manifest=manifest)
     names = _names(case.manifest)
+    # An init container that never ends is another case: nothing follows it.
+    ends = {each["name"] for each in case.manifest["spec"].get("initContainers", ()) if "restartPolicy" not in each}
     lives = {name: life for name, life in case.lives.items() if name in names}
     if lives != case.lives:
         yield replace(case, lives=lives)
@@ -71,7 +73,7 @@ def _plainer(case: Case) -> Iterator[Case]:
     if case.max_events:
         yield replace(case, max_events=0)
     for name, each in case.lives.items():
-        if each != (FOREVER,):
+        if each != (FOREVER,) and name not in ends:
             yield replace(case, lives={**case.lives, name: (FOREVER,)})
         if len(each) > 1:
             yield replace(case, lives={**case.lives, name: each[:-1]})
@@ -79,6 +81,10 @@ def _plainer(case: Case) -> Iterator[Case]:
             if life.stop != FOREVER.stop or life.kill:
                 plain = replace(life, stop=FOREVER.stop, kill=0.0)
                 yield replace(case, lives={**case.lives, name: (*each[:index], plain, *each[index + 1 :])})
+
+
+_SPARED = ("resources", "livenessProbe", "lifecycle")
+"""What a container is tried without."""
 
 
 def _names(manifest: Manifest) -> set[str]:
@@ -94,7 +100,7 @@ def _smaller(manifest: Manifest) -> Iterator[Manifest]:
             del less["spec"][kind][index]
             if less["spec"]["containers"]:
                 yield less
-            for key, plain in (("imagePullPolicy", "IfNotPresent"), ("resources", None), ("livenessProbe", None)):
+            for key, plain in (("imagePullPolicy", "IfNotPresent"), *((key, None) for key in _SPARED)):
                 if container.get(key) != plain:
                     less = copy.deepcopy(manifest)
                     if plain is None:

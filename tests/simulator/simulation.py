@@ -96,6 +96,8 @@ class Simulation:
         self.node.signals.clear()
         self.node.expirations.clear()
         self._after_exits.clear()
+        self.node.steps.failing_hooks = 0
+        self.node.steps.hanging_hooks.clear()
         if not self.clock.run(self.case.horizon + SETTLING):
             raise Violation("the pod does not come to rest")
         if self.server.run is not None:

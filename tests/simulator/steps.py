@@ -1,7 +1,7 @@
 """What each step does to the runtime: the model of `activities`, call by call, under virtual time.
 
 Each function is the routine of the same name there, with its looking before it acts, what it adopts and what it clears
-away; directories, images' contents, hooks and events are left out. What is given and returned is what crosses Temporal.
+away; directories, images' contents and events are left out. What is given and returned is what crosses Temporal.
 """
 
 from __future__ import annotations
@@ -32,6 +32,8 @@ Routine = Generator[Call | Pause, Any, Any]
 LINGER_SECONDS = 0.2
 LEAST_PATIENCE = 10.0
 DEAD_KEPT = 1
+HOOK_SECONDS = 0.3
+"""How long a hook takes that nothing is wrong with."""
 NOT_READY = Fault.NETWORK_NOT_READY.value
 
 
@@ -43,6 +45,12 @@ class Steps:
         self.runtime = runtime
         self._next_seq = next_seq
         self._stops: dict[str, list[tuple[float, Stop]]] = {}
+        self.failing_hooks = 0
+        """How many of the next postStart hooks fail."""
+        self.hanging_hooks: list[float] = []
+        """How many seconds the next preStop hooks take."""
+        self._hooks: dict[str, float] = {}
+        """When the preStop hook of a container is over, which is carried out once, whatever becomes of the step."""
         self.no_room = 0
         """How many times the node answers that it has no room for a resize."""
 
@@ -56,6 +64,7 @@ class Steps:
             for _, stop in calls:
                 stop.abandoned = True
         self._stops.clear()
+        self._hooks.clear()
 
     def read(self, uid: str) -> Generator[Call | Pause, Any, View]:
         """List a pod. Raises Unavailable."""
@@ -145,6 +154,8 @@ class Steps:
                 None,
             )
             if instance is not None and "startedAt" in instance:
+                if instance["state"] == "running":
+                    yield from self._post_start(attempt, request, instance["id"])
                 return {"outcome": "adopted", "id": instance["id"]}
             if instance is not None:
                 yield from self._remove_unstarted(instance["id"])
@@ -187,6 +198,7 @@ class Steps:
         for spare in dead[DEAD_KEPT:]:
             if spare["id"] in request["prune"]:
                 yield from self._remove(spare["id"])
+        yield from self._post_start(attempt, request, container_id)
         if request["kind"] == "init_container":
             deadline = self.runtime.clock.now + LINGER_SECONDS
             while self.runtime.clock.now < deadline and not attempt.interrupted:
@@ -198,6 +210,26 @@ class Steps:
                 except Interrupted:
                     break
         return {"outcome": "done", "id": container_id}
+
+    def _post_start(self, attempt: Attempt, request: Mapping[str, Any], container_id: str) -> Routine:
+        """Carry out the postStart hook, if there is one; where it fails the container is ended with its grace."""
+        name, spec = request["container"], request["pod"]["spec"]
+        mains = {each["name"]: each for each in spec["containers"]}
+        lifecycle: Mapping[str, Any] = mains.get(name, {}).get("lifecycle", {})
+        if not lifecycle.get("postStart"):
+            return
+        yield Pause(HOOK_SECONDS)
+        if not self.failing_hooks:
+            return
+        self.failing_hooks -= 1
+        grace = int(attempt.waited) + int(spec.get("terminationGracePeriodSeconds", 30))
+        target = {"id": container_id, "name": name, "graceSeconds": grace, "preStop": lifecycle.get("preStop")}
+
+        def alive(view: View) -> Selection:
+            return [(c, target) for c in view["containers"] if c["id"] == container_id and c["state"] != "exited"]
+
+        yield from self._end_containers(attempt, alive, by="postStart")
+        raise PodFault("PostStartHookError", "PostStartHook failed")
 
     def pull_image(self, attempt: Attempt, request: Mapping[str, Any]) -> Body:
         """Pull a container's image."""
@@ -361,7 +393,8 @@ class Steps:
         while len(ended) < len(names):
             for id_, target in waiting.items():
                 before = [each for each in target.get("after", ()) if each in names and each not in ended]
-                if id_ not in sent and (not before or attempt.waited >= target["graceSeconds"]):
+                waits = before or self._pre_stops(id_, target)
+                if id_ not in sent and (not waits or attempt.waited >= target["graceSeconds"]):
                     timeout = max(int(target["graceSeconds"]) - int(attempt.waited), 2)
                     sent[id_] = self._stop(id_, timeout, by)
             ended |= {id_ for id_, stop in sent.items() if stop.done}
@@ -371,6 +404,15 @@ class Steps:
         for stop in sent.values():
             if stop.error is not None:
                 raise stop.error
+
+    def _pre_stops(self, container_id: str, target: Target) -> bool:
+        """Say whether the container's preStop hook is still being carried out: begun now, if it has one."""
+        if not target.get("preStop"):
+            return False
+        now = self.runtime.clock.now
+        if container_id not in self._hooks:
+            self._hooks[container_id] = now + (self.hanging_hooks.pop(0) if self.hanging_hooks else HOOK_SECONDS)
+        return now < self._hooks[container_id]
 
     def _stop(self, container_id: str, timeout: float, by: str) -> Stop:
         """Send a StopContainer, unless one is under way that kills by then."""

@@ -86,6 +86,30 @@ def test_an_exit_is_dated_as_the_runtimes_clock_has_it() -> None:
     assert ended["finishedAt"].startswith("2026-01-01T00:59:59")
 
 
+def hooked(**lifecycle: object) -> dict[str, object]:
+    containers = [{"name": "a", "image": "busybox:1", "lifecycle": lifecycle}]
+    return {"restartPolicy": "Always", "containers": containers, "terminationGracePeriodSeconds": 10}
+
+
+HOOK = {"exec": {"command": ["true"]}}
+
+
+def test_a_container_whose_post_start_hook_fails_is_ended_and_backs_off() -> None:
+    verdict = simulate(Case(pod(hooked(postStart=HOOK)), {}, (Event(0.0, "postStart hook fails"),)))
+    assert verdict.violation == ""
+    runs = [float(line.split()[0]) for line in verdict.trail if "a, restart" in line and "runs" in line]
+    assert len(runs) == 2
+    assert runs[1] - runs[0] > 10.0
+
+
+def test_a_pre_stop_hook_that_hangs_has_the_grace_and_no_more() -> None:
+    events = (Event(1.0, "preStop hook hangs", seconds=60.0), Event(2.0, "deleted", number=10))
+    verdict = simulate(Case(pod(hooked(preStop=HOOK)), {"a": (Life(None, stop=None),)}, events))
+    assert verdict.violation == ""
+    (killed,) = [float(line.split()[0]) for line in verdict.trail if "gets SIGKILL" in line]
+    assert 12.0 < killed < 15.0
+
+
 def test_nothing_that_the_simulated_runtime_lists_is_passed_over_for_its_name() -> None:
     simulation = Simulation(Case(pod(TWO), {"a": (Life(1.0, 1),)}))
     simulation.begin()
