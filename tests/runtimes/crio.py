@@ -29,6 +29,7 @@ from tests.runtimes.require import Missing, cache_directory
 
 VERSION = "1.34.0"
 _SOCKET_BYTES = 107
+# Where containers are attached to has a container's id in its path, and is a socket as well: its directory is called `a`.
 
 _CONFIG = """
 [crio]
@@ -51,7 +52,7 @@ cgroup_manager = "cgroupfs"
 pinns_path = "{programs}/pinns"
 namespaces_dir = "{directory}/namespaces"
 container_exits_dir = "{directory}/exits"
-container_attach_socket_dir = "{directory}/attach"
+container_attach_socket_dir = "{directory}/a"
 hooks_dir = []
 cdi_spec_dirs = ["{directory}/cdi"]
 apparmor_profile = "unconfined"

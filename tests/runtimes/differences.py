@@ -138,7 +138,10 @@ _CRIO = (
         "a command that is not there",
         "It is found when a container is made, not when it is started: there is no container that has failed, and the "
         "pod waits with CreateContainerError and tries again, whatever its restart policy.",
-        ("test_restarts.py::test_a_command_that_is_not_there_fails_a_pod_that_does_not_restart",),
+        (
+            "test_restarts.py::test_a_command_that_is_not_there_fails_a_pod_that_does_not_restart",
+            "test_debug.py::test_what_does_not_start_says_why_and_harms_nothing",
+        ),
     ),
     Difference(
         "signals",
