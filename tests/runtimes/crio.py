@@ -29,7 +29,7 @@ from tests.runtimes.require import Missing, cache_directory
 
 VERSION = "1.34.0"
 _SOCKET_BYTES = 107
-# Where containers are attached to has a container's id in its path, and is a socket as well: its directory is called `a`.
+# An id of a container is in the path of the socket that it is attached to, so the directory of those is called `a`.
 
 _CONFIG = """
 [crio]
