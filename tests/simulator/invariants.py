@@ -102,8 +102,8 @@ class Invariants:
         self._fence: tuple[str, int] = ("", 0)
         self._kill_by: float | None = None
         self._tasks = 0
-        self._round = (0.0, 0.0)
-        """Of restarts of all containers: the delay that the next has, and when the last one began."""
+        self._rounds: dict[tuple[str, str], tuple[float, float]] = {}
+        """Of restarts of all containers, by the pod's life: the delay that the next has, and when the last one began."""
         self._round_exit: float | None = None
         """The exit that asked for the one under way."""
 
@@ -208,7 +208,8 @@ class Invariants:
         if exit_ is None or container.kind == "ephemeral_container":
             return
         self._round_exit = None
-        delay, last = self._round
+        life = (container.uid, container.incarnation)
+        delay, last = self._rounds.get(life, (0.0, 0.0))
         policy = Policy.of(self.manifest)
         if exit_ - last > policy.reset_after or now - last > policy.reset_after:
             delay = 0.0
@@ -218,7 +219,7 @@ class Invariants:
                 f"all containers begin anew {now - exit_:.2f} s after the exit; the back-off is {delay:.0f} s"
             )
         if not free:
-            self._round = policy.next_delay(delay), self._asked.get(container.name, now)
+            self._rounds[life] = policy.next_delay(delay), self._asked.get(container.name, now)
 
     def clocks_set(self, ahead: float, skew: float) -> None:
         """Hear by how much the node's clock, and what its runtime dates besides, are before the truth from now on."""
