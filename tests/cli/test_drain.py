@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 import pytest_asyncio
+import yaml
 from temporalio.client import Client
 
 from syncpod.node_messages import FILE_SOURCE, SOURCE_ANNOTATION
 from tests.cli.conftest import Command, silent_node
 from tests.cli.manifests import as_json, fresh_name, manifest
 from tests.workflows.scripted import ScriptedNode
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest_asyncio.fixture(loop_scope="session")
@@ -64,6 +69,21 @@ async def test_each_of_several_nodes_is_drained_whatever_becomes_of_the_others(
     assert (missing.code, missing.out) == (1, f"node/{drained} already cordoned\n")
     assert 'nodes "nobody" not found' in missing.err
     assert (await syncpod("get", "pod", f"{drained}-bare")).code == 0, "nothing is ended where a node is not there"
+
+
+async def test_what_the_readme_says_drains_a_node_with_its_example(
+    syncpod: Command, client: Client, node: ScriptedNode
+) -> None:
+    name = node.queue.removeprefix("node/")
+    example = yaml.safe_load((ROOT / "examples/pod.yaml").read_text())
+    example["metadata"]["name"] = f"{name}-web"
+    applied = await syncpod("apply", "-f", "-", "--node", name, stdin=as_json(example))
+    assert applied.code == 0, applied.err
+    written = re.search(r'^\$ syncpod drain "\$\(hostname\)" (.*?)  +#', (ROOT / "README.md").read_text(), re.MULTILINE)
+    assert written is not None
+    async with silent_node(client, name, cordoned=True):
+        drained = await syncpod("drain", name, *written[1].split())
+    assert (drained.code, drained.out.splitlines()[-1]) == (0, f"node/{name} drained"), drained.err
 
 
 @pytest.mark.parametrize(

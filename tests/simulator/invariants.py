@@ -103,7 +103,7 @@ class Invariants:
         self._kill_by: float | None = None
         self._tasks = 0
         self._rounds: dict[tuple[str, str], tuple[float, float]] = {}
-        """Of restarts of all containers, by the pod's life: the delay that the next has, and when the last one began."""
+        """Of restarts of all containers, by the pod's life: the delay that the next has, and when the last began."""
         self._round_exit: float | None = None
         """The exit that asked for the one under way."""
 
