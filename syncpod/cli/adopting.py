@@ -78,6 +78,6 @@ async def until_adopted(client: Client, place: Here, stray: Stray) -> None:
             raise Failure(f'pod "{stray.pod.name}" is not adopted yet: {steps[-1].reason}; it is tried again')
         await asyncio.sleep(_POLL_SECONDS)
     raise Failure(
-        f'pod "{stray.pod.name}" has a workflow now, but its node does not answer (is `syncpod worker` running?); '
+        f'pod "{stray.pod.name}" has a workflow now, but its node does not answer (is its worker running?); '
         "it adopts the pod when it serves"
     )

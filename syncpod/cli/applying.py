@@ -17,7 +17,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.nodes import is_cordoned
-from syncpod.cli.pods import Reading, handle_of, read_pod
+from syncpod.cli.pods import Reading, away, handle_of, read_pod
 from syncpod.cli.updating import AGAIN, PAUSE_SECONDS, answer_in_time, is_gone, refusal
 from syncpod.messages import SEARCH_ATTRIBUTES
 from syncpod.pod import Pod, pod_to_wire
@@ -81,8 +81,8 @@ async def apply_pod(
         if before is None and await _is_open(client, namespace, name):
             return Applied(pod, Change.CREATED, node, node_is_away=True)
         raise Failure(
-            f'pod "{name}": node {before.pod.spec.node_name if before else node} is away (is `syncpod worker` running '
-            "there?), so it is not known whether the change will be made; apply it again when the node is back"
+            f'pod "{name}": {away(before.pod.spec.node_name if before else node)}, so it is not known whether the '
+            "change will be made; apply it again when the node is back"
         )
     if before is None:
         return Applied(pod, Change.CREATED, node)

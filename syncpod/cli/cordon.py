@@ -50,6 +50,7 @@ async def set_schedulable(client: Client, name: str, change: Literal["cordon", "
 
     from syncpod.cli.failure import Failure
     from syncpod.cli.nodes import require_node
+    from syncpod.cli.pods import away
     from syncpod.cli.updating import AGAIN, PAUSE_SECONDS, answer_in_time
     from syncpod.node_messages import node_workflow_id
 
@@ -71,7 +72,5 @@ async def set_schedulable(client: Client, name: str, change: Literal["cordon", "
             await asyncio.sleep(PAUSE_SECONDS)
 
     if not await answer_in_time(client, name, send()):
-        raise Failure(
-            f"node {name} is away (is `syncpod worker` running there?), so it is not known whether it is {change}ed"
-        )
+        raise Failure(f"{away(name)}, so it is not known whether it is {change}ed")
     return f"{change}ed"

@@ -11,7 +11,7 @@ import typer
 
 from syncpod.cli.arguments import pod_names
 from syncpod.cli.console import Columns, remark, say
-from syncpod.cli.failure import BadInput
+from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.options import AllNamespaces, Namespace, PodNames
 
 if TYPE_CHECKING:
@@ -64,10 +64,13 @@ def events(
             printer.print_whole(found)
         elif found:
             printer.print(found)
-        elif not watch:
+        elif not watch and not source.silent:
             where = "" if all_namespaces else f" in {namespace} namespace"
             remark(f"No events found{where}.")
+        if source.silent and not watch:
+            raise Failure(_without(source.silent))
         while watch:
+            source.note_silent()
             await asyncio.sleep(_WATCH_SECONDS)
             printer.print(await source.read(client))
 
@@ -104,7 +107,9 @@ class _Source:
         self._with_fields = with_fields
         self._before: dict[tuple[str, str], Pod] = {}
         """The pods that there were: those that have gone since are asked once more, for what came last."""
-        self._silent: frozenset[str] = frozenset()
+        self.silent: tuple[Pod, ...] = ()
+        """The pods that did not answer, as they were recorded."""
+        self._noted: frozenset[str] = frozenset()
 
     async def read(self, client: Client) -> list[PodEvent]:
         """Return all events there are, the newest last. Raises Failure for a named pod that never was."""
@@ -112,17 +117,17 @@ class _Source:
 
         pods = await self._pods(client)
         some = asyncio.Semaphore(_AT_ONCE)
-        silent: list[str] = []
+        silent: list[Pod] = []
 
         async def of(pod: Pod) -> list[PodEvent]:
             async with some:
                 found = await _events_of(client, pod, with_fields=self._with_fields)
             if found is None:
-                silent.append(pod.metadata.name)
+                silent.append(pod)
             return found or []
 
         found = await asyncio.gather(*map(of, pods))
-        self._note(frozenset(silent))
+        self.silent = tuple(silent)
         return by_time([event for each in found for event in each if event.record.type in self._types])
 
     async def _pods(self, client: Client) -> list[Pod]:
@@ -138,11 +143,19 @@ class _Source:
         self._before = there
         return asked
 
-    def _note(self, silent: frozenset[str]) -> None:
+    def note_silent(self) -> None:
         """Say which pods did not answer; of those that go on not to, once."""
-        if new := sorted(silent - self._silent):
-            remark(f"Note: without those of {', '.join(new)}: the node is away (is `syncpod worker` running there?)")
-        self._silent = silent
+        if new := [pod for pod in self.silent if pod.metadata.name not in self._noted]:
+            remark(f"Note: {_without(new)}")
+        self._noted = frozenset(pod.metadata.name for pod in self.silent)
+
+
+def _without(silent: Sequence[Pod]) -> str:
+    """Say whose events could not be read, and why."""
+    from syncpod.cli.pods import away
+
+    names = ", ".join(sorted(pod.metadata.name for pod in silent))
+    return f"without the events of {names}: {away(', '.join(sorted({pod.spec.node_name for pod in silent})))}"
 
 
 async def _events_of(client: Client, pod: Pod, *, with_fields: bool) -> list[PodEvent] | None:

@@ -72,7 +72,7 @@ async def require_pod(client: Client, namespace: str, name: str) -> Reading:
 def require_answer(reading: Reading) -> Reading:
     """Return a reading that is the workflow's own. Raises Failure for any other: the pod's node is away."""
     if not reading.current:
-        raise Failure(f'pod "{reading.pod.metadata.name}" does not answer: {_away(reading)}')
+        raise Failure(f'pod "{reading.pod.metadata.name}" does not answer: {away(reading.pod.spec.node_name)}')
     return reading
 
 
@@ -122,18 +122,16 @@ def note_absent_nodes(readings: Iterable[Reading]) -> None:
     silent = [reading for reading in readings if not reading.current]
     if silent:
         names = ", ".join(sorted({reading.pod.spec.node_name or "?" for reading in silent}))
-        remark(
-            f"Note: node {names} is away (is `syncpod worker` running there?); "
-            f"what is marked with ? is what was last recorded of {_count(silent)}"
-        )
+        remark(f"Note: {away(names)}; what is marked with ? is what was last recorded of {_count(silent)}")
 
 
 def _count(readings: Sequence[Reading]) -> str:
     return f"pod {readings[0].pod.metadata.name}" if len(readings) == 1 else f"{len(readings)} pods"
 
 
-def _away(reading: Reading) -> str:
-    return f"node {reading.pod.spec.node_name or '?'} is away (is `syncpod worker` running there?)"
+def away(node: str) -> str:
+    """Say that a node (or several, with commas) does not answer, and what helps."""
+    return f"node {node or '?'} is away (is its worker running there? `syncpod up` or `syncpod worker` starts it)"
 
 
 async def _read(client: Client, workflow_id: str, execution: WorkflowExecution | None) -> Reading | None:

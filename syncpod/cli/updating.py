@@ -17,7 +17,7 @@ from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
 from syncpod.cli.failure import BadInput, Failure
-from syncpod.cli.pods import handle_of, not_found
+from syncpod.cli.pods import away, handle_of, not_found
 from syncpod.messages import node_task_queue
 from syncpod.pod import Pod
 
@@ -51,8 +51,8 @@ async def send_update(client: Client, pod: Pod, update: str, document: dict[str,
     answer = await answer_in_time(client, node, _until_answered(client, pod, update, document))
     if answer is None:
         raise Failure(
-            f'pod "{pod.metadata.name}": node {node} is away (is `syncpod worker` running there?), so it is not known '
-            "whether the change will be made; look at the pod when the node is back"
+            f'pod "{pod.metadata.name}": {away(node)}, so it is not known whether the change will be made; look at the '
+            "pod when the node is back"
         )
     return answer
 

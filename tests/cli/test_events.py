@@ -14,7 +14,7 @@ from temporalio.client import Client
 from syncpod.cli import pods
 from syncpod.cli.console import Columns
 from syncpod.cli.event_lines import PodEvent, by_time, lines
-from syncpod.messages import EventRecord, Fault
+from syncpod.messages import POD_WORKFLOW, EventRecord, Fault
 from tests.cli.conftest import Command
 from tests.cli.manifests import as_json, fresh_name, manifest
 from tests.workflows.scripted import ScriptedNode, container, start_pod, until
@@ -108,6 +108,21 @@ async def test_events_of_a_pod_that_has_ended_are_there_by_its_name(syncpod: Com
     assert set(before) <= set((await syncpod("events", name, "-o", "name")).out.splitlines())
     listed = await syncpod("events", "-n", "nowhere")
     assert (listed.code, listed.out, listed.err) == (0, "", "No events found in nowhere namespace.\n")
+
+
+async def test_events_that_cannot_be_read_are_not_said_to_be_none(
+    syncpod: Command, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pods, "QUERY_DEADLINE", timedelta(seconds=0.3))
+    name, away = fresh_name(), f"gone-{fresh_name()}"
+    handle = await client.start_workflow(POD_WORKFLOW, id=f"pod/{name}/{name}", task_queue=f"node/{away}")
+    try:
+        listed = await syncpod("events", name, "-n", name)
+        assert (listed.code, listed.out, listed.err.count("\n")) == (1, "", 1)
+        assert f"syncpod: without the events of {name}: node {away} is away" in listed.err
+        assert "`syncpod up`" in listed.err
+    finally:
+        await handle.terminate()
 
 
 async def test_events_outlive_the_run_in_which_they_came(syncpod: Command, client: Client, node: ScriptedNode) -> None:
