@@ -21,7 +21,10 @@ if TYPE_CHECKING:
     from temporalio.client import Client
 
     from syncpod.cli.containers import Instance
+    from syncpod.cli.log_files import Runs
+    from syncpod.cli.pods import Reading
     from syncpod.cri.client import CriClient
+    from syncpod.cri.node import NodeContext
     from syncpod.pod import Pod
 
 _SELECTED_TAIL = 10
@@ -59,7 +62,8 @@ def logs(
     """Print what a pod's containers have written.
 
     Reads the files that the runtime writes on this machine: of each container the one that grows, as kubectl does, and
-    with --rotated also those that were rotated away and are still kept. --follow goes on across rotations.
+    with --rotated also those that were rotated away and are still kept. --follow goes on across rotations. While the
+    pod's workflow does not answer, the files are found without it, and --follow goes on until it is interrupted.
     """
     from syncpod.cli import session
 
@@ -92,19 +96,19 @@ def logs(
 
     async def work(client: Client) -> None:
         from syncpod.cli.containers import chosen_container, container_names
-        from syncpod.cli.pods import list_pods, note_absent_nodes, require_pod
+        from syncpod.cli.pods import list_pods, not_found, read_pod
 
         if names:
-            pods = [(await require_pod(client, namespace, names[0])).pod]
+            if (named := await read_pod(client, namespace, names[0])) is None:
+                raise not_found(names[0], namespace)
+            readings = [named]
         else:
             readings = await list_pods(client, namespace, conditions)
-            note_absent_nodes(readings)
-            pods = [reading.pod for reading in readings if reading.current]
-        if not pods:
+        if not readings:
             remark(f"No resources found in {namespace} namespace.")
         chosen = [
-            (pod, name)
-            for pod in pods
+            (pod, name, node)
+            for pod, node in await asyncio.to_thread(_found, readings, skip=not names)
             for name in (container_names(pod) if all_containers else [chosen_container(pod, container)])
         ]
         if follow and len(chosen) > max_log_requests:
@@ -115,6 +119,37 @@ def logs(
         await reader.read(chosen)
 
     session.run(work)
+
+
+def _found(readings: Sequence[Reading], *, skip: bool) -> list[tuple[Pod, NodeContext | None]]:
+    """Return pods, each with the node in whose files its logs are looked for, where its workflow does not answer.
+
+    Raises Failure for a pod that does not answer, and of which this machine has noted nothing, unless such are to be
+    skipped, and it be said. Blocks.
+    """
+    found: list[tuple[Pod, NodeContext | None]] = []
+    for reading in readings:
+        try:
+            found.append((reading.pod, None) if reading.current else _noted(reading))
+        except Failure as failure:
+            if not skip:
+                raise
+            remark(f"Note: {failure}")
+    return found
+
+
+def _noted(reading: Reading) -> tuple[Pod, NodeContext]:
+    """Return what this machine has noted of a pod that does not answer, and say so. Raises Failure where nothing."""
+    from syncpod.cli.kept_logs import noted_pod
+    from syncpod.cli.pods import away, does_not_answer
+    from syncpod.cli.strays import this_node
+
+    node = this_node()
+    pod = noted_pod(node, *reading.key, reading.pod.metadata.uid)
+    if pod is None:
+        raise does_not_answer(reading)
+    remark(f"Note: {away(reading.pod.spec.node_name)}; logs of pod {pod.metadata.name} are read from {node.log_dir}")
+    return pod, node
 
 
 def _since(span: str, moment: str) -> datetime | None:
@@ -159,8 +194,10 @@ class _Reader:
         self._prefix = prefix
         self._ignore_errors = ignore_errors
 
-    async def read(self, chosen: Sequence[tuple[Pod, str]]) -> None:
+    async def read(self, chosen: Sequence[tuple[Pod, str, NodeContext | None]]) -> None:
         """Print the logs of containers, one after the other, or all as they grow. Raises Failure for those without.
+
+        With a node, a log is looked for in its files, and whether the container runs is not known.
 
         Difference to kubectl: one that cannot be read keeps no other from being printed first.
         """
@@ -176,20 +213,23 @@ class _Reader:
         for failure in failures:
             remark(str(failure))
 
-    async def _attempt(self, pod: Pod, container: str) -> Failure | None:
-        from syncpod.cli.containers import current_instance, previous_instance, runtime_of
-
+    async def _attempt(self, pod: Pod, container: str, node: NodeContext | None) -> Failure | None:
         try:
-            instance = (previous_instance if self._previous else current_instance)(pod, container)
-            await self._print(pod, container, instance, runtime_of(pod))
+            if node is None:
+                await self._print_instance(pod, container)
+            else:
+                await self._print_kept(pod, container, node)
         except Failure as failure:
             return failure
         return None
 
-    async def _print(self, pod: Pod, container: str, instance: Instance, runtime: CriClient) -> None:
-        from syncpod.cli.log_files import read_blocks
-        from syncpod.cli.log_lines import LogText
+    async def _print_instance(self, pod: Pod, container: str) -> None:
+        """Print the log of the instance that the pod's status names, from where the runtime has it."""
+        from syncpod.cli.containers import current_instance, previous_instance, runtime_of
         from syncpod.cri.errors import CriError
+
+        instance = (previous_instance if self._previous else current_instance)(pod, container)
+        runtime = runtime_of(pod)
 
         async def runs() -> bool:
             try:
@@ -197,30 +237,45 @@ class _Reader:
             except CriError:
                 return False
 
+        async with runtime:
+            await self._print(pod, container, await _log_path(pod, container, instance, runtime), runs)
+
+    async def _print_kept(self, pod: Pod, container: str, node: NodeContext) -> None:
+        """Print the newest log that lies on the node, or the one before; the newest is followed until interrupted."""
+        from syncpod.cli.kept_logs import newest_log
+
+        async def runs() -> bool:
+            return not self._previous
+
+        path = await asyncio.to_thread(newest_log, node, pod, container, previous=self._previous)
+        await self._print(pod, container, path, runs)
+
+    async def _print(self, pod: Pod, container: str, path: Path, runs: Runs) -> None:
+        from syncpod.cli.log_files import read_blocks
+        from syncpod.cli.log_lines import LogText
+
         text = LogText(
             timestamps=self._timestamps,
             head=f"[pod/{pod.metadata.name}/{container}] ".encode() if self._prefix else b"",
             since=self._since,
             limit_bytes=self._limit_bytes,
         )
-        async with runtime:
-            path = await _log_path(pod, container, instance, runtime)
-            blocks = read_blocks(path, tail=self._tail, rotated=self._rotated, runs=runs if self._follow else None)
-            try:
-                async for block in blocks:
-                    self._write(text.feed(block))
-                    if text.full:
-                        return
-                self._write(text.flush())
-            except FileNotFoundError:
-                if self._previous:  # a node keeps the newest dead instance, and with the others go their logs
-                    sentence = f'previous terminated container "{container}" in pod "{pod.metadata.name}" not found'
-                    raise Failure(f"{sentence}: it has been removed, and its log with it") from None
-                raise Failure(f'the log of container "{container}" is gone: {path}') from None
-            except PermissionError:
-                raise BadInput(f"{path}: permission denied; run as root") from None
-            finally:
-                await blocks.aclose()
+        blocks = read_blocks(path, tail=self._tail, rotated=self._rotated, runs=runs if self._follow else None)
+        try:
+            async for block in blocks:
+                self._write(text.feed(block))
+                if text.full:
+                    return
+            self._write(text.flush())
+        except FileNotFoundError:
+            if self._previous:  # a node keeps the newest dead instance, and with the others go their logs
+                sentence = f'previous terminated container "{container}" in pod "{pod.metadata.name}" not found'
+                raise Failure(f"{sentence}: it has been removed, and its log with it") from None
+            raise Failure(f'the log of container "{container}" is gone: {path}') from None
+        except PermissionError:
+            raise BadInput(f"{path}: permission denied; run as root") from None
+        finally:
+            await blocks.aclose()
 
     def _write(self, text: bytes) -> None:
         sys.stdout.buffer.write(text)

@@ -72,8 +72,13 @@ async def require_pod(client: Client, namespace: str, name: str) -> Reading:
 def require_answer(reading: Reading) -> Reading:
     """Return a reading that is the workflow's own. Raises Failure for any other: the pod's node is away."""
     if not reading.current:
-        raise Failure(f'pod "{reading.pod.metadata.name}" does not answer: {away(reading.pod.spec.node_name)}')
+        raise does_not_answer(reading)
     return reading
+
+
+def does_not_answer(reading: Reading) -> Failure:
+    """Return the failure that says so of a pod."""
+    return Failure(f'pod "{reading.pod.metadata.name}" does not answer: {away(reading.pod.spec.node_name)}')
 
 
 async def list_pods(client: Client, namespace: str | None, selector: Selector) -> list[Reading]:

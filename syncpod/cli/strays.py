@@ -68,14 +68,20 @@ class Here:
 
 def here() -> Here:
     """Return this machine's node. Raises BadInput where there is none, or no runtime."""
-    from syncpod.cli.node_objects import memory_directory_of
     from syncpod.cli.runtime_choice import endpoint_of
+
+    return Here(this_node(), endpoint_of(settings().state_dir))
+
+
+def this_node() -> NodeContext:
+    """Return this machine's node, its directories as its worker has them. Raises BadInput where there is none."""
+    from syncpod.cli.node_objects import memory_directory_of
     from syncpod.cli.state_directory import recorded_worker
     from syncpod.node_settings import MEMORY_DIR
 
     said = settings()
     started = recorded_worker(said.state_dir)
-    context = NodeContext(
+    return NodeContext(
         name=local_node(""),
         state_dir=said.state_dir,
         memory_dir=memory_directory_of(said, is_named=bool(os.environ.get(MEMORY_DIR))),
@@ -83,7 +89,6 @@ def here() -> Here:
         cluster="",
         cgroup_parent=said.cgroup_parent,
     )
-    return Here(context, endpoint_of(said.state_dir))
 
 
 async def take_stock(place: Here) -> tuple[Inventory, Mapping[str, PodRecord]]:

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import sys
 from collections.abc import Sequence
+from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from temporalio.client import Client
 
-from syncpod.cli import containers, logs
+from syncpod.cli import containers, logs, pods
 from syncpod.cli.failure import Failure
+from syncpod.messages import POD_WORKFLOW
 from syncpod.pod import Pod, parse_pod
-from tests.cli.conftest import program
+from tests.cli.conftest import Command, program
+from tests.cli.manifests import fresh_name, manifest
 from tests.cli.test_log_lines import record
 
 
@@ -94,7 +99,7 @@ def reader(**given: Any) -> Any:
 def test_what_cannot_be_read_keeps_no_other_from_being_printed(
     pod: Pod, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
-    both = [(pod, "a"), (pod, "b")]
+    both = [(pod, "a", None), (pod, "b", None)]
     with pytest.raises(Failure, match='the log of container "a" is gone'):
         asyncio.run(reader().read(both))
     asyncio.run(reader(ignore_errors=True, prefix=True).read(both))
@@ -107,7 +112,7 @@ def test_what_cannot_be_read_keeps_no_other_from_being_printed(
 def test_what_was_rotated_away_and_how_much_of_it(pod: Pod, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     """Row 114: the growing file alone, unless more is asked for, and no more bytes than are wanted."""
     for given in ({}, {"rotated": True}, {"rotated": True, "tail": 2}, {"limit_bytes": 5}):
-        asyncio.run(reader(**given).read([(pod, "b")]))
+        asyncio.run(reader(**given).read([(pod, "b", None)]))
         sys.stdout.flush()
         sys.stdout.buffer.write(b"\n--\n")
     sys.stdout.flush()
@@ -123,9 +128,45 @@ def test_who_follows_an_instance_that_has_ended_reads_it_to_its_end(
     pod: Pod, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
     """Row 114: `logs -f -p` prints and ends, as for kubectl."""
-    asyncio.run(reader(follow=True, previous=True).read([(pod, "b")]))
+    asyncio.run(reader(follow=True, previous=True).read([(pod, "b", None)]))
     sys.stdout.flush()
     assert capfdbinary.readouterr().out == b"one\ntwo\n"
+
+
+async def test_logs_are_read_without_a_workflow_that_answers(
+    syncpod: Command, client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From the newest instance's file, found by what the node has noted of its pod."""
+    monkeypatch.setattr(pods, "QUERY_DEADLINE", timedelta(seconds=0.3))
+    monkeypatch.setenv("SYNCPOD_LOG_DIR", str(tmp_path / "pods"))
+    monkeypatch.setenv("SYNCPOD_NODE", "gone")
+    name = fresh_name()
+    described = manifest(name)
+    described["metadata"] |= {"uid": "1", "namespace": "default"}
+    directory = tmp_path / "state" / "pods" / "1"
+    directory.mkdir(parents=True)
+    (directory / "pod.json").write_text(json.dumps({"pod": described}))
+    handle = await client.start_workflow(POD_WORKFLOW, id=f"pod/default/{name}", task_queue="node/gone")
+    try:
+        unwritten = await syncpod("logs", name)
+        assert (unwritten.code, unwritten.out) == (1, "")
+        assert f'no log of container "app" in pod "{name}"' in unwritten.err
+        logs_of_app = tmp_path / "pods" / f"default_{name}_1" / "app"
+        logs_of_app.mkdir(parents=True)
+        for file, text in {"9.log": "nine", "10.log": "ten", "10.log.20260131-120000": "before"}.items():
+            (logs_of_app / file).write_bytes(record(text))
+        newest = await syncpod("logs", name, "--tail", "1")
+        assert (newest.code, newest.out) == (0, "ten\n")
+        assert "node gone is away" in newest.err and f"read from {tmp_path / 'pods'}" in newest.err
+        assert (await syncpod("logs", name, "-f", "--previous")).out == "nine\n"
+        assert (await syncpod("logs", name, "--rotated")).out == "before\nten\n"
+        unknown = await syncpod("logs", name, "-c", "none")
+        assert (unknown.code, unknown.out) == (2, "")
+        (directory / "pod.json").unlink()
+        unnoted = await syncpod("logs", name)
+        assert (unnoted.code, unnoted.err.count("does not answer")) == (1, 1)
+    finally:
+        await handle.terminate()
 
 
 def test_since_no_time_at_all_is_from_the_beginning() -> None:
