@@ -9,14 +9,17 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from syncpod.cli.arguments import read_dry_run
 from syncpod.cli.console import say, warn
 from syncpod.cli.failure import BadInput, Failure
-from syncpod.cli.options import Filenames, ManifestNamespace, Node, Timeout
+from syncpod.cli.options import DryRun, Filenames, ManifestNamespace, Node, Timeout
 
 if TYPE_CHECKING:
     from temporalio.client import Client
 
     from syncpod.cli.applying import Applied
+    from syncpod.cli.manifests import Manifests
+    from syncpod.node_settings import NodeSettings
     from syncpod.pod import Admission, Pod
 
 _AT_ONCE: Final = 8
@@ -29,6 +32,7 @@ def apply(
     wait: Annotated[bool, typer.Option("--wait", help="Wait until every pod is ready or has finished.")] = False,
     timeout: Timeout = "5m",
     node: Node = "",
+    dry_run: DryRun = "none",
 ) -> None:
     """Make pods, ConfigMaps and Secrets, or change them.
 
@@ -38,6 +42,9 @@ def apply(
 
     ConfigMaps and Secrets are kept on this machine, for the pods of its node; Secrets in memory, so that they have to
     be applied again when it has been started anew. Neither is ever sent to the Temporal server.
+
+    With `--dry-run=client` manifests are checked here and compared with what is there; with `--dry-run=server` pods'
+    workflows are asked as well what they would refuse, and nodes whether they are cordoned. `plan` shows the steps.
     """
     from syncpod.cli import session
     from syncpod.cli.applying import refuse_cordoned
@@ -50,9 +57,15 @@ def apply(
     if not filename:
         raise BadInput("name a manifest with -f FILE, a directory with -f DIR, or standard input with -f -")
     patience = parse_timeout(timeout)
+    mark = read_dry_run(dry_run)
+    if mark and wait:
+        raise BadInput("either --dry-run or --wait: nothing is done that could be waited for")
     manifests = admitted(filename, namespace)
     machine = settings()
     require_possible(manifests, machine, asked=node)
+    if mark:
+        _try(manifests, machine, node, mark, asks=dry_run == "server")
+        return
     if not manifests.pods:
         keep(manifests, machine)
         return
@@ -68,6 +81,20 @@ def apply(
             await _wait(client, applied, patience, timedelta(seconds=time.monotonic() - begun))
 
     session.run(work)
+
+
+def _try(manifests: Manifests, machine: NodeSettings, node: str, mark: str, *, asks: bool) -> None:
+    """Say what would be done, and do nothing. Raises Failure for what would be refused."""
+    from syncpod.cli import dry_run, session
+    from syncpod.cli.node_process import local_node
+
+    dry_run.say_objects(manifests, machine, mark)
+
+    async def work(client: Client) -> None:
+        await dry_run.say_pods(client, manifests.pods, local_node(node), mark, asks=asks)
+
+    if manifests.pods:
+        session.run(work)
 
 
 async def apply_all(

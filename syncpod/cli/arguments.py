@@ -93,6 +93,17 @@ def read_selector(text: str, flag: str = "--selector") -> Selector:
         raise BadInput(f"{flag}: {wrong}") from None
 
 
+def read_dry_run(text: str) -> str:
+    """Return what kubectl says behind a deed that ``--dry-run`` keeps from being done; "" = it is done.
+
+    Raises BadInput.
+    """
+    marks = {"none": "", "client": " (dry run)", "server": " (server dry run)"}
+    if text not in marks:
+        raise BadInput(f"--dry-run: must be none, client or server, not {text}")
+    return marks[text]
+
+
 def _opened(words: Sequence[str]) -> tuple[list[Kind], list[str]]:
     """Return the kinds that the first word is for, if it is for any, and the words after it."""
     first = words[0].split(",") if words else []

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from syncpod.cli.arguments import named, read_selector
+from syncpod.cli.arguments import named, read_dry_run, read_selector
 from syncpod.cli.console import remark, say
 from syncpod.cli.failure import BadInput, Failure
-from syncpod.cli.options import AllNamespaces, Filenames, Namespace, Selector, Things, Timeout
+from syncpod.cli.options import AllNamespaces, DryRun, Filenames, Namespace, Selector, Things, Timeout
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,10 +37,12 @@ def delete(
             "--grace-period", metavar="SECONDS", help="Instead of the pod's own grace.", show_default="its own"
         ),
     ] = -1,
+    now: Annotated[bool, typer.Option("--now", help="With a grace of 1 second.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Kill at once, without grace.")] = False,
     wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Whether to wait until they are gone.")] = True,
     timeout: Timeout = "0",
     ignore_not_found: Annotated[bool, typer.Option("--ignore-not-found", help="What is not there is fine.")] = False,
+    dry_run: DryRun = "none",
 ) -> None:
     """End pods; remove ConfigMaps and Secrets.
 
@@ -58,7 +60,8 @@ def delete(
     ways = [names, bool(filename), bool(conditions.requirements) or everything or all_namespaces]
     if sum(ways) != 1 or (filename and what):
         raise BadInput("say what to delete, in one way: NAME..., -f FILE, -l SELECTOR or --all")
-    grace = _grace(grace_period, force)
+    mark = read_dry_run(dry_run)
+    grace = _grace(grace_period, now=now, force=force)
     patience = parse_timeout(timeout)
     scope = None if all_namespaces else namespace or "default"
     pods, objects = _wanted(things, filename, namespace, scope, conditions)
@@ -73,6 +76,7 @@ def delete(
             patience=patience,
             ignore_not_found=ignore_not_found,
             verb="force deleted" if force else "deleted",
+            mark=mark,
         )
 
     if pods is None or pods:
@@ -82,7 +86,7 @@ def delete(
     if objects:
         from syncpod.cli.objects import delete_objects
 
-        deeds.append(lambda: delete_objects(objects, ignore_not_found=ignore_not_found))
+        deeds.append(lambda: delete_objects(objects, ignore_not_found=ignore_not_found, mark=mark))
     failures = [failure for deed in deeds for failure in _failure_of(deed)]
     if failures:
         raise together(failures, done=len(failures) < len(deeds))
@@ -136,23 +140,25 @@ async def delete_pods(
     patience: timedelta | None = None,
     ignore_not_found: bool = False,
     verb: str = "deleted",
+    mark: str = "",
 ) -> None:
     """End pods, given by namespace and name, all at once. Raises Failure for those that are not there or take too long.
 
-    The request is a signal: it is kept even while the pod's node is away.
+    The request is a signal: it is kept even while the pod's node is away. With a `mark` it is only said which would be
+    ended, with the mark behind each.
     """
-    from syncpod.cli.pods import not_found
+    from syncpod.cli.pods import not_found, read_pod
 
     if not pods:
         remark("No resources found")
         return
-    begun = await asyncio.gather(*(begin(client, namespace, name, grace) for namespace, name in pods))
+    begun = await asyncio.gather(*(read_pod(client, *pod) if mark else begin(client, *pod, grace) for pod in pods))
     missing = [pod for pod, reading in zip(pods, begun, strict=True) if reading is None]
     ending = [reading for reading in begun if reading is not None]
     for reading in ending:
-        say(f'pod "{reading.pod.metadata.name}" {verb}')
+        say(f'pod "{reading.pod.metadata.name}" {verb}{mark}')
         say_governed(reading)
-    if wait:
+    if wait and not mark:
         await _until_gone(client, ending, patience)
     if missing and not ignore_not_found:
         raise Failure("\n".join(str(not_found(name, namespace)) for namespace, name in missing))
@@ -170,10 +176,14 @@ def say_governed(reading: Reading) -> None:
         remark(f'Note: pod "{meta.name}" is of the list {source}: it comes back when that is sent again with it')
 
 
-def _grace(seconds: int, force: bool) -> int | None:
+def _grace(seconds: int, *, now: bool, force: bool) -> int | None:
     """Return the grace to ask for, None = the pod's own; the rules are kubectl's (cmd/delete, v1.36)."""
     if seconds < -1:
         raise BadInput("--grace-period: must be 0 or more seconds")
+    if now and (force or seconds != -1):
+        raise BadInput("--now means a grace of 1 second: leave out --grace-period and --force")
+    if now:
+        return 1
     if force and seconds > 0:
         raise BadInput("--force means no grace: leave out --grace-period, or make it 0")
     if force:

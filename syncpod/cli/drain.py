@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from syncpod.cli.arguments import read_selector
+from syncpod.cli.arguments import read_dry_run, read_selector
 from syncpod.cli.console import remark, say, warn
 from syncpod.cli.cordon import NodeNames
 from syncpod.cli.failure import BadInput, Failure
-from syncpod.cli.options import Timeout
+from syncpod.cli.options import DryRun, Timeout
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,9 +45,7 @@ def drain(
         ),
     ] = -1,
     timeout: Timeout = "0",
-    dry_run: Annotated[
-        str, typer.Option("--dry-run", metavar="none|client|server", help="Only say what would be done.")
-    ] = "none",
+    dry_run: DryRun = "none",
 ) -> None:
     """Cordon nodes and end their pods.
 
@@ -64,15 +62,13 @@ def drain(
     names = node_names(nodes)
     if grace_period < -1:
         raise BadInput("--grace-period: must be 0 or more seconds")
-    if dry_run not in _DRY_RUNS:
-        raise BadInput(f"--dry-run: must be none, client or server, not {dry_run}")
     how = _How(
         force=force,
         delete_data=delete_emptydir_data,
         conditions=read_selector(pod_selector, "--pod-selector"),
         grace=None if grace_period == -1 else grace_period,
         patience=parse_timeout(timeout),
-        dry_run=dry_run != "none",
+        mark=read_dry_run(dry_run),
     )
 
     async def work(client: Client) -> None:
@@ -92,9 +88,6 @@ def drain(
     session.run(work)
 
 
-_DRY_RUNS = ("none", "client", "server")
-
-
 @dataclass(frozen=True)
 class _How:
     force: bool
@@ -103,12 +96,13 @@ class _How:
     grace: int | None
     """Seconds; None = each pod's own."""
     patience: timedelta | None
-    dry_run: bool
+    mark: str
+    """What is said behind a deed that is not done; "" = it is done."""
 
     @property
-    def mark(self) -> str:
-        """What is said behind a deed that is not done."""
-        return " (dry run)" if self.dry_run else ""
+    def dry_run(self) -> bool:
+        """Whether nothing is done."""
+        return bool(self.mark)
 
     @property
     def cordoned(self) -> str:

@@ -103,6 +103,7 @@ EXAMPLES: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
     "delete": (
         ("A pod, with its own grace, until it is gone", "syncpod delete pod web"),
         ("At once", "syncpod delete pod web --force"),
+        ("Only say which would be", "syncpod delete pods --all --dry-run=client"),
         ("What a manifest names, and do not wait", "syncpod delete -f pod.yaml --wait=false"),
         ("Every pod of a label", "syncpod delete pods -l app=web"),
     ),

@@ -33,14 +33,17 @@ def find(
     return found, [not_there(kind, name, namespace or "default") for name, one in looked.items() if one is None]
 
 
-def delete_objects(refs: Sequence[ObjectRef], *, ignore_not_found: bool) -> None:
-    """Remove objects from the node; what pods were given of them before, they keep. Raises Failure."""
+def delete_objects(refs: Sequence[ObjectRef], *, ignore_not_found: bool, mark: str = "") -> None:
+    """Remove objects from the node; what pods were given of them before, they keep. Raises Failure.
+
+    With a `mark` it is said which would be removed, with the mark behind each, and nothing is done.
+    """
     absent = []
     with saying_what_failed():
         store = store_to_read()
         for ref in refs:
-            if store.delete(ref):
-                say(f"{ref} deleted")
+            if store.get(ref) is not None if mark else store.delete(ref):
+                say(f"{ref} deleted{mark}")
             else:
                 absent.append(not_there(ref.kind, ref.name, ref.namespace))
     if absent and not ignore_not_found:

@@ -35,6 +35,7 @@ def plan(
     """
     from syncpod.cli import session
     from syncpod.cli.manifests import Manifests, admitted
+    from syncpod.cli.node_process import local_node
     from syncpod.cli.several import together
 
     names = pod_names(what or [])
@@ -49,7 +50,7 @@ def plan(
     async def work(client: Client) -> None:
         plans.extend([await _plan_of_existing(client, namespace or "default", name) for name in names])
         for admission in manifests.pods:
-            planned, refusal = await _plan_of_manifest(client, admission)
+            planned, refusal = await plan_of_manifest(client, admission, local_node(""))
             plans.append(planned)
             refusals.extend((refusal,) if refusal is not None else ())
             for warning in admission.warnings:
@@ -85,16 +86,18 @@ async def _plan_of_existing(client: Client, namespace: str, name: str) -> dict[s
     return {"pod": name, "change": "none", **found}
 
 
-async def _plan_of_manifest(client: Client, admission: Admission) -> tuple[dict[str, Any], Failure | None]:
-    """Return what applying a pod would do, and how the apply would fail if it would be refused."""
+async def plan_of_manifest(client: Client, admission: Admission, node: str) -> tuple[dict[str, Any], Failure | None]:
+    """Return what applying a pod would do, and how the apply would fail if it would be refused.
+
+    It would go to `node` unless it names another.
+    """
     from syncpod.cli.applying import Cordoned, refuse_cordoned
     from syncpod.cli.ephemeral import without_known
-    from syncpod.cli.node_process import local_node
 
     name = admission.pod.metadata.name
     try:
         ((pod, _),) = await without_known(client, [admission])
-        await refuse_cordoned(client, [pod], local_node(""))
+        await refuse_cordoned(client, [pod], node)
     except (BadInput, Cordoned) as refused:
         error = str(refused).removeprefix(f"pod {name}: ")
         planned = {"pod": name, "change": "none", "steps": [], "holds": [], "error": error}
@@ -105,7 +108,7 @@ async def _plan_of_manifest(client: Client, admission: Admission) -> tuple[dict[
 
 async def _plan_of_pod(client: Client, pod: Pod) -> dict[str, Any]:
     """Return what applying a pod would do, as its workflow says where it has one."""
-    from syncpod.cli.planning import changed_images, metadata_differs, plan_of_new, resources_differ
+    from syncpod.cli.planning import changed_images, differs, metadata_differs, plan_of_new, resources_differ
     from syncpod.cli.pods import QUERY_DEADLINE, handle_of, read_pod, require_pod
     from syncpod.pod import pod_to_wire
 
@@ -118,8 +121,14 @@ async def _plan_of_pod(client: Client, pod: Pod) -> dict[str, Any]:
         "plan", pod_to_wire(pod), result_type=dict, rpc_timeout=QUERY_DEADLINE
     )
     images = [{"container": one.container, "from": one.old, "to": one.new} for one in changed_images(existing, pod)]
-    differs = {"metadata": metadata_differs(existing, pod), "resources": resources_differ(existing, pod)}
-    return {"pod": name, "change": "update", **found, "images": images, **differs}
+    details = {"metadata": metadata_differs(existing, pod), "resources": resources_differ(existing, pod)}
+    if found.get("error"):
+        change = "none"
+    elif existing.metadata.deletion_timestamp is not None:
+        change = "create"
+    else:
+        change = "update" if differs(existing, pod) else "none"
+    return {"pod": name, "change": change, **found, "images": images, **details}
 
 
 def print_plans(plans: list[dict[str, Any]], output: str = "") -> None:
@@ -153,7 +162,7 @@ _TITLES = {"create": "would be created", "update": "would be configured", "none"
 def _title(plan: dict[str, Any]) -> str:
     """Say in a few words what a plan comes to."""
     if plan["change"] == "create":
-        return "would be created"
+        return "would be created" + (", when the one that is being deleted has gone" if "images" in plan else "")
     images = [f"{one['container']} {one['from']} -> {one['to']}" for one in plan.get("images", ())]
     if images:
         return f"would be configured ({', '.join(images)})" + ("" if plan["steps"] else ", no step")
@@ -161,4 +170,6 @@ def _title(plan: dict[str, Any]) -> str:
         return "would be resized"
     if plan.get("metadata") and not plan["steps"]:
         return "would be configured (metadata only), no step"
-    return ("exists" if plan["change"] == "update" else "as it is") + ("" if plan["steps"] else ", nothing to do")
+    if plan["change"] == "update":
+        return "would be configured" + ("" if plan["steps"] else ", no step")
+    return ("exists" if "images" in plan else "as it is") + ("" if plan["steps"] else ", nothing to do")

@@ -8,7 +8,7 @@ from syncpod.lifecycle.compute import compute_pod_actions
 from syncpod.lifecycle.observed import ObservedPod
 from syncpod.lifecycle.plan import plan_steps
 from syncpod.lifecycle.pod_resources import PodResources, resources_of, same_resources
-from syncpod.pod import Pod
+from syncpod.pod import Pod, merge_update
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,12 @@ def metadata_differs(existing: Pod, wanted: Pod) -> bool:
 def resources_differ(existing: Pod, wanted: Pod) -> bool:
     """Say whether CPU or memory of a container, or of the pod as a whole, differ."""
     return not same_resources(resources_of(existing), resources_of(wanted))
+
+
+def differs(existing: Pod, wanted: Pod) -> bool:
+    """Say whether applying a pod that may take the place of another changes anything of it."""
+    merged = merge_update(existing, wanted)
+    return merged.spec != existing.spec or metadata_differs(existing, wanted)
 
 
 def plan_of_new(pod: Pod) -> list[Line]:

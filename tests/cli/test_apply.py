@@ -191,6 +191,52 @@ async def test_a_deleted_pod_is_waited_for_and_keeps_its_grace(
     assert (selected.code, selected.out) == (0, f'pod "{c}" deleted\n')
 
 
+async def test_a_deletion_now_has_a_grace_of_a_second(syncpod: Command, client: Client, on: tuple[str, str]) -> None:
+    name = fresh_name()
+    await syncpod("apply", "-f", "-", "--wait", *on, stdin=as_json(manifest(name)))
+    assert (await syncpod("delete", name, "--now")).out == f'pod "{name}" deleted\n'
+    ended = await client.get_workflow_handle(f"pod/default/{name}").result()
+    assert ended["metadata"]["deletionGracePeriodSeconds"] == 1
+
+
+@pytest.mark.parametrize(("how", "mark"), [("client", "(dry run)"), ("server", "(server dry run)")])
+async def test_what_would_be_applied_and_deleted_is_said_and_not_done(
+    syncpod: Command, on: tuple[str, str], how: str, mark: str
+) -> None:
+    there, new, trial = fresh_name(), fresh_name(), f"--dry-run={how}"
+    await syncpod("apply", "-f", "-", "--wait", *on, stdin=as_json(manifest(there)))
+    config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "settings"}, "data": {"a": "b"}}
+    stream = as_json(manifest(there), manifest(new))
+    said = await syncpod("apply", "-f", "-", trial, *on, stdin=stream)
+    assert (said.code, said.out) == (0, f"pod/{there} unchanged {mark}\npod/{new} created {mark}\n"), said.err
+    assert (
+        await syncpod("apply", "-f", "-", trial, stdin=as_json(config))
+    ).out == f"configmap/settings created {mark}\n"
+    labelled = as_json(manifest(there, labels={"app": "web"}))
+    assert (await syncpod("apply", "-f", "-", trial, *on, stdin=labelled)).out == f"pod/{there} configured {mark}\n"
+    assert (await syncpod("get", "pod", new)).code == (await syncpod("get", "cm", "settings")).code == 1
+    assert (await syncpod("get", "pod", there, "-l", "", "-o", "jsonpath={.metadata.labels}")).out == ""
+    ended = await syncpod("delete", there, new, trial)
+    assert (ended.code, ended.out) == (1, f'pod "{there}" deleted {mark}\n')
+    assert ended.err == f'syncpod: pods "{new}" not found in namespace default\n'
+    assert (await syncpod("delete", there, trial, "--force")).out == f'pod "{there}" force deleted {mark}\n'
+    assert (await syncpod("get", "pod", there, "--no-headers")).out.split()[2] == "Running"
+
+
+async def test_a_trial_on_the_server_says_what_the_pod_and_its_node_would_refuse(
+    syncpod: Command, client: Client, on: tuple[str, str]
+) -> None:
+    there, new = fresh_name(), fresh_name()
+    await syncpod("apply", "-f", "-", *on, stdin=as_json(manifest(there)))
+    stream = as_json(manifest(there, hostNetwork=True))
+    refused = await syncpod("apply", "-f", "-", "--dry-run=server", *on, stdin=stream)
+    assert (refused.code, refused.out) == (2, "")
+    assert f"pod {there}: spec.hostNetwork: may not be changed" in refused.err
+    async with silent_node(client, on[1], cordoned=True):
+        full = await syncpod("apply", "-f", "-", "--dry-run=server", *on, stdin=as_json(manifest(new)))
+    assert (full.code, full.out) == (1, "") and f"node {on[1]} is cordoned, and takes no new pod" in full.err
+
+
 async def test_a_pod_applied_while_its_namesake_ends_follows_it(
     syncpod: Command, node: ScriptedNode, client: Client, on: tuple[str, str]
 ) -> None:
@@ -201,6 +247,10 @@ async def test_a_pod_applied_while_its_namesake_ends_follows_it(
     node.gate["kill_pod"] = asyncio.Event()
     assert (await syncpod("delete", name, "--no-wait")).code == 0
     assert (await syncpod("get", "pod", name, "--no-headers")).out.split()[2] == "Terminating"
+    trial = await syncpod("apply", "-f", "-", "--dry-run=server", *on, stdin=as_json(pod))
+    assert trial.out == f"pod/{name} created (server dry run)\n"
+    planned = (await syncpod("plan", "-f", "-", stdin=as_json(pod))).out.splitlines()[0]
+    assert planned == f"pod/{name}: would be created, when the one that is being deleted has gone"
     late = await syncpod("delete", name, "--timeout", "1s")
     assert late.code == 1 and f'timed out waiting for "{name}" to end' in late.err
     follows = asyncio.create_task(syncpod("apply", "-f", "-", "--wait", *on, stdin=as_json(pod)))

@@ -202,6 +202,8 @@ async def test_a_changed_pod_is_planned_by_its_workflow(syncpod: Command, on: tu
     await syncpod("apply", "-f", "-", "--wait", *on, stdin=as_json(manifest(name)))
     same = await syncpod("plan", "-f", "-", stdin=as_json(manifest(name)))
     assert same.out == f"pod/{name}: exists, nothing to do\n"
+    document = await syncpod("plan", "-f", "-", "-o", "json", stdin=as_json(manifest(name)))
+    assert (json.loads(document.out)["change"], json.loads(document.out)["steps"]) == ("none", [])
     newer = manifest(name, containers=[{"name": "app", "image": "busybox:2"}])
     planned = await syncpod("plan", "-f", "-", stdin=as_json(newer))
     title, *steps = planned.out.splitlines()
@@ -209,6 +211,8 @@ async def test_a_changed_pod_is_planned_by_its_workflow(syncpod: Command, on: tu
     assert [line.split()[1] for line in steps] == ["kill_container", "start_container"]
     labelled = await syncpod("plan", "-f", "-", stdin=as_json(manifest(name, labels={"app": "web"})))
     assert labelled.out == f"pod/{name}: would be configured (metadata only), no step\n"
+    tolerant = as_json(manifest(name, tolerations=[{"key": "a", "operator": "Exists"}]))
+    assert (await syncpod("plan", "-f", "-", stdin=tolerant)).out == f"pod/{name}: would be configured, no step\n"
 
 
 async def test_history_outlives_the_pod_and_its_worker(

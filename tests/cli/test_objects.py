@@ -129,6 +129,8 @@ async def test_objects_are_deleted_by_name_and_by_file(alone: Command) -> None:
     await alone("apply", "-f", "-", stdin=BOTH)
     assert (await alone("delete", "-f", "-", stdin=BOTH)).out == 'configmap "settings" deleted\nsecret "keys" deleted\n'
     await alone("apply", "-f", "-", stdin=BOTH)
+    trial = await alone("delete", "cm/settings", "secret/none", "--dry-run=client")
+    assert (trial.code, trial.out) == (1, 'configmap "settings" deleted (dry run)\n')
     assert (await alone("delete", "cm/settings", "secret/keys")).code == 0
     assert (await alone("get", "cm,secrets", "-A")).out == ""
 
