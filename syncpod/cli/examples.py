@@ -24,6 +24,7 @@ EXAMPLES: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
             "syncpod get pods -o jsonpath='{.items[*].spec.containers[*].image}'",
         ),
         ("The nodes, and what they run on", "syncpod get nodes -o wide"),
+        ("With a label as a column, and all of them in the last", "syncpod get pods -L app --show-labels"),
         ("The names of all ConfigMaps and Secrets", "syncpod get cm,secrets -o name"),
     ),
     "describe": (

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from temporalio.client import Client
 
     from syncpod.cli.arguments import Kind
+    from syncpod.cli.label_columns import LabelColumns
     from syncpod.cli.pods import Reading
     from syncpod.cli.selector import Selector as Conditions
     from syncpod.objects import Kind as ObjectKind
@@ -40,6 +41,11 @@ def get(
     ] = "",
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Go on, with a line for each change.")] = False,
     no_headers: Annotated[bool, typer.Option("--no-headers", help="Leave out the column names.")] = False,
+    label_columns: Annotated[
+        list[str] | None,
+        typer.Option("--label-columns", "-L", metavar="KEY,...", help="These labels as columns of their own."),
+    ] = None,
+    show_labels: Annotated[bool, typer.Option("--show-labels", help="All labels, in the last column.")] = False,
 ) -> None:
     r"""List pods, nodes, or this machine's ConfigMaps and Secrets.
 
@@ -50,15 +56,17 @@ def get(
     itself, `{.items[*].metadata.name}`. A path has fields, indices, `[*]` and filters, `[?(@.type=="Ready")]`; `..`,
     slices, unions and `range` are not supported.
     """
+    from syncpod.cli.label_columns import read_label_columns
     from syncpod.cli.node_listing import get_nodes, named_nodes
 
     output = known_output(output, _OUTPUTS)
     if watch and is_of_documents(output):
         raise BadInput(f"--watch prints tables and names, not {output.partition('=')[0]}")
+    labels = read_label_columns(label_columns or [], output, whole=show_labels)
     if (nodes := named_nodes(what or [])) is not None:
         if selector:
             raise BadInput("--selector: nodes are named, or all are listed")
-        get_nodes(nodes, output, headers=not no_headers, watch=watch)
+        get_nodes(nodes, output, labels, headers=not no_headers, watch=watch)
         return
     things = named(what or [])
     conditions = read_selector(selector)
@@ -66,7 +74,8 @@ def get(
         raise BadInput("what is listed is either named, or chosen by --selector or --all-namespaces")
     if watch and len(things) > 1:
         raise BadInput("--watch goes on with things of one kind")
-    request = _Request(None if all_namespaces else namespace, conditions, output, not no_headers, len(things) > 1)
+    scope = None if all_namespaces else namespace
+    request = _Request(scope, conditions, output, labels, not no_headers, len(things) > 1)
     found, missing = _Found([], {}), []
     for kind, names in things.items():
         if kind == "Pod":
@@ -89,6 +98,7 @@ class _Request:
     """None = all."""
     conditions: Conditions
     output: str
+    labels: LabelColumns
     headers: bool
     with_kind: bool
     """Whether each name has its kind before it, since there are several kinds."""
@@ -179,13 +189,14 @@ class _Printer:
             lines = [f"pod/{reading.pod.metadata.name}" for reading in readings]
         else:
             wide = request.output == "wide"
-            head = header(wide=wide, namespaces=request.namespaces) if self._headers else ()
+            head = header(wide=wide, namespaces=request.namespaces, labels=request.labels) if self._headers else ()
             lines = coloured_lines(
                 head,
                 readings,
                 wide=wide,
                 namespaces=request.namespaces,
                 with_kind=request.with_kind,
+                labels=request.labels,
                 table=self._table,
             )
         say("\n".join(lines))
@@ -203,6 +214,7 @@ class _Printer:
                 summary.status,
                 str(summary.restarts),
                 one.pod.status.pod_ip,
+                *self._request.labels.cells(one.pod.metadata.labels),
             )
 
 
@@ -228,11 +240,12 @@ def _get_objects(kind: ObjectKind, names: Sequence[str], request: _Request, foun
     if is_of_documents(request.output):
         return missing
     headers = request.headers
-    print_objects(kind, objects, request.output, headers, request.namespaces, request.with_kind, table)
+    form = request.output, request.labels
+    print_objects(kind, objects, *form, headers, request.namespaces, request.with_kind, table)
     while watch and not missing:
         headers, before = headers and not objects, objects
         time.sleep(_WATCH_SECONDS)
         objects, _ = find(kind, names, request.namespace, request.conditions)
         changed = changed_since(before, objects)
-        print_objects(kind, changed, request.output, headers, request.namespaces, request.with_kind, table)
+        print_objects(kind, changed, *form, headers, request.namespaces, request.with_kind, table)
     return missing

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from temporalio.client import Client
 
+    from syncpod.cli.label_columns import LabelColumns
     from syncpod.cli.nodes import NodeReading
 
 _WORDS: Final = ("no", "node", "nodes")
@@ -55,7 +56,7 @@ def _names(words: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def get_nodes(names: Sequence[str], output: str, *, headers: bool, watch: bool) -> None:
+def get_nodes(names: Sequence[str], output: str, labels: LabelColumns, *, headers: bool, watch: bool) -> None:
     """Print nodes, all of them where none is named; with `watch` go on with those that change.
 
     Raises Failure for those that are not there.
@@ -65,7 +66,7 @@ def get_nodes(names: Sequence[str], output: str, *, headers: bool, watch: bool) 
     async def work(client: Client) -> list[str]:
         from syncpod.cli.node_table import document
 
-        printer = _Printer(output, headers=headers)
+        printer = _Printer(output, labels, headers=headers)
         found, missing = await _find(client, names)
         if is_of_documents(output):
             print_documents([document(one) for one in found], output, single=len(names) == 1)
@@ -86,18 +87,19 @@ def get_nodes(names: Sequence[str], output: str, *, headers: bool, watch: bool) 
 class _Printer:
     """Prints nodes as lines, and later only what has changed."""
 
-    def __init__(self, output: str, *, headers: bool) -> None:
+    def __init__(self, output: str, labels: LabelColumns, *, headers: bool) -> None:
         self._output = output
+        self._labels = labels
         self._headers = headers
         self._printed: dict[str, tuple[str, ...]] = {}
         self._table = Columns()
 
     def print_changes(self, found: Sequence[NodeReading]) -> None:
         """Print those whose line is another one now, age apart."""
-        from syncpod.cli.node_table import HEADER, WIDE, row
+        from syncpod.cli.node_table import HEADER, WIDE, labels_of, row
 
         wide, now = self._output == "wide", datetime.now(UTC)
-        rows = {one.name: row(one, now, wide=wide) for one in found}
+        rows = {one.name: (*row(one, now, wide=wide), *self._labels.cells(labels_of(one))) for one in found}
         before, self._printed = self._printed, {name: _without_age(cells) for name, cells in rows.items()}
         changed = [cells for name, cells in rows.items() if self._printed[name] != before.get(name)]
         if not changed:
@@ -105,7 +107,7 @@ class _Printer:
         if self._output == "name":
             say("\n".join(f"node/{name}" for name, *_ in changed))
             return
-        head = [(*HEADER, *(WIDE if wide else ()))] if self._headers else []
+        head = [(*HEADER, *(WIDE if wide else ()), *self._labels.header)] if self._headers else []
         self._headers = False
         say("\n".join(GAP.join(cells).rstrip() for cells in self._table.align([*head, *changed])))
 

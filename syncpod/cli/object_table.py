@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 
 from syncpod.cli.console import GAP, Columns, say
 from syncpod.cli.durations import age
+from syncpod.cli.label_columns import LabelColumns
 from syncpod.objects import Kind, ref_of
 from syncpod.pod import ConfigMap, Secret
 
@@ -29,6 +30,7 @@ def print_objects(
     kind: Kind,
     found: Sequence[ConfigMap | Secret],
     output: str,
+    labels: LabelColumns,
     headers: bool,
     namespaces: bool,
     with_kind: bool,
@@ -41,8 +43,15 @@ def print_objects(
         say("\n".join(f"{kind.lower()}/{one.metadata.name}" for one in found))
         return
     now = datetime.now(UTC)
-    head = (*(("NAMESPACE",) if namespaces else ()), *_HEADERS[kind])
-    rows = [(*((one.metadata.namespace,) if namespaces else ()), *row(one, now, with_kind=with_kind)) for one in found]
+    head = (*(("NAMESPACE",) if namespaces else ()), *_HEADERS[kind], *labels.header)
+    rows = [
+        (
+            *((one.metadata.namespace,) if namespaces else ()),
+            *row(one, now, with_kind=with_kind),
+            *labels.cells(one.metadata.labels),
+        )
+        for one in found
+    ]
     lines = table.align([*([head] if headers else []), *rows])
     say("\n".join(GAP.join(line).rstrip() for line in lines))
 

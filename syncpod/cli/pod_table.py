@@ -9,12 +9,15 @@ from typing import TextIO
 
 from syncpod.cli.columns import HEADER, WIDE, colour_of, row, uncertain_row
 from syncpod.cli.console import GAP, Columns, paint
+from syncpod.cli.label_columns import LabelColumns
 from syncpod.cli.pods import Reading
 
+_NO_LABELS = LabelColumns()
 
-def header(*, wide: bool, namespaces: bool) -> tuple[str, ...]:
+
+def header(*, wide: bool, namespaces: bool, labels: LabelColumns = _NO_LABELS) -> tuple[str, ...]:
     """Return the names of the columns."""
-    return (*(("NAMESPACE",) if namespaces else ()), *HEADER, *(WIDE if wide else ()))
+    return (*(("NAMESPACE",) if namespaces else ()), *HEADER, *(WIDE if wide else ()), *labels.header)
 
 
 def row_of(reading: Reading, now: datetime, *, wide: bool = False) -> tuple[str, ...]:
@@ -29,6 +32,7 @@ def coloured_lines(
     wide: bool = False,
     namespaces: bool = False,
     with_kind: bool = False,
+    labels: LabelColumns = _NO_LABELS,
     stream: TextIO | None = None,
     table: Columns | None = None,
 ) -> list[str]:
@@ -42,7 +46,7 @@ def coloured_lines(
     for reading in readings:
         name, *rest = row_of(reading, now, wide=wide)
         space = (reading.pod.metadata.namespace,) if namespaces else ()
-        rows.append((*space, f"pod/{name}" if with_kind else name, *rest))
+        rows.append((*space, f"pod/{name}" if with_kind else name, *rest, *labels.cells(reading.pod.metadata.labels)))
     at = 3 if namespaces else 2
     lines = (table or Columns()).align([*([list(head)] if head else []), *rows])
     for line, cells in zip(lines[1 if head else 0 :], rows, strict=True):

@@ -146,6 +146,12 @@ async def test_pods_are_listed_by_namespace_name_and_label(syncpod: Command, on:
         [a, "1/1", "Running", "0"],
         [b, "1/1", "Running", "0"],
     ]
+    labelled = await syncpod("get", "pods", "-n", space, "-L", "app,x/Tier", "-L", "tier", "--show-labels")
+    assert [line.split()[5:] for line in labelled.out.splitlines()] == [
+        ["APP", "TIER", "TIER", "LABELS"],
+        ["web", "<none>", "front", "app=web,tier=front"],
+        ["db", "<none>", "<none>", "app=db"],
+    ]
     assert (await syncpod("get", "-n", space, "-l", "app in (web),tier", "-o", "name")).out == f"pod/{a}\n"
     assert (await syncpod("get", "po", "-n", space, "-l", "app!=web", "--no-headers")).out.split()[0] == b
     everywhere = await syncpod("get", "pods", "-A")
@@ -244,6 +250,7 @@ async def test_a_pod_applied_while_its_namesake_ends_follows_it(
     pod = manifest(name)
     await syncpod("apply", "-f", "-", "--wait", *on, stdin=as_json(pod))
     before = (await query_pod(client.get_workflow_handle(f"pod/default/{name}")))["metadata"]["uid"]
+    said = f"pod/{name} follows the one that is being deleted\n"
     node.gate["kill_pod"] = asyncio.Event()
     assert (await syncpod("delete", name, "--no-wait")).code == 0
     assert (await syncpod("get", "pod", name, "--no-headers")).out.split()[2] == "Terminating"
@@ -253,12 +260,14 @@ async def test_a_pod_applied_while_its_namesake_ends_follows_it(
     assert planned == f"pod/{name}: would be created, when the one that is being deleted has gone"
     late = await syncpod("delete", name, "--timeout", "1s")
     assert late.code == 1 and f'timed out waiting for "{name}" to end' in late.err
+    dying = await syncpod("wait", name, "--for=condition=Ready", "--timeout", "0")
+    assert (dying.code, dying.err.count("it is Terminating")) == (1, 1)
+    assert (await syncpod("apply", "-f", "-", *on, stdin=as_json(pod))).out == said
     follows = asyncio.create_task(syncpod("apply", "-f", "-", "--wait", *on, stdin=as_json(pod)))
     await asyncio.sleep(0.5)
     node.gate.pop("kill_pod").set()
     result = await follows
-    assert (result.code, result.out) == (0, f"pod/{name} created\npod/{name} ready\n")
-    assert "is being deleted; this one follows it" in result.err
+    assert (result.code, result.out) == (0, f"{said}pod/{name} ready\n")
     assert (await query_pod(client.get_workflow_handle(f"pod/default/{name}")))["metadata"]["uid"] != before
 
 
@@ -324,7 +333,7 @@ async def test_a_node_that_is_away_loses_nothing_and_is_named(
     name, away = fresh_name(), f"gone-{fresh_name()}"
     made = await syncpod("apply", "-f", "-", "--node", away, stdin=as_json(manifest(name)))
     assert (made.code, made.out) == (0, f"pod/{name} created\n")
-    assert made.err == f"Warning: node {away} is away: pod {name} starts when `syncpod worker` serves it\n"
+    assert made.err == f"Warning: node {away} is away: pod {name} starts when its worker does (`{pods_program()} up` there)\n"
     shown = await syncpod("get", "pod", name, "--no-headers")
     assert shown.code == 0 and shown.out.split()[:4] == [name, "?", shown.out.split()[2], "?"]
     assert shown.out.split()[2].endswith("?") and f"node {away} is away" in shown.err
@@ -345,7 +354,7 @@ async def test_an_unanswered_change_leaves_no_traceback(client: Client) -> None:
     made = await asyncio.to_thread(program, *arguments, environ=environ, stdin=as_json(manifest(name)))
     assert (made.code, made.out) == (1, f"pod/{name} created\n")
     assert made.err.splitlines() == [
-        f"Warning: node {away} is away: pod {name} starts when `syncpod worker` serves it",
+        f"Warning: node {away} is away: pod {name} starts when its worker does (`{pods_program()} up` there)",
         f'syncpod: pod "{name}" is not ready after 1s: node {away} is away',
     ]
     await client.get_workflow_handle(f"pod/default/{name}").terminate()

@@ -56,6 +56,8 @@ def test_help_is_found(arguments: tuple[str, ...]) -> None:
         (("get", "cm", "-o", "jsonpath={.a"), "--output: jsonpath: '{.a': an opening and a closing brace belong"),
         (("get", "pods", "-w", "-o", "jsonpath={.a}"), "--watch prints tables and names, not jsonpath"),
         (("get", "pods", "-l", "a b"), "--selector: 'a b' is no condition on a label"),
+        (("get", "pods", "-o", "json", "-L", "app"), "--label-columns: only tables have columns, and --output asks"),
+        (("get", "nodes", "-o", "name", "--show-labels"), "--show-labels: only tables have columns, and --output"),
         (("get", "pod", "web", "-A"), "what is listed is either named, or chosen"),
         (
             ("get", "deployment/web"),

@@ -9,7 +9,7 @@ import sys
 
 from temporalio.client import Client
 
-from tests.cli.conftest import silent_node
+from tests.cli.conftest import Command, silent_node
 from tests.cli.manifests import fresh_name
 
 
@@ -32,3 +32,12 @@ async def test_watching_nodes_prints_a_line_for_each_change(client: Client) -> N
     finally:
         if watching is not None and watching.returncode is None:
             watching.kill()
+
+
+async def test_the_labels_of_a_node_are_columns(syncpod: Command, client: Client) -> None:
+    name = f"n-{fresh_name()}"
+    async with silent_node(client, name, cordoned=False):
+        shown = await syncpod("get", "node", name, "-L", "kubernetes.io/hostname", "--show-labels")
+    head, line = shown.out.splitlines()
+    assert (head.split()[-2:], line.split()[-2]) == (["HOSTNAME", "LABELS"], name)
+    assert f"kubernetes.io/hostname={name}" in line.split()[-1]

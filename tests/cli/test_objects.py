@@ -100,6 +100,8 @@ async def test_objects_are_selected_by_label(alone: Command) -> None:
     labelled["metadata"]["labels"] = {"app": "web"}
     await alone("apply", "-f", "-", stdin=as_json(labelled, config_map("b")))
     assert (await alone("get", "cm", "-l", "app=web", "-o", "name")).out == "configmap/a\n"
+    shown = await alone("get", "cm", "-L", "app", "--show-labels", "--no-headers")
+    assert [line.split()[-2:] for line in shown.out.splitlines()] == [["web", "app=web"], ["<none>", "<none>"]]
     assert (await alone("delete", "cm", "-l", "app=web")).out == 'configmap "a" deleted\n'
     assert (await alone("get", "cm", "-o", "name")).out == "configmap/b\n"
 
