@@ -128,9 +128,7 @@ async def apply_all(
         for warning in warnings:
             warn(f"pod {pod.metadata.name}: {warning}")
         if one.node_is_away:
-            warn(f"node {one.node} is away: pod {pod.metadata.name} starts when `syncpod worker` serves it")
-        if one.follows:
-            warn(f"a pod {pod.metadata.name} is being deleted; this one follows it")
+            warn(f"node {one.node} is away: pod {pod.metadata.name} starts when its worker does (`syncpod up` there)")
     if failures:
         raise together(failures, done=bool(applied))
     return applied

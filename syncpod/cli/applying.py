@@ -5,19 +5,21 @@ from __future__ import annotations
 import asyncio
 import math
 import uuid
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 
 from temporalio.api.operatorservice.v1 import ListSearchAttributesRequest
 from temporalio.client import Client, WorkflowUpdateFailedError
 from temporalio.service import RPCError, RPCStatusCode
 
 from syncpod.cli.failure import BadInput, Failure
-from syncpod.cli.nodes import is_cordoned
+from syncpod.cli.node_process import serving
+from syncpod.cli.nodes import is_cordoned, is_silent
 from syncpod.cli.pods import Reading, away, handle_of, read_pod
+from syncpod.cli.settings import settings
 from syncpod.cli.updating import AGAIN, PAUSE_SECONDS, answer_in_time, is_gone, refusal
 from syncpod.messages import SEARCH_ATTRIBUTES
 from syncpod.pod import Pod, pod_to_wire
@@ -25,6 +27,8 @@ from syncpod.pod_start import ENDED, look_at, start_operation
 
 _AGAIN: Final = AGAIN | {RPCStatusCode.NOT_FOUND}
 """Not found: the pod ended between its look-up and the update; the next try starts it anew."""
+_SOON_SECONDS: Final = 0.2
+"""In which a node that is there mostly answers: before that nobody asks whether it is."""
 
 
 class Change(StrEnum):
@@ -33,6 +37,7 @@ class Change(StrEnum):
     CREATED = "created"
     CONFIGURED = "configured"
     UNCHANGED = "unchanged"
+    FOLLOWS = "follows the one that is being deleted"
 
 
 @dataclass(frozen=True)
@@ -68,15 +73,18 @@ async def apply_pod(
 ) -> Applied:
     """Hand a checked pod to its workflow, on `node` unless it names another.
 
-    An answer is waited for no longer than `patience`, and as `answer_in_time` says. Repeats are harmless: one update id
-    covers all tries. Raises BadInput for what may not be changed, and Failure where the node of an existing pod does
-    not answer in time.
+    An answer is waited for no longer than `patience`, and as `answer_in_time` says; that to a new pod, only until its
+    node is known to be silent. Repeats are harmless: one update id covers all tries. Raises BadInput for what may not
+    be changed, and Failure where the node of an existing pod does not answer in time.
     """
     node = pod.spec.node_name or node
     namespace, name = pod.metadata.namespace, pod.metadata.name
     before = await read_pod(client, namespace, name)
     seconds = patience.total_seconds() if patience else math.inf
-    answered = await answer_in_time(client, node, _until_answered(client, pod, node, has_attributes), seconds)
+    sending = _until_answered(client, pod, node, has_attributes)
+    if before is None:
+        sending = _unless_silent(client, node, sending)
+    answered = await answer_in_time(client, node, sending, seconds)
     if not answered:
         if before is None and await _is_open(client, namespace, name):
             return Applied(pod, Change.CREATED, node, node_is_away=True)
@@ -87,7 +95,7 @@ async def apply_pod(
     if before is None:
         return Applied(pod, Change.CREATED, node)
     if before.pod.metadata.deletion_timestamp is not None:
-        return Applied(pod, Change.CREATED, node, follows=before.pod.metadata.uid)
+        return Applied(pod, Change.FOLLOWS, node, follows=before.pod.metadata.uid)
     after = await read_pod(client, namespace, name)
     return Applied(pod, _compare(before, after), node)
 
@@ -136,6 +144,28 @@ async def _until_answered(client: Client, pod: Pod, node: str, has_attributes: b
         finally:
             await look_at(start)
         await asyncio.sleep(PAUSE_SECONDS)
+
+
+async def _unless_silent(client: Client, node: str, sending: Coroutine[Any, Any, bool]) -> bool:
+    """Await what sends a new pod's update; False once the node is known not to answer.
+
+    The update has started the pod's workflow by then, with all that it needs: there is nothing to wait for.
+    """
+    sent, silent = asyncio.create_task(sending), asyncio.create_task(_is_silent(client, node))
+    try:
+        await asyncio.wait({sent, silent}, return_when=asyncio.FIRST_COMPLETED)
+        return await sent if sent.done() or not silent.result() else False
+    finally:
+        sent.cancel()
+        silent.cancel()
+        await asyncio.gather(sent, silent, return_exceptions=True)
+
+
+async def _is_silent(client: Client, node: str) -> bool:
+    """Say whether nobody answers for a node. One whose worker lives on this machine is busy at most."""
+    await asyncio.sleep(_SOON_SECONDS)
+    worker = serving(settings().state_dir)
+    return (worker is None or worker.node != node) and await is_silent(client, node)
 
 
 async def _is_open(client: Client, namespace: str, name: str) -> bool:

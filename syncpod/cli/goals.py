@@ -1,7 +1,7 @@
 """What ``wait --for`` waits for: ``condition=Ready``, ``delete``, ``create``, ``jsonpath='{.status.phase}'=Running``.
 
 Mirrors kubectl's pkg/cmd/wait, v1.36. Difference: a path may lead to nothing, one value or several of which one is as
-wanted; kubectl gives up at several.
+wanted; kubectl gives up at several; a pod that is being deleted is not Ready.
 """
 
 from __future__ import annotations
@@ -37,7 +37,12 @@ class HasCondition:
     value: str
 
     def is_met(self, pod: Mapping[str, Any]) -> bool:
-        """Say whether a Pod, as the wire has it, has come to that."""
+        """Say whether a Pod, as the wire has it, has come to that.
+
+        One that is being deleted is on its way to nowhere: it counts as not ready. kubectl takes what it still says.
+        """
+        if (self.type.casefold(), self.value.casefold()) == ("ready", "true") and _is_ending(pod):
+            return False
         conditions = pod.get("status", {}).get("conditions", ())
         return any(
             str(one.get("type", "")).casefold() == self.type.casefold()
@@ -61,6 +66,10 @@ class HasValue:
         if any(isinstance(each, dict | list) for each in found):
             raise ValueError(f"{self.path.text}: leads to an object or a list, which nothing can be compared with")
         return any(text_of(each).strip() == self.value.strip() for each in found)
+
+
+def _is_ending(pod: Mapping[str, Any]) -> bool:
+    return bool(pod.get("metadata", {}).get("deletionTimestamp"))
 
 
 Goal = Deleted | Created | HasCondition | HasValue

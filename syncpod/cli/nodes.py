@@ -117,6 +117,19 @@ async def is_cordoned(client: Client, name: str) -> bool:
     return described.status not in ENDED and (await _summary(described)).unschedulable
 
 
+async def is_silent(client: Client, name: str) -> bool:
+    """Say whether a node's workflow does not answer in time. One without a workflow has not been asked: False."""
+    try:
+        await client.get_workflow_handle(node_workflow_id(name)).query(
+            "node", reject_condition=QueryRejectCondition.NOT_OPEN, rpc_timeout=QUERY_DEADLINE
+        )
+    except (WorkflowQueryFailedError, WorkflowQueryRejectedError):
+        return False
+    except RPCError as error:
+        return error.status != RPCStatusCode.NOT_FOUND
+    return False
+
+
 @dataclass(frozen=True)
 class _Signs:
     """What the server has heard of workers."""

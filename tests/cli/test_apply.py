@@ -15,11 +15,13 @@ import yaml
 from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.envconfig import ClientConnectConfig
 
-from syncpod.cli import pods, up, updating
+from syncpod.cli import nodes, pods, up, updating
+from syncpod.cli.applying import Change, apply_pod
 from syncpod.cli.failure import Failure
 from syncpod.cli.manifests import admitted
 from syncpod.cli.settings import settings
 from syncpod.messages import Fault, StepName
+from syncpod.pod import parse_pod
 from tests.cli.conftest import Command, program, silent_node
 from tests.cli.manifests import as_json, fresh_name, manifest
 from tests.workflows.scripted import ScriptedNode, query_pod
@@ -333,7 +335,8 @@ async def test_a_node_that_is_away_loses_nothing_and_is_named(
     name, away = fresh_name(), f"gone-{fresh_name()}"
     made = await syncpod("apply", "-f", "-", "--node", away, stdin=as_json(manifest(name)))
     assert (made.code, made.out) == (0, f"pod/{name} created\n")
-    assert made.err == f"Warning: node {away} is away: pod {name} starts when its worker does (`{pods_program()} up` there)\n"
+    warning = f"Warning: node {away} is away: pod {name} starts when its worker does (`syncpod up` there)"
+    assert made.err == f"{warning}\n"
     shown = await syncpod("get", "pod", name, "--no-headers")
     assert shown.code == 0 and shown.out.split()[:4] == [name, "?", shown.out.split()[2], "?"]
     assert shown.out.split()[2].endswith("?") and f"node {away} is away" in shown.err
@@ -347,6 +350,19 @@ async def test_a_node_that_is_away_loses_nothing_and_is_named(
     await client.get_workflow_handle(f"pod/default/{name}").terminate()
 
 
+async def test_a_new_pod_waits_for_no_node_that_does_not_answer(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(updating, "PATIENCE_SECONDS", 3600.0)
+    monkeypatch.setattr(nodes, "QUERY_DEADLINE", timedelta(seconds=0.3))
+    name, away = fresh_name(), f"gone-{fresh_name()}"
+    pod = parse_pod(manifest(name) | {"metadata": {"name": name, "namespace": "default"}})
+    async with silent_node(client, away, cordoned=False), asyncio.timeout(20):
+        made = await apply_pod(client, pod, node=away, has_attributes=False)
+    assert (made.change, made.node_is_away) == (Change.CREATED, True)
+    await client.get_workflow_handle(f"pod/default/{name}").terminate()
+
+
 async def test_an_unanswered_change_leaves_no_traceback(client: Client) -> None:
     name, away = fresh_name(), f"gone-{fresh_name()}"
     arguments = ("apply", "-f", "-", "--wait", "--timeout", "1s", "--node", away)
@@ -354,7 +370,7 @@ async def test_an_unanswered_change_leaves_no_traceback(client: Client) -> None:
     made = await asyncio.to_thread(program, *arguments, environ=environ, stdin=as_json(manifest(name)))
     assert (made.code, made.out) == (1, f"pod/{name} created\n")
     assert made.err.splitlines() == [
-        f"Warning: node {away} is away: pod {name} starts when its worker does (`{pods_program()} up` there)",
+        f"Warning: node {away} is away: pod {name} starts when its worker does (`syncpod up` there)",
         f'syncpod: pod "{name}" is not ready after 1s: node {away} is away',
     ]
     await client.get_workflow_handle(f"pod/default/{name}").terminate()
