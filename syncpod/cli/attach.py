@@ -41,7 +41,7 @@ def attach_(
       syncpod attach -it shell -c app
       echo reload | syncpod attach -i web
     """  # noqa: D301
-    from syncpod.cli import session
+    from syncpod.cli import interrupts, session
 
     name = pod_name([pod])
     tty = tty and has_terminal(stdin=stdin)
@@ -54,6 +54,7 @@ def attach_(
         instance = running_instance(found, chosen_container(found, container))
         return await attach(found, instance.id, stdin=stdin, tty=tty)
 
+    interrupts.heed()
     raise typer.Exit(session.run(work))
 
 

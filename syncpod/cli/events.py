@@ -45,7 +45,7 @@ def events(
     Each pod keeps its last hundred events; one that repeats is counted. With `-o wide` each has the container that it
     is about. A pod that is named may have ended: its events are there for as long as Temporal keeps its workflow.
     """
-    from syncpod.cli import session
+    from syncpod.cli import interrupts, session
 
     names = pod_names(what or []) + _named_by_for(about)
     if names and all_namespaces:
@@ -74,6 +74,8 @@ def events(
             await asyncio.sleep(_WATCH_SECONDS)
             printer.print(await source.read(client))
 
+    if watch:
+        interrupts.heed()
     session.run(work)
 
 

@@ -67,11 +67,11 @@ class Forwarder:
         await self._sandbox()
         async with contextlib.AsyncExitStack() as stack:
             stack.push_async_callback(self._end_connections)
+            stack.enter_context(_until_told(self._over))
             for port in ports:
                 for server in await self._listen(addresses, port):
                     stack.callback(server.close)
-            with _until_told(self._over):
-                await self._over
+            await self._over
 
     async def _listen(self, addresses: Sequence[str], port: ForwardedPort) -> list[asyncio.Server]:
         """Listen on one port at all addresses, the same at each; what was opened is closed where one fails."""
@@ -211,7 +211,10 @@ async def _from_pod(data: SpdyStream, writer: asyncio.StreamWriter) -> None:
 
 @contextlib.contextmanager
 def _until_told(over: asyncio.Future[None]) -> Iterator[None]:
-    """Have SIGINT and SIGTERM end the forwarding, which is how it ends; one that is ignored stays so."""
+    """Have SIGINT and SIGTERM end the forwarding, which is how it ends; one that is ignored stays so.
+
+    (SIGINT never is: see `syncpod.cli.interrupts`.)
+    """
     loop = asyncio.get_running_loop()
     heeded = [number for number in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(number) != signal.SIG_IGN]
 

@@ -56,6 +56,7 @@ def get(
     itself, `{.items[*].metadata.name}`. A path has fields, indices, `[*]` and filters, `[?(@.type=="Ready")]`; `..`,
     slices, unions and `range` are not supported.
     """
+    from syncpod.cli import interrupts
     from syncpod.cli.label_columns import read_label_columns
     from syncpod.cli.node_listing import get_nodes, named_nodes
 
@@ -63,6 +64,8 @@ def get(
     if watch and is_of_documents(output):
         raise BadInput(f"--watch prints tables and names, not {output.partition('=')[0]}")
     labels = read_label_columns(label_columns or [], output, whole=show_labels)
+    if watch:
+        interrupts.heed()
     if (nodes := named_nodes(what or [])) is not None:
         if selector:
             raise BadInput("--selector: nodes are named, or all are listed")

@@ -65,7 +65,7 @@ def logs(
     with --rotated also those that were rotated away and are still kept. --follow goes on across rotations. While the
     pod's workflow does not answer, the files are found without it, and --follow goes on until it is interrupted.
     """
-    from syncpod.cli import session
+    from syncpod.cli import interrupts, session
 
     words = what or []
     conditions = read_selector(selector)
@@ -118,6 +118,8 @@ def logs(
             )
         await reader.read(chosen)
 
+    if follow:
+        interrupts.heed()
     session.run(work)
 
 

@@ -46,7 +46,7 @@ def port_forward(
       syncpod port-forward web :http 5432
       syncpod port-forward web 8080:80 --address 0.0.0.0
     """  # noqa: D301
-    from syncpod.cli import session
+    from syncpod.cli import interrupts, session
 
     name = pod_name([pod])
     if not ports:
@@ -67,6 +67,7 @@ def port_forward(
         async with runtime_of(found) as runtime:
             await Forwarder(runtime, found).forward(addresses, wanted)
 
+    interrupts.heed()
     session.run(work)
 
 

@@ -57,7 +57,7 @@ def wait(
 
     What a wait is for is written as for `kubectl wait`. When time is over the exit code is 1.
     """
-    from syncpod.cli import session
+    from syncpod.cli import interrupts, session
 
     if output and output not in _OUTPUTS:
         raise BadInput(f"--output: must be {', '.join(_OUTPUTS)}, not {output}")
@@ -76,6 +76,7 @@ def wait(
         waited = keys or await _selected(client, scope, conditions, wanted)
         await _wait(client, waited, wanted, patience, output)
 
+    interrupts.heed()
     session.run(work)
 
 

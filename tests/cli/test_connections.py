@@ -24,6 +24,7 @@ import pytest
 
 from tests.cli.conftest import Result, program
 from tests.cli.machine import RUNTIMES, Run, machine
+from tests.cli.test_interrupts import PATIENCE_SECONDS, SHELL, interrupted
 
 LARGE = 40_000_000
 
@@ -277,6 +278,13 @@ def test_what_cannot_be_attached_to_is_told(syncpod: Run) -> None:
     assert (nobody.code, nobody.err.count("\n")) == (1, 1)
 
 
+async def test_logs_are_followed_and_streams_joined_until_an_interrupt_in_a_scripts_background_too(
+    environ: dict[str, str],
+) -> None:
+    for words in (("logs", "talk", "-c", "app", "-f"), ("attach", "talk", "-c", "cat")):
+        assert await asyncio.to_thread(interrupted, words, environ) == 130
+
+
 @contextlib.asynccontextmanager
 async def forwarding(
     environ: dict[str, str], *arguments: str
@@ -305,6 +313,21 @@ async def forwarding(
         if process.returncode is None:
             process.kill()
             await process.wait()
+
+
+async def test_ports_are_forwarded_until_an_interrupt_in_a_scripts_background_too(
+    environ: dict[str, str], ports: tuple[int, int]
+) -> None:
+    command = (*SHELL, *command_line("port-forward", "talk", f":{ports[0]}"))
+    process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE, env=environment(environ))
+    try:
+        assert process.stdout and (await process.stdout.readline()).startswith(b"Forwarding from ")
+        process.send_signal(signal.SIGINT)
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            assert await process.wait() == 0
+    finally:
+        if process.returncode is None:
+            process.kill()
 
 
 async def echoed(port: int, data: bytes) -> bytes:
