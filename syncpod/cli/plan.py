@@ -109,14 +109,15 @@ async def plan_of_manifest(client: Client, admission: Admission, node: str) -> t
 async def _plan_of_pod(client: Client, pod: Pod) -> dict[str, Any]:
     """Return what applying a pod would do, as its workflow says where it has one."""
     from syncpod.cli.planning import changed_images, differs, metadata_differs, plan_of_new, resources_differ
-    from syncpod.cli.pods import QUERY_DEADLINE, handle_of, read_pod, require_pod
+    from syncpod.cli.pods import QUERY_DEADLINE, handle_of, read_pod, require_answer
     from syncpod.pod import pod_to_wire
 
     namespace, name = pod.metadata.namespace, pod.metadata.name
-    if await read_pod(client, namespace, name) is None:
+    reading = await read_pod(client, namespace, name)
+    if reading is None:
         steps = [{"step": line.step, "container": line.container, "why": line.why} for line in plan_of_new(pod)]
         return {"pod": name, "change": "create", "steps": steps, "holds": []}
-    existing = (await require_pod(client, namespace, name)).pod
+    existing = require_answer(reading).pod
     found = await handle_of(client, namespace, name).query(
         "plan", pod_to_wire(pod), result_type=dict, rpc_timeout=QUERY_DEADLINE
     )

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from temporalio.client import Client, WorkflowExecutionStatus
+from temporalio.client import Client, WorkflowExecution, WorkflowExecutionStatus
 from temporalio.envconfig import ClientConnectConfig
 
 from syncpod.cli import nodes, pods, up, updating
@@ -257,7 +257,7 @@ async def test_a_pod_applied_while_its_namesake_ends_follows_it(
     assert (await syncpod("delete", name, "--no-wait")).code == 0
     assert (await syncpod("get", "pod", name, "--no-headers")).out.split()[2] == "Terminating"
     trial = await syncpod("apply", "-f", "-", "--dry-run=server", *on, stdin=as_json(pod))
-    assert trial.out == f"pod/{name} created (server dry run)\n"
+    assert trial.out == f"pod/{name} follows the one that is being deleted (server dry run)\n"
     planned = (await syncpod("plan", "-f", "-", stdin=as_json(pod))).out.splitlines()[0]
     assert planned == f"pod/{name}: would be created, when the one that is being deleted has gone"
     late = await syncpod("delete", name, "--timeout", "1s")
@@ -332,6 +332,14 @@ async def test_a_node_that_is_away_loses_nothing_and_is_named(
 ) -> None:
     monkeypatch.setattr(updating, "PATIENCE_SECONDS", 1.0)
     monkeypatch.setattr(pods, "QUERY_DEADLINE", timedelta(seconds=0.3))
+    reads: list[str] = []
+    read = pods._read
+
+    async def counted(client: Client, workflow_id: str, execution: WorkflowExecution | None) -> pods.Reading | None:
+        reads.append(workflow_id)
+        return await read(client, workflow_id, execution)
+
+    monkeypatch.setattr(pods, "_read", counted)
     name, away = fresh_name(), f"gone-{fresh_name()}"
     made = await syncpod("apply", "-f", "-", "--node", away, stdin=as_json(manifest(name)))
     assert (made.code, made.out) == (0, f"pod/{name} created\n")
@@ -340,6 +348,10 @@ async def test_a_node_that_is_away_loses_nothing_and_is_named(
     shown = await syncpod("get", "pod", name, "--no-headers")
     assert shown.code == 0 and shown.out.split()[:4] == [name, "?", shown.out.split()[2], "?"]
     assert shown.out.split()[2].endswith("?") and f"node {away} is away" in shown.err
+    asked = len(reads)
+    planned = await syncpod("plan", "-f", "-", stdin=as_json(manifest(name)))
+    assert (planned.code, planned.err.count("does not answer")) == (1, 1)
+    assert len(reads) == asked + 1, "who does not answer is not asked again"
     again = await syncpod("apply", "-f", "-", "--node", away, stdin=as_json(manifest(name)))
     assert again.code == 1 and f'pod "{name}": node {away} is away' in again.err and again.err.count("\n") == 1
     ended = await syncpod("delete", name, "--no-wait")
