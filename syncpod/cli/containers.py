@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from syncpod.cli import node_process
 from syncpod.cli.console import program, remark
-from syncpod.cli.failure import BadInput, Failure
+from syncpod.cli.failure import Failure
 from syncpod.cli.settings import settings
 from syncpod.cli.state_directory import recorded_runtime
 from syncpod.pod import ContainerStatus, Pod
@@ -29,22 +29,22 @@ def container_names(pod: Pod) -> list[str]:
 def chosen_container(pod: Pod, asked: str) -> str:
     """Return the container that is meant: the one asked for, else the pod's default, else its first, with a note.
 
-    Raises BadInput for one that the pod has not got.
+    The note lists main containers first, as kubectl's does. Raises Failure for one that the pod has not got.
     """
     names = container_names(pod)
     if asked:
         if asked not in names:
-            raise BadInput(f'container "{asked}" is not in pod "{pod.metadata.name}", which has {", ".join(names)}')
+            raise Failure(f'container "{asked}" is not in pod "{pod.metadata.name}", which has {", ".join(names)}')
         return asked
     marked = pod.metadata.annotations.get(DEFAULT_CONTAINER, "")
     if marked in names:
         return marked
     first = pod.spec.containers[0].name
     if len(names) > 1:
-        init = {container.name for container in pod.spec.init_containers}
-        ephemeral = {container.name for container in pod.spec.ephemeral_containers}
         shown = [
-            f"{name} (init)" if name in init else f"{name} (ephem)" if name in ephemeral else name for name in names
+            *(container.name for container in pod.spec.containers),
+            *(f"{container.name} (ephem)" for container in pod.spec.ephemeral_containers),
+            *(f"{container.name} (init)" for container in pod.spec.init_containers),
         ]
         remark(f'Defaulted container "{first}" out of: {", ".join(shown)}')
     return first

@@ -72,9 +72,9 @@ def resize(
     patience = parse_timeout(timeout)
 
     async def work(client: Client) -> None:
-        from syncpod.cli.pods import require_pod
+        from syncpod.cli.operator_signals import pod_to_signal
 
-        pod = (await require_pod(client, namespace, name)).pod
+        pod = await pod_to_signal(client, namespace, name)
         asked = resize_of(pod, container or [], *wanted, whole=whole)
         if dry_run:
             await _show_plan(client, pod, asked)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
-from syncpod.cli.failure import BadInput
+from syncpod.cli.failure import BadInput, Failure
 from syncpod.lifecycle.pod_resources import same_amounts
 from syncpod.pod import ContainerResize, Pod, PodCondition, PodResize, ResourceRequirements, parse_quantity
 from syncpod.pod.amounts import pod_text
@@ -39,7 +39,7 @@ def resize_of(
 ) -> PodResize:
     """Return what is asked for: of the pod as a whole, or of the containers that any pattern means, init ones too.
 
-    Without a pattern all main containers are meant. Raises BadInput for a pattern that means none.
+    Without a pattern all main containers are meant. Raises Failure for a pattern that means none.
     """
     resources = ResourceRequirements(limits=dict(limits), requests=dict(requests))
     if whole:
@@ -48,7 +48,7 @@ def resize_of(
     names = [container.name for container in (*spec.init_containers, *spec.containers)]
     for pattern in patterns:
         if not any(fnmatchcase(name, pattern) for name in names):
-            raise BadInput(f'container "{pattern}" is not in pod "{pod.metadata.name}", which has {", ".join(names)}')
+            raise Failure(f'container "{pattern}" is not in pod "{pod.metadata.name}", which has {", ".join(names)}')
     chosen = {name for name in names if any(fnmatchcase(name, pattern) for pattern in patterns)}
     if not patterns:
         chosen = {container.name for container in spec.containers}

@@ -172,3 +172,14 @@ async def test_logs_are_read_without_a_workflow_that_answers(
 def test_since_no_time_at_all_is_from_the_beginning() -> None:
     assert logs._since("0s", "") is None and logs._since("0", "") is None
     assert logs._since("1s", "") is not None
+
+
+def test_the_note_on_a_default_lists_main_containers_first(capsys: pytest.CaptureFixture[str]) -> None:
+    names = {"initContainers": ("i", "side"), "containers": ("c", "d"), "ephemeralContainers": ("e",)}
+    spec = {kind: [{"name": each, "image": "busybox:1"} for each in several] for kind, several in names.items()}
+    web = Pod.model_validate({"metadata": {"name": "web"}, "spec": spec})
+    assert containers.chosen_container(web, "") == "c"
+    assert capsys.readouterr().err == 'Defaulted container "c" out of: c, d, e (ephem), i (init), side (init)\n'
+    with pytest.raises(Failure, match='container "nosuch" is not in pod "web"') as failed:
+        containers.chosen_container(web, "nosuch")
+    assert failed.value.code == 1, "as of a pod that is not there"

@@ -82,7 +82,6 @@ async def test_what_cannot_be_is_refused_in_a_sentence(syncpod: Command, node: S
         ((name,), "say what is to change: --limits cpu=500m,memory=256Mi, or --requests, or both"),
         ((name, "--limits", "gpu=1"), "--limits: 'gpu=1' must be cpu=AMOUNT or memory=AMOUNT"),
         ((name, "--pod", "-c", "app", "--limits", "cpu=1"), "either --pod or --container"),
-        ((name, "-c", "db", "--limits", "cpu=1"), f'container "db" is not in pod "{name}", which has app'),
         ((name, "--requests", "cpu=1"), "spec.containers[0].resources.requests[cpu]: must be no more than the limit"),
         ((name, "--requests", "cpu=200m"), "spec: a resize may not change the pod's QoS class"),
         ((name, "--requests", "cpu=200m", "--dry-run"), "spec: a resize may not change the pod's QoS class"),
@@ -90,29 +89,36 @@ async def test_what_cannot_be_is_refused_in_a_sentence(syncpod: Command, node: S
         refused = await syncpod("resize", *arguments)
         assert (refused.code, refused.out) == (2, ""), arguments
         assert sentence in refused.err
+    other = await syncpod("resize", name, "-c", "db", "--limits", "cpu=1")
+    assert (other.code, other.err) == (1, f'syncpod: container "db" is not in pod "{name}", which has app\n')
     absent = await syncpod("resize", "nobody", "--limits", "cpu=1")
     assert (absent.code, absent.err) == (1, 'syncpod: pods "nobody" not found in namespace default\n')
     assert "allocate_resources" not in node.steps()
 
 
-async def test_the_plan_of_a_pod_that_ends_is_refused_in_a_sentence(
-    syncpod: Command, node: ScriptedNode, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """By this version's workers, and by those of earlier ones, whose query failed."""
+async def test_a_pod_that_ends_is_not_resized(syncpod: Command, node: ScriptedNode) -> None:
     name = await running(syncpod, node)
     node.gate["kill_pod"] = asyncio.Event()
     deleted = await syncpod("delete", name, "--no-wait")
     assert deleted.code == 0, deleted.err
-    asked = ("resize", name, "--limits", "memory=128Mi", "--dry-run")
-    refused = await syncpod(*asked)
+    for flags in ((), ("--dry-run",)):
+        refused = await syncpod("resize", name, "--limits", "memory=128Mi", *flags)
+        assert (refused.code, refused.out) == (1, "")
+        assert refused.err == f'syncpod: pod "{name}" is being deleted\n'
+    node.gate["kill_pod"].set()
+
+
+async def test_a_plan_that_fails_is_told_in_a_sentence(
+    syncpod: Command, node: ScriptedNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As with workers of earlier versions, where the pod begins to end just then."""
+    name = await running(syncpod, node)
     why = "the pod is being deleted or has finished: nothing of it can be resized"
-    assert (refused.code, refused.out, refused.err) == (2, "", f"syncpod: pod {name}: {why}\n")
 
     def fail(*_: Any, **__: Any) -> Any:
         raise Rejected(f"{why}\nat length")
 
     monkeypatch.setattr(report, "plan", fail)
-    failed = await syncpod(*asked)
+    failed = await syncpod("resize", name, "--limits", "memory=128Mi", "--dry-run")
     assert (failed.code, failed.out) == (1, "")
     assert failed.err == f'syncpod: the plan of pod "{name}" failed on its node: {why}\n'
-    node.gate["kill_pod"].set()

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from syncpod.cli.failure import BadInput
+from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.resizing import as_document, hindrance, is_done, is_hopeless, parse_amounts, resize_of, subjects
 from syncpod.pod import Pod, parse_pod, with_defaults
 
@@ -52,7 +52,7 @@ def test_containers_are_named_or_meant_by_a_pattern_and_all_main_ones_by_nothing
     assert chosen() == "web, web-log"
     assert chosen("web") == "web"
     assert chosen("web*", "proxy") == "proxy, web, web-log"
-    with pytest.raises(BadInput, match='container "db" is not in pod "shop", which has proxy, web, web-log'):
+    with pytest.raises(Failure, match='container "db" is not in pod "shop", which has proxy, web, web-log'):
         chosen("db")
 
 

@@ -73,7 +73,7 @@ def test_logs_are_the_containers_own(syncpod: Run) -> None:
     assert (before.code, before.out, before.err.count("previous terminated container")) == (0, "", 3)
     defaulted = syncpod("logs", "-l", "app=writer", "--since", "1h")
     assert len(defaulted.out.splitlines()) == 10
-    assert 'Defaulted container "app" out of: setup (init), app, side' in defaulted.err
+    assert 'Defaulted container "app" out of: app, side, setup (init)' in defaulted.err
 
 
 def test_logs_of_the_instance_before_are_kept(syncpod: Run) -> None:
@@ -107,7 +107,7 @@ def test_a_command_runs_in_a_container_and_its_code_is_passed_on(syncpod: Run) -
     ended = syncpod("exec", "once", "--", "true")
     assert (ended.code, ended.err) == (1, 'syncpod: container "app" in pod "once" does not run: exited 0\n')
     wrong = syncpod("exec", "writer", "-c", "none", "--", "true")
-    assert wrong.code == 2 and 'container "none" is not in pod "writer", which has setup, app, side' in wrong.err
+    assert wrong.code == 1 and 'container "none" is not in pod "writer", which has setup, app, side' in wrong.err
 
 
 def test_input_from_a_pipe_ends(syncpod: Run) -> None:

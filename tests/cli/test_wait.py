@@ -124,7 +124,7 @@ async def test_what_cannot_be_restarted_is_said(syncpod: Command, on: tuple[str,
     await syncpod("apply", "-f", "-", *on, stdin=as_json(manifest(name, initContainers=init)))
     unknown = await syncpod("restart", name, "-c", "none")
     assert (unknown.code, unknown.err) == (
-        2,
+        1,
         f'syncpod: container "none" is not in pod "{name}", which has setup, app\n',
     )
     once = await syncpod("restart", name, "-c", "setup")
