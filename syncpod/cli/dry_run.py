@@ -57,6 +57,8 @@ async def _asked(client: Client, admission: Admission, node: str) -> Change:
     planned, refusal = await plan_of_manifest(client, admission, node)
     if refusal is not None:
         raise refusal
+    if planned["change"] == "create" and "images" in planned:
+        return Change.FOLLOWS
     return _WORDS[planned["change"]]
 
 
@@ -66,6 +68,8 @@ async def _compared(client: Client, pod: Pod) -> Change:
     from syncpod.cli.pods import read_pod, require_answer
 
     reading = await read_pod(client, pod.metadata.namespace, pod.metadata.name)
-    if reading is None or require_answer(reading).pod.metadata.deletion_timestamp is not None:
+    if reading is None:
         return Change.CREATED
+    if require_answer(reading).pod.metadata.deletion_timestamp is not None:
+        return Change.FOLLOWS
     return Change.CONFIGURED if differs(reading.pod, pod) else Change.UNCHANGED
