@@ -63,9 +63,9 @@ def test_help_is_found(arguments: tuple[str, ...]) -> None:
             ("get", "deployment/web"),
             "'deployment/web': pods, configmaps and secrets can be named here",
         ),
-        (("get", "svc"), "'svc': only pods, configmaps and secrets are here; a pod of that name is pod/svc"),
+        (("get", "svc"), "'svc': only pods, configmaps, secrets and nodes are here; a pod of that name is pod/svc"),
         (("get", "events"), "'events': see `syncpod events`; a pod of that name is pod/events"),
-        (("delete", "deploy", "web"), "'deploy': only pods, configmaps and secrets are here"),
+        (("delete", "deploy", "web"), "'deploy': only pods, configmaps, secrets and nodes are here"),
         (("logs", "web", "--tail=abc"), "Invalid value for '--tail': must be a whole number; see `syncpod logs"),
         (("apply",), "name a manifest with -f FILE"),
         (("apply", "-f", "/none.yaml"), "/none.yaml: No such file or directory"),
@@ -203,7 +203,7 @@ def test_things_are_named_in_each_of_kubectls_ways(words: list[str], things: dic
     [
         (["cm/"], "the configmap's name is missing"),
         (["cm", "cm/a"], "the kind is named already; write a"),
-        (["cm,svc"], "'svc': only pods, configmaps and secrets are here"),
+        (["cm,svc"], "'svc': only pods, configmaps, secrets and nodes are here"),
         (["svc/a"], "'svc/a': pods, configmaps and secrets can be named here"),
     ],
 )
