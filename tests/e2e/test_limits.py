@@ -41,7 +41,7 @@ def enforced(runtime: Runtime, cgroup: str) -> tuple[str, str, str]:
 
 def cgroup_directory(runtime: Runtime, controller: str, cgroup: str) -> Path:
     """Where a cgroup below the node's is; that of a container is named by its id, which CRI-O puts its own name to."""
-    directory = Path("/sys/fs/cgroup", controller, runtime.cgroup_parent.strip("/"), cgroup)
+    directory = Path("/sys/fs/cgroup", controller, runtime.cgroup_parent.strip("/"), cgroup.strip("/"))
     return directory if directory.exists() else directory.with_name(f"crio-{directory.name}")
 
 
