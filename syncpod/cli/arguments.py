@@ -113,7 +113,9 @@ def _opened(words: Sequence[str]) -> tuple[list[Kind], list[str]]:
         if part in _ELSEWHERE:
             raise BadInput(f"{part!r}: see `{_ELSEWHERE[part]}`; a pod of that name is pod/{part}")
         if _OTHER_KIND.fullmatch(part):
-            raise BadInput(f"{part!r}: only pods, configmaps, secrets and nodes are here; a pod of that name is pod/{part}")
+            raise BadInput(
+                f"{part!r}: only pods, configmaps, secrets and nodes are here; a pod of that name is pod/{part}"
+            )
     return [], list(words)
 
 
