@@ -161,7 +161,7 @@ async def test_logs_are_read_without_a_workflow_that_answers(
         assert (await syncpod("logs", name, "-f", "--previous")).out == "nine\n"
         assert (await syncpod("logs", name, "--rotated")).out == "before\nten\n"
         unknown = await syncpod("logs", name, "-c", "none")
-        assert (unknown.code, unknown.out) == (2, "")
+        assert (unknown.code, unknown.out) == (1, "")
         (directory / "pod.json").unlink()
         unnoted = await syncpod("logs", name)
         assert (unnoted.code, unnoted.err.count("does not answer")) == (1, 1)
