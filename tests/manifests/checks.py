@@ -305,7 +305,12 @@ def _logged(container: str, lines: list[str], stream: str, shown: str) -> Check:
 
 
 async def _until_logged(pod: RunningPod, container: str, stream: str, has: Any) -> None:
-    await pod.until(f"started in {container}", lambda pod: {"running", "terminated"} & state_of(pod, container).keys())
+    await pod.until(
+        f"started in {container}",  # one that crashes at once is seen in its back-off alone
+        lambda pod: (
+            {"running", "terminated"} & state_of(pod, container).keys() or status_of(pod, container).get("lastState")
+        ),
+    )
     found: list[str] = []
     async for _ in moments():
         found = [line.rstrip() for line in await pod.log(container, stream) if line.strip()]
