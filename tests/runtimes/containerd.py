@@ -18,9 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-import grpc
-
-from tests.runtimes import claim, leftovers, network
+from tests.runtimes import claim, daemons, leftovers, network
 from tests.runtimes import images as image_store
 from tests.runtimes.gates import Gates, install
 from tests.runtimes.processes import Process
@@ -199,21 +197,9 @@ class Containerd:
 
     def start(self, *, patience: float = 30.0) -> None:
         """Start the daemon and wait until its CRI service says that runtime and network are ready."""
-        environment = os.environ | {"PATH": f"{self._release.programs}:{os.environ['PATH']}"}
-        with self.log.open("ab") as log:
-            self._daemon = subprocess.Popen(
-                [self._release.programs / "containerd", "--config", self.directory / "config.toml"],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env=environment,
-                start_new_session=True,  # Ctrl-C in the terminal is the test run's
-            )
-        deadline = time.monotonic() + patience
-        while not self._ready():
-            if self._daemon.poll() is not None or time.monotonic() > deadline:
-                raise RuntimeError(f"{self.name} did not become ready; the end of {self.log}:\n{self._log_end()}")
-            time.sleep(0.02)
+        command = (str(self._release.programs / "containerd"), "--config", str(self.directory / "config.toml"))
+        environment = {"PATH": f"{self._release.programs}:{os.environ['PATH']}"}
+        self._daemon = daemons.launch(self.name, command, self.endpoint, self.log, environment, patience)
 
     def kill(self) -> None:
         """SIGKILL the daemon; shims and containers live on."""
@@ -269,28 +255,12 @@ class Containerd:
         self.images = tuple(image.name for image in made)
         deadline = time.monotonic() + patience
         # The CRI service learns of an import by an event.
-        while absent := [name for name in self.images if name.encode() not in self._call("ImageService/ListImages")]:
+        while absent := [
+            name for name in self.images if name.encode() not in daemons.call(self.endpoint, "ImageService/ListImages")
+        ]:
             if time.monotonic() > deadline:
                 raise RuntimeError(f"{self.name} imported its images, but CRI does not list {absent}")
             time.sleep(0.02)
-
-    def _ready(self) -> bool:
-        try:
-            status = self._call("RuntimeService/Status")
-        except grpc.RpcError:
-            return False
-        # RuntimeCondition: field 1 the type, a string; field 2 the status, a bool, left out where false.
-        return all(condition + b"\x10\x01" in status for condition in (b"RuntimeReady", b"NetworkReady"))
-
-    def _call(self, method: str) -> bytes:
-        """Make a CRI call with an empty request, in bytes: the harness stands on nothing that it is there to test."""
-        with grpc.insecure_channel(self.endpoint, options=[("grpc.use_local_subchannel_pool", 1)]) as channel:
-            call = channel.unary_unary(f"/runtime.v1.{method}", request_serializer=bytes, response_deserializer=bytes)
-            answer: bytes = call(b"", timeout=5)
-            return answer
-
-    def _log_end(self) -> str:
-        return "\n".join(self.log.read_text(errors="replace").splitlines()[-15:])
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

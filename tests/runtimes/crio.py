@@ -6,22 +6,18 @@ As a command it starts one and keeps it until it is interrupted, printing the en
 """
 
 import argparse
-import contextlib
 import os
 import re
 import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-import grpc
-
-from tests.runtimes import claim, crio_leftovers, leftovers, network
+from tests.runtimes import claim, crio_leftovers, daemons, leftovers, network
 from tests.runtimes import images as image_store
 from tests.runtimes.gates import Gates, install
 from tests.runtimes.processes import Process
@@ -221,20 +217,8 @@ class Crio:
             *("--registries-conf", self.directory / "registries.conf"),
             *("--registries-conf-dir", self.directory / "registries.conf.d"),
         ]
-        with self.log.open("ab") as log:
-            self._daemon = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env=os.environ | _storage_environment(self.directory),
-                start_new_session=True,  # Ctrl-C in the terminal is the test run's
-            )
-        deadline = time.monotonic() + patience
-        while not self._ready():
-            if self._daemon.poll() is not None or time.monotonic() > deadline:
-                raise RuntimeError(f"CRI-O did not become ready; the end of {self.log}:\n{self._log_end()}")
-            time.sleep(0.02)
+        environment = _storage_environment(self.directory)
+        self._daemon = daemons.launch("CRI-O", command, self.endpoint, self.log, environment, patience)
 
     def kill(self) -> None:
         """SIGKILL the daemon; conmons and containers live on."""
@@ -299,42 +283,14 @@ class Crio:
         storage = f"overlay@{self.directory}/root+{self.directory}/run"
         for image in made:
             image_store.write_archive(archive, [image])
-            subprocess.run(
-                [
-                    *(
-                        "skopeo",
-                        "--policy",
-                        self.directory / "policy.json",
-                        "--tmpdir",
-                        self.directory,
-                        "copy",
-                        "--quiet",
-                    ),
-                    *(f"oci-archive:{archive}", f"containers-storage:[{storage}]{image.name}"),
-                ],
-                env=os.environ | _storage_environment(self.directory),
-                capture_output=True,
-                check=True,
-            )
+            command: list[str | Path] = [
+                *("skopeo", "--policy", self.directory / "policy.json", "--tmpdir", self.directory, "copy", "--quiet"),
+                *(f"oci-archive:{archive}", f"containers-storage:[{storage}]{image.name}"),
+            ]
+            environment = os.environ | _storage_environment(self.directory)
+            subprocess.run(command, env=environment, capture_output=True, check=True)
         archive.unlink()
         self.images = tuple(image.name for image in made)
-
-    def _ready(self) -> bool:
-        with contextlib.suppress(grpc.RpcError):
-            status = self._call("RuntimeService/Status")
-            # RuntimeCondition: field 1 the type, a string; field 2 the status, a bool, left out where false.
-            return all(condition + b"\x10\x01" in status for condition in (b"RuntimeReady", b"NetworkReady"))
-        return False
-
-    def _call(self, method: str) -> bytes:
-        """Make a CRI call with an empty request, in bytes: the harness stands on nothing that it is there to test."""
-        with grpc.insecure_channel(self.endpoint, options=[("grpc.use_local_subchannel_pool", 1)]) as channel:
-            call = channel.unary_unary(f"/runtime.v1.{method}", request_serializer=bytes, response_deserializer=bytes)
-            answer: bytes = call(b"", timeout=5)
-            return answer
-
-    def _log_end(self) -> str:
-        return "\n".join(self.log.read_text(errors="replace").splitlines()[-15:])
 
 
 def _storage_environment(directory: Path) -> dict[str, str]:

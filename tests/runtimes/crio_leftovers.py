@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tests.runtimes.leftovers import CGROUPS, Names, remove_cgroup, unmount_below
+from tests.runtimes.leftovers import Names, remove_cgroup, unmount_below
 from tests.runtimes.processes import Process, kill, processes, with_descendants
 
 _CNI_RESULTS = Path("/var/lib/cni/results")
@@ -104,6 +104,3 @@ def _subnet(directory: Path) -> str:
         plugins = json.loads(path.read_text())["plugins"]
         return str(plugins[0]["ipam"]["ranges"][0][0]["subnet"]).rpartition(".")[0]
     return "no network"
-
-
-__all__ = ["CGROUPS", "clear", "end_processes", "monitors"]

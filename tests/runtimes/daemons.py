@@ -1,0 +1,62 @@
+"""Runtimes that are daemons of their own: started until they answer, and asked in bytes.
+
+The harness stands on nothing that it is there to test, so calls are made without the project's own client.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import grpc
+
+
+def launch(
+    name: str, command: Sequence[str | Path], endpoint: str, log: Path, environment: Mapping[str, str], patience: float
+) -> subprocess.Popen[bytes]:
+    """Start a daemon and wait, at most `patience` seconds, until it says that runtime and network are ready.
+
+    Its environment is ours with `environment`. Raises RuntimeError, with the end of its log and the daemon ended, where
+    it does not become ready.
+    """
+    with log.open("ab") as output:
+        daemon = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            env=os.environ | environment,
+            start_new_session=True,  # Ctrl-C in the terminal is the test run's
+        )
+    deadline = time.monotonic() + patience
+    try:
+        while not _is_ready(endpoint):
+            if daemon.poll() is not None or time.monotonic() > deadline:
+                end = "\n".join(log.read_text(errors="replace").splitlines()[-15:])
+                raise RuntimeError(f"{name} did not become ready; the end of {log}:\n{end}")
+            time.sleep(0.02)
+    except BaseException:
+        daemon.kill()
+        daemon.wait()
+        raise
+    return daemon
+
+
+def call(endpoint: str, method: str) -> bytes:
+    """Make a CRI call (`RuntimeService/Status`) with an empty request; raises grpc.RpcError."""
+    with grpc.insecure_channel(endpoint, options=[("grpc.use_local_subchannel_pool", 1)]) as channel:
+        asks = channel.unary_unary(f"/runtime.v1.{method}", request_serializer=bytes, response_deserializer=bytes)
+        answer: bytes = asks(b"", timeout=5)
+        return answer
+
+
+def _is_ready(endpoint: str) -> bool:
+    try:
+        status = call(endpoint, "RuntimeService/Status")
+    except grpc.RpcError:
+        return False
+    # RuntimeCondition: field 1 the type, a string; field 2 the status, a bool, left out where false.
+    return all(condition + b"\x10\x01" in status for condition in (b"RuntimeReady", b"NetworkReady"))
