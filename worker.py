@@ -28,22 +28,17 @@ from temporalio.runtime import LogForwardingConfig, LoggingConfig, Runtime, Tele
 from temporalio.service import RPCError
 from temporalio.worker import PollerBehaviorSimpleMaximum, Worker
 
-from activities.collection import Collector
-from activities.images import image_id
-from activities.node import Node
-from activities.orphans import OrphanKiller
-from activities.pulls import PullSettings
+from activities.between.collection import Collector
+from activities.between.orphans import OrphanKiller
+from activities.images.presence import image_id
+from activities.node.context import Node
+from activities.node.pulls import PullSettings
 from activities.registry import node_steps, steps
 from syncpod import telemetry
-from syncpod.agent import foreign
 from syncpod.agent.agent import Agent
 from syncpod.agent.command_line import parse_arguments
 from syncpod.agent.housekeeping.house import House
 from syncpod.agent.housekeeping.settings import housekeeping_settings
-from syncpod.agent.image_gc import ImageGc
-from syncpod.agent.lock import NodeLock, NotThisNode, machine_id
-from syncpod.agent.log_rotation import LogRotation
-from syncpod.agent.node_level import keep_node
 from syncpod.agent.node_setup import (
     image_gc_policy,
     log_limits,
@@ -52,21 +47,25 @@ from syncpod.agent.node_setup import (
     sysctls,
     verification,
 )
+from syncpod.agent.node_workflow.agent import keep_node
 from syncpod.agent.own_thread import in_own_thread
-from syncpod.agent.rival import HEARTBEAT, refuse_rivals
-from syncpod.agent.search_attributes import register_search_attributes
+from syncpod.agent.storage.image_gc import ImageGc
+from syncpod.agent.storage.log_rotation import LogRotation
+from syncpod.agent.takeover import foreign
+from syncpod.agent.takeover.lock import NodeLock, NotThisNode, machine_id
+from syncpod.agent.takeover.rival import HEARTBEAT, refuse_rivals
+from syncpod.agent.takeover.search_attributes import register_search_attributes
 from syncpod.cri.client import CriClient
 from syncpod.cri.endpoint import VARIABLE, NoRuntime, find_endpoint
 from syncpod.cri.errors import CriError
-from syncpod.cri.pod_records import read_pod_record
 from syncpod.cri.port import RuntimeVersion
-from syncpod.cri.reader import PodReader
-from syncpod.cri.secret_values import known_secret_values
-from syncpod.cri.seen_exits import SeenExits
 from syncpod.fault_points import cri_client
-from syncpod.interceptors import NodeHooks
 from syncpod.lifecycle import version
 from syncpod.messages import NodeFacts, node_task_queue
+from syncpod.node.pod_records import read_pod_record
+from syncpod.node.reader import PodReader
+from syncpod.node.secret_values import known_secret_values
+from syncpod.node.seen_exits import SeenExits
 from syncpod.node_settings import (
     NodeSettings,
     SettingsInvalid,
@@ -74,9 +73,10 @@ from syncpod.node_settings import (
     remove_worker_record,
     write_worker_record,
 )
-from syncpod.plugin import NoServer, connect, connection_settings, syncpod_plugin
-from workflows.node import NodeWorkflow
-from workflows.pod import PodWorkflow
+from syncpod.temporal.interceptors import NodeHooks
+from syncpod.temporal.plugin import NoServer, connect, connection_settings, syncpod_plugin
+from workflows.node.workflow import NodeWorkflow
+from workflows.pod.workflow import PodWorkflow
 from workflows.runner import workflow_runner
 
 log = logging.getLogger("syncpod.worker")

@@ -7,7 +7,7 @@ does what a newer step would have to undo. Read :mod:`activities.step` for what 
 `steps(node)` gives the worker its activities.
 """
 
-from activities.node import Node
+from activities.node.context import Node
 from activities.registry import steps
 
 __all__ = ["Node", "steps"]

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 
-from activities.admission import strike_what_is_gone
 from activities.attempt import Attempt
-from activities.metrics import count_accepted_resize, count_infeasible_resize
-from activities.pod_record import note_pod
-from syncpod.cri.added_limits import added_limits, refusal_of_limits
-from syncpod.cri.pod_records import read_pod_record
+from activities.node.admission import strike_what_is_gone
+from activities.node.metrics import count_accepted_resize, count_infeasible_resize
+from activities.node.pod_record import note_pod
 from syncpod.cri.records import unenforced_limits
 from syncpod.messages import AllocateResources, Allocation, StepResult
+from syncpod.node.pod_records import read_pod_record
 from syncpod.pod import Pod
+from syncpod.translation.added_limits import added_limits, refusal_of_limits
 
 
 async def allocate_resources(attempt: Attempt, request: AllocateResources) -> StepResult:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from datetime import datetime
 from typing import Any, TypeVar
 
-from activities.node import Node
+from activities.node.context import Node
 from syncpod.messages import Fault, ObservedPod, PodRef, Rejection, StepEvent, StepInput
 from syncpod.pod import ResourceRequirements
 

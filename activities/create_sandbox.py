@@ -7,32 +7,21 @@ from collections.abc import Sequence
 
 from temporalio import activity
 
-from activities.admission import admit
 from activities.attempt import Attempt, PodFault, Polls, warning
-from activities.earlier_lives import end_earlier_lives
-from activities.ending import Selection, end_containers
-from activities.images import missing_images
+from activities.containers.earlier_lives import end_earlier_lives
+from activities.containers.ending import Selection, end_containers
+from activities.containers.removal import remove_dead, remove_sandbox
+from activities.images.presence import missing_images
+from activities.images.wording import go_error
 from activities.kill_pod import stop_sandbox
-from activities.metrics import count_failed_sandbox, count_sandbox
-from activities.pod_cgroup import prepare_cgroup
-from activities.pod_record import note_pod
-from activities.removal import remove_dead, remove_sandbox
-from activities.slots import slot
-from activities.wording import go_error
+from activities.node.admission import admit
+from activities.node.metrics import count_failed_sandbox, count_sandbox
+from activities.node.pod_cgroup import prepare_cgroup
+from activities.node.pod_record import note_pod
+from activities.node.slots import slot
 from syncpod.cri import SandboxConfig
-from syncpod.cri.config_error import SandboxConfigError
-from syncpod.cri.directories import PodPlan, plan_pod, prepare_pod
-from syncpod.cri.dns import pod_dns
 from syncpod.cri.errors import CriError, NameReserved, TransportFault
-from syncpod.cri.features import needs_version, refusals
-from syncpod.cri.host import with_current_resolver
-from syncpod.cri.names import NODE_LABEL, POD_UID_LABEL
-from syncpod.cri.node import NodeContext
-from syncpod.cri.paths import UnsafeName
-from syncpod.cri.pod_volumes import MountFailure, refresh_volumes
 from syncpod.cri.port import RuntimeStatus
-from syncpod.cri.sandbox_config import runtime_handler, sandbox_config
-from syncpod.cri.secret_values import secret_values
 from syncpod.messages import (
     CreateSandbox,
     Fault,
@@ -46,8 +35,19 @@ from syncpod.messages import (
     StepResult,
     pod_workflow_id,
 )
+from syncpod.node.directories import PodPlan, plan_pod, prepare_pod
+from syncpod.node.host import with_current_resolver
+from syncpod.node.pod_volumes import MountFailure, refresh_volumes
+from syncpod.node.secret_values import secret_values
 from syncpod.objects import ObjectRef, references
 from syncpod.pod import Pod
+from syncpod.translation.config_error import SandboxConfigError
+from syncpod.translation.context import NodeContext
+from syncpod.translation.dns import pod_dns
+from syncpod.translation.features import needs_version, refusals
+from syncpod.translation.names import NODE_LABEL, POD_UID_LABEL
+from syncpod.translation.paths import UnsafeName
+from syncpod.translation.sandbox_config import runtime_handler, sandbox_config
 
 _OWN_NAME = StepName.CREATE_SANDBOX.value
 

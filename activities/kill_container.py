@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from activities.attempt import Attempt
-from activities.ending import Selection, end_containers
-from activities.patience import with_patience
+from activities.containers.ending import Selection, end_containers
+from activities.containers.patience import with_patience
 from syncpod.messages import KillContainer, ObservedPod, StepResult
 
 

@@ -6,11 +6,11 @@ import asyncio
 
 from temporalio import activity
 
-from activities.admission import finish
 from activities.attempt import Attempt, Polls
-from activities.ending import Selection, end_containers
-from activities.leftovers import end_what_was_lost
-from activities.patience import with_patience
+from activities.containers.ending import Selection, end_containers
+from activities.containers.leftovers import end_what_was_lost
+from activities.containers.patience import with_patience
+from activities.node.admission import finish
 from syncpod.cri.errors import NotFound
 from syncpod.messages import KillPod, KillTarget, ObservedPod, ObservedSandbox, StepResult
 

@@ -29,12 +29,12 @@ from temporalio.common import QueryRejectCondition
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
-from syncpod.cri.paths import is_uid
-from syncpod.cri.pod_records import PodRecord
 from syncpod.messages import NodeFacts, pod_workflow_id
-from syncpod.node_messages import ApplyPodWorkflow, DeletePodWorkflow, NodeStepName, PodWorkflowResult
+from syncpod.messages.node import ApplyPodWorkflow, DeletePodWorkflow, NodeStepName, PodWorkflowResult
+from syncpod.node.pod_records import PodRecord
 from syncpod.pod import Pod, PodInvalid, admit_pod, pod_to_wire
-from syncpod.pod_start import ENDED, look_at, start_operation
+from syncpod.temporal.pod_start import ENDED, look_at, start_operation
+from syncpod.translation.paths import is_uid
 
 _ANSWER_SECONDS: Final = 15.0
 """How long a workflow may take to answer, which is less than the step itself may."""

@@ -6,7 +6,8 @@ import asyncio
 import time
 
 from activities.attempt import Attempt, PodFault, warning
-from activities.images import (
+from activities.images.credentials import pull_credentials, pull_secrets
+from activities.images.presence import (
     NeededImage,
     container_of,
     image_fault,
@@ -17,14 +18,13 @@ from activities.images import (
     reference_of,
     say_present,
 )
-from activities.metrics import count_failed_start, time_pull
-from activities.pull_credentials import pull_credentials, pull_secrets
-from activities.pull_progress import watched
-from activities.wording import go_duration, go_error
+from activities.images.progress import watched
+from activities.images.wording import go_duration, go_error
+from activities.node.metrics import count_failed_start, time_pull
 from syncpod.cri import SandboxConfig, errors
 from syncpod.cri.keyring import Credential
-from syncpod.cri.sandbox_config import sandbox_config
 from syncpod.messages import Fault, PullImage, StepResult, pod_workflow_id
+from syncpod.translation.sandbox_config import sandbox_config
 
 
 async def pull_image(attempt: Attempt, request: PullImage) -> StepResult:

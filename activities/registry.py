@@ -12,7 +12,7 @@ from activities.allocate_resources import allocate_resources
 from activities.create_sandbox import create_sandbox
 from activities.kill_container import kill_container
 from activities.kill_pod import kill_pod
-from activities.node import Node
+from activities.node.context import Node
 from activities.pod_workflows import PodWorkflowSteps, Recorded, nothing_recorded
 from activities.pull_image import pull_image
 from activities.remove_container import remove_containers
@@ -37,7 +37,7 @@ from syncpod.messages import (
     StepResult,
     SyncVolumes,
 )
-from syncpod.node_messages import NodeStepName
+from syncpod.messages.node import NodeStepName
 
 
 class Steps:

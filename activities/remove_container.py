@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from activities.attempt import Attempt
-from activities.ending import Selection, end_containers
-from activities.patience import with_patience
-from activities.removal import remove_dead, remove_unstarted
+from activities.containers.ending import Selection, end_containers
+from activities.containers.patience import with_patience
+from activities.containers.removal import remove_dead, remove_unstarted
 from syncpod.messages import KillTarget, ObservedPod, RemoveContainers, StepResult
 
 

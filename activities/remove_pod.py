@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 
-from activities.admission import forget
 from activities.attempt import Attempt, NotYet
+from activities.containers.leftovers import say_killed
+from activities.containers.removal import remove_dead, remove_sandbox, remove_unstarted
 from activities.kill_pod import stop_sandboxes
-from activities.leftovers import say_killed
-from activities.removal import remove_dead, remove_sandbox, remove_unstarted
-from syncpod.cri.cgroups import CgroupBusy, kill_pod_cgroup, remove_pod_cgroup
-from syncpod.cri.directories import remove_pod_directories
-from syncpod.cri.names import POD_UID_LABEL
+from activities.node.admission import forget
 from syncpod.messages import Outcome, RemovePod, StepResult
+from syncpod.node.cgroups import CgroupBusy, kill_pod_cgroup, remove_pod_cgroup
+from syncpod.node.directories import remove_pod_directories
+from syncpod.translation.names import POD_UID_LABEL
 
 
 async def remove_pod(attempt: Attempt, request: RemovePod) -> StepResult:

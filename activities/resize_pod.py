@@ -10,10 +10,11 @@ from collections.abc import Mapping
 from typing import Literal
 
 from activities.attempt import Attempt, PodFault
-from activities.metrics import time_resize
-from syncpod.cri.cgroup_limits import CgroupLimits, pod_limits
+from activities.node.metrics import time_resize
 from syncpod.cri.errors import CriError, NotFound, TransportFault, Unimplemented
-from syncpod.cri.pod_cgroups import (
+from syncpod.cri.port import ContainerStats, LinuxResources
+from syncpod.messages import Amounts, ContainerUpdate, Fault, ResizePod, StepResult
+from syncpod.node.pod_cgroups import (
     Enforced,
     LimitsRefused,
     change_pod_cgroup,
@@ -21,10 +22,9 @@ from syncpod.cri.pod_cgroups import (
     read_pod_cgroup,
     weigh_tiers,
 )
-from syncpod.cri.port import ContainerStats, LinuxResources
-from syncpod.cri.resources import PERIOD_US, container_resources, overhead_resources
-from syncpod.messages import Amounts, ContainerUpdate, Fault, ResizePod, StepResult
 from syncpod.pod import Container, ResourceRequirements
+from syncpod.translation.cgroup_limits import CgroupLimits, pod_limits
+from syncpod.translation.resources import PERIOD_US, container_resources, overhead_resources
 
 STATS_SECONDS = 10.0
 """How long the runtime may take to measure a pod's containers."""

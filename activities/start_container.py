@@ -8,26 +8,26 @@ import time
 from temporalio import activity
 
 from activities.attempt import Attempt, Interrupted, PodFault, Polls, warning
-from activities.ending import Selection, end_containers
-from activities.hooks import carry_out_hook, hook_target
-from activities.images import FoundImages, container_of, look_at_images, needed_images, say_present
-from activities.metrics import count_failed_start, count_start
-from activities.noted_starts import end_seen, forget_start, note_start, noted_start
-from activities.removal import remove_dead, remove_unstarted
-from activities.sources import sub_paths_of, variables_of
+from activities.containers.ending import Selection, end_containers
+from activities.containers.hooks import carry_out_hook, hook_target
+from activities.containers.noted_starts import end_seen, forget_start, note_start, noted_start
+from activities.containers.removal import remove_dead, remove_unstarted
+from activities.containers.sources import sub_paths_of, variables_of
+from activities.images.presence import FoundImages, container_of, look_at_images, needed_images, say_present
+from activities.node.metrics import count_failed_start, count_start
 from syncpod.cri import ContainerConfig, SandboxConfig
-from syncpod.cri.config_error import ContainerConfigError, SandboxConfigError
-from syncpod.cri.container_config import container_config, container_path
-from syncpod.cri.directories import plan_container, prepare_container
 from syncpod.cri.errors import CriError, DeadlineExceeded, ImageAbsent, NameReserved, NotFound, TransportFault
-from syncpod.cri.names import CONTAINER_NAME_LABEL, INCARNATION_ANNOTATION, NODE_LABEL, POD_UID_LABEL
-from syncpod.cri.node import ordered_pod_ips
-from syncpod.cri.paths import UnsafeName
-from syncpod.cri.sandbox_config import sandbox_config
-from syncpod.cri.start_marks import StartMark, as_ended
 from syncpod.handlers.hook import HookFailed
 from syncpod.messages import Fault, KillTarget, ObservedContainer, ObservedPod, Outcome, StartContainer, StepResult
+from syncpod.node.directories import plan_container, prepare_container
+from syncpod.node.start_marks import StartMark, as_ended
 from syncpod.pod import EphemeralContainer
+from syncpod.translation.config_error import ContainerConfigError, SandboxConfigError
+from syncpod.translation.container_config import container_config, container_path
+from syncpod.translation.context import ordered_pod_ips
+from syncpod.translation.names import CONTAINER_NAME_LABEL, INCARNATION_ANNOTATION, NODE_LABEL, POD_UID_LABEL
+from syncpod.translation.paths import UnsafeName
+from syncpod.translation.sandbox_config import sandbox_config
 
 LINGER_SECONDS = 0.2
 """How long the start of an init container waits for its end. A runtime reports an exit some 40 to 70 ms after it."""

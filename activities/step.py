@@ -11,8 +11,8 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
 from activities.attempt import Attempt, Interrupted, NotYet, PodFault, delay_between
-from activities.fences import Claim, StaleFence
-from activities.node import Node
+from activities.node.context import Node
+from activities.node.fences import Claim, StaleFence
 from syncpod.cri.errors import CriError
 from syncpod.messages import STUCK_FAULTS, Fault, Outcome, StepInput, StepResult
 

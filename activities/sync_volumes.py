@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 
 from activities.attempt import Attempt, PodFault, warning
-from activities.pod_record import note_pod
-from syncpod.cri.pod_volumes import MountFailure, refresh_volumes
+from activities.node.pod_record import note_pod
 from syncpod.messages import Fault, StepResult, SyncVolumes
+from syncpod.node.pod_volumes import MountFailure, refresh_volumes
 
 
 async def sync_volumes(attempt: Attempt, request: SyncVolumes) -> StepResult:

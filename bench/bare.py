@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from bench.watch import Watch
 from protos.cri.v1 import api_pb2 as cri
 from syncpod.cri import ContainerConfig, SandboxConfig
-from syncpod.cri.cgroups import remove_pod_cgroup
-from syncpod.cri.container_config import ContainerKind, container_config, container_variables
-from syncpod.cri.directories import plan_container, plan_pod, prepare_container, prepare_pod, remove_pod_directories
-from syncpod.cri.node import NodeContext
-from syncpod.cri.sandbox_config import sandbox_config
+from syncpod.node.cgroups import remove_pod_cgroup
+from syncpod.node.directories import plan_container, plan_pod, prepare_container, prepare_pod, remove_pod_directories
 from syncpod.objects import ObjectStore
 from syncpod.pod import Container, Pod
+from syncpod.translation.container_config import ContainerKind, container_config, container_variables
+from syncpod.translation.context import NodeContext
+from syncpod.translation.sandbox_config import sandbox_config
 from tests.runtimes.bare import BareCri
 
 _ADDRESS = ("192.0.2.1",)

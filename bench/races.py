@@ -19,8 +19,8 @@ from bench.engine import together
 from bench.figures import Figure, Row
 from bench.pods import pod
 from bench.stage import Stage
-from syncpod.cri.names import POD_NAME_LABEL
 from syncpod.pod import Pod
+from syncpod.translation.names import POD_NAME_LABEL
 
 Times = Mapping[str, float]
 """Seconds, by name of what was timed."""

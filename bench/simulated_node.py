@@ -16,7 +16,7 @@ from bench.engine import Engine
 from bench.idle import cpu_seconds
 from bench.stage import NODE, compiled
 from syncpod.cri.client import CriClient
-from syncpod.plugin import DATA_CONVERTER
+from syncpod.temporal.plugin import DATA_CONVERTER
 from tests.runtimes.embedded import Embedded
 from tests.runtimes.temporal import DevServer
 from tests.worker.node_process import NodeProcess

@@ -15,9 +15,9 @@ from bench.bare import BareNode
 from bench.engine import Engine
 from bench.watch import Watch
 from syncpod.cri.client import CriClient
-from syncpod.cri.host import read_host
-from syncpod.cri.node import NodeContext
-from syncpod.plugin import DATA_CONVERTER
+from syncpod.node.host import read_host
+from syncpod.temporal.plugin import DATA_CONVERTER
+from syncpod.translation.context import NodeContext
 from tests.runtimes.bare import BareCri
 from tests.runtimes.containerd import Containerd
 from tests.runtimes.temporal import DevServer

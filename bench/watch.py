@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Self
 
 from protos.cri.v1 import api_pb2 as cri
-from syncpod.cri import names
+from syncpod.translation import names
 from tests.runtimes.bare import BareCri
 
 PAUSE_SECONDS = 0.003

@@ -30,8 +30,8 @@ from typing_extensions import override
 
 from syncpod.cri.client import CriClient
 from syncpod.cri.errors import CriError
-from syncpod.cri.names import POD_NAME_LABEL
 from syncpod.node_settings import SettingsInvalid
+from syncpod.translation.names import POD_NAME_LABEL
 
 VARIABLE: Final = "SYNCPOD_FAULT_POINTS"
 

@@ -2,7 +2,7 @@
 
 One place for the worker, the agent and the command line, so that they look in the same directories. Each setting comes
 from a flag, else from the environment, else from a default; a wrong one is refused in one sentence. Connection settings
-of Temporal are not here: they are the ``temporal`` CLI's own (:mod:`syncpod.plugin`).
+of Temporal are not here: they are the ``temporal`` CLI's own (:mod:`syncpod.temporal.plugin`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
-from syncpod.atomic_file import replace_file
+from syncpod.kernel.atomic_file import replace_file
 
 NODE: Final = "SYNCPOD_NODE"
 STATE_DIR: Final = "SYNCPOD_STATE_DIR"

@@ -1,6 +1,5 @@
-"""The pod's workflow: the durable loop that decides and runs the steps.
+"""The durable workflows: a pod's (:mod:`workflows.pod`), which decides and runs its steps, and a node's.
 
-:mod:`workflows.pod` is the only module that the Temporal sandbox loads for each run; everything else here is pure and
-passed through. Start with :mod:`workflows.pod` (the loop), then :mod:`workflows.decide` (what next), and
-:mod:`workflows.absorb` (what comes in).
+Start with :mod:`workflows.pod.workflow` (the loop), then :mod:`workflows.pod.decide` (what next) and
+:mod:`workflows.pod.absorb` (what comes in).
 """

@@ -13,14 +13,14 @@ from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxR
 
 PASSED_THROUGH = (
     "syncpod",
-    "workflows.absorb",
-    "workflows.decide",
-    "workflows.desired",
-    "workflows.outcome",
-    "workflows.report",
-    "workflows.start",
-    "workflows.state",
-    "workflows.steps",
+    "workflows.pod.absorb",
+    "workflows.pod.decide",
+    "workflows.pod.desired",
+    "workflows.pod.outcome",
+    "workflows.pod.report",
+    "workflows.pod.start",
+    "workflows.pod.state",
+    "workflows.pod.steps",
 )
 """Modules that the sandbox loads once for all runs: pure by contract."""
 

@@ -19,23 +19,23 @@ from temporalio.client import Client
 from temporalio.service import RPCError
 
 from syncpod.agent.backoff_queue import BackoffQueue
-from syncpod.agent.boot import OpenPod, Takeover
-from syncpod.agent.lock import NodeLife
 from syncpod.agent.pidfds import Pidfds
 from syncpod.agent.pleg import Pleg
 from syncpod.agent.probing.prober import Prober
 from syncpod.agent.readiness import Readiness
-from syncpod.agent.rival import outranked
 from syncpod.agent.signals import Signals
-from syncpod.agent.storage import StorageEviction
-from syncpod.agent.volume_refresh import VolumeRefresh
+from syncpod.agent.storage.limits import StorageEviction
+from syncpod.agent.storage.volume_refresh import VolumeRefresh
+from syncpod.agent.takeover.boot import OpenPod, Takeover
+from syncpod.agent.takeover.lock import NodeLife
+from syncpod.agent.takeover.rival import outranked
 from syncpod.cri.errors import CriError
-from syncpod.cri.node import NodeContext
 from syncpod.cri.port import CriRuntime
-from syncpod.cri.reader import PodReader, Relist
 from syncpod.lifecycle.observed import ObservedPod
 from syncpod.messages import NodeFacts, PodRef, StepName, pod_workflow_id
+from syncpod.node.reader import PodReader, Relist
 from syncpod.objects import ObjectRef, ObjectStore
+from syncpod.translation.context import NodeContext
 
 log = logging.getLogger(__name__)
 

@@ -6,17 +6,15 @@ import asyncio
 import logging
 from datetime import timedelta
 
-from syncpod.agent.log_rotation import LogLimits
-from syncpod.cri.capacity import CapacityInvalid, parse_capacity, read_capacity
+from syncpod.agent.storage.log_rotation import LogLimits
 from syncpod.cri.endpoint import listener_pid
-from syncpod.cri.features import recursive_read_only_handlers
-from syncpod.cri.fit import Capacity
-from syncpod.cri.host import read_host
-from syncpod.cri.node import Host, NodeContext
 from syncpod.cri.port import CriRuntime
-from syncpod.cri.sysctls import AllowedSysctls, SysctlPatternInvalid, allowed_sysctls
-from syncpod.cri.verification import Verification, VerificationInvalid
+from syncpod.kernel.mounting import may_mount
 from syncpod.lifecycle.image_gc import ImageGcPolicy
+from syncpod.node.capacity import CapacityInvalid, parse_capacity, read_capacity
+from syncpod.node.fit import Capacity
+from syncpod.node.host import read_host
+from syncpod.node.verification import Verification, VerificationInvalid
 from syncpod.node_settings import (
     ALLOWED_UNSAFE_SYSCTLS,
     CAPACITY,
@@ -31,7 +29,9 @@ from syncpod.node_settings import (
     is_in_memory,
     make_memory_directory,
 )
-from syncpod.volumes.mounting import may_mount
+from syncpod.translation.context import Host, NodeContext
+from syncpod.translation.features import recursive_read_only_handlers
+from syncpod.translation.sysctls import AllowedSysctls, SysctlPatternInvalid, allowed_sysctls
 from syncpod.volumes.visibility import has_no_more_rights, mounts_reach, shares_mounts
 
 log = logging.getLogger("syncpod.worker")

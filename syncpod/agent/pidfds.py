@@ -2,7 +2,7 @@
 
 A pidfd of each running container's first process and of each pause process becomes readable at its exit, whoever its
 parent is, even while the runtime is down. It only wakes: the pod is then listed until the runtime says so too, and what
-is missed the relist finds. How a container has ended the kernel says as well (:mod:`syncpod.agent.pidfd_info`), and it
+is missed the relist finds. How a container has ended the kernel says as well (:mod:`syncpod.kernel.pidfd_info`), and it
 is noted for the case that the runtime will not know. No workflow is told before the runtime answers again: nothing can
 be done about an end without it, and it has to be asked what else has happened.
 """
@@ -17,10 +17,10 @@ from datetime import UTC, datetime
 from itertools import chain, repeat
 from pathlib import Path
 
-from syncpod.agent.pidfd_info import exit_code, tells_exits
 from syncpod.cri.errors import CriError
-from syncpod.cri.reader import PID_NOT_SAID
+from syncpod.kernel.pidfd_info import exit_code, tells_exits
 from syncpod.lifecycle.observed import ObservedPod
+from syncpod.node.reader import PID_NOT_SAID
 
 log = logging.getLogger(__name__)
 

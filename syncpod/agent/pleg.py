@@ -23,10 +23,10 @@ from temporalio.service import RPCError
 
 from syncpod.agent import metrics
 from syncpod.cri.errors import CriError
-from syncpod.cri.reader import Relist
 from syncpod.lifecycle.observed import ObservedPod
 from syncpod.lifecycle.pleg import PodLifecycleEvent, pod_lifecycle_events
 from syncpod.messages import PlegEvent, PodRef
+from syncpod.node.reader import Relist
 
 log = logging.getLogger(__name__)
 _tracer = trace.get_tracer("syncpod.agent")
@@ -46,7 +46,7 @@ _EVENTS_MAX = 50
 
 
 class Reader(Protocol):
-    """Where listings come from: :class:`syncpod.cri.reader.PodReader`."""
+    """Where listings come from: :class:`syncpod.node.reader.PodReader`."""
 
     async def read(self, uid: str) -> ObservedPod:
         """Read one pod afresh. Raises CriError."""

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from syncpod.cri.node import NodeContext
-from syncpod.cri.paths import UnsafeName, pods_directory
-from syncpod.cri.pod_records import RECORD_NAME, PodRecord, read_pod_record
+from syncpod.node.pod_records import RECORD_NAME, PodRecord, read_pod_record
+from syncpod.translation.context import NodeContext
+from syncpod.translation.paths import UnsafeName, pods_directory
 
 _T = TypeVar("_T")
 

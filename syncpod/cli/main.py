@@ -16,7 +16,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from syncpod.cli import (
+from syncpod.cli.commands import (
     adopt,
     apply,
     attach,
@@ -170,9 +170,9 @@ def main() -> NoReturn:
 def run(arguments: Sequence[str]) -> int:
     """Run one command; return the exit code."""
     if arguments and arguments[0] == completion.WORD:
-        from syncpod.cli import completing
+        from syncpod.cli.input import candidates
 
-        if found := completing.complete(program, arguments[1:]):
+        if found := candidates.complete(program, arguments[1:]):
             say(found)
         return 0
     try:

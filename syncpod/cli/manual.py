@@ -11,7 +11,7 @@ from typing import Any
 from typer.core import TyperCommand, TyperGroup
 
 from syncpod.cli.examples import EXAMPLES, NOTES
-from syncpod.cli.flags import without_values
+from syncpod.cli.input.flags import without_values
 
 _VERBATIM = "\b"
 """A line of it keeps the paragraph that follows as it is written."""

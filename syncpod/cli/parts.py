@@ -9,17 +9,23 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from syncpod.cli import node_process, runtime_process
 from syncpod.cli.console import paint, program, remark
 from syncpod.cli.failure import BadInput, Failure
-from syncpod.cli.settings import settings
-from syncpod.cli.state_directory import RuntimeRecord, ServerRecord, StartedWorker, running_server, running_worker
+from syncpod.cli.machine import node_process, runtime_process
+from syncpod.cli.machine.settings import settings
+from syncpod.cli.machine.state_directory import (
+    RuntimeRecord,
+    ServerRecord,
+    StartedWorker,
+    running_server,
+    running_worker,
+)
 from syncpod.node_settings import NodeSettings, WorkerRecord
 
 if TYPE_CHECKING:
     from temporalio.envconfig import ClientConnectConfig
 
-    from syncpod.cli.runtime_choice import Choice
+    from syncpod.cli.machine.runtime_choice import Choice
 
 
 _UNBOUNDED = "cpu=1M,memory=1Ei,ephemeral-storage=1Ei"
@@ -51,8 +57,8 @@ def start_server(here: NodeSettings) -> Server:
 
     Raises Failure; before anything is started where a worker of the state directory serves another server.
     """
-    from syncpod.cli import dev_server
-    from syncpod.plugin import NoServer, connection_settings
+    from syncpod.cli.machine import dev_server
+    from syncpod.temporal.plugin import NoServer, connection_settings
 
     try:
         config = connection_settings(default_address="")
@@ -69,7 +75,7 @@ def start_server(here: NodeSettings) -> Server:
 
 def start_server_of(here: NodeSettings, before: StartedWorker) -> Server:
     """Return how to reach the server that a worker was started with, whatever else is configured. Raises Failure."""
-    from syncpod.plugin import NoServer, connection_settings
+    from syncpod.temporal.plugin import NoServer, connection_settings
 
     if before.own_server:
         return _start_own_server(here)
@@ -82,8 +88,8 @@ def start_server_of(here: NodeSettings, before: StartedWorker) -> Server:
 
 
 def _start_own_server(here: NodeSettings) -> Server:
-    from syncpod.cli import dev_server
-    from syncpod.plugin import NoServer, connection_settings
+    from syncpod.cli.machine import dev_server
+    from syncpod.temporal.plugin import NoServer, connection_settings
 
     try:
         server, child = dev_server.start(here.state_dir)
@@ -98,7 +104,7 @@ def _start_own_server(here: NodeSettings) -> Server:
 
 def start_node(here: NodeSettings, choice: Choice, server: Server) -> Node:
     """Return the worker on the chosen runtime. Raises Failure, also where it serves another runtime or server."""
-    from syncpod.cli import session
+    from syncpod.cli.temporal import session
 
     config = server.config
     asyncio.run(session.connect(config))  # so that a server that is not there is not the worker's to find out

@@ -1,7 +1,7 @@
-"""The container runtime: a narrow port, its client, and the translation from pods to what a runtime is asked for.
+"""The container runtime: a narrow port and its client.
 
 `port` is what the rest of the project depends on, `errors` what its calls raise, `client` its implementation on a unix
-socket found by `endpoint`. `reader` reads a pod as a whole. `sandbox_config` and `container_config` translate.
+socket found by `endpoint`, `records` the way from CRI's messages to the port's records.
 """
 
 from syncpod.cri.port import ContainerConfig, CriRuntime, LinuxResources, SandboxConfig

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import SplitResult, unquote, urlsplit
 
-from syncpod.cri.go_text import go_json
+from syncpod.pod.go_text import go_json
 
 SECRET_KEYS: Final = {
     "kubernetes.io/dockerconfigjson": ".dockerconfigjson",

@@ -8,7 +8,7 @@ import json
 import re
 from collections.abc import Iterable
 
-from syncpod.cri.go_text import go_quote
+from syncpod.pod.go_text import go_quote
 
 _MOST_WORDS = 4096
 _SHORT = 4

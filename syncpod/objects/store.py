@@ -19,7 +19,7 @@ from typing import Final
 
 from pydantic import ValidationError
 
-from syncpod.atomic_file import replace_file, sync_directory
+from syncpod.kernel.atomic_file import replace_file, sync_directory
 from syncpod.objects.refs import KINDS, Kind, ObjectRef, ref_of
 from syncpod.objects.replacing import Change, replaced
 from syncpod.pod import ConfigMap, Secret

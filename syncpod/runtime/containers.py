@@ -23,19 +23,27 @@ from pathlib import Path
 from typing import Any, Final
 
 from protos.cri.v1 import api_pb2
-from syncpod.runtime import listing, store
+from syncpod.runtime import store
 from syncpod.runtime.asking import Unanswered, ask, discard, end_of, end_what_runs, unknown
-from syncpod.runtime.cgroups import CgroupRefused, container_cgroup
-from syncpod.runtime.image_config import OwnImage
-from syncpod.runtime.image_config import stop_signal as image_stop_signal
-from syncpod.runtime.images import Image
+from syncpod.runtime.calls import listing
+from syncpod.runtime.calls.refusals import Refusal, failed, invalid, not_found, precondition, unsupported
+from syncpod.runtime.calls.statuses import container_record, event, image_of, sandbox_record
+from syncpod.runtime.cgroups.limits import CgroupRefused, container_cgroup
+from syncpod.runtime.cgroups.resource_changes import changed
+from syncpod.runtime.images.config import OwnImage
+from syncpod.runtime.images.config import stop_signal as image_stop_signal
+from syncpod.runtime.images.inventory import Image
 from syncpod.runtime.port import Exited, Process, StartFailed
-from syncpod.runtime.process_spec import arguments, check_container, process_spec, stop_signal, user, wanted_mounts
-from syncpod.runtime.refusals import Refusal, failed, invalid, not_found, precondition, unsupported
-from syncpod.runtime.resolver import RESOLV_CONF
-from syncpod.runtime.resource_changes import changed
+from syncpod.runtime.processes.process_spec import (
+    arguments,
+    check_container,
+    process_spec,
+    stop_signal,
+    user,
+    wanted_mounts,
+)
+from syncpod.runtime.processes.resolver import RESOLV_CONF
 from syncpod.runtime.state import Caller, Container, Runtime, Sandbox, in_thread, interned, log, remove_directory
-from syncpod.runtime.statuses import container_record, event, image_of, sandbox_record
 
 _START_ERROR = 128
 _CLOSING_TRIES: Final = 3

@@ -23,22 +23,22 @@ import grpc.aio
 
 from protos.cri.v1 import api_pb2
 from syncpod.runtime import host
-from syncpod.runtime.cgroups import Cgroups
+from syncpod.runtime.calls.faults import Faults, NoFaults, ScriptedFaults
+from syncpod.runtime.calls.handlers import handler
+from syncpod.runtime.calls.image_service import ImageService
+from syncpod.runtime.calls.lookup import Lookup
+from syncpod.runtime.calls.runtime_service import RuntimeService
+from syncpod.runtime.calls.statistics_calls import StatisticsCalls
+from syncpod.runtime.calls.stream_calls import StreamCalls
+from syncpod.runtime.cgroups.limits import Cgroups
 from syncpod.runtime.containers import Containers
-from syncpod.runtime.faults import Faults, NoFaults, ScriptedFaults
-from syncpod.runtime.handlers import handler
-from syncpod.runtime.image_service import ImageService
-from syncpod.runtime.images import ImageStore
-from syncpod.runtime.lookup import Lookup
-from syncpod.runtime.records import Level
-from syncpod.runtime.runtime_service import RuntimeService
+from syncpod.runtime.images.inventory import ImageStore
+from syncpod.runtime.processes.records import Level
+from syncpod.runtime.processes.supervised import Supervised
 from syncpod.runtime.sandboxes import Sandboxes, load_all
-from syncpod.runtime.simulated import Simulated
+from syncpod.runtime.simulation.processes import Simulated
 from syncpod.runtime.state import Runtime, log
-from syncpod.runtime.statistics_calls import StatisticsCalls
-from syncpod.runtime.stream_calls import StreamCalls
 from syncpod.runtime.streaming import StreamingServer
-from syncpod.runtime.supervised import Supervised
 
 MAX_SOCKET_PATH: Final = 107
 """Bytes, by the kernel's sockaddr_un."""

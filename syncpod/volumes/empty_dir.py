@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from syncpod.kernel import mounting
 from syncpod.pod import Container, Pod, parse_quantity
 from syncpod.pod.amounts import HUGE_PAGES as RESOURCE
 from syncpod.pod.amounts import pod_amounts
-from syncpod.volumes import mounting
 from syncpod.volumes.ownership import give_to_group
 
 MEMORY: Final = "Memory"

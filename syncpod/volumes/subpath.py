@@ -11,8 +11,8 @@ import stat
 from dataclasses import dataclass
 from pathlib import Path
 
-from syncpod.volumes.beneath import make_beneath, open_beneath, open_directory
-from syncpod.volumes.mounting import bind, unmount
+from syncpod.kernel.beneath import make_beneath, open_beneath, open_directory
+from syncpod.kernel.mounting import bind, unmount
 
 _OURS = 0o750
 _OURS_FILE = 0o640

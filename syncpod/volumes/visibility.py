@@ -8,7 +8,7 @@ import os
 import re
 from pathlib import Path
 
-from syncpod.volumes.mounting import effective_capabilities
+from syncpod.kernel.mounting import effective_capabilities
 
 _SHARED = re.compile(r"\bshared:(\d+)")
 _ESCAPED = re.compile(r"\\([0-7]{3})")

@@ -21,10 +21,7 @@ from activities import Node
 from activities.registry import Steps
 from syncpod.cri.client import CriClient
 from syncpod.cri.errors import Unavailable
-from syncpod.cri.host import read_host
-from syncpod.cri.names import POD_UID_LABEL
-from syncpod.cri.node import NodeContext
-from syncpod.cri.reader import PodReader
+from syncpod.kernel.mounting import may_mount
 from syncpod.messages import (
     CreateSandbox,
     Fault,
@@ -43,8 +40,11 @@ from syncpod.messages import (
     StepName,
     StepResult,
 )
+from syncpod.node.host import read_host
+from syncpod.node.reader import PodReader
 from syncpod.pod import Pod, admit_pod
-from syncpod.volumes.mounting import may_mount
+from syncpod.translation.context import NodeContext
+from syncpod.translation.names import POD_UID_LABEL
 from tests.runtimes.containerd import Containerd
 from tests.runtimes.images import BUSYBOX
 from tests.runtimes.sweep import sweep

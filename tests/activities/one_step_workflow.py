@@ -8,7 +8,7 @@ from temporalio.workflow import ActivityCancellationType
 
 with workflow.unsafe.imports_passed_through():
     from syncpod.messages import StepName, StepResult
-    from workflows.steps import HEARTBEAT_TIMEOUT, RETRY, STEPS
+    from workflows.pod.steps import HEARTBEAT_TIMEOUT, RETRY, STEPS
 
 
 @workflow.defn

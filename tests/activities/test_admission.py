@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from activities.ledger import Ledger
-from syncpod.cri.directories import remove_pod_directories
-from syncpod.cri.pod_records import read_pod_record
-from syncpod.cri.sysctls import allowed_sysctls
+from activities.node.ledger import Ledger
 from syncpod.messages import Fault, KillPod, RemovePod, StepName, StepResult
+from syncpod.node.directories import remove_pod_directories
+from syncpod.node.pod_records import read_pod_record
+from syncpod.translation.sysctls import allowed_sysctls
 from tests.activities.bench import Bench, PodOnBench, container, fault_of
 
 ONE_CORE = {"requests": {"cpu": "1"}}

@@ -8,10 +8,10 @@ from dataclasses import replace
 
 import pytest
 
-from activities.collection import Collected, Collector
-from activities.fences import Claim
-from syncpod.cri.pod_records import read_pod_record, write_pod_record
+from activities.between.collection import Collected, Collector
+from activities.node.fences import Claim
 from syncpod.messages import ObservedPod, PodRef, StepName
+from syncpod.node.pod_records import read_pod_record, write_pod_record
 from tests.activities.bench import Bench, PodOnBench, container
 from tests.activities.test_fences import EARLY, Actor, settle
 from tests.activities.test_remove import exited

@@ -10,11 +10,11 @@ import pytest
 from temporalio.exceptions import ApplicationError
 
 from protos.cri.v1 import api_pb2 as cri
-from syncpod.cri import names
 from syncpod.cri.errors import Unavailable
 from syncpod.cri.port import RuntimeStatus
-from syncpod.cri.sandbox_config import sandbox_config
 from syncpod.messages import Fault, Outcome, StepName
+from syncpod.translation import names
+from syncpod.translation.sandbox_config import sandbox_config
 from tests.activities.bench import Bench, bench_of, container, fault_of, until
 from tests.runtimes.containerd import Containerd
 

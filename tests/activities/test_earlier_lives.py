@@ -9,13 +9,13 @@ from typing import Any, cast
 import pytest
 
 from activities.attempt import Attempt, Interrupted
-from activities.earlier_lives import end_earlier_lives
-from activities.node import Node
-from syncpod.cri.names import POD_UID_LABEL
-from syncpod.cri.node import NodeContext
+from activities.containers.earlier_lives import end_earlier_lives
+from activities.node.context import Node
 from syncpod.cri.port import SandboxSummary
 from syncpod.lifecycle.observed import ObservedPod, ObservedSandbox
 from syncpod.messages import PodRef, StepInput
+from syncpod.translation.context import NodeContext
+from syncpod.translation.names import POD_UID_LABEL
 
 OURS = PodRef(namespace="default", name="web", uid="heir")
 

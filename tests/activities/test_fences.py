@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import pytest
 
 from activities.attempt import Attempt, Interrupted
-from activities.fences import Claim, Fences, StaleFence
+from activities.node.fences import Claim, Fences, StaleFence
 from syncpod.messages import CreateSandbox, Fault, Outcome, PodRef, StepInput, StepName
 from tests.activities.bench import Bench, fault_of
 

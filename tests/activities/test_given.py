@@ -12,12 +12,12 @@ import pytest
 import pytest_asyncio
 from temporalio.api.failure.v1 import Failure
 
-from syncpod.cri.secret_values import known_secret_values
+from syncpod.kernel.mounting import is_mount, may_mount
 from syncpod.messages import Fault
+from syncpod.node.secret_values import known_secret_values
 from syncpod.objects import ObjectRef
-from syncpod.plugin import DATA_CONVERTER
 from syncpod.pod import ConfigMap, ObjectMeta, Secret
-from syncpod.volumes.mounting import is_mount, may_mount
+from syncpod.temporal.plugin import DATA_CONVERTER
 from tests.activities.bench import Bench, PodOnBench, container, fault_of, until
 
 

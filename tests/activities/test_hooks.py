@@ -9,13 +9,13 @@ from unittest.mock import create_autospec
 
 import pytest
 
-from activities.hooks import PreStops, carry_out_hook
-from syncpod.cri.node import NodeContext
+from activities.containers.hooks import PreStops, carry_out_hook
 from syncpod.cri.port import CriRuntime
 from syncpod.handlers.answer import Target
 from syncpod.handlers.hook import HookFailed
 from syncpod.messages import Fault, KillTarget, ObservedPod
 from syncpod.pod import ExecAction, LifecycleHandler
+from syncpod.translation.context import NodeContext
 from tests.activities.bench import Bench, container, fault_of
 
 SAYS_BYE = LifecycleHandler(exec=ExecAction(command=("say", "bye")))

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from activities.image_reference import InvalidImage, repository_of, with_default_tag
+from activities.images.reference import InvalidImage, repository_of, with_default_tag
 
 DIGEST = "sha256:" + "a" * 64
 

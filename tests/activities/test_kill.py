@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from temporalio.exceptions import ApplicationError
 
-from syncpod.cri.container_config import container_config
 from syncpod.cri.errors import RuntimeFailure
 from syncpod.cri.port import SandboxSummary
-from syncpod.cri.sandbox_config import sandbox_config
 from syncpod.messages import Fault, KillContainer, KillTarget, Outcome, StepName
+from syncpod.translation.container_config import container_config
+from syncpod.translation.sandbox_config import sandbox_config
 from tests.activities.bench import DEAF, POLITE, Bench, PodOnBench, container, fault_of, until
 from tests.activities.test_start_container import created_by_another
 
@@ -404,8 +404,8 @@ async def test_a_stop_that_hangs_is_given_up_in_words_and_sent_again(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Row 18: ExceededGracePeriod, for any kill."""
-    monkeypatch.setattr("activities.patience.LEAST_SECONDS", 0.5)
-    monkeypatch.setattr("activities.stops.HUNG_SECONDS", 0.0)
+    monkeypatch.setattr("activities.containers.patience.LEAST_SECONDS", 0.5)
+    monkeypatch.setattr("activities.node.stops.HUNG_SECONDS", 0.0)
     pod = bench.pod(container("web"))
     [web] = await started(pod, "web")
     hang, real, sent = asyncio.Event(), bench.cri.stop_container, 0

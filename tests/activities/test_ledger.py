@@ -8,15 +8,15 @@ from typing import Any, cast
 
 import pytest
 
-from activities import admission
 from activities.attempt import Attempt
-from activities.ledger import Ledger, Page
-from activities.node import Node
-from syncpod.cri.node import NodeContext
-from syncpod.cri.paths import pod_directory
-from syncpod.cri.pod_records import PodRecord, write_pod_record
+from activities.node import admission
+from activities.node.context import Node
+from activities.node.ledger import Ledger, Page
 from syncpod.messages import PodRef, StepInput
+from syncpod.node.pod_records import PodRecord, write_pod_record
 from syncpod.pod import Pod
+from syncpod.translation.context import NodeContext
+from syncpod.translation.paths import pod_directory
 
 CAPACITY = {"cpu": 1500, "pods": 110}
 

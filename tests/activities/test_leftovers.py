@@ -15,10 +15,10 @@ import pytest
 import pytest_asyncio
 from temporalio.exceptions import ApplicationError
 
-from syncpod.cri.cgroups import populated
 from syncpod.cri.errors import CriError, Unimplemented
-from syncpod.cri.names import NODE_LABEL
 from syncpod.messages import Outcome, StepName, StepResult
+from syncpod.node.cgroups import populated
+from syncpod.translation.names import NODE_LABEL
 from tests.activities.bench import SLEEP, Bench, PodOnBench, bench_of, container, until
 from tests.activities.test_start_container import configs, created_by_another
 from tests.agent.waiting import until as until_true

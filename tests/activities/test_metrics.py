@@ -9,7 +9,7 @@ import pytest
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader, NumberDataPoint
 
-from activities import metrics
+from activities.node import metrics
 from syncpod.messages import AllocateResources, Allocation, RemovePod, StepName
 from syncpod.pod import Pod, resized
 from tests.activities.bench import Bench, PodOnBench, container, fault_of

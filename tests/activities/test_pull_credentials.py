@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from activities.pull_progress import Downloads
-from activities.pulls import Pulls, PullSettings, RateLimit
+from activities.images.progress import Downloads
+from activities.node.pulls import Pulls, PullSettings, RateLimit
 from syncpod.cri.port import Ingest
-from syncpod.cri.pull_records import pulled_images
-from syncpod.cri.verification import Verification
 from syncpod.messages import Fault, Outcome, PullImage, StepName, StepResult
+from syncpod.node.pull_records import pulled_images
+from syncpod.node.verification import Verification
 from syncpod.objects import ObjectRef
 from syncpod.pod import ObjectMeta, Secret
 from tests.activities.bench import Bench, PodOnBench, container, fault_of, until

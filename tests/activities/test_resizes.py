@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from activities.ledger import Ledger
-from syncpod.cri.directories import remove_pod_directories
+from activities.node.ledger import Ledger
 from syncpod.cri.errors import RuntimeFailure, Unavailable
 from syncpod.cri.port import LinuxResources
 from syncpod.messages import (
@@ -25,6 +24,7 @@ from syncpod.messages import (
     ResizePod,
     StepName,
 )
+from syncpod.node.directories import remove_pod_directories
 from syncpod.pod import Pod, ResourceRequirements, resized
 from tests.activities.bench import Bench, PodOnBench, container, fault_of
 

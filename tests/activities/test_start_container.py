@@ -13,12 +13,12 @@ import pytest
 from temporalio.exceptions import ApplicationError
 
 from syncpod.cri import ContainerConfig, SandboxConfig
-from syncpod.cri.container_config import container_config
 from syncpod.cri.errors import DeadlineExceeded, Unavailable
-from syncpod.cri.sandbox_config import sandbox_config
-from syncpod.cri.seen_exits import SeenExits
 from syncpod.messages import Fault, Outcome, StepName, StepResult
+from syncpod.node.seen_exits import SeenExits
 from syncpod.pod import admit_ephemeral_container
+from syncpod.translation.container_config import container_config
+from syncpod.translation.sandbox_config import sandbox_config
 from tests.activities.bench import Bench, PodOnBench, Running, bench_of, container, fault_of, until
 from tests.runtimes.containerd import Containerd
 from tests.runtimes.images import NOBODY
@@ -413,7 +413,7 @@ async def test_what_cannot_be_noted_is_not_started_and_tried_again(
     def full(*_: Any) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr("activities.noted_starts.write_start_mark", full)
+    monkeypatch.setattr("activities.containers.noted_starts.write_start_mark", full)
     fault, error, detail = await fault_of(pod.start())
     assert (fault, detail.status.containers) == (Fault.RUN_CONTAINER_ERROR, ())
     assert error.message == "its start cannot be noted on the node: [Errno 28] No space left on device"

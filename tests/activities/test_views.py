@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from activities.views import LastViews
+from activities.node.views import LastViews
 from syncpod.messages import ObservedPod, ObservedSandbox, PodRef
 
 REF = PodRef(namespace="default", name="web", uid="u1", incarnation="life-1")

@@ -6,8 +6,8 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from syncpod.cri.pod_records import PodRecord, read_pod_record
 from syncpod.messages import CreateSandbox, Fault, Outcome, StepName, SyncVolumes, pod_workflow_id
+from syncpod.node.pod_records import PodRecord, read_pod_record
 from syncpod.objects import ObjectRef
 from syncpod.pod import ConfigMap
 from tests.activities.bench import Bench, PodOnBench, fault_of

@@ -13,7 +13,7 @@ from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
 import activities
 from syncpod.messages import Fault, Outcome, PullImage, StepInput, StepName, StepResult
-from syncpod.plugin import DATA_CONVERTER
+from syncpod.temporal.plugin import DATA_CONVERTER
 from tests.activities.bench import DEAF, Bench, container, until
 from tests.activities.one_step_workflow import OneStep
 from tests.activities.registry import registry

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from activities.wording import go_duration, go_error
+from activities.images.wording import go_duration, go_error
 from syncpod.cri.errors import CriError
 
 

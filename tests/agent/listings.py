@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from syncpod.cri.errors import CriError, Unavailable
-from syncpod.cri.reader import Relist
 from syncpod.lifecycle.observed import ContainerRuntimeState, ObservedContainer, ObservedPod, ObservedSandbox, Seq
 from syncpod.messages import PlegEvent, PodRef
+from syncpod.node.reader import Relist
 
 
 def pod(uid: str = "u1", **containers: ContainerRuntimeState) -> ObservedPod:

@@ -19,17 +19,17 @@ from temporalio.worker import Worker
 
 from syncpod.agent import agent as module
 from syncpod.agent.agent import Agent
-from syncpod.agent.lock import NodeLife
-from syncpod.cri import seen_exits
+from syncpod.agent.takeover.lock import NodeLife
 from syncpod.cri.client import CriClient
 from syncpod.cri.errors import Unavailable
-from syncpod.cri.node import NodeContext
-from syncpod.cri.reader import PodReader
 from syncpod.messages import NodeFacts, PodRef, pod_workflow_id
-from syncpod.plugin import DATA_CONVERTER
+from syncpod.node import seen_exits
+from syncpod.node.reader import PodReader
+from syncpod.temporal.plugin import DATA_CONVERTER
+from syncpod.translation.context import NodeContext
 from tests.agent.probe import Recorder
 from tests.agent.waiting import until, until_asked
-from tests.cri.owned_pods import OwnedPod, owned_pod
+from tests.node.owned_pods import OwnedPod, owned_pod
 from tests.runtimes.containerd import Containerd
 from tests.runtimes.temporal import DevServer
 

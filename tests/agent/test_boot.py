@@ -14,9 +14,9 @@ from temporalio.common import SearchAttributeKey, SearchAttributePair, TypedSear
 from temporalio.service import RPCError
 from temporalio.worker import Worker
 
-from syncpod.agent import boot as module
-from syncpod.agent.boot import Takeover
-from syncpod.agent.search_attributes import register_search_attributes
+from syncpod.agent.takeover import boot as module
+from syncpod.agent.takeover.boot import Takeover
+from syncpod.agent.takeover.search_attributes import register_search_attributes
 from syncpod.lifecycle.observed import ObservedPod
 from syncpod.messages import PodRef, pod_workflow_id
 from tests.agent.probe import InAStep, Recorder, Silent, answers, hangs

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from syncpod.agent.disk_usage import DiskUsage, disk_usage
+from syncpod.agent.storage.disk_usage import DiskUsage, disk_usage
 
 PATIENT = 60.0
 

@@ -17,22 +17,22 @@ from syncpod.agent.eviction import observations as module
 from syncpod.agent.eviction.evictor import Evictor
 from syncpod.agent.eviction.observations import Measured, NodeObservations, read_memory, read_pids
 from syncpod.agent.eviction.pod_usage import ActivePod, PodUsages
-from syncpod.agent.image_gc import ImageGcFailed
+from syncpod.agent.storage.image_gc import ImageGcFailed
 from syncpod.cri import CriRuntime
 from syncpod.cri.client import CriClient
-from syncpod.cri.node import NodeContext
-from syncpod.cri.paths import pod_directory
-from syncpod.cri.pod_records import PodRecord, write_pod_record
 from syncpod.cri.port import ContainerStats, FilesystemUsage, ImageFsInfo
-from syncpod.cri.reader import PodReader
 from syncpod.lifecycle.eviction import RESOURCES, EvictionPolicy, Observation, Signal
 from syncpod.lifecycle.eviction_ranking import Candidate, ContainerUsage, PodUsage, Written
 from syncpod.lifecycle.eviction_settings import EvictionSettings, eviction_policy
 from syncpod.lifecycle.observed import ObservedContainer, ObservedPod, ObservedSandbox
 from syncpod.messages import Evict, PodRef
+from syncpod.node.pod_records import PodRecord, write_pod_record
+from syncpod.node.reader import PodReader
 from syncpod.pod import Pod
+from syncpod.translation.context import NodeContext
+from syncpod.translation.paths import pod_directory
 from tests.agent.waiting import until, until_asked
-from tests.cri.owned_pods import owned_pod
+from tests.node.owned_pods import owned_pod
 from tests.runtimes.runtime import Runtime
 
 MI = 2**20

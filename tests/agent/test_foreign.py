@@ -1,8 +1,8 @@
 from __future__ import annotations
 
-from syncpod.agent.foreign import kubelets_pods, refusal
-from syncpod.cri import names
+from syncpod.agent.takeover.foreign import kubelets_pods, refusal
 from syncpod.cri.port import SandboxSummary
+from syncpod.translation import names
 
 
 def sandbox(name: str, **labels: str) -> SandboxSummary:

@@ -22,17 +22,17 @@ from syncpod.agent.housekeeping.orphans import Killer, Orphans
 from syncpod.agent.housekeeping.pod_workflows import PodWorkflows
 from syncpod.agent.housekeeping.report import NodeReporter
 from syncpod.agent.housekeeping.settings import housekeeping_settings
-from syncpod.cri.node import NodeContext
-from syncpod.cri.node_report import Orphan, read_node_report
-from syncpod.cri.paths import pod_directory
-from syncpod.cri.pod_records import PodRecord, write_pod_record
 from syncpod.cri.port import CriRuntime
 from syncpod.lifecycle.container_gc import ContainerGcPolicy
 from syncpod.lifecycle.observed import ContainerRuntimeState, ObservedContainer, ObservedPod, ObservedSandbox
 from syncpod.lifecycle.orphans import Standing
 from syncpod.messages import PodRef, pod_workflow_id
+from syncpod.node.pod_records import PodRecord, write_pod_record
+from syncpod.node.report import Orphan, read_node_report
 from syncpod.node_settings import SettingsInvalid
 from syncpod.pod import Pod
+from syncpod.translation.context import NodeContext
+from syncpod.translation.paths import pod_directory
 from tests.agent.listings import unavailable
 from tests.agent.waiting import until
 

@@ -13,20 +13,20 @@ from typing import Any, cast
 
 import pytest
 
-from syncpod.agent.image_gc import ImageGc, ImageGcFailed
+from syncpod.agent.storage.image_gc import ImageGc, ImageGcFailed
 from syncpod.cri import CriRuntime
 from syncpod.cri.client import CriClient
 from syncpod.cri.errors import RuntimeFailure
-from syncpod.cri.node import NodeContext
-from syncpod.cri.paths import pod_directory
-from syncpod.cri.pod_records import PodRecord, write_pod_record
 from syncpod.cri.port import ContainerSummary, FilesystemUsage, ImageFsInfo, ImageStatus, RuntimeStatus
-from syncpod.cri.pull_records import PullRecords, pulled_images
-from syncpod.cri.verification import Verification
 from syncpod.lifecycle.image_gc import ImageGcPolicy
+from syncpod.node.pod_records import PodRecord, write_pod_record
+from syncpod.node.pull_records import PullRecords, pulled_images
+from syncpod.node.verification import Verification
 from syncpod.pod import Pod
+from syncpod.translation.context import NodeContext
+from syncpod.translation.paths import pod_directory
 from tests.agent.waiting import until_asked
-from tests.cri.owned_pods import owned_pod
+from tests.node.owned_pods import owned_pod
 from tests.runtimes.containerd import Containerd
 from tests.runtimes.images import BUSYBOX, Image, images, write_archive
 from tests.runtimes.runtime import Runtime

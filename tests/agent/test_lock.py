@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from syncpod.agent.lock import NodeLock, NotThisNode, machine_id
+from syncpod.agent.takeover.lock import NodeLock, NotThisNode, machine_id
 
 HOLD = """
 import sys, time
 from pathlib import Path
-from syncpod.agent.lock import NodeLock
+from syncpod.agent.takeover.lock import NodeLock
 lock = NodeLock(Path(sys.argv[1]), "n1", machine="m1")
 print(lock.life.boot, flush=True)
 time.sleep(600)

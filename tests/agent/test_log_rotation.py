@@ -8,16 +8,16 @@ from collections.abc import Callable, Coroutine, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from syncpod.agent.log_rotation import LogLimits, LogRotation, compress_rotated, remove_excess
-from syncpod.cli.log_files import read_blocks
-from syncpod.cli.log_lines import LogText
+from syncpod.agent.storage.log_rotation import LogLimits, LogRotation, compress_rotated, remove_excess
+from syncpod.cli.streams.log_files import read_blocks
+from syncpod.cli.view.log_lines import LogText
 from syncpod.cri.client import CriClient
 from syncpod.cri.errors import RuntimeFailure
-from syncpod.cri.log_files import rotated_files
-from syncpod.cri.reader import PodReader
 from syncpod.lifecycle.observed import ObservedContainer, ObservedPod
+from syncpod.node.log_files import rotated_files
+from syncpod.node.reader import PodReader
 from tests.agent.waiting import until
-from tests.cri.owned_pods import OWNER, owned_pod
+from tests.node.owned_pods import OWNER, owned_pod
 from tests.runtimes.runtime import Runtime
 
 LINE = 100

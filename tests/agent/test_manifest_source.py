@@ -15,11 +15,11 @@ import pytest
 import yaml
 from temporalio.service import RPCError, RPCStatusCode
 
-from syncpod.agent import manifest_files, manifest_source
-from syncpod.agent.manifest_files import Listing, ManifestFiles
-from syncpod.agent.manifest_source import ManifestSource
+from syncpod.agent.node_workflow import manifest_files, manifest_source
+from syncpod.agent.node_workflow.manifest_files import Listing, ManifestFiles
+from syncpod.agent.node_workflow.manifest_source import ManifestSource
 from syncpod.messages import PodRef, pod_workflow_id
-from syncpod.node_messages import KEPT_BYTES, LIST_LIMIT, SyncPods
+from syncpod.messages.node import KEPT_BYTES, LIST_LIMIT, SyncPods
 from syncpod.pod import LARGEST_MANIFEST
 from tests.agent.waiting import until
 

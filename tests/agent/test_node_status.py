@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 from temporalio.service import RPCError, RPCStatusCode
 
-from syncpod.agent.lock import NodeLife
-from syncpod.agent.node_status import REWORDED_SECONDS, NodeStatusTeller, node_info, quantities
-from syncpod.cri.node import Host, NodeContext
-from syncpod.cri.node_report import NodeCondition, NodeReport, write_node_report
+from syncpod.agent.node_workflow.status import REWORDED_SECONDS, NodeStatusTeller, node_info, quantities
+from syncpod.agent.takeover.lock import NodeLife
 from syncpod.cri.port import RuntimeVersion
-from syncpod.node_messages import NodeInfo, NodeStatus, NodeView
-from workflows import node_absorb, node_report
-from workflows.node_state import NodeState
+from syncpod.messages.node import NodeInfo, NodeStatus, NodeView
+from syncpod.node.report import NodeCondition, NodeReport, write_node_report
+from syncpod.translation.context import Host, NodeContext
+from workflows.node import absorb, report
+from workflows.node.state import NodeState
 
 NOW = datetime(2026, 11, 1, tzinfo=UTC)
 
@@ -59,9 +59,9 @@ async def test_a_status_is_told_when_it_is_another_and_until_it_is_heard(tmp_pat
     assert await teller.round()
     assert heard.statuses.pop() == heard.statuses[0]
     state = NodeState()
-    node_absorb.absorb(state, "node_status", (json.loads(heard.statuses[0].model_dump_json()),), NOW)
+    absorb.absorb(state, "node_status", (json.loads(heard.statuses[0].model_dump_json()),), NOW)
     assert teller.is_known(_shown(state))
-    node_absorb.absorb(state, "node_status", ({},), NOW)  # by somebody's hand
+    absorb.absorb(state, "node_status", ({},), NOW)  # by somebody's hand
     assert not teller.is_known(_shown(state))
     (first,) = heard.statuses
     assert (first.boot, first.identity, first.sources, first.sources_ready) == (4, "n1/machine/4", ("file",), False)
@@ -115,7 +115,7 @@ async def test_what_only_words_have_changed_of_is_told_now_and_then(tmp_path: Pa
 
 
 def _shown(state: NodeState) -> NodeView:
-    return NodeView.model_validate_json(node_report.view(state, NOW).model_dump_json(by_alias=True))
+    return NodeView.model_validate_json(report.view(state, NOW).model_dump_json(by_alias=True))
 
 
 def test_a_machine_is_told_in_the_words_of_a_v1_node(tmp_path: Path) -> None:

@@ -17,26 +17,26 @@ import pytest_asyncio
 from temporalio.service import RPCError, RPCStatusCode
 
 from activities import attempt
-from activities.fences import Claim
-from activities.orphans import OrphanKiller
+from activities.between.orphans import OrphanKiller
+from activities.node.fences import Claim
 from protos.cri.v1 import api_pb2 as cri
 from syncpod.agent.housekeeping import duplicates as module
 from syncpod.agent.housekeeping import orphans
 from syncpod.agent.housekeeping.duplicates import Duplicates
 from syncpod.agent.housekeeping.orphans import Orphans
 from syncpod.agent.housekeeping.pod_workflows import PodWorkflows
-from syncpod.cri import names
-from syncpod.cri.inventory import take_inventory
-from syncpod.cri.node_report import Orphan
 from syncpod.cri.port import ContainerSummary
-from syncpod.cri.reader import PodReader
 from syncpod.lifecycle.observed import ObservedContainer, ObservedSandbox
 from syncpod.lifecycle.orphans import Coverage, Standing, duplicates
 from syncpod.messages import CreateSandbox, KillTarget, ObservedPod, Outcome, PodRef, StepName
+from syncpod.node.inventory import take_inventory
+from syncpod.node.reader import PodReader
+from syncpod.node.report import Orphan
+from syncpod.translation import names
 from tests.activities.bench import POLITE, Bench, PodOnBench, bench_of, container
 from tests.activities.test_fences import EARLY, Actor, settle
 from tests.agent.waiting import until
-from tests.cri.owned_pods import owned_pod
+from tests.node.owned_pods import owned_pod
 from tests.runtimes.containerd import Containerd
 from tests.runtimes.images import BUSYBOX
 from tests.runtimes.sweep import sweep

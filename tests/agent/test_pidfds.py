@@ -9,11 +9,11 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 
 from syncpod.agent import pidfds as module
-from syncpod.agent.pidfd_info import exit_code, tells_exits
 from syncpod.agent.pidfds import Pidfds
 from syncpod.cri.errors import NotFound
-from syncpod.cri.reader import PID_NOT_SAID
+from syncpod.kernel.pidfd_info import exit_code, tells_exits
 from syncpod.lifecycle.observed import ObservedContainer, ObservedPod, ObservedSandbox
+from syncpod.node.reader import PID_NOT_SAID
 from tests.agent.listings import unavailable
 from tests.agent.waiting import until
 
@@ -260,7 +260,7 @@ async def test_a_kernel_that_cannot_say_it_is_told_of_once(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr("syncpod.agent.pidfd_info._GET_INFO", 0xFF00)  # an ioctl that no kernel has
+    monkeypatch.setattr("syncpod.kernel.pidfd_info._GET_INFO", 0xFF00)  # an ioctl that no kernel has
     told: list[str] = []
     with caplog.at_level(logging.INFO):
         pidfds = Pidfds(

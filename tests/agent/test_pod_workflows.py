@@ -21,12 +21,12 @@ from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
 from activities.pod_workflows import PodWorkflowSteps
 from syncpod.agent.housekeeping.pod_workflows import PodWorkflows
-from syncpod.agent.search_attributes import register_search_attributes
-from syncpod.cli import dev_server
+from syncpod.agent.takeover.search_attributes import register_search_attributes
 from syncpod.cli.failure import Failure
-from syncpod.cli.pods import read_pod
+from syncpod.cli.machine import dev_server
+from syncpod.cli.temporal.pods import read_pod
 from syncpod.messages import NodeFacts, PodRef, node_task_queue, pod_workflow_id
-from syncpod.node_messages import ApplyPodWorkflow, PodWorkflowResult
+from syncpod.messages.node import ApplyPodWorkflow, PodWorkflowResult
 from tests.agent.waiting import until_asked
 from tests.runtimes.temporal import DevServer, temporal_program
 

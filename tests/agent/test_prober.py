@@ -18,14 +18,14 @@ from syncpod.agent.probing.prober import Prober
 from syncpod.agent.probing.schedule import Schedule
 from syncpod.agent.probing.worker import ProbeWorker
 from syncpod.cri import CriRuntime
-from syncpod.cri.node import NodeContext
-from syncpod.cri.paths import pod_directory
-from syncpod.cri.pod_records import PodRecord, write_pod_record
 from syncpod.handlers.answer import Answer
 from syncpod.lifecycle.observed import ObservedContainer, ObservedPod, ObservedSandbox
 from syncpod.lifecycle.probing import begin
 from syncpod.messages import PodRef, ProbeChanged
+from syncpod.node.pod_records import PodRecord, write_pod_record
 from syncpod.pod import Container, Probe, parse_pod
+from syncpod.translation.context import NodeContext
+from syncpod.translation.paths import pod_directory
 from tests.agent.waiting import until
 
 UID = "5f0c2f2e-0000-4000-8000-000000000001"

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 from temporalio.service import RPCError, RPCStatusCode
 
-from syncpod.agent.recalled_pods import RecalledPods
-from syncpod.cri.node import NodeContext
-from syncpod.cri.paths import pod_directory
-from syncpod.cri.pod_records import PodRecord, write_pod_record
+from syncpod.agent.node_workflow.recalled_pods import RecalledPods
 from syncpod.messages import PodRef, pod_workflow_id
-from syncpod.node_messages import DesiredPod, NodeView, RecallPods
+from syncpod.messages.node import DesiredPod, NodeView, RecallPods
+from syncpod.node.pod_records import PodRecord, write_pod_record
 from syncpod.pod import Pod
 from syncpod.pod.meta import ObjectMeta
+from syncpod.translation.context import NodeContext
+from syncpod.translation.paths import pod_directory
 
 MADE = datetime(2026, 11, 1, tzinfo=UTC)
 BEFORE, AFTER = MADE - timedelta(hours=1), MADE + timedelta(hours=1)

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from syncpod.agent.record_cache import RecordCache
-from syncpod.cri import pod_records
-from syncpod.cri.node import NodeContext
-from syncpod.cri.paths import pod_directory
-from syncpod.cri.pod_records import RECORD_NAME, PodRecord, mark_pod_record, read_pod_record, write_pod_record
+from syncpod.node import pod_records
+from syncpod.node.pod_records import RECORD_NAME, PodRecord, mark_pod_record, read_pod_record, write_pod_record
 from syncpod.pod import ObjectMeta, Pod
+from syncpod.translation.context import NodeContext
+from syncpod.translation.paths import pod_directory
 
 
 class Records:

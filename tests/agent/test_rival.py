@@ -11,8 +11,8 @@ from temporalio.client import Client
 from temporalio.runtime import Runtime, TelemetryConfig
 from temporalio.worker import Worker
 
-from syncpod.agent import rival
-from syncpod.agent.lock import NodeLife, NotThisNode
+from syncpod.agent.takeover import rival
+from syncpod.agent.takeover.lock import NodeLife, NotThisNode
 from tests.agent.probe import hangs
 from tests.agent.waiting import until_asked
 from tests.runtimes.temporal import DevServer

@@ -9,7 +9,7 @@ from temporalio.api.workflowservice.v1 import RegisterNamespaceRequest
 from temporalio.client import Client
 from temporalio.service import RPCError
 
-from syncpod.agent.search_attributes import register_search_attributes
+from syncpod.agent.takeover.search_attributes import register_search_attributes
 from syncpod.messages import SEARCH_ATTRIBUTES
 from tests.agent.waiting import until_asked
 from tests.runtimes.temporal import DevServer

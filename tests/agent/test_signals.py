@@ -15,7 +15,7 @@ from syncpod.agent.signals import Signals
 from syncpod.lifecycle.observed import ContainerRuntimeState
 from syncpod.lifecycle.version import DECISION_VERSION
 from syncpod.messages import NodeFacts, pod_workflow_id
-from syncpod.plugin import DATA_CONVERTER
+from syncpod.temporal.plugin import DATA_CONVERTER
 from tests.agent.listings import SetUpReader, pod
 from tests.agent.probe import Recorder
 from tests.agent.waiting import until_asked

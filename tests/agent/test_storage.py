@@ -15,23 +15,23 @@ import pytest
 import pytest_asyncio
 from temporalio.service import RPCError, RPCStatusCode
 
-from syncpod.agent import storage as module
-from syncpod.agent.disk_usage import DiskUsage, disk_usage
-from syncpod.agent.storage import StorageEviction
+from syncpod.agent.storage import limits as module
+from syncpod.agent.storage.disk_usage import DiskUsage, disk_usage
+from syncpod.agent.storage.limits import StorageEviction
 from syncpod.cri import CriRuntime
 from syncpod.cri.client import CriClient
-from syncpod.cri.node import NodeContext
-from syncpod.cri.paths import etc_hosts_file, log_directory_of, pod_directory, volume_directory
-from syncpod.cri.pod_records import PodRecord, write_pod_record
 from syncpod.cri.port import ContainerStats, FilesystemUsage
-from syncpod.cri.reader import PodReader
 from syncpod.lifecycle.observed import ObservedPod
 from syncpod.messages import Evict, PodRef
+from syncpod.node.pod_records import PodRecord, write_pod_record
+from syncpod.node.reader import PodReader
 from syncpod.pod import Pod
+from syncpod.translation.context import NodeContext
+from syncpod.translation.paths import etc_hosts_file, log_directory_of, pod_directory, volume_directory
 from tests.agent import listings
 from tests.agent.listings import unavailable
 from tests.agent.waiting import until, until_asked
-from tests.cri.owned_pods import owned_pod
+from tests.node.owned_pods import owned_pod
 from tests.runtimes.runtime import Runtime
 
 MI = 2**20

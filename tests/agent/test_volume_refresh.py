@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 from temporalio.service import RPCError, RPCStatusCode
 
-from syncpod.agent.volume_refresh import VolumeRefresh
-from syncpod.cri.directories import make_directories, own_directories, plan_pod, prepare_pod, remove_pod_directories
-from syncpod.cri.node import NodeContext
-from syncpod.cri.pod_records import PodRecord, write_pod_record
-from syncpod.cri.pod_volumes import pod_volumes
+from syncpod.agent.storage.volume_refresh import VolumeRefresh
+from syncpod.node.directories import make_directories, own_directories, plan_pod, prepare_pod, remove_pod_directories
+from syncpod.node.pod_records import PodRecord, write_pod_record
+from syncpod.node.pod_volumes import pod_volumes
 from syncpod.objects import ObjectRef, ObjectStore
 from syncpod.pod import ConfigMap, Pod, Secret
-from tests.cri.translation import NODE, make_pod
+from syncpod.translation.context import NodeContext
+from tests.translation.translation import NODE, make_pod
 
 SETTINGS, OTHER = ObjectRef("ConfigMap", "default", "settings"), ObjectRef("ConfigMap", "default", "other")
 WEB, DB = ("pod/default/web", "create_sandbox"), ("pod/default/db", "main")

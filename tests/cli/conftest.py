@@ -20,7 +20,7 @@ from temporalio.client import Client
 from temporalio.contrib.pydantic import pydantic_data_converter
 
 from syncpod.cli.main import run
-from syncpod.node_messages import NODE_MEMO, NODE_WORKFLOW, NodeSummary, node_workflow_id
+from syncpod.messages.node import NODE_MEMO, NODE_WORKFLOW, NodeSummary, node_workflow_id
 from tests.runtimes.temporal import DevServer
 from tests.workflows.scripted import ScriptedNode, scripted_worker
 

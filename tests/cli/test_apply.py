@@ -15,11 +15,12 @@ import yaml
 from temporalio.client import Client, WorkflowExecution, WorkflowExecutionStatus
 from temporalio.envconfig import ClientConnectConfig
 
-from syncpod.cli import nodes, pods, up, updating
-from syncpod.cli.applying import Change, apply_pod
+from syncpod.cli.commands import up
 from syncpod.cli.failure import Failure
-from syncpod.cli.manifests import admitted
-from syncpod.cli.settings import settings
+from syncpod.cli.input.manifests import admitted
+from syncpod.cli.machine.settings import settings
+from syncpod.cli.temporal import nodes, pods, updates
+from syncpod.cli.temporal.handover import Change, apply_pod
 from syncpod.messages import Fault, StepName
 from syncpod.pod import parse_pod
 from tests.cli.conftest import Command, program, silent_node
@@ -321,7 +322,7 @@ async def test_a_node_that_is_slow_to_answer_is_not_said_to_be_away(
     syncpod: Command, on: tuple[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await syncpod("apply", "-f", "-", *on, stdin=as_json(manifest(fresh_name())))  # its worker polls by now
-    monkeypatch.setattr(updating, "PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr(updates, "PATIENCE_SECONDS", 0.0)
     name = fresh_name()
     made = await syncpod("apply", "-f", "-", *on, stdin=as_json(manifest(name)))
     assert (made.code, made.out, made.err) == (0, f"pod/{name} created\n", "")
@@ -330,7 +331,7 @@ async def test_a_node_that_is_slow_to_answer_is_not_said_to_be_away(
 async def test_a_node_that_is_away_loses_nothing_and_is_named(
     syncpod: Command, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(updating, "PATIENCE_SECONDS", 1.0)
+    monkeypatch.setattr(updates, "PATIENCE_SECONDS", 1.0)
     monkeypatch.setattr(pods, "QUERY_DEADLINE", timedelta(seconds=0.3))
     reads: list[str] = []
     read = pods._read
@@ -365,7 +366,7 @@ async def test_a_node_that_is_away_loses_nothing_and_is_named(
 async def test_a_new_pod_waits_for_no_node_that_does_not_answer(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(updating, "PATIENCE_SECONDS", 3600.0)
+    monkeypatch.setattr(updates, "PATIENCE_SECONDS", 3600.0)
     monkeypatch.setattr(nodes, "QUERY_DEADLINE", timedelta(seconds=0.3))
     name, away = fresh_name(), f"gone-{fresh_name()}"
     pod = parse_pod(manifest(name) | {"metadata": {"name": name, "namespace": "default"}})

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from syncpod.cli.archives import NotWhatWasAsked, pack, unpack
+from syncpod.cli.streams.archives import NotWhatWasAsked, pack, unpack
 
 
 def packed(source: Path, name: str) -> tuple[bytes, list[str]]:

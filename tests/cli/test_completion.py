@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from syncpod.cli import completion
-from syncpod.cli.completing import FILES, candidates
+from syncpod.cli.commands import completion
+from syncpod.cli.input.candidates import FILES, candidates
 from syncpod.cli.main import program, run
-from syncpod.cri.node import NodeContext
-from syncpod.cri.node_report import NodeReport, Orphan, write_node_report
-from syncpod.cri.paths import pod_directory
-from syncpod.cri.pod_records import PodRecord, write_pod_record
+from syncpod.node.pod_records import PodRecord, write_pod_record
+from syncpod.node.report import NodeReport, Orphan, write_node_report
 from syncpod.objects import ObjectStore
 from syncpod.pod import ConfigMap, Pod, Secret
+from syncpod.translation.context import NodeContext
+from syncpod.translation.paths import pod_directory
 from tests.runtimes.require import do_without
 
 PODS = {

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from syncpod.cli import copying
-from syncpod.cli.copying import Copying
-from syncpod.cli.cp import Place, place
+from syncpod.cli.commands.cp import Place, place
 from syncpod.cli.failure import BadInput, Failure
-from syncpod.cli.streaming import NeverRan, Output, StreamBroken, Write
+from syncpod.cli.streams import tar_copy
+from syncpod.cli.streams.remote_command import NeverRan, Output, StreamBroken, Write
+from syncpod.cli.streams.tar_copy import Copying
 from tests.runtimes.require import do_without
 
 RUN_INSIDE = ("sh", "tail", "tar", "test")
@@ -92,8 +92,8 @@ def same(one: Path, other: Path) -> bool:
 @through_tar
 @pytest.mark.parametrize("path", ["data", "data/", "./data", "{inside}/data", "data/.", "data/sub/.."])
 async def test_a_directory_comes_out(path: str, inside: Path, tmp_path: Path) -> None:
-    copying = Copying(Container(inside), "app")
-    await copying.out_of(path.format(inside=inside), tmp_path / "out", retries=0)
+    tar_copy = Copying(Container(inside), "app")
+    await tar_copy.out_of(path.format(inside=inside), tmp_path / "out", retries=0)
     assert same(inside / "data", tmp_path / "out")
 
 
@@ -120,7 +120,7 @@ async def test_what_goes_into_a_directory_keeps_its_name_and_else_has_the_one_gi
 
 @pytest.fixture
 def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(copying, "_RETRY_SECONDS", 0.0)
+    monkeypatch.setattr(tar_copy, "_RETRY_SECONDS", 0.0)
 
 
 @through_tar
@@ -185,7 +185,7 @@ async def test_a_source_that_cannot_be_read_ends_tar_and_is_told(inside: Path, m
     def unreadable(source: Path, *_: object) -> None:
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(source / "shut"))
 
-    monkeypatch.setattr(copying, "pack", unreadable)
+    monkeypatch.setattr(tar_copy, "pack", unreadable)
     with pytest.raises(Failure, match="/data/shut: Permission denied"):
         await Copying(Container(inside), "app").into(inside / "data", "copy", preserve=True)
 

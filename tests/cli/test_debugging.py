@@ -13,9 +13,10 @@ from typing import Any, cast
 
 import pytest
 
-from syncpod.cli import debug, log_files
-from syncpod.cli.debugging import PROFILES, Wanted, debug_container, debug_copy, default_profile
+from syncpod.cli.commands import debug
+from syncpod.cli.commands.debug_container import PROFILES, Wanted, debug_container, debug_copy, default_profile
 from syncpod.cli.failure import FAILED, BadInput, Failure
+from syncpod.cli.streams import log_files
 from syncpod.cri.client import CriClient
 from syncpod.pod import ContainerStatus, Pod, PodStatus, admit_pod, pod_to_wire
 from tests.cli.manifests import manifest

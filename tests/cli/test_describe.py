@@ -12,8 +12,8 @@ import pytest
 from temporalio.client import Client
 from temporalio.exceptions import ApplicationError
 
-from syncpod.cli import pods
-from syncpod.cli.description import Facts, PendingStep, describe
+from syncpod.cli.temporal import pods
+from syncpod.cli.view.pod_description import Facts, PendingStep, describe
 from syncpod.messages import StepInput, StepName
 from syncpod.pod import admit_pod
 from tests.cli.conftest import Command

@@ -11,7 +11,7 @@ import pytest_asyncio
 import yaml
 from temporalio.client import Client
 
-from syncpod.node_messages import FILE_SOURCE, SOURCE_ANNOTATION
+from syncpod.messages.node import FILE_SOURCE, SOURCE_ANNOTATION
 from tests.cli.conftest import Command, silent_node
 from tests.cli.manifests import as_json, fresh_name, manifest
 from tests.workflows.scripted import ScriptedNode

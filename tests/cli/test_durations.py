@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from syncpod.cli.durations import age, parse_duration, short_duration
+from syncpod.cli.view.durations import age, parse_duration, short_duration
 from tests.cli.pods import NOW
 
 DAY = 24 * 3600

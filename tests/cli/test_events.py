@@ -11,9 +11,9 @@ import pytest
 import yaml
 from temporalio.client import Client
 
-from syncpod.cli import pods
 from syncpod.cli.console import Columns
-from syncpod.cli.event_lines import PodEvent, by_time, lines
+from syncpod.cli.temporal import pods
+from syncpod.cli.view.event_lines import PodEvent, by_time, lines
 from syncpod.messages import POD_WORKFLOW, EventRecord, Fault
 from tests.cli.conftest import Command
 from tests.cli.manifests import as_json, fresh_name, manifest
@@ -143,7 +143,7 @@ async def test_events_outlive_the_run_in_which_they_came(syncpod: Command, clien
 async def test_watching_prints_each_event_once(
     syncpod: Command, client: Client, on: tuple[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("syncpod.cli.events._WATCH_SECONDS", 0.05)
+    monkeypatch.setattr("syncpod.cli.commands.events._WATCH_SECONDS", 0.05)
     name = fresh_name()
     await syncpod("apply", "-f", "-", "--wait", *on, stdin=as_json(manifest(name)))
     handle = client.get_workflow_handle(f"pod/default/{name}")

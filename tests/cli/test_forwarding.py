@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
+from syncpod.cli.commands.port_forward import forwarded_ports
 from syncpod.cli.failure import BadInput, Failure
-from syncpod.cli.forwarding import ForwardedPort, Forwarder
-from syncpod.cli.port_forward import forwarded_ports
+from syncpod.cli.streams.forwarded_ports import ForwardedPort, Forwarder
 from syncpod.pod import Pod
 from syncpod.runtime.streaming import StreamingServer
 

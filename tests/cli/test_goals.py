@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from syncpod.cli.goals import Created, Deleted, HasCondition, HasValue, parse_goal
-from syncpod.cli.jsonpath import parse_path
+from syncpod.cli.input.goals import Created, Deleted, HasCondition, HasValue, parse_goal
+from syncpod.cli.view.jsonpath import parse_path
 
 POD: dict[str, Any] = {
     "metadata": {"name": "web", "labels": {"app.kubernetes.io/name": "shop", "a b": "c"}},

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from syncpod.cli.jsonpath_template import parse_template
+from syncpod.cli.view.jsonpath_template import parse_template
 from tests.cli.conftest import Command
 from tests.cli.manifests import as_json, fresh_name, manifest
 from tests.workflows.scripted import ScriptedNode

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from syncpod.cli import runtime_process
+from syncpod.cli.machine import runtime_process
 from tests.cli.conftest import Result, program
 from tests.runtime.image_files import Layout, entry, layer, write_tar
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from syncpod.cli.log_files import read_log
+from syncpod.cli.streams.log_files import read_log
 from tests.cli.test_log_lines import record
 
 

@@ -14,8 +14,10 @@ from typing import Any
 import pytest
 from temporalio.client import Client
 
-from syncpod.cli import containers, logs, pods
+from syncpod.cli.commands import logs
 from syncpod.cli.failure import Failure
+from syncpod.cli.machine import containers
+from syncpod.cli.temporal import pods
 from syncpod.messages import POD_WORKFLOW
 from syncpod.pod import Pod, parse_pod
 from tests.cli.conftest import Command, program

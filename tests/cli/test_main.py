@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from syncpod.cli.arguments import named, pod_name, pod_names
 from syncpod.cli.console import Columns
 from syncpod.cli.failure import BadInput
+from syncpod.cli.input.arguments import named, pod_name, pod_names
 from syncpod.cli.main import app, run
 from tests.cli.conftest import program
 from tests.runtimes.require import do_without
@@ -150,7 +150,7 @@ def test_an_interrupt_leaves_the_prompt_a_line_of_its_own(
     def interrupted(*_arguments: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("syncpod.cli.session.run", interrupted)
+    monkeypatch.setattr("syncpod.cli.temporal.session.run", interrupted)
     monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal)
     assert run(["get", "pods", "-w"]) == 130
     assert capsys.readouterr() == ("", "\n" if terminal else "")

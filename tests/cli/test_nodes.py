@@ -6,12 +6,12 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from syncpod.cli.node_description import describe
-from syncpod.cli.node_listing import named_nodes, node_names
-from syncpod.cli.node_table import document, row
-from syncpod.cli.nodes import NodeReading
+from syncpod.cli.commands.node_listing import named_nodes, node_names
+from syncpod.cli.temporal.nodes import NodeReading
+from syncpod.cli.view.node_description import describe
+from syncpod.cli.view.node_table import document, row
 from syncpod.messages import EventRecord
-from syncpod.node_messages import (
+from syncpod.messages.node import (
     DesiredPod,
     NodeAddress,
     NodeCondition,

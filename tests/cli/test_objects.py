@@ -16,11 +16,11 @@ import pytest
 import yaml
 
 from syncpod.cli.failure import BadInput
-from syncpod.cli.manifests import Manifests
-from syncpod.cli.node_objects import memory_directory_of, require_possible
-from syncpod.cli.processes import identify
-from syncpod.cli.settings import settings
-from syncpod.cli.state_directory import StartedWorker, prepare, write_worker
+from syncpod.cli.input.manifests import Manifests
+from syncpod.cli.machine.object_store import memory_directory_of, require_possible
+from syncpod.cli.machine.processes import identify
+from syncpod.cli.machine.settings import settings
+from syncpod.cli.machine.state_directory import StartedWorker, prepare, write_worker
 from syncpod.objects import admit_object
 from syncpod.pod import Admission, Pod, parse_secret
 from tests.cli.conftest import Command, program

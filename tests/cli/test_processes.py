@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from syncpod.cli import processes
 from syncpod.cli.failure import BadInput
-from syncpod.cli.processes import ProcessIdentity, end, identify, is_running, start_detached
-from syncpod.cli.state_directory import (
+from syncpod.cli.machine import processes
+from syncpod.cli.machine.processes import ProcessIdentity, end, identify, is_running, start_detached
+from syncpod.cli.machine.state_directory import (
     ServerRecord,
     StartedWorker,
     forget_server,

@@ -10,9 +10,10 @@ from typing import cast
 import pytest
 from temporalio.client import Client
 
-from syncpod.cli import operator_signals, restart
+from syncpod.cli.commands import restart
 from syncpod.cli.failure import BadInput
 from syncpod.cli.main import run
+from syncpod.cli.temporal import operator_signals
 from syncpod.pod import Pod, admit_pod
 from tests.cli.manifests import manifest
 

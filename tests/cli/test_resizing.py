@@ -7,7 +7,15 @@ from typing import Any
 import pytest
 
 from syncpod.cli.failure import BadInput, Failure
-from syncpod.cli.resizing import as_document, hindrance, is_done, is_hopeless, parse_amounts, resize_of, subjects
+from syncpod.cli.input.resize_request import (
+    as_document,
+    hindrance,
+    is_done,
+    is_hopeless,
+    parse_amounts,
+    resize_of,
+    subjects,
+)
 from syncpod.pod import Pod, parse_pod, with_defaults
 
 

@@ -14,18 +14,20 @@ from pathlib import Path
 
 import pytest
 
-from syncpod.cli import emptying, purging, runtime_process
 from syncpod.cli.failure import BadInput, Failure
-from syncpod.cli.processes import identify
-from syncpod.cli.runtime_choice import choose, endpoint_of
-from syncpod.cli.settings import settings
-from syncpod.cli.state_directory import MARK, RuntimeRecord, prepare, recorded_runtime, write_runtime
+from syncpod.cli.machine import purge as purging
+from syncpod.cli.machine import runtime_process
+from syncpod.cli.machine.processes import identify
+from syncpod.cli.machine.runtime_choice import choose, endpoint_of
+from syncpod.cli.machine.settings import settings
+from syncpod.cli.machine.state_directory import MARK, RuntimeRecord, prepare, recorded_runtime, write_runtime
+from syncpod.cli.strays import clearing
 from syncpod.cri import endpoint
-from syncpod.cri.cgroup_mounts import hierarchies
-from syncpod.cri.names import NODE_LABEL
 from syncpod.cri.port import SandboxSummary
+from syncpod.kernel.cgroup_mounts import hierarchies
+from syncpod.kernel.mounting import bind, is_mount, may_mount, mount_tmpfs, unmount
 from syncpod.node_settings import NodeSettings, WorkerRecord, node_settings, write_worker_record
-from syncpod.volumes.mounting import bind, is_mount, may_mount, mount_tmpfs, unmount
+from syncpod.translation.names import NODE_LABEL
 from tests.cli.conftest import program
 
 UID = "0b5e7f0e-29ab-4c58-a1b5-d0b2a2b1a9a1"
@@ -78,7 +80,7 @@ def test_a_socket_that_is_not_for_this_user_does_not_answer(here: NodeSettings, 
 def test_what_listens_and_speaks_no_cri_does_not_answer(
     here: NodeSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("syncpod.cli.runtime_choice._PATIENCE_SECONDS", 0.2)
+    monkeypatch.setattr("syncpod.cli.machine.runtime_choice._PATIENCE_SECONDS", 0.2)
     with listening(tmp_path / "containerd.sock"):
         choice = choose(here)
     assert choice.embedded and "containerd.sock (does not answer: " in choice.why
@@ -127,7 +129,7 @@ def test_a_worker_keeps_its_runtime(here: NodeSettings, monkeypatch: pytest.Monk
     prepare(here.state_dir)
     worker = WorkerRecord(os.getpid(), "vm/1/1", "vm", "unix:///run/a.sock", "a 1", "127.0.0.1:1", "default", "q", 1)
     write_worker_record(here.state_dir, worker)
-    monkeypatch.setattr("syncpod.cli.node_process._is_worker", lambda pid: True)
+    monkeypatch.setattr("syncpod.cli.machine.node_process._is_worker", lambda pid: True)
     assert choose(here).endpoint == "unix:///run/a.sock"
     with pytest.raises(BadInput, match=r"runs pods on unix:///run/a\.sock"):
         choose(here, embedded=True)
@@ -267,7 +269,7 @@ def test_an_orphan_that_is_removed_leaves_no_logs_and_no_cgroup(
             for one in (*reversed(cgroup.parents[:2]), cgroup):
                 one.mkdir()
                 stack.callback(take_away, one)
-        emptying.remove_files(here, [orphan])
+        clearing.remove_files(here, [orphan])
         assert not any(cgroup.exists() for cgroup in cgroups) and all(one.parent.is_dir() for one in cgroups)
     assert [path.name for path in (tmp_path / "logs").iterdir()] == [kept.name]
     assert not (tmp_path / "state" / "pods" / UID).exists() and capsys.readouterr().err == ""

@@ -14,16 +14,17 @@ import pytest
 from temporalio.client import Client
 from temporalio.common import SearchAttributeKey, SearchAttributePair, TypedSearchAttributes
 
-from syncpod.agent.search_attributes import register_search_attributes
-from syncpod.cli import adopting, applying, pods, strays
+from syncpod.agent.takeover.search_attributes import register_search_attributes
 from syncpod.cli.failure import Failure
-from syncpod.cli.strays import Here, Standing, Stray, standing_of, taken, told_apart
-from syncpod.cri.inventory import PodInRuntime
-from syncpod.cri.node import NodeContext
-from syncpod.cri.pod_records import PodRecord
+from syncpod.cli.strays import adoption, listing
+from syncpod.cli.strays.listing import Here, Standing, Stray, standing_of, taken, told_apart
+from syncpod.cli.temporal import handover, pods
 from syncpod.cri.port import ContainerSummary, SandboxSummary
 from syncpod.messages import POD_WORKFLOW, pod_workflow_id
+from syncpod.node.inventory import PodInRuntime
+from syncpod.node.pod_records import PodRecord
 from syncpod.pod import admit_pod
+from syncpod.translation.context import NodeContext
 from tests.cli.conftest import Command
 from tests.cli.manifests import manifest
 from tests.runtimes.temporal import DevServer
@@ -110,11 +111,11 @@ async def test_of_many_pods_a_few_are_adopted_at_once_and_the_server_is_asked_on
         await asyncio.sleep(0)
         under_way -= 1
 
-    monkeypatch.setattr(strays, "here", lambda: place)
-    monkeypatch.setattr(strays, "chosen", chosen)
-    monkeypatch.setattr(applying, "has_search_attributes", has_search_attributes)
-    monkeypatch.setattr(adopting, "start_for", start_for)
-    monkeypatch.setattr(adopting, "until_adopted", until_adopted)
+    monkeypatch.setattr(listing, "here", lambda: place)
+    monkeypatch.setattr(listing, "chosen", chosen)
+    monkeypatch.setattr(handover, "has_search_attributes", has_search_attributes)
+    monkeypatch.setattr(adoption, "start_for", start_for)
+    monkeypatch.setattr(adoption, "until_adopted", until_adopted)
     done = await syncpod("adopt", "--all")
     assert (done.code, done.out.count("adopted; running: c-u")) == (0, 30), done.err
     assert (started, asked, most) == ([True] * 30, 1, 8)
@@ -123,10 +124,10 @@ async def test_of_many_pods_a_few_are_adopted_at_once_and_the_server_is_asked_on
 async def test_nobody_waits_for_a_node_that_no_worker_serves(
     client: Client, place: Here, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(adopting, "ADOPTED_SECONDS", math.inf)
+    monkeypatch.setattr(adoption, "ADOPTED_SECONDS", math.inf)
     async with asyncio.timeout(30):
         with pytest.raises(Failure, match="its node does not answer"):
-            await adopting.until_adopted(client, place, stray("a", "none"))
+            await adoption.until_adopted(client, place, stray("a", "none"))
 
 
 async def test_what_was_recorded_of_a_workflow_that_does_not_answer_is_nothing_against_a_pod(

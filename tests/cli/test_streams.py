@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from syncpod.cli.state_directory import recorded_runtime
+from syncpod.cli.machine.state_directory import recorded_runtime
 from tests.cli.conftest import Result, program
 from tests.cli.machine import EMBEDDED, RUNTIMES, Run, bring_up, machine
 

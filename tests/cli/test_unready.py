@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from syncpod.cli.unready import unready
+from syncpod.cli.view.unready import unready
 from syncpod.pod import Pod
 from tests.cli.pods import ended, pod, running, waiting
 

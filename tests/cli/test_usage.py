@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from syncpod.cli import node_usage, top, usage
+from syncpod.cli.commands import top
+from syncpod.cli.machine import node_usage, usage
+from syncpod.cli.machine.usage import ContainerUsage, Usage, between, measure
 from syncpod.cli.main import run
-from syncpod.cli.usage import ContainerUsage, Usage, between, measure
 from syncpod.cri.errors import DeadlineExceeded
-from syncpod.cri.names import CONTAINER_NAME_LABEL, NODE_LABEL, POD_NAME_LABEL, POD_NAMESPACE_LABEL
 from syncpod.cri.port import ContainerStats, ContainerSummary, CpuUsage, CriRuntime, SandboxSummary
+from syncpod.translation.names import CONTAINER_NAME_LABEL, NODE_LABEL, POD_NAME_LABEL, POD_NAMESPACE_LABEL
 
 SECOND = 1_000_000_000
 MI = 2**20
@@ -146,8 +147,8 @@ def test_the_machine_is_measured_by_proc(tmp_path: Path, monkeypatch: pytest.Mon
         (proc / "stat").write_text("cpu  60 0 60 900 99 0 0 0 0 0\ncpu0 1 0\ncpu1 1 0\nintr 1\n")
 
     ticks = iter((100.0, 102.0))
-    monkeypatch.setattr("syncpod.cli.node_usage.time.sleep", work)
-    monkeypatch.setattr("syncpod.cli.node_usage.time.monotonic", lambda: next(ticks))
+    monkeypatch.setattr("syncpod.cli.machine.node_usage.time.sleep", work)
+    monkeypatch.setattr("syncpod.cli.machine.node_usage.time.monotonic", lambda: next(ticks))
     found = node_usage.measure_node(tmp_path)
     assert found == node_usage.NodeUsage(SECOND // 2, cpus=2, memory_bytes=500 * 1024, total_memory_bytes=1000 * 1024)
 

@@ -1,19 +1,5 @@
-"""The client is tried on each containerd: the embedded one words much of what it reads otherwise, or has it not."""
+"""What asks a runtime here is tried on each containerd alone."""
 
-from __future__ import annotations
+from tests.runtimes.each_containerd import cri_endpoint, runtime
 
-import pytest
-
-from tests.runtimes.containerd import Containerd
-
-
-@pytest.fixture(scope="session")
-def runtime(containerd: Containerd) -> Containerd:
-    """Each containerd in turn."""
-    return containerd
-
-
-@pytest.fixture(scope="session")
-def cri_endpoint(runtime: Containerd) -> str:
-    """Its endpoint: that of all tests is kept from the last runtime of theirs, which is not one of these."""
-    return runtime.endpoint
+__all__ = ["cri_endpoint", "runtime"]

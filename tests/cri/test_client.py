@@ -8,7 +8,6 @@ import pytest
 import pytest_asyncio
 
 from protos.cri.v1 import api_pb2 as cri
-from syncpod.cri import names
 from syncpod.cri.client import CriClient
 from syncpod.cri.errors import (
     AlreadyStarted,
@@ -20,8 +19,9 @@ from syncpod.cri.errors import (
     RuntimeFailure,
     Unavailable,
 )
+from syncpod.translation import names
 from tests.agent.waiting import until, until_asked
-from tests.cri.owned_pods import OWNER, OwnedPod, owned_pod
+from tests.node.owned_pods import OWNER, OwnedPod, owned_pod
 from tests.runtimes.containerd import Containerd
 from tests.runtimes.images import BUSYBOX, NOBODY, USER_1000
 

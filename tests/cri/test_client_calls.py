@@ -26,7 +26,7 @@ from syncpod.cri.client import CriClient
 from syncpod.cri.errors import CriError, DeadlineExceeded, NotFound, TransportFault, Unavailable, Unimplemented
 from syncpod.cri.keyring import Credential
 from syncpod.cri.port import CpuUsage, Ingest
-from tests.cri.owned_pods import OwnedPod
+from tests.node.owned_pods import OwnedPod
 
 HANDLERS = {
     f"/{service.full_name}/{method.name}": method

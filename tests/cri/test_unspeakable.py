@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from syncpod.cri.go_text import go_quote
 from syncpod.cri.unspeakable import Unspeakable
+from syncpod.pod.go_text import go_quote
 
 
 def without(text: str, *words: str) -> str:

@@ -13,7 +13,7 @@ import jsonschema
 import pytest
 import yaml
 
-from syncpod.cli.dev_server import DYNAMIC_CONFIGURATION
+from syncpod.cli.machine.dev_server import DYNAMIC_CONFIGURATION
 from tests.runtimes.temporal import DevServer
 
 ROOT = Path(__file__).parents[2]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from syncpod.cli.manifests import admitted
+from syncpod.cli.input.manifests import admitted
 from syncpod.pod import EphemeralContainer, Pod, admit_pod, load_documents, pod_to_wire
 from tests.runtimes.images import BUSYBOX
 

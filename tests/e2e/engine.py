@@ -23,11 +23,11 @@ from temporalio.service import RPCError
 
 from syncpod.cri.client import CriClient
 from syncpod.cri.errors import NotFound
-from syncpod.cri.names import NODE_LABEL, POD_NAME_LABEL
 from syncpod.cri.port import RuntimeContainerStatus, SandboxStatus
 from syncpod.messages import POD_WORKFLOW, node_task_queue, pod_workflow_id
 from syncpod.objects import ObjectStore
-from syncpod.plugin import DATA_CONVERTER
+from syncpod.temporal.plugin import DATA_CONVERTER
+from syncpod.translation.names import NODE_LABEL, POD_NAME_LABEL
 from tests.runtimes.images import BUSYBOX
 from tests.runtimes.runtime import Runtime
 from tests.runtimes.temporal import DevServer

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 
 from syncpod.cri.client import CriClient
 from syncpod.cri.errors import CriError
-from syncpod.cri.names import NODE_LABEL, POD_UID_LABEL
 from syncpod.cri.port import ContainerSummary, SandboxSummary
+from syncpod.translation.names import NODE_LABEL, POD_UID_LABEL
 
 _PAUSE_SECONDS = 0.1
 

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import Self
 
-from syncpod.volumes.mounting import is_mount
+from syncpod.kernel.mounting import is_mount
 
 
 def forms(text: str) -> frozenset[bytes]:

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from syncpod.cri.features import mounts_images
 from syncpod.pod import ConfigMap, Secret
+from syncpod.translation.features import mounts_images
 from tests.e2e.engine import EngineNode, LivePod, Pods, shell
 from tests.runtimes.images import HTTPD
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from syncpod.cri.names import NODE_LABEL, POD_UID_LABEL
-from tests.cri.owned_pods import OwnedPod, owned_pod
+from syncpod.translation.names import NODE_LABEL, POD_UID_LABEL
 from tests.e2e.faults_support import FaultyNode
+from tests.node.owned_pods import OwnedPod, owned_pod
 from tests.worker.node_process import NodeProcess
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 
 import pytest
 
-from activities.node import sandboxes_at_once
+from activities.node.context import sandboxes_at_once
 from tests.e2e.faults_support import FaultyNode, Pod, shell, until
 from tests.runtimes.processes import Process
 

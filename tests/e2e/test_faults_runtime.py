@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from syncpod.agent.pidfd_info import tells_exits
+from syncpod.kernel.pidfd_info import tells_exits
 from tests.agent.waiting import until as until_true
 from tests.e2e.faults_support import DEAF, FaultyNode, Pod, ended, held, shell, until
 from tests.workflows.scripted import container

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from syncpod.cri.names import NODE_LABEL
+from syncpod.translation.names import NODE_LABEL
 from tests.e2e.faults_support import DEAF, FaultyNode, ended, held, open_to_all, shell, until
 from tests.workflows.scripted import container
 

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from syncpod.cri.node_report import NodeReport, read_node_report
-from syncpod.volumes.mounting import may_mount
+from syncpod.kernel.mounting import may_mount
+from syncpod.node.report import NodeReport, read_node_report
 from tests.agent.waiting import until_asked
 from tests.e2e.engine import PATIENCE, RUNS, EngineNode, LivePod, Pods, conditions_of, engine_node, shell, status_of
 from tests.runtimes.runtime import Runtime

@@ -16,8 +16,8 @@ from temporalio.client import Client, WorkflowQueryFailedError
 from temporalio.service import RPCError
 
 from syncpod.cri.client import CriClient
-from syncpod.node_messages import NodeView, node_workflow_id
-from syncpod.plugin import DATA_CONVERTER
+from syncpod.messages.node import NodeView, node_workflow_id
+from syncpod.temporal.plugin import DATA_CONVERTER
 from tests.agent.waiting import until_asked
 from tests.e2e.clients import syncpod
 from tests.e2e.engine import EngineNode, LivePod, Pods, shell

@@ -15,11 +15,11 @@ from temporalio.service import RPCError
 
 from protos.cri.v1 import api_pb2 as cri
 from syncpod.cri.client import CriClient
-from syncpod.cri.names import NODE_LABEL, POD_UID_LABEL
-from syncpod.cri.node_report import NodeReport, Orphan, read_node_report
 from syncpod.cri.port import SandboxStatus
-from syncpod.node_messages import node_workflow_id
-from syncpod.plugin import DATA_CONVERTER
+from syncpod.messages.node import node_workflow_id
+from syncpod.node.report import NodeReport, Orphan, read_node_report
+from syncpod.temporal.plugin import DATA_CONVERTER
+from syncpod.translation.names import NODE_LABEL, POD_UID_LABEL
 from tests.agent.waiting import until_asked
 from tests.e2e.clients import syncpod, temporal
 from tests.e2e.engine import PATIENCE, RUNS, EngineNode, LivePod, Pods, conditions_of, shell, status_of

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from syncpod.cri.names import NODE_LABEL
+from syncpod.translation.names import NODE_LABEL
 from tests.e2e.faults_support import FaultyNode, Pod, shell
 from tests.runtimes.processes import kill, processes, with_descendants
 from tests.runtimes.sweep import sweep

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import pytest
 
-from syncpod.cri.pull_records import pulled_images
+from syncpod.node.pull_records import pulled_images
 from syncpod.objects import ObjectStore
 from syncpod.pod import ObjectMeta, Secret
 from tests.e2e.engine import RUNS, EngineNode, LivePod, Pods, shell, status_of

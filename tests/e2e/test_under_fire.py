@@ -15,8 +15,8 @@ import pytest
 import pytest_asyncio
 
 from bench.takeover import PODS, run
-from syncpod.cri.names import CONTAINER_HASH_ANNOTATION
 from syncpod.pod import container_hash
+from syncpod.translation.names import CONTAINER_HASH_ANNOTATION
 from tests.e2e.faults_census import census
 from tests.e2e.faults_clock import Clock
 from tests.e2e.faults_disk import NO_EVICTION, small_disk

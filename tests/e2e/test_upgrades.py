@@ -20,7 +20,7 @@ from temporalio.client import Client
 
 from syncpod.cri.client import CriClient
 from syncpod.lifecycle.version import DECISION_VERSION
-from syncpod.plugin import DATA_CONVERTER
+from syncpod.temporal.plugin import DATA_CONVERTER
 from tests.e2e.engine import PATIENCE, EngineNode, LivePod, Pods, shell, status_of
 from tests.runtimes.runtime import Runtime
 from tests.runtimes.temporal import DevServer
@@ -33,15 +33,15 @@ OLDER = {
     "syncpod/lifecycle/version.py": [
         (f"DECISION_VERSION = {DECISION_VERSION}\n", f"DECISION_VERSION = {DECISION_VERSION - 1}\n")
     ],
-    "workflows/pod.py": [("            self.govern()\n", "")],
-    "workflows/state.py": [
+    "workflows/pod/workflow.py": [("            self.govern()\n", "")],
+    "workflows/pod/state.py": [
         ("    obeys_restart_settings: bool = False\n", ""),
         (
             "return restart_settings(self.pod.metadata.annotations) if self.obeys_restart_settings else KUBELETS",
             "return KUBELETS",
         ),
     ],
-    "workflows/report.py": [("    trial.obeys_restart_settings = True\n", "")],
+    "workflows/pod/report.py": [("    trial.obeys_restart_settings = True\n", "")],
 }
 """How the version before differs: it passes over what a pod says of its restarts; its snapshot has no word of it."""
 

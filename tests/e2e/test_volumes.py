@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from syncpod.cri.features import mounts_images
 from syncpod.objects import ObjectRef
 from syncpod.pod import ConfigMap, Secret
+from syncpod.translation.features import mounts_images
 from tests.e2e.engine import PATIENCE, EngineNode, LivePod, Pods, shell, status_of
 from tests.runtimes.images import BUSYBOX_2
 

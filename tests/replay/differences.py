@@ -17,8 +17,8 @@ from temporalio.api.common.v1 import Payload
 from temporalio.client import WorkflowHistory
 from temporalio.worker import Replayer, WorkflowInstance, WorkflowInstanceDetails, WorkflowRunner
 
-from syncpod.plugin import DATA_CONVERTER, syncpod_plugin
-from workflows.pod import PodWorkflow
+from syncpod.temporal.plugin import DATA_CONVERTER, syncpod_plugin
+from workflows.pod.workflow import PodWorkflow
 from workflows.runner import workflow_runner
 
 

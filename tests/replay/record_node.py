@@ -15,13 +15,13 @@ from temporalio.worker import Worker
 
 from activities.pod_workflows import PodWorkflowSteps
 from syncpod.lifecycle.version import build_id
-from syncpod.node_messages import NODE_WORKFLOW, NodeView, node_workflow_id
-from syncpod.plugin import DATA_CONVERTER
+from syncpod.messages.node import NODE_WORKFLOW, NodeView, node_workflow_id
+from syncpod.temporal.plugin import DATA_CONVERTER
 from tests.replay.record import TODAY
 from tests.runtimes.temporal import DevServer
 from tests.workflows.scripted import ScriptedNode
-from workflows.node import NodeWorkflow
-from workflows.pod import PodWorkflow
+from workflows.node.workflow import NodeWorkflow
+from workflows.pod.workflow import PodWorkflow
 from workflows.runner import sandboxed_runner
 
 HISTORIES = Path(__file__).parent / "node_histories"

@@ -10,11 +10,11 @@ from temporalio.client import WorkflowHistory
 from temporalio.worker import Replayer
 from temporalio.workflow import NondeterminismError
 
-from syncpod.plugin import syncpod_plugin
+from syncpod.temporal.plugin import syncpod_plugin
 from tests.replay.record import TODAY
 from tests.replay.record_node import HISTORIES, STORIES
-from workflows import node_decide
-from workflows.node import NodeWorkflow
+from workflows.node import decide
+from workflows.node.workflow import NodeWorkflow
 from workflows.runner import workflow_runner
 
 
@@ -34,7 +34,7 @@ async def test_a_recorded_history_of_a_node_replays(recorded: Path) -> None:
 
 
 async def test_a_step_that_a_node_would_not_take_any_more_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(node_decide, "plan", lambda *_, **__: node_decide.Plan((), None))
+    monkeypatch.setattr(decide, "plan", lambda *_, **__: decide.Plan((), None))
     with pytest.raises(NondeterminismError):
         await _replay(HISTORIES / TODAY / "kept.json")
 

@@ -16,8 +16,8 @@ from syncpod.messages import StepName
 from syncpod.pod import PodInvalid, admit
 from tests.replay.differences import Differs, replay
 from tests.replay.record import HISTORIES, STORIES, TODAY
-from workflows import decide
-from workflows.decision import Decision
+from workflows.pod import decide
+from workflows.pod.decision import Decision
 
 RECORDED = sorted(HISTORIES.glob("*/*.json"))
 

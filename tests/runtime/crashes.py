@@ -18,12 +18,13 @@ from pathlib import Path
 from typing import Any
 
 from protos.cri.v1 import api_pb2 as cri
-from syncpod.runtime import host, statuses
-from syncpod.runtime.cgroups import Cgroups
+from syncpod.runtime import host
+from syncpod.runtime.calls import statuses
+from syncpod.runtime.cgroups.limits import Cgroups
 from syncpod.runtime.containers import Containers
-from syncpod.runtime.images import ImageStore, parse_reference
+from syncpod.runtime.images.inventory import ImageStore, parse_reference
 from syncpod.runtime.sandboxes import Sandboxes, load_all
-from syncpod.runtime.simulated import Simulated
+from syncpod.runtime.simulation.processes import Simulated
 from syncpod.runtime.state import Container, Runtime
 
 ENDS_BY_ITSELF, RUNS_ON = "ends", "runs"

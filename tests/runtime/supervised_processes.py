@@ -9,10 +9,10 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from syncpod.runtime.contained import Contained
 from syncpod.runtime.port import Exited, ProcessSpec
-from syncpod.runtime.records import Level, stat_of
-from syncpod.runtime.supervised import Supervised
+from syncpod.runtime.processes.contained import Contained
+from syncpod.runtime.processes.records import Level, stat_of
+from syncpod.runtime.processes.supervised import Supervised
 
 PATH = os.environ["PATH"]
 

@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protos.cri.v1.api_pb2 import LinuxContainerResources
-from syncpod.runtime.cgroup_files import Memory, Pressure, parse_pressures
-from syncpod.runtime.cgroup_v2 import cpu_max, swap_max, weight_of
-from syncpod.runtime.cgroups import CgroupRefused, container_cgroup
+from syncpod.runtime.cgroups.files import Memory, Pressure, parse_pressures
+from syncpod.runtime.cgroups.limits import CgroupRefused, container_cgroup
+from syncpod.runtime.cgroups.version2 import cpu_max, swap_max, weight_of
 
 ID = "0123456789abcdef" * 4
 

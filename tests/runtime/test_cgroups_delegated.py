@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from syncpod.runtime.cgroup_mounts import hierarchies
+from syncpod.runtime.cgroups.mounts import hierarchies
 
 NOBODY = 65534
 LIVES = """
 import json, os, secrets, signal, sys
 from protos.cri.v1.api_pb2 import LinuxContainerResources
-from syncpod.runtime.cgroups import CgroupRefused, Cgroups, container_cgroup
+from syncpod.runtime.cgroups.limits import CgroupRefused, Cgroups, container_cgroup
 
 with open(sys.argv[1] + "/cgroup.procs", "w") as procs:
     procs.write("0")

@@ -6,10 +6,10 @@ from pathlib import Path, PurePosixPath
 import pytest
 
 from protos.cri.v1.api_pb2 import HugepageLimit, LinuxContainerResources
-from syncpod.runtime.cgroup_mounts import Mounted, find, hierarchies
-from syncpod.runtime.cgroup_v1 import Version1
-from syncpod.runtime.cgroup_v2 import Version2
-from syncpod.runtime.cgroups import CgroupRefused, Cgroups
+from syncpod.runtime.cgroups.limits import CgroupRefused, Cgroups
+from syncpod.runtime.cgroups.mounts import Mounted, find, hierarchies
+from syncpod.runtime.cgroups.version1 import Version1
+from syncpod.runtime.cgroups.version2 import Version2
 
 HYBRID = r"""
 24 1 0:22 / /proc rw,nosuid shared:5 - proc proc rw

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from protos.cri.v1.api_pb2 import HugepageLimit, LinuxContainerResources
-from syncpod.runtime.cgroups import CgroupRefused, Cgroups, container_cgroup
+from syncpod.runtime.cgroups.limits import CgroupRefused, Cgroups, container_cgroup
 
 MIB = 1 << 20
 BEFORE = LinuxContainerResources()

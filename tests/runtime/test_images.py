@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from syncpod.runtime.images import ImageStore, Reference, ReferenceInvalid, parse_reference
+from syncpod.runtime.images.inventory import ImageStore, Reference, ReferenceInvalid, parse_reference
 
 DIGEST = "sha256:" + "a" * 64
 

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from syncpod.runtime import control, records, supervised
-from syncpod.runtime.contained import Contained
-from syncpod.runtime.descendants import children_of
 from syncpod.runtime.port import Exited, ProcessSpec, StartFailed
-from syncpod.runtime.records import Level
+from syncpod.runtime.processes import control, records, supervised
+from syncpod.runtime.processes.contained import Contained
+from syncpod.runtime.processes.descendants import children_of
+from syncpod.runtime.processes.records import Level
 from tests.runtime.supervised_processes import LEVELS, PYTHON, WITH_OWN_ROOT, Machine, machine_at, runs, until
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from syncpod.runtime.images import ImageStore
+from syncpod.runtime.images.inventory import ImageStore
 from syncpod.runtime.load import load
 from syncpod.runtime.port import Mount, StartFailed
 from tests.runtime.image_files import Layout, entry, layer, symlink, write_tar

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from syncpod.runtime import records
-from syncpod.runtime.contained import Contained
-from syncpod.runtime.descendants import children_of
 from syncpod.runtime.port import Exited, Processes, ProcessSpec, StartFailed
-from syncpod.runtime.supervised import Supervised
+from syncpod.runtime.processes import records
+from syncpod.runtime.processes.contained import Contained
+from syncpod.runtime.processes.descendants import children_of
+from syncpod.runtime.processes.supervised import Supervised
 from tests.runtime.supervised_processes import LEVELS, PATH, PYTHON, Machine, machine_at, runs, until
 
 _OF_THE_C_LIBRARY = 0b11 << 31
@@ -272,8 +272,8 @@ STARTS_AND_DIES = """
 import asyncio, os, sys
 from pathlib import Path
 from syncpod.runtime.port import ProcessSpec
-from syncpod.runtime.records import Level
-from syncpod.runtime.supervised import Supervised
+from syncpod.runtime.processes.records import Level
+from syncpod.runtime.processes.supervised import Supervised
 
 async def main():
     processes = Supervised(level=Level(sys.argv[1]), links=Path(sys.argv[2]) / "links")
@@ -388,6 +388,6 @@ async def test_ps_tells_what_a_supervisor_is_for(machine: Machine) -> None:
 def test_children_are_found_also_where_the_kernel_does_not_list_them(monkeypatch: pytest.MonkeyPatch) -> None:
     with subprocess.Popen(["sleep", "600"]) as child:
         assert child.pid in children_of(os.getpid())
-        monkeypatch.setattr("syncpod.runtime.descendants._KERNEL_LISTS_CHILDREN", False)
+        monkeypatch.setattr("syncpod.runtime.processes.descendants._KERNEL_LISTS_CHILDREN", False)
         assert child.pid in children_of(os.getpid())
         child.kill()

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from syncpod.runtime.links import Links
 from syncpod.runtime.port import Mount, StartFailed
-from syncpod.runtime.records import Level
+from syncpod.runtime.processes.links import Links
+from syncpod.runtime.processes.records import Level
 from tests.runtime.supervised_processes import Machine, machine_at
 
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from syncpod.runtime.cri_log import LONGEST_LINE, CriLog
-from syncpod.runtime.records import Level
+from syncpod.runtime.processes.cri_log import LONGEST_LINE, CriLog
+from syncpod.runtime.processes.records import Level
 from tests.runtime.supervised_processes import LEVELS, lines, machine_at, until
 
 

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from syncpod.runtime import linux, root_layers
-from syncpod.runtime.discard import remove_tree
+from syncpod.kernel import linux
 from syncpod.runtime.port import Mount, StartFailed, User
-from syncpod.runtime.records import Level
+from syncpod.runtime.processes.discard import remove_tree
+from syncpod.runtime.processes.records import Level
+from syncpod.runtime.root import layers
 from tests.runtime.supervised_processes import WITH_OWN_ROOT, Machine, machine_at
 
 pytestmark = pytest.mark.skipif(not WITH_OWN_ROOT, reason="mount namespaces are closed to this user")
@@ -281,7 +282,7 @@ async def test_all_that_it_leaves_behind_can_be_removed(machine: Machine, tmp_pa
         "mkdir /tmp/z; chmod 0 /tmp/z"
     )
     await machine.run("sh", "-c", script)
-    assert (machine.place() / root_layers.LAYERS).is_dir()
+    assert (machine.place() / layers.LAYERS).is_dir()
     remove_tree(machine.place())
     assert not (tmp_path / "c").exists()
     remove_tree(tmp_path / "c")
@@ -401,4 +402,4 @@ async def test_a_score_that_may_not_be_lowered_stays(machine: Machine) -> None:
 
 async def test_layers_are_nobody_elses_to_read(machine: Machine) -> None:
     await machine.run("true")
-    assert stat.S_IMODE((machine.place() / root_layers.LAYERS).stat().st_mode) == 0o700
+    assert stat.S_IMODE((machine.place() / layers.LAYERS).stat().st_mode) == 0o700

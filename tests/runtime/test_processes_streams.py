@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from syncpod.runtime import commands, launch, packets, records
 from syncpod.runtime.port import Process, ProcessSpec, StartFailed, Stream, Streams
+from syncpod.runtime.processes import commands, launch, packets, records
 from tests.runtime.supervised_processes import LEVELS, Machine, lines, machine_at, runs, until
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from syncpod.runtime.records import Level
+from syncpod.runtime.processes.records import Level
 
 REPOSITORY = Path(__file__).parents[2]
 NOBODY = 65534

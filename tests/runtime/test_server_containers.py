@@ -14,7 +14,7 @@ import grpc.aio
 import pytest
 
 from protos.cri.v1 import api_pb2 as cri
-from syncpod.runtime.cgroups import Cgroups
+from syncpod.runtime.cgroups.limits import Cgroups
 from tests.agent.waiting import until, until_asked
 from tests.runtime.real_pods import Pod, is_alive
 from tests.runtimes.bare import BareCri

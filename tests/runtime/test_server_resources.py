@@ -9,7 +9,7 @@ import grpc.aio
 import pytest
 
 from protos.cri.v1 import api_pb2 as cri
-from syncpod.runtime.cgroups import CgroupRefused, Cgroups
+from syncpod.runtime.cgroups.limits import CgroupRefused, Cgroups
 from tests.runtime.real_pods import Pod
 from tests.runtimes.embedded import Embedded
 

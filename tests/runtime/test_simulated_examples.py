@@ -10,7 +10,14 @@ from typing import Any
 import pytest
 
 from syncpod.pod import Pod, admit_pod, load_documents, pod_to_wire
-from syncpod.runtime.script import CONTAINER_CALLS, POD_CALLS, PREFIX, check_scripts, pod_script, read_container
+from syncpod.runtime.simulation.script import (
+    CONTAINER_CALLS,
+    POD_CALLS,
+    PREFIX,
+    check_scripts,
+    pod_script,
+    read_container,
+)
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted((ROOT / "examples" / "simulated").glob("*.yaml"))

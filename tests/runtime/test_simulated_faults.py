@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from syncpod.runtime.faults import CallFailed, Faults, NoFaults, ScriptedFaults, draw
+from syncpod.runtime.calls.faults import CallFailed, Faults, NoFaults, ScriptedFaults, draw
 
 WEB = "u1/web"
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from syncpod.runtime.port import Exited, Processes, ProcessSpec, StartFailed, Stream
-from syncpod.runtime.simulated import Simulated, SimulatedProcess
+from syncpod.runtime.simulation.processes import Simulated, SimulatedProcess
 
 HOUR = 3600 * 10**9
 

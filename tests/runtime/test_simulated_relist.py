@@ -9,10 +9,10 @@ from typing import TypeVar
 import pytest
 
 from protos.cri.v1 import api_pb2 as cri
-from syncpod.cri import names
 from syncpod.cri.client import CriClient
 from syncpod.cri.port import RuntimeContainerStatus, SandboxStatus
-from syncpod.cri.reader import PodReader
+from syncpod.node.reader import PodReader
+from syncpod.translation import names
 from tests.runtimes.bare import BareCri
 from tests.runtimes.embedded import Embedded
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from syncpod.runtime.script import (
+from syncpod.runtime.simulation.script import (
     ContainerScript,
     ExecScript,
     FailureRate,

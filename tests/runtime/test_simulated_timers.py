@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from syncpod.runtime.timers import Timers
+from syncpod.runtime.simulation.timers import Timers
 
 MILLISECOND = 10**6
 

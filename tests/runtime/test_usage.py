@@ -13,8 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from syncpod.runtime.port import Usage
-from syncpod.runtime.usage import (
+from syncpod.runtime.cgroups.usage import (
     CpuReading,
     DirectoryUsage,
     ProcessStat,
@@ -25,6 +24,7 @@ from syncpod.runtime.usage import (
     usage_below,
     usage_of,
 )
+from syncpod.runtime.port import Usage
 
 TICK = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 MIB = 1 << 20

@@ -6,11 +6,11 @@ import shutil
 import sys
 from pathlib import Path
 
-from syncpod.runtime.contained import Contained
-from syncpod.runtime.discard import remove_tree
 from syncpod.runtime.port import Exited, Mount, ProcessSpec, StartFailed, User
-from syncpod.runtime.records import Level
-from syncpod.runtime.supervised import Supervised
+from syncpod.runtime.processes.contained import Contained
+from syncpod.runtime.processes.discard import remove_tree
+from syncpod.runtime.processes.records import Level
+from syncpod.runtime.processes.supervised import Supervised
 
 ENVIRONMENT = (("PATH", os.environ["PATH"]),)
 

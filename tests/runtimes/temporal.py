@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import Self
 
-from syncpod.cli import dev_server
+from syncpod.cli.machine import dev_server
 from tests.runtimes import claim
 from tests.runtimes.processes import kill, processes
 from tests.runtimes.require import Missing

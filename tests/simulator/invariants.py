@@ -16,9 +16,9 @@ from tests.simulator.recorded import TERMINAL, Recorded
 from tests.simulator.runtime import Container, Runtime, Sandbox
 from tests.simulator.server import Activity, Server
 from tests.simulator.violation import Violation
-from workflows import start
-from workflows.absorb import QUEUE_TOLERANCE
-from workflows.state import PodState
+from workflows.pod import start
+from workflows.pod.absorb import QUEUE_TOLERANCE
+from workflows.pod.state import PodState
 
 STARTS = ("create_sandbox", "pull_image", "start_container", "start_init_container", "start_ephemeral_container")
 TOLERANCE = 0.01

@@ -11,7 +11,7 @@ from tests.simulator.faults import Case
 from tests.simulator.pods import pod
 from tests.simulator.runtime import Life
 from tests.simulator.simulation import Simulation
-from workflows import start
+from workflows.pod import start
 
 DAY = 86_400.0
 DAYS = 30

@@ -1,6 +1,6 @@
 """One node: its steps one at a time by their fences, its agent's PLEG and back-off queue, and the deaths of its worker.
 
-The model of `activities.step`, `activities.fences` and `syncpod.agent.pleg`, with what can go wrong between a try and
+The model of `activities.step`, its fences and `syncpod.agent.pleg`, with what can go wrong between a try and
 the server: a result that comes late or never, a try that stalls, a worker that is killed.
 """
 

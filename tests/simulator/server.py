@@ -50,12 +50,12 @@ from temporalio.workflow import Info, _Definition
 
 from syncpod.lifecycle.version import build_id
 from syncpod.messages import POD_WORKFLOW
-from syncpod.plugin import DATA_CONVERTER
+from syncpod.temporal.plugin import DATA_CONVERTER
 from tests.simulator.clock import Clock, Due, moment
 from tests.simulator.violation import Violation
-from workflows.pod import PodWorkflow
-from workflows.state import PodState
-from workflows.steps import HEARTBEAT_TIMEOUT, RETRY
+from workflows.pod.state import PodState
+from workflows.pod.steps import HEARTBEAT_TIMEOUT, RETRY
+from workflows.pod.workflow import PodWorkflow
 
 WORKFLOW_ID = "pod/default/web"
 QUEUE = "node/node-1"

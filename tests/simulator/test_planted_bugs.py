@@ -16,9 +16,9 @@ from tests.simulator.faults import draw_case
 from tests.simulator.report import as_test
 from tests.simulator.shrink import shrink, signature
 from tests.simulator.simulation import simulate
-from workflows import decide, facts, start
-from workflows.decision import Step
-from workflows.state import Exit, PodState
+from workflows.pod import decide, facts, start
+from workflows.pod.decision import Step
+from workflows.pod.state import Exit, PodState
 
 WITHIN = 400
 """Seeds: some fifteen seconds on a quiet machine."""
@@ -30,7 +30,7 @@ def half_as_long(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def believes_whatever_comes_last(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("workflows.outcome.merge", lambda known, incoming: incoming)
+    monkeypatch.setattr("workflows.pod.outcome.merge", lambda known, incoming: incoming)
 
 
 def starts_without_killing(monkeypatch: pytest.MonkeyPatch) -> None:

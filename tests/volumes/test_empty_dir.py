@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from syncpod.kernel import mounting
 from syncpod.pod import Pod
-from syncpod.volumes import mounting
 from syncpod.volumes.empty_dir import (
     EmptyDir,
     EmptyDirRefused,

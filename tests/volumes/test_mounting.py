@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from syncpod.volumes.mounting import bind, is_mount, may_mount, mount_tmpfs, unmount
+from syncpod.kernel.mounting import bind, is_mount, may_mount, mount_tmpfs, unmount
 
 needs_mounts = pytest.mark.skipif(not may_mount(), reason="mounting needs CAP_SYS_ADMIN")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from syncpod.volumes.mounting import is_mount, may_mount
+from syncpod.kernel.mounting import is_mount, may_mount
 from syncpod.volumes.subpath import SubPath, SubPathRefused, clear_sub_paths, prepare_sub_path
 from tests.volumes.swapping import exchanging
 

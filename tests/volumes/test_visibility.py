@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from syncpod.volumes.mounting import may_mount
+from syncpod.kernel.mounting import may_mount
 from syncpod.volumes.visibility import has_no_more_rights, is_the_machines, mounts_reach, propagates, shares_mounts
 
 HOST = """\

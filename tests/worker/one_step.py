@@ -12,7 +12,7 @@ from temporalio.exceptions import ActivityError
 
 with workflow.unsafe.imports_passed_through():
     from syncpod.messages import POD_WORKFLOW, CreateSandbox, PodRef, StepName, StepResult
-    from syncpod.node_messages import NODE_WORKFLOW
+    from syncpod.messages.node import NODE_WORKFLOW
 
 
 @workflow.defn(name=POD_WORKFLOW)

@@ -12,7 +12,6 @@ import pytest
 from syncpod import node_settings as module
 from syncpod.agent.command_line import parse_arguments
 from syncpod.agent.node_setup import capacity, sysctls, verification
-from syncpod.cri.node import Host
 from syncpod.node_settings import (
     ImageGcSettings,
     ImagePullSettings,
@@ -28,6 +27,7 @@ from syncpod.node_settings import (
     require_own_memory_directory,
     write_worker_record,
 )
+from syncpod.translation.context import Host
 
 RECORD = WorkerRecord(
     pid=7,

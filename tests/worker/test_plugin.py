@@ -17,15 +17,15 @@ from temporalio.client import WorkflowHistory
 from temporalio.exceptions import ApplicationError
 from temporalio.worker import Replayer, Worker
 
-from syncpod import plugin, tracing
 from syncpod.messages import POD_WORKFLOW, CreateSandbox, Fault, PodRef, StepName, StepResult
-from syncpod.node_messages import NODE_WORKFLOW
-from syncpod.plugin import NoServer, connect, connection_settings, syncpod_plugin
+from syncpod.messages.node import NODE_WORKFLOW
+from syncpod.temporal import plugin, tracing
+from syncpod.temporal.plugin import NoServer, connect, connection_settings, syncpod_plugin
 from tests.replay.record import HISTORIES, TODAY
 from tests.runtimes.temporal import DevServer, temporal_program
 from tests.worker.node_process import ROOT
 from tests.worker.one_step import OneStep, OneStepOfANode
-from workflows.pod import PodWorkflow
+from workflows.pod.workflow import PodWorkflow
 from workflows.runner import workflow_runner
 
 NO_FILE = {"TEMPORAL_CONFIG_FILE": os.devnull}
@@ -73,7 +73,9 @@ async def test_no_server_is_one_sentence_that_says_what_to_do(address: str, caus
 
 
 def test_a_client_that_is_no_worker_does_not_load_what_workers_need() -> None:
-    program = "import sys, syncpod.plugin; print('temporalio.worker' in sys.modules, 'opentelemetry' in sys.modules)"
+    program = (
+        "import sys, syncpod.temporal.plugin; print('temporalio.worker' in sys.modules, 'opentelemetry' in sys.modules)"
+    )
     run = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
     assert run.stdout == "False False\n"
 

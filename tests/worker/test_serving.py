@@ -20,9 +20,9 @@ import worker as program
 from syncpod.cri.client import CriClient
 from syncpod.messages import node_task_queue, pod_workflow_id
 from syncpod.node_settings import read_worker_record
-from syncpod.plugin import DATA_CONVERTER
+from syncpod.temporal.plugin import DATA_CONVERTER
 from tests.agent.waiting import until_asked
-from tests.cri.owned_pods import owned_pod
+from tests.node.owned_pods import owned_pod
 from tests.runtimes.containerd import Containerd
 from tests.runtimes.images import BUSYBOX
 from tests.runtimes.temporal import DevServer

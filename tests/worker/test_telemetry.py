@@ -13,8 +13,8 @@ from temporalio.client import Client
 
 from syncpod.messages import node_task_queue, pod_workflow_id
 from syncpod.node_settings import SettingsInvalid
-from syncpod.plugin import DATA_CONVERTER
 from syncpod.telemetry import Wish, wished
+from syncpod.temporal.plugin import DATA_CONVERTER
 from tests.agent.waiting import until_asked
 from tests.runtimes.containerd import Containerd
 from tests.runtimes.images import BUSYBOX

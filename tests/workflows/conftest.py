@@ -7,7 +7,7 @@ import pytest
 import pytest_asyncio
 from temporalio.client import Client
 
-from syncpod.plugin import DATA_CONVERTER
+from syncpod.temporal.plugin import DATA_CONVERTER
 from tests.runtimes.temporal import DevServer
 from tests.workflows.scripted import ScriptedNode, scripted_worker
 

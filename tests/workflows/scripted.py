@@ -41,10 +41,10 @@ from syncpod.messages import (
     pod_workflow_id,
 )
 from syncpod.pod import container_hash
-from syncpod.resize_metrics import ResizeMetricsInterceptor
-from workflows.pod import PodWorkflow
+from syncpod.temporal.resize_metrics import ResizeMetricsInterceptor
+from workflows.pod.steps import STEPS
+from workflows.pod.workflow import PodWorkflow
 from workflows.runner import sandboxed_runner
-from workflows.steps import STEPS
 
 Script = Callable[[StepInput], Any]
 

@@ -13,7 +13,7 @@ from syncpod.lifecycle.observed import ObservedContainer, ObservedPod, ObservedS
 from syncpod.messages import CreateSandbox, KillPod, Outcome, StepInput
 from syncpod.pod import container_hash
 from tests.workflows.scripted import ScriptedNode, container, phase, start_pod, until
-from workflows.start import begin
+from workflows.pod.start import begin
 
 LIFE = "life-of-before"
 APPLIED = "2026-03-01T10:00:00Z"

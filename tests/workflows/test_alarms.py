@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from temporalio.client import Client
 
-from syncpod.interceptors import NodeInterceptor
 from syncpod.messages import Fault, PodRef
+from syncpod.temporal.interceptors import NodeInterceptor
 from tests.workflows.scripted import ScriptedNode, scripted_worker, start_pod, until
 from tests.workflows.test_pod_workflow import manifest
 

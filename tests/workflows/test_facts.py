@@ -12,16 +12,16 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from temporalio.client import Client
 
-from syncpod.cri.start_marks import StartMark, as_ended
 from syncpod.lifecycle.compute import compute_pod_actions
 from syncpod.lifecycle.observed import ObservedContainer, ObservedPod, ObservedSandbox, Seq
 from syncpod.messages import Outcome, StartContainer, StepInput, StepResult
+from syncpod.node.start_marks import StartMark, as_ended
 from syncpod.pod import Pod, admit_ephemeral_container, admit_pod, container_hash
 from tests.lifecycle.worlds import World, worlds
 from tests.workflows.scripted import ScriptedNode, container, phase, query_pod, start_pod, until
-from workflows import absorb, decide, facts, report
-from workflows.outcome import observe
-from workflows.state import PodState
+from workflows.pod import absorb, decide, facts, report
+from workflows.pod.outcome import observe
+from workflows.pod.state import PodState
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 SANDBOX = ObservedSandbox(id="s0", state="SANDBOX_READY", ip="10.0.0.1")

@@ -27,9 +27,9 @@ from tests.workflows.scripted import (
     until,
 )
 from tests.workflows.test_pod_workflow import manifest, running
-from workflows import absorb, start
-from workflows.inbox import PART, Inbox, Signal
-from workflows.state import PodState
+from workflows.pod import absorb, start
+from workflows.pod.inbox import PART, Inbox, Signal
+from workflows.pod.state import PodState
 
 SUGGESTED_AT = 4096
 """Events of a history from which on a server suggests to continue as new; it ends a run at 51,200."""

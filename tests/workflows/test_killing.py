@@ -10,9 +10,9 @@ import pytest
 from syncpod.lifecycle.observed import ObservedContainer, ObservedPod, ObservedSandbox, Seq
 from syncpod.messages import Fault, KillPod, StepEvent, StepName, StepResult
 from syncpod.pod import admit_pod, container_hash
-from workflows import decide, desired, outcome, report
-from workflows.decision import Step
-from workflows.state import PodState
+from workflows.pod import decide, desired, outcome, report
+from workflows.pod.decision import Step
+from workflows.pod.state import PodState
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 LATER = NOW + timedelta(seconds=30)

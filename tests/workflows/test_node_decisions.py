@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from syncpod.node_messages import (
+from syncpod.messages.node import (
     KNOWN_LIMIT,
     LIST_LIMIT,
     LISTED_LIMIT,
@@ -20,9 +20,9 @@ from syncpod.node_messages import (
     PodWorkflowResult,
 )
 from syncpod.pod import admit_pod
-from workflows import node_absorb, node_decide, node_report
-from workflows.node_decide import Action
-from workflows.node_state import TEXT_LIMIT, Governed, NodeState, Source, Wanted, rank, size
+from workflows.node import absorb, decide, report
+from workflows.node.decide import Action
+from workflows.node.state import TEXT_LIMIT, Governed, NodeState, Source, Wanted, rank, size
 
 START = datetime(2026, 11, 1, tzinfo=UTC)
 SOURCES = ("file", "team", "zone")
@@ -52,19 +52,19 @@ class Node:
 
     def say(self, source: str, pods: dict[str, int]) -> None:
         payload = {"source": source, "pods": [document(name, image) for name, image in pods.items()]}
-        node_absorb.absorb(self.state, "sync_pods", (payload,), self.now)
+        absorb.absorb(self.state, "sync_pods", (payload,), self.now)
 
     def recall_into(self, there: dict[str, tuple[str, str]]) -> None:
         """Remind a workflow that was begun anew of the pods that there were for the sake of `file`."""
         pods = [{"name": key.partition("/")[2], "uid": uid, "source": "file"} for key, (uid, _) in there.items()]
-        node_absorb.absorb(self.state, "recall_pods", ({"pods": pods},), self.now)
+        absorb.absorb(self.state, "recall_pods", ({"pods": pods},), self.now)
 
     def begin(self) -> None:
         """Begin all that may be done now; no pod has two steps at a time."""
-        plan = node_decide.plan(self.state, self.now, self.busy, room=node_decide.AT_ONCE - len(self.busy))
+        plan = decide.plan(self.state, self.now, self.busy, room=decide.AT_ONCE - len(self.busy))
         for action in plan.actions:
             assert action.key not in self.busy
-            node_decide.begin(self.state, action)
+            decide.begin(self.state, action)
             self.busy[action.key] = action
 
     def end(self, outcome: str) -> None:
@@ -73,15 +73,15 @@ class Node:
             return
         action = self.busy.pop(next(iter(self.busy)))
         if outcome == "refused" and action.name == NodeStepName.APPLY_POD:
-            node_decide.finished(self.state, action, PodWorkflowResult(refused="no"), self.now)
+            decide.finished(self.state, action, PodWorkflowResult(refused="no"), self.now)
             return
         result = PodWorkflowResult()
         if outcome != "unheard":
             result = self.carry_out(action)
         if outcome in ("failed", "unheard"):
-            node_decide.failed(self.state, action, "Timeout", "no answer", self.now)
+            decide.failed(self.state, action, "Timeout", "no answer", self.now)
         else:
-            node_decide.finished(self.state, action, result, self.now)
+            decide.finished(self.state, action, result, self.now)
 
     def carry_out(self, action: Action) -> PodWorkflowResult:
         """Do what the step does, as the pods' workflows do it: nothing to a pod of another UID."""
@@ -102,7 +102,7 @@ class Node:
         """Let time pass, and every step come out well, until there is nothing to do."""
         for _ in range(100):
             self.now += timedelta(seconds=301)
-            node_decide.tidy(self.state, self.now)
+            decide.tidy(self.state, self.now)
             self.begin()
             if not self.busy:
                 return
@@ -138,8 +138,8 @@ def test_a_node_comes_to_what_its_lists_say_whatever_happens_meanwhile(
         assert image in {f"i:{pods[name]}" for pods in said.values() if name in pods}
         winner = node.state.winner(key)
         assert image == f"i:{said[winner][name]}"
-    assert all(each.state == "applied" for each in node_report.desired(node.state, node.now))
-    assert node_decide.plan(node.state, node.now, ()).actions == ()
+    assert all(each.state == "applied" for each in report.desired(node.state, node.now))
+    assert decide.plan(node.state, node.now, ()).actions == ()
     # What every workflow has is not kept a second time.
     kept = [each for source in node.state.sources.values() for each in source.pods.values() if each.document]
     assert len(kept) == sum(len(node.state.candidates(key)) - 1 for key in wanted)
@@ -175,12 +175,12 @@ json = st.recursive(
 )
 def test_nothing_that_arrives_is_an_exception_and_nothing_wrong_is_half_taken(name: str, args: tuple[Any, ...]) -> None:
     state = NodeState(name="n", since=START)
-    node_absorb.absorb(state, name, args, START)
+    absorb.absorb(state, name, args, START)
     if any(each.reason == "Rejected" for each in state.events) and name != "sync_pods":
         assert (state.sources, state.deletions, state.unschedulable) == ({}, {}, False)
-    node_decide.plan(state, START, ())
-    node_report.view(state, START)
-    node_report.details(state, START)
+    decide.plan(state, START, ())
+    report.view(state, START)
+    report.details(state, START)
 
 
 def test_a_back_off_doubles_and_is_forgotten_when_the_pod_is() -> None:
@@ -190,17 +190,17 @@ def test_a_back_off_doubles_and_is_forgotten_when_the_pod_is() -> None:
     for _ in range(7):
         node.begin()
         node.end("refused")
-        plan = node_decide.plan(node.state, node.now, ())
+        plan = decide.plan(node.state, node.now, ())
         assert plan.retry_at is not None
         waits.append(int((plan.retry_at - node.now).total_seconds()))
         node.now = plan.retry_at
     assert waits == [10, 20, 40, 80, 160, 300, 300]
     node.begin()
     (action,) = node.busy.values()
-    node_decide.failed(node.state, action, "Refused", "no " * 10_000, node.now)
-    assert len(node_report.desired(node.state, node.now)[0].message) == TEXT_LIMIT
+    decide.failed(node.state, action, "Refused", "no " * 10_000, node.now)
+    assert len(report.desired(node.state, node.now)[0].message) == TEXT_LIMIT
     node.say("file", {})
-    node_decide.tidy(node.state, node.now)
+    decide.tidy(node.state, node.now)
     assert not node.state.backoff.entries
 
 
@@ -227,12 +227,10 @@ def test_a_workflow_begun_anew_comes_to_what_its_list_says_of_the_pods_it_is_rem
     node.reload()
     if not told_first:
         # Until its list has been told, nothing of it ends, and it is shown as its own.
-        assert node_decide.plan(node.state, node.now, ()).actions == ()
-        assert {(each.source, each.state) for each in node_report.desired(node.state, node.now)} <= {
-            ("file", "applied")
-        }
+        assert decide.plan(node.state, node.now, ()).actions == ()
+        assert {(each.source, each.state) for each in report.desired(node.state, node.now)} <= {("file", "applied")}
         node.say("team", {})
-        assert node_decide.plan(node.state, node.now, ()).actions == ()
+        assert decide.plan(node.state, node.now, ()).actions == ()
         node.say("file", after)
     node.settle()
     assert {key: image for key, (_, image) in node.pods.items()} == {
@@ -251,7 +249,7 @@ def test_a_pod_whose_manifest_cannot_be_read_stays_after_a_workflow_is_begun_ane
         payload = {"source": "file", "pods": [], "kept": [{"namespace": "default", "name": "a"}]}
         if recalled_first:
             node.recall_into(there)
-        node_absorb.absorb(node.state, "sync_pods", (payload,), node.now)
+        absorb.absorb(node.state, "sync_pods", (payload,), node.now)
         if not recalled_first:
             node.recall_into(there)
         node.reload()
@@ -272,18 +270,18 @@ def test_what_is_recalled_is_bounded_and_says_nothing_of_what_is_known() -> None
         [{"name": "x", "uid": "u", "source": "api"}, {"name": "x/y", "uid": "u", "source": "file"}, {"name": "z"}],
         [{"name": f"p{number}", "uid": "u", "source": "file"} for number in range(MADE_LIMIT + 1)],
     ):
-        node_absorb.absorb(node.state, "recall_pods", ({"pods": pods},), node.now)
+        absorb.absorb(node.state, "recall_pods", ({"pods": pods},), node.now)
     assert node.state.governed == before.governed
     assert [each.reason for each in node.state.events if each not in before.events] == ["Rejected"]
 
 
 def test_a_list_of_more_pods_than_can_be_looked_at_in_one_go_is_refused() -> None:
     pods = [document(f"p{number}", 1) for number in range(LISTED_LIMIT + 1)]
-    assert not node_absorb.too_many("sync_pods", ({"pods": pods[1:]},))
-    assert "must be no more than 4000, there are 4001" in node_absorb.too_many("sync_pods", ({"pods": pods},))
+    assert not absorb.too_many("sync_pods", ({"pods": pods[1:]},))
+    assert "must be no more than 4000, there are 4001" in absorb.too_many("sync_pods", ({"pods": pods},))
     nonsense: tuple[tuple[Any, ...], ...] = ((), (7,), ({"pods": 3},), ({}, {}))
     for args in nonsense:
-        assert not node_absorb.too_many("sync_pods", args)
+        assert not absorb.too_many("sync_pods", args)
 
 
 def test_a_list_that_is_sent_again_has_its_pods_looked_after_and_no_newer_list_is_undone() -> None:
@@ -294,9 +292,9 @@ def test_a_list_that_is_sent_again_has_its_pods_looked_after_and_no_newer_list_i
     del node.pods["default/a"]  # by somebody else
     node.say("team", {"a": 1, "b": 1})
     node.say("file", {"c": 1})
-    waiting = {each.name: each.state for each in node_report.desired(node.state, node.now)}
+    waiting = {each.name: each.state for each in report.desired(node.state, node.now)}
     assert waiting == {"a": "pending", "b": "pending", "c": "applied"}
-    actions = node_decide.plan(node.state, node.now, ()).actions
+    actions = decide.plan(node.state, node.now, ()).actions
     assert [(each.key, each.input.unless_there) for each in actions if isinstance(each.input, ApplyPodWorkflow)] == [
         ("default/a", True),
         ("default/b", True),
@@ -305,7 +303,7 @@ def test_a_list_that_is_sent_again_has_its_pods_looked_after_and_no_newer_list_i
     node.say("team", {"a": 1, "b": 1})
     node.end("failed")
     node.end("well")
-    assert {each.key for each in node_decide.plan(node.state, node.now, ()).actions} == {"default/b"}
+    assert {each.key for each in decide.plan(node.state, node.now, ()).actions} == {"default/b"}
     node.reload()
     node.say("team", {"b": 2})
     node.settle()
@@ -322,7 +320,7 @@ def test_what_waits_is_not_measured_again_with_each_pod_that_comes(monkeypatch: 
 
     monkeypatch.setattr(jsons, "dumps", counted)
     for number in range(200):
-        node_absorb.absorb(node.state, "apply", ({"pod": document(f"p{number}", 1)},), node.now)
+        absorb.absorb(node.state, "apply", ({"pod": document(f"p{number}", 1)},), node.now)
     assert len(node.state.sources["api"].pods) == 200
     assert written[0] < 3 * 200
     wanted = node.state.sources["api"].pods["default/p7"]
@@ -338,25 +336,25 @@ def test_a_pod_that_is_back_on_its_list_does_not_wait_for_the_word_that_was_to_e
     node.say("team", {})
     node.begin()
     node.end("failed")
-    assert node_decide.plan(node.state, node.now, ()).retry_at is not None
+    assert decide.plan(node.state, node.now, ()).retry_at is not None
     node.say("team", {"a": 1})
-    (action,) = node_decide.plan(node.state, node.now, ()).actions
+    (action,) = decide.plan(node.state, node.now, ()).actions
     assert action.name == NodeStepName.APPLY_POD
 
 
 def test_a_single_pod_that_is_refused_is_not_tried_again_unless_for_a_cordon() -> None:
     node = Node()
-    node_absorb.absorb(node.state, "apply", ({"pod": document("a", 1)},), node.now)
-    (action,) = node_decide.plan(node.state, node.now, ()).actions
+    absorb.absorb(node.state, "apply", ({"pod": document("a", 1)},), node.now)
+    (action,) = decide.plan(node.state, node.now, ()).actions
     cordoned = PodWorkflowResult(refused="no new pod", cordoned=True)
-    node_decide.finished(node.state, action, cordoned, node.now)
-    assert node_decide.plan(node.state, node.now, ()).retry_at is not None
-    node_absorb.absorb(node.state, "apply", ({"pod": document("a", 2)},), node.now)
-    node_decide.finished(node.state, action, PodWorkflowResult(refused="spec: cannot change"), node.now)
-    (action,) = node_decide.plan(node.state, node.now, ()).actions  # that was of the one before
-    node_decide.finished(node.state, action, PodWorkflowResult(refused="spec: cannot change"), node.now)
-    assert node_decide.plan(node.state, node.now, ()) == node_decide.Plan((), None)
-    assert node_report.desired(node.state, node.now) == []
+    decide.finished(node.state, action, cordoned, node.now)
+    assert decide.plan(node.state, node.now, ()).retry_at is not None
+    absorb.absorb(node.state, "apply", ({"pod": document("a", 2)},), node.now)
+    decide.finished(node.state, action, PodWorkflowResult(refused="spec: cannot change"), node.now)
+    (action,) = decide.plan(node.state, node.now, ()).actions  # that was of the one before
+    decide.finished(node.state, action, PodWorkflowResult(refused="spec: cannot change"), node.now)
+    assert decide.plan(node.state, node.now, ()) == decide.Plan((), None)
+    assert report.desired(node.state, node.now) == []
     assert node.state.events[-1].message == "pod default/a is not applied: spec: cannot change"
 
 
@@ -365,7 +363,7 @@ def test_what_is_known_of_all_lists_fits_into_a_payload() -> None:
 
     def say(source: str, count: int, more: str = "") -> bool:
         pods = [{"metadata": {"name": f"{source}-{number}", "note": more}} for number in range(count)]
-        node_absorb.absorb(node.state, "sync_pods", ({"source": source, "pods": pods},), node.now)
+        absorb.absorb(node.state, "sync_pods", ({"source": source, "pods": pods},), node.now)
         known = node.state.sources.get(source, Source()).pods
         for key, wanted in known.items():
             node.state.governed[key] = Governed(uids=(wanted.uid,), source=source, digest=wanted.digest)
@@ -393,7 +391,7 @@ def test_documents_have_the_room_that_they_had_before_what_else_is_known_counted
 
     def say(count: int, length: int) -> bool:
         pods = [{"metadata": {"name": f"p{number}", "note": "x" * length}} for number in range(count)]
-        node_absorb.absorb(node.state, "sync_pods", ({"source": "team", "pods": pods},), node.now)
+        absorb.absorb(node.state, "sync_pods", ({"source": "team", "pods": pods},), node.now)
         return len(node.state.sources.get("team", Source()).pods) == count
 
     assert say(2300, 360)
@@ -407,14 +405,14 @@ def test_a_list_that_is_sent_again_is_no_wish_to_a_run_that_did_not_know_of_it()
     node.say("team", {"a": 1})
     node.settle()
     again = ({"source": "team", "pods": [document("a", 1)]},)
-    assert node_absorb.is_renewal(node.state, "sync_pods", again)
-    node_absorb.absorb(node.state, "sync_pods", again, node.now, renews=False)
-    assert node_decide.plan(node.state, node.now, ()).actions == ()
+    assert absorb.is_renewal(node.state, "sync_pods", again)
+    absorb.absorb(node.state, "sync_pods", again, node.now, renews=False)
+    assert decide.plan(node.state, node.now, ()).actions == ()
 
 
 def test_a_list_that_is_empty_and_has_ended_its_pods_makes_room_for_another() -> None:
     node = Node()
-    for number in range(node_absorb.SOURCES_LIMIT):
+    for number in range(absorb.SOURCES_LIMIT):
         node.say(f"s{number}", {f"p{number}": 1})
     node.settle()
     node.say("one more", {"x": 1})
@@ -425,7 +423,7 @@ def test_a_list_that_is_empty_and_has_ended_its_pods_makes_room_for_another() ->
     node.settle()
     node.say("one more", {"x": 1})
     node.settle()
-    assert len(node.state.sources) == node_absorb.SOURCES_LIMIT
+    assert len(node.state.sources) == absorb.SOURCES_LIMIT
     assert "s3" not in node.state.sources
     assert "default/x" in node.pods
 
@@ -435,7 +433,7 @@ def test_what_a_list_has_made_says_its_own_uid_so_that_no_copy_of_it_passes_for_
     node = Node()
     node.state.decision_version = version
     node.say("team", {"a": 0})
-    (action,) = node_decide.plan(node.state, START, ()).actions
+    (action,) = decide.plan(node.state, START, ()).actions
     assert isinstance(action.input, ApplyPodWorkflow)
     meta = action.input.pod["metadata"]
     assert meta["uid"]
@@ -459,8 +457,8 @@ def test_what_a_list_has_made_says_no_uid_that_it_has_not(marks: dict[str, Any])
     node = Node()
     meta = {"name": "a", "uid": "of-the-list", "annotations": {"kubernetes.io/config.hash": "of-another-node"}}
     pod = {**document("a", 0), **marks, "metadata": {**meta, **marks.get("metadata", {})}}
-    node_absorb.absorb(node.state, "sync_pods", ({"source": "team", "pods": [pod]},), node.now)
-    (action,) = node_decide.plan(node.state, START, ()).actions
+    absorb.absorb(node.state, "sync_pods", ({"source": "team", "pods": [pod]},), node.now)
+    (action,) = decide.plan(node.state, START, ()).actions
     assert isinstance(action.input, ApplyPodWorkflow)
     taken = admit_pod({"apiVersion": "v1", "kind": "Pod", **action.input.pod}).metadata
     assert taken.annotations.get("kubernetes.io/config.hash", "") == taken.uid

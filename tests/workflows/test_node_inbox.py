@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from workflows.inbox import Signal
-from workflows.node_inbox import NodeInbox
+from workflows.node.inbox import NodeInbox
+from workflows.pod.inbox import Signal
 
 
 def listed(source: Any, *pods: Any) -> dict[str, Any]:

@@ -25,12 +25,12 @@ from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 from activities.registry import node_steps
 from syncpod.lifecycle.version import DECISION_VERSION, build_id
 from syncpod.messages import NodeFacts, pod_workflow_id
-from syncpod.node_messages import LIST_LIMIT, NODE_WORKFLOW, NodeStepName, NodeView, PodWorkflowResult, node_workflow_id
+from syncpod.messages.node import LIST_LIMIT, NODE_WORKFLOW, NodeStepName, NodeView, PodWorkflowResult, node_workflow_id
 from tests.workflows.scripted import ScriptedNode
 from tests.workflows.test_floods import flood
-from workflows.node import PART, NodeWorkflow
-from workflows.node_steps import NODE_STEPS
-from workflows.pod import PodWorkflow
+from workflows.node.steps import NODE_STEPS
+from workflows.node.workflow import PART, NodeWorkflow
+from workflows.pod.workflow import PodWorkflow
 from workflows.runner import sandboxed_runner
 
 PATIENCE = 20.0

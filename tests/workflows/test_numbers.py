@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from syncpod.lifecycle.observed import ObservedContainer, ObservedPod, ObservedSandbox, Seq
 from syncpod.messages import Evict, KillContainer, KillPod, KillTarget, StepName
 from syncpod.pod import admit_pod, container_hash, pod_to_wire
-from workflows import decide, desired, outcome, report, start
-from workflows.state import PodState
+from workflows.pod import decide, desired, outcome, report, start
+from workflows.pod.state import PodState
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 LARGEST = 2**63 - 1

@@ -18,7 +18,7 @@ from tests.workflows.test_pulls import runs, two
 @pytest_asyncio.fixture(loop_scope="session")
 async def node(client: Client, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ScriptedNode]:
     """A node by which thirty events are too many."""
-    monkeypatch.setattr("workflows.pod.TOO_LONG", 30)
+    monkeypatch.setattr("workflows.pod.workflow.TOO_LONG", 30)
     scripted = ScriptedNode()
     async with scripted_worker(client, scripted, workflow_runner=UnsandboxedWorkflowRunner()):
         yield scripted

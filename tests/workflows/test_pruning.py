@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 from syncpod.lifecycle.observed import ContainerRuntimeState, ObservedContainer, ObservedPod, ObservedSandbox
 from syncpod.messages import StartContainer
 from syncpod.pod import Pod, admit_pod
-from workflows import decide
-from workflows.state import PodState
+from workflows.pod import decide
+from workflows.pod.state import PodState
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -9,10 +9,10 @@ from unittest.mock import create_autospec
 
 from temporalio import activity
 
-from activities.node import Node
+from activities.node.context import Node
 from activities.registry import steps
 from syncpod.messages import StepName, StepResult
-from workflows.steps import STEPS
+from workflows.pod.steps import STEPS
 
 
 def registered() -> dict[str, Callable[..., Any]]:

@@ -22,9 +22,9 @@ from syncpod.lifecycle.version import DECISION_VERSION, build_id, decisions_of
 from syncpod.pod.wire import wire_name
 from tests.workflows.scripted import ScriptedNode, container, phase, query_pod, start_pod, until
 from tests.workflows.test_pod_workflow import manifest
-from workflows import start
-from workflows.pod import PodWorkflow
-from workflows.state import PodState
+from workflows.pod import start
+from workflows.pod.state import PodState
+from workflows.pod.workflow import PodWorkflow
 
 NEWER = DECISION_VERSION + 1
 

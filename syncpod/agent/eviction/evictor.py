@@ -8,12 +8,12 @@ pod put out, before that one has ended and is tidied up, or has had half as long
 least, and then :data:`CLEANUP_SECONDS`.
 
 Mirrors eviction/eviction_manager.go, v1.36. Differences: limits of single pods are watched apart
-(:mod:`syncpod.agent.storage`); memory is measured each period, and no notifier of the kernel's asks for it in between;
-a removal of dead containers or of images that hangs is waited for no longer than :data:`RECLAIM_SECONDS`; whether it
-was enough, the thresholds say that called for action, where the kubelet asks all that are configured, and so puts a pod
-out for a disk that is well again while memory is below a soft one whose grace is not over; the end of a pod and the
-removal of its remains share one bound, where the kubelet counts anew for the second; events of the node are warnings in
-the log, and its conditions a report on disk, there being no Node object.
+(:mod:`syncpod.agent.storage.limits`); memory is measured each period, and no notifier of the kernel's asks for it in
+between; a removal of dead containers or of images that hangs is waited for no longer than :data:`RECLAIM_SECONDS`;
+whether it was enough, the thresholds say that called for action, where the kubelet asks all that are configured, and so
+puts a pod out for a disk that is well again while memory is below a soft one whose grace is not over; the end of a pod
+and the removal of its remains share one bound, where the kubelet counts anew for the second; events of the node are
+warnings in the log, and its conditions a report on disk, there being no Node object.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from temporalio.service import RPCError
 from syncpod.agent import metrics
 from syncpod.agent.eviction.observations import Measured
 from syncpod.agent.eviction.pod_usage import ActivePod, PodUsages
-from syncpod.agent.image_gc import ImageGcFailed
+from syncpod.agent.storage.image_gc import ImageGcFailed
 from syncpod.cri.errors import CriError
 from syncpod.lifecycle.eviction import (
     NO_PRESSURE,

@@ -17,9 +17,9 @@ from typing import Final
 
 from syncpod.agent.own_thread import in_own_thread
 from syncpod.cri.errors import CriError
-from syncpod.cri.node import NodeContext
 from syncpod.cri.port import CriRuntime
 from syncpod.lifecycle.eviction import Observation, Observations, Signal
+from syncpod.translation.context import NodeContext
 
 log = logging.getLogger(__name__)
 

@@ -14,21 +14,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from syncpod.agent.disk_usage import disk_usage
 from syncpod.agent.own_thread import in_own_thread
 from syncpod.agent.record_cache import RecordCache
-from syncpod.cri.cgroups import count_processes
+from syncpod.agent.storage.disk_usage import disk_usage
 from syncpod.cri.errors import CriError
-from syncpod.cri.node import NodeContext
-from syncpod.cri.paths import UnsafeName, log_directory_of, volume_directory
-from syncpod.cri.pod_records import PodRecord
 from syncpod.cri.port import ContainerStats, CriRuntime
 from syncpod.lifecycle.eviction import RESOURCES, Signal
 from syncpod.lifecycle.eviction_ranking import Candidate, ContainerUsage, PodUsage, Written
 from syncpod.lifecycle.observed import ObservedPod
 from syncpod.lifecycle.storage_limits import storage_limits
 from syncpod.messages import PodRef
+from syncpod.node.cgroups import count_processes
+from syncpod.node.pod_records import PodRecord
 from syncpod.pod import Pod
+from syncpod.translation.context import NodeContext
+from syncpod.translation.paths import UnsafeName, log_directory_of, volume_directory
 
 log = logging.getLogger(__name__)
 

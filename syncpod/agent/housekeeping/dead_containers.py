@@ -2,7 +2,7 @@
 
 Each minute all pods are looked at; a pod whose container has just died is looked at moments later, unless its restart
 has tidied up by then. What goes is decided in :mod:`syncpod.lifecycle.container_gc`, and goes between the pod's steps
-(`activities.collection`, which says why that races with none).
+(`activities.between.collection`, which says why that races with none).
 
 Mirrors kuberuntime/kuberuntime_gc.go, v1.36, GarbageCollect, and pod_container_deletor.go. Differences: each pod is
 seen to in a task of its own, so that one whose removal hangs holds up neither the others, of which four are seen to at
@@ -24,9 +24,6 @@ from typing import Final, Protocol
 from syncpod.agent import metrics
 from syncpod.agent.record_cache import RecordCache
 from syncpod.cri.errors import CriError
-from syncpod.cri.node import NodeContext
-from syncpod.cri.paths import pod_directory
-from syncpod.cri.pod_records import PodRecord
 from syncpod.lifecycle.container_gc import (
     ContainerGcPolicy,
     is_dead,
@@ -35,6 +32,9 @@ from syncpod.lifecycle.container_gc import (
 )
 from syncpod.lifecycle.observed import ObservedPod
 from syncpod.messages import PodRef
+from syncpod.node.pod_records import PodRecord
+from syncpod.translation.context import NodeContext
+from syncpod.translation.paths import pod_directory
 
 log = logging.getLogger(__name__)
 
@@ -49,7 +49,7 @@ _TICK: Final = 0.5
 
 
 class Collector(Protocol):
-    """Who removes: `activities.collection.Collector`."""
+    """Who removes: `activities.between.collection.Collector`."""
 
     async def collect(self, uid: str, choose: Callable[[ObservedPod], Collection[str]]) -> tuple[int, int]:
         """Remove what `choose` takes by id; return how many containers and sandboxes. Raises CriError, OSError."""

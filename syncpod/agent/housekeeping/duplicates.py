@@ -26,7 +26,7 @@ _TICK: Final = 0.25
 
 
 class Ender(Protocol):
-    """Ends containers between their pod's steps; see `activities.orphans`."""
+    """Ends containers between their pod's steps; see `activities.between.orphans`."""
 
     async def end_duplicates(
         self, uid: str, choose: Callable[[ObservedPod], Iterable[ObservedContainer]]

@@ -27,11 +27,11 @@ from syncpod.agent.housekeeping.dead_containers import Collector
 from syncpod.agent.housekeeping.pod_workflows import PodWorkflows, unaccounted
 from syncpod.agent.record_cache import RecordCache
 from syncpod.cri.errors import CriError
-from syncpod.cri.node import NodeContext
-from syncpod.cri.pod_records import PodRecord
 from syncpod.lifecycle.container_gc import is_dead
 from syncpod.lifecycle.observed import ObservedPod
 from syncpod.messages import PodRef
+from syncpod.node.pod_records import PodRecord
+from syncpod.translation.context import NodeContext
 
 log = logging.getLogger(__name__)
 

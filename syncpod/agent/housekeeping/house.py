@@ -18,13 +18,13 @@ from syncpod.agent.housekeeping.orphans import Killer, Orphans
 from syncpod.agent.housekeeping.pod_workflows import PodWorkflows
 from syncpod.agent.housekeeping.report import NodeReporter
 from syncpod.agent.housekeeping.settings import HousekeepingSettings
-from syncpod.agent.image_gc import ImageGc
-from syncpod.cri.node import NodeContext
+from syncpod.agent.storage.image_gc import ImageGc
 from syncpod.cri.port import CriRuntime
+from syncpod.translation.context import NodeContext
 
 
 class OrphanKiller(Killer, Ender, Protocol):
-    """Ends what nobody asks for; see `activities.orphans`."""
+    """Ends what nobody asks for; see `activities.between.orphans`."""
 
 
 class House:

@@ -9,7 +9,7 @@ from temporalio.client import Client, WorkflowQueryFailedError
 from temporalio.service import RPCError, RPCStatusCode
 
 from syncpod.lifecycle.orphans import Coverage
-from syncpod.node_messages import NodeView, node_workflow_id
+from syncpod.messages.node import NodeView, node_workflow_id
 
 _RPC: Final = timedelta(seconds=5)
 

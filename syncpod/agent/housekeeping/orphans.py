@@ -21,13 +21,13 @@ from syncpod.agent import metrics
 from syncpod.agent.housekeeping.pod_workflows import PodWorkflows, unaccounted
 from syncpod.agent.record_cache import RecordCache
 from syncpod.cri.errors import CriError
-from syncpod.cri.inventory import Inventory, Nameless, PodInRuntime, take_inventory
-from syncpod.cri.node import NodeContext
-from syncpod.cri.node_report import Orphan
-from syncpod.cri.pod_records import PodRecord
 from syncpod.cri.port import CriRuntime
 from syncpod.lifecycle.orphans import ORPHAN_GRACE_SECONDS, Coverage, Found, Verdict, judge
 from syncpod.messages import PodRef
+from syncpod.node.inventory import Inventory, Nameless, PodInRuntime, take_inventory
+from syncpod.node.pod_records import PodRecord
+from syncpod.node.report import Orphan
+from syncpod.translation.context import NodeContext
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ _AT_ONCE: Final = 8
 
 
 class Killer(Protocol):
-    """Ends orphans between their pods' steps; see `activities.orphans`."""
+    """Ends orphans between their pods' steps; see `activities.between.orphans`."""
 
     async def end_pod(
         self, ref: PodRef, is_orphan: Callable[[], Awaitable[bool]], *, grace_seconds: int, why: str

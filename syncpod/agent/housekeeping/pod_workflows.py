@@ -18,7 +18,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from syncpod.lifecycle.orphans import Standing
 from syncpod.messages import POD_WORKFLOW, PodRef, pod_workflow_id
-from syncpod.pod_start import ENDED
+from syncpod.temporal.pod_start import ENDED
 
 _RPC: Final = timedelta(seconds=5)
 

@@ -12,9 +12,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from syncpod.cri.node_report import Chore, NodeReport, Orphan, write_node_report
-from syncpod.cri.node_report import NodeCondition as Said
 from syncpod.lifecycle.eviction import NodeCondition
+from syncpod.node.report import Chore, NodeReport, Orphan, write_node_report
+from syncpod.node.report import NodeCondition as Said
 
 log = logging.getLogger(__name__)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from syncpod.cri.expansion import expand
 from syncpod.cri.port import CriRuntime
 from syncpod.handlers.answer import Answer, NoAnswer, Target
 from syncpod.handlers.command import run_command
@@ -10,6 +9,7 @@ from syncpod.handlers.http_get import http_get
 from syncpod.handlers.tcp_socket import tcp_socket
 from syncpod.lifecycle.probing import timeout_seconds
 from syncpod.pod import Container, Probe
+from syncpod.translation.expansion import expand
 
 _TRIES = 3
 """How often a question that could not be asked is asked again at once (maxProbeRetries)."""

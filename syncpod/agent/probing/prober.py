@@ -29,8 +29,6 @@ from syncpod.agent.probing.outbox import Outbox, Send
 from syncpod.agent.probing.results import read_results, write_results
 from syncpod.agent.probing.schedule import Schedule
 from syncpod.agent.probing.worker import ProbeWorker
-from syncpod.cri.node import NodeContext
-from syncpod.cri.pod_records import read_pod_record
 from syncpod.cri.port import CriRuntime
 from syncpod.handlers.answer import Answer, NoAnswer, Target
 from syncpod.lifecycle.observed import ObservedContainer, ObservedPod
@@ -45,7 +43,9 @@ from syncpod.lifecycle.probing import (
 )
 from syncpod.lifecycle.restart import is_sidecar
 from syncpod.messages import PodRef, ProbeChanged
+from syncpod.node.pod_records import read_pod_record
 from syncpod.pod import Container, Pod, Probe
+from syncpod.translation.context import NodeContext
 
 log = logging.getLogger(__name__)
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from syncpod.atomic_file import replace_file
-from syncpod.cri.node import NodeContext
-from syncpod.cri.paths import pod_directory
+from syncpod.kernel.atomic_file import replace_file
 from syncpod.lifecycle.probing import PROBE_TYPES, ProbeResult, ProbeType
+from syncpod.translation.context import NodeContext
+from syncpod.translation.paths import pod_directory
 
 _NAME = "probes.json"
 _RESULTS = ("success", "failure", "unknown")

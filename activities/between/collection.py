@@ -1,0 +1,167 @@
+"""What is tidied up between a pod's steps: dead containers, spent sandboxes, and all that is left of a gone pod.
+
+The agent decides what may go, by `syncpod.lifecycle.container_gc`; here it goes, by the same hands as in a step. Why
+that races with no step:
+
+- It holds the pod's turn, which it only takes where no step has it or waits for it. A step that comes meanwhile waits
+  for the call under way, and finds the pod as it then is. Steps look before they act, and to them what is gone is done.
+- What is to go is chosen from a listing read in that turn, so nothing that a step has made since is overlooked.
+- A sandbox or container that the runtime is still making for a worker that died is not listed; it only ever becomes the
+  newest, which stays. What is listed as created goes only once it has been for longer than any start of it could take.
+- A pod's directory goes only where nothing of its UID is in the runtime, nor was for longer than RunPodSandbox may
+  take, and no workflow that is open is of this pod. Who is applied under that UID meanwhile waits for the turn with its
+  first step, which makes all of it anew.
+- What has another node's label, or whose sandbox or record names another Temporal cluster, stays as it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection
+from typing import NamedTuple
+
+from activities.attempt import Attempt, Interrupted
+from activities.containers.removal import remove_dead, remove_sandbox, remove_unstarted
+from activities.kill_pod import stop_sandbox
+from activities.node.context import Node
+from activities.node.ownership import anothers, is_ours
+from activities.remove_pod import remove_pod
+from syncpod.messages import ObservedPod, Outcome, PodRef, RemovePod, StepInput
+from syncpod.node.directories import remove_pod_volumes
+from syncpod.node.pod_records import read_pod_record
+from syncpod.translation.names import NODE_LABEL, POD_UID_LABEL
+
+
+class Collected(NamedTuple):
+    """How much was removed."""
+
+    containers: int = 0
+    sandboxes: int = 0
+
+
+class Collector:
+    """Tidies up on one node, beside its steps."""
+
+    def __init__(self, node: Node) -> None:
+        """Act with what the node's steps act with."""
+        self._node = node
+
+    async def collect(self, uid: str, choose: Callable[[ObservedPod], Collection[str]]) -> Collected:
+        """Remove what `choose` takes, by id, of a pod's dead containers, with their logs, and of its spent sandboxes.
+
+        It is asked again of each new listing, until nothing more goes: a sandbox may be empty only then. Of what it
+        takes only that goes which has ended, or has never begun. Nothing is done while a step has the pod, nor to one
+        of another Temporal cluster. Raises CriError, OSError.
+        """
+        attempt = self._attempt(PodRef(uid=uid))
+        gone = _Gone()
+        async with self._node.fences.undisturbed(uid, attempt) as held:
+            if not held or not await is_ours(self._node, uid):
+                return Collected()
+            while True:
+                view = await attempt.read()
+                before = gone.so_far
+                try:
+                    await gone.remove(attempt, view, choose(view))
+                except Interrupted:
+                    return gone.so_far
+                if gone.so_far == before:
+                    return before
+
+    async def clear(self, uid: str, is_gone: Callable[[PodRef, bool], Awaitable[bool]]) -> bool:
+        """Remove all that is left of a pod that is gone, as remove_pod does; say whether it is removed.
+
+        Only with a record of this Temporal cluster, where nothing of the pod is alive and `is_gone` says, asked last,
+        that no workflow is open for it; it hears whether the runtime has anything dead of the pod. Nothing is done
+        while a step has the pod. Raises what remove_pod raises.
+        """
+        attempt = self._attempt(PodRef(uid=uid))
+        async with self._node.fences.undisturbed(uid, attempt) as held:
+            if not held:
+                return False
+            record = await asyncio.to_thread(read_pod_record, self._node.context, uid)
+            if record is None or record.cluster != self._node.context.cluster:
+                return False
+            meta = record.pod.metadata
+            ref = PodRef(namespace=meta.namespace, name=meta.name, uid=uid, incarnation=record.incarnation)
+            if await self._is_anothers(uid):
+                return False
+            view = await attempt.read()
+            alive = any(each.ready for each in view.sandboxes) or any(c.state != "exited" for c in view.containers)
+            if alive or not await is_gone(ref, bool(view.sandboxes or view.containers)):
+                return False
+            attempt.ref = ref
+            try:
+                removed = await remove_pod(attempt, RemovePod(ref=ref))
+            except Interrupted:
+                return False
+            return removed.outcome == Outcome.DONE
+
+    async def empty(self, uid: str) -> bool:
+        """Remove the volumes of a pod that was put out and has ended; say whether they are removed.
+
+        What they took of a disk is why it was put out, perhaps. Nothing is done while a step has the pod, nor while
+        anything of it is in the runtime but what has ended. Raises CriError, OSError.
+
+        Mirrors kubelet.go, v1.36, SyncTerminatedPod. Difference: there of every pod that has ended.
+        """
+        attempt = self._attempt(PodRef(uid=uid))
+        async with self._node.fences.undisturbed(uid, attempt) as held:
+            if not held:
+                return False
+            context = self._node.context
+            record = await asyncio.to_thread(read_pod_record, context, uid)
+            if record is None or not (record.finished and record.evicted and record.cluster == context.cluster):
+                return False
+            if await self._is_anothers(uid) or (await attempt.read()).containers:
+                return False
+            await asyncio.to_thread(remove_pod_volumes, context, uid)
+            return True
+
+    def _attempt(self, ref: PodRef) -> Attempt:
+        return Attempt(self._node, StepInput(ref=ref), number=1)
+
+    async def _is_anothers(self, uid: str) -> bool:
+        """Say whether somebody else has something of that UID in the runtime, or another cluster. Raises CriError."""
+        context, cri = self._node.context, self._node.cri
+        of_this_uid = {POD_UID_LABEL: uid}
+        sandboxes, containers = await asyncio.gather(
+            cri.list_pod_sandboxes(labels=of_this_uid), cri.list_containers(labels=of_this_uid)
+        )
+        owners = {each.labels.get(NODE_LABEL) for each in sandboxes} | {c.labels.get(NODE_LABEL) for c in containers}
+        if owners - {context.name}:
+            return True
+        return bool(await anothers(self._node, sandboxes))
+
+
+class _Gone:
+    """What has been removed of one pod; nothing is removed twice, whatever the runtime still lists."""
+
+    def __init__(self) -> None:
+        self._containers: set[str] = set()
+        self._sandboxes: set[str] = set()
+
+    @property
+    def so_far(self) -> Collected:
+        """How much."""
+        return Collected(len(self._containers), len(self._sandboxes))
+
+    async def remove(self, attempt: Attempt, view: ObservedPod, chosen: Collection[str]) -> None:
+        """Remove what is chosen and has ended. Raises Interrupted between two, once a step wants the pod; CriError."""
+        for container in view.containers:
+            attempt.checkpoint()
+            if container.id not in chosen or container.id in self._containers:
+                continue
+            if container.state == "exited":
+                await remove_dead(attempt, container)
+                self._containers.add(container.id)
+            elif container.state == "created" and await remove_unstarted(attempt, container.id):
+                self._containers.add(container.id)
+        homes = {container.sandbox_id for container in view.containers}
+        for sandbox in view.sandboxes:
+            attempt.checkpoint()
+            if sandbox.id not in chosen or sandbox.id in self._sandboxes or sandbox.ready or sandbox.id in homes:
+                continue
+            await stop_sandbox(attempt, sandbox)
+            await remove_sandbox(attempt, sandbox)
+            self._sandboxes.add(sandbox.id)

@@ -1,0 +1,198 @@
+"""Ending what runs on a node and should not: orphans, what names no pod, and the elder of two of one name.
+
+The agent finds it and judges it (`syncpod.lifecycle.orphans`); here it ends, by the same hands as in a step, and in the
+turn of its pod, which is only taken where no step has it or waits for it. It is judged once more in that turn, so that
+whoever was applied meanwhile is not mistaken for what was there before. What lacks the node's label is never touched.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from typing import NamedTuple
+
+from activities.attempt import Attempt, Interrupted, NotYet, PodFault
+from activities.containers.ending import Selection, end_containers
+from activities.containers.patience import with_patience
+from activities.kill_pod import kill_pod
+from activities.node.context import Node
+from activities.node.ownership import is_ours
+from activities.remove_pod import remove_pod
+from syncpod.cri.errors import NotFound
+from syncpod.cri.port import ContainerSummary
+from syncpod.messages import (
+    KillPod,
+    KillTarget,
+    ObservedContainer,
+    ObservedPod,
+    Outcome,
+    PodRef,
+    RemovePod,
+    StepInput,
+    StepResult,
+)
+from syncpod.node.inventory import Nameless, take_inventory
+from syncpod.node.pod_records import PodRecord, read_pod_record
+from syncpod.translation.names import NODE_LABEL
+
+_USUAL_GRACE_SECONDS = 30
+"""Of a pod that does not say its grace (DefaultTerminationGracePeriodSeconds)."""
+
+
+class Ended(NamedTuple):
+    """What came of it."""
+
+    done: bool
+    """Nothing of it is left."""
+    obstacle: str = ""
+    """What stands in the way; it is tried again. Empty where it is no orphan any more, or a step has the pod."""
+
+
+class OrphanKiller:
+    """Ends orphans on one node, beside its steps."""
+
+    def __init__(self, node: Node) -> None:
+        """Act with what the node's steps act with."""
+        self._node = node
+
+    async def end_pod(
+        self, ref: PodRef, is_orphan: Callable[[], Awaitable[bool]], *, grace_seconds: int, why: str
+    ) -> Ended:
+        """Kill a pod that nobody asks for, and remove all that is left of it, as kill_pod and remove_pod do.
+
+        Its containers' preStop hooks are carried out as far as the grace goes, where its record tells them. `is_orphan`
+        is asked in the pod's turn. A step of the pod that comes meanwhile has its turn, and finds what is left. Raises
+        CriError, OSError, and what `is_orphan` raises.
+
+        Mirrors pod_workers.go, v1.36, SyncTerminatingRuntimePod, and what garbage collection does there afterwards.
+        """
+        attempt = self._attempt(ref)
+        async with self._node.fences.undisturbed(ref.uid, attempt) as held:
+            if not held:
+                return Ended(done=False)
+            record = await asyncio.to_thread(read_pod_record, self._node.context, ref.uid)
+            if record is not None:
+                attempt.ref = ref = ref.model_copy(update={"incarnation": record.incarnation})
+            view = await attempt.read()
+            if not await is_orphan():  # asked last: who is wanted again after that has a step, and is let go for it
+                return Ended(done=False)
+            attempt.begin()
+            targets = _targets(view.containers, record, grace_seconds)
+            request = KillPod(ref=ref, targets=targets, grace_seconds=grace_seconds, message=why, final=True)
+            try:
+                await kill_pod(attempt, request)
+                removed = await remove_pod(attempt, RemovePod(ref=ref))
+            except Interrupted:
+                return Ended(done=False)
+            except (PodFault, NotYet) as obstacle:
+                return Ended(done=False, obstacle=str(obstacle))
+            return Ended(done=removed.outcome == Outcome.DONE, obstacle=removed.message)
+
+    async def end_nameless(self, found: Nameless, *, grace_seconds: int) -> Ended:
+        """Stop and remove a sandbox or container of ours that names no pod, if it still is there and so.
+
+        A sandbox goes with the containers in it, unless one of them is not ours; then it stays. Raises CriError.
+        """
+        attempt = self._attempt(PodRef(uid=found.uid))
+        async with self._node.fences.undisturbed(found.uid or found.id, attempt) as held:
+            inventory = await take_inventory(self._node.cri, self._node.context.name, {}) if held else None
+            if inventory is None or found.id not in {each.id for each in inventory.nameless}:
+                return Ended(done=False)
+            inside = await self._node.cri.list_containers()
+            chosen = [each for each in inside if found.id in (each.id, each.sandbox_id)]
+            if any(each.labels.get(NODE_LABEL) != self._node.context.name for each in chosen):
+                return Ended(done=False, obstacle="it holds a container that is not ours")
+            try:
+                for each in chosen:
+                    await self._end_container(attempt, each, grace_seconds)
+                attempt.checkpoint()
+            except Interrupted:
+                return Ended(done=False)
+            if found.kind == "sandbox":
+                await _gone(self._node.cri.stop_pod_sandbox(found.id))
+                await _gone(self._node.cri.remove_pod_sandbox(found.id))
+            return Ended(done=True)
+
+    async def _end_container(self, attempt: Attempt, container: ContainerSummary, grace_seconds: int) -> None:
+        """Stop a container unless it has ended or never begun, and remove it.
+
+        Raises CriError; Interrupted where a step wants the pod that it is in, with a stop that was sent going on.
+        """
+        attempt.checkpoint()
+        if container.state not in ("created", "exited"):
+            target = KillTarget(id=container.id, grace_seconds=grace_seconds)
+            call = self._node.stops.stop(container.id, target.timeout_seconds(0))
+            await attempt.wait_for({call})
+            call.result()
+            attempt.checkpoint()
+        await _gone(self._node.cri.remove_container(container.id))
+
+    async def end_duplicates(
+        self, uid: str, choose: Callable[[ObservedPod], Iterable[ObservedContainer]]
+    ) -> tuple[int, str]:
+        """End the containers that `choose` takes of a pod, with the pod's grace; say how many have ended.
+
+        What stands in the way is said as well; it is tried again. They stay as dead instances, which are tidied up as
+        others are. Nothing is done while a step has the pod, nor to one of another Temporal cluster. Raises CriError,
+        OSError.
+        """
+        attempt = self._attempt(PodRef(uid=uid))
+        async with self._node.fences.undisturbed(uid, attempt) as held:
+            if not held or not await is_ours(self._node, uid):
+                return 0, ""
+            chosen = tuple(choose(await attempt.read()))
+            if not chosen:
+                return 0, ""
+            record = await asyncio.to_thread(read_pod_record, self._node.context, uid)
+            said = record.pod.spec.termination_grace_period_seconds if record is not None else None
+            grace = _USUAL_GRACE_SECONDS if said is None else said
+            targets = {target.id: target for target in _targets(chosen, record, grace)}
+
+            def alive(view: ObservedPod) -> Selection:
+                return [(c, targets[c.id]) for c in view.containers if c.id in targets and c.state != "exited"]
+
+            async def end() -> StepResult:
+                return StepResult(status=await end_containers(attempt, alive))
+
+            try:
+                await with_patience(attempt, grace, end())
+            except Interrupted:
+                return 0, ""
+            except PodFault as obstacle:
+                return 0, str(obstacle)
+            return len(chosen), ""
+
+    def _attempt(self, ref: PodRef) -> Attempt:
+        return Attempt(self._node, StepInput(ref=ref), number=1)
+
+
+def _targets(
+    containers: Iterable[ObservedContainer], record: PodRecord | None, grace_seconds: int
+) -> tuple[KillTarget, ...]:
+    """Return how to stop those that live; their hooks are in the pod's record, where there is one."""
+    spec = record.pod.spec if record is not None else None
+    specs = {each.name: each for each in (*spec.init_containers, *spec.containers)} if spec is not None else {}
+    targets = []
+    for container in containers:
+        if container.state == "exited":
+            continue
+        known = specs.get(container.name)
+        lifecycle, ports = (known.lifecycle, known.ports) if known is not None else (None, ())
+        targets.append(
+            KillTarget(
+                id=container.id,
+                name=container.name,
+                grace_seconds=grace_seconds,
+                pre_stop=lifecycle.pre_stop if lifecycle is not None else None,
+                ports={port.name: port.container_port for port in ports if port.name},
+            )
+        )
+    return tuple(targets)
+
+
+async def _gone(call: Awaitable[None]) -> None:
+    """Await the end of something; gone already is success. Raises CriError."""
+    try:
+        await call
+    except NotFound:
+        return

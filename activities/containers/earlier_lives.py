@@ -1,0 +1,66 @@
+"""Ending what an earlier life of a pod's name has left running: its workflow was terminated, and so killed nothing."""
+
+from __future__ import annotations
+
+from activities.attempt import Attempt, NotYet, warning
+from activities.kill_pod import kill_pod
+from activities.node.ownership import anothers
+from activities.remove_pod import remove_pod
+from syncpod.cri.port import SandboxSummary
+from syncpod.messages import KillPod, Outcome, PodRef, RemovePod
+from syncpod.translation.names import (
+    INCARNATION_ANNOTATION,
+    NODE_LABEL,
+    POD_NAME_LABEL,
+    POD_NAMESPACE_LABEL,
+    POD_UID_LABEL,
+)
+from syncpod.translation.paths import is_uid
+
+
+async def end_earlier_lives(attempt: Attempt, *, grace_seconds: int) -> str:
+    """Kill and remove every pod of this namespace and name, node and Temporal cluster that has another UID.
+
+    A name has one workflow at a time, and this step runs for it: whatever else bears the name there has no workflow any
+    more, and would run beside its heir for ever. One that belongs to another cluster is left alone, since nothing here
+    says that its workflow is gone; so is what bears the name and no pod's UID. `grace_seconds` is for each of its
+    containers, counted from when the step was scheduled.
+
+    Returns the UID of a pod left alone that still has a ready sandbox, "" where there is none: beside it nobody's
+    first sandbox is to be made. An incarnation that has a sandbox on the node already is told of none.
+
+    Mirrors pod_workers.go, v1.36, allowPodStart (a static pod starts when the last one of its full name has ended) and
+    HandlePodCleanups (what runs and is nobody's is killed). Raises CriError, Interrupted, and what remove_pod does.
+    """
+    node, ref = attempt.node, attempt.ref
+    listed = await node.cri.list_pod_sandboxes(
+        labels={NODE_LABEL: node.context.name, POD_NAMESPACE_LABEL: ref.namespace, POD_NAME_LABEL: ref.name}
+    )
+    listed = tuple(each for each in listed if is_uid(_uid(each)))
+    elsewhere = await anothers(node, listed)
+    for uid in sorted({_uid(each) for each in listed if each not in elsewhere} - {ref.uid}):
+        attempt.doing = f"ends the pod {uid}, an earlier life of this name without a workflow"
+        elder = PodRef(namespace=ref.namespace, name=ref.name, uid=uid)
+        why = f"an earlier life of {ref.namespace}/{ref.name}, whose workflow is gone"
+        attempt.ref = elder  # this very try, so that whoever asks it to let go is heard
+        try:
+            await kill_pod(attempt, KillPod(ref=elder, grace_seconds=grace_seconds, message=why))
+            removed = await remove_pod(attempt, RemovePod(ref=elder))
+        finally:
+            attempt.ref = ref
+        if removed.outcome == Outcome.STOPPING:
+            raise NotYet(f"the pod {uid}: {removed.message}")
+        attempt.events.append(warning("EarlierLifeEnded", f"Killed and removed the pod {uid}: {why}."))
+    if any((_uid(each), _incarnation(each)) == (ref.uid, ref.incarnation) for each in listed):
+        return ""
+    ready = {_uid(each) for each in elsewhere if each.state == "SANDBOX_READY"} - {ref.uid}
+    return min(ready, default="")
+
+
+def _uid(sandbox: SandboxSummary) -> str:
+    """Return the UID that a sandbox is labelled with: by that it is found, whatever its metadata says."""
+    return sandbox.labels.get(POD_UID_LABEL, "")
+
+
+def _incarnation(sandbox: SandboxSummary) -> str:
+    return sandbox.annotations.get(INCARNATION_ANNOTATION, "")

@@ -1,0 +1,96 @@
+"""Ending containers: SIGTERM and grace each, in their order, until the runtime lists none of them as alive."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+
+from activities.attempt import Attempt, Polls
+from activities.containers.removal import remove_unstarted
+from syncpod.messages import KillTarget, ObservedContainer, ObservedPod
+
+Selection = Sequence[tuple[ObservedContainer, KillTarget]]
+"""Containers to end, each with how."""
+
+
+async def end_containers(attempt: Attempt, select: Callable[[ObservedPod], Selection]) -> ObservedPod:
+    """End the containers that `select` takes from each new listing, until it takes none; return that listing.
+
+    `select` takes containers that have not exited. Created ones are removed: a StopContainer does nothing to them, and
+    a start already under way would then run. Whatever is alive after its StopContainer (it was just being started, or
+    has only now appeared) is stopped again. Raises Interrupted, with the StopContainer calls going on; CriError when
+    the runtime refuses, after every other container has been seen to.
+    """
+    polls = Polls(attempt)
+    while True:
+        view = await attempt.read()
+        chosen = select(view)
+        if not chosen:
+            return view
+        attempt.doing = _what_is_waited_for(attempt, chosen)
+        attempt.unended = [container.name for container, _ in chosen]
+        await _end_in_order(attempt, view, chosen)
+        view = await attempt.read()
+        if not select(view):
+            return view
+        await polls.pause()
+
+
+async def _end_in_order(attempt: Attempt, view: ObservedPod, chosen: Selection) -> None:
+    """End all at once, but each only after those it is to follow, or when waiting for them has used up its grace.
+
+    Each begins with its preStop hook, if it has any grace left for one.
+
+    What is left of a grace is reckoned from when the step was scheduled, over its tries, with the kubelet's floor of
+    2 s (kuberuntime_container.go, v1.36, killContainer; kuberuntime_termination_order.go).
+    """
+    ended = {target.id: asyncio.Event() for _, target in chosen}
+
+    async def end(container: ObservedContainer, target: KillTarget) -> None:
+        try:
+            if container.state == "created":
+                await remove_unstarted(attempt, container.id)
+                attempt.unended.remove(container.name)
+                return
+            left = target.grace_seconds - attempt.waited_seconds
+            if left > 0 and container.state == "running":
+                told = await attempt.node.pre_stops.carry_out(view, target, left)
+                attempt.events.extend((told,) if told is not None else ())
+            turn = [ended[other].wait() for other in target.after if other in ended and other != target.id]
+            await _within(target.grace_seconds - attempt.waited_seconds, turn)
+            call = attempt.node.stops.stop(target.id, target.timeout_seconds(attempt.waited_seconds))
+            await asyncio.wait({call})
+            call.result()
+            attempt.unended.remove(container.name)
+            attempt.node.pre_stops.forget(target.id)
+        finally:
+            ended[target.id].set()
+
+    outcomes = await attempt.interruptible(_all_outcomes(end(*each) for each in chosen))
+    for outcome in outcomes:
+        if outcome is not None:
+            raise outcome
+
+
+async def _within(seconds: float, waits: Sequence[Awaitable[object]]) -> None:
+    """Wait for all, but no longer than `seconds`."""
+    if not waits:
+        return
+    try:
+        async with asyncio.timeout(max(seconds, 0.0)):
+            await asyncio.gather(*waits)
+    except TimeoutError:
+        return
+
+
+async def _all_outcomes(works: Iterable[Awaitable[None]]) -> list[BaseException | None]:
+    return await asyncio.gather(*works, return_exceptions=True)
+
+
+def _what_is_waited_for(attempt: Attempt, chosen: Selection) -> str:
+    """Say what stands in the way of the pod's end, with what is left of each grace, longest first."""
+    left = sorted(
+        ((target.timeout_seconds(attempt.waited_seconds), container.name) for container, target in chosen),
+        reverse=True,
+    )
+    return "waits for " + ", ".join(f"{name} to stop (at most {seconds} s)" for seconds, name in left)

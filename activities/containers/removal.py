@@ -1,0 +1,102 @@
+"""Taking away what does not run: dead containers with their logs, those that never ran, stopped sandboxes.
+
+The one place from which a removal is asked for, since a runtime may have lost sight of what it is to remove (see
+`leftovers`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+
+from activities.attempt import Attempt
+from activities.containers.leftovers import discard, end_what_was_lost
+from syncpod.cri.errors import NotFound, RuntimeFailure, TaskLeft
+from syncpod.messages import ObservedContainer, ObservedSandbox
+from syncpod.node.start_marks import withdraw_start_mark
+
+START_SECONDS = 30.0
+"""How long a start that was found under way is believed to go on."""
+
+
+async def remove_dead(attempt: Attempt, container: ObservedContainer, *, keep_logs: bool = False) -> None:
+    """Remove a container that the last listing had as exited, with its logs unless they are to be kept.
+
+    Mirrors kuberuntime_container.go, v1.36, removeContainer: the logs go first, so that none is left without a
+    container that leads to it. Gone already is success. Raises CriError, OSError.
+    """
+    if container.state != "exited":
+        raise ValueError(f"container {container.id} is {container.state}: removing it would kill it without grace")
+    if not keep_logs and container.log_path:
+        await asyncio.to_thread(remove_logs, attempt.node.context.log_dir, Path(container.log_path))
+    await _remove(attempt, container.id)
+
+
+async def remove_unstarted(attempt: Attempt, container_id: str, *, exited: bool = False) -> bool:
+    """Remove a container that never ran: created, or `exited` with a StartError. Say whether it is gone.
+
+    It is not when the runtime refuses because a start of it is under way (one whose client has died, or is about to
+    give up). Such a start ends as running or as a StartError, and whoever asked looks again; until then nothing is
+    removed, since a removal that comes just after the start has ended well would kill the container. The runtime is
+    asked anew only when a start takes so long that the runtime may have been replaced meanwhile.
+
+    That it was told to start counts no more before it is removed: its number is free then. It counts again where the
+    start turns out to be under way. Raises CriError, OSError.
+    """
+    found = attempt.starting.get(container_id)
+    if not exited and found is not None and time.monotonic() - found < START_SECONDS:
+        return False
+    mark = await asyncio.to_thread(withdraw_start_mark, attempt.node.context, attempt.ref.uid, container_id)
+    try:
+        await _remove(attempt, container_id)
+    except RuntimeFailure as error:
+        if "starting state" not in error.message:
+            raise
+        if mark is not None:
+            await asyncio.to_thread(mark.put_back)
+        attempt.starting[container_id] = time.monotonic()
+        return False
+    if mark is not None:
+        await asyncio.to_thread(mark.drop)
+    return True
+
+
+async def remove_sandbox(attempt: Attempt, sandbox: ObservedSandbox) -> None:
+    """Remove a stopped sandbox, with what the runtime has left in it. Gone already is success. Raises CriError.
+
+    containerd 2 says that it has stopped and removed one whose RunPodSandbox was cut off, and leaves its pause process
+    behind, not yet started and listed nowhere; the pod's cgroup could then never be removed. So it is ended before its
+    id is forgotten.
+    """
+    await end_what_was_lost(attempt, [sandbox.id])
+    try:
+        await attempt.node.cri.remove_pod_sandbox(sandbox.id)
+    except NotFound:
+        return
+
+
+async def _remove(attempt: Attempt, container_id: str) -> None:
+    """Remove a container, and first what keeps it from going. Gone already is success. Raises CriError."""
+    try:
+        await attempt.node.cri.remove_container(container_id)
+    except NotFound:
+        return
+    except TaskLeft:
+        if not await discard(attempt, container_id):
+            raise
+        await _remove(attempt, container_id)
+
+
+def remove_logs(log_dir: Path, log: Path) -> None:
+    """Remove a container's log and what rotation made of it: `<n>.log`, `<n>.log.<time>`, `<n>.log.<time>.gz`.
+
+    `log` has been to the runtime and back: what is not `<log_dir>/<pod>/<container>/<n>.log` is none of ours and stays.
+    Mirrors kuberuntime_container.go, v1.36, removeContainerLog. Blocks; safe to repeat. Raises OSError.
+    """
+    parts = log.relative_to(log_dir).parts if log.is_relative_to(log_dir) else ()
+    if len(parts) != 3 or ".." in parts or not log.parent.is_dir():
+        return
+    for path in log.parent.iterdir():
+        if path.name == log.name or path.name.startswith(f"{log.name}."):
+            path.unlink(missing_ok=True)

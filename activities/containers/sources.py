@@ -1,0 +1,149 @@
+"""What a container is given of the node's: its variables, and the parts of volumes that it mounts.
+
+Read and prepared before anything of the container is made, on a thread: a volume may lie on a file system that hangs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from temporalio import activity
+
+from activities.attempt import Attempt
+from activities.node.context import Node
+from syncpod.kernel.beneath import open_directory, read_beneath
+from syncpod.messages import ContainerKind, pod_workflow_id
+from syncpod.objects import ObjectRef, ObjectUnreadable, values
+from syncpod.pod import ConfigMap, Container, Pod
+from syncpod.translation.config_error import ContainerConfigError
+from syncpod.translation.container_config import container_path, container_variables
+from syncpod.translation.context import NodeContext
+from syncpod.translation.env import NO_SOURCES, EnvFile, ObjectMissing, Sources, wanted_files, wanted_objects
+from syncpod.translation.mounts import volume_places
+from syncpod.translation.sub_paths import plan_sub_paths, sub_path_texts, sub_paths_directory
+from syncpod.volumes.subpath import SubPath, SubPathRefused, clear_sub_paths, prepare_sub_path, refused_part
+from syncpod.volumes.visibility import is_the_machines
+
+_LARGEST_ENV_FILE = 1 << 20
+"""Bytes; as many as a ConfigMap may have. The kubelet reads a file of any size."""
+
+
+async def variables_of(
+    attempt: Attempt, pod: Pod, container: Container, kind: ContainerKind, pod_ips: tuple[str, ...]
+) -> dict[str, str]:
+    """Return a container's environment, with what the node has of ConfigMaps, Secrets and files now.
+
+    What has to be there and is not is noted with the node first, and then looked for once more, so that whoever puts it
+    there either is seen, or sees who waits. Values of Secrets are made known to the runtime's client, which keeps them
+    out of all that the runtime says. Raises :class:`~syncpod.translation.config_error.ContainerConfigError`, OSError.
+    """
+    noted: set[ObjectRef] = set()
+    while True:
+        sources = NO_SOURCES
+        if wanted_objects(pod, container) or wanted_files(container):
+            attempt.doing = f"reads what {container.name} is given"
+            sources = await attempt.interruptible(asyncio.to_thread(_read, attempt.node, pod, container))
+            attempt.node.cri.withhold(sources.secrets())
+        try:
+            return container_variables(
+                pod, container, kind=kind, pod_ips=pod_ips, node=attempt.node.context, sources=sources
+            )
+        except ObjectMissing as missing:
+            if missing.ref in noted:
+                raise
+            noted.add(missing.ref)
+            waiter = pod_workflow_id(attempt.ref.namespace, attempt.ref.name), container.name
+            attempt.node.waiting_for.setdefault(missing.ref, set()).add(waiter)
+
+
+async def sub_paths_of(
+    attempt: Attempt, pod: Pod, container: Container, kind: ContainerKind, variables: Mapping[str, str]
+) -> dict[int, str]:
+    """Prepare the parts of volumes that a container mounts, and return what stands for each by the mount's index.
+
+    A place on the node, or a path inside an image. What was prepared for an earlier instance of the container is taken
+    away. Raises :class:`~syncpod.translation.config_error.ContainerConfigError`, UnsafeName, OSError.
+    """
+    texts = sub_path_texts(container, variables, container_path(pod, container.name, kind))
+    if not texts:
+        return {}
+    attempt.doing = f"prepares the parts of volumes that {container.name} mounts"
+    places = await attempt.interruptible(asyncio.to_thread(_prepare, attempt.node.context, pod, container, texts))
+    return {**texts, **places}
+
+
+def _read(node: Node, pod: Pod, container: Container) -> Sources:
+    """Read all that a container's environment refers to and that is there. Blocks."""
+    objects: dict[ObjectRef, Mapping[str, bytes]] = {}
+    for ref in wanted_objects(pod, container):
+        try:
+            found = node.objects.get(ref)
+        except ObjectUnreadable as error:
+            raise ContainerConfigError(str(error)) from error
+        if isinstance(found, ConfigMap):
+            objects[ref] = {key: text.encode() for key, text in found.data.items()}
+        elif found is not None:
+            objects[ref] = values(found)
+    files: dict[tuple[str, str], EnvFile] = {}
+    if wanted := wanted_files(container):
+        places = volume_places(pod, node.context)
+        for volume, path in wanted:
+            if volume in places:
+                files[volume, path] = _read_file(places[volume], path)
+    return Sources(objects, files)
+
+
+def _read_file(place: Path, path: str) -> EnvFile:
+    try:
+        root = open_directory(place)
+        try:
+            content: bytes | None = read_beneath(root, path, _LARGEST_ENV_FILE)
+        finally:
+            os.close(root)
+    except OSError as error:
+        activity.logger.warning("%s: %s", place / path, error)
+        content = None
+    return EnvFile(str(place / path), content)
+
+
+def _prepare(node: NodeContext, pod: Pod, container: Container, texts: Mapping[int, str]) -> dict[int, str]:
+    """Prepare the parts that lie on the node. Blocks. Raises ContainerConfigError, UnsafeName, OSError."""
+    plans = plan_sub_paths(pod, container, node, texts)
+    if not plans:
+        return {}
+    if node.may_mount:
+        clear_sub_paths(sub_paths_directory(node, pod.metadata.uid), container.name)
+    elif not node.hands_over_paths:
+        raise ContainerConfigError(
+            "a part of a volume (subPath) cannot be had here: the worker may not mount where the runtime sees it, and "
+            "the runtime, which may do more than the worker, could be led out of the volume by its path"
+        )
+    return {index: str(_prepare_one(node, plan)) for index, plan in sorted(plans.items())}
+
+
+def _prepare_one(node: NodeContext, plan: SubPath) -> Path:
+    """Prepare one part. Why it could not be is told to the log alone, and the part itself to nobody.
+
+    It may be a Secret's value, and an error's causes go with it into the pod's history.
+    """
+    try:
+        if node.has_own_files and not _is_shared(node, plan.root):
+            why = f"the machine's {plan.root} is not at this path here, where the worker has files of its own"
+            raise refused_part("prepare subPath", plan) from FileNotFoundError(errno.ENOENT, why)
+        return prepare_sub_path(plan, may_mount=node.may_mount)
+    except SubPathRefused as refused:
+        cause = refused.__cause__
+        activity.logger.warning(
+            "%s: %s", refused, cause.strerror if isinstance(cause, OSError) else type(cause).__name__
+        )
+        raise ContainerConfigError(str(refused)) from None
+
+
+def _is_shared(node: NodeContext, place: Path) -> bool:
+    """Say whether a volume's place is the same to the worker and to the runtime: what is the node's own always is."""
+    own = (node.state_dir, node.memory_dir)
+    return any(place.is_relative_to(directory) for directory in own) or is_the_machines(place)

@@ -1,0 +1,1 @@
+"""What pull_image and the starts share: names, credentials, progress, and which images are there."""

@@ -1,0 +1,189 @@
+"""Which images a pod's containers need, which of them the node has, and which of those the pod may use."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from activities.attempt import Attempt, PodFault, warning
+from activities.images.credentials import pull_credentials
+from activities.images.reference import InvalidImage, with_default_tag
+from syncpod.cri import CriRuntime
+from syncpod.cri.errors import CriError, TransportFault
+from syncpod.cri.port import ImageStatus
+from syncpod.messages import ContainerKind, Fault, StepEvent
+from syncpod.pod import Container, Pod
+
+
+@dataclass(frozen=True)
+class NeededImage:
+    """An image without which a container does not start: its own, or that of a volume that it mounts."""
+
+    image: str
+    """As the pod names it."""
+    policy: str
+    """`Always`, `IfNotPresent` or `Never`."""
+    container: str
+    volume: str = ""
+    """The image volume's name; "" for the container's own."""
+
+    @property
+    def of_container(self) -> str:
+        """Whom events about the image are about: the container, or nobody but the pod where it is a volume's."""
+        return "" if self.volume else self.container
+
+
+@dataclass(frozen=True)
+class FoundImages:
+    """What the node has of all that a container needs."""
+
+    own: ImageStatus
+    volumes: Mapping[str, str]
+    """The runtime's word for the image of each image volume that the container mounts, by the volume's name."""
+
+
+def all_containers(pod: Pod) -> tuple[Container, ...]:
+    """Return every container of the pod: init, normal, ephemeral."""
+    return (*pod.spec.init_containers, *pod.spec.containers, *pod.spec.ephemeral_containers)
+
+
+def container_of(pod: Pod, name: str) -> Container:
+    """Return the pod's container of that name, of whatever kind. Raises KeyError."""
+    for container in all_containers(pod):
+        if container.name == name:
+            return container
+    raise KeyError(f"the pod has no container {name!r}")
+
+
+def kind_of(pod: Pod, name: str) -> ContainerKind:
+    """Return what kind of container that is: the kubelet's container_type."""
+    if any(container.name == name for container in pod.spec.init_containers):
+        return "init_container"
+    if any(container.name == name for container in pod.spec.ephemeral_containers):
+        return "ephemeral_container"
+    return "container"
+
+
+def needed_images(pod: Pod, container: Container) -> tuple[NeededImage, ...]:
+    """Return the images that a container needs: those of the image volumes it mounts, then its own.
+
+    Mirrors kuberuntime_manager.go, v1.36, getImageVolumes and toKubeContainerImageVolumes: what cannot be pulled fails
+    the containers that mount it, and no others.
+    """
+    sources = {volume.name: volume.image for volume in pod.spec.volumes if volume.image is not None}
+    mounted = (name for name in dict.fromkeys(mount.name for mount in container.volume_mounts) if name in sources)
+    return (
+        *(
+            NeededImage(sources[name].reference, sources[name].pull_policy or "IfNotPresent", container.name, name)
+            for name in mounted
+        ),
+        NeededImage(container.image, container.image_pull_policy or "IfNotPresent", container.name),
+    )
+
+
+async def missing_images(attempt: Attempt, pod: Pod) -> tuple[str, ...]:
+    """Return the names of the containers for which an image is to be pulled, in the pod's order.
+
+    An image that is there and may not be used before its registry has been asked is missing; so is one that the runtime
+    cannot be asked about: the pull finds out why, and says so. Where nothing may be pulled nothing is missing: the
+    start says what is wrong. Raises TransportFault.
+    """
+    needs = [needed for each in all_containers(pod) for needed in needed_images(pod, each) if needed.policy != "Never"]
+    distinct = tuple(dict.fromkeys((needed.image, needed.policy == "Always") for needed in needs))
+    looks = (_is_missing(attempt, pod, image, verify=not always) for image, always in distinct)
+    missing = dict(zip(distinct, await asyncio.gather(*looks), strict=True))
+    wanting = {needed.container for needed in needs if missing[needed.image, needed.policy == "Always"]}
+    return tuple(container.name for container in all_containers(pod) if container.name in wanting)
+
+
+async def _is_missing(attempt: Attempt, pod: Pod, image: str, *, verify: bool) -> bool:
+    try:
+        found = await attempt.node.cri.image_status(with_default_tag(image))
+    except TransportFault:
+        raise
+    except (InvalidImage, CriError):
+        return True
+    return found is None or (verify and not await _may_use(attempt, pod, image, found))
+
+
+async def look_at_images(
+    attempt: Attempt, pod: Pod, container: Container, *, pulled: bool = False
+) -> FoundImages | None:
+    """Return what the node has of all that a container needs, None when something has to be pulled first.
+
+    `pulled`: that has just been done for this start, so nothing is verified again. Raises PodFault as `look_at_image`.
+    """
+    needs = needed_images(pod, container)
+    found = await asyncio.gather(*(look_at_image(attempt, pod, needed, pulled=pulled) for needed in needs))
+    own = found[-1]
+    if own is None or None in found:
+        return None
+    volumes = {needed.volume: image.id for needed, image in zip(needs, found, strict=True) if image and needed.volume}
+    return FoundImages(own, volumes)
+
+
+async def look_at_image(attempt: Attempt, pod: Pod, needed: NeededImage, *, pulled: bool = False) -> ImageStatus | None:
+    """Return what the node has of an image, None when it has to be pulled, be it to see whether the pod may.
+
+    `pulled`: it has just been, for this pod. Raises PodFault: InvalidImageName, ImageInspectError, or ErrImageNeverPull
+    for an image that must not be pulled and is absent, or is not for this pod, which is said in the same words; each
+    with its events (images/image_manager.go, v1.36, EnsureImageExists).
+    """
+    reference = reference_of(needed)
+    try:
+        image = await attempt.node.cri.image_status(reference)
+    except TransportFault:
+        raise
+    except CriError as error:
+        message = f'Failed to inspect image "{needed.image}": {error.message}'
+        told = warning("InspectFailed", message, needed.of_container)
+        raise image_fault(Fault.IMAGE_INSPECT_ERROR, message, needed, told) from error
+    verified = pulled or needed.policy == "Always"
+    if image is not None and not verified and not await _may_use(attempt, pod, needed.image, image):
+        image = None
+    if image is None and needed.policy == "Never":
+        message = f'Container image "{needed.image}" is not present with pull policy of Never'
+        told = warning(Fault.ERR_IMAGE_NEVER_PULL.value, message, needed.of_container)
+        raise image_fault(Fault.ERR_IMAGE_NEVER_PULL, message, needed, told)
+    return image
+
+
+async def image_id(cri: CriRuntime, image: str) -> str | None:
+    """Return the id of an image, named as pods name it; None where the node has not got it. Raises CriError."""
+    try:
+        found = await cri.image_status(with_default_tag(image))
+    except InvalidImage:
+        return None
+    return found.id if found is not None else None
+
+
+async def _may_use(attempt: Attempt, pod: Pod, image: str, found: ImageStatus) -> bool:
+    """Say whether the pod may use what is there, as far as the node's records of pulls tell."""
+    records = attempt.node.pulls.records
+    if not records.asks_for_credentials(image, found.id):
+        return records.may_use(image, found.id, ())
+    credentials = await pull_credentials(attempt, pod, image)
+    return await asyncio.to_thread(records.may_use, image, found.id, credentials.matching)
+
+
+def reference_of(needed: NeededImage) -> str:
+    """Return the image with its tag. Raises PodFault InvalidImageName, with the kubelet's events."""
+    try:
+        return with_default_tag(needed.image)
+    except InvalidImage as invalid:
+        image = needed.image
+        message = f'Failed to apply default image tag "{image}": couldn\'t parse image name "{image}": {invalid}'
+        told = warning("InspectFailed", message, needed.of_container)
+        raise image_fault(Fault.INVALID_IMAGE_NAME, message, needed, told) from invalid
+
+
+def say_present(attempt: Attempt, needed: NeededImage) -> None:
+    """Say that the image was there and nothing was pulled."""
+    message = f'Container image "{needed.image}" already present on machine and can be accessed by the pod'
+    attempt.say("Pulled", message, needed.of_container)
+
+
+def image_fault(fault: Fault, message: str, needed: NeededImage, told: StepEvent) -> PodFault:
+    """Build the fault; `told` is followed by the event that the kubelet has for every start without its image."""
+    return PodFault(fault, message, told, warning("Failed", f"Error: {fault.value}", needed.container))

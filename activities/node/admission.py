@@ -1,0 +1,128 @@
+"""Whether a pod may come onto this node, and when its place is free again."""
+
+from __future__ import annotations
+
+import asyncio
+
+from activities.attempt import Attempt, PodFault
+from activities.node.ledger import Page, Trigger
+from activities.node.metrics import count_rejection
+from syncpod.messages import CreateSandbox, Fault, Rejection
+from syncpod.node.pod_cgroups import remove_empty_tiers, weigh_tiers
+from syncpod.node.pod_records import Mark, mark_pod_record, read_pod_record, read_pod_records
+from syncpod.pod import Pod
+
+_OS = "linux"
+_OS_LABEL = "kubernetes.io/os"
+
+
+async def admit(attempt: Attempt, request: CreateSandbox) -> None:
+    """Let the pod in, or raise PodFault PodRejected with the kubelet's reason: it has failed then, for good.
+
+    Once let in, this life of the pod is never turned away again, whatever the node has become: its record, which must
+    be there, says so when this returns, and it counts until it has finished or is removed. Killed before that, the node
+    asks again, and nothing was made.
+
+    Mirrors kubelet.go, v1.36, HandlePodAdditions and canAdmitPod, with its handlers in their order: eviction (what the
+    node is short of), sysctls, the predicates, AppArmor. Difference: no pod is preempted for a critical one. Raises
+    CriError, OSError.
+    """
+    node, ref, pod = attempt.node, request.ref, request.pod
+    attempt.doing = "looks whether the node has room for the pod"
+    async with node.ledger.open() as page:
+        if page.has(ref):
+            page.enter(ref, pod)
+            return
+    if pressure := node.pressure(pod):
+        raise _rejected("Evicted", pressure)
+    if (forbidden := node.sysctls.refusal(pod)) is not None:
+        raise _rejected("SysctlForbidden", forbidden)
+    await _check_features(attempt, pod)
+    async with node.ledger.open() as page:
+        refusal = page.refusal(ref, pod, node.context.capacity)
+        if refusal is not None and await strike_what_is_gone(attempt, page):  # or it would be refused for good
+            refusal = page.refusal(ref, pod, node.context.capacity)
+        if refusal is not None:
+            raise _rejected(*refusal)
+        if _needs_app_armor(pod) and not node.context.host.apparmor:
+            raise _rejected("AppArmor", "Cannot enforce AppArmor: AppArmor is not enabled on the host")
+        await asyncio.to_thread(_mark, attempt, "admitted")
+        page.enter(ref, pod)
+
+
+async def finish(attempt: Attempt, *, evicted: bool = False) -> None:
+    """Free what the pod takes of its node: nothing of this life of it runs again. Safe to repeat. Raises OSError."""
+    if evicted:
+        await asyncio.to_thread(_mark, attempt, "evicted")
+    await asyncio.to_thread(_mark, attempt, "finished")
+    await _strike(attempt, "pod_terminated")
+
+
+async def forget(attempt: Attempt) -> None:
+    """Free what the pod takes of its node, of which nothing is left there. Safe to repeat. Raises OSError."""
+    await asyncio.to_thread(remove_empty_tiers, attempt.node.context)
+    await _strike(attempt, "pods_removed")
+
+
+async def strike_what_is_gone(attempt: Attempt, page: Page) -> bool:
+    """Count pods no longer that `syncpod prune` has removed behind the node's back; say whether there were any.
+
+    Done before the attempt's own pod, which counts on, is refused for want of room. Others that wait for some are told.
+    Raises OSError.
+    """
+    node, own = attempt.node, attempt.ref.uid
+    records = await asyncio.to_thread(read_pod_records, node.context)
+    if not page.keep({own, *(record.pod.metadata.uid for record in records)}):
+        return False
+    node.has_room(tuple(each for each in page.take_waiting("pods_removed") if each.uid != own))
+    await asyncio.to_thread(weigh_tiers, node.context, page.burstable_milli_cpu)  # last: the next try finds none gone
+    return True
+
+
+async def _strike(attempt: Attempt, trigger: Trigger) -> None:
+    node = attempt.node
+    async with node.ledger.open() as page:
+        if page.strike(attempt.ref):
+            node.has_room(page.take_waiting(trigger))
+            await asyncio.to_thread(weigh_tiers, node.context, page.burstable_milli_cpu)  # last, as above
+
+
+def _mark(attempt: Attempt, mark: Mark) -> None:
+    """Note something of this life of the pod in its record, where there is one of it."""
+    record = read_pod_record(attempt.node.context, attempt.ref.uid)
+    if record is not None and record.incarnation == attempt.ref.incarnation and not getattr(record, mark):
+        mark_pod_record(attempt.node.context, record, mark)
+
+
+async def _check_features(attempt: Attempt, pod: Pod) -> None:
+    """Raise PodFault for what this machine or its runtime cannot be (lifecycle/predicate.go, v1.36, Admit)."""
+    if pod.metadata.labels.get(_OS_LABEL, _OS) != _OS:
+        raise _rejected(
+            "PodOSSelectorNodeLabelDoesNotMatch",
+            f"Failed to admit pod as the `{_OS_LABEL}` label doesn't match node label",
+        )
+    if pod.spec.os is not None and pod.spec.os.name != _OS:
+        raise _rejected("PodOSNotSupported", "Failed to admit pod as the OS field doesn't match node OS")
+    security = pod.spec.security_context
+    if security is not None and security.supplemental_groups_policy == "Strict":
+        status = await attempt.node.cri.status()
+        if not status.supplemental_groups_policy:
+            raise _rejected(
+                "SupplementalGroupsPolicyNotSupported", "SupplementalGroupsPolicy=Strict is not supported in this node"
+            )
+
+
+def _needs_app_armor(pod: Pod) -> bool:
+    """Say whether anything of the pod is to be confined by AppArmor (security/apparmor/helpers.go, v1.36, isRequired).
+
+    Annotations have become fields by then.
+    """
+    spec = pod.spec
+    contexts = [each.security_context for each in (*spec.init_containers, *spec.containers, *spec.ephemeral_containers)]
+    profiles = [context.app_armor_profile for context in (spec.security_context, *contexts) if context is not None]
+    return any(profile is not None and profile.type != "Unconfined" for profile in profiles)
+
+
+def _rejected(reason: str, message: str) -> PodFault:
+    count_rejection(reason)
+    return PodFault(Fault.POD_REJECTED, f"{reason}: {message}", rejection=Rejection(reason=reason, message=message))

@@ -1,0 +1,35 @@
+"""Whose a pod is: this node's and this Temporal cluster's, or somebody else's."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+
+from activities.node.context import Node
+from syncpod.cri.port import SandboxSummary
+from syncpod.node.pod_records import cluster_of, read_pod_record
+from syncpod.translation.names import CLUSTER_ANNOTATION, INCARNATION_ANNOTATION, NODE_LABEL, POD_UID_LABEL
+from syncpod.translation.paths import is_uid
+
+
+async def is_ours(node: Node, uid: str) -> bool:
+    """Say whether every sandbox of a pod is of this Temporal cluster, or has been adopted by it. Raises CriError."""
+    labels = {NODE_LABEL: node.context.name, POD_UID_LABEL: uid}
+    return not await anothers(node, await node.cri.list_pod_sandboxes(labels=labels))
+
+
+async def anothers(node: Node, sandboxes: Iterable[SandboxSummary]) -> tuple[SandboxSummary, ...]:
+    """Return the sandboxes that belong to another Temporal cluster, as their pods' records or they themselves say."""
+    listed = tuple(sandboxes)
+    clusters = await asyncio.to_thread(lambda: [_cluster(node, each) for each in listed])
+    return tuple(each for each, cluster in zip(listed, clusters, strict=True) if cluster != node.context.cluster)
+
+
+def _cluster(node: Node, sandbox: SandboxSummary) -> str:
+    """Return the Temporal cluster of one sandbox' pod. Blocks."""
+    annotated = sandbox.annotations.get(CLUSTER_ANNOTATION, "")
+    uid = sandbox.labels.get(POD_UID_LABEL, "")
+    if not is_uid(uid):
+        return annotated  # it is of no pod, and no pod's record says more of it
+    record = read_pod_record(node.context, uid)
+    return cluster_of(record, sandbox.annotations.get(INCARNATION_ANNOTATION, ""), annotated)

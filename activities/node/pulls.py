@@ -1,0 +1,104 @@
+"""What a node keeps for its pulls: whose turn it is, how fast they may follow one another, what is known of images."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from activities.node.fences import Holder
+from syncpod.node.image_credentials import NodeCredentials
+from syncpod.node.pull_records import PullRecords
+from syncpod.node.verification import Verification
+
+PULLS_PER_SECOND: Final = 5.0
+"""The kubelet's registryPullQPS."""
+PULLS_AT_ONCE: Final = 10
+"""The kubelet's registryBurst: how many may follow one another before the rate counts."""
+
+
+@dataclass(frozen=True)
+class PullSettings:
+    """How a node pulls."""
+
+    at_once: int = 1
+    """maxParallelImagePulls; one after the other by default (serializeImagePulls)."""
+    verification: Verification = field(default_factory=Verification)
+    registry_auth_file: Path | None = None
+    """The node's own credentials, as docker's `config.json` has them."""
+
+
+class Pulls:
+    """The pulls of one node, and what they leave behind. Made once, in the worker's event loop; reads files then."""
+
+    def __init__(self, state_dir: Path, settings: PullSettings) -> None:
+        self.records = PullRecords(state_dir, settings.verification)
+        self.node_credentials = NodeCredentials(settings.registry_auth_file)
+        self.rate = RateLimit(PULLS_PER_SECOND, PULLS_AT_ONCE)
+        self.under_way = 0
+        """How many pulls have their turn."""
+        self.ended = 0
+        """How many have had it: while this stays the same, no pull has brought anything."""
+        self.tells_bytes = True
+        """Whether the runtime tells how far downloads are, as far as anybody has asked."""
+        self._slots = asyncio.Semaphore(settings.at_once)
+        self._images: dict[str, _Queue] = {}
+
+    @asynccontextmanager
+    async def turn(self, holder: Holder, reference: str) -> AsyncIterator[None]:
+        """Hold a turn to pull an image for the block.
+
+        Turns are given in the order in which they were asked for, and of one image only one at a time, so that whoever
+        waited may find the image there: two pods pull it once. Raises what `holder.interruptible` raises.
+        """
+        queue = self._images.setdefault(reference, _Queue())
+        queue.wanted += 1
+        try:
+            await holder.interruptible(queue.lock.acquire())
+            try:
+                await holder.interruptible(self._slots.acquire())
+                self.under_way += 1
+                try:
+                    yield
+                finally:
+                    self.under_way -= 1
+                    self.ended += 1
+                    self._slots.release()
+            finally:
+                queue.lock.release()
+        finally:
+            queue.wanted -= 1
+            if not queue.wanted:
+                del self._images[reference]
+
+
+@dataclass
+class _Queue:
+    """Those who want one image."""
+
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    wanted: int = 0
+
+
+class RateLimit:
+    """A bucket of tokens, full at first (client-go's flowcontrol, TryAccept)."""
+
+    def __init__(self, per_second: float, burst: int) -> None:
+        self._per_second = per_second
+        self._burst = burst
+        self._tokens = float(burst)
+        self._filled = time.monotonic()
+
+    def accept(self, now: float | None = None) -> bool:
+        """Take a token, if there is one; `now` is monotonic, in seconds."""
+        at = time.monotonic() if now is None else now
+        self._tokens = min(self._burst, self._tokens + max(0.0, at - self._filled) * self._per_second)
+        self._filled = at
+        if self._tokens < 1:
+            return False
+        self._tokens -= 1
+        return True

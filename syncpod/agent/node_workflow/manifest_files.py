@@ -1,0 +1,189 @@
+"""Reading a directory of manifests: each file one static pod.
+
+Mirrors pkg/kubelet/config/file.go, v1.36, extractFromDir, extractFromFile: hidden files and directories are passed
+over, files are taken in order of their names, a file holds one Pod and at most 10 MiB. Difference: a file that cannot
+be read, or says nothing that can run, or is a link that leads nowhere for now, keeps the pod that it made before, and
+says what is wrong; the kubelet ends that pod.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from syncpod.kernel.atomic_file import replace_file
+from syncpod.messages.node import PodKey
+from syncpod.pod import (
+    LARGEST_MANIFEST,
+    ManifestError,
+    ManifestErrors,
+    Pod,
+    PodInvalid,
+    admit,
+    load_documents,
+    pod_to_wire,
+    static_pod,
+)
+from syncpod.pod.admission import without_cluster
+
+_MADE: Final = "manifest-pods.json"
+_SETTLED_SECONDS: Final = 2.0
+"""A file is not read again while it looks the same, unless it was written so shortly before that its times may not have
+told one write from the next."""
+
+
+class Listing(NamedTuple):
+    """What a directory says."""
+
+    pods: tuple[dict[str, Any], ...]
+    """Static pods as v1 Pods, in order of their files."""
+    kept: tuple[PodKey, ...]
+    """Pods of files that can no longer be read, and were read in an earlier life only."""
+    problems: tuple[str, ...]
+    """Which file cannot be taken, and why; one sentence each."""
+
+
+@dataclass(frozen=True)
+class _Read:
+    """A file as it was read last."""
+
+    looks: tuple[int, ...]
+    at: float
+    """When, by the clock that files are stamped with."""
+    document: dict[str, Any] | None
+    """The last good one."""
+    problem: str
+
+
+@dataclass
+class ManifestFiles:
+    """The manifests of one directory. Every method blocks."""
+
+    directory: Path
+    node: str
+    state_dir: Path
+    """Where it is remembered which file has made which pod: after a restart a broken file must not cost its pod."""
+    _read: dict[Path, _Read] = field(default_factory=dict)
+    _made: dict[str, PodKey] | None = None
+
+    def look(self) -> Listing:
+        """Read what has changed, and return what all files say. A directory that is not there has none.
+
+        Raises OSError where it cannot be listed.
+        """
+        try:
+            paths = sorted(path for path in self.directory.iterdir() if not path.name.startswith("."))
+        except FileNotFoundError:
+            paths = []
+        read: dict[Path, _Read] = {}
+        for path in paths:
+            if (one := self._look_at(path)) is not None:
+                read[path] = one
+        self._read = read
+        return self._listing()
+
+    def _look_at(self, path: Path) -> _Read | None:
+        """Return what a file says; None for what is no file, or no longer one."""
+        before = self._read.get(path)
+        try:
+            found = path.stat()
+        except FileNotFoundError:
+            return _without_target(path, before)
+        except OSError as error:
+            return _Read((), 0, before.document if before else None, f"{_shown(path)}: {error.strerror}")
+        if stat.S_ISDIR(found.st_mode):
+            return None
+        looks = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+        if before is not None and before.looks == looks and found.st_ctime < before.at - _SETTLED_SECONDS:
+            return before
+        now = time.time()
+        try:
+            return _Read(looks, now, self._parse(path, found), "")
+        except FileNotFoundError:
+            return _without_target(path, before)
+        except (ManifestError, ManifestErrors) as wrong:  # which name the file themselves
+            problem = str(wrong).replace("\n", "; ")
+        except (PodInvalid, OSError) as wrong:
+            problem = f"{_shown(path)}: {wrong.strerror if isinstance(wrong, OSError) else wrong}"
+        return _Read(looks, now, before.document if before else None, problem)
+
+    def _parse(self, path: Path, found: os.stat_result) -> dict[str, Any]:
+        """Return the static pod of a file. Raises what says why there is none."""
+        if not stat.S_ISREG(found.st_mode):
+            raise ManifestError(_shown(path), 0, "must be a file")
+        if found.st_size > LARGEST_MANIFEST:
+            raise ManifestError(_shown(path), 0, f"larger than {LARGEST_MANIFEST // 1024**2} MiB")
+        documents = load_documents(path.read_bytes(), source=_shown(path))
+        if len(documents) != 1 or not isinstance(documents[0], Pod):
+            raise ManifestError(_shown(path), 0, "must hold one Pod, and nothing else")
+        bare, _ = without_cluster(documents[0])
+        return pod_to_wire(admit(static_pod(bare, node=self.node, path=str(path))).pod)
+
+    def _listing(self) -> Listing:
+        """Return what all files say; of two that make one pod the first counts."""
+        made = self._made if self._made is not None else self._recall()
+        pods: dict[tuple[str, str], dict[str, Any]] = {}
+        first: dict[tuple[str, str], Path] = {}
+        kept: list[PodKey] = []
+        problems: list[str] = []
+        now: dict[str, PodKey] = {}
+        for path, one in self._read.items():
+            if one.problem:
+                problems.append(one.problem)
+            if one.document is None:
+                if one.problem and (before := made.get(str(path))) is not None:
+                    kept.append(before)
+                    now[str(path)] = before
+                continue
+            meta = one.document["metadata"]
+            key = meta["namespace"], meta["name"]
+            if key in pods:
+                problems.append(
+                    f"{_shown(path)}: ignored, since {_shown(Path(first[key].name))} has a pod {key[0]}/{key[1]} too"
+                )
+                continue
+            pods[key], first[key] = one.document, path
+            now[str(path)] = PodKey(namespace=key[0], name=key[1])
+        if (now != made or self._made is None) and (problem := self._remember(now)):
+            problems.append(problem)
+        return Listing(tuple(pods.values()), tuple(kept), tuple(problems))
+
+    def _recall(self) -> dict[str, PodKey]:
+        """Return which file made which pod, as an earlier life has left it."""
+        try:
+            said = json.loads((self.state_dir / _MADE).read_bytes())
+            return {str(path): PodKey.model_validate(key) for path, key in said.items()}
+        except (OSError, ValueError, AttributeError):
+            return {}
+
+    def _remember(self, made: dict[str, PodKey]) -> str:
+        """Keep which file has made which pod for the next life; return why that cannot be, which is then tried again.
+
+        This life does not depend on it: on a full disk a manifest that is removed ends its pod, which may be what fills
+        the disk.
+        """
+        text = json.dumps({path: key.model_dump() for path, key in made.items()}, indent=1)
+        path = self.state_dir / _MADE
+        try:
+            replace_file(path, text + "\n", durable=True)
+        except OSError as error:
+            return f"{path}: which file has made which pod cannot be kept for the next start: {error.strerror}"
+        self._made = made
+        return ""
+
+
+def _without_target(path: Path, before: _Read | None) -> _Read | None:
+    """Return what there is of a path at which no file is found: nothing of one that is gone, all before of a link."""
+    if not path.is_symlink():
+        return None
+    return _Read((), 0, before.document if before else None, f"{_shown(path)}: is a link that leads nowhere")
+
+
+def _shown(path: Path) -> str:
+    """Return a path as text that can be told: one that is not UTF-8 with its bytes written out."""
+    return os.fsencode(path).decode(errors="backslashreplace")

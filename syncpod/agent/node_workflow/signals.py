@@ -1,0 +1,68 @@
+"""The agent's signals to its node's workflow, which they start where it does not run."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Final
+
+from temporalio.client import Client, WorkflowQueryRejectedError
+from temporalio.common import QueryRejectCondition
+from temporalio.service import RPCError, RPCStatusCode
+
+from syncpod.messages import Message, node_task_queue
+from syncpod.messages.node import NODE_WORKFLOW, NodeStatus, NodeView, RecallPods, SyncPods, node_workflow_id
+
+_RPC: Final = timedelta(seconds=5)
+_TASK_TIMEOUT: Final = timedelta(seconds=3)
+
+
+class NodeSignals:
+    """Sends them. Each raises RPCError when the server did not take it; whoever asks repeats it."""
+
+    def __init__(self, client: Client, node: str) -> None:
+        """Speak for `node`."""
+        self._client = client
+        self._node = node
+
+    async def sync_pods(self, pods: SyncPods) -> None:
+        """Tell the node the full list of one source."""
+        await self._send("sync_pods", pods)
+
+    async def node_status(self, status: NodeStatus) -> None:
+        """Tell the node how it does."""
+        await self._send("node_status", status)
+
+    async def recall_pods(self, pods: RecallPods) -> None:
+        """Tell the node which pods it has for lists' sake."""
+        await self._send("recall_pods", pods)
+
+    async def view(self) -> NodeView | None:
+        """Return what the node's workflow knows; None where it does not run.
+
+        Raises RPCError while nobody answers, WorkflowQueryFailedError and ValueError where the answer makes no sense.
+        """
+        handle = self._client.get_workflow_handle(node_workflow_id(self._node))
+        try:
+            answer = await handle.query(
+                "node", result_type=dict, reject_condition=QueryRejectCondition.NOT_OPEN, rpc_timeout=_RPC
+            )
+        except WorkflowQueryRejectedError:
+            return None
+        except RPCError as error:
+            if error.status == RPCStatusCode.NOT_FOUND:
+                return None
+            raise
+        return NodeView.model_validate(answer)
+
+    async def _send(self, name: str, payload: Message) -> None:
+        await self._client.start_workflow(
+            NODE_WORKFLOW,
+            {"node": self._node},
+            id=node_workflow_id(self._node),
+            task_queue=node_task_queue(self._node),
+            task_timeout=_TASK_TIMEOUT,
+            static_summary=f"node {self._node}",
+            start_signal=name,
+            start_signal_args=[payload],
+            rpc_timeout=_RPC,
+        )

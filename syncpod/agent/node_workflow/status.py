@@ -1,0 +1,203 @@
+"""Tells the node's workflow how the node does, whenever that is something else.
+
+Mirrors nodestatus/setters.go, v1.36: conditions, addresses, capacity, what the node runs on. Difference: the kubelet
+writes its status every five minutes and a lease every ten seconds, so that a silent node is found out; here the
+worker's own heartbeat to the server says that it lives, and a status says only what has changed. What has changed in
+its wording alone is told with that frequency of the kubelet's: a runtime may word each refusal differently.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+from typing import Final, Literal
+
+from temporalio.service import RPCError
+
+from syncpod.agent.takeover.lock import NodeLife
+from syncpod.cri.port import RuntimeVersion
+from syncpod.messages.node import NodeAddress, NodeCondition, NodeInfo, NodeStatus, NodeView
+from syncpod.node.report import NodeReport, read_node_report
+from syncpod.pod import parse_quantity, quantity_text
+from syncpod.translation.context import NodeContext
+
+log = logging.getLogger(__name__)
+
+LOOK_SECONDS: Final = 2.0
+REWORDED_SECONDS: Final = 300.0
+"""How long a status counts that says the same in other words than the newest: nodeStatusReportFrequency."""
+_ARCHITECTURES: Final[Mapping[str, str]] = {"x86_64": "amd64", "aarch64": "arm64"}
+"""Go's names, which a v1 Node has."""
+_READY: Final = NodeCondition(
+    type="Ready", status="True", reason="KubeletReady", message="kubelet is posting ready status"
+)
+
+
+class NodeStatusTeller:
+    """Tells one node's workflow. All methods belong to one event loop."""
+
+    def __init__(
+        self,
+        context: NodeContext,
+        life: NodeLife,
+        info: NodeInfo,
+        tell: Callable[[NodeStatus], Awaitable[None]],
+        *,
+        obstacles: Callable[[], tuple[str, ...]],
+        sources: Mapping[str, Callable[[], bool]],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Tell by `tell`, which raises RPCError.
+
+        `obstacles` says what keeps the node from running pods; `sources` are those it is configured to read, each with
+        whether it has reported in this life.
+        """
+        self._context = context
+        self._life = life
+        self._info = info
+        self._tell = tell
+        self._obstacles = obstacles
+        self._sources = sources
+        self._clock = clock
+        self._told: NodeStatus | None = None
+        self._told_at = 0.0
+        self._ready = _READY.model_copy(update={"last_transition_time": datetime.now(UTC)})
+
+    async def run(self) -> None:
+        """Tell for ever, when there is something new to say."""
+        while True:
+            try:
+                await self.round()
+            except RPCError as error:
+                log.warning("the node's workflow cannot be told how the node does: %s", error.message)
+            await asyncio.sleep(LOOK_SECONDS)
+
+    def forget(self) -> None:
+        """Tell all again, to a workflow that has heard nothing yet."""
+        self._told = None
+
+    def is_known(self, view: NodeView) -> bool:
+        """Say whether the node's workflow has what it was told last; somebody else may have told it something."""
+        told = self._told
+        return told is None or _essence(told) == _essence(view)
+
+    async def round(self) -> bool:
+        """Look once, and tell what is new; returns whether it told. Raises RPCError."""
+        report = await asyncio.to_thread(read_node_report, self._context.state_dir)
+        status = self.status(report)
+        if status == self._told or self._was_just_told(status):
+            return False
+        await self._tell(status)
+        self._told, self._told_at = status, self._clock()
+        return True
+
+    def _was_just_told(self, status: NodeStatus) -> bool:
+        """Say whether the last that was told says the same, perhaps in other words, and not too long ago."""
+        told = self._told
+        recent = self._clock() - self._told_at < REWORDED_SECONDS
+        return recent and told is not None and _without_words(told) == _without_words(status)
+
+    def status(self, report: NodeReport | None) -> NodeStatus:
+        """Return all there is to say; `report` is what the node's housekeeping has said last."""
+        self._look_whether_ready()
+        amounts = quantities(self._context.capacity)
+        addresses = [NodeAddress(type="InternalIP", address=each) for each in self._context.host.addresses]
+        return NodeStatus(
+            boot=self._life.boot,
+            identity=self._life.identity,
+            conditions=(*pressures(report), self._ready),
+            capacity=amounts,
+            allocatable=amounts,
+            addresses=(*addresses, NodeAddress(type="Hostname", address=self._context.name)),
+            node_info=self._info,
+            sources=tuple(self._sources),
+            sources_ready=all(has_reported() for has_reported in self._sources.values()),
+        )
+
+    def _look_whether_ready(self) -> None:
+        obstacles = "; ".join(self._obstacles())
+        update: dict[str, object] = _READY.model_dump(exclude={"last_transition_time"})
+        if obstacles:
+            update |= {"status": "False", "reason": "KubeletNotReady", "message": obstacles}
+        if update["status"] != self._ready.status:
+            update["last_transition_time"] = datetime.now(UTC)
+        self._ready = self._ready.model_copy(update=update)
+
+
+def _essence(said: NodeStatus | NodeView) -> tuple[object, ...]:
+    """Return what a status comes to: whose it is, and what it says of the node."""
+    conditions = {each.type: each.status for each in said.conditions}
+    return said.boot, said.identity, conditions, said.capacity, said.allocatable, said.addresses
+
+
+def _without_words(status: NodeStatus) -> NodeStatus:
+    """Return a status without what only people read of its conditions."""
+    conditions = tuple(each.model_copy(update={"message": ""}) for each in status.conditions)
+    return status.model_copy(update={"conditions": conditions})
+
+
+def pressures(report: NodeReport | None) -> tuple[NodeCondition, ...]:
+    """Return the node's pressures as its housekeeping reports them."""
+    return tuple(
+        NodeCondition(
+            type=each.type,
+            status=_word(each.status),
+            reason=each.reason,
+            message=each.message,
+            last_transition_time=each.since,
+        )
+        for each in (report.conditions if report is not None else ())
+    )
+
+
+def _word(status: str) -> Literal["True", "False", "Unknown"]:
+    return "True" if status == "True" else "False" if status == "False" else "Unknown"
+
+
+def quantities(capacity: Mapping[str, int]) -> dict[str, str]:
+    """Write a capacity as a v1 Node does: CPU in cores, memory and storage in Ki, all else as it is."""
+    found = {}
+    for name, amount in sorted(capacity.items()):
+        if name == "cpu":
+            found[name] = quantity_text(parse_quantity(f"{amount}m"), like="1")
+        elif name == "pods":
+            found[name] = str(amount)
+        else:
+            found[name] = f"{amount // 1024}Ki"
+    return found
+
+
+def node_info(version: RuntimeVersion, root: Path = Path("/")) -> NodeInfo:
+    """Return what this machine runs on. Blocks."""
+    system = os.uname()
+    return NodeInfo(
+        kubelet_version=engine_version(),
+        container_runtime_version=f"{version.name}://{version.version.removeprefix('v')}",
+        kernel_version=system.release,
+        os_image=_os_image(root / "etc/os-release"),
+        operating_system=system.sysname.lower(),
+        architecture=_ARCHITECTURES.get(system.machine, system.machine),
+    )
+
+
+def engine_version() -> str:
+    """Return this engine's version, ``v0.4.0``; a checkout that is not installed has none."""
+    try:
+        return f"v{metadata.version('syncpod')}"
+    except metadata.PackageNotFoundError:
+        return "v0.0.0"
+
+
+def _os_image(release: Path) -> str:
+    try:
+        lines = release.read_text(errors="replace").splitlines()
+    except OSError:
+        return "Unknown"
+    said = (line.removeprefix("PRETTY_NAME=").strip("'\"") for line in lines if line.startswith("PRETTY_NAME="))
+    return next(said, "Unknown")

@@ -1,0 +1,209 @@
+"""Carries a change of a ConfigMap or Secret to whoever shows it or waits for it.
+
+Once a second the store says which version of each object there is: a stat for each. The pods whose volumes show a
+changed one get their files anew, in place, and run on; what failed for want of one is told to try again. A container
+that mounts a part of a volume (subPath) keeps what it has, as in Kubernetes.
+
+Mirrors volumemanager/reconciler and configmap/watch_based_manager.go, v1.36, in what pods see. Differences: a change is
+there after a second, where the kubelet takes up to a minute; a container that waits for an object starts at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, MutableMapping
+from dataclasses import dataclass
+
+from temporalio.service import RPCError
+
+from syncpod.agent.record_cache import RecordCache
+from syncpod.messages import StepName, pod_workflow_id
+from syncpod.node.pod_records import PodRecord
+from syncpod.node.pod_volumes import MountFailure, refresh_volumes
+from syncpod.node.secret_values import secret_values
+from syncpod.objects import ObjectRef, ObjectStore, Reference, references
+from syncpod.pod import Pod
+from syncpod.translation.context import NodeContext
+from syncpod.translation.paths import UnsafeName
+
+log = logging.getLogger(__name__)
+
+LOOK_SECONDS = 1.0
+
+WaitingFor = MutableMapping[ObjectRef, set[tuple[str, str]]]
+"""Who failed for want of an object: workflow id, and the container or step. They note themselves before they look for
+the last time, so whoever puts the object there is either seen by them, or finds them here."""
+
+Tell = Callable[[str, str, str], Awaitable[bool]]
+"""Signals a workflow that a container or step may go on, and what has come; returns whether there was a workflow.
+Raises RPCError."""
+
+
+@dataclass(frozen=True)
+class _Use:
+    """A pod that refers to objects, whether they are there or not."""
+
+    pod: Pod
+    shown: frozenset[ObjectRef]
+    """Those that its volumes show."""
+    needed: tuple[tuple[ObjectRef, str], ...]
+    """Those that it cannot do without, each with the container or step that fails for want of it."""
+
+
+class VolumeRefresh:
+    """Serves the pods of one node. All methods belong to one event loop."""
+
+    def __init__(
+        self,
+        node: NodeContext,
+        store: ObjectStore,
+        waiting_for: WaitingFor,
+        tell: Tell,
+        *,
+        withhold: Callable[[frozenset[str]], None],
+    ) -> None:
+        """Watch `store`; tell those in `waiting_for` by `tell`, and take them out of it.
+
+        `withhold` is told the values of Secrets that have come or changed, before any pod shows them.
+        """
+        self._node = node
+        self._store = store
+        self._waiting_for = waiting_for
+        self._tell = tell
+        self._withhold = withhold
+        self._uses = RecordCache(node, _use)
+        self._versions: dict[ObjectRef, str] | None = None
+        self._behind: dict[str, set[ObjectRef]] = {}
+        """By pod: objects that have changed, and that its volumes do not show as they are."""
+        self._to_tell: set[ObjectRef] = set()
+        self._complaints: dict[str, str] = {}
+
+    async def run(self) -> None:
+        """Look for ever."""
+        complaint = ""
+        while True:
+            try:
+                await self.look()
+                complaint = ""
+            except OSError as error:
+                if str(error) != complaint:
+                    complaint = str(error)
+                    log.warning("ConfigMaps and Secrets cannot be watched, so volumes stay as they are: %s", error)
+            await asyncio.sleep(LOOK_SECONDS)
+
+    async def look(self) -> None:
+        """Find what has changed since the last look, and carry it on.
+
+        The first look takes everything for changed, and whoever lacks something for waiting: an earlier worker's steps
+        may have failed for it. What could not be carried on is tried again by the next look. Raises OSError.
+        """
+        versions = await asyncio.to_thread(self._store.versions)
+        if self._versions is None:
+            await self._note_who_lacks(versions)
+        changed = _changed(self._versions, versions)
+        if secrets := [ref for ref in changed if ref.kind == "Secret"]:
+            self._withhold(await asyncio.to_thread(secret_values, self._store, secrets))
+        if changed or self._behind:
+            await self._refresh(changed)
+        # Only now: a change is not to be forgotten if the look fails.
+        self._versions = versions
+        self._to_tell = {ref for ref in self._to_tell | changed if ref in versions}
+        await self._tell_waiting()
+
+    async def _note_who_lacks(self, versions: dict[ObjectRef, str]) -> None:
+        for use in (await asyncio.to_thread(self._uses.read)).values():
+            workflow_id = pod_workflow_id(use.pod.metadata.namespace, use.pod.metadata.name)
+            for ref, subject in use.needed:
+                if ref not in versions:
+                    self._waiting_for.setdefault(ref, set()).add((workflow_id, subject))
+
+    async def _refresh(self, changed: frozenset[ObjectRef]) -> None:
+        pods = await asyncio.to_thread(self._uses.read)
+        for uid, use in pods.items():
+            if affected := use.shown & changed:
+                self._behind.setdefault(uid, set()).update(affected)
+        for uid, objects in tuple(self._behind.items()):
+            if uid in pods and await self._is_behind(pods[uid].pod, objects):
+                continue
+            del self._behind[uid]
+        self._complaints = {uid: said for uid, said in self._complaints.items() if uid in pods}
+
+    async def _is_behind(self, pod: Pod, objects: set[ObjectRef]) -> bool:
+        """Refresh one pod's volumes; say whether that has to be tried again."""
+        meta = pod.metadata
+        try:
+            written = await asyncio.to_thread(refresh_volumes, pod, self._node, self._store, frozenset(objects))
+        except MountFailure as failure:
+            self._complain(pod, str(failure))
+            # What lacks an object, or a key of one, is tried again when that changes.
+            return any(not each.wants for each in failure.failures)
+        except OSError as error:
+            self._complain(pod, str(error))
+            return True
+        except UnsafeName as error:
+            self._complain(pod, str(error))
+            return False
+        self._complaints.pop(meta.uid, None)
+        if written:
+            log.info("pod %s/%s: volumes %s are up to date again", meta.namespace, meta.name, ", ".join(written))
+        return False
+
+    def _complain(self, pod: Pod, why: str) -> None:
+        """Log once what stands in the way of a pod's volumes."""
+        meta = pod.metadata
+        if self._complaints.get(meta.uid) != why:
+            self._complaints[meta.uid] = why
+            log.warning("pod %s/%s: volumes stay as they are: %s", meta.namespace, meta.name, why)
+
+    async def _tell_waiting(self) -> None:
+        """Tell each who waits for what has appeared or changed, once for all of it."""
+        waiters = {waiter for ref in self._to_tell for waiter in self._waiting_for.get(ref, ())}
+        for waiter in sorted(waiters):
+            wanted = (ref for ref in sorted(self._to_tell) if waiter in self._waiting_for.get(ref, ()))
+            try:
+                await self._tell(*waiter, ", ".join(str(ref) for ref in wanted))
+            except RPCError as error:
+                log.debug("what %s in %s waits for is there, but it cannot be told: %s", waiter[1], waiter[0], error)
+                return
+            for ref in self._to_tell:
+                self._forget(ref, waiter)
+        self._to_tell.clear()
+
+    def _forget(self, ref: ObjectRef, waiter: tuple[str, str]) -> None:
+        waiters = self._waiting_for.get(ref, set())
+        waiters.discard(waiter)
+        if not waiters:
+            self._waiting_for.pop(ref, None)
+
+
+def _changed(before: dict[ObjectRef, str] | None, now: dict[ObjectRef, str]) -> frozenset[ObjectRef]:
+    """Return the objects that have appeared, changed or gone."""
+    known = before or {}
+    return frozenset(ref for ref in known.keys() | now.keys() if known.get(ref) != now.get(ref))
+
+
+def _use(record: PodRecord) -> _Use | None:
+    if record.finished:
+        return None
+    found = references(record.pod)
+    needed = {(each.ref, _subject(record.pod, each)) for each in found if not each.optional}
+    shown = frozenset(each.ref for each in found if each.use == "volume")
+    return _Use(record.pod, shown, tuple(sorted(needed))) if found else None
+
+
+def _subject(pod: Pod, reference: Reference) -> str:
+    """Return who fails for want of an object: the pod's sandbox for a volume's, else the container that names it."""
+    if reference.use == "volume":
+        return StepName.CREATE_SANDBOX.value
+    kinds = (
+        ("initContainers", pod.spec.init_containers),
+        ("containers", pod.spec.containers),
+        ("ephemeralContainers", pod.spec.ephemeral_containers),
+    )
+    return next(
+        container.name
+        for field, containers in kinds
+        for index, container in enumerate(containers)
+        if reference.path.startswith(f"spec.{field}[{index}].")
+    )

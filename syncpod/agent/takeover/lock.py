@@ -1,0 +1,144 @@
+"""One worker per node: the lock on the node's state directory, the machine it is bound to, and the count of its lives.
+
+The lock is the kernel's, so it dies with its holder, however that dies. Beside it lies ``node.json``: the node's name,
+the machine that it lives on, and the boot counter, by which every listing of this life counts as newer than all earlier
+ones (:class:`syncpod.lifecycle.observed.Seq`).
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import time
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from syncpod.kernel.atomic_file import replace_file
+
+_MACHINE_ID_FILES = (Path("/etc/machine-id"), Path("/var/lib/dbus/machine-id"))
+
+
+class NotThisNode(Exception):
+    """The node may not be served by this process; the text says why, in one sentence."""
+
+
+def machine_id(files: tuple[Path, ...] = _MACHINE_ID_FILES) -> str | None:
+    """Return what tells this machine from others, hashed (the id itself is not meant to be shown); None = nothing does.
+
+    A container image often has none: then the state directory is the machine.
+    """
+    for file in files:
+        try:
+            said = file.read_text().strip()
+        except OSError:
+            continue
+        if said and said != "uninitialized":
+            return hashlib.sha256(f"syncpod:{said}".encode()).hexdigest()[:12]
+    return None
+
+
+@dataclass(frozen=True)
+class NodeLife:
+    """One life of a node's worker."""
+
+    node: str
+    machine: str
+    """The machine and the state directory on it, hashed."""
+    boot: int
+
+    @property
+    def identity(self) -> str:
+        """What Temporal shows as the worker: ``<node>/<machine>/<boot>``."""
+        return f"{self.node}/{self.machine}/{self.boot}"
+
+
+class NodeLock:
+    """An exclusive hold on a state directory, made (0700) if it is not there, until `release` or death.
+
+    Raises NotThisNode where another live worker holds it, or where it belongs to another node or another machine.
+    """
+
+    def __init__(self, state_dir: Path, node: str, *, machine: str | None) -> None:
+        self.state_dir = state_dir
+        try:
+            state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+            state_dir.chmod(0o700)
+            self._lock = os.open(state_dir / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise NotThisNode(f"state directory {state_dir}: {error.strerror} (--state-dir names another)") from error
+        try:
+            self._hold()
+            self.life = self._begin(node, machine)
+        except OSError as error:  # a full disk; a life that is not counted would be taken for its elder
+            self.release()
+            raise NotThisNode(f"state directory {state_dir}: {error.strerror} (--state-dir names another)") from error
+        except BaseException:
+            self.release()
+            raise
+
+    def _hold(self) -> None:
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.pread(self._lock, 32, 0).decode(errors="replace").strip()
+            whose = f"process {holder}" if holder else "another process"
+            raise NotThisNode(
+                f"state directory {self.state_dir} is in use by the worker in {whose}: one worker serves a node"
+            ) from None
+        os.ftruncate(self._lock, 0)
+        os.pwrite(self._lock, f"{os.getpid()}\n".encode(), 0)
+
+    def _begin(self, node: str, machine: str | None) -> NodeLife:
+        """Count this life, on disk before it is used."""
+        path = self.state_dir / "node.json"
+        said = _read(path)
+        if said and said["node"] != node:
+            raise NotThisNode(
+                f"state directory {self.state_dir} belongs to node {said['node']}: "
+                f"give node {node} one of its own (--state-dir), or keep the name (--node {said['node']})"
+            )
+        if said and machine and said["machine"] and said["machine"] != machine:
+            raise NotThisNode(
+                f"state directory {self.state_dir} belongs to another machine: two machines must never serve one node; "
+                f"if it was moved here for good, remove {path}"
+            )
+        place = said["place"] if said else uuid.uuid4().hex
+        # Listings of this life must not look older than those that the workflows have of another: not after the state
+        # directory was lost, or put back from a copy, nor where another has served the node since. Seconds since 1970
+        # lie above every life before, but where a clock was put back, or lives have lasted less than a second.
+        boot = max(said["boot"] + 1 if said else 0, int(time.time()))
+        replace_file(
+            path, json.dumps({"node": node, "machine": machine, "place": place, "boot": boot}) + "\n", durable=True
+        )
+        digest = hashlib.sha256(f"{machine}:{place}".encode()).hexdigest()[:12]
+        return NodeLife(node, digest, boot)
+
+    def release(self) -> None:
+        """Let the node go."""
+        os.close(self._lock)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    """Return what an earlier life left; raises NotThisNode where it cannot be read as that."""
+    try:
+        said = json.loads(path.read_text())
+        return {
+            "node": str(said["node"]),
+            "machine": said["machine"],
+            "place": str(said["place"]),
+            "boot": int(said["boot"]),
+        }
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise NotThisNode(f"{path} cannot be read ({error}): restore it, or remove it") from error

@@ -1,0 +1,148 @@
+"""Two workers must never serve one node name, and a lock is only seen on its own machine: the server sees both.
+
+A worker of another machine (or of another state directory) polls the same task queue under another identity. Clocks of
+two machines are not compared: a rival is alive if it is seen to move, by its heartbeats, or by its polls where the
+server keeps no heartbeats (they came with server 1.30).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Protocol
+
+from temporalio.api.enums.v1 import TaskQueueType, WorkerStatus
+from temporalio.api.taskqueue.v1 import TaskQueue
+from temporalio.api.workflowservice.v1 import (
+    DescribeTaskQueueRequest,
+    DescribeTaskQueueResponse,
+    ListWorkersRequest,
+    ListWorkersResponse,
+)
+from temporalio.client import Client
+from temporalio.service import RPCError, RPCStatusCode
+
+from syncpod.agent.takeover.lock import NodeLife, NotThisNode
+
+log = logging.getLogger(__name__)
+
+HEARTBEAT = timedelta(seconds=10)
+"""How often our workers tell the server that they live."""
+_BEAT_PATIENCE = 1.5 * HEARTBEAT
+_POLL_PATIENCE = timedelta(seconds=65)
+"""A long poll is answered and renewed within a minute."""
+_LONG_DEAD = timedelta(minutes=10)
+"""What was last heard so long ago, by this machine's clock, is not waited for: no two clocks are so far apart, and if
+they were, `outranked` would still find it."""
+_LOOK = timedelta(milliseconds=500)
+_RPC = timedelta(seconds=5)
+
+
+@dataclass(frozen=True)
+class Sign:
+    """The last sign of life of one worker of the queue."""
+
+    identity: str
+    started: float
+    """Seconds since 1970 by its own clock; 0 = not said."""
+    heard: float
+    """Its last heartbeat or poll, seconds since 1970."""
+    patience: timedelta
+    """How long the next sign may take if it lives."""
+
+
+async def refuse_rivals(client: Client, task_queue: str, life: NodeLife) -> None:
+    """Raise NotThisNode if another worker serves the node; called before this one polls.
+
+    Returns at once where there is no trace of one. Where there is, waits as long as its next sign of life may take.
+    """
+    clock = asyncio.get_running_loop().time
+    begun = clock()
+    traces = {
+        sign.identity: sign
+        for sign in await signs(client, task_queue)
+        if is_other(sign, life) and time.time() - sign.heard < _LONG_DEAD.total_seconds()
+    }
+    if traces:
+        log.warning("node %s was served by %s: looking whether that still lives", life.node, ", ".join(traces))
+    while any(clock() - begun < sign.patience.total_seconds() for sign in traces.values()):
+        await asyncio.sleep(_LOOK.total_seconds())
+        for sign in await signs(client, task_queue):
+            if sign.identity in traces and sign.heard > traces[sign.identity].heard:
+                raise _refusal(life, sign)
+
+
+async def outranked(client: Client, task_queue: str, life: NodeLife) -> NotThisNode | None:
+    """Return why this worker must stop, if it must: another one serves the node too, and began earlier.
+
+    For the moment in which two start together and neither sees the other. Both read the same two records at the
+    server, so exactly one gives way. Asked now and then while serving; takes long only where another is traced.
+    """
+    found = {sign.identity: sign for sign in await signs(client, task_queue)}
+    own = found.get(life.identity)
+    for sign in found.values():
+        if own is None or not own.started or not sign.started:
+            continue  # not known to the server by its heartbeats, or not yet
+        if is_other(sign, life) and (sign.started, sign.identity) < (own.started, own.identity):
+            await asyncio.sleep(sign.patience.total_seconds())
+            later = {sign.identity: sign for sign in await signs(client, task_queue)}.get(sign.identity)
+            if later is not None and later.heard > sign.heard:
+                return _refusal(life, later)
+    return None
+
+
+def is_other(sign: Sign, life: NodeLife) -> bool:
+    """Say whether the sign is of a worker that is no life of this one: another machine, or another state directory."""
+    return not sign.identity.startswith(f"{life.node}/{life.machine}/")
+
+
+async def signs(client: Client, task_queue: str) -> tuple[Sign, ...]:
+    """Return the last signs of the queue's workers, but for those that said goodbye. Raises RPCError."""
+    service, namespace = client.workflow_service, client.namespace
+    queue = DescribeTaskQueueRequest(
+        namespace=namespace,
+        task_queue=TaskQueue(name=task_queue),
+        task_queue_type=TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY,
+    )
+    polled = await service.describe_task_queue(queue, retry=True, timeout=_RPC)
+    try:
+        workers = ListWorkersRequest(namespace=namespace, query=f"TaskQueue = '{task_queue}'")
+        listed = await service.list_workers(workers, retry=True, timeout=_RPC)
+    except RPCError as error:
+        if error.status != RPCStatusCode.UNIMPLEMENTED:
+            raise
+        listed = ListWorkersResponse()
+    return _read(polled, listed)
+
+
+def _read(polled: DescribeTaskQueueResponse, listed: ListWorkersResponse) -> tuple[Sign, ...]:
+    found: dict[str, Sign] = {}
+    heartbeats = [info.worker_heartbeat for info in listed.workers_info]
+    for beat in heartbeats:
+        if beat.status == WorkerStatus.WORKER_STATUS_RUNNING:
+            started, heard = _seconds(beat.start_time), _seconds(beat.heartbeat_time)
+            found[beat.worker_identity] = Sign(beat.worker_identity, started, heard, _BEAT_PATIENCE)
+    known = {beat.worker_identity for beat in heartbeats}
+    for poller in polled.pollers:
+        if poller.identity not in known:
+            found[poller.identity] = Sign(poller.identity, 0, _seconds(poller.last_access_time), _POLL_PATIENCE)
+    return tuple(found[identity] for identity in sorted(found))
+
+
+class _Timestamp(Protocol):
+    seconds: int
+    nanos: int
+
+
+def _seconds(moment: _Timestamp) -> float:
+    return moment.seconds + moment.nanos / 1e9
+
+
+def _refusal(life: NodeLife, sign: Sign) -> NotThisNode:
+    return NotThisNode(
+        f"node {life.node} is served by another worker, {sign.identity}: "
+        "stop it, or give this one another name (--node)"
+    )

@@ -1,0 +1,160 @@
+"""``syncpod apply``: make pods, or change them."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from datetime import timedelta
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from syncpod.cli.console import say, warn
+from syncpod.cli.failure import BadInput, Failure
+from syncpod.cli.input.arguments import read_dry_run
+from syncpod.cli.input.options import DryRun, Filenames, ManifestNamespace, Node, Timeout
+
+if TYPE_CHECKING:
+    from temporalio.client import Client
+
+    from syncpod.cli.input.manifests import Manifests
+    from syncpod.cli.temporal.handover import Applied
+    from syncpod.node_settings import NodeSettings
+    from syncpod.pod import Admission, Pod
+
+_AT_ONCE: Final = 8
+"""Pods applied at a time; with many more a node takes longer to answer each than anybody waits for it."""
+
+
+def apply(
+    filename: Filenames = None,
+    namespace: ManifestNamespace = "",
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until every pod is ready or has finished.")] = False,
+    timeout: Timeout = "5m",
+    node: Node = "",
+    dry_run: DryRun = "none",
+) -> None:
+    """Make pods, ConfigMaps and Secrets, or change them.
+
+    What may change in a pod is what Kubernetes lets change: images, CPU and memory (see `resize`), labels, annotations,
+    activeDeadlineSeconds, added tolerations. Takes what `kubectl get -o yaml` prints. Every document is checked before
+    anything is done.
+
+    ConfigMaps and Secrets are kept on this machine, for the pods of its node; Secrets in memory, so that they have to
+    be applied again when it has been started anew. Neither is ever sent to the Temporal server.
+
+    With `--dry-run=client` manifests are checked here and compared with what is there; with `--dry-run=server` pods'
+    workflows are asked as well what they would refuse, and nodes whether they are cordoned. `plan` shows the steps.
+    """
+    from syncpod.cli.input.ephemeral import without_known
+    from syncpod.cli.input.manifests import admitted
+    from syncpod.cli.machine.node_process import local_node
+    from syncpod.cli.machine.object_store import keep, require_possible
+    from syncpod.cli.machine.settings import settings
+    from syncpod.cli.temporal import session
+    from syncpod.cli.temporal.handover import refuse_cordoned
+
+    if not filename:
+        raise BadInput("name a manifest with -f FILE, a directory with -f DIR, or standard input with -f -")
+    patience = parse_timeout(timeout)
+    mark = read_dry_run(dry_run)
+    if mark and wait:
+        raise BadInput("either --dry-run or --wait: nothing is done that could be waited for")
+    manifests = admitted(filename, namespace)
+    machine = settings()
+    require_possible(manifests, machine, asked=node)
+    if mark:
+        _try(manifests, machine, node, mark, asks=dry_run == "server")
+        return
+    if not manifests.pods:
+        keep(manifests, machine)
+        return
+    here = local_node(node)
+
+    async def work(client: Client) -> None:
+        begun = time.monotonic()
+        pods = await without_known(client, manifests.pods)
+        await refuse_cordoned(client, [admission.pod for admission in pods], here)
+        keep(manifests, machine)
+        applied = await apply_all(client, pods, here, patience if wait else None)
+        if wait:
+            await _wait(client, applied, patience, timedelta(seconds=time.monotonic() - begun))
+
+    session.run(work)
+
+
+def _try(manifests: Manifests, machine: NodeSettings, node: str, mark: str, *, asks: bool) -> None:
+    """Say what would be done, and do nothing. Raises Failure for what would be refused."""
+    from syncpod.cli.commands import apply_dry_run
+    from syncpod.cli.machine.node_process import local_node
+    from syncpod.cli.temporal import session
+
+    apply_dry_run.say_objects(manifests, machine, mark)
+
+    async def work(client: Client) -> None:
+        await apply_dry_run.say_pods(client, manifests.pods, local_node(node), mark, asks=asks)
+
+    if manifests.pods:
+        session.run(work)
+
+
+async def apply_all(
+    client: Client, admissions: list[Admission], node: str, patience: timedelta | None = None
+) -> list[Applied]:
+    """Apply pods, a few at once, and say in their order what came of each; one that fails keeps back no other.
+
+    `patience` bounds how long each may take to be answered, where it is shorter than the usual bound.
+    """
+    from syncpod.cli.several import together
+    from syncpod.cli.temporal.handover import apply_pod, has_search_attributes
+
+    has_attributes = await has_search_attributes(client)
+    slots = asyncio.Semaphore(_AT_ONCE)
+
+    async def apply_one(pod: Pod) -> Applied:
+        async with slots:
+            return await apply_pod(client, pod, node=node, has_attributes=has_attributes, patience=patience)
+
+    applied: list[Applied] = []
+    failures: list[Failure] = []
+    applying = [asyncio.create_task(apply_one(admission.pod)) for admission in admissions]
+    for (pod, warnings), answer in zip(admissions, applying, strict=True):
+        try:
+            one = await answer
+        except Failure as failure:
+            failures.append(failure)
+            continue
+        say(f"pod/{pod.metadata.name} {one.change.value}")
+        applied.append(one)
+        for warning in warnings:
+            warn(f"pod {pod.metadata.name}: {warning}")
+        if one.node_is_away:
+            warn(f"node {one.node} is away: pod {pod.metadata.name} starts when its worker does (`syncpod up` there)")
+    if failures:
+        raise together(failures, done=bool(applied))
+    return applied
+
+
+def parse_timeout(text: str) -> timedelta | None:
+    """Return how long to wait; None = as long as it takes. Raises BadInput."""
+    from syncpod.cli.view.durations import parse_duration
+
+    try:
+        return parse_duration(text) or None
+    except ValueError as wrong:
+        raise BadInput(f"--timeout: {wrong}") from None
+
+
+async def _wait(client: Client, applied: list[Applied], timeout: timedelta | None, spent: timedelta) -> None:
+    """Wait for what of `timeout` has not been spent on applying."""
+    from syncpod.cli.temporal.pod_waits import until_settled, verdicts
+    from syncpod.cli.temporal.progress import Progress
+
+    with Progress() as progress:
+        left = max(timeout - spent, timedelta()) if timeout else None
+        outcomes = await until_settled(client, applied, timeout=left, show=progress.show)
+    good, bad = verdicts(outcomes, timeout)
+    for sentence in good:
+        say(sentence)
+    if bad:
+        raise Failure("\n".join(bad))

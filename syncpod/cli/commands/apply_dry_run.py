@@ -1,0 +1,75 @@
+"""``apply --dry-run``: what would become of each manifest, said in kubectl's words and not done."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from syncpod.cli.console import say, warn
+from syncpod.cli.failure import Failure
+from syncpod.cli.several import together
+from syncpod.cli.temporal.handover import Change
+
+if TYPE_CHECKING:
+    from temporalio.client import Client
+
+    from syncpod.cli.input.manifests import Manifests
+    from syncpod.node_settings import NodeSettings
+    from syncpod.pod import Admission, Pod
+
+_WORDS = {"create": Change.CREATED, "update": Change.CONFIGURED, "none": Change.UNCHANGED}
+
+
+def say_objects(manifests: Manifests, here: NodeSettings, mark: str) -> None:
+    """Say what would become of the ConfigMaps and Secrets, which `node_objects.require_possible` has let pass."""
+    from syncpod.cli.machine.object_store import what_would_change
+
+    if manifests.objects:
+        for one in what_would_change(manifests, here):
+            say(f"{one.ref.kind.lower()}/{one.ref.name} {one.change}{mark}")
+
+
+async def say_pods(client: Client, admissions: Sequence[Admission], node: str, mark: str, *, asks: bool) -> None:
+    """Say what would become of pods, with the mark behind each; one that would be refused keeps back no other.
+
+    With `asks` their workflows are asked what they would refuse, and nodes whether they are cordoned; a workflow that
+    is not there yet refuses nothing that is not refused here. Whether a node has room, only a pod that is there learns.
+    Raises Failure for those that would be refused.
+    """
+    failures: list[Failure] = []
+    for admission in admissions:
+        try:
+            change = await (_asked(client, admission, node) if asks else _compared(client, admission.pod))
+        except Failure as failure:
+            failures.append(failure)
+            continue
+        name = admission.pod.metadata.name
+        say(f"pod/{name} {change}{mark}")
+        for warning in admission.warnings:
+            warn(f"pod {name}: {warning}")
+    if failures:
+        raise together(failures, done=False)
+
+
+async def _asked(client: Client, admission: Admission, node: str) -> Change:
+    from syncpod.cli.commands.plan import plan_of_manifest
+
+    planned, refusal = await plan_of_manifest(client, admission, node)
+    if refusal is not None:
+        raise refusal
+    if planned["change"] == "create" and "images" in planned:
+        return Change.FOLLOWS
+    return _WORDS[planned["change"]]
+
+
+async def _compared(client: Client, pod: Pod) -> Change:
+    """Compare a pod with the one that there is. Raises Failure where that does not answer."""
+    from syncpod.cli.temporal.forecast import differs
+    from syncpod.cli.temporal.pods import read_pod, require_answer
+
+    reading = await read_pod(client, pod.metadata.namespace, pod.metadata.name)
+    if reading is None:
+        return Change.CREATED
+    if require_answer(reading).pod.metadata.deletion_timestamp is not None:
+        return Change.FOLLOWS
+    return Change.CONFIGURED if differs(reading.pod, pod) else Change.UNCHANGED

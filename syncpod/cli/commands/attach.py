@@ -1,0 +1,122 @@
+"""``syncpod attach``: the streams of a container's own process."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from syncpod.cli.commands.exec import has_terminal, write_ours
+from syncpod.cli.console import remark
+from syncpod.cli.failure import BadInput, Failure
+from syncpod.cli.input.arguments import pod_name
+from syncpod.cli.input.options import Container, Namespace
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from temporalio.client import Client
+
+    from syncpod.pod import Container as ContainerSpec
+    from syncpod.pod import EphemeralContainer, Pod
+
+
+def attach_(
+    pod: Annotated[str, typer.Argument(metavar="POD", hidden=True, show_default=False)],
+    namespace: Namespace = "default",
+    container: Container = "",
+    stdin: Annotated[bool, typer.Option("--stdin", "-i", help="Pass our input to the container.")] = False,
+    tty: Annotated[bool, typer.Option("--tty", "-t", help="Lend our terminal; with --stdin.")] = False,
+) -> None:
+    """Show what a container writes from now on, or type into it.
+
+    It is the container's own process that is joined; with --stdin our input goes to it. Ends when the container does,
+    or our input. Ctrl-C leaves the container alone and running, unless it has our terminal (--stdin --tty): then that
+    key is the container's, as every other.
+
+    \b
+    Examples:
+      syncpod attach web
+      syncpod attach -it shell -c app
+      echo reload | syncpod attach -i web
+    """  # noqa: D301
+    from syncpod.cli.streams import interrupts
+    from syncpod.cli.temporal import session
+
+    name = pod_name([pod])
+    tty = tty and has_terminal(stdin=stdin)
+
+    async def work(client: Client) -> int:
+        from syncpod.cli.machine.containers import chosen_container, running_instance
+        from syncpod.cli.temporal.pods import require_pod
+
+        found = (await require_pod(client, namespace, name)).pod
+        instance = running_instance(found, chosen_container(found, container))
+        return await attach(found, instance.id, stdin=stdin, tty=tty)
+
+    interrupts.heed()
+    raise typer.Exit(session.run(work))
+
+
+async def attach(pod: Pod, container_id: str, *, stdin: bool, tty: bool) -> int:
+    """Connect our streams to a running container's, until it has ended or our input has; return 0.
+
+    `container_id` is the runtime's, with or without its scheme; how the container ended is in the pod's status, not in
+    the code (kubectl's attach.go, v1.36, has 0 too). With `tty` our terminal is lent, unless the container has none,
+    which is said. Input is refused where the container reads none (difference: kubectl passes it on to nobody).
+
+    Raises BadInput, and Failure where the runtime refuses or cannot be reached, or the stream breaks.
+    """
+    from syncpod.cli.machine.containers import runtime_of, unanswered
+    from syncpod.cli.streams import terminal
+    from syncpod.cli.streams.remote_command import stream
+    from syncpod.cri.errors import CriError, TransportFault
+
+    raw_id = container_id.rpartition("://")[2]
+    container = _spec_of(pod, raw_id)
+    if stdin and not container.stdin:
+        raise BadInput(f'container "{container.name}" reads no input: its manifest does not say `stdin: true`')
+    if tty and not container.tty:
+        remark(f'Note: container "{container.name}" has no terminal (`tty: true`); going on without')
+        tty = False
+    async with runtime_of(pod) as runtime:
+        try:
+            # A container's streams are as it was made with, whatever we lend: the kubelet asks so too.
+            url = await runtime.attach(raw_id, tty=container.tty, stdin=stdin, stdout=True, stderr=not container.tty)
+        except TransportFault as fault:
+            raise unanswered(fault) from None
+        except CriError as error:
+            raise Failure(f'the runtime refuses to attach to container "{container.name}": {error.message}') from None
+        source = terminal.our_input() if stdin else -1
+        if tty:
+            remark("If you don't see a command prompt, try pressing enter.")
+        with terminal.raw(source) if tty else contextlib.nullcontext():
+            return await stream(
+                url,
+                stdin=terminal.read(source) if stdin else None,
+                sizes=_redrawing(terminal.sizes(source)) if tty else None,
+                write=write_ours,
+                tty=container.tty,
+            )
+
+
+def _spec_of(pod: Pod, raw_id: str) -> ContainerSpec | EphemeralContainer:
+    """Return the container that has an instance of this id. Raises Failure where none has, any more."""
+    spec, status = pod.spec, pod.status
+    statuses = (*status.init_container_statuses, *status.container_statuses, *status.ephemeral_container_statuses)
+    name = next((each.name for each in statuses if each.container_id.endswith(f"//{raw_id}")), None)
+    for container in (*spec.init_containers, *spec.containers, *spec.ephemeral_containers):
+        if container.name == name:
+            return container
+    raise Failure(f'pod "{pod.metadata.name}" has no container {raw_id}')
+
+
+async def _redrawing(sizes: AsyncIterator[tuple[int, int]]) -> AsyncIterator[tuple[int, int]]:
+    """Yield another size before the first, so that whoever has drawn on an earlier terminal draws again (kubectl's)."""
+    first = True
+    async for columns, rows in sizes:
+        if first:
+            first = False
+            yield columns + 1, rows + 1
+        yield columns, rows

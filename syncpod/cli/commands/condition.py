@@ -1,0 +1,70 @@
+"""``syncpod condition``: say something of a pod that its node does not know, as readiness gates ask for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from syncpod.cli.console import say
+from syncpod.cli.failure import BadInput, Failure
+from syncpod.cli.input.arguments import pod_name
+from syncpod.cli.input.options import Namespace
+
+if TYPE_CHECKING:
+    from temporalio.client import Client
+
+_STATUSES: Final = {status.lower(): status for status in ("True", "False", "Unknown")}
+
+
+def condition(
+    what: Annotated[list[str], typer.Argument(metavar="POD TYPE=STATUS", hidden=True, show_default=False)],
+    reason: Annotated[str, typer.Option("--reason", metavar="WORD", help="Why, in one word: Registered.")] = "",
+    message: Annotated[str, typer.Option("--message", metavar="TEXT", help="Why, in a sentence.")] = "",
+    namespace: Namespace = "default",
+) -> None:
+    """Set a condition of a pod: True, False or Unknown.
+
+    A pod whose spec.readinessGates names the type is Ready only while it is True:
+
+    `condition web example.com/load-balanced=True --reason Registered`
+
+    Any other condition is shown with the pod. Those that its node sets (Ready, Initialized, ...) are refused.
+    """
+    from syncpod.cli.temporal import session
+
+    *names, assignment = what
+    type_, status = _assigned(assignment)
+    name = pod_name(names)
+    payload = {"type": type_, "status": status, "reason": reason, "message": message}
+
+    async def work(client: Client) -> None:
+        await _set(client, namespace, name, payload)
+
+    session.run(work)
+
+
+def _assigned(text: str) -> tuple[str, str]:
+    """Return type and status of ``TYPE=STATUS``. Raises BadInput."""
+    type_, equals, word = text.rpartition("=")
+    if not equals or not type_:
+        raise BadInput(f"{text}: say TYPE=STATUS, as in example.com/load-balanced=True")
+    status = _STATUSES.get(word.lower())
+    if status is None:
+        raise BadInput(f"{text}: the status must be True, False or Unknown")
+    return type_, status
+
+
+async def _set(client: Client, namespace: str, name: str, payload: dict[str, str]) -> None:
+    from syncpod.cli.temporal.operator_signals import signal
+    from syncpod.cli.temporal.pods import require_pod
+    from syncpod.lifecycle.conditions import foreign_problem
+    from syncpod.pod import PodCondition
+
+    pod = (await require_pod(client, namespace, name)).pod
+    if problem := foreign_problem(PodCondition.model_validate(payload), pod.status.conditions):
+        raise BadInput(problem)
+    if pod.metadata.deletion_timestamp is not None and pod.status.phase in ("Succeeded", "Failed"):
+        raise Failure(f'pod "{name}" has ended and is being deleted')
+    await signal(client, pod, "set_condition", payload)
+    say(f"pod/{name} condition {payload['type']} is {payload['status']}")

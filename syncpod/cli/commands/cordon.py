@@ -1,0 +1,76 @@
+"""``syncpod cordon`` and ``syncpod uncordon``: whether a node takes new pods."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from syncpod.cli.console import say
+
+if TYPE_CHECKING:
+    from temporalio.client import Client
+
+NodeNames = Annotated[list[str], typer.Argument(metavar="NODE", hidden=True, show_default=False)]
+
+
+def cordon(nodes: NodeNames) -> None:
+    """Have a node take no new pods.
+
+    Pods that are there go on, also over restarts of their node, and so do those of its manifest directory.
+    """
+    _change(nodes, "cordon")
+
+
+def uncordon(nodes: NodeNames) -> None:
+    """Have a node take new pods again."""
+    _change(nodes, "uncordon")
+
+
+def _change(words: list[str], change: Literal["cordon", "uncordon"]) -> None:
+    from syncpod.cli.commands.node_listing import node_names
+    from syncpod.cli.temporal import session
+
+    names = node_names(words)
+
+    async def work(client: Client) -> None:
+        for name in names:
+            say(f"node/{name} {await set_schedulable(client, name, change)}")
+
+    session.run(work)
+
+
+async def set_schedulable(client: Client, name: str, change: Literal["cordon", "uncordon"]) -> str:
+    """Cordon or uncordon one node; return what that came to, in kubectl's words.
+
+    Raises Failure where there is no such node, or it does not answer.
+    """
+    from temporalio.service import RPCError, RPCStatusCode
+
+    from syncpod.cli.failure import Failure
+    from syncpod.cli.temporal.nodes import require_node
+    from syncpod.cli.temporal.pods import away
+    from syncpod.cli.temporal.updates import AGAIN, PAUSE_SECONDS, answer_in_time
+    from syncpod.messages.node import node_workflow_id
+
+    reading = await require_node(client, name)
+    if reading.view.unschedulable is (change == "cordon"):
+        return f"already {change}ed"
+
+    async def send() -> bool:
+        while True:
+            try:
+                await client.get_workflow_handle(node_workflow_id(name)).execute_update(change, result_type=dict)
+            except RPCError as error:
+                if error.status == RPCStatusCode.NOT_FOUND:
+                    raise Failure(f'nodes "{name}" not found') from None
+                if error.status not in AGAIN:
+                    raise
+            else:
+                return True
+            await asyncio.sleep(PAUSE_SECONDS)
+
+    if not await answer_in_time(client, name, send()):
+        raise Failure(f"{away(name)}, so it is not known whether it is {change}ed")
+    return f"{change}ed"

@@ -1,0 +1,128 @@
+"""``syncpod cp``: copy files into a container, or out of one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from syncpod.cli.failure import BadInput
+from syncpod.cli.input.options import Container, Namespace
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+
+    from temporalio.client import Client
+
+    from syncpod.cli.streams.remote_command import Write
+
+_KINDS: Final = ("pod", "pods", "po")
+
+
+@dataclass(frozen=True)
+class Place:
+    """One end of the copying."""
+
+    path: str
+    pod: str = ""
+    """"" = this machine."""
+    namespace: str = ""
+    """"" = that of --namespace."""
+
+
+def cp(
+    source: Annotated[str, typer.Argument(metavar="SRC", hidden=True, show_default=False)],
+    destination: Annotated[str, typer.Argument(metavar="DST", hidden=True, show_default=False)],
+    namespace: Namespace = "default",
+    container: Container = "",
+    no_preserve: Annotated[
+        bool, typer.Option("--no-preserve", help="Into a container: keep neither owners nor permissions.")
+    ] = False,
+    retries: Annotated[
+        int | None,
+        typer.Option(
+            "--retries",
+            metavar="N",
+            help="How often to go on after a break, out of a container; -1 = always.",
+            show_default="0",
+        ),
+    ] = None,
+) -> None:
+    """Copy a file or a directory into a container, or out of one.
+
+    One of SRC and DST is a path here, the other POD:PATH or NAMESPACE/POD:PATH. Into a container, what DST names as a
+    directory receives SRC as an entry; out of one, a directory's contents go into DST, which is made where it is
+    missing. The container needs `tar`. What would lead out of DST is left out, and said.
+
+    \b
+    Examples:
+      syncpod cp dump.sql db:/tmp/
+      syncpod cp web:/var/log/nginx ./logs -c app
+      syncpod cp team/web:/etc/hosts hosts
+    """  # noqa: D301
+    from syncpod.cli.temporal import session
+
+    one, other = place(source), place(destination)
+    if bool(one.pod) == bool(other.pod):
+        raise BadInput("one of SRC and DST has to be in a pod (POD:PATH), and the other here")
+    inside = one if one.pod else other
+    if one.pod and no_preserve:
+        raise BadInput("--no-preserve is for a copy into a container: out of one, owners are never kept")
+    if not one.pod:
+        if retries is not None:
+            raise BadInput("--retries is for a copy out of a container: into one, none can go on after a break")
+        _require(Path(one.path))
+
+    async def work(client: Client) -> None:
+        from syncpod.cli.commands.exec import run_in
+        from syncpod.cli.machine.containers import chosen_container, running_instance, runtime_of
+        from syncpod.cli.streams.tar_copy import Copying
+        from syncpod.cli.temporal.pods import require_pod
+
+        pod = (await require_pod(client, inside.namespace or namespace, inside.pod)).pod
+        chosen = chosen_container(pod, container)
+        instance = running_instance(pod, chosen)
+        async with runtime_of(pod) as runtime:
+
+            async def run(command: Sequence[str], stdin: AsyncIterator[bytes] | None, write: Write) -> int:
+                return await run_in(runtime, instance, chosen, command, stdin=stdin, write=write)
+
+            copying = Copying(run, chosen)
+            if one.pod:
+                await copying.out_of(one.path, Path(other.path), retries=retries or 0)
+            else:
+                await copying.into(Path(one.path), other.path, preserve=not no_preserve)
+
+    session.run(work)
+
+
+def _require(path: Path) -> None:
+    """Raise BadInput where there is nothing at a path here, or where it cannot be looked at."""
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        raise BadInput(f"{path}: there is no such file or directory here") from None
+    except OSError as error:
+        raise BadInput(f"{path}: {error.strerror}") from None
+
+
+def place(text: str) -> Place:
+    """Read ``[[NAMESPACE/]POD:]PATH``. Raises BadInput.
+
+    As cp.go, v1.36, extractFileSpec, and besides: what begins with a slash or a dot is a path here, with colons or
+    without, and ``pod/web:/x`` names the pod ``web``.
+    """
+    before, colon, path = text.partition(":")
+    if not colon or text.startswith(("/", ".")):
+        if not text:
+            raise BadInput("SRC and DST: a path is missing")
+        return Place(text)
+    *namespaces, pod = before.split("/")
+    if not pod or len(namespaces) > 1 or "" in namespaces:
+        raise BadInput(f"{text!r}: write [[NAMESPACE/]POD:]PATH")
+    if not path:
+        raise BadInput(f"{text!r}: the path in the container is missing")
+    namespace = namespaces[0] if namespaces and namespaces[0] not in _KINDS else ""
+    return Place(path, pod, namespace)

@@ -1,0 +1,189 @@
+"""``syncpod create``: ConfigMaps and Secrets from the command line, on this machine's node."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from syncpod.cli.console import say
+from syncpod.cli.failure import BadInput, Failure
+from syncpod.cli.manual import Page
+
+if TYPE_CHECKING:
+    from syncpod.pod import ConfigMap, Secret
+
+app = typer.Typer(help="Make a ConfigMap or Secret for the pods of this machine.", no_args_is_help=True)
+secret_app = typer.Typer(
+    help="Make a Secret.",
+    no_args_is_help=True,
+    epilog="What is written as an argument is shown by `ps` to every user of this machine: give values that are "
+    "secret as files, --from-file=KEY=FILE, where FILE may be /dev/stdin.",
+)
+app.add_typer(secret_app, name="secret")
+
+Name = Annotated[str, typer.Argument(metavar="NAME", hidden=True, show_default=False)]
+Literals = Annotated[
+    list[str] | None,
+    typer.Option("--from-literal", metavar="KEY=VALUE", help="A value as it stands; `ps` shows it to others."),
+]
+Files = Annotated[
+    list[str] | None,
+    typer.Option("--from-file", metavar="[KEY=]FILE|DIR", help="A file's content, or each file of a directory."),
+]
+EnvFiles = Annotated[list[str] | None, typer.Option("--from-env-file", metavar="FILE", help="Lines of NAME=value.")]
+Namespace = Annotated[str, typer.Option("--namespace", "-n", metavar="NAME", help="The namespace.")]
+DryRun = Annotated[str, typer.Option("--dry-run", metavar="none|client", help="client: only print what would be made.")]
+Output = Annotated[str, typer.Option("--output", "-o", metavar="json|yaml|name", help="How to print.")]
+Immutable = Annotated[bool, typer.Option("--immutable", help="Refuse any later change of its data.")]
+
+
+@app.command("configmap", cls=Page)
+def config_map(
+    name: Name,
+    from_literal: Literals = None,
+    from_file: Files = None,
+    from_env_file: EnvFiles = None,
+    immutable: Immutable = False,
+    namespace: Namespace = "default",
+    dry_run: DryRun = "none",
+    output: Output = "",
+) -> None:
+    """Make a ConfigMap of literals, files or env files."""
+    from syncpod.cli.input.object_sources import collected, config_map_of
+
+    found = collected(from_literal or [], from_file or [], from_env_file or [])
+    _create(config_map_of(name, namespace, found), immutable, dry_run, output)
+
+
+app.command("cm", cls=Page, hidden=True)(config_map)
+
+
+@secret_app.command("generic", cls=Page)
+def generic(
+    name: Name,
+    from_literal: Literals = None,
+    from_file: Files = None,
+    from_env_file: EnvFiles = None,
+    kind: Annotated[str, typer.Option("--type", metavar="TYPE", help="The Secret's type.")] = "Opaque",
+    immutable: Immutable = False,
+    namespace: Namespace = "default",
+    dry_run: DryRun = "none",
+    output: Output = "",
+) -> None:
+    """Make a Secret of files, env files or literals."""
+    from syncpod.cli.input.object_sources import collected, secret_of
+
+    found = collected(from_literal or [], from_file or [], from_env_file or [])
+    _create(secret_of(name, namespace, kind, found), immutable, dry_run, output)
+
+
+@secret_app.command("docker-registry", cls=Page)
+def docker_registry(
+    name: Name,
+    server: Annotated[
+        str, typer.Option("--docker-server", metavar="ADDRESS", help="The registry.")
+    ] = "https://index.docker.io/v1/",
+    user: Annotated[str, typer.Option("--docker-username", metavar="NAME", help="Who pulls.")] = "",
+    password: Annotated[
+        str, typer.Option("--docker-password", metavar="TEXT", help="The password; `ps` shows it to others.")
+    ] = "",
+    password_stdin: Annotated[
+        bool, typer.Option("--docker-password-stdin", help="Read the password from standard input.")
+    ] = False,
+    email: Annotated[str, typer.Option("--docker-email", metavar="ADDRESS", help="An e-mail address.")] = "",
+    from_file: Annotated[
+        str, typer.Option("--from-file", metavar="FILE", help="A docker config.json, instead of all these.")
+    ] = "",
+    immutable: Immutable = False,
+    namespace: Namespace = "default",
+    dry_run: DryRun = "none",
+    output: Output = "",
+) -> None:
+    """Make a Secret to pull images with."""
+    from syncpod.cli.input.object_sources import DOCKER_CONFIG, DOCKER_CONFIG_TYPE, docker_config, read, secret_of
+
+    if from_file:
+        if user or password or password_stdin or email:
+            raise BadInput("either --from-file or the --docker- flags")
+        config = read(from_file.removeprefix(f"{DOCKER_CONFIG}="), "--from-file")
+    else:
+        if password and password_stdin:
+            raise BadInput("either --docker-password or --docker-password-stdin")
+        given = _password() if password_stdin else password
+        if not (user and given and server):
+            raise BadInput(
+                "give --docker-username and the password, by --docker-password-stdin or --docker-password, "
+                "or --from-file with a docker config.json"
+            )
+        config = docker_config(server, user, given, email)
+    _create(secret_of(name, namespace, DOCKER_CONFIG_TYPE, {DOCKER_CONFIG: config}), immutable, dry_run, output)
+
+
+def _password() -> str:
+    """Read a line from standard input; one that is typed there is not shown."""
+    if sys.stdin.isatty():
+        from getpass import getpass
+
+        return getpass()
+    return sys.stdin.readline().rstrip("\r\n")
+
+
+@secret_app.command("tls", cls=Page)
+def tls(
+    name: Name,
+    cert: Annotated[str, typer.Option("--cert", metavar="FILE", help="The certificate, PEM.", show_default=False)],
+    key: Annotated[str, typer.Option("--key", metavar="FILE", help="Its private key, PEM.", show_default=False)],
+    immutable: Immutable = False,
+    namespace: Namespace = "default",
+    dry_run: DryRun = "none",
+    output: Output = "",
+) -> None:
+    """Make a Secret of a certificate and its private key."""
+    from syncpod.cli.input.object_sources import TLS_TYPE, read, require_pair, secret_of
+
+    found = {"tls.crt": read(cert, "--cert"), "tls.key": read(key, "--key")}
+    require_pair(found["tls.crt"], found["tls.key"])
+    _create(secret_of(name, namespace, TLS_TYPE, found), immutable, dry_run, output)
+
+
+def _create(wanted: ConfigMap | Secret, immutable: bool, dry_run: str, output: str) -> None:
+    """Keep an object that is not there yet, or only print it. Raises BadInput, Failure."""
+    from syncpod.cli.machine.object_store import saying_what_failed, store_to_write
+    from syncpod.objects import admit_object, ref_of
+    from syncpod.pod import PodInvalid
+
+    if dry_run not in ("none", "client"):
+        raise BadInput(f"--dry-run: must be none or client, not {dry_run}")
+    if output not in ("", "json", "yaml", "name"):
+        raise BadInput(f"--output: must be json, yaml, name, not {output}")
+    if immutable:
+        wanted = wanted.model_copy(update={"immutable": True})
+    kind, name = wanted.kind.lower(), wanted.metadata.name
+    try:
+        wanted = admit_object(wanted).object
+    except PodInvalid as wrong:
+        raise BadInput("\n".join(f"{kind} {name}: {problem}" for problem in wrong.problems)) from None
+    shown: ConfigMap | Secret | None = wanted
+    if dry_run == "none":
+        with saying_what_failed():
+            store = store_to_write()
+            if not store.add(wanted):
+                raise Failure(f'{kind}s "{name}" already exists in namespace {wanted.metadata.namespace}')
+            shown = store.get(ref_of(wanted))
+    if shown is not None:
+        _print(shown, output, dry_run)
+
+
+def _print(made: ConfigMap | Secret, output: str, dry_run: str) -> None:
+    kind, name = made.kind.lower(), made.metadata.name
+    if output in ("json", "yaml"):
+        from syncpod.cli.view.documents import print_documents
+        from syncpod.pod import pod_to_wire
+
+        print_documents([pod_to_wire(made)], output, single=True)
+    elif output == "name":
+        say(f"{kind}/{name}")
+    else:
+        say(f"{kind}/{name} created" + (" (dry run)" if dry_run == "client" else ""))

@@ -1,0 +1,167 @@
+"""``syncpod describe``: all that a person may want to know about a pod or a node; ConfigMaps, and Secrets' sizes."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from syncpod.cli.console import printable, remark, say
+from syncpod.cli.failure import BadInput, Failure
+from syncpod.cli.input.arguments import named, read_selector
+from syncpod.cli.input.options import Namespace, Selector, Things
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from temporalio.api.common.v1 import Payloads
+    from temporalio.client import Client, WorkflowExecutionDescription
+
+    from syncpod.cli.input.selector import Selector as Conditions
+    from syncpod.cli.temporal.pods import Reading
+    from syncpod.cli.view.pod_description import Facts, PendingStep
+    from syncpod.objects import Kind as ObjectKind
+
+
+def describe(
+    what: Things = None,
+    namespace: Namespace = "default",
+    selector: Selector = "",
+) -> None:
+    """Show a pod in full: state, conditions, events, steps.
+
+    Or a node, `describe node n1`; a ConfigMap, `describe cm settings`; or of a Secret all but its values, `describe
+    secret keys`. A kind without a name means all of that kind: `describe pods`, of the namespace; `describe nodes`.
+    """
+    from syncpod.cli.commands.node_listing import describe_nodes, named_nodes
+
+    if (nodes := named_nodes(what or [])) is not None:
+        if selector:
+            raise BadInput("--selector: nodes are described by name")
+        describe_nodes(nodes)
+        return
+    things = named(what or [])
+    conditions = read_selector(selector)
+    if not what and not conditions.requirements:
+        raise BadInput("name what to describe, or choose it with --selector")
+    if any(things.values()) and conditions.requirements:
+        raise BadInput("what is described is either named, or chosen by --selector")
+    described, missing = [], []
+    for kind, names in things.items():
+        parts, absent = (
+            _pods(names, namespace, conditions) if kind == "Pod" else _objects(kind, names, namespace, conditions)
+        )
+        described += parts
+        missing += absent
+    if described:
+        # Annotations and messages are anybody's text: what a terminal would obey in them is shown, and not sent.
+        lines = "\n\n\n".join("\n".join(lines) for lines in described).split("\n")
+        say("\n".join(printable(line.expandtabs()) for line in lines))
+    elif not missing:
+        remark(f"No resources found in {namespace} namespace.")
+    if missing:
+        raise Failure("\n".join(missing))
+
+
+def _objects(
+    kind: ObjectKind, names: Sequence[str], namespace: str, conditions: Conditions
+) -> tuple[list[list[str]], list[str]]:
+    """Return the lines about each object, and a sentence for each that is not there."""
+    from syncpod.cli.machine.objects import find
+    from syncpod.cli.view.object_description import describe as lines_of
+
+    found, missing = find(kind, names, namespace, conditions)
+    return [lines_of(one) for one in found], missing
+
+
+def _pods(names: Sequence[str], namespace: str, conditions: Conditions) -> tuple[list[list[str]], list[str]]:
+    """Return the lines about each pod, and a sentence for each that is not there."""
+    from syncpod.cli.temporal import session
+
+    async def work(client: Client) -> tuple[list[list[str]], list[str]]:
+        from syncpod.cli.temporal.pods import list_pods, note_absent_nodes, read_pod
+        from syncpod.cli.view.pod_description import describe as lines_of
+
+        if names:
+            found = await asyncio.gather(*(read_pod(client, namespace, name) for name in names))
+            readings = [reading for reading in found if reading is not None]
+        else:
+            readings = await list_pods(client, namespace, conditions)
+        now = datetime.now(UTC)
+        described = [lines_of(one.pod, await _facts(client, one), now) for one in readings]
+        note_absent_nodes(readings)
+        missing = sorted(set(names) - {one.pod.metadata.name for one in readings})
+        return described, [f'pods "{name}" not found in namespace {namespace}' for name in missing]
+
+    return session.run(work)
+
+
+async def _facts(client: Client, reading: Reading) -> Facts:
+    """Ask the workflow for its events and holds, and Temporal for its pending steps."""
+    from syncpod.cli.temporal.pods import QUERY_DEADLINE, handle_of
+    from syncpod.cli.view.pod_description import Facts, Hold
+    from syncpod.messages import EventRecord
+
+    handle = handle_of(client, *reading.key)
+    description = await handle.describe()
+    events: list[Any] = []
+    plan: dict[str, Any] = {}
+    if reading.current:
+        events = await handle.query("events", result_type=list, rpc_timeout=QUERY_DEADLINE)
+        plan = await handle.query("plan", result_type=dict, rpc_timeout=QUERY_DEADLINE)
+    return Facts(
+        workflow_id=handle.id,
+        run_id=description.run_id,
+        ui=_page(client, handle.id, description.run_id),
+        events=tuple(EventRecord.model_validate(event) for event in events),
+        pending=_pending(description),
+        holds=tuple(
+            Hold(
+                hold["subject"],
+                hold["reason"],
+                datetime.fromisoformat(hold["until"]) if hold["until"] is not None else None,
+            )
+            for hold in plan.get("holds", [])
+        ),
+    )
+
+
+def _pending(description: WorkflowExecutionDescription) -> tuple[PendingStep, ...]:
+    from syncpod.cli.view.pod_description import PendingStep
+
+    return tuple(
+        PendingStep(
+            name=activity.activity_type.name,
+            attempt=activity.attempt,
+            since=activity.scheduled_time.ToDatetime(UTC) if activity.HasField("scheduled_time") else None,
+            failure=activity.last_failure.message,
+            doing=_said(activity.heartbeat_details),
+        )
+        for activity in description.raw_description.pending_activities
+    )
+
+
+def _said(heartbeat: Payloads) -> str:
+    """Return what a step said with its last heartbeat: one phrase."""
+    from temporalio.converter import default
+
+    for payload in heartbeat.payloads:
+        return str(default().payload_converter.from_payload(payload))
+    return ""
+
+
+def _page(client: Client, workflow_id: str, run_id: str) -> str:
+    """Return the address of the workflow's page, where the server's UI is known: our own server's, or the cloud's."""
+    from syncpod.cli.machine.settings import settings
+    from syncpod.cli.machine.state_directory import running_server
+
+    own = running_server(settings().state_dir)
+    address = client.service_client.config.target_host
+    if own is not None and own.address == address:
+        base = own.ui
+    elif address.rpartition(":")[0].endswith(".tmprl.cloud"):
+        base = "https://cloud.temporal.io"
+    else:
+        return ""
+    return f"{base}/namespaces/{client.namespace}/workflows/{quote(workflow_id, safe='')}/{run_id}/timeline"

@@ -1,0 +1,211 @@
+"""``syncpod down``: end what ``up`` has started, and the pods."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from syncpod.cli.console import program, remark, say
+from syncpod.cli.failure import BadInput, Failure
+from syncpod.cli.input.options import Node, StateDir
+
+if TYPE_CHECKING:
+    from datetime import timedelta
+
+    from syncpod.node_settings import NodeSettings
+
+_WORKER_SECONDS = 25.0
+"""Longer than a worker waits for calls that its runtime does not answer."""
+_SERVER_SECONDS = 15.0
+
+
+def down(
+    state_dir: StateDir = "",
+    node: Node = "",
+    keep_pods: Annotated[bool, typer.Option("--keep-pods", help="Let the pods run on, for the next `up`.")] = False,
+    purge: Annotated[
+        bool, typer.Option("--purge", help="Remove the state directory too: database, logs, Secrets, all of it.")
+    ] = False,
+    timeout: Annotated[
+        str,
+        typer.Option(
+            "--timeout",
+            metavar="DURATION",
+            help="How long the pods may take to end.",
+            show_default="their longest grace, and half a minute",
+        ),
+    ] = "0",
+) -> None:
+    """Delete this node's pods, and end all that `up` started.
+
+    The pods are stopped with their own grace. What `up` has not started is left alone.
+    """
+    from syncpod.cli.commands.apply import parse_timeout
+    from syncpod.cli.machine import purge as purging
+    from syncpod.cli.machine.object_store import memory_directory_of
+    from syncpod.cli.machine.settings import settings
+    from syncpod.cli.machine.state_directory import recorded_worker
+    from syncpod.node_settings import MEMORY_DIR
+
+    patience = parse_timeout(timeout)
+    here = settings(node=node, state_dir=state_dir)
+    directory = here.state_dir
+    memory = memory_directory_of(here, is_named=bool(os.environ.get(MEMORY_DIR)))
+    before = recorded_worker(directory)
+    logs = here.log_dir if before is None else Path(before.log_dir)
+    if keep_pods and purge:
+        raise BadInput("either --keep-pods or --purge: pods do not run on without their state")
+    if not directory.is_dir():
+        remark(f"Nothing to end: {directory} is not there")
+        return
+    others = _what_others_run(directory)
+    if purge:
+        purging.require_ours(directory)
+        if others:
+            raise Failure(f"{directory} is in use by what `syncpod up` has not started: {'; '.join(others)}")
+    if not keep_pods:
+        _delete_pods(here, patience, everything=purge)
+    ended = _end_worker(directory) + _end_runtime(directory) + _end_server(directory)
+    if not keep_pods:
+        _forget(directory)
+    if not ended:
+        remark(f"Nothing to end: nothing that `syncpod up` has started runs in {directory}")
+    for what in others:
+        remark(f"Note: {what} was not started by `syncpod up`; it runs on")
+    if ended and keep_pods:
+        say(f"pods run on; `{program()} up` serves them again")
+    if purge:
+        purging.purge(directory, memory, logs)
+        say(f"{directory} removed")
+
+
+# --- pods -------------------------------------------------------------------------------------------------------------
+
+
+def _delete_pods(here: NodeSettings, patience: timedelta | None, *, everything: bool) -> None:
+    """Delete the pods that the worker of `up` serves or served, and wait for their end.
+
+    What is needed for that and does not run any more is started: else the pods would come up again with the next `up`.
+    """
+    from syncpod.cli import parts
+    from syncpod.cli.machine import node_process, runtime_process
+    from syncpod.cli.machine.runtime_choice import choose
+    from syncpod.cli.machine.state_directory import recorded_runtime, recorded_worker
+    from syncpod.cli.strays.clearing import clear_runtime, delete_all, pods_of
+
+    directory = here.state_dir
+    before = recorded_worker(directory)
+    try:
+        if before is not None:
+            here = parts.as_before(here, before)
+            server = parts.start_server_of(here, before)
+            if pods_of(server.config, here.node):
+                if followed := _end_follower(directory):
+                    remark(f"The worker followed {followed}: another, which does not, is started to delete the pods")
+                elif node_process.serving(directory) is None:
+                    remark("No worker runs: one is started to delete the pods")
+                parts.start_node(here, choose(here), server)
+                delete_all(server.config, here.node, patience)
+        elif (worker := node_process.serving(directory)) is not None:
+            remark(f"Note: the pods of node {worker.node}, whose worker `syncpod up` has not started, are not deleted")
+            return
+        own = recorded_runtime(directory)
+        if runtime_process.has_pods(directory) and (everything or (own is not None and own.detached)):
+            clear_runtime(here, simulated=own is not None and own.simulated, everything=everything)
+    except Failure as failure:
+        raise Failure(f"{failure}\n{_how_to_keep()}", failure.code) from None
+
+
+def _end_follower(directory: Path) -> str:
+    """End a worker that follows manifests: it would make their pods again as fast as they end.
+
+    Return their directory; "" where none was ended.
+    """
+    from syncpod.cli.machine import node_process
+
+    worker = node_process.serving(directory)
+    if worker is None or not worker.manifest_dir or not _end_worker(directory):
+        return ""
+    return worker.manifest_dir
+
+
+def _how_to_keep() -> str:
+    return f"nothing has been ended; `{program()} down --keep-pods` ends what serves the pods, and leaves them"
+
+
+# --- processes --------------------------------------------------------------------------------------------------------
+
+
+def _end_worker(directory: Path) -> int:
+    from syncpod.cli.machine.processes import end
+    from syncpod.cli.machine.state_directory import exclusive, running_worker
+
+    with exclusive(directory):
+        process = running_worker(directory)
+        if process is None or not end(process, patience_seconds=_WORKER_SECONDS):
+            return 0
+    say(f"worker ended (pid {process.pid})")
+    return 1
+
+
+def _end_runtime(directory: Path) -> int:
+    from syncpod.cli.machine.runtime_process import end_process, serving
+    from syncpod.cli.machine.state_directory import exclusive
+
+    with exclusive(directory):
+        record = serving(directory)
+        if record is None or not record.detached or not end_process(record.process):
+            return 0
+    say(f"embedded runtime ended (pid {record.process.pid})")
+    return 1
+
+
+def _end_server(directory: Path) -> int:
+    from syncpod.cli.machine.processes import end
+    from syncpod.cli.machine.state_directory import exclusive, running_server
+
+    with exclusive(directory):
+        record = running_server(directory)
+        if record is None or not record.detached or not end(record.process, patience_seconds=_SERVER_SECONDS):
+            return 0
+    say(f"Temporal server ended (pid {record.process.pid})")
+    return 1
+
+
+def _forget(directory: Path) -> None:
+    """Take back the records of what has ended."""
+    from syncpod.cli.machine.runtime_process import forget, serving
+    from syncpod.cli.machine.state_directory import (
+        exclusive,
+        forget_server,
+        forget_worker,
+        running_server,
+        running_worker,
+    )
+
+    with exclusive(directory):
+        if running_server(directory) is None:
+            forget_server(directory)
+        if running_worker(directory) is None:
+            forget_worker(directory)
+        if serving(directory) is None:
+            forget(directory)
+
+
+def _what_others_run(directory: Path) -> list[str]:
+    """Return what runs in the state directory and was not started by `up`."""
+    from syncpod.cli.machine import node_process, runtime_process
+    from syncpod.cli.machine.state_directory import running_server, running_worker
+
+    found = []
+    ours = running_worker(directory)
+    if (worker := node_process.serving(directory)) is not None and (ours is None or ours.pid != worker.pid):
+        found.append(f"the worker (pid {worker.pid})")
+    if (runtime := runtime_process.serving(directory)) is not None and not runtime.detached:
+        found.append(f"the embedded runtime at {runtime.endpoint} (pid {runtime.process.pid})")
+    if (server := running_server(directory)) is not None and not server.detached:
+        found.append(f"the Temporal server at {server.address} (pid {server.process.pid})")
+    return found

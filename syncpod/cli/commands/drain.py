@@ -1,0 +1,203 @@
+"""``syncpod drain``: take a node's pods away, before something is done to its machine."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from syncpod.cli.commands.cordon import NodeNames
+from syncpod.cli.console import remark, say, warn
+from syncpod.cli.failure import BadInput, Failure
+from syncpod.cli.input.arguments import read_dry_run, read_selector
+from syncpod.cli.input.options import DryRun, Timeout
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import timedelta
+
+    from temporalio.client import Client
+
+    from syncpod.cli.input.selector import Selector
+    from syncpod.cli.temporal.pods import Reading
+
+
+def drain(
+    nodes: NodeNames,
+    force: Annotated[
+        bool, typer.Option("--force", help="Also end pods that nobody makes again: here, all that were applied.")
+    ] = False,
+    delete_emptydir_data: Annotated[
+        bool, typer.Option("--delete-emptydir-data", help="Also end pods that have data in an emptyDir, which is lost.")
+    ] = False,
+    _ignore_daemonsets: Annotated[
+        bool, typer.Option("--ignore-daemonsets", help="Taken as for kubectl; there are no DaemonSets here.")
+    ] = False,
+    pod_selector: Annotated[
+        str, typer.Option("--pod-selector", metavar="SELECTOR", help="Only pods with these labels, as for `get -l`.")
+    ] = "",
+    grace_period: Annotated[
+        int,
+        typer.Option(
+            "--grace-period", metavar="SECONDS", help="Instead of each pod's own grace.", show_default="its own"
+        ),
+    ] = -1,
+    timeout: Timeout = "0",
+    dry_run: DryRun = "none",
+) -> None:
+    """Cordon nodes and end their pods.
+
+    What a node's manifest directory has stays, and is named: static pods end when their files go. Nothing of a node is
+    ended where a pod stands in the way, as for kubectl.
+    """
+    from temporalio.service import RPCError
+
+    from syncpod.cli.commands.apply import parse_timeout
+    from syncpod.cli.commands.node_listing import node_names
+    from syncpod.cli.several import together
+    from syncpod.cli.temporal import session
+
+    names = node_names(nodes)
+    if grace_period < -1:
+        raise BadInput("--grace-period: must be 0 or more seconds")
+    how = _How(
+        force=force,
+        delete_data=delete_emptydir_data,
+        conditions=read_selector(pod_selector, "--pod-selector"),
+        grace=None if grace_period == -1 else grace_period,
+        patience=parse_timeout(timeout),
+        mark=read_dry_run(dry_run),
+    )
+
+    async def work(client: Client) -> None:
+        for name in names:
+            await _cordon(client, name, how)
+        failures = []
+        for name in names:
+            try:
+                await _drain(client, name, how)
+            except Failure as failure:
+                failures.append(failure)
+            except RPCError as error:
+                failures.append(session.refused(error))
+        if failures:
+            raise together(failures, done=True)
+
+    session.run(work)
+
+
+@dataclass(frozen=True)
+class _How:
+    force: bool
+    delete_data: bool
+    conditions: Selector
+    grace: int | None
+    """Seconds; None = each pod's own."""
+    patience: timedelta | None
+    mark: str
+    """What is said behind a deed that is not done; "" = it is done."""
+
+    @property
+    def dry_run(self) -> bool:
+        """Whether nothing is done."""
+        return bool(self.mark)
+
+    @property
+    def cordoned(self) -> str:
+        """What is said of a node behind why it is not drained."""
+        return "" if self.dry_run else ", which stays cordoned"
+
+
+async def _cordon(client: Client, name: str, how: _How) -> None:
+    from syncpod.cli.commands.cordon import set_schedulable
+    from syncpod.cli.temporal.nodes import require_node
+
+    if not how.dry_run:
+        say(f"node/{name} {await set_schedulable(client, name, 'cordon')}")
+        return
+    already = "already " if (await require_node(client, name)).view.unschedulable else ""
+    say(f"node/{name} {already}cordoned{how.mark}")
+
+
+async def _drain(client: Client, name: str, how: _How) -> None:
+    from syncpod.cli.input.selector import Selector
+    from syncpod.cli.temporal.pods import list_pods
+
+    there = [one for one in await list_pods(client, None, Selector()) if one.pod.spec.node_name == name]
+    silent = [one for one in there if not one.current]
+    if silent:
+        raise Failure(
+            f"it is not known what the {len(silent)} pods are of node {name}{how.cordoned}, since it does not answer"
+        )
+    # Only now: of one that does not answer, not all labels are known.
+    chosen = [one for one in there if how.conditions.matches(one.pod.metadata.labels)]
+    static = [one for one in chosen if _is_static(one)]
+    pods = [one for one in chosen if not _is_static(one)]
+    _refuse(name, pods, how)
+    if static:
+        remark(f"Static pods stay: {_names(static)} (they end when their manifests go)")
+    unmanaged = [one for one in pods if not _has_ended(one)]
+    if unmanaged:
+        warn(f"deleting Pods that declare no controller: {_names(unmanaged)}")
+    await _end(client, pods, how)
+    say(f"node/{name} drained{how.mark}")
+
+
+def _refuse(name: str, pods: Sequence[Reading], how: _How) -> None:
+    """Raise Failure for what stands in the way (kubectl's pkg/drain/filters.go, v1.36), before anything is ended."""
+    live = [one for one in pods if not _has_ended(one)]
+    reasons = []
+    if live and not how.force:
+        reasons.append(f"cannot delete Pods that declare no controller (use --force to override): {_names(live)}")
+    with_data = [one for one in live if any(volume.empty_dir is not None for volume in one.pod.spec.volumes)]
+    if with_data and not how.delete_data:
+        reasons.append(
+            f"cannot delete Pods with local storage (use --delete-emptydir-data to override): {_names(with_data)}"
+        )
+    if reasons:
+        raise Failure("\n".join([f'unable to drain node "{name}"{how.cordoned}:', *reasons]))
+
+
+async def _end(client: Client, pods: Sequence[Reading], how: _How) -> None:
+    """End pods all at once, and say of each when it has gone. Raises Failure where one takes too long."""
+    from syncpod.cli.commands.delete import begin, say_governed
+    from syncpod.cli.temporal.pod_waits import until_gone
+
+    async def end(one: Reading) -> None:
+        namespace, name = one.key
+        say(f"evicting pod {namespace}/{name}{how.mark}")
+        if how.dry_run:
+            return
+        if await begin(client, namespace, name, how.grace) is not None:
+            await until_gone(client, namespace, name, one.pod.metadata.uid)
+        say(f"pod/{name} evicted")
+        say_governed(one)
+
+    ending = [asyncio.create_task(end(one), name="/".join(one.key)) for one in pods]
+    if not ending:
+        return
+    done, pending = await asyncio.wait(ending, timeout=how.patience.total_seconds() if how.patience else None)
+    for task in pending:
+        task.cancel()
+    await asyncio.gather(*pending, return_exceptions=True)
+    for task in done:
+        task.result()
+    if pending:
+        names = ", ".join(sorted(task.get_name() for task in pending))
+        raise Failure(f"timed out waiting for {names} to end; the deletion goes on, and the node stays cordoned")
+
+
+def _is_static(one: Reading) -> bool:
+    from syncpod.messages.node import FILE_SOURCE, SOURCE_ANNOTATION
+
+    return one.pod.metadata.annotations.get(SOURCE_ANNOTATION) == FILE_SOURCE
+
+
+def _has_ended(one: Reading) -> bool:
+    return one.pod.status.phase in ("Succeeded", "Failed")
+
+
+def _names(pods: Sequence[Reading]) -> str:
+    return ", ".join(sorted("/".join(one.key) for one in pods))

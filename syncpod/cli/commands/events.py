@@ -1,0 +1,243 @@
+"""``syncpod events``: what has happened to pods, in the kubelet's words."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from syncpod.cli.console import Columns, remark, say
+from syncpod.cli.failure import BadInput, Failure
+from syncpod.cli.input.arguments import pod_names
+from syncpod.cli.input.options import AllNamespaces, Namespace, PodNames
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from temporalio.client import Client
+
+    from syncpod.cli.view.event_lines import PodEvent
+    from syncpod.pod import Pod
+
+_OUTPUTS = ("wide", "json", "yaml", "name")
+_TYPES = ("Normal", "Warning")
+_WATCH_SECONDS = 1.0
+_AT_ONCE = 50
+
+
+def events(
+    what: PodNames = None,
+    namespace: Namespace = "default",
+    all_namespaces: AllNamespaces = False,
+    about: Annotated[str, typer.Option("--for", metavar="pod/NAME", help="Only those of this pod.")] = "",
+    types: Annotated[
+        str, typer.Option("--types", metavar="Normal,Warning", help="Only those of these types.", show_default="both")
+    ] = "",
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Go on, with a line for each that comes.")] = False,
+    output: Annotated[str, typer.Option("--output", "-o", metavar="wide|json|yaml|name", help="How to print.")] = "",
+    no_headers: Annotated[bool, typer.Option("--no-headers", help="Leave out the column names.")] = False,
+) -> None:
+    """List what has happened to pods, the newest last.
+
+    Each pod keeps its last hundred events; one that repeats is counted. With `-o wide` each has the container that it
+    is about. A pod that is named may have ended: its events are there for as long as Temporal keeps its workflow.
+    """
+    from syncpod.cli.streams import interrupts
+    from syncpod.cli.temporal import session
+
+    names = pod_names(what or []) + _named_by_for(about)
+    if names and all_namespaces:
+        raise BadInput("a pod that is named is of one namespace: leave out --all-namespaces")
+    if output and output not in _OUTPUTS:
+        raise BadInput(f"--output: must be {', '.join(_OUTPUTS)}, not {output}")
+    wanted = _types(types)
+    source = _Source(
+        None if all_namespaces else namespace, names, wanted, with_fields=output in ("wide", "json", "yaml")
+    )
+    printer = _Printer(output, namespaces=all_namespaces, headers=not no_headers)
+
+    async def work(client: Client) -> None:
+        found = await source.read(client)
+        if output in ("json", "yaml") and not watch:
+            printer.print_whole(found)
+        elif found:
+            printer.print(found)
+        elif not watch and not source.silent:
+            where = "" if all_namespaces else f" in {namespace} namespace"
+            remark(f"No events found{where}.")
+        if source.silent and not watch:
+            raise Failure(_without(source.silent))
+        while watch:
+            source.note_silent()
+            await asyncio.sleep(_WATCH_SECONDS)
+            printer.print(await source.read(client))
+
+    if watch:
+        interrupts.heed()
+    session.run(work)
+
+
+def _named_by_for(about: str) -> list[str]:
+    if not about:
+        return []
+    kind, slash, name = about.partition("/")
+    if not (slash and kind and name):
+        raise BadInput(f"--for: must be pod/NAME, not {about}")
+    return pod_names([about])
+
+
+def _types(text: str) -> frozenset[str]:
+    known = {each.casefold(): each for each in _TYPES}
+    wanted = [word.strip() for word in text.split(",")] if text else list(_TYPES)
+    for word in wanted:
+        if word.casefold() not in known:
+            raise BadInput(f"--types: must be {' or '.join(_TYPES)}, or both with a comma, not {word!r}")
+    return frozenset(known[word.casefold()] for word in wanted)
+
+
+class _Source:
+    """Reads the events of pods: of those that are named, else of all that there are in a namespace (None = in any)."""
+
+    def __init__(
+        self, namespace: str | None, names: Sequence[str], types: frozenset[str], *, with_fields: bool
+    ) -> None:
+        self._namespace = namespace
+        self._names = list(dict.fromkeys(names))
+        self._types = types
+        self._with_fields = with_fields
+        self._before: dict[tuple[str, str], Pod] = {}
+        """The pods that there were: those that have gone since are asked once more, for what came last."""
+        self.silent: tuple[Pod, ...] = ()
+        """The pods that did not answer, as they were recorded."""
+        self._noted: frozenset[str] = frozenset()
+
+    async def read(self, client: Client) -> list[PodEvent]:
+        """Return all events there are, the newest last. Raises Failure for a named pod that never was."""
+        from syncpod.cli.view.event_lines import by_time
+
+        pods = await self._pods(client)
+        some = asyncio.Semaphore(_AT_ONCE)
+        silent: list[Pod] = []
+
+        async def of(pod: Pod) -> list[PodEvent]:
+            async with some:
+                found = await _events_of(client, pod, with_fields=self._with_fields)
+            if found is None:
+                silent.append(pod)
+            return found or []
+
+        found = await asyncio.gather(*map(of, pods))
+        self.silent = tuple(silent)
+        return by_time([event for each in found for event in each if event.record.type in self._types])
+
+    async def _pods(self, client: Client) -> list[Pod]:
+        from syncpod.cli.temporal.pods import list_recorded, read_recorded
+
+        if self._names:
+            namespace = self._namespace or "default"
+            return list(await asyncio.gather(*(read_recorded(client, namespace, name) for name in self._names)))
+        there = {
+            (pod.metadata.namespace, pod.metadata.name): pod for pod in await list_recorded(client, self._namespace)
+        }
+        asked = [*there.values(), *(pod for key, pod in self._before.items() if key not in there)]
+        self._before = there
+        return asked
+
+    def note_silent(self) -> None:
+        """Say which pods did not answer; of those that go on not to, once."""
+        if new := [pod for pod in self.silent if pod.metadata.name not in self._noted]:
+            remark(f"Note: {_without(new)}")
+        self._noted = frozenset(pod.metadata.name for pod in self.silent)
+
+
+def _without(silent: Sequence[Pod]) -> str:
+    """Say whose events could not be read, and why."""
+    from syncpod.cli.temporal.pods import away
+
+    names = ", ".join(sorted(pod.metadata.name for pod in silent))
+    return f"without the events of {names}: {away(', '.join(sorted({pod.spec.node_name for pod in silent})))}"
+
+
+async def _events_of(client: Client, pod: Pod, *, with_fields: bool) -> list[PodEvent] | None:
+    """Return a pod's events, whether it has ended or not; None where its node does not answer."""
+    from temporalio.client import WorkflowQueryFailedError
+    from temporalio.service import RPCError
+
+    from syncpod.cli.temporal.pods import QUERY_DEADLINE, handle_of
+    from syncpod.cli.view.event_lines import PodEvent
+    from syncpod.messages import EventRecord
+
+    meta = pod.metadata
+    handle = handle_of(client, meta.namespace, meta.name)
+    paths: dict[str, str] = {}
+    try:
+        records: list[Any] = await handle.query("events", result_type=list, rpc_timeout=QUERY_DEADLINE)
+        if with_fields:
+            paths = _field_paths(await handle.query("pod", result_type=dict, rpc_timeout=QUERY_DEADLINE))
+    except (WorkflowQueryFailedError, RPCError):
+        return None
+    read = [EventRecord.model_validate(record) for record in records]
+    return [
+        PodEvent(meta.namespace, meta.name, meta.uid, pod.spec.node_name or "", paths.get(one.container, ""), one)
+        for one in read
+    ]
+
+
+def _field_paths(pod: dict[str, Any]) -> dict[str, str]:
+    """Return for each container where it stands in the pod, as an Event says it: ``spec.containers{app}``."""
+    kinds = ("initContainers", "containers", "ephemeralContainers")
+    spec = pod.get("spec", {})
+    return {each["name"]: f"spec.{kind}{{{each['name']}}}" for kind in kinds for each in spec.get(kind, ())}
+
+
+class _Printer:
+    """Prints events, and later only those that are new or have come again."""
+
+    def __init__(self, output: str, *, namespaces: bool, headers: bool) -> None:
+        self._output = output
+        self._namespaces = namespaces
+        self._headers = headers
+        self._table = Columns()
+        self._printed: dict[tuple[str, ...], tuple[int, datetime]] = {}
+
+    def print_whole(self, found: Sequence[PodEvent]) -> None:
+        """Print one document of all."""
+        from syncpod.cli.view.documents import print_documents
+        from syncpod.cli.view.event_lines import document
+
+        print_documents([document(event) for event in found], self._output, single=False)
+
+    def print(self, found: Sequence[PodEvent]) -> None:
+        """Print what has not been printed yet."""
+        news = [event for event in found if self._printed.get(event.key) != (event.record.count, event.last)]
+        # Of a pod that does not answer for a moment all is still printed when it answers again.
+        self._printed |= {event.key: (event.record.count, event.last) for event in found}
+        if news:
+            self._write(news)
+
+    def _write(self, news: Sequence[PodEvent]) -> None:
+        from syncpod.cli.view.event_lines import document, lines
+
+        match self._output:
+            case "json":
+                for event in news:
+                    say(json.dumps(document(event), indent=4))
+            case "yaml":
+                from syncpod.cli.view.documents import print_documents
+
+                for event in news:
+                    say("---")
+                    print_documents([document(event)], "yaml", single=True)
+            case "name":
+                say("\n".join(f"event/{event.name}" for event in news))
+            case _:
+                wide = self._output == "wide"
+                now = datetime.now(UTC)
+                shown = lines(
+                    news, now, wide=wide, namespaces=self._namespaces, headers=self._headers, table=self._table
+                )
+                self._headers = False
+                say("\n".join(shown))

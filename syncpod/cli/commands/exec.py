@@ -1,0 +1,130 @@
+"""``syncpod exec``: run a command in a container."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from syncpod.cli.console import remark
+from syncpod.cli.failure import BadInput, Failure
+from syncpod.cli.input.arguments import pod_name
+from syncpod.cli.input.options import Container, Namespace
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+
+    from temporalio.client import Client
+
+    from syncpod.cli.machine.containers import Instance
+    from syncpod.cli.streams.remote_command import Output, Write
+    from syncpod.cri.client import CriClient
+
+Stdin = Annotated[bool, typer.Option("--stdin", "-i", help="Pass our input on, and its end.")]
+Tty = Annotated[bool, typer.Option("--tty", "-t", help="Lend our terminal; with --stdin.")]
+
+
+def exec_(
+    pod: Annotated[str, typer.Argument(metavar="POD", hidden=True, show_default=False)],
+    command: Annotated[list[str] | None, typer.Argument(metavar="-- COMMAND", hidden=True, show_default=False)] = None,
+    namespace: Namespace = "default",
+    container: Container = "",
+    stdin: Stdin = False,
+    tty: Tty = False,
+) -> None:
+    """Run a command in a container; its exit code is passed on.
+
+    With --stdin the command reads our input, to its end; with --tty as well it has our terminal, and every key goes to
+    it, Ctrl-C too.
+
+    \b
+    Examples:
+      syncpod exec web -- date
+      syncpod exec -it web -c app -- sh
+      syncpod exec -i web -- sh -c 'cat > /tmp/dump' < dump
+    """  # noqa: D301
+    from syncpod.cli.temporal import session
+
+    name = pod_name([pod])
+    if not command:
+        raise BadInput(f"say what to run: syncpod exec {name} -- COMMAND")
+    tty = tty and has_terminal(stdin=stdin)
+
+    async def work(client: Client) -> int:
+        from syncpod.cli.machine.containers import chosen_container, running_instance, runtime_of
+        from syncpod.cli.temporal.pods import require_pod
+
+        found = (await require_pod(client, namespace, name)).pod
+        chosen = chosen_container(found, container)
+        instance = running_instance(found, chosen)
+        async with runtime_of(found) as runtime:
+            return await _lend(runtime, instance, chosen, command, stdin=stdin, tty=tty)
+
+    raise typer.Exit(session.run(work))
+
+
+def has_terminal(*, stdin: bool) -> bool:
+    """Say whether there is a terminal to lend; where there is none, remark that it goes on without, as kubectl does."""
+    if stdin and sys.stdin is not None and sys.stdin.isatty():
+        return True
+    remark("Note: no terminal to lend (--tty needs --stdin and a terminal there); going on without")
+    return False
+
+
+async def _lend(
+    runtime: CriClient, instance: Instance, container: str, command: Sequence[str], *, stdin: bool, tty: bool
+) -> int:
+    """Run a command with our own streams and terminal."""
+    from syncpod.cli.streams import terminal
+
+    source = terminal.our_input() if stdin else -1
+    with terminal.raw(source) if tty else contextlib.nullcontext():
+        return await run_in(
+            runtime,
+            instance,
+            container,
+            command,
+            stdin=terminal.read(source) if stdin else None,
+            write=write_ours,
+            sizes=terminal.sizes(source) if tty else None,
+        )
+
+
+async def run_in(
+    runtime: CriClient,
+    instance: Instance,
+    container: str,
+    command: Sequence[str],
+    *,
+    stdin: AsyncIterator[bytes] | None,
+    write: Write,
+    sizes: AsyncIterator[tuple[int, int]] | None = None,
+) -> int:
+    """Run a command in a container and return its exit code; with `sizes` it has a terminal.
+
+    Raises Failure where the runtime refuses or cannot be reached, or the stream breaks (`StreamBroken`).
+    """
+    from syncpod.cli.machine.containers import unanswered
+    from syncpod.cli.streams.remote_command import stream
+    from syncpod.cri.errors import CriError, TransportFault
+
+    tty = sizes is not None
+    try:
+        url = await runtime.exec(
+            instance.id, tuple(command), tty=tty, stdin=stdin is not None, stdout=True, stderr=not tty
+        )
+    except TransportFault as fault:
+        raise unanswered(fault) from None
+    except CriError as error:
+        raise Failure(f'the runtime refuses to run a command in container "{container}": {error.message}') from None
+    return await stream(url, stdin=stdin, sizes=sizes, write=write, tty=tty)
+
+
+async def write_ours(which: Output, data: bytes) -> None:
+    """Write a command's output to our own."""
+    from syncpod.cli.streams import terminal
+    from syncpod.cli.streams.remote_command import Output
+
+    await terminal.write((sys.stderr if which is Output.STDERR else sys.stdout).fileno(), data)

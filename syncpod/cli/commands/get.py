@@ -1,0 +1,254 @@
+"""``syncpod get``: the pods there are, nodes, and this machine's ConfigMaps and Secrets."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from syncpod.cli.console import Columns, remark, say
+from syncpod.cli.failure import BadInput, Failure
+from syncpod.cli.input.arguments import named, read_selector
+from syncpod.cli.input.options import AllNamespaces, Namespace, Selector, Things
+from syncpod.cli.view.documents import is_of_documents, known_output, print_documents
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from temporalio.client import Client
+
+    from syncpod.cli.input.arguments import Kind
+    from syncpod.cli.input.selector import Selector as Conditions
+    from syncpod.cli.temporal.pods import Reading
+    from syncpod.cli.view.label_columns import LabelColumns
+    from syncpod.objects import Kind as ObjectKind
+
+_OUTPUTS = ("wide", "json", "yaml", "name")
+_WATCH_SECONDS = 1.0
+
+
+def get(
+    what: Things = None,
+    namespace: Namespace = "default",
+    all_namespaces: AllNamespaces = False,
+    selector: Selector = "",
+    output: Annotated[
+        str,
+        typer.Option("--output", "-o", metavar="wide|json|yaml|name|jsonpath='{PATH}'", help="How to print."),
+    ] = "",
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Go on, with a line for each change.")] = False,
+    no_headers: Annotated[bool, typer.Option("--no-headers", help="Leave out the column names.")] = False,
+    label_columns: Annotated[
+        list[str] | None,
+        typer.Option("--label-columns", "-L", metavar="KEY,...", help="These labels as columns of their own."),
+    ] = None,
+    show_labels: Annotated[bool, typer.Option("--show-labels", help="All labels, in the last column.")] = False,
+) -> None:
+    r"""List pods, nodes, or this machine's ConfigMaps and Secrets.
+
+    They are named as for kubectl: `pod web`, `pod/web`, or plainly `web`; `configmaps`, `cm settings`, `secret/keys`,
+    `nodes`.
+
+    A JSONPath is written as for kubectl: text, and paths in braces, `{.metadata.name}{"\n"}`; of what is not named by
+    itself, `{.items[*].metadata.name}`. A path has fields, indices, `[*]` and filters, `[?(@.type=="Ready")]`; `..`,
+    slices, unions and `range` are not supported.
+    """
+    from syncpod.cli.commands.node_listing import get_nodes, named_nodes
+    from syncpod.cli.streams import interrupts
+    from syncpod.cli.view.label_columns import read_label_columns
+
+    output = known_output(output, _OUTPUTS)
+    if watch and is_of_documents(output):
+        raise BadInput(f"--watch prints tables and names, not {output.partition('=')[0]}")
+    labels = read_label_columns(label_columns or [], output, whole=show_labels)
+    if watch:
+        interrupts.heed()
+    if (nodes := named_nodes(what or [])) is not None:
+        if selector:
+            raise BadInput("--selector: nodes are named, or all are listed")
+        get_nodes(nodes, output, labels, headers=not no_headers, watch=watch)
+        return
+    things = named(what or [])
+    conditions = read_selector(selector)
+    if any(things.values()) and (conditions.requirements or all_namespaces):
+        raise BadInput("what is listed is either named, or chosen by --selector or --all-namespaces")
+    if watch and len(things) > 1:
+        raise BadInput("--watch goes on with things of one kind")
+    scope = None if all_namespaces else namespace
+    request = _Request(scope, conditions, output, labels, not no_headers, len(things) > 1)
+    found, missing = _Found([], {}), []
+    for kind, names in things.items():
+        if kind == "Pod":
+            missing += _get_pods(names, request, found, watch=watch)
+        else:
+            missing += _get_objects(kind, names, request, found, watch=watch)
+    if is_of_documents(output):
+        print_documents(found.documents, output, single=sum(map(len, things.values())) == 1)
+    elif output != "name" and not any(things.values()) and not any(found.counts.values()):
+        remark("No resources found" + ("" if all_namespaces else f" in {namespace} namespace."))
+    if missing:
+        raise Failure("\n".join(missing))
+
+
+@dataclass(frozen=True)
+class _Request:
+    """What was asked for, apart from kinds and names."""
+
+    namespace: str | None
+    """None = all."""
+    conditions: Conditions
+    output: str
+    labels: LabelColumns
+    headers: bool
+    with_kind: bool
+    """Whether each name has its kind before it, since there are several kinds."""
+
+    @property
+    def namespaces(self) -> bool:
+        """Whether each line has its namespace before it."""
+        return self.namespace is None
+
+
+@dataclass
+class _Found:
+    """What was found so far, where it is printed at the end, and how much of each kind."""
+
+    documents: list[dict[str, Any]]
+    counts: dict[Kind, int]
+
+    def add(self, kind: Kind, documents: Sequence[dict[str, Any]], output: str) -> None:
+        """Count what was found of a kind; before a second table comes an empty line, as kubectl has it."""
+        if documents and any(self.counts.values()) and output in ("", "wide"):
+            say()
+        self.counts[kind] = len(documents)
+        self.documents += documents
+
+
+# --- pods -------------------------------------------------------------------------------------------------------------
+
+
+def _get_pods(names: Sequence[str], request: _Request, found: _Found, *, watch: bool) -> list[str]:
+    """Print pods, or add them to what is printed at the end; return a sentence for each that is not there."""
+    from syncpod.cli.temporal import session
+
+    async def work(client: Client) -> list[str]:
+        from syncpod.cli.temporal.pods import note_absent_nodes
+
+        printer = _Printer(request)
+        readings = await _find(client, names, request)
+        found.add("Pod", [_document(reading) for reading in readings], request.output)
+        printer.print(readings)
+        note_absent_nodes(readings)
+        missing = sorted(set(names) - {reading.pod.metadata.name for reading in readings})
+        while watch and not missing:
+            await asyncio.sleep(_WATCH_SECONDS)
+            printer.print_changes(await _find(client, names, request))
+        return [f'pods "{name}" not found in namespace {request.namespace}' for name in missing]
+
+    return session.run(work)
+
+
+async def _find(client: Client, names: Sequence[str], request: _Request) -> list[Reading]:
+    from syncpod.cli.temporal.pods import list_pods, read_pod
+
+    if not names:
+        return await list_pods(client, request.namespace, request.conditions)
+    found = await asyncio.gather(*(read_pod(client, request.namespace or "default", name) for name in names))
+    return [reading for reading in found if reading is not None]
+
+
+class _Printer:
+    """Prints readings in one form, and later only what has changed."""
+
+    def __init__(self, request: _Request) -> None:
+        self._request = request
+        self._headers = request.headers
+        self._printed: dict[tuple[str, str], tuple[str, ...]] = {}
+        self._table = Columns()
+
+    def print(self, readings: Sequence[Reading]) -> None:
+        """Print all, unless they are documents, which are printed together with what else there is."""
+        if not is_of_documents(self._request.output):
+            self._print_lines(readings)
+            self._remember(readings)
+
+    def print_changes(self, readings: Sequence[Reading]) -> None:
+        """Print those whose line is another one now, age apart."""
+        before = dict(self._printed)
+        self._remember(readings)
+        self._headers = self._headers and not before
+        self._print_lines([one for one in readings if self._printed[one.key] != before.get(one.key)])
+
+    def _print_lines(self, readings: Sequence[Reading]) -> None:
+        from syncpod.cli.view.pod_table import coloured_lines, header
+
+        if not readings:
+            return
+        request = self._request
+        if request.output == "name":
+            lines = [f"pod/{reading.pod.metadata.name}" for reading in readings]
+        else:
+            wide = request.output == "wide"
+            head = header(wide=wide, namespaces=request.namespaces, labels=request.labels) if self._headers else ()
+            lines = coloured_lines(
+                head,
+                readings,
+                wide=wide,
+                namespaces=request.namespaces,
+                with_kind=request.with_kind,
+                labels=request.labels,
+                table=self._table,
+            )
+        say("\n".join(lines))
+
+    def _remember(self, readings: Sequence[Reading]) -> None:
+        from syncpod.cli.view.columns import summarize
+
+        self._printed = {}
+        for one in readings:
+            summary = summarize(one.pod)
+            ready = f"{summary.ready}/{summary.total}"
+            self._printed[one.key] = (
+                one.pod.metadata.uid,
+                ready,
+                summary.status,
+                str(summary.restarts),
+                one.pod.status.pod_ip,
+                *self._request.labels.cells(one.pod.metadata.labels),
+            )
+
+
+def _document(reading: Reading) -> dict[str, Any]:
+    """Return the pod as JSON-able data: as its workflow told it, else what is known of it, without more."""
+    from syncpod.pod import pod_to_wire
+
+    return {"apiVersion": "v1", "kind": "Pod"} | (reading.wire or pod_to_wire(reading.pod))
+
+
+# --- configmaps and secrets -------------------------------------------------------------------------------------------
+
+
+def _get_objects(kind: ObjectKind, names: Sequence[str], request: _Request, found: _Found, *, watch: bool) -> list[str]:
+    """Print objects of one kind, or add them to what is printed at the end; return as for pods."""
+    from syncpod.cli.machine.objects import find
+    from syncpod.cli.view.object_table import changed_since, print_objects
+    from syncpod.pod import pod_to_wire
+
+    table = Columns()
+    objects, missing = find(kind, names, request.namespace, request.conditions)
+    found.add(kind, [pod_to_wire(one) for one in objects], request.output)
+    if is_of_documents(request.output):
+        return missing
+    headers = request.headers
+    form = request.output, request.labels
+    print_objects(kind, objects, *form, headers, request.namespaces, request.with_kind, table)
+    while watch and not missing:
+        headers, before = headers and not objects, objects
+        time.sleep(_WATCH_SECONDS)
+        objects, _ = find(kind, names, request.namespace, request.conditions)
+        changed = changed_since(before, objects)
+        print_objects(kind, changed, *form, headers, request.namespaces, request.with_kind, table)
+    return missing

@@ -1,0 +1,42 @@
+"""``syncpod load``: give the embedded runtime an image from a file."""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated
+
+import typer
+
+from syncpod.cli.failure import BadInput
+from syncpod.cli.input.options import StateDir
+
+
+def load(
+    files: Annotated[list[str], typer.Argument(metavar="FILE", hidden=True, show_default=False)],
+    name: Annotated[str, typer.Option("--name", metavar="NAME", help="What a file's only image is to be called.")] = "",
+    state_dir: StateDir = "",
+) -> None:
+    """Load images from files into the embedded runtime.
+
+    In that, a name that was only pulled stands for this machine's programs. A container of a loaded image has files of
+    its own: the image's as its root directory, and its entry point, variables, user, working directory and stop signal.
+    Without root or user namespaces such a container is refused.
+
+    A file is an OCI layout (a directory, or a tar of one), or what `docker save` and `podman save` write; each digest
+    in it is checked. It does not matter whether the runtime runs. Nothing is loaded for containerd or CRI-O: those
+    have `ctr -n k8s.io images import` and `podman load`.
+    """
+    from syncpod.cli.machine import runtime_process
+    from syncpod.cli.machine.settings import settings
+
+    for file in files:
+        _require_readable(file)
+    directory = settings(state_dir=state_dir).state_dir
+    runtime_process.load(directory, files, name, environ=os.environ)
+
+
+def _require_readable(file: str) -> None:
+    try:
+        os.close(os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC))  # a directory is opened as well
+    except OSError as error:
+        raise BadInput(f"{file}: {error.strerror}") from None

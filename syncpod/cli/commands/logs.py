@@ -1,0 +1,304 @@
+"""``syncpod logs``: what containers have written."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from syncpod.cli.console import remark
+from syncpod.cli.failure import BadInput, Failure
+from syncpod.cli.input.arguments import pod_names, read_selector
+from syncpod.cli.input.options import Container, Namespace, PodNames, Selector
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from temporalio.client import Client
+
+    from syncpod.cli.machine.containers import Instance
+    from syncpod.cli.streams.log_files import Runs
+    from syncpod.cli.temporal.pods import Reading
+    from syncpod.cri.client import CriClient
+    from syncpod.pod import Pod
+    from syncpod.translation.context import NodeContext
+
+_SELECTED_TAIL = 10
+"""Lines of each container when pods are chosen by label, as kubectl has it."""
+
+
+def logs(
+    what: PodNames = None,
+    namespace: Namespace = "default",
+    selector: Selector = "",
+    container: Container = "",
+    all_containers: Annotated[bool, typer.Option("--all-containers", help="Those of all containers.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the container ends.")] = False,
+    previous: Annotated[
+        bool, typer.Option("--previous", "-p", help="Of the instance before the last restart.")
+    ] = False,
+    tail: Annotated[int, typer.Option("--tail", metavar="N", help="Only the last N lines.", show_default="all")] = -1,
+    since: Annotated[str, typer.Option("--since", metavar="DURATION", help="Not older than this: 10s, 5m.")] = "",
+    since_time: Annotated[str, typer.Option("--since-time", metavar="TIME", help="Not before: RFC 3339.")] = "",
+    rotated: Annotated[
+        bool, typer.Option("--rotated", help="From the files that were rotated away as well, the oldest first.")
+    ] = False,
+    limit_bytes: Annotated[
+        int, typer.Option("--limit-bytes", metavar="N", help="At most N bytes of each container.", show_default="all")
+    ] = 0,
+    timestamps: Annotated[bool, typer.Option("--timestamps", help="With the time of each line.")] = False,
+    prefix: Annotated[bool, typer.Option("--prefix", help="With pod and container before each line.")] = False,
+    ignore_errors: Annotated[
+        bool, typer.Option("--ignore-errors", help="Go on where a container's logs cannot be read, and say so.")
+    ] = False,
+    max_log_requests: Annotated[
+        int, typer.Option("--max-log-requests", metavar="N", help="How many containers may be followed at once.")
+    ] = 5,
+) -> None:
+    """Print what a pod's containers have written.
+
+    Reads the files that the runtime writes on this machine: of each container the one that grows, as kubectl does, and
+    with --rotated also those that were rotated away and are still kept. --follow goes on across rotations. While the
+    pod's workflow does not answer, the files are found without it, and --follow goes on until it is interrupted.
+    """
+    from syncpod.cli.streams import interrupts
+    from syncpod.cli.temporal import session
+
+    words = what or []
+    conditions = read_selector(selector)
+    if len(words) == 2 and "/" not in words[1] and not container:
+        words, container = words[:1], words[1]
+    names = [words[0].rpartition("/")[2]] if len(words) == 1 else pod_names(words)
+    if bool(names) == bool(conditions.requirements) or len(names) > 1:
+        raise BadInput("name one pod, or choose pods with --selector")
+    if container and all_containers:
+        raise BadInput("either --container or --all-containers")
+    if tail < -1:
+        raise BadInput("--tail: must be 0 or more lines")
+    if limit_bytes < 0:
+        raise BadInput("--limit-bytes: must be 1 or more bytes")
+    if max_log_requests < 1:
+        raise BadInput("--max-log-requests: must be 1 or more containers")
+    reader = _Reader(
+        follow=follow,
+        previous=previous,
+        tail=(_SELECTED_TAIL if conditions.requirements else None) if tail == -1 else tail,
+        since=_since(since, since_time),
+        rotated=rotated,
+        limit_bytes=limit_bytes or None,
+        timestamps=timestamps,
+        prefix=prefix,
+        ignore_errors=ignore_errors,
+    )
+
+    async def work(client: Client) -> None:
+        from syncpod.cli.machine.containers import chosen_container, container_names
+        from syncpod.cli.temporal.pods import list_pods, not_found, read_pod
+
+        if names:
+            if (named := await read_pod(client, namespace, names[0])) is None:
+                raise not_found(names[0], namespace)
+            readings = [named]
+        else:
+            readings = await list_pods(client, namespace, conditions)
+        if not readings:
+            remark(f"No resources found in {namespace} namespace.")
+        chosen = [
+            (pod, name, node)
+            for pod, node in await asyncio.to_thread(_found, readings, skip=not names)
+            for name in (container_names(pod) if all_containers else [chosen_container(pod, container)])
+        ]
+        if follow and len(chosen) > max_log_requests:
+            raise BadInput(
+                f"{len(chosen)} containers would be followed, and at most {max_log_requests} may be: "
+                "raise --max-log-requests, or choose fewer"
+            )
+        await reader.read(chosen)
+
+    if follow:
+        interrupts.heed()
+    session.run(work)
+
+
+def _found(readings: Sequence[Reading], *, skip: bool) -> list[tuple[Pod, NodeContext | None]]:
+    """Return pods, each with the node in whose files its logs are looked for, where its workflow does not answer.
+
+    Raises Failure for a pod that does not answer, and of which this machine has noted nothing, unless such are to be
+    skipped, and it be said. Blocks.
+    """
+    found: list[tuple[Pod, NodeContext | None]] = []
+    for reading in readings:
+        try:
+            found.append((reading.pod, None) if reading.current else _noted(reading))
+        except Failure as failure:
+            if not skip:
+                raise
+            remark(f"Note: {failure}")
+    return found
+
+
+def _noted(reading: Reading) -> tuple[Pod, NodeContext]:
+    """Return what this machine has noted of a pod that does not answer, and say so. Raises Failure where nothing."""
+    from syncpod.cli.machine.kept_logs import noted_pod
+    from syncpod.cli.strays.listing import this_node
+    from syncpod.cli.temporal.pods import away, does_not_answer
+
+    node = this_node()
+    pod = noted_pod(node, *reading.key, reading.pod.metadata.uid)
+    if pod is None:
+        raise does_not_answer(reading)
+    remark(f"Note: {away(reading.pod.spec.node_name)}; logs of pod {pod.metadata.name} are read from {node.log_dir}")
+    return pod, node
+
+
+def _since(span: str, moment: str) -> datetime | None:
+    from syncpod.cli.view.durations import parse_duration
+
+    if span and moment:
+        raise BadInput("either --since or --since-time")
+    try:
+        if span:  # 0 = from the beginning, as for kubectl
+            return datetime.now(UTC) - long if (long := parse_duration(span)) else None
+        if not moment:
+            return None
+        at = datetime.fromisoformat(moment)
+    except ValueError as wrong:
+        raise BadInput(f"--since: {wrong}" if span else f"--since-time: {moment!r} is no RFC 3339 time") from None
+    return at if at.tzinfo else at.replace(tzinfo=UTC)
+
+
+class _Reader:
+    """Reads logs in one manner."""
+
+    def __init__(
+        self,
+        *,
+        follow: bool,
+        previous: bool,
+        tail: int | None,
+        since: datetime | None,
+        rotated: bool,
+        limit_bytes: int | None,
+        timestamps: bool,
+        prefix: bool,
+        ignore_errors: bool,
+    ) -> None:
+        self._follow = follow
+        self._previous = previous
+        self._tail = tail
+        self._since = since
+        self._rotated = rotated
+        self._limit_bytes = limit_bytes
+        self._timestamps = timestamps
+        self._prefix = prefix
+        self._ignore_errors = ignore_errors
+
+    async def read(self, chosen: Sequence[tuple[Pod, str, NodeContext | None]]) -> None:
+        """Print the logs of containers, one after the other, or all as they grow. Raises Failure for those without.
+
+        With a node, a log is looked for in its files, and whether the container runs is not known.
+
+        Difference to kubectl: one that cannot be read keeps no other from being printed first.
+        """
+        if self._follow:
+            outcomes = await asyncio.gather(*(self._attempt(*one) for one in chosen))
+        else:
+            outcomes = [await self._attempt(*one) for one in chosen]
+        failures = [failure for failure in outcomes if failure is not None]
+        if not failures:
+            return
+        if not self._ignore_errors:
+            raise Failure("\n".join(map(str, failures)), max(failure.code for failure in failures))
+        for failure in failures:
+            remark(str(failure))
+
+    async def _attempt(self, pod: Pod, container: str, node: NodeContext | None) -> Failure | None:
+        try:
+            if node is None:
+                await self._print_instance(pod, container)
+            else:
+                await self._print_kept(pod, container, node)
+        except Failure as failure:
+            return failure
+        return None
+
+    async def _print_instance(self, pod: Pod, container: str) -> None:
+        """Print the log of the instance that the pod's status names, from where the runtime has it."""
+        from syncpod.cli.machine.containers import current_instance, previous_instance, runtime_of
+        from syncpod.cri.errors import CriError
+
+        instance = (previous_instance if self._previous else current_instance)(pod, container)
+        runtime = runtime_of(pod)
+
+        async def runs() -> bool:
+            try:
+                return (await runtime.container_status(instance.id)).state == "running"
+            except CriError:
+                return False
+
+        async with runtime:
+            await self._print(pod, container, await _log_path(pod, container, instance, runtime), runs)
+
+    async def _print_kept(self, pod: Pod, container: str, node: NodeContext) -> None:
+        """Print the newest log that lies on the node, or the one before; the newest is followed until interrupted."""
+        from syncpod.cli.machine.kept_logs import newest_log
+
+        async def runs() -> bool:
+            return not self._previous
+
+        path = await asyncio.to_thread(newest_log, node, pod, container, previous=self._previous)
+        await self._print(pod, container, path, runs)
+
+    async def _print(self, pod: Pod, container: str, path: Path, runs: Runs) -> None:
+        from syncpod.cli.streams.log_files import read_blocks
+        from syncpod.cli.view.log_lines import LogText
+
+        text = LogText(
+            timestamps=self._timestamps,
+            head=f"[pod/{pod.metadata.name}/{container}] ".encode() if self._prefix else b"",
+            since=self._since,
+            limit_bytes=self._limit_bytes,
+        )
+        blocks = read_blocks(path, tail=self._tail, rotated=self._rotated, runs=runs if self._follow else None)
+        try:
+            async for block in blocks:
+                self._write(text.feed(block))
+                if text.full:
+                    return
+            self._write(text.flush())
+        except FileNotFoundError:
+            if self._previous:  # a node keeps the newest dead instance, and with the others go their logs
+                sentence = f'previous terminated container "{container}" in pod "{pod.metadata.name}" not found'
+                raise Failure(f"{sentence}: it has been removed, and its log with it") from None
+            raise Failure(f'the log of container "{container}" is gone: {path}') from None
+        except PermissionError:
+            raise BadInput(f"{path}: permission denied; run as root") from None
+        finally:
+            await blocks.aclose()
+
+    def _write(self, text: bytes) -> None:
+        sys.stdout.buffer.write(text)
+        if self._follow:
+            sys.stdout.buffer.flush()
+
+
+async def _log_path(pod: Pod, container: str, instance: Instance, runtime: CriClient) -> Path:
+    """Return the instance's log: where the runtime says, else, for one that is removed, where such logs lie."""
+    from syncpod.cli.machine.containers import unanswered
+    from syncpod.cli.machine.settings import settings
+    from syncpod.cri.errors import CriError, NotFound, TransportFault
+
+    try:
+        return Path((await runtime.container_status(instance.id)).log_path)
+    except NotFound:
+        meta = pod.metadata
+        directory = settings().log_dir / f"{meta.namespace}_{meta.name}_{meta.uid}" / container
+        return directory / f"{instance.restart}.log"
+    except TransportFault as fault:
+        raise unanswered(fault) from None
+    except CriError as error:
+        raise Failure(f'the runtime does not tell of container "{container}": {error.message or error.code}') from None

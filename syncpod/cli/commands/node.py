@@ -1,0 +1,90 @@
+"""``syncpod node``: how this machine's node does."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from syncpod.cli.console import columns, printable, remark, say
+from syncpod.cli.failure import Failure
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from syncpod.node.report import NodeReport, Orphan
+    from syncpod.node_settings import WorkerRecord
+
+
+def node() -> None:
+    """Show this machine's node: worker, conditions, chores.
+
+    Also what runs without a workflow, and what is tidied up when. MemoryPressure, DiskPressure and PIDPressure are as
+    in `kubectl describe node`. What nobody asks for is killed only if the Temporal server's own records speak against
+    it; else it is left as it is and named here, with the reason: `syncpod adopt` has it go on, `syncpod prune` ends it.
+    """
+    from syncpod.cli.machine.node_process import serving
+    from syncpod.cli.machine.settings import settings
+    from syncpod.node.report import read_node_report
+    from syncpod.node_settings import read_worker_record
+
+    state_dir = settings().state_dir
+    worker, report = read_worker_record(state_dir), read_node_report(state_dir)
+    if worker is None and report is None:
+        raise Failure(f"no node has its state in {state_dir}; start one with `syncpod up`")
+    serves = serving(state_dir) is not None
+    if worker is not None:
+        say("\n".join(_worker(worker, serves=serves)))
+    if not serves:
+        remark("the worker does not serve now: what follows is what it said last")
+    if report is not None:
+        say("\n".join(printable(line) if line else "" for line in _report(report, datetime.now(UTC))))
+
+
+def _worker(worker: WorkerRecord, *, serves: bool) -> list[str]:
+    return columns(
+        [
+            ("Name:", worker.node),
+            ("Runtime:", f"{worker.runtime} at {worker.endpoint}"),
+            ("Temporal:", f"{worker.address}, namespace {worker.namespace}, task queue {worker.task_queue}"),
+            ("Worker:", f"pid {worker.pid}" if serves else "not running"),
+        ]
+    )
+
+
+def _report(report: NodeReport, now: datetime) -> list[str]:
+    """Return the report's lines, each part after an empty one."""
+    conditions = [
+        (each.type, each.status, _ago(each.since, now), each.reason, each.message) for each in report.conditions
+    ]
+    orphans = [
+        (
+            _called(each),
+            each.uid or each.id,
+            str(each.running),
+            each.why,
+            f"left: {each.left}" if each.left else "being killed",
+        )
+        for each in report.orphans
+    ]
+    chores = [(each.name, f"every {each.every_seconds:g}s", f"{each.done} {each.what}") for each in report.chores]
+    return [
+        *_part("Conditions:", ("TYPE", "STATUS", "SINCE", "REASON", "MESSAGE"), conditions),
+        *_part("Orphans:", ("POD", "UID", "RUNNING", "WHY", "FATE"), orphans),
+        *_part("Housekeeping:", ("CHORE", "PERIOD", "REMOVED"), chores),
+    ]
+
+
+def _called(orphan: Orphan) -> str:
+    return f"{orphan.namespace}/{orphan.name}" if orphan.kind == "pod" else f"<unidentified {orphan.kind}>"
+
+
+def _part(title: str, header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> list[str]:
+    if not rows:
+        return ["", f"{title} <none>"]
+    return ["", title, *(f"  {line}" for line in columns([header, *rows]))]
+
+
+def _ago(since: datetime | None, now: datetime) -> str:
+    from syncpod.cli.view.durations import short_duration
+
+    return short_duration(now - since) if since is not None else "<unknown>"

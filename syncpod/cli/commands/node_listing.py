@@ -1,0 +1,154 @@
+"""``get nodes`` and ``describe node``: what of those commands is about nodes."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
+
+from syncpod.cli.console import GAP, Columns, printable, remark, say
+from syncpod.cli.failure import BadInput, Failure
+from syncpod.cli.view.documents import is_of_documents, print_documents
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from temporalio.client import Client
+
+    from syncpod.cli.temporal.nodes import NodeReading
+    from syncpod.cli.view.label_columns import LabelColumns
+
+_WORDS: Final = ("no", "node", "nodes")
+_WATCH_SECONDS: Final = 1.0
+
+
+def named_nodes(words: Sequence[str]) -> list[str] | None:
+    """Return the nodes named by ``nodes``, ``node a b`` or ``node/a``; None where the words name something else.
+
+    Raises BadInput.
+    """
+    if words and words[0] in _WORDS:
+        return _names(words[1:])
+    split = [word.partition("/") for word in words]
+    if split and all(slash and kind in _WORDS for kind, slash, _ in split):
+        return _names(words)
+    return None
+
+
+def node_names(words: Sequence[str]) -> list[str]:
+    """Return the nodes named to a command for nodes: as for `named_nodes`, or plainly ``a b``. Raises BadInput."""
+    names = _names(words[1:] if words[0] in _WORDS else words)
+    if not names:
+        raise BadInput("name a node")
+    return names
+
+
+def _names(words: Sequence[str]) -> list[str]:
+    """Return the names in ``a`` and ``node/b``, each once."""
+    names = []
+    for word in words:
+        kind, slash, name = word.rpartition("/")
+        if slash and kind not in _WORDS:
+            raise BadInput(f"{word!r}: only nodes can be named here, as NAME or node/NAME")
+        if not name:
+            raise BadInput(f"{word!r}: the node's name is missing")
+        names.append(name)
+    return list(dict.fromkeys(names))
+
+
+def get_nodes(names: Sequence[str], output: str, labels: LabelColumns, *, headers: bool, watch: bool) -> None:
+    """Print nodes, all of them where none is named; with `watch` go on with those that change.
+
+    Raises Failure for those that are not there.
+    """
+    from syncpod.cli.temporal import session
+
+    async def work(client: Client) -> list[str]:
+        from syncpod.cli.view.node_table import document
+
+        printer = _Printer(output, labels, headers=headers)
+        found, missing = await _find(client, names)
+        if is_of_documents(output):
+            print_documents([document(one) for one in found], output, single=len(names) == 1)
+            return missing
+        printer.print_changes(found)
+        if not found and not names:
+            remark("No resources found")
+        while watch and not missing:
+            await asyncio.sleep(_WATCH_SECONDS)
+            found, _ = await _find(client, names)
+            printer.print_changes(found)
+        return missing
+
+    if missing := session.run(work):
+        raise Failure("\n".join(missing))
+
+
+class _Printer:
+    """Prints nodes as lines, and later only what has changed."""
+
+    def __init__(self, output: str, labels: LabelColumns, *, headers: bool) -> None:
+        self._output = output
+        self._labels = labels
+        self._headers = headers
+        self._printed: dict[str, tuple[str, ...]] = {}
+        self._table = Columns()
+
+    def print_changes(self, found: Sequence[NodeReading]) -> None:
+        """Print those whose line is another one now, age apart."""
+        from syncpod.cli.view.node_table import HEADER, WIDE, labels_of, row
+
+        wide, now = self._output == "wide", datetime.now(UTC)
+        rows = {one.name: (*row(one, now, wide=wide), *self._labels.cells(labels_of(one))) for one in found}
+        before, self._printed = self._printed, {name: _without_age(cells) for name, cells in rows.items()}
+        changed = [cells for name, cells in rows.items() if self._printed[name] != before.get(name)]
+        if not changed:
+            return
+        if self._output == "name":
+            say("\n".join(f"node/{name}" for name, *_ in changed))
+            return
+        head = [(*HEADER, *(WIDE if wide else ()), *self._labels.header)] if self._headers else []
+        self._headers = False
+        say("\n".join(GAP.join(cells).rstrip() for cells in self._table.align([*head, *changed])))
+
+
+def _without_age(cells: tuple[str, ...]) -> tuple[str, ...]:
+    from syncpod.cli.view.node_table import HEADER
+
+    at = HEADER.index("AGE")
+    return cells[:at] + cells[at + 1 :]
+
+
+def describe_nodes(names: Sequence[str]) -> None:
+    """Describe nodes, all of them where none is named. Raises Failure for those that are not there."""
+    from syncpod.cli.temporal import session
+
+    async def work(client: Client) -> tuple[list[list[str]], list[str]]:
+        from syncpod.cli.temporal.pods import list_recorded
+        from syncpod.cli.view.node_description import describe
+
+        found, missing = await _find(client, names)
+        pods = await list_recorded(client, None) if found else []
+        now = datetime.now(UTC)
+        described = [describe(one, [pod for pod in pods if pod.spec.node_name == one.name], now) for one in found]
+        return described, missing
+
+    described, missing = session.run(work)
+    if described:
+        lines = "\n\n\n".join("\n".join(lines) for lines in described).split("\n")
+        say("\n".join(printable(line.expandtabs()) for line in lines))
+    elif not names:
+        remark("No resources found")
+    if missing:
+        raise Failure("\n".join(missing))
+
+
+async def _find(client: Client, names: Sequence[str]) -> tuple[list[NodeReading], list[str]]:
+    """Return the nodes, and a sentence for each that is not there."""
+    from syncpod.cli.temporal.nodes import list_nodes, read_node
+
+    if not names:
+        return await list_nodes(client), []
+    found = {name: await read_node(client, name) for name in names}
+    missing = [f'nodes "{name}" not found' for name, reading in found.items() if reading is None]
+    return [reading for reading in found.values() if reading is not None], missing

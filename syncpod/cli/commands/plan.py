@@ -1,0 +1,176 @@
+"""``syncpod plan``: what would be done, without doing it."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from syncpod.cli.console import columns, say, warn
+from syncpod.cli.failure import BadInput, Failure
+from syncpod.cli.input.arguments import pod_names
+from syncpod.cli.input.options import Filenames, ManifestNamespace, PodNames
+from syncpod.cli.view.durations import short_duration
+
+if TYPE_CHECKING:
+    from temporalio.client import Client
+
+    from syncpod.cli.input.manifests import Manifests
+    from syncpod.pod import Admission, Pod
+
+
+def plan(
+    what: PodNames = None,
+    filename: Filenames = None,
+    namespace: ManifestNamespace = "",
+    output: Annotated[str, typer.Option("--output", "-o", metavar="json", help="How to print.")] = "",
+) -> None:
+    """Show what an apply would do; nothing is done.
+
+    ConfigMaps and Secrets count as they are on this machine now.
+
+    With names in place of manifests: what is about to be done for pods as they are.
+    """
+    from syncpod.cli.input.manifests import Manifests, admitted
+    from syncpod.cli.machine.node_process import local_node
+    from syncpod.cli.several import together
+    from syncpod.cli.temporal import session
+
+    names = pod_names(what or [])
+    if bool(names) == bool(filename):
+        raise BadInput("name a manifest with -f FILE, or pods that exist")
+    if output not in ("", "json"):
+        raise BadInput(f"--output: must be json, not {output}")
+    manifests = admitted(filename, namespace) if filename else Manifests([], [])
+    plans = _plans_of_objects(manifests)
+    refusals: list[Failure] = [BadInput(plan["error"]) for plan in plans if plan.get("error")]
+
+    async def work(client: Client) -> None:
+        plans.extend([await _plan_of_existing(client, namespace or "default", name) for name in names])
+        for admission in manifests.pods:
+            planned, refusal = await plan_of_manifest(client, admission, local_node(""))
+            plans.append(planned)
+            refusals.extend((refusal,) if refusal is not None else ())
+            for warning in admission.warnings:
+                warn(f"pod {admission.pod.metadata.name}: {warning}")
+
+    if names or manifests.pods:
+        session.run(work)
+    print_plans(plans, output)
+    if refusals:
+        raise together(refusals, done=False)
+
+
+def _plans_of_objects(manifests: Manifests) -> list[dict[str, Any]]:
+    """Return what would become of the ConfigMaps and Secrets of this machine."""
+    if not manifests.objects:
+        return []
+    from syncpod.cli.machine.object_store import what_would_change
+    from syncpod.cli.machine.settings import settings
+
+    words = {"created": "create", "configured": "update", "unchanged": "none", None: "none"}
+    return [
+        {one.ref.kind.lower(): one.ref.name, "change": words[one.change], "steps": [], "holds": []}
+        | ({"error": one.error} if one.error else {})
+        for one in what_would_change(manifests, settings())
+    ]
+
+
+async def _plan_of_existing(client: Client, namespace: str, name: str) -> dict[str, Any]:
+    from syncpod.cli.temporal.pods import QUERY_DEADLINE, handle_of, require_pod
+
+    await require_pod(client, namespace, name)
+    found = await handle_of(client, namespace, name).query("plan", result_type=dict, rpc_timeout=QUERY_DEADLINE)
+    return {"pod": name, "change": "none", **found}
+
+
+async def plan_of_manifest(client: Client, admission: Admission, node: str) -> tuple[dict[str, Any], Failure | None]:
+    """Return what applying a pod would do, and how the apply would fail if it would be refused.
+
+    It would go to `node` unless it names another.
+    """
+    from syncpod.cli.input.ephemeral import without_known
+    from syncpod.cli.temporal.handover import Cordoned, refuse_cordoned
+
+    name = admission.pod.metadata.name
+    try:
+        ((pod, _),) = await without_known(client, [admission])
+        await refuse_cordoned(client, [pod], node)
+    except (BadInput, Cordoned) as refused:
+        error = str(refused).removeprefix(f"pod {name}: ")
+        planned = {"pod": name, "change": "none", "steps": [], "holds": [], "error": error}
+        return planned, Failure(f"pod {name}: {error}", refused.code)
+    planned = await _plan_of_pod(client, pod)
+    return planned, BadInput(f"pod {name}: {planned['error']}") if planned.get("error") else None
+
+
+async def _plan_of_pod(client: Client, pod: Pod) -> dict[str, Any]:
+    """Return what applying a pod would do, as its workflow says where it has one."""
+    from syncpod.cli.temporal.forecast import changed_images, differs, metadata_differs, plan_of_new, resources_differ
+    from syncpod.cli.temporal.pods import QUERY_DEADLINE, handle_of, read_pod, require_answer
+    from syncpod.pod import pod_to_wire
+
+    namespace, name = pod.metadata.namespace, pod.metadata.name
+    reading = await read_pod(client, namespace, name)
+    if reading is None:
+        steps = [{"step": line.step, "container": line.container, "why": line.why} for line in plan_of_new(pod)]
+        return {"pod": name, "change": "create", "steps": steps, "holds": []}
+    existing = require_answer(reading).pod
+    found = await handle_of(client, namespace, name).query(
+        "plan", pod_to_wire(pod), result_type=dict, rpc_timeout=QUERY_DEADLINE
+    )
+    images = [{"container": one.container, "from": one.old, "to": one.new} for one in changed_images(existing, pod)]
+    details = {"metadata": metadata_differs(existing, pod), "resources": resources_differ(existing, pod)}
+    if found.get("error"):
+        change = "none"
+    elif existing.metadata.deletion_timestamp is not None:
+        change = "create"
+    else:
+        change = "update" if differs(existing, pod) else "none"
+    return {"pod": name, "change": change, **found, "images": images, **details}
+
+
+def print_plans(plans: list[dict[str, Any]], output: str = "") -> None:
+    """Print plans for people, or as JSON."""
+    if output == "json":
+        say(json.dumps(plans if len(plans) != 1 else plans[0], indent=4))
+        return
+    for plan in plans:
+        kind = next(kind for kind in ("pod", "configmap", "secret") if kind in plan)
+        if plan.get("error"):
+            say(f"{kind}/{plan[kind]}: would be refused")
+            continue
+        say(f"{kind}/{plan[kind]}: {_title(plan) if kind == 'pod' else _TITLES[plan['change']]}")
+        rows = [
+            (f"  {number}.", step["step"], step["container"] or "-", step["why"])
+            for number, step in enumerate(plan["steps"], 1)
+        ]
+        for line in columns(rows):
+            say(line)
+        for hold in plan["holds"]:
+            if hold["until"] is None:
+                say(f"  {hold['subject']} waits for `syncpod retry`: {hold['reason']}")
+                continue
+            left = datetime.fromisoformat(hold["until"]) - datetime.now(UTC)
+            say(f"  {hold['subject']} waits for {short_duration(left)} more: {hold['reason']}")
+
+
+_TITLES = {"create": "would be created", "update": "would be configured", "none": "unchanged"}
+
+
+def _title(plan: dict[str, Any]) -> str:
+    """Say in a few words what a plan comes to."""
+    if plan["change"] == "create":
+        return "would be created" + (", when the one that is being deleted has gone" if "images" in plan else "")
+    images = [f"{one['container']} {one['from']} -> {one['to']}" for one in plan.get("images", ())]
+    if images:
+        return f"would be configured ({', '.join(images)})" + ("" if plan["steps"] else ", no step")
+    if plan.get("resources"):
+        return "would be resized"
+    if plan.get("metadata") and not plan["steps"]:
+        return "would be configured (metadata only), no step"
+    if plan["change"] == "update":
+        return "would be configured" + ("" if plan["steps"] else ", no step")
+    return ("exists" if "images" in plan else "as it is") + ("" if plan["steps"] else ", nothing to do")

@@ -1,0 +1,114 @@
+"""``syncpod port-forward``: a pod's ports on this machine."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from syncpod.cli.failure import BadInput, Failure
+from syncpod.cli.input.arguments import pod_name
+from syncpod.cli.input.options import Namespace
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from temporalio.client import Client
+
+    from syncpod.cli.streams.forwarded_ports import ForwardedPort
+    from syncpod.pod import Pod
+
+
+def port_forward(
+    pod: Annotated[str, typer.Argument(metavar="POD", hidden=True, show_default=False)],
+    ports: Annotated[
+        list[str] | None, typer.Argument(metavar="[LOCAL:]REMOTE...", hidden=True, show_default=False)
+    ] = None,
+    namespace: Namespace = "default",
+    address: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--address", metavar="ADDRESS", help="Where to listen, with commas or repeated.", show_default="localhost"
+        ),
+    ] = None,
+) -> None:
+    """Have a pod's ports on this machine, until Ctrl-C.
+
+    Each connection to a port here is passed on to a port of the pod. REMOTE is a port of the pod, by number or by its
+    name in the manifest. Without LOCAL the same number is used here, and with nothing before the colon one that is
+    free. Listens on the loopback addresses only, unless --address says otherwise.
+
+    A connection that cannot be made is said, and ends alone; the pod's sandbox may be made anew meanwhile.
+
+    \b
+    Examples:
+      syncpod port-forward web 8080:80
+      syncpod port-forward web :http 5432
+      syncpod port-forward web 8080:80 --address 0.0.0.0
+    """  # noqa: D301
+    from syncpod.cli.streams import interrupts
+    from syncpod.cli.temporal import session
+
+    name = pod_name([pod])
+    if not ports:
+        raise BadInput(f"name a port: syncpod port-forward {name} 8080:80")
+    addresses = [part for entry in address or ["localhost"] for part in entry.split(",") if part]
+    if not addresses:
+        raise BadInput("--address: name where to listen: localhost or an address, several with commas")
+
+    async def work(client: Client) -> None:
+        from syncpod.cli.machine.containers import runtime_of
+        from syncpod.cli.streams.forwarded_ports import Forwarder
+        from syncpod.cli.temporal.pods import require_pod
+
+        found = (await require_pod(client, namespace, name)).pod
+        wanted = forwarded_ports(found, ports)
+        if found.status.phase != "Running":
+            raise Failure(f'pod "{name}" does not run: its phase is {found.status.phase or "unknown"}')
+        async with runtime_of(found) as runtime:
+            await Forwarder(runtime, found).forward(addresses, wanted)
+
+    interrupts.heed()
+    session.run(work)
+
+
+def forwarded_ports(pod: Pod, words: Sequence[str]) -> list[ForwardedPort]:
+    """Read ``8080:80``, ``80``, ``:80``, ``8080:http``, ``http``. Raises BadInput.
+
+    A port that the manifest has for UDP alone is refused, as kubectl does: only TCP is forwarded.
+    """
+    from syncpod.cli.streams.forwarded_ports import ForwardedPort
+
+    read = []
+    for word in words:
+        local, colon, remote = word.partition(":")
+        number = _remote_port(pod, remote if colon else local, word)
+        if not colon:
+            read.append(ForwardedPort(number, number))
+        elif not local:
+            read.append(ForwardedPort(0, number))
+        else:
+            read.append(ForwardedPort(_number(local, word), number))
+    return read
+
+
+def _remote_port(pod: Pod, text: str, word: str) -> int:
+    declared = [port for container in (*pod.spec.init_containers, *pod.spec.containers) for port in container.ports]
+    if text.isascii() and text.isdigit():
+        number = _number(text, word)
+        same = [port for port in declared if port.container_port == number]
+    else:
+        same = [port for port in declared if port.name == text and text]
+        if not same:
+            names = ", ".join(sorted(port.name for port in declared if port.name)) or "none"
+            raise BadInput(f"{word}: {text!r} is no port number, nor the name of a port of the pod, which has {names}")
+        number = same[0].container_port
+    if same and all(port.protocol == "UDP" for port in same):
+        raise BadInput(f"{word}: port {number} is for UDP, and only TCP can be forwarded")
+    return number
+
+
+def _number(text: str, word: str) -> int:
+    if not (text.isascii() and text.isdigit() and 0 < int(text) < 65536):
+        raise BadInput(f"{word}: {text!r} is no port: write [LOCAL:]REMOTE, each from 1 to 65535")
+    return int(text)

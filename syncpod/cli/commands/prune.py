@@ -1,0 +1,111 @@
+"""``syncpod prune``: end and remove what runs without a workflow."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from syncpod.cli.console import remark, say
+from syncpod.cli.failure import BadInput, Failure
+from syncpod.cli.input.arguments import pod_names
+from syncpod.cli.input.options import NamespaceOfAll, OnlyNames, PodNames
+
+if TYPE_CHECKING:
+    from temporalio.client import Client
+
+    from syncpod.cli.strays.listing import Here, Stray
+    from syncpod.node.inventory import Nameless
+
+_AT_ONCE: Final = 50
+"""Pods pruned at a time: each may take its grace, so that fewer would keep a full node waiting for long, and has a
+connection to the runtime of its own."""
+
+
+def prune(
+    what: PodNames = None,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Everything of this node that has no workflow, what names no pod too.")
+    ] = False,
+    namespace: NamespaceOfAll = "",
+    grace_period: Annotated[
+        int,
+        typer.Option(
+            "--grace-period", metavar="SECONDS", help="Instead of the pod's own grace.", show_default="its own"
+        ),
+    ] = -1,
+    now: Annotated[bool, typer.Option("--now", help="As --grace-period=1.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be killed and removed.")] = False,
+    output: OnlyNames = "",
+) -> None:
+    """Kill and remove what runs without a workflow.
+
+    Containers of this machine's pods that have none are stopped with the pod's grace; sandbox, containers, volumes and
+    logs are removed. A pod that has a workflow is left alone: `syncpod delete` ends it. What has not the node's label
+    is never touched.
+    """
+    from syncpod.cli.several import do_all
+    from syncpod.cli.strays.listing import chosen, here, named_only, require_choice
+    from syncpod.cli.temporal import session
+    from syncpod.cli.temporal.handover import has_search_attributes
+
+    grace, brief = _grace(grace_period, now=now), named_only(output)
+    names = pod_names(what or [])
+    require_choice(names, everything=everything)
+    place = here()
+
+    async def work(client: Client) -> None:
+        strays, nameless = await chosen(client, place, names, namespace=namespace)
+        if not strays and not nameless:
+            remark("Nothing without a workflow")
+        how = _How(grace, brief=brief, dry_run=dry_run, has_attributes=await has_search_attributes(client))
+        deeds = [
+            *(_prune(client, place, stray, how) for stray in strays),
+            *(_prune_nameless(place, thing, how) for thing in nameless),
+        ]
+        await do_all(deeds, at_once=_AT_ONCE)
+
+    session.run(work)
+
+
+def _grace(seconds: int, *, now: bool) -> int | None:
+    """Return the grace to kill with, None = each pod's own; as kubectl has it (cmd/delete, v1.36)."""
+    if seconds < -1:
+        raise BadInput("--grace-period: must be 0 or more seconds")
+    if now and seconds != -1:
+        raise BadInput("--now is --grace-period=1: give one of the two")
+    if now or seconds == 0:
+        return 1
+    return None if seconds == -1 else seconds
+
+
+@dataclass(frozen=True)
+class _How:
+    grace: int | None
+    """Seconds; None = each pod's own."""
+    brief: bool
+    dry_run: bool
+    has_attributes: bool
+
+
+async def _prune(client: Client, place: Here, stray: Stray, how: _How) -> None:
+    """Prune one pod. Raises Failure with the reason why it cannot be."""
+    from syncpod.cli.strays import removal
+    from syncpod.cli.strays.listing import refusal_of_open
+
+    if stray.standing == "open":
+        raise Failure(f"{refusal_of_open(stray)}; `syncpod delete` ends it")
+    if not how.dry_run:
+        await removal.prune_pod(client, place, stray, how.grace, has_attributes=how.has_attributes)
+    said = f" (dry run): kills {stray.running}" if how.dry_run else ""
+    say(f"pod/{stray.pod.name}" if how.brief else f"{stray.called} pruned{said}")
+
+
+async def _prune_nameless(place: Here, thing: Nameless, how: _How) -> None:
+    from syncpod.cli.strays import removal
+
+    if not how.dry_run:
+        await removal.prune_nameless(place, thing, how.grace)
+    said = " (dry run)" if how.dry_run else ""
+    say(f"{thing.kind}/{thing.id}" if how.brief else f"{thing.kind}/{thing.id} pruned{said}")

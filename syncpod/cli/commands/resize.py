@@ -1,0 +1,143 @@
+"""``syncpod resize``: change the CPU and memory of a running pod in place."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from syncpod.cli.console import say
+from syncpod.cli.failure import BadInput, Failure
+from syncpod.cli.input.arguments import pod_name
+from syncpod.cli.input.options import Namespace, PodNames, Timeout
+
+if TYPE_CHECKING:
+    from datetime import timedelta
+
+    from temporalio.client import Client
+
+    from syncpod.cli.temporal.pods import Reading
+    from syncpod.pod import Pod, PodResize
+
+
+def resize(
+    what: PodNames = None,
+    container: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--container",
+            "-c",
+            metavar="NAME",
+            help="The container; * in it stands for anything. May be repeated.",
+            show_default="every main container",
+        ),
+    ] = None,
+    limits: Annotated[
+        str, typer.Option("--limits", metavar="cpu=…,memory=…", help="What it may use at most.", show_default=False)
+    ] = "",
+    requests: Annotated[
+        str, typer.Option("--requests", metavar="cpu=…,memory=…", help="What it is guaranteed.", show_default=False)
+    ] = "",
+    whole: Annotated[bool, typer.Option("--pod", help="Resize the pod as a whole, not its containers.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be done.")] = False,
+    namespace: Namespace = "default",
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until it is done.")] = False,
+    timeout: Timeout = "5m",
+) -> None:
+    """Change how much CPU and memory a pod may use, while it runs.
+
+    What is not named stays as it is; a request or limit can be added or changed, and not be removed. The pod's QoS
+    class may not change: of a Guaranteed pod, change requests and limits alike. Containers run on, unless their
+    resizePolicy asks for a restart. Where the node has no room now, the resize is Deferred until it has; where it never
+    can have, it is Infeasible. The pod's conditions PodResizePending and PodResizeInProgress tell how far it is.
+
+    \b
+    Examples:
+      syncpod resize web --limits cpu=500m,memory=256Mi
+      syncpod resize web -c app --requests cpu=200m --limits memory=1Gi --wait
+      syncpod resize web --pod --limits cpu=2
+      syncpod resize web --limits memory=128Mi --dry-run
+    """  # fmt: skip  # noqa: D301
+    from syncpod.cli.commands.apply import parse_timeout
+    from syncpod.cli.input.resize_request import parse_amounts, resize_of
+    from syncpod.cli.temporal import session
+
+    name = pod_name(what or [])
+    wanted = parse_amounts(limits, "--limits"), parse_amounts(requests, "--requests")
+    if not any(wanted):
+        raise BadInput("say what is to change: --limits cpu=500m,memory=256Mi, or --requests, or both")
+    if whole and container:
+        raise BadInput("either --pod or --container: a pod as a whole is no container")
+    patience = parse_timeout(timeout)
+
+    async def work(client: Client) -> None:
+        from syncpod.cli.temporal.operator_signals import pod_to_signal
+
+        pod = await pod_to_signal(client, namespace, name)
+        asked = resize_of(pod, container or [], *wanted, whole=whole)
+        if dry_run:
+            await _show_plan(client, pod, asked)
+            return
+        await _resize(client, pod, asked)
+        if wait:
+            await _until_done(client, pod, patience)
+            say(f"pod/{name} resized")
+
+    session.run(work)
+
+
+async def _resize(client: Client, pod: Pod, asked: PodResize) -> None:
+    """Ask for the resize, and say what it is about. Raises BadInput, Failure."""
+    from syncpod.cli.input.resize_request import as_document, subjects
+    from syncpod.cli.temporal.updates import send_update
+
+    answer = await send_update(client, pod, "resize", as_document(asked))
+    changed = answer.get("generation") != pod.metadata.generation
+    say(f"pod/{pod.metadata.name} {f'resizing ({subjects(asked)})' if changed else 'unchanged'}")
+
+
+async def _show_plan(client: Client, pod: Pod, asked: PodResize) -> None:
+    from temporalio.client import WorkflowQueryFailedError
+
+    from syncpod.cli.commands.plan import print_plans
+    from syncpod.cli.input.resize_request import as_document
+    from syncpod.cli.temporal.pods import QUERY_DEADLINE, handle_of
+
+    meta = pod.metadata
+    try:
+        found = await handle_of(client, meta.namespace, meta.name).query(
+            "plan", args=[as_document(asked), "resize"], result_type=dict, rpc_timeout=QUERY_DEADLINE
+        )
+    except WorkflowQueryFailedError as failed:
+        # By a worker of an earlier version, which had no answer for a pod that ends; or the run cannot be replayed.
+        why = failed.message.strip().splitlines() or ["it does not say why"]
+        raise Failure(f'the plan of pod "{meta.name}" failed on its node: {why[0]}') from None
+    if found.get("error"):
+        raise BadInput(f"pod {meta.name}: {found['error']}")
+    print_plans([{"pod": meta.name, "change": "update", "resources": bool(found["steps"]), **found}])
+
+
+async def _until_done(client: Client, pod: Pod, patience: timedelta | None) -> None:
+    """Wait until the pod has what it asks for. Raises Failure, at once for what never will be."""
+    from syncpod.cli.input.resize_request import hindrance, is_done, is_hopeless
+    from syncpod.cli.temporal.pod_waits import until_seen
+    from syncpod.cli.view.durations import short_duration
+
+    meta = pod.metadata
+
+    def is_over(reading: Reading | None) -> bool:
+        if reading is None or not reading.current:
+            return reading is None
+        other = reading.pod.metadata.uid != meta.uid
+        return other or is_done(reading.pod) or is_hopeless(reading.pod)
+
+    deadline = None if patience is None else asyncio.get_running_loop().time() + patience.total_seconds()
+    reading, came = await until_seen(client, meta.namespace, meta.name, is_over, deadline)
+    if reading is None or (reading.current and reading.pod.metadata.uid != meta.uid):
+        raise Failure(f'pod "{meta.name}" has been deleted meanwhile')
+    if came and not is_hopeless(reading.pod):
+        return
+    why = hindrance(reading.pod) if reading.current else f"node {reading.pod.spec.node_name or '?'} is away"
+    waited = "" if came or patience is None else f" after {short_duration(patience)}"
+    raise Failure(f'pod "{meta.name}" is not resized{waited}: {why}')

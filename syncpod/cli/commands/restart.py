@@ -1,0 +1,78 @@
+"""``syncpod restart``: end containers with their grace and start them again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from syncpod.cli.console import say
+from syncpod.cli.failure import BadInput
+from syncpod.cli.input.arguments import pod_names
+from syncpod.cli.input.options import Container, Namespace, PodNames, Timeout
+
+if TYPE_CHECKING:
+    from datetime import timedelta
+
+    from temporalio.client import Client
+
+    from syncpod.pod import Pod
+
+
+def restart(
+    what: PodNames = None,
+    container: Container = "",
+    namespace: Namespace = "default",
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until they run again and the pod is ready.")] = False,
+    timeout: Timeout = "5m",
+) -> None:
+    """Restart a pod's containers, or one of them.
+
+    Each is ended with its grace, its preStop hook first, and started again at once, whatever its restart policy says
+    and without a back-off; one that waits out a back-off is started now. The pod keeps its place, its addresses and its
+    volumes. Sidecars are restarted when they are named, init containers never.
+    """
+    from syncpod.cli.commands.apply import parse_timeout
+    from syncpod.cli.several import do_all
+    from syncpod.cli.temporal import session
+
+    names = pod_names(what or [])
+    if not names:
+        raise BadInput("name a pod")
+    patience = parse_timeout(timeout)
+
+    async def work(client: Client) -> None:
+        await do_all(
+            [_restart(client, namespace, name, container, patience, wait=wait) for name in names], at_once=len(names)
+        )
+
+    session.run(work)
+
+
+async def _restart(
+    client: Client, namespace: str, name: str, container: str, patience: timedelta | None, *, wait: bool
+) -> None:
+    from syncpod.cli.machine.containers import chosen_container
+    from syncpod.cli.temporal.operator_signals import pod_to_signal, signal, until_up
+    from syncpod.lifecycle.restart import is_sidecar
+
+    pod = await pod_to_signal(client, namespace, name)
+    if any(each.name == container and not is_sidecar(each) for each in pod.spec.init_containers):
+        raise BadInput(f'container "{container}" of pod "{name}" is an init container: those are never restarted alone')
+    chosen = [chosen_container(pod, container)] if container else [each.name for each in pod.spec.containers]
+    await signal(client, pod, "restart", {"container": container})
+    say(f"pod/{name} restarting ({', '.join(chosen)})")
+    if wait:
+        before = {each: _instance(pod, each) for each in chosen}
+        state = await until_up(
+            client, pod, patience, lambda seen: all(_instance(seen, each) not in ("", before[each]) for each in chosen)
+        )
+        say(f"pod/{name} {state}")
+
+
+def _instance(pod: Pod, container: str) -> str:
+    """Return the id of the instance that runs; "" where none does."""
+    from syncpod.cli.machine.containers import status_of
+
+    status = status_of(pod, container)
+    return status.container_id if status.state.running is not None else ""

@@ -1,0 +1,90 @@
+"""``syncpod retry``: end the back-offs that a pod waits out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from syncpod.cli.console import say
+from syncpod.cli.failure import Failure
+from syncpod.cli.input.arguments import pod_name
+from syncpod.cli.input.options import Container, Namespace, PodNames, Timeout
+
+if TYPE_CHECKING:
+    from datetime import timedelta
+
+    from temporalio.client import Client
+
+    from syncpod.pod import Pod
+
+
+def retry(
+    what: PodNames = None,
+    container: Container = "",
+    namespace: Namespace = "default",
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until the pod is ready or has finished.")] = False,
+    timeout: Timeout = "5m",
+) -> None:
+    """Try at once what a pod waits to try again.
+
+    It ends back-offs: of a container that crashes, of an image that cannot be pulled, of a sandbox that cannot be made;
+    without --container all that the pod waits out. How long the next one takes is not changed by it.
+
+    It also lets go of a container that its restart limit holds (annotation `syncpod.dev/restart-limit`): that waits for
+    nothing else, and its restarts are counted anew.
+    """
+    from syncpod.cli.commands.apply import parse_timeout
+    from syncpod.cli.temporal import session
+
+    name = pod_name(what or [])
+    patience = parse_timeout(timeout)
+
+    async def work(client: Client) -> None:
+        await _retry(client, namespace, name, container, patience, wait=wait)
+
+    session.run(work)
+
+
+async def _retry(
+    client: Client, namespace: str, name: str, container: str, patience: timedelta | None, *, wait: bool
+) -> None:
+    from syncpod.cli.temporal.operator_signals import pod_to_signal, signal, until_up
+
+    pod = await pod_to_signal(client, namespace, name)
+    held = await _held(client, namespace, name)
+    subjects = [subject for subject in held if container in ("", subject)]
+    if not subjects:
+        raise _nothing_waits(pod, container, held)
+    for subject in subjects:
+        await signal(client, pod, "backoff_expired", {"container": subject})
+    say(f"pod/{name} retrying ({', '.join(subjects)})")
+    if wait:
+        say(f"pod/{name} {await until_up(client, pod, patience, lambda _: True)}")
+
+
+async def _held(client: Client, namespace: str, name: str) -> list[str]:
+    """Return what the pod's back-offs hold: containers, and steps of the whole pod such as ``create_sandbox``."""
+    from temporalio.client import WorkflowQueryFailedError
+    from temporalio.service import RPCError
+
+    from syncpod.cli.temporal.pods import QUERY_DEADLINE, handle_of
+
+    try:
+        plan = await handle_of(client, namespace, name).query("plan", result_type=dict, rpc_timeout=QUERY_DEADLINE)
+    except (WorkflowQueryFailedError, RPCError):
+        raise Failure(f'pod "{name}" does not answer') from None
+    return [hold["subject"] for hold in plan["holds"]]
+
+
+def _nothing_waits(pod: Pod, container: str, held: list[str]) -> Failure:
+    """Say that there is no back-off to end, and what is the case instead."""
+    from syncpod.cli.machine.containers import chosen_container
+    from syncpod.cli.view.columns import summarize
+
+    name = pod.metadata.name
+    if not container:
+        return Failure(f'pod "{name}" waits out no back-off: it is {summarize(pod).status}')
+    chosen_container(pod, container)
+    others = f"; {', '.join(held)} of it does" if held else ""
+    return Failure(f'container "{container}" in pod "{name}" waits out no back-off{others}')

@@ -1,0 +1,52 @@
+"""``syncpod server``: the Temporal dev server in the foreground."""
+
+from __future__ import annotations
+
+import signal
+from typing import Annotated
+
+import typer
+
+from syncpod.cli.console import say
+from syncpod.cli.failure import Failure
+from syncpod.cli.input.options import StateDir
+
+
+def server(
+    state_dir: StateDir = "",
+    port: Annotated[
+        int | None,
+        typer.Option(
+            "--port", metavar="PORT", min=1, max=65535, help="Where it listens.", show_default="7233, or next free"
+        ),
+    ] = None,
+    ui_port: Annotated[
+        int | None,
+        typer.Option("--ui-port", metavar="PORT", min=1, max=65535, help="Its UI.", show_default="8233, or next free"),
+    ] = None,
+) -> None:
+    """Run the Temporal dev server until Ctrl-C.
+
+    Its settings are those that suit pods; its data is kept in the state directory.
+    """
+    from syncpod.cli.machine import dev_server
+    from syncpod.cli.machine.settings import settings
+    from syncpod.cli.machine.state_directory import forget_server, server_log
+
+    directory = settings(state_dir=state_dir).state_dir
+    record, child = dev_server.start(directory, port=port, ui_port=ui_port, detached=False)
+    if child is None:
+        raise Failure(
+            f"the Temporal server of {directory} runs already, at {record.address} (pid {record.process.pid})"
+        )
+    say(f"Temporal server at {record.address}, UI {record.ui}, state {directory}, log {server_log(directory)}")
+
+    def pass_on(number: int, _frame: object) -> None:
+        child.send_signal(signal.SIGTERM)
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, pass_on)
+    code = child.wait()
+    forget_server(directory)
+    if code not in (0, -signal.SIGTERM):
+        raise Failure(f"the Temporal server ended with {code}; its log is {server_log(directory)}")

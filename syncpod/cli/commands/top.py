@@ -1,0 +1,184 @@
+"""``syncpod top``: what pods and the node use of processors and memory."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from syncpod.cli.console import columns, remark, say
+from syncpod.cli.failure import BadInput, Failure
+from syncpod.cli.input.arguments import pod_names, read_selector
+from syncpod.cli.input.options import AllNamespaces, Namespace, PodNames, Selector
+from syncpod.cli.manual import Page
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from syncpod.cli.input.selector import Selector as Conditions
+    from syncpod.cli.machine.usage import ContainerUsage, Measured, Usage
+
+app = typer.Typer(help="Show what pods and the node use of processors and memory.", no_args_is_help=True)
+
+SortBy = Annotated[str, typer.Option("--sort-by", metavar="cpu|memory", help="The greatest first.")]
+NoHeaders = Annotated[bool, typer.Option("--no-headers", help="Leave out the column names.")]
+
+
+def pod(
+    what: PodNames = None,
+    containers: Annotated[bool, typer.Option("--containers", help="A line for each container.")] = False,
+    sort_by: SortBy = "",
+    with_sum: Annotated[bool, typer.Option("--sum", help="Add everything up in a last line.")] = False,
+    namespace: Namespace = "default",
+    all_namespaces: AllNamespaces = False,
+    selector: Selector = "",
+    no_headers: NoHeaders = False,
+) -> None:
+    """Show what this node's pods use of processors and memory.
+
+    The runtime is asked twice, a second apart: CPU is what was used in between, in thousandths of a core, and memory
+    the working set, what cannot be reclaimed without harm. Pods of which nothing runs are left out.
+    """
+    names = pod_names(what or [])
+    conditions = read_selector(selector)
+    if sort_by not in ("", "cpu", "memory"):
+        raise BadInput(f"--sort-by: must be cpu or memory, not {sort_by}")
+    if names and (conditions.requirements or all_namespaces):
+        raise BadInput("pods are either named, or chosen by --selector or --all-namespaces")
+    scope = None if all_namespaces else namespace
+    measured = _measured()
+    chosen = [each for each in measured.containers if _is_chosen(each, scope, names, conditions)]
+    if chosen:
+        print_pods(
+            chosen,
+            by_container=containers,
+            namespaces=all_namespaces,
+            sort_by=sort_by,
+            with_sum=with_sum,
+            headers=not no_headers,
+        )
+    silent = [
+        (name, why)
+        for space, name, why in measured.unmeasured
+        if scope in (None, space) and (not names or name in names)
+    ]
+    missing = [name for name in names if name not in {each.pod for each in chosen} | {name for name, _ in silent}]
+    for name, why in silent:
+        remark(f"Note: pod {name} is not measured: {why}")
+    if missing:
+        node = _node()
+        raise Failure("\n".join(f'pod "{name}": nothing of it runs on this node, {node}' for name in missing))
+    if not chosen and not silent:
+        remark("No resources found" + ("" if all_namespaces else f" in {namespace} namespace."))
+
+
+def node(
+    what: Annotated[list[str] | None, typer.Argument(metavar="NODE", hidden=True, show_default=False)] = None,
+    no_headers: NoHeaders = False,
+) -> None:
+    """Show what this machine uses of its processors and memory.
+
+    All of it is counted, pods or not. The percentages are of what the machine has.
+    """
+    from syncpod.cli.machine.node_usage import measure_node
+
+    here = _node()
+    for name in what or ():
+        if name.removeprefix("node/").removeprefix("nodes/") != here:
+            raise Failure(f'node "{name}" is not this machine, which is {here}: run this command there')
+    found = measure_node()
+    head = [] if no_headers else [["NAME", "CPU(cores)", "CPU(%)", "MEMORY(bytes)", "MEMORY(%)"]]
+    cpu = found.cpu_nano_cores * 100 // (found.cpus * 1_000_000_000)
+    memory = found.memory_bytes * 100 // found.total_memory_bytes
+    row = [here, cores(found.cpu_nano_cores), f"{cpu}%", mebibytes(found.memory_bytes), f"{memory}%"]
+    say("\n".join(columns([*head, row])))
+
+
+for _names, _command in ((("pod", "pods", "po"), pod), (("node", "nodes", "no"), node)):
+    for _name in _names:
+        app.command(_name, cls=Page, hidden=_name != _names[0])(_command)
+
+
+def cores(nano_cores: int) -> str:
+    """Write processor time in thousandths of a core, rounded up as a quantity is."""
+    return f"{math.ceil(nano_cores / 1_000_000)}m"
+
+
+def mebibytes(amount: int) -> str:
+    """Write bytes as kubectl does: in whole Mi, rounded down."""
+    return f"{amount // 2**20}Mi"
+
+
+def print_pods(
+    found: Sequence[ContainerUsage],
+    *,
+    by_container: bool,
+    namespaces: bool,
+    sort_by: str,
+    with_sum: bool,
+    headers: bool,
+) -> None:
+    """Print the table of pods, or of their containers, in order of name or the greatest first."""
+    from syncpod.cli.machine.usage import total
+
+    rows: list[tuple[tuple[str, ...], Usage]] = []
+    if by_container:
+        head = ["POD", "NAME"]
+        rows = [((each.namespace, each.pod, each.container), each.usage) for each in found]
+    else:
+        head = ["NAME"]
+        pods = {(each.namespace, each.pod) for each in found}
+        rows = [(key, total(each.usage for each in found if (each.namespace, each.pod) == key)) for key in pods]
+    order: dict[str, Callable[[Usage], int]] = {
+        "": lambda usage: 0,
+        "cpu": lambda usage: -usage.cpu_nano_cores,
+        "memory": lambda usage: -usage.memory_bytes,
+    }
+    rows.sort(key=lambda row: (order[sort_by](row[1]), row[0]))
+    skipped = 0 if namespaces else 1
+    lines = [[*(("NAMESPACE",) if namespaces else ()), *head, "CPU(cores)", "MEMORY(bytes)"]] if headers else []
+    lines += [[*key[skipped:], cores(usage.cpu_nano_cores), mebibytes(usage.memory_bytes)] for key, usage in rows]
+    if with_sum:
+        whole = total(usage for _, usage in rows)
+        blank = [""] * (len(lines[-1]) - 2)
+        lines += [[*blank, "________", "________"]]
+        lines += [[*blank, cores(whole.cpu_nano_cores), mebibytes(whole.memory_bytes)]]
+    say("\n".join(columns(lines)))
+
+
+def _is_chosen(each: ContainerUsage, namespace: str | None, names: Sequence[str], conditions: Conditions) -> bool:
+    if namespace not in (None, each.namespace) or (names and each.pod not in names):
+        return False
+    return conditions.matches(each.labels)
+
+
+def _node() -> str:
+    """Return the name of this machine's node."""
+    from syncpod.cli.machine.node_process import local_node
+
+    return local_node("")
+
+
+def _measured() -> Measured:
+    """Ask this machine's runtime. Raises Failure."""
+    from syncpod.cli.machine.containers import unanswered
+    from syncpod.cli.machine.runtime_choice import endpoint_of
+    from syncpod.cli.machine.settings import settings
+    from syncpod.cli.machine.usage import measure
+    from syncpod.cri.client import CriClient
+    from syncpod.cri.errors import CriError, TransportFault
+
+    endpoint, here = endpoint_of(settings().state_dir), _node()
+
+    async def ask() -> Measured:
+        async with CriClient(endpoint) as runtime:
+            return await measure(runtime, here)
+
+    try:
+        return asyncio.run(ask())
+    except TransportFault as fault:
+        raise unanswered(fault) from None
+    except CriError as error:
+        raise Failure(f"the runtime at {endpoint} does not tell of its containers: {error.message}") from None

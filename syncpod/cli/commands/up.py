@@ -1,0 +1,266 @@
+"""``syncpod up``: everything that pods need on this machine, in one command."""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+import stat
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from syncpod.cli.console import columns, paint, program, remark, say
+from syncpod.cli.failure import INTERRUPTED, BadInput, Failure
+from syncpod.cli.input.options import Filenames, ManifestNamespace, Node, StateDir, Timeout
+
+if TYPE_CHECKING:
+    from datetime import timedelta
+
+    from temporalio.envconfig import ClientConnectConfig
+
+    from syncpod.cli import parts
+    from syncpod.cli.input.manifests import Manifests
+    from syncpod.node_settings import NodeSettings
+    from syncpod.pod import Admission
+
+
+def up(
+    filename: Filenames = None,
+    namespace: ManifestNamespace = "",
+    node: Node = "",
+    state_dir: StateDir = "",
+    runtime_endpoint: Annotated[
+        str,
+        typer.Option(
+            "--runtime-endpoint",
+            metavar="SOCKET",
+            help="The CRI socket.",
+            show_default="where it usually is, else the embedded runtime",
+        ),
+    ] = "",
+    embedded: Annotated[
+        bool, typer.Option("--embedded", help="Use the embedded runtime, whatever else is there.")
+    ] = False,
+    simulate: Annotated[
+        bool, typer.Option("--simulate", help="Use the embedded runtime with timers in place of processes.")
+    ] = False,
+    memory_dir: Annotated[
+        str,
+        typer.Option(
+            "--memory-dir",
+            metavar="DIR",
+            help="Where Secrets are kept.",
+            envvar="SYNCPOD_MEMORY_DIR",
+            show_envvar=False,
+            show_default="a directory in memory",
+        ),
+    ] = "",
+    manifests_dir: Annotated[
+        str,
+        typer.Option(
+            "--manifests",
+            metavar="DIR",
+            help="A directory of manifests, one pod each, that the node keeps running.",
+            envvar="SYNCPOD_MANIFEST_DIR",
+            show_envvar=False,
+            show_default=False,
+        ),
+    ] = "",
+    timeout: Timeout = "0",
+) -> None:
+    """Start server, runtime and worker, and bring pods up.
+
+    Started is what does not run already: a Temporal dev server, unless the environment or temporal.toml names another;
+    the embedded runtime, where neither containerd nor CRI-O answers; and a worker. All of it and the pods stay when
+    this command ends.
+    """
+    from syncpod.cli import parts
+    from syncpod.cli.commands.apply import parse_timeout
+    from syncpod.cli.input.manifests import Manifests, admitted
+    from syncpod.cli.machine import node_process
+    from syncpod.cli.machine.object_store import keep, memory_directory_of, require_possible
+    from syncpod.cli.machine.runtime_choice import choose
+    from syncpod.cli.machine.settings import settings
+    from syncpod.cli.strays import unclaimed
+
+    patience = parse_timeout(timeout)
+    here = settings(
+        node=node,
+        state_dir=state_dir,
+        memory_dir=memory_dir,
+        runtime_endpoint=runtime_endpoint,
+        manifests=str(Path(manifests_dir).absolute()) if manifests_dir else "",
+    )
+    if here.manifest_dir is not None:
+        _require_directory(here.manifest_dir)
+    here = replace(here, memory_dir=memory_directory_of(here, is_named=bool(memory_dir)))
+    manifests = admitted(filename, namespace) if filename else Manifests([], [])
+    require_possible(manifests, here)
+    admissions = manifests.pods
+    choice = choose(here, asked=runtime_endpoint, embedded=embedded, simulate=simulate)
+    begun = False
+    try:
+        followed = node_process.followed_last(here.state_dir)
+        server = parts.start_server(here)
+        running = parts.start_node(here, choice, server)
+        if not (server.started or running.started):
+            remark("Everything runs already")
+        _tell(here, server, running)
+        if followed and not running.worker.manifest_dir:
+            remark(_not_followed(followed))
+        if note := unclaimed.note(server.config, running.worker):
+            remark(note)
+        if filename:
+            say()
+        if admissions:
+            begun = True
+            asyncio.run(_bring_up(server.config, manifests, here, running.worker.node, patience))
+        elif filename:
+            keep(manifests, here)
+    except KeyboardInterrupt:
+        what = _how_to_go_on(admissions) if begun else _what_runs(here, admissions)
+        remark("\n".join(["", *_exports(here, None), what]))
+        raise typer.Exit(INTERRUPTED) from None
+    _tell_what_next(here, server, admissions)
+
+
+def _require_directory(manifests: Path) -> None:
+    """Raise BadInput where no directory of manifests is: a worker would wait for it to come, and log that."""
+    try:
+        is_directory = stat.S_ISDIR(manifests.stat().st_mode)
+    except OSError as error:
+        raise BadInput(f"manifest directory {manifests}: {error.strerror}") from None
+    if not is_directory:
+        raise BadInput(f"manifest directory {manifests}: is no directory")
+
+
+async def _bring_up(
+    config: ClientConnectConfig, manifests: Manifests, here: NodeSettings, node: str, patience: timedelta | None
+) -> None:
+    from syncpod.cli.commands.apply import apply_all
+    from syncpod.cli.input.ephemeral import without_known
+    from syncpod.cli.machine.object_store import keep
+    from syncpod.cli.temporal import session
+    from syncpod.cli.temporal.handover import refuse_cordoned
+    from syncpod.cli.temporal.pod_waits import until_settled, verdicts
+    from syncpod.cli.temporal.progress import Progress
+    from syncpod.cli.view.columns import HEADER
+    from syncpod.cli.view.pod_table import coloured_lines
+
+    client = await session.connect(config)
+    try:
+        pods = await without_known(client, manifests.pods)
+    except BadInput as wrong:  # by now the parts have been started
+        raise Failure(str(wrong)) from None
+    await refuse_cordoned(client, [admission.pod for admission in pods], node)
+    keep(manifests, here)
+    applied = await apply_all(client, pods, node)
+    with Progress() as progress:
+        outcomes = await until_settled(client, applied, timeout=patience, show=progress.show)
+    say()
+    say("\n".join(coloured_lines(HEADER, [reading for _, reading, _ in outcomes if reading is not None])))
+    _, bad = verdicts(outcomes, patience)
+    if bad:
+        raise Failure("\n".join(bad))
+
+
+# --- telling ----------------------------------------------------------------------------------------------------------
+
+
+def _tell(here: NodeSettings, server: parts.Server, running: parts.Node) -> None:
+    from syncpod.cli.machine.state_directory import is_marked, log_directory, runtime_log, server_log, worker_log
+    from syncpod.node_settings import is_in_memory
+
+    directory, worker, own = here.state_dir, running.worker, running.own
+    logs = [server_log(directory)] if server.own else []
+    logs += [runtime_log(directory)] if own and own.detached else []
+    logs += [worker_log(directory)]
+    kind = "" if own is None else " (embedded: simulated)" if own.simulated else " (embedded: no isolation)"
+    rows = [("Temporal", f"{worker.address}, namespace {worker.namespace}")]
+    rows += [("UI", server.own.ui)] if server.own else []
+    rows += [("runtime", f"{worker.runtime}{kind}"), ("socket", worker.endpoint), ("node", worker.node)]
+    rows += [("manifests", worker.manifest_dir)] if worker.manifest_dir else []
+    rows += [("state", str(directory)), ("logs", f"{log_directory(directory)}: {', '.join(log.name for log in logs)}")]
+    say("\n".join(columns(rows)))
+    if not is_in_memory(here.memory_dir):
+        remark(f"Note: {here.memory_dir} is not on a memory file system: Secrets lie on its disk")
+    if not is_marked(directory):
+        remark(f"Note: {directory} has files of others: `{program()} down --purge` will not remove it")
+
+
+def _not_followed(directory: str) -> str:
+    """Say that the worker does not follow what the one before it did; it leaves the pods of it as they are."""
+    us = shlex.quote(program())
+    return (
+        f"Note: {directory} is no longer followed: its pods stay as they are, whatever becomes of their files; "
+        f"`{us} down --keep-pods`, then `{us} up --manifests {shlex.quote(directory)}` has it followed again"
+    )
+
+
+def _tell_what_next(here: NodeSettings, server: parts.Server, admissions: list[Admission]) -> None:
+    say()
+    for line in _exports(here, server):
+        say(line)
+    say("Try next:")
+    us = shlex.quote(program())
+    if admissions:
+        meta, flag = admissions[0].pod.metadata, _namespace_flag(admissions[0])
+        commands = [f"{us} logs{flag} -f {meta.name} --all-containers", f"{us} exec{flag} -it {meta.name} -- sh"]
+        commands.append(f"{us} history{flag} {meta.name}")
+    else:
+        commands = [f"{us} apply -f pod.yaml --wait", f"{us} get pods", f"{us} --help"]
+    for command in commands:
+        say(f"  {paint(command, 'bold')}")
+    say(_how_to_stop(admissions))
+
+
+def _exports(here: NodeSettings, server: parts.Server | None) -> list[str]:
+    """Return what a shell must be told so that further commands find all this."""
+    from syncpod.cli.machine.dev_server import HOST, PORT
+    from syncpod.cli.machine.settings import settings
+
+    lines = []
+    if here.state_dir != settings().state_dir:
+        lines.append(f"For other commands: export SYNCPOD_STATE_DIR={shlex.quote(str(here.state_dir))}")
+    if server is not None and server.own and server.own.address != f"{HOST}:{PORT}":
+        lines.append(f"For the `temporal` CLI: export TEMPORAL_ADDRESS={server.own.address}")
+    return lines
+
+
+def _how_to_go_on(admissions: list[Admission]) -> str:
+    """Say how to find out why pods do not come, to whoever has waited enough; and how to stop."""
+    first, us = admissions[0], shlex.quote(program())
+    describe = f"`{us} describe{_namespace_flag(first)} pod {first.pod.metadata.name}` says what a pod waits for."
+    return f"{describe}\n{_how_to_stop(admissions)}"
+
+
+def _what_runs(here: NodeSettings, admissions: list[Admission]) -> str:
+    """Say what there is after Ctrl-C before the first pod was applied."""
+    from syncpod.cli.machine import runtime_process
+    from syncpod.cli.machine.state_directory import running_server, running_worker
+
+    directory = here.state_dir
+    server, runtime, worker = running_server(directory), runtime_process.serving(directory), running_worker(directory)
+    found = [f"Temporal server (pid {server.process.pid})"] if server and server.detached else []
+    found += [f"embedded runtime (pid {runtime.process.pid})"] if runtime and runtime.detached else []
+    found += [f"worker (pid {worker.pid})"] if worker else []
+    pods = "No pod was applied. " if admissions else ""
+    if not found:
+        return f"{pods}Nothing was left running."
+    return f"{pods}Running: {', '.join(found)}; `{shlex.quote(program())} down` ends that."
+
+
+def _how_to_stop(admissions: list[Admission]) -> str:
+    us = shlex.quote(program())
+    name, flag = (admissions[0].pod.metadata.name, _namespace_flag(admissions[0])) if admissions else ("NAME", "")
+    return (
+        f"Pods and all that serves them run on. `{us} delete{flag} pod {name}` ends a pod,\n"
+        f"`{us} down` everything, `{us} down --purge` leaves no file either."
+    )
+
+
+def _namespace_flag(admission: Admission) -> str:
+    namespace = admission.pod.metadata.namespace
+    return "" if namespace == "default" else f" -n {namespace}"

@@ -1,0 +1,190 @@
+"""``syncpod wait``: until pods have come to what was asked for."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from syncpod.cli.console import say
+from syncpod.cli.failure import BadInput, Failure
+from syncpod.cli.input.arguments import pod_names, read_selector
+from syncpod.cli.input.options import AllNamespaces, Filenames, Namespace, PodNames, Selector
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import timedelta
+
+    from temporalio.client import Client
+
+    from syncpod.cli.input.goals import Goal
+    from syncpod.cli.input.selector import Selector as Conditions
+    from syncpod.cli.temporal.pods import Reading
+
+_OUTPUTS = ("json", "yaml", "name")
+
+
+def wait(
+    what: PodNames = None,
+    goal: Annotated[
+        str,
+        typer.Option(
+            "--for",
+            metavar="condition=NAME[=VALUE]|delete|create|jsonpath='{PATH}'[=VALUE]",
+            help="What to wait for.",
+            show_default=False,
+        ),
+    ] = "",
+    filename: Filenames = None,
+    selector: Selector = "",
+    everything: Annotated[bool, typer.Option("--all", help="Every pod of the namespace.")] = False,
+    namespace: Namespace = "default",
+    all_namespaces: AllNamespaces = False,
+    timeout: Annotated[
+        str,
+        typer.Option(
+            "--timeout", metavar="DURATION", help="How long to wait: 30s, 5m; 0 = look once; -1s = as long as it takes."
+        ),
+    ] = "30s",
+    output: Annotated[str, typer.Option("--output", "-o", metavar="json|yaml|name", help="How to print.")] = "",
+) -> None:
+    """Wait until pods have come to what is asked for.
+
+    A condition is met when it has the value, True unless another is given; a path, when it leads to the value, or to
+    any value where none is given. All pods have the same time. One that is not there is an error, unless its creation
+    or deletion is waited for; one that goes meanwhile is waited for until it is there again.
+
+    What a wait is for is written as for `kubectl wait`. When time is over the exit code is 1.
+    """
+    from syncpod.cli.streams import interrupts
+    from syncpod.cli.temporal import session
+
+    if output and output not in _OUTPUTS:
+        raise BadInput(f"--output: must be {', '.join(_OUTPUTS)}, not {output}")
+    wanted, patience = _goal(goal), _patience(timeout)
+    names = pod_names(what or [])
+    conditions = read_selector(selector)
+    chosen = bool(conditions.requirements) or everything or (all_namespaces and not names)
+    if sum((bool(names), bool(filename), chosen)) != 1:
+        raise BadInput("say which pods to wait for, in one way: POD..., -f FILE, -l SELECTOR or --all")
+    if names and all_namespaces:
+        raise BadInput("pods that are named are of one namespace: leave out --all-namespaces")
+    keys = _of_files(filename, namespace) if filename else [(namespace, name) for name in names]
+    scope = None if all_namespaces else namespace
+
+    async def work(client: Client) -> None:
+        waited = keys or await _selected(client, scope, conditions, wanted)
+        await _wait(client, waited, wanted, patience, output)
+
+    interrupts.heed()
+    session.run(work)
+
+
+def _goal(text: str) -> Goal:
+    from syncpod.cli.input.goals import parse_goal
+
+    try:
+        return parse_goal(text)
+    except ValueError as wrong:
+        raise BadInput(f"--for: {wrong}" if text else "--for: say what to wait for: --for=condition=Ready") from None
+
+
+def _patience(text: str) -> timedelta | None:
+    """Return how long to wait; None = as long as it takes (kubectl: a week)."""
+    from syncpod.cli.view.durations import parse_duration
+
+    try:
+        span = parse_duration(text.removeprefix("-"))
+    except ValueError as wrong:
+        raise BadInput(f"--timeout: {wrong}") from None
+    return None if text.startswith("-") and span else span
+
+
+def _of_files(sources: Sequence[str], namespace: str) -> list[tuple[str, str]]:
+    from syncpod.cli.input.manifests import named_in
+
+    pods, _ = named_in(sources, "" if namespace == "default" else namespace)
+    if not pods:
+        raise BadInput(f"{', '.join(sources)}: no pod in it")
+    return pods
+
+
+async def _selected(
+    client: Client, namespace: str | None, conditions: Conditions, wanted: Goal
+) -> list[tuple[str, str]]:
+    """Return the pods that are chosen now. Raises Failure where there are none, unless they are to be gone."""
+    from syncpod.cli.input.goals import Deleted
+    from syncpod.cli.temporal.pods import list_pods
+
+    keys = [reading.key for reading in await list_pods(client, namespace, conditions)]
+    if not keys and not isinstance(wanted, Deleted):
+        raise Failure("no matching resources found")
+    return keys
+
+
+async def _wait(
+    client: Client, keys: Sequence[tuple[str, str]], wanted: Goal, patience: timedelta | None, output: str
+) -> None:
+    """Wait for all at once, and say in order what came of each. Raises Failure for those that do not come to it."""
+    loop = asyncio.get_running_loop()
+    deadline = None if patience is None else loop.time() + patience.total_seconds()
+    waits = [asyncio.create_task(_until(client, *key, wanted, deadline)) for key in keys]
+    failures: list[Failure] = []
+    for (_, name), wait in zip(keys, waits, strict=True):
+        try:
+            reading = await wait
+        except Failure as failure:
+            failures.append(failure)
+            continue
+        if reading is not None:
+            _print(name, reading, output)
+    if failures:
+        raise Failure("\n".join(map(str, failures)), max(failure.code for failure in failures))
+
+
+async def _until(client: Client, namespace: str, name: str, wanted: Goal, deadline: float | None) -> Reading | None:
+    """Return the pod as it was when it had come to it; None where it was to be gone and never was there."""
+    from syncpod.cli.input.goals import Created, Deleted
+    from syncpod.cli.temporal.pod_waits import until_gone, until_seen
+    from syncpod.cli.temporal.pods import not_found, read_pod
+
+    first = await read_pod(client, namespace, name)
+    if isinstance(wanted, Deleted):
+        if first is None:
+            return None
+        try:
+            async with asyncio.timeout_at(deadline):
+                await until_gone(client, namespace, name, first.pod.metadata.uid)
+        except TimeoutError:
+            raise _timed_out(name, await read_pod(client, namespace, name)) from None
+        return first
+    if first is None and not isinstance(wanted, Created):
+        raise not_found(name, namespace)
+
+    def is_met(reading: Reading | None) -> bool:
+        return reading is not None and (isinstance(wanted, Created) or wanted.is_met(reading.wire))
+
+    try:
+        reading, came = await until_seen(client, namespace, name, is_met, deadline)
+    except ValueError as wrong:
+        raise BadInput(f"--for: {wrong}") from None
+    if not came:
+        raise _timed_out(name, reading)
+    return reading
+
+
+def _timed_out(name: str, reading: Reading | None) -> Failure:
+    """Return kubectl's failure, and how the pod is."""
+    from syncpod.cli.temporal.pod_waits import state_of
+
+    return Failure(f"timed out waiting for the condition on pods/{name}: {state_of(reading)}")
+
+
+def _print(name: str, reading: Reading, output: str) -> None:
+    if output in ("json", "yaml"):
+        from syncpod.cli.view.documents import print_documents
+
+        print_documents([{"apiVersion": "v1", "kind": "Pod"} | reading.wire], output, single=True)
+    else:
+        say(f"pod/{name}" if output == "name" else f"pod/{name} condition met")

@@ -1,0 +1,62 @@
+"""``syncpod worker``: becomes ``worker.py``, which is runnable by itself as well."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import typer
+
+import syncpod
+from syncpod.cli.failure import Failure
+
+CONTEXT: dict[str, Any] = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
+"""Every flag is worker.py's own, ``--help`` too."""
+
+
+def worker(context: typer.Context) -> None:
+    """Serve this machine as a node until Ctrl-C."""
+    from syncpod.cli.machine.processes import run_in_place
+
+    program = worker_program()
+    run_in_place([sys.executable, str(program), *context.args], _environment(context.args))
+
+
+def _environment(arguments: Sequence[str]) -> dict[str, str]:
+    """Return our environment, in which what the state directory has and nothing else names is named.
+
+    That is its Temporal server, and its embedded runtime where that serves. Raises BadInput where no server is.
+    """
+    import argparse
+
+    from syncpod.cli.machine.runtime_process import serving
+    from syncpod.cli.machine.settings import settings
+    from syncpod.cli.temporal.session import connection
+    from syncpod.node_settings import RUNTIME_ENDPOINT
+
+    flags = argparse.ArgumentParser(add_help=False, exit_on_error=False)
+    flags.add_argument("--state-dir", default="")
+    flags.add_argument("-h", "--help", action="store_true")
+    try:
+        asked, _ = flags.parse_known_args(arguments)
+    except argparse.ArgumentError:
+        return dict(os.environ)  # the worker says what is wrong with them
+    if asked.help:
+        return dict(os.environ)
+    here = settings(state_dir=asked.state_dir)
+    named = {"TEMPORAL_ADDRESS": connection(asked.state_dir)["target_host"]}
+    own = serving(here.state_dir)
+    if own is not None and not here.runtime_endpoint:
+        named[RUNTIME_ENDPOINT] = own.endpoint
+    return {**os.environ, **named}
+
+
+def worker_program() -> Path:
+    """Return the path of worker.py, beside the package in a checkout and in an installation alike."""
+    program = Path(syncpod.__file__).resolve().parent.parent / "worker.py"
+    if not program.is_file():
+        raise Failure(f"{program} is not there: install syncpod anew")
+    return program

@@ -1,0 +1,1 @@
+"""What a person types: arguments, flags, selectors, manifests, and what may be completed."""

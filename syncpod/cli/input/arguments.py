@@ -1,0 +1,137 @@
+"""Reading what is named on the command line."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final, Literal
+
+from syncpod.cli.failure import BadInput
+
+if TYPE_CHECKING:
+    from syncpod.cli.input.selector import Selector
+
+Kind = Literal["Pod", "ConfigMap", "Secret"]
+"""What a command may be about."""
+
+_WORDS: Final[Mapping[Kind, tuple[str, ...]]] = {
+    "Pod": ("pod", "pods", "po"),
+    "ConfigMap": ("configmap", "configmaps", "cm"),
+    "Secret": ("secret", "secrets"),
+}
+_KINDS: Final[Mapping[str, Kind]] = {word: kind for kind, words in _WORDS.items() for word in words}
+
+_OTHER_KIND: Final = re.compile(
+    "all|cronjobs?|ds|daemonsets?|deploy|deployments?|ep|endpoints|ev|events?|ing|ingress(es)?|jobs?|"
+    "no|nodes?|ns|namespaces?|pv|pvc|rs|replicasets?|sa|svc|services?|sts|statefulsets?"
+)
+"""What kubectl takes for a kind in the first place, and is none here."""
+
+_ELSEWHERE: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("ev", "event", "events"), "syncpod events"),
+    **dict.fromkeys(("no", "node", "nodes"), "syncpod get nodes"),
+}
+"""Of those, what a command of its own shows."""
+
+
+def named(words: Sequence[str]) -> dict[Kind, list[str]]:
+    """Return what is named, by kind: ``pods a b``, ``cm/a secret/b``, ``cm,secrets``, or plainly ``a b`` for pods.
+
+    Without a name all of a kind are meant, and without any word all pods. A word for kinds is one only in the first
+    place, and there it is always one. Raises BadInput.
+    """
+    kinds, names = _opened(words)
+    if kinds:
+        for name in names:
+            if "/" in name:
+                _refuse_elsewhere(name)
+                raise BadInput(f"{name!r}: the kind is named already; write {name.rpartition('/')[2]}")
+        return {kind: list(dict.fromkeys(names)) for kind in kinds}
+    found: dict[Kind, list[str]] = {}
+    for word in names:
+        one, name = _split(word, _KINDS, "pods, configmaps and secrets can be named here, as NAME or KIND/NAME")
+        if name not in found.setdefault(one, []):
+            found[one].append(name)
+    return found or {"Pod": []}
+
+
+def pod_names(words: Sequence[str]) -> list[str]:
+    """Return the pods named by ``pods a b``, ``pod/a pod/b`` or plainly ``a b``, each once.
+
+    A word for pods is one only in the first place, and there it is always one: ``pod`` alone names no pod. A word for
+    anything else is a pod's name where it stands alone, and refused before names: ``deploy web``.
+    """
+    if len(words) == 1 and not {"/", ","} & set(words[0]) and words[0] not in _WORDS["Pod"]:
+        return list(words)
+    kinds, rest = _opened(words)
+    if kinds and kinds != ["Pod"]:
+        raise BadInput(f"{words[0]!r}: only pods can be named here; a pod of that name is pod/{words[0]}")
+    pods = {word: kind for word, kind in _KINDS.items() if kind == "Pod"}
+    return list(
+        dict.fromkeys(_split(word, pods, "only pods can be named here, as NAME or pod/NAME")[1] for word in rest)
+    )
+
+
+def pod_name(words: Sequence[str]) -> str:
+    """Return the one pod that is named; what stands alone is a name, whatever it says, as for `kubectl exec`.
+
+    Raises BadInput for none or several.
+    """
+    names = pod_names([f"pod/{words[0]}"] if len(words) == 1 and words[0] in _WORDS["Pod"] else words)
+    if len(names) != 1:
+        raise BadInput(f"name one pod, not {len(names)}" if names else "name a pod")
+    return names[0]
+
+
+def read_selector(text: str, flag: str = "--selector") -> Selector:
+    """Read the conditions on labels that `flag` was given. Raises BadInput."""
+    from syncpod.cli.input.selector import parse_selector
+
+    try:
+        return parse_selector(text)
+    except ValueError as wrong:
+        raise BadInput(f"{flag}: {wrong}") from None
+
+
+def read_dry_run(text: str) -> str:
+    """Return what kubectl says behind a deed that ``--dry-run`` keeps from being done; "" = it is done.
+
+    Raises BadInput.
+    """
+    marks = {"none": "", "client": " (dry run)", "server": " (server dry run)"}
+    if text not in marks:
+        raise BadInput(f"--dry-run: must be none, client or server, not {text}")
+    return marks[text]
+
+
+def _opened(words: Sequence[str]) -> tuple[list[Kind], list[str]]:
+    """Return the kinds that the first word is for, if it is for any, and the words after it."""
+    first = words[0].split(",") if words else []
+    if first and all(part in _KINDS for part in first):
+        return list(dict.fromkeys(_KINDS[part] for part in first)), list(words[1:])
+    for part in first:
+        if part in _ELSEWHERE:
+            raise BadInput(f"{part!r}: see `{_ELSEWHERE[part]}`; a pod of that name is pod/{part}")
+        if _OTHER_KIND.fullmatch(part):
+            raise BadInput(
+                f"{part!r}: only pods, configmaps, secrets and nodes are here; a pod of that name is pod/{part}"
+            )
+    return [], list(words)
+
+
+def _split(word: str, kinds: Mapping[str, Kind], sentence: str) -> tuple[Kind, str]:
+    """Read ``KIND/NAME`` or ``NAME``, which is a pod's."""
+    kind, slash, name = word.rpartition("/")
+    if slash and kind not in kinds:
+        _refuse_elsewhere(word)
+        raise BadInput(f"{word!r}: {sentence}")
+    one: Kind = kinds[kind] if slash else "Pod"
+    if not name:
+        raise BadInput(f"{word!r}: the {one.lower()}'s name is missing")
+    return one, name
+
+
+def _refuse_elsewhere(word: str) -> None:
+    """Raise BadInput for a ``KIND/NAME`` that another command shows."""
+    if command := _ELSEWHERE.get(word.partition("/")[0]):
+        raise BadInput(f"{word!r}: see `{command}`")

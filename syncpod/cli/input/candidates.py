@@ -1,0 +1,217 @@
+"""What may stand next on a command line: commands, flags, their values, and the names of what is on this node.
+
+Built on what the commands themselves say of their flags and arguments, by their metavars; a command that is added is
+completed without a word here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from typer.core import TyperArgument, TyperGroup, TyperOption
+
+from syncpod.cli.input.flags import is_false, option_of
+from syncpod.cli.machine import node_names
+
+FILES: Final = ":files"
+"""In place of candidates: the shell's own completion of paths."""
+
+_PATHS: Final = frozenset({"FILE|DIR|-", "FILE", "DIR", "PATH", "SOCKET", "[KEY=]FILE|DIR", "SRC", "DST"})
+_KINDS: Final = ("pods", "configmaps", "secrets")
+_OBJECTS: Final = {
+    **dict.fromkeys(("cm", "configmap", "configmaps"), "ConfigMap"),
+    **dict.fromkeys(("secret", "secrets"), "Secret"),
+}
+_OF_ORPHANS: Final = ("adopt", "prune")
+"""Commands for pods without a workflow, but with ``--force``."""
+_POD_WORDS: Final = ("pod", "pods", "po")
+_NODE_WORDS: Final = ("node", "nodes", "no")
+_OF_NODES: Final = ("get", "describe")
+"""Of the commands for things of any kind, those that are for nodes as well."""
+_GOALS: Final = ("condition=Ready", "delete", "create", "jsonpath=")
+_WORDS: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
+
+
+@dataclass
+class _Line:
+    """What has been typed before the word that is completed, as far as it matters."""
+
+    values: dict[str, str]
+    """By option: what was given, the last of it."""
+    words: list[str]
+    """What is no option, in order, behind the command's name."""
+    is_after_dashes: bool = False
+
+    @property
+    def namespace(self) -> str:
+        return self.values.get("--namespace") or "default"
+
+    @property
+    def scope(self) -> str | None:
+        """The namespace, None = all."""
+        return None if "--all-namespaces" in self.values else self.namespace
+
+    @property
+    def pods(self) -> list[str]:
+        """The pods that are named."""
+        return [word.rpartition("/")[2] for word in self.words if word not in _POD_WORDS]
+
+
+def candidates(program: Any, typed: Sequence[str]) -> list[str]:
+    """Return what may stand in place of the last word of `typed`, which is the line without the program's own name.
+
+    Each begins as that word does. `[":files"]` where a path belongs there; nothing where nobody can tell.
+    """
+    words, beginning = _rejoined(typed)
+    command = program
+    while words and isinstance(command, TyperGroup) and words[0] in command.commands:
+        command = command.commands[words.pop(0)]
+    line, pending = _read(command, words)
+    if line.is_after_dashes:
+        return [FILES]
+    if pending is not None:
+        return _starting(beginning, _values(pending, line))
+    flag, equals, value = beginning.partition("=")
+    if equals and flag.startswith("--"):
+        option = option_of(command, flag)
+        found = _starting(value, _values(option, line)) if option is not None else []
+        return found if found == [FILES] else [f"{flag}={one}" for one in found]
+    if beginning.startswith("-"):
+        return _starting(beginning, _flags(command, line))
+    if isinstance(command, TyperGroup):
+        if line.words:  # no command of ours
+            return []
+        return _starting(beginning, (name for name, one in command.commands.items() if not one.hidden))
+    return _starting(beginning, _words(command, line))
+
+
+def _rejoined(typed: Sequence[str]) -> tuple[list[str], str]:
+    """Return the words before the last, and the last; bash makes three words of ``--flag=value``."""
+    words = list(typed)
+    while "=" in words[1:]:
+        at = words.index("=", 1)
+        if not words[at - 1].startswith("--"):
+            break
+        words[at - 1 : at + 2] = ["".join(words[at - 1 : at + 2])]
+    return words[:-1], words[-1] if words else ""
+
+
+def _read(command: Any, words: Sequence[str]) -> tuple[_Line, Any]:
+    """Sort words into options and others; the second is the option whose value the next word is, if it is one."""
+    line = _Line({}, [])
+    pending = None
+    for word in words:
+        if pending is not None:
+            line.values[pending.opts[0]] = word
+            pending = None
+        elif word == "--":
+            line.is_after_dashes = True
+            break
+        elif word.startswith("-") and word != "-":
+            name, equals, value = word.partition("=")
+            option = option_of(command, name)
+            if option is None:
+                continue
+            if option.is_flag and is_false(value):
+                line.values.pop(option.opts[0], None)
+            elif equals or option.is_flag:
+                line.values[option.opts[0]] = value
+            else:
+                pending = option
+        else:
+            line.words.append(word)
+    return line, pending
+
+
+def _flags(command: Any, line: _Line) -> Iterable[str]:
+    for one in command.params:
+        if isinstance(one, TyperOption) and not one.hidden and (one.multiple or one.opts[0] not in line.values):
+            yield from (name for name in (*one.opts, *one.secondary_opts) if name.startswith("--"))
+    yield "--help"
+
+
+def _values(option: Any, line: _Line) -> Iterable[str]:
+    """Return what may be an option's value, by its name and by what its help says to write there."""
+    name, metavar = option.opts[0], option.metavar or ""
+    if option.is_flag:
+        return ("true", "false")
+    sources: dict[str, Callable[[], Iterable[str]]] = {
+        "--namespace": node_names.namespaces,
+        "--container": lambda: _containers(line),
+        "--target": lambda: _containers(line),
+    }
+    if name in sources:
+        return sources[name]()
+    if name == "--for":
+        return _GOALS if "condition" in metavar else (f"pod/{pod}" for pod in node_names.pods(line.namespace))
+    if metavar in _PATHS:
+        return (FILES,)
+    choices = [_beginning(one) for one in metavar.replace(",", "|").split("|")]
+    return choices if len(choices) > 1 and all(set(one.removesuffix("=")) <= _WORDS for one in choices) else ()
+
+
+def _beginning(choice: str) -> str:
+    """Return what of a choice can be written for somebody: ``jsonpath=`` of ``jsonpath='{PATH}'``."""
+    word, equals, _ = choice.partition("=")
+    return word + equals
+
+
+def _words(command: Any, line: _Line) -> Iterable[str]:
+    """Return what may be the next argument, by the metavar of the one that it would be."""
+    arguments = [one for one in command.params if isinstance(one, TyperArgument)]
+    if not arguments:
+        return ()
+    at = min(len(line.words), len(arguments) - 1)
+    metavar = arguments[at].metavar or ""
+    if at > 0 and metavar.startswith("--"):
+        return ("--",)
+    if metavar in _PATHS:
+        return (FILES,)
+    if metavar == "KIND NAME":
+        return _things(line, with_nodes=command.name in _OF_NODES)
+    if metavar == "NODE":
+        return [node for node in node_names.nodes() if node not in line.words]
+    if metavar.startswith("POD"):
+        is_of_orphans = command.name in _OF_ORPHANS and "--force" not in line.values
+        pods = (node_names.orphans if is_of_orphans else node_names.pods)(line.namespace)
+        has_kind = bool(line.words) and line.words[0] in _POD_WORDS
+        unnamed = [pod for pod in pods if pod not in line.pods]
+        return [*unnamed, *([] if has_kind else [f"pod/{pod}" for pod in unnamed])]
+    choices = metavar.split("|")
+    return choices if len(choices) > 1 else ()
+
+
+def _things(line: _Line, *, with_nodes: bool) -> Iterable[str]:
+    """Return kinds, and names of pods, before a kind is named; then names of that kind."""
+    first = line.words[0] if line.words else ""
+    if first in _OBJECTS:
+        return node_names.objects(_OBJECTS[first], line.namespace)
+    if with_nodes and first in _NODE_WORDS:
+        return [node for node in node_names.nodes() if node not in line.words[1:]]
+    pods = [pod for pod in node_names.pods(line.namespace) if pod not in line.pods]
+    if first in _POD_WORDS:
+        return pods
+    kinds = () if first else (*_KINDS, "nodes") if with_nodes else _KINDS
+    nodes = [f"node/{node}" for node in node_names.nodes()] if with_nodes else []
+    return [*kinds, *pods, *(f"pod/{pod}" for pod in pods), *nodes]
+
+
+def _containers(line: _Line) -> list[str]:
+    return [name for pod in line.pods[:1] for name in node_names.containers(line.namespace, pod)]
+
+
+def _starting(beginning: str, words: Iterable[str]) -> list[str]:
+    """Return the words that begin so; with a slash only when one was typed, so that names come before kinds."""
+    found = [FILES if word == FILES else word for word in words if word == FILES or word.startswith(beginning)]
+    plain = [word for word in found if "/" not in word or "/" in beginning]
+    return plain or found
+
+
+def complete(program: Callable[[], Any], typed: Sequence[str]) -> str:
+    """Return a line for each candidate; nothing at all where something goes wrong: nobody has asked for an error."""
+    with contextlib.suppress(Exception):
+        return "\n".join(candidates(program(), typed))
+    return ""

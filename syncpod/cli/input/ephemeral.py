@@ -1,0 +1,63 @@
+"""Ephemeral containers in a manifest: what `get -o yaml` prints of a pod that `debug` has looked at is applied again.
+
+An API server takes them in an apply where they are the pod's already, since nothing changes then. No node takes them
+from a manifest, so they are compared here, and left out of what is sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from syncpod.cli.failure import BadInput
+from syncpod.pod import Admission, Pod, admit, with_defaults
+
+if TYPE_CHECKING:
+    from temporalio.client import Client
+
+_FIELD: Final = "spec.ephemeralContainers"
+
+
+def admit_apart(document: Pod) -> Admission:
+    """Take a pod as `admit` does, and leave it the ephemeral containers that it names, unchecked. Raises PodInvalid."""
+    ephemeral = document.spec.ephemeral_containers
+    if not ephemeral:
+        return admit(document)
+    pod, warnings = admit(_with(document, ()))
+    return Admission(_with(pod, with_defaults(document).spec.ephemeral_containers), warnings)
+
+
+async def without_known(client: Client, admissions: Sequence[Admission]) -> list[Admission]:
+    """Return the pods without the ephemeral containers that they have already.
+
+    Raises BadInput with a line for each pod that is given others, and Failure where a node is away that would know.
+    """
+    problems: list[str] = []
+    for pod, _ in admissions:
+        if pod.spec.ephemeral_containers and (problem := await _refusal(client, pod)):
+            problems.append(f"pod {pod.metadata.name}: {problem}")
+    if problems:
+        raise BadInput("\n".join(problems))
+    return [Admission(_with(pod, ()), warnings) for pod, warnings in admissions]
+
+
+async def _refusal(client: Client, pod: Pod) -> str:
+    """Return why a pod's ephemeral containers are refused; "" = they are those of the pod that runs.
+
+    What follows a pod that is being deleted is a new one, and has none.
+    """
+    from syncpod.cli.temporal.pods import read_pod, require_answer
+
+    running = await read_pod(client, pod.metadata.namespace, pod.metadata.name)
+    if running is None or require_answer(running).pod.metadata.deletion_timestamp is not None:
+        return f"{_FIELD}: must not be set in a manifest; they are added to a running pod"
+    known = running.pod.spec.ephemeral_containers
+    for index, container in enumerate(pod.spec.ephemeral_containers):
+        if container not in known:
+            return f"{_FIELD}[{index}]: is none that the pod has; `syncpod debug` adds them to a running pod"
+    return ""
+
+
+def _with(pod: Pod, ephemeral: Sequence[object]) -> Pod:
+    spec = pod.spec.model_copy(update={"ephemeral_containers": tuple(ephemeral)})
+    return pod.model_copy(update={"spec": spec})

@@ -1,0 +1,111 @@
+"""What ``wait --for`` waits for: ``condition=Ready``, ``delete``, ``create``, ``jsonpath='{.status.phase}'=Running``.
+
+Mirrors kubectl's pkg/cmd/wait, v1.36. Difference: a path may lead to nothing, one value or several of which one is as
+wanted; kubectl gives up at several; a pod that is being deleted is not Ready.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from syncpod.cli.view.jsonpath import Path, parse_path, text_of
+
+_FORMS: Final = "condition=NAME[=VALUE], delete, create or jsonpath='{PATH}'[=VALUE]"
+
+
+@dataclass(frozen=True)
+class Deleted:
+    """That the pod is gone."""
+
+
+@dataclass(frozen=True)
+class Created:
+    """That there is such a pod."""
+
+    def is_met(self, pod: Mapping[str, Any]) -> bool:
+        """Say so of any pod."""
+        return bool(pod)
+
+
+@dataclass(frozen=True)
+class HasCondition:
+    """That the pod's condition of this type has this value; case does not matter in either."""
+
+    type: str
+    value: str
+
+    def is_met(self, pod: Mapping[str, Any]) -> bool:
+        """Say whether a Pod, as the wire has it, has come to that.
+
+        One that is being deleted is on its way to nowhere: it counts as not ready. kubectl takes what it still says.
+        """
+        if (self.type.casefold(), self.value.casefold()) == ("ready", "true") and _is_ending(pod):
+            return False
+        conditions = pod.get("status", {}).get("conditions", ())
+        return any(
+            str(one.get("type", "")).casefold() == self.type.casefold()
+            and str(one.get("status", "")).casefold() == self.value.casefold()
+            for one in conditions
+        )
+
+
+@dataclass(frozen=True)
+class HasValue:
+    """That the path leads to this value; None = to any value."""
+
+    path: Path
+    value: str | None
+
+    def is_met(self, pod: Mapping[str, Any]) -> bool:
+        """Say whether a Pod, as the wire has it, has come to that. Raises ValueError where no value can be compared."""
+        found = self.path.find(pod)
+        if self.value is None:
+            return bool(found)
+        if any(isinstance(each, dict | list) for each in found):
+            raise ValueError(f"{self.path.text}: leads to an object or a list, which nothing can be compared with")
+        return any(text_of(each).strip() == self.value.strip() for each in found)
+
+
+def _is_ending(pod: Mapping[str, Any]) -> bool:
+    return bool(pod.get("metadata", {}).get("deletionTimestamp"))
+
+
+Goal = Deleted | Created | HasCondition | HasValue
+
+
+def parse_goal(text: str) -> Goal:
+    """Read what ``--for`` says. Raises ValueError with what would be right."""
+    word, _, rest = text.partition("=")
+    match word.strip().casefold():
+        case "delete" if not rest:
+            return Deleted()
+        case "create" if not rest:
+            return Created()
+        case "condition":
+            name, equals, value = rest.partition("=")
+            if not name or (equals and not value):
+                raise ValueError(f"{text!r}: write condition=Ready, or condition=Ready=False")
+            return HasCondition(name, value or "True")
+        case "jsonpath":
+            path, wanted = _path_and_value(rest)
+            if not path or wanted == "":
+                raise ValueError(f"{text!r}: write jsonpath='{{.status.phase}}'=Running, or without a value")
+            return HasValue(parse_path(_unquoted(path)), None if wanted is None else _unquoted(wanted))
+    raise ValueError(f"must be {_FORMS}, not {text!r}")
+
+
+def _path_and_value(text: str) -> tuple[str, str | None]:
+    """Split at the first ``=`` (or ``==``) that stands outside the path's brackets and braces."""
+    depth = 0
+    for at, letter in enumerate(text):
+        depth += (letter in "{[(") - (letter in "}])")
+        if letter == "=" and depth == 0:
+            return text[:at].strip(), text[at + 1 :].removeprefix("=")
+    return text.strip(), None
+
+
+def _unquoted(text: str) -> str:
+    """Return a text without the quotes that a shell has left around it."""
+    return text[1:-1] if len(text) > 1 and text[0] == text[-1] and text[0] in "'\"" else text

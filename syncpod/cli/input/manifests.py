@@ -1,0 +1,119 @@
+"""Manifests from the command line: files, directories, standard input; all checked before any is used."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from syncpod.cli.failure import BadInput
+from syncpod.cli.input.manifest_files import STDIN, texts
+
+if TYPE_CHECKING:
+    from syncpod.objects import ObjectAdmission, ObjectRef
+    from syncpod.pod import Admission, Manifest
+
+_LONGEST_NAME: Final = 80
+
+
+@dataclass(frozen=True)
+class Manifests:
+    """What is to be applied, checked, in the order in which it was given."""
+
+    pods: list[Admission]
+    """With their ephemeral containers, which `syncpod.cli.input.ephemeral` compares with those of the running pods."""
+    objects: list[ObjectAdmission]
+    """ConfigMaps and Secrets; a pod may refer to one that stands after it."""
+
+
+def admitted(sources: Sequence[str], namespace: str) -> Manifests:
+    """Return what is in all sources, checked and with its defaults and warnings.
+
+    `namespace` is for documents that name none; "" = ``default``. Raises BadInput with a line for each thing that is
+    wrong, in whichever of the files.
+    """
+    from syncpod.cli.input.ephemeral import admit_apart
+    from syncpod.objects import admit_object
+    from syncpod.pod import Pod, PodInvalid
+    from syncpod.pod.problems import in_ascii, lines
+
+    found, problems = _documents(sources, namespace)
+    whole, seen = Manifests([], []), set()
+    for source, document in found:
+        name = in_ascii(document.metadata.name, _LONGEST_NAME)
+        what = f"{document.kind.lower()} {name}: " if name else ""
+        try:
+            if isinstance(document, Pod):
+                admission = admit_apart(document)
+                whole.pods.append(admission)
+                metadata = admission.pod.metadata
+            else:
+                taken = admit_object(document)
+                whole.objects.append(taken)
+                metadata = taken.object.metadata
+        except PodInvalid as wrong:
+            problems += [f"{source}: {what}{line}" for line in lines(wrong.problems)]
+            continue
+        key = document.kind, metadata.namespace, metadata.name
+        if key in seen:
+            problems.append(f"{source}: {document.kind.lower()} {metadata.namespace}/{metadata.name}: given twice")
+        seen.add(key)
+    _refuse(problems)
+    if not found:
+        raise BadInput(f"{_named(sources)}: no pod, configmap or secret in it")
+    return whole
+
+
+def named_in(sources: Sequence[str], namespace: str) -> tuple[list[tuple[str, str]], list[ObjectRef]]:
+    """Return namespace and name of each pod in the sources, and each object, whatever else stands there.
+
+    Raises BadInput.
+    """
+    from syncpod.objects import ref_of
+    from syncpod.pod import Pod
+
+    found, problems = _documents(sources, namespace)
+    _refuse(problems)
+    pods, objects = [], []
+    for _, document in found:
+        if isinstance(document, Pod):
+            pods.append((document.metadata.namespace or "default", document.metadata.name))
+        else:
+            objects.append(ref_of(document))
+    return pods, objects
+
+
+def _refuse(problems: Sequence[str]) -> None:
+    if problems:
+        raise BadInput("\n".join(problems))
+
+
+def _named(sources: Sequence[str]) -> str:
+    return ", ".join(STDIN if source == "-" else source for source in sources)
+
+
+def _documents(sources: Sequence[str], namespace: str) -> tuple[list[tuple[str, Manifest]], list[str]]:
+    """Return the documents with their files, and a line for each file or document that cannot be read."""
+    from syncpod.pod import ManifestErrors, load_documents
+    from syncpod.pod.problems import in_ascii
+
+    problems: list[str] = []
+    found: list[tuple[str, Manifest]] = []
+    for source, text in texts(sources, problems):
+        try:
+            documents = load_documents(text, source=source)
+        except ManifestErrors as wrong:
+            problems += str(wrong).split("\n")
+            continue
+        for document in documents:
+            own = document.metadata.namespace
+            if namespace and own not in ("", namespace):  # kubectl refuses these as well
+                what = f"{document.kind.lower()} {in_ascii(document.metadata.name, _LONGEST_NAME)}"
+                given = in_ascii(own, _LONGEST_NAME)
+                problems.append(
+                    f"{source}: {what}: metadata.namespace: is {given}, but --namespace asks for {namespace}"
+                )
+            else:
+                metadata = document.metadata.model_copy(update={"namespace": own or namespace})
+                found.append((source, document.model_copy(update={"metadata": metadata})))
+    return found, problems

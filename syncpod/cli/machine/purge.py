@@ -1,0 +1,104 @@
+"""``down --purge``: removing a state directory and what is in memory for it, and nothing that is not ours."""
+
+from __future__ import annotations
+
+import contextlib
+import shlex
+from pathlib import Path
+
+from syncpod.cli.failure import BadInput, Failure
+from syncpod.cli.machine.state_directory import MARK, OURS, exclusive, is_marked, mark, pod_directories
+from syncpod.node_settings import SettingsInvalid, require_own_memory_directory
+
+
+def require_ours(directory: Path) -> None:
+    """Raise BadInput for a directory that was not made for syncpod alone."""
+    with contextlib.suppress(PermissionError):
+        mark(directory)
+    if not is_marked(directory):
+        raise BadInput(
+            f"{directory} lacks the file {MARK}, by which syncpod knows a directory of its own: "
+            "nothing is ended or removed; remove what you do not need there yourself"
+        )
+
+
+def purge(directory: Path, memory: Path, logs: Path) -> None:
+    """Remove a state directory and a memory directory that nobody uses any more; raises Failure, naming the hindrance.
+
+    So are the pods' logs in `logs` where that is below the state directory.
+
+    What others have put there stays. What workers that died have left mounted for volumes is unmounted; where anything
+    else is, everything stays.
+    """
+    from syncpod.kernel.tree_removal import remove_tree
+
+    _unmount(directory, memory)
+    _purge_memory(memory)
+    if directory in logs.parents:
+        _purge_logs(directory, logs)
+    with exclusive(directory):
+        names = [*sorted(OURS - {MARK}), MARK]  # the mark goes last: what was interrupted may be repeated
+        drafts = sorted(path.name for path in directory.glob(".*.json.new"))
+        try:
+            for name in (*drafts, *names):
+                remove_tree(directory / name)
+        except OSError as error:
+            raise Failure(f"{directory} cannot be removed altogether: {error}") from None
+    left = sorted(path.name for path in directory.iterdir())
+    if left:
+        raise Failure(f"{directory} is kept, since others have put something there: {', '.join(left)}")
+    directory.rmdir()
+
+
+def _purge_logs(directory: Path, logs: Path) -> None:
+    """Remove pods' logs, and the directories above them in which nothing else is."""
+    from syncpod.kernel.tree_removal import remove_tree
+
+    try:
+        for place in pod_directories(logs):
+            remove_tree(place)
+        while logs != directory and logs.is_dir() and not any(logs.iterdir()):
+            logs.rmdir()
+            logs = logs.parent
+    except OSError as error:
+        raise Failure(f"{logs} cannot be removed altogether: {error}") from None
+
+
+def _unmount(directory: Path, memory: Path) -> None:
+    """Take away what workers have mounted for volumes and left there. Raises Failure where anything else is mounted."""
+    from syncpod.kernel.mounting import mounts_below, unmount
+
+    own = directory.resolve()
+    places = [*mounts_below(own), *mounts_below(memory.resolve())]
+    others = [place for place in places if not _is_of_a_volume(place, own)]
+    try:
+        for place in places if not others else ():
+            unmount(place)
+    except OSError:
+        others = list(mounts_below(own))
+    if others:
+        commands = "; ".join(f"umount -- {shlex.quote(str(place))}" for place in others)
+        raise Failure(f"something is mounted in {directory}: `{commands}`, and call `syncpod down --purge` again")
+
+
+def _is_of_a_volume(place: Path, state_dir: Path) -> bool:
+    """Say whether workers mount at this place: an emptyDir in memory, or a part of a volume (subPath)."""
+    match place.relative_to(state_dir).parts if place.is_relative_to(state_dir) else ():
+        case ("pods", _, "volumes", "kubernetes.io~empty-dir", _) | ("pods", _, "volume-subpaths", _, _, _):
+            return True
+    return False
+
+
+def _purge_memory(memory: Path) -> None:
+    """Remove what is in memory. It bears no mark: only what workers put there goes, and then it, if nothing is left."""
+    from syncpod.kernel.tree_removal import remove_tree
+
+    try:
+        require_own_memory_directory(memory)
+        for name in ("objects", "pods"):
+            remove_tree(memory / name)
+        with contextlib.suppress(FileNotFoundError):
+            if not any(memory.iterdir()):
+                memory.rmdir()
+    except (SettingsInvalid, OSError) as error:
+        raise Failure(f"{memory} cannot be removed altogether: {error}") from None

@@ -1,0 +1,160 @@
+"""On which runtime ``up`` puts pods, and why."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from syncpod.cli.failure import BadInput
+from syncpod.cli.machine import node_process, runtime_process
+from syncpod.cli.machine.state_directory import recorded_runtime
+from syncpod.node_settings import STATE_DIR, NodeSettings
+
+WITHOUT_ISOLATION: Final = "the embedded runtime runs pods as plain processes of this machine, without isolation"
+SIMULATED: Final = "the embedded runtime simulates: containers are timers, and nothing runs"
+_FLAG: Final = "--runtime-endpoint"
+_PATIENCE_SECONDS: Final = 5.0
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The runtime that is to be used."""
+
+    endpoint: str
+    """Its socket; "" = the embedded runtime, wherever that listens."""
+    simulated: bool = False
+    why: str = ""
+    """A line for a person, where the embedded runtime has to be started."""
+
+    @property
+    def embedded(self) -> bool:
+        """Whether it is the state directory's own."""
+        return not self.endpoint
+
+
+def choose(here: NodeSettings, *, asked: str = "", embedded: bool = False, simulate: bool = False) -> Choice:
+    """Return the runtime that is named (`asked` by flag, else by the environment), else the one in use, else one found.
+
+    In use is the runtime of the worker that serves the state directory, or the embedded one that keeps its pods. What
+    is found is containerd or CRI-O, and where neither answers, the embedded runtime. Starts nothing. Raises BadInput
+    where the one that is asked for does not answer, or another is in use.
+    """
+    own = embedded or simulate
+    if asked and own:
+        raise BadInput(f"either {_FLAG} or the embedded runtime")
+    worker = node_process.serving(here.state_dir)
+    used = _used(here, worker.endpoint if worker else "")
+    if own:
+        if used is not None and not used.embedded:
+            raise BadInput(
+                f"the worker of {here.state_dir} runs pods on {used.endpoint}: "
+                "`syncpod down` first, or name another --state-dir"
+            )
+        if used is not None and simulate and not used.simulated:
+            raise BadInput(
+                f"the embedded runtime of {here.state_dir} runs real processes: "
+                "`syncpod down` first, or name another --state-dir"
+            )
+        return used or Choice("", simulate, SIMULATED if simulate else f"as asked for: {WITHOUT_ISOLATION}")
+    if here.runtime_endpoint:
+        if used is not None and used.embedded and _is_own(here):
+            return used
+        return _named(here.runtime_endpoint, by_flag=bool(asked))
+    return used or _found()
+
+
+def _used(here: NodeSettings, workers: str) -> Choice | None:
+    """Return the runtime that the state directory's pods are on; None where there is no sign of any."""
+    record = recorded_runtime(here.state_dir)
+    if workers and (record is None or workers != record.endpoint):
+        return Choice(workers)
+    if record is None or not (workers or runtime_process.is_kept(here.state_dir)):
+        return None
+    what = SIMULATED if record.simulated else WITHOUT_ISOLATION
+    return Choice("", record.simulated, f"the embedded runtime has ended: it is started again with its pods; {what}")
+
+
+def _is_own(here: NodeSettings) -> bool:
+    """Say whether the runtime that is named is the state directory's embedded one."""
+    from syncpod.cri.endpoint import socket_path
+
+    record = recorded_runtime(here.state_dir)
+    try:
+        return record is not None and socket_path(here.runtime_endpoint or "") == socket_path(record.endpoint)
+    except ValueError:
+        return False
+
+
+def _named(endpoint: str, *, by_flag: bool) -> Choice:
+    from syncpod.cri.endpoint import VARIABLE, NoRuntime, find_endpoint
+
+    try:
+        return Choice(find_endpoint({VARIABLE: endpoint}))
+    except NoRuntime as missing:
+        sentence = str(missing)
+        if by_flag:
+            sentence = sentence.replace(VARIABLE, _FLAG).replace("correct the variable", "correct the flag")
+        raise BadInput(sentence) from None
+    except ValueError as wrong:
+        raise BadInput(f"{_FLAG if by_flag else VARIABLE}: {wrong}") from None
+
+
+def _found() -> Choice:
+    """Return the first of the usual runtimes that answers a CRI call, else the embedded one, with what was tried."""
+    from syncpod.cri.endpoint import VARIABLE, NoRuntime, candidates, find_endpoint
+
+    tried = []
+    for path in candidates({}):
+        try:
+            endpoint = find_endpoint({VARIABLE: path})
+        except NoRuntime as missing:
+            tried += [f"{where} ({reason})" for where, reason in missing.tried]
+            continue
+        obstacle = asyncio.run(_obstacle(endpoint))
+        if obstacle is None:
+            return Choice(endpoint)
+        tried.append(f"{path} ({obstacle})")
+    return Choice("", why=f"no containerd or CRI-O: {', '.join(tried)}; {WITHOUT_ISOLATION}")
+
+
+async def _obstacle(endpoint: str) -> str | None:
+    """Say why what listens there is no runtime for us; None where it is one. Docker's often speaks no CRI."""
+    from syncpod.cri.client import CriClient
+    from syncpod.cri.errors import CriError
+
+    async with CriClient(endpoint, timeout_seconds=_PATIENCE_SECONDS) as runtime:
+        try:
+            await runtime.version()
+        except CriError as error:
+            return f"does not answer: {error.message or error.code}"
+    return None
+
+
+def endpoint_of(state_dir: Path) -> str:
+    """Return the socket of the runtime that the state directory's pods are on, for a look at them.
+
+    That is the worker's, else the embedded one's where it serves, else the one that the environment names or that is
+    found. Raises BadInput.
+    """
+    from syncpod.cri.endpoint import VARIABLE, NoRuntime, find_endpoint
+
+    worker = node_process.serving(state_dir)
+    if worker is not None and worker.endpoint:
+        return worker.endpoint
+    if (own := runtime_process.serving(state_dir)) is not None:
+        return own.endpoint
+    try:
+        return find_endpoint(os.environ)
+    except NoRuntime as missing:
+        if os.environ.get(VARIABLE):
+            raise BadInput(str(missing)) from None
+        tried = ", ".join(f"{path} ({reason})" for path, reason in missing.tried)
+        raise BadInput(
+            f"no container runtime: neither a worker nor an embedded runtime serves {state_dir} (start them with "
+            f"`syncpod up`, or name the state directory of those that run in {STATE_DIR}), nor is one at {tried}"
+        ) from None
+    except ValueError as wrong:
+        raise BadInput(f"{VARIABLE}: {wrong}") from None

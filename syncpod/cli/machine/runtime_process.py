@@ -1,0 +1,217 @@
+"""The embedded runtime that ``up`` starts: one per state directory, found again by others, ended by ``down``."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from syncpod.cli.failure import BAD_INPUT, BadInput, Failure
+from syncpod.cli.machine.processes import (
+    ProcessIdentity,
+    cannot_run,
+    end,
+    identify,
+    is_running,
+    last_lines,
+    run_in_place,
+    start_detached,
+)
+from syncpod.cli.machine.state_directory import (
+    RuntimeRecord,
+    exclusive,
+    forget_runtime,
+    prepare,
+    recorded_runtime,
+    runtime_log,
+    write_runtime,
+)
+
+SOCKET_LIMIT: Final = 107
+"""Bytes of a unix socket's path, by the kernel's sockaddr_un."""
+_SOCKETS: Final = "syncpod-cri-"
+"""How a directory is called that is made for a socket alone."""
+_READY_SECONDS: Final = 30.0
+_END_SECONDS: Final = 10.0
+
+
+def directory(state_dir: Path) -> Path:
+    """Return where the embedded runtime keeps its state."""
+    return state_dir / "runtime"
+
+
+def serving(state_dir: Path) -> RuntimeRecord | None:
+    """Return the embedded runtime of a state directory, if it lives; whoever started it."""
+    record = recorded_runtime(state_dir)
+    return record if record is not None and is_running(record.process) else None
+
+
+def has_pods(state_dir: Path) -> bool:
+    """Say whether the embedded runtime has sandboxes, served or not."""
+    try:
+        return any((directory(state_dir) / "sandboxes").iterdir())
+    except OSError:
+        return False
+
+
+def is_kept(state_dir: Path) -> bool:
+    """Say whether the state directory's pods live in its embedded runtime, whether or not that serves just now."""
+    record = recorded_runtime(state_dir)
+    return record is not None and (record.detached or is_running(record.process) or has_pods(state_dir))
+
+
+def command(state_dir: Path, socket: Path, *, simulated: bool) -> list[str]:
+    """Return the command line that serves the state directory's embedded runtime."""
+    line = [sys.executable, "-P", "-m", "syncpod.runtime", "--state-dir", str(directory(state_dir))]
+    return [*line, "--socket", str(socket), *(["--simulate"] if simulated else [])]
+
+
+def environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment for the runtime: without a client's credentials, and with a Python on its PATH.
+
+    A container's programs are this machine's, found on the runtime's PATH; our own Python is the last resort.
+    """
+    kept = {name: value for name, value in environ.items() if not name.startswith(("TEMPORAL_", "OTEL_"))}
+    return kept | {"PATH": f"{environ.get('PATH') or os.defpath}:{Path(sys.executable).parent}"}
+
+
+def choose_socket(state_dir: Path) -> Path:
+    """Return where the runtime is to listen: where it did before, else in its directory.
+
+    Where that path is too long for a socket, in a new private directory below $XDG_RUNTIME_DIR or /tmp.
+    """
+    recorded = recorded_runtime(state_dir)
+    if recorded is not None:
+        before = Path(recorded.endpoint.removeprefix("unix://"))
+        if _is_private(before.parent):
+            return before
+    usual = directory(state_dir) / "cri.sock"
+    if _fits(usual):
+        return usual
+    for place in (os.environ.get("XDG_RUNTIME_DIR"), "/tmp"):
+        if place and _fits(Path(place) / f"{_SOCKETS}12345678" / usual.name) and os.access(place, os.W_OK | os.X_OK):
+            return Path(tempfile.mkdtemp(prefix=_SOCKETS, dir=place)) / usual.name
+    raise BadInput(f"the path of a socket has at most {SOCKET_LIMIT} bytes: name a shorter state directory")
+
+
+def start(state_dir: Path, *, simulated: bool, environ: Mapping[str, str]) -> tuple[RuntimeRecord, bool]:
+    """Return the embedded runtime of the state directory, and whether it was started here; returns once it answers.
+
+    Raises Failure with the sentence that it ended with.
+    """
+    prepare(state_dir)
+    log = runtime_log(state_dir)
+    with exclusive(state_dir):
+        running = serving(state_dir)
+        if running is not None:
+            return running, False
+        socket = choose_socket(state_dir)
+        if _answers(socket):
+            raise Failure(
+                f"an embedded runtime answers at {socket} that `syncpod` has not started: "
+                f"end it, or name it with --runtime-endpoint"
+            )
+        line = command(state_dir, socket, simulated=simulated)
+        child = start_detached(line, log=log, environment=environment(environ), umask=0o077)
+        process = identify(child.pid)
+        deadline = time.monotonic() + _READY_SECONDS
+        try:
+            while process is not None and child.poll() is None and time.monotonic() < deadline:
+                if _answers(socket):
+                    record = RuntimeRecord(process, f"unix://{socket}", simulated, detached=True)
+                    write_runtime(state_dir, record)
+                    return record, True
+                time.sleep(0.02)
+        except BaseException:
+            if process is not None:  # Ctrl-C: nobody would know of it
+                end(process, patience_seconds=_END_SECONDS)
+            raise
+    said = next((line for line in reversed(last_lines(log, 20)) if line.strip()), "nothing")
+    if process is not None and child.poll() is None:
+        end(process, patience_seconds=_END_SECONDS)
+        raise Failure(f"the embedded runtime does not get ready; the last line of {log}: {said}")
+    raise Failure(f"the embedded runtime did not start: {said}", BAD_INPUT if child.returncode == BAD_INPUT else 1)
+
+
+def load(state_dir: Path, files: Sequence[str], name: str, *, environ: Mapping[str, str]) -> None:
+    """Load images for the embedded runtime, served or not. Raises Failure with what the loader says of them."""
+    prepare(state_dir)
+    line = [sys.executable, "-P", "-m", "syncpod.runtime.load", "--state-dir", str(directory(state_dir))]
+    line += [*(["--name", name] if name else []), "--", *files]
+    try:
+        done = subprocess.run(line, env=environment(environ), stderr=subprocess.PIPE, errors="replace", check=False)
+    except OSError as error:
+        raise cannot_run(line[0], error) from None
+    if done.returncode:
+        said = done.stderr.strip() or f"the loader has ended with {done.returncode}"
+        raise Failure(said, BAD_INPUT if done.returncode == BAD_INPUT else 1)
+
+
+def become(state_dir: Path, socket: Path | None, *, simulated: bool, environ: Mapping[str, str]) -> None:
+    """Turn this process into the embedded runtime, so that Ctrl-C reaches it and nothing stands between.
+
+    Raises Failure where it runs already, or its socket's path is too long.
+    """
+    if socket is not None and not _fits(socket):
+        raise BadInput(f"--socket: {socket} has more than the {SOCKET_LIMIT} bytes that a socket's path may have")
+    prepare(state_dir)
+    with exclusive(state_dir):
+        running = serving(state_dir)
+        if running is not None:
+            raise Failure(
+                f"the embedded runtime of {state_dir} runs already, at {running.endpoint} (pid {running.process.pid})"
+            )
+        where = socket or choose_socket(state_dir)
+        me = identify(os.getpid())
+        if me is None:
+            raise Failure("/proc does not tell of this very process")
+        write_runtime(state_dir, RuntimeRecord(me, f"unix://{where}", simulated, detached=False))
+    line = command(state_dir, where, simulated=simulated)
+    run_in_place(line, environment(environ))
+
+
+def end_process(process: ProcessIdentity) -> bool:
+    """End a runtime's server; its containers run on. Say whether it was there."""
+    return end(process, patience_seconds=_END_SECONDS)
+
+
+def forget(state_dir: Path) -> None:
+    """Take the record of a runtime that has ended back, and with it the directory made for its socket alone."""
+    record = recorded_runtime(state_dir)
+    if record is not None:
+        socket = Path(record.endpoint.removeprefix("unix://"))
+        if socket.parent.name.startswith(_SOCKETS) and _is_private(socket.parent):
+            socket.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                socket.parent.rmdir()
+    forget_runtime(state_dir)
+
+
+def _answers(socket: Path) -> bool:
+    from syncpod.cri.endpoint import VARIABLE, NoRuntime, find_endpoint
+
+    try:
+        find_endpoint({VARIABLE: str(socket)})
+    except NoRuntime:
+        return False
+    return True
+
+
+def _fits(socket: Path) -> bool:
+    return len(os.fsencode(socket)) <= SOCKET_LIMIT
+
+
+def _is_private(path: Path) -> bool:
+    """Say whether a directory is there that nobody but us may write to: what listens there is ours."""
+    try:
+        found = path.lstat()
+    except OSError:
+        return False
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o022

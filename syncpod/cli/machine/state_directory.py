@@ -1,0 +1,225 @@
+"""What ``up`` leaves in the state directory: which processes it started, where those log, and that it is ours."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from syncpod.cli.failure import BadInput
+from syncpod.cli.machine.processes import ProcessIdentity, is_running
+from syncpod.kernel.atomic_file import replace_file
+
+MARK: Final = "syncpod-state"
+"""The file by which a directory is known to have been made for syncpod alone."""
+_SERVER, _WORKER, _RUNTIME, _LOCK = "server.json", "up-worker.json", "runtime.json", "up.lock"
+_OF_WORKER: Final = frozenset(
+    {
+        *("lock", "node.json", "node-report.json", "worker.json", "manifest-pods.json"),
+        *("pods", "objects", "memory", "image_manager", "exits"),
+    }
+)
+"""What a worker that runs by itself leaves."""
+_OF_POD: Final = re.compile(r"([a-z0-9.-]+_[a-z0-9.-]+_)?([0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{32})")
+"""``<uid>`` and ``<namespace>_<name>_<uid>``."""
+OURS: Final = _OF_WORKER | {MARK, _SERVER, _WORKER, _RUNTIME, _LOCK, "log", "temporal", "runtime"}
+"""Everything that syncpod makes in a state directory."""
+
+
+@dataclass(frozen=True)
+class ServerRecord:
+    """The Temporal dev server of a state directory."""
+
+    process: ProcessIdentity
+    address: str
+    ui: str
+    detached: bool
+    """Whether ``up`` started it, and so ``down`` ends it."""
+
+
+@dataclass(frozen=True)
+class RuntimeRecord:
+    """The embedded runtime of a state directory. It may have died since; its pods run on."""
+
+    process: ProcessIdentity
+    endpoint: str
+    """Its socket, as ``unix:///path``."""
+    simulated: bool
+    detached: bool
+    """Whether ``up`` started it, and so ``down`` ends it."""
+
+
+@dataclass(frozen=True)
+class StartedWorker:
+    """The worker that ``up`` has started. Its record stays until ``down`` has deleted the pods that it served."""
+
+    process: ProcessIdentity
+    node: str
+    log_dir: str
+    endpoint: str
+    """The runtime's socket."""
+    address: str
+    """The Temporal server's."""
+    namespace: str
+    own_server: bool
+    """Whether that server is the state directory's."""
+    memory_dir: str = ""
+    """Where it keeps Secrets; "" = one of an earlier version, which keeps none."""
+    manifest_dir: str = ""
+    """The directory of manifests that it follows; "" = none."""
+
+
+def server_log(state_dir: Path) -> Path:
+    """Return the log of the Temporal server."""
+    return log_directory(state_dir) / "temporal.log"
+
+
+def runtime_log(state_dir: Path) -> Path:
+    """Return the log of the embedded runtime."""
+    return log_directory(state_dir) / "runtime.log"
+
+
+def worker_log(state_dir: Path) -> Path:
+    """Return the log of the worker that ``up`` starts."""
+    return log_directory(state_dir) / "worker.log"
+
+
+def log_directory(state_dir: Path) -> Path:
+    """Return the directory of those logs."""
+    return state_dir / "log"
+
+
+def prepare(state_dir: Path) -> None:
+    """Make the directory, and the one for logs in it, for this user alone. Raises BadInput where that cannot be.
+
+    One that is new, empty or a worker's, or has but pods' logs, gets the mark by which ``down --purge`` knows it.
+    """
+    try:
+        state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not os.access(state_dir, os.W_OK | os.X_OK):
+            raise PermissionError
+        mark(state_dir)
+        log_directory(state_dir).mkdir(mode=0o700, exist_ok=True)
+    except PermissionError:
+        raise BadInput(
+            f"the state directory {state_dir} may not be written: "
+            "run as its owner, or name another in SYNCPOD_STATE_DIR"
+        ) from None
+    except OSError as error:
+        raise BadInput(f"the state directory {state_dir} cannot be made: {error.strerror}") from None
+
+
+def mark(state_dir: Path) -> None:
+    """Mark a directory in which there is nothing that was not made by syncpod. Raises OSError."""
+    names = {path.name for path in state_dir.iterdir()}
+    of_worker = "node.json" in names and names <= _OF_WORKER
+    if not names or of_worker or (names == {"pods"} and _only_pods(state_dir / "pods")):
+        replace_file(
+            state_dir / MARK, "This directory is syncpod's; `syncpod down --purge` removes it.\n", durable=True
+        )
+
+
+def _only_pods(directory: Path) -> bool:
+    """Say whether a directory has only what workers put there: pods' directories and those of their logs."""
+    return directory.is_dir() and len(pod_directories(directory)) == sum(1 for _ in directory.iterdir())
+
+
+def pod_directories(directory: Path) -> list[Path]:
+    """Return what in a directory is named as workers name the directories of pods and of their logs."""
+    there = directory.iterdir() if directory.is_dir() else ()
+    return [path for path in there if _OF_POD.fullmatch(path.name) and path.is_dir() and not path.is_symlink()]
+
+
+def is_marked(state_dir: Path) -> bool:
+    """Say whether the directory was made for syncpod alone."""
+    return (state_dir / MARK).is_file()
+
+
+@contextlib.contextmanager
+def exclusive(state_dir: Path) -> Iterator[None]:
+    """Hold the directory for one starter or ender of processes at a time; others wait."""
+    lock = os.open(state_dir / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(lock)
+
+
+def write_server(state_dir: Path, record: ServerRecord) -> None:
+    """Record the server that serves now."""
+    _write(state_dir / _SERVER, asdict(record))
+
+
+def running_server(state_dir: Path) -> ServerRecord | None:
+    """Return the server that was recorded, if that very process still runs and we may read of it."""
+    record = recorded_server(state_dir)
+    return record if record is not None and is_running(record.process) else None
+
+
+def recorded_server(state_dir: Path) -> ServerRecord | None:
+    """Return the server that was recorded last, and not forgotten since."""
+    return _record(ServerRecord, state_dir / _SERVER)
+
+
+def forget_server(state_dir: Path) -> None:
+    """Take the record back."""
+    (state_dir / _SERVER).unlink(missing_ok=True)
+
+
+def write_runtime(state_dir: Path, record: RuntimeRecord) -> None:
+    """Record the embedded runtime that serves now."""
+    _write(state_dir / _RUNTIME, asdict(record))
+
+
+def recorded_runtime(state_dir: Path) -> RuntimeRecord | None:
+    """Return the embedded runtime that was recorded last, and not forgotten since."""
+    return _record(RuntimeRecord, state_dir / _RUNTIME)
+
+
+def forget_runtime(state_dir: Path) -> None:
+    """Take the record back."""
+    (state_dir / _RUNTIME).unlink(missing_ok=True)
+
+
+def write_worker(state_dir: Path, record: StartedWorker) -> None:
+    """Record the worker that ``up`` has started."""
+    _write(state_dir / _WORKER, asdict(record))
+
+
+def recorded_worker(state_dir: Path) -> StartedWorker | None:
+    """Return the worker that ``up`` started last, if its pods have not been deleted since."""
+    return _record(StartedWorker, state_dir / _WORKER)
+
+
+def running_worker(state_dir: Path) -> ProcessIdentity | None:
+    """Return the worker that ``up`` started, if that very process still runs."""
+    record = recorded_worker(state_dir)
+    return record.process if record is not None and is_running(record.process) else None
+
+
+def forget_worker(state_dir: Path) -> None:
+    """Take the record back."""
+    (state_dir / _WORKER).unlink(missing_ok=True)
+
+
+def _write(path: Path, record: Mapping[str, Any]) -> None:
+    replace_file(path, json.dumps(record, indent=2) + "\n", durable=True)
+
+
+_Record = TypeVar("_Record", ServerRecord, RuntimeRecord, StartedWorker)
+
+
+def _record(kind: type[_Record], path: Path) -> _Record | None:
+    """Read a record; None where there is none, or what is there is no such record."""
+    try:
+        said = json.loads(path.read_text())
+        return kind(**{**said, "process": ProcessIdentity(**said["process"])})
+    except (OSError, ValueError, KeyError, TypeError):
+        return None

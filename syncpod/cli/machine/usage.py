@@ -1,0 +1,162 @@
+"""How much of processors and memory containers use: two looks, and what lies between them.
+
+Of what a runtime says only totals are taken. Its own rates are over times that it does not tell (containerd 1.6:
+since it was asked last, whoever that was), and two columns of one table would not mean the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from syncpod.cri.errors import CriError, DeadlineExceeded, NotFound
+from syncpod.cri.port import ContainerStats, CriRuntime
+from syncpod.translation.names import CONTAINER_NAME_LABEL, NODE_LABEL, POD_NAME_LABEL, POD_NAMESPACE_LABEL
+
+WINDOW_SECONDS: Final = 1.0
+"""Between the two looks: long enough for the clock ticks by which /proc counts, short enough to wait for."""
+_LONGEST_WINDOW_SECONDS: Final = 12.0
+"""containerd 2 measures by itself each few seconds, and repeats itself in between."""
+_PAUSE_SECONDS: Final = 0.5
+_PATIENCE_SECONDS: Final = 3.0
+"""For the statistics of one sandbox: one whose shim hangs must not hold up the others."""
+_AT_ONCE: Final = 16
+
+
+@dataclass(frozen=True)
+class Usage:
+    """What one thing uses."""
+
+    cpu_nano_cores: int
+    """Billionths of a core."""
+    memory_bytes: int
+    """The working set: what cannot be reclaimed without harm."""
+
+
+@dataclass(frozen=True)
+class ContainerUsage:
+    """What one running container uses."""
+
+    namespace: str
+    pod: str
+    container: str
+    labels: Mapping[str, str]
+    """Its pod's."""
+    usage: Usage
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What the node's containers use."""
+
+    containers: tuple[ContainerUsage, ...]
+    unmeasured: tuple[tuple[str, str, str], ...]
+    """Namespace and name of each pod of which the runtime did not tell, and why."""
+
+
+@dataclass(frozen=True)
+class _Running:
+    """A container that runs, and whose it is."""
+
+    id: str
+    sandbox_id: str
+    namespace: str
+    pod: str
+    container: str
+    labels: Mapping[str, str]
+
+
+async def measure(runtime: CriRuntime, node: str) -> Measured:
+    """Measure the containers of a node's pods that run now; takes as long as the window. Raises CriError."""
+    running = await _running(runtime, node)
+    sandboxes = {each.sandbox_id for each in running}
+    first, _ = await _look(runtime, sandboxes)
+    begun = time.monotonic()
+    await asyncio.sleep(WINDOW_SECONDS if first else 0)
+    last, reasons = await _look(runtime, sandboxes)
+    while stale := _stale(first, last):
+        if time.monotonic() - begun > _LONGEST_WINDOW_SECONDS:
+            break
+        await asyncio.sleep(_PAUSE_SECONDS)
+        again, _ = await _look(runtime, {each.sandbox_id for each in running if each.id in stale})
+        last |= again
+    found = [
+        ContainerUsage(each.namespace, each.pod, each.container, each.labels, usage)
+        for each in running
+        if (usage := between(first.get(each.id), last.get(each.id))) is not None
+    ]
+    silent = {(each.namespace, each.pod, reasons[each.sandbox_id]) for each in running if each.sandbox_id in reasons}
+    return Measured(tuple(found), tuple(sorted(silent)))
+
+
+def between(first: ContainerStats | None, last: ContainerStats | None) -> Usage | None:
+    """Return what a container has used between two measurements; None where one of them is not there.
+
+    A container of which no processor time can be told yet (both are of the same moment) is left out, as kubectl does.
+    """
+    if first is None or last is None or first.cpu is None or last.cpu is None or last.working_set_bytes is None:
+        return None
+    span = last.cpu.measured_at_ns - first.cpu.measured_at_ns
+    if span <= 0:
+        return None
+    used = max(0, last.cpu.used_ns - first.cpu.used_ns)
+    return Usage(used * 1_000_000_000 // span, last.working_set_bytes)
+
+
+def total(usages: Iterable[Usage]) -> Usage:
+    """Add up."""
+    listed = tuple(usages)
+    return Usage(sum(each.cpu_nano_cores for each in listed), sum(each.memory_bytes for each in listed))
+
+
+async def _running(runtime: CriRuntime, node: str) -> list[_Running]:
+    labels = {NODE_LABEL: node}
+    sandboxes = {each.id: each for each in await runtime.list_pod_sandboxes(labels=labels)}
+    return [
+        _Running(
+            id=each.id,
+            sandbox_id=each.sandbox_id,
+            namespace=each.labels.get(POD_NAMESPACE_LABEL, ""),
+            pod=each.labels.get(POD_NAME_LABEL, ""),
+            container=each.labels.get(CONTAINER_NAME_LABEL, each.name),
+            labels=sandboxes[each.sandbox_id].labels if each.sandbox_id in sandboxes else {},
+        )
+        for each in await runtime.list_containers(labels=labels)
+        if each.state == "running"
+    ]
+
+
+async def _look(runtime: CriRuntime, sandboxes: Iterable[str]) -> tuple[dict[str, ContainerStats], dict[str, str]]:
+    """Return the statistics by container, and why there are none by sandbox where there are none."""
+    some = asyncio.Semaphore(_AT_ONCE)
+    reasons: dict[str, str] = {}
+
+    async def ask(sandbox: str) -> Sequence[ContainerStats]:
+        async with some:
+            try:
+                return await runtime.list_container_stats(sandbox_id=sandbox, timeout_seconds=_PATIENCE_SECONDS)
+            except NotFound:
+                return ()
+            except DeadlineExceeded:
+                reasons[sandbox] = f"the runtime does not tell of it within {_PATIENCE_SECONDS:g} s"
+            except CriError as error:
+                reasons[sandbox] = error.message or str(error.code)
+            return ()
+
+    found = await asyncio.gather(*map(ask, sandboxes))
+    return {each.id: each for one in found for each in one}, reasons
+
+
+def _stale(first: Mapping[str, ContainerStats], last: Mapping[str, ContainerStats]) -> set[str]:
+    """Return the containers that were measured once, and told of twice."""
+    return {
+        id
+        for id, stats in last.items()
+        if stats.cpu is not None
+        and (before := first.get(id)) is not None
+        and before.cpu is not None
+        and before.cpu.measured_at_ns == stats.cpu.measured_at_ns
+    }

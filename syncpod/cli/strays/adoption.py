@@ -1,0 +1,83 @@
+"""Starting the workflow of a pod that runs already, from the record that its node has of it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Final
+
+from temporalio.client import Client, WorkflowQueryFailedError
+from temporalio.common import WorkflowIDConflictPolicy
+from temporalio.exceptions import WorkflowAlreadyStartedError
+from temporalio.service import RPCError
+
+from syncpod.cli.failure import Failure
+from syncpod.cli.machine.node_process import serving
+from syncpod.cli.temporal.pods import QUERY_DEADLINE, handle_of
+from syncpod.messages import POD_WORKFLOW, HistoryRecord, Outcome, StepName
+from syncpod.pod import pod_to_wire
+from syncpod.temporal.pod_start import adoption, start_arguments
+
+if TYPE_CHECKING:
+    from syncpod.cli.strays.listing import Here, Stray
+    from syncpod.node.pod_records import PodRecord
+
+ADOPTED_SECONDS: Final = 30.0
+"""How long a node may take to say that it has adopted a pod: its worker looks at the runtime once."""
+_POLL_SECONDS: Final = 0.1
+
+
+async def start_for(
+    client: Client,
+    node: str,
+    record: PodRecord,
+    *,
+    has_attributes: bool,
+    replace: bool = False,
+    delete: dict[str, Any] | None = None,
+) -> None:
+    """Start the workflow of a recorded pod on this node, to adopt what runs of it.
+
+    `has_attributes` says whether the namespace has our search attributes.
+    With `replace`, an open workflow of that name is ended in the same moment: the pod is never without one. With
+    `delete`, the payload of that signal, it is told to end the pod before it has done anything. Raises Failure where
+    the name has an open workflow.
+    """
+    signal: dict[str, Any] = {} if delete is None else {"start_signal": "delete_pod", "start_signal_args": [delete]}
+    conflict = WorkflowIDConflictPolicy.FAIL if delete is None else WorkflowIDConflictPolicy.USE_EXISTING
+    if replace:
+        conflict = WorkflowIDConflictPolicy.TERMINATE_EXISTING
+    try:
+        await client.start_workflow(
+            POD_WORKFLOW,
+            {"pod": pod_to_wire(record.pod), **adoption(record.incarnation)},
+            id_conflict_policy=conflict,
+            **start_arguments(record.pod, node, has_attributes=has_attributes),
+            **signal,
+        )
+    except WorkflowAlreadyStartedError:
+        raise Failure(f'pod "{record.pod.metadata.name}" has an open workflow, which answers for it') from None
+
+
+async def until_adopted(client: Client, place: Here, stray: Stray) -> None:
+    """Wait until the pod's workflow has taken over what runs.
+
+    Raises Failure where it does not say so in time, and at once where no worker serves that could have it do so.
+    """
+    handle = handle_of(client, stray.pod.namespace, stray.pod.name)
+    deadline = asyncio.get_running_loop().time() + ADOPTED_SECONDS
+    while serving(place.node.state_dir) is not None and asyncio.get_running_loop().time() < deadline:
+        try:
+            answer: list[Any] = await handle.query("history", result_type=list, rpc_timeout=QUERY_DEADLINE)
+        except (WorkflowQueryFailedError, RPCError):
+            answer = []
+        records = [HistoryRecord.model_validate(each) for each in answer]
+        steps = [each for each in records if each.kind == "step" and each.subject == StepName.CREATE_SANDBOX.value]
+        if any(each.outcome == Outcome.ADOPTED.value for each in steps):
+            return
+        if steps:
+            raise Failure(f'pod "{stray.pod.name}" is not adopted yet: {steps[-1].reason}; it is tried again')
+        await asyncio.sleep(_POLL_SECONDS)
+    raise Failure(
+        f'pod "{stray.pod.name}" has a workflow now, but its node does not answer (is its worker running?); '
+        "it adopts the pod when it serves"
+    )

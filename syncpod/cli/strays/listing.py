@@ -1,0 +1,209 @@
+"""What this machine's runtime has of its node, and how it stands with the workflow of each pod there.
+
+For ``adopt`` and ``prune``, which are for what no workflow asks for. Both look for themselves: what ``syncpod node``
+shows was found a minute ago, or before the Temporal server was another.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Literal
+
+from syncpod.cli.console import printable
+from syncpod.cli.failure import BadInput, Failure
+from syncpod.cli.machine.node_process import local_node
+from syncpod.cli.machine.settings import settings
+from syncpod.node.inventory import Inventory, Nameless, PodInRuntime, take_inventory
+from syncpod.node.pod_records import PodRecord, read_pod_records
+from syncpod.translation.context import NodeContext
+
+if TYPE_CHECKING:
+    from temporalio.client import Client
+
+Standing = Literal["open", "another", "none"]
+"""Of the workflow of a pod's name: it is open, and the pod's or perhaps the pod's; it is open, and another pod's; there
+is none that is open."""
+
+_AT_ONCE: Final = 50
+
+
+@dataclass(frozen=True)
+class Stray:
+    """A pod in the runtime, what is on disk of it, and how it stands with its workflow."""
+
+    pod: PodInRuntime
+    record: PodRecord | None
+    """Of this life of the pod; None where there is none on this node."""
+    standing: Standing
+
+    @property
+    def called(self) -> str:
+        """What it is called in a result: ``pod/web``, its namespace and UID where they have to be said."""
+        where = "" if self.pod.namespace == "default" else f" in namespace {self.pod.namespace}"
+        which = f" (uid {self.pod.uid})" if self.standing == "another" else ""
+        return f"pod/{printable(self.pod.name)}{printable(where)}{printable(which)}"
+
+    @property
+    def running(self) -> str:
+        """Which of its containers run, in words."""
+        from syncpod.translation.names import CONTAINER_NAME_LABEL
+
+        running = [each for each in self.pod.containers if each.state == "running"]
+        named = sorted(each.labels.get(CONTAINER_NAME_LABEL, each.id) for each in running)
+        return printable(", ".join(named)) or "nothing"
+
+
+@dataclass(frozen=True)
+class Here:
+    """The node of this machine, as a command acts on it."""
+
+    node: NodeContext
+    endpoint: str
+    """The runtime's."""
+
+
+def here() -> Here:
+    """Return this machine's node. Raises BadInput where there is none, or no runtime."""
+    from syncpod.cli.machine.runtime_choice import endpoint_of
+
+    return Here(this_node(), endpoint_of(settings().state_dir))
+
+
+def this_node() -> NodeContext:
+    """Return this machine's node, its directories as its worker has them. Raises BadInput where there is none."""
+    from syncpod.cli.machine.object_store import memory_directory_of
+    from syncpod.cli.machine.state_directory import recorded_worker
+    from syncpod.node_settings import MEMORY_DIR
+
+    said = settings()
+    started = recorded_worker(said.state_dir)
+    return NodeContext(
+        name=local_node(""),
+        state_dir=said.state_dir,
+        memory_dir=memory_directory_of(said, is_named=bool(os.environ.get(MEMORY_DIR))),
+        log_dir=said.log_dir if started is None else Path(started.log_dir),
+        cluster="",
+        cgroup_parent=said.cgroup_parent,
+    )
+
+
+async def take_stock(place: Here) -> tuple[Inventory, Mapping[str, PodRecord]]:
+    """Return what the runtime has of the node, and the records of its pods. Raises Failure."""
+    from syncpod.cli.machine.containers import unanswered
+    from syncpod.cri.client import CriClient
+    from syncpod.cri.errors import CriError, TransportFault
+
+    records = {each.pod.metadata.uid: each for each in await asyncio.to_thread(read_pod_records, place.node)}
+    try:
+        async with CriClient(place.endpoint) as runtime:
+            return await take_inventory(runtime, place.node.name, records), records
+    except TransportFault as fault:
+        raise unanswered(fault) from None
+    except CriError as error:
+        raise Failure(f"the runtime at {place.endpoint} does not tell of its pods: {error.message}") from None
+
+
+def require_choice(names: Sequence[str], *, everything: bool) -> None:
+    """Raise BadInput unless pods are either named or all meant."""
+    if everything == bool(names):
+        raise BadInput("name pods, or say --all")
+
+
+async def chosen(
+    client: Client, place: Here, names: Sequence[str], *, namespace: str
+) -> tuple[list[Stray], tuple[Nameless, ...]]:
+    """Return the pods that are named, or, where none is, every one without a workflow, and then what names no pod too.
+
+    A name may be that of several pods in the runtime, of which at most one has a workflow: what is meant then is the
+    others. Of every one, `namespace` chooses some. Raises Failure for those that are named and have nothing in the
+    runtime.
+    """
+    inventory, records = await take_stock(place)
+    by_name: dict[tuple[str, str], list[PodInRuntime]] = {}
+    for pod in inventory.pods.values():
+        by_name.setdefault((pod.namespace, pod.name), []).append(pod)
+    if names:
+        wanted = [(namespace or "default", name) for name in names]
+        missing = [name for space, name in wanted if (space, name) not in by_name]
+        if missing:
+            where = f"in namespace {namespace or 'default'} of node {place.node.name}"
+            raise Failure("\n".join(f'pod "{name}": nothing of it is in the runtime {where}' for name in missing))
+        keys = list(dict.fromkeys(wanted))
+    else:
+        keys = sorted(key for key in by_name if namespace in ("", key[0]))
+    some = asyncio.Semaphore(_AT_ONCE)
+
+    async def stray(pod: PodInRuntime) -> Stray:
+        record = records.get(pod.uid)
+        fits = record is not None and record.incarnation == pod.incarnation
+        async with some:
+            return Stray(pod, record if fits else None, await standing_of(client, pod))
+
+    async def strays(key: tuple[str, str]) -> list[Stray]:
+        return told_apart(await asyncio.gather(*map(stray, by_name[key])))
+
+    groups = await asyncio.gather(*map(strays, keys))
+    without = [each for group in groups for each in group if each.standing != "open"]
+    if not names:
+        return without, inventory.nameless if not namespace else ()
+    with_one = [each for group in groups if all(one.standing == "open" for one in group) for each in group]
+    return [*without, *with_one], ()
+
+
+def told_apart(namesakes: Sequence[Stray]) -> list[Stray]:
+    """Return the pods of one name as they stand beside one another: without a workflow, one of them can have the name.
+
+    That is one of which something runs, and of those the newest; to each other one the name is another pod's.
+    """
+    if not any(each.standing == "none" for each in namesakes):
+        return list(namesakes)
+    heir = max((each for each in namesakes if each.standing == "none"), key=_claim)
+    return [
+        each if each is heir or each.standing != "none" else replace(each, standing="another") for each in namesakes
+    ]
+
+
+def _claim(stray: Stray) -> tuple[bool, float, str]:
+    """Return by how much a pod is the one to have its name: whether any of it runs, since when (epoch seconds), UID."""
+    made = stray.pod.made_at
+    return stray.pod.running > 0, made.timestamp() if made is not None else 0.0, stray.pod.uid
+
+
+def refusal_of_open(stray: Stray) -> str:
+    """Return why a pod with a workflow is left alone."""
+    return f'pod "{stray.pod.name}" has an open workflow, which answers for it'
+
+
+def taken(stray: Stray) -> str:
+    """Return why a pod cannot be adopted whose name is another pod's, and what can be done."""
+    pod = stray.pod
+    flag = "" if pod.namespace == "default" else f" -n {pod.namespace}"
+    return printable(
+        f'pod "{pod.name}" (uid {pod.uid}) cannot be adopted, since its name is another pod\'s now: '
+        f"`syncpod prune{flag} {pod.name}` removes it, or `syncpod delete{flag} pod {pod.name}` ends the other one, "
+        f"and then it can be adopted"
+    )
+
+
+def named_only(output: str) -> bool:
+    """Read ``-o`` of a command that can print names alone. Raises BadInput."""
+    if output not in ("", "name"):
+        raise BadInput(f"--output: is {output!r}, must be name")
+    return output == "name"
+
+
+async def standing_of(client: Client, pod: PodInRuntime) -> Standing:
+    """Ask Temporal how a pod stands with its name's workflow; one that does not say which pod it is of may be its.
+
+    What was recorded of a workflow that does not answer says nothing: it may be of the pod that this one follows.
+    """
+    from syncpod.cli.temporal.pods import read_pod
+
+    reading = await read_pod(client, pod.namespace, pod.name)
+    if reading is None:
+        return "none"
+    return "another" if reading.current and reading.pod.metadata.uid not in ("", pod.uid) else "open"

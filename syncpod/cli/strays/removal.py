@@ -1,0 +1,120 @@
+"""Ending what runs on this machine without a workflow.
+
+A pod that its node has a record of is ended as every pod is: by a workflow, which is started for it together with its
+deletion, so that hooks, order and grace are as ever, and it goes on whatever dies meanwhile. Where that cannot be (no
+record, no worker, a name that is another pod's now) it is stopped and removed by bare calls, which no step races with:
+nobody has a workflow for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from syncpod.cli.failure import Failure
+from syncpod.cli.machine.node_process import serving
+from syncpod.cli.strays.adoption import start_for
+from syncpod.cli.temporal.pod_waits import until_gone
+from syncpod.cri.client import CriClient
+from syncpod.cri.errors import CriError, NotFound
+from syncpod.lifecycle.termination import stop_timeout_seconds
+from syncpod.node.cgroups import CgroupBusy, remove_pod_cgroup
+from syncpod.node.directories import remove_pod_directories
+from syncpod.translation.names import NODE_LABEL, POD_TERMINATION_GRACE_PERIOD_ANNOTATION
+
+if TYPE_CHECKING:
+    from temporalio.client import Client
+
+    from syncpod.cli.strays.listing import Here, Stray
+    from syncpod.cri.port import ContainerSummary, CriRuntime
+    from syncpod.node.inventory import Nameless
+
+_USUAL_GRACE_SECONDS: Final = 30
+_MARGIN_SECONDS: Final = 60.0
+"""What the end of a pod may take beyond its grace before that is said."""
+
+
+async def prune_pod(client: Client, place: Here, stray: Stray, grace: int | None, *, has_attributes: bool) -> None:
+    """Kill a pod with `grace` seconds, None = its own, and remove all of it. Raises Failure.
+
+    `has_attributes` says whether the namespace has our search attributes.
+    """
+    pod = stray.pod
+    if stray.record is None or stray.standing != "none" or serving(place.node.state_dir) is None:
+        await _by_bare_calls(place, pod.containers, [each.id for each in pod.sandboxes], grace)
+        await asyncio.to_thread(_remove_files, place, stray)
+        return
+    request: dict[str, Any] = {"uid": pod.uid} if grace is None else {"uid": pod.uid, "gracePeriodSeconds": grace}
+    await start_for(client, place.node.name, stray.record, has_attributes=has_attributes, delete=request)
+    said = stray.record.pod.spec.termination_grace_period_seconds
+    seconds = (grace if grace is not None else said if said is not None else _USUAL_GRACE_SECONDS) + _MARGIN_SECONDS
+    try:
+        async with asyncio.timeout(seconds):
+            await until_gone(client, pod.namespace, pod.name, pod.uid)
+    except TimeoutError:
+        raise Failure(
+            f'pod "{pod.name}" did not end within {seconds:g} s: `syncpod describe pod` says why; the end goes on'
+        ) from None
+
+
+async def prune_nameless(place: Here, thing: Nameless, grace: int | None) -> None:
+    """Kill and remove a sandbox or container that names no pod, unless it holds somebody else's. Raises Failure."""
+    async with _runtime(place, thing.id) as runtime:
+        inside = await runtime.list_containers()
+        containers = [each for each in inside if thing.id in (each.id, each.sandbox_id)]
+    if any(each.labels.get(NODE_LABEL) != place.node.name for each in containers):
+        raise Failure(f"{thing.kind}/{thing.id} holds a container that is not of node {place.node.name}; it stays")
+    await _by_bare_calls(place, containers, [thing.id] if thing.kind == "sandbox" else [], grace)
+
+
+async def _by_bare_calls(
+    place: Here, containers: Iterable[ContainerSummary], sandboxes: Iterable[str], grace: int | None
+) -> None:
+    """Stop containers, each with its grace, all at once; then remove them and the sandboxes. Raises Failure."""
+    found = tuple(containers)
+    async with _runtime(place, ", ".join(sandboxes)) as runtime:
+        await asyncio.gather(*(_gone(_stop(runtime, each, grace)) for each in found))
+        for each in found:
+            await _gone(runtime.remove_container(each.id))
+        for sandbox in sandboxes:
+            await _gone(runtime.stop_pod_sandbox(sandbox))
+            await _gone(runtime.remove_pod_sandbox(sandbox))
+
+
+async def _stop(runtime: CriRuntime, container: ContainerSummary, grace: int | None) -> None:
+    seconds = _grace_of(container.annotations) if grace is None else grace
+    await runtime.stop_container(container.id, timeout_seconds=stop_timeout_seconds(seconds))
+
+
+def _grace_of(annotations: Mapping[str, str]) -> int:
+    """Return the grace that a container is annotated with (labels.go, v1.36), else the usual one."""
+    said = annotations.get(POD_TERMINATION_GRACE_PERIOD_ANNOTATION, "")
+    return int(said) if said.isdecimal() else _USUAL_GRACE_SECONDS
+
+
+def _remove_files(place: Here, stray: Stray) -> None:
+    """Remove the pod's cgroup, volumes, logs and directory. Blocks. Raises Failure."""
+    pod = stray.pod
+    try:
+        remove_pod_cgroup(place.node, pod.uid)
+        remove_pod_directories(place.node, namespace=pod.namespace, name=pod.name, uid=pod.uid)
+    except (CgroupBusy, OSError, ValueError) as error:
+        raise Failure(f'pod "{pod.name}" is killed, but something of it is left on disk: {error}') from None
+
+
+@contextlib.asynccontextmanager
+async def _runtime(place: Here, what: str) -> Any:
+    """Connect to the runtime for the block; what it refuses there is a Failure."""
+    try:
+        async with CriClient(place.endpoint) as runtime:
+            yield runtime
+    except CriError as error:
+        raise Failure(f"the runtime at {place.endpoint} does not end {what}: {error.message or error.code}") from None
+
+
+async def _gone(call: Awaitable[None]) -> None:
+    """Await the end of something; gone already is success. Raises CriError."""
+    with contextlib.suppress(NotFound):
+        await call

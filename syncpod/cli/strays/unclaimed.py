@@ -1,0 +1,87 @@
+"""What ``up`` says of pods that are in the runtime and have no workflow: the node's own look comes a minute later."""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from syncpod.cli.console import printable, program
+from syncpod.cli.failure import Failure
+from syncpod.cli.strays.listing import Standing, Stray, standing_of, told_apart
+from syncpod.cli.temporal import session
+from syncpod.node.inventory import PodInRuntime
+
+if TYPE_CHECKING:
+    from temporalio.client import Client
+    from temporalio.envconfig import ClientConnectConfig
+
+    from syncpod.node_settings import WorkerRecord
+
+_SECONDS: Final = 5.0
+_AT_ONCE: Final = 50
+"""Pods whose workflows are asked about at the same time."""
+_NAMED: Final = 5
+
+
+def note(config: ClientConnectConfig, worker: WorkerRecord) -> str:
+    """Return a sentence that names them, and what to type; "" = there are none, or that is not known at once.
+
+    Nothing fails for it and nobody waits: `syncpod node` has the same within a minute.
+    """
+    from syncpod.cri.errors import CriError
+
+    async def work(client: Client) -> list[str]:
+        async with asyncio.timeout(_SECONDS):
+            return await _find(client, worker)
+
+    try:
+        found = session.run_on(config, work)
+    except (TimeoutError, CriError, Failure):
+        return ""
+    return sentence(found) if found else ""
+
+
+def sentence(found: Sequence[str]) -> str:
+    """Return the sentence on what was found, of which the first few are named."""
+    us = shlex.quote(program())
+    more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
+    return (
+        f"Note: in the runtime and without a workflow: {', '.join(found[:_NAMED])}{more}. "
+        f"`{us} adopt --all` has pods go on, `{us} prune --all` ends all that; `{us} node` says more within a minute"
+    )
+
+
+async def _find(client: Client, worker: WorkerRecord) -> list[str]:
+    """Return what each is called. Raises CriError, Failure, RPCError."""
+    from syncpod.cli.temporal.pods import list_recorded
+    from syncpod.cri.client import CriClient
+    from syncpod.node.inventory import take_inventory
+
+    async with CriClient(worker.endpoint) as runtime:
+        inventory = await take_inventory(runtime, worker.node, {})
+    known = {(pod.metadata.namespace, pod.metadata.name): pod.metadata.uid for pod in await list_recorded(client, None)}
+    # Visibility may lag, and does not always say which pod it is: each that it does not account for is asked about.
+    suspects = [pod for pod in inventory.pods.values() if known.get((pod.namespace, pod.name)) != pod.uid]
+    if worker.manifest_dir:
+        suspects = [pod for pod in suspects if not _is_static(pod)]  # the node is about to apply those by itself
+    some = asyncio.Semaphore(_AT_ONCE)
+
+    async def ask(pod: PodInRuntime) -> Standing:
+        async with some:
+            return await standing_of(client, pod)
+
+    asked = await asyncio.gather(*map(ask, suspects))
+    by_name: dict[tuple[str, str], list[Stray]] = {}
+    for pod, standing in zip(suspects, asked, strict=True):
+        if standing != "open":
+            by_name.setdefault((pod.namespace, pod.name), []).append(Stray(pod, None, standing))
+    strays = [each.called for _, namesakes in sorted(by_name.items()) for each in told_apart(namesakes)]
+    return [*strays, *(printable(f"{each.kind}/{each.id[:13]}") for each in inventory.nameless)]
+
+
+def _is_static(pod: PodInRuntime) -> bool:
+    from syncpod.messages.node import FILE_SOURCE, SOURCE_ANNOTATION
+
+    return any(each.annotations.get(SOURCE_ANNOTATION) == FILE_SOURCE for each in pod.sandboxes)

@@ -1,0 +1,1 @@
+"""Streams between a person and a container: terminals, ports, tar archives, logs."""

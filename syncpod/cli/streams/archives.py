@@ -1,0 +1,256 @@
+"""Files as a tar stream, the way ``cp`` sends them into a container and takes them out of one.
+
+What comes out of a container may be made to do harm. Nothing is written by name: every entry is placed from an open
+directory, beneath the destination, so that no `..`, no absolute path and no symlink, however it came there, leads out.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import posixpath
+import shutil
+import stat
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO, Final
+
+from syncpod.kernel.beneath import LeadsOut, make_beneath, open_beneath, open_directory
+
+_BLOCK: Final = 256 * 1024
+_KEPT_MODE: Final = 0o755
+"""Of an entry's mode: no set-uid, and no writing for others than the owner."""
+
+_DIRECTORY_MODE: Final = 0o755
+
+_NOWHERE: Final = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
+"""What is said of a path that leads nowhere, or round in a circle."""
+
+_Identity = tuple[int, int]
+"""A device and an inode on it."""
+
+Tell = Callable[[str], None]
+"""Takes a sentence about what was left out."""
+
+
+class NotWhatWasAsked(Exception):
+    """The stream is not the archive of one file or directory that was asked for; the text says how."""
+
+
+def pack(source: Path, name: str, stream: IO[bytes], tell: Tell) -> None:
+    """Write an archive of a file or a directory, as `name`; a symlink given as `source` is followed, others are kept.
+
+    In GNU's format, which busybox reads too. Sockets, pipes and devices are left out. Raises OSError.
+    """
+    with tarfile.open(fileobj=stream, mode="w|", format=tarfile.GNU_FORMAT, bufsize=_BLOCK) as archive:
+        _add(archive, source.resolve(strict=True), name, tell)
+
+
+def _add(archive: tarfile.TarFile, path: Path, name: str, tell: Tell) -> None:
+    entry = archive.gettarinfo(path, name)
+    if entry is None or not (entry.isreg() or entry.islnk() or entry.isdir() or entry.issym()):
+        tell(f"{path}: neither a file, a directory nor a symlink; left out")
+    elif entry.isreg():
+        with path.open("rb") as content:
+            archive.addfile(entry, content)
+    else:
+        archive.addfile(entry)
+        for child in sorted(path.iterdir()) if entry.isdir() else ():
+            _add(archive, child, f"{name}/{child.name}", tell)
+
+
+def unpack(stream: IO[bytes], root: str, destination: Path, name: str, tell: Tell) -> None:
+    """Place what an archive has as `root`, and beneath it, at `destination`; read the stream to its end.
+
+    A file replaces what `destination` names, or goes into the directory that it names, as `name`. Of a directory the
+    contents go into `destination`, which is made where it is missing. Symlinks that lead out of it, and what is neither
+    file, directory nor link, are left out.
+
+    Raises NotWhatWasAsked, tarfile.ReadError where the stream ends early, and OSError.
+    """
+    with tarfile.open(fileobj=stream, mode="r|", bufsize=_BLOCK) as archive:
+        first = archive.next()
+        if first is None:
+            raise NotWhatWasAsked("the archive is empty")
+        if _beneath(first.name, root) != "":
+            raise NotWhatWasAsked(f"the archive begins with {first.name!r}, and not with {root!r}")
+        if first.isdir():
+            destination.mkdir(parents=True, exist_ok=True)
+            _Placing(archive, destination, tell).place_all(root)
+        elif first.isreg():
+            _write_file(archive, first, destination / name if destination.is_dir() else destination)
+        elif first.issym():
+            raise NotWhatWasAsked(f"it is a symlink to {first.linkname!r}: copy what that names")
+        else:
+            raise NotWhatWasAsked("it is neither a file nor a directory")
+    while stream.read(_BLOCK):
+        pass  # what stands behind the archive's end; its writer is not to fail
+
+
+def _write_file(archive: tarfile.TarFile, entry: tarfile.TarInfo, path: Path) -> None:
+    """Write the one file that was asked for where it was asked for: that path is the person's own, and followed."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    written = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, _mode(entry))
+    _fill(archive, entry, written)
+
+
+def _fill(archive: tarfile.TarFile, entry: tarfile.TarInfo, descriptor: int) -> None:
+    with os.fdopen(descriptor, "wb") as file:
+        content = archive.extractfile(entry)
+        assert content is not None, "a file has content"
+        shutil.copyfileobj(content, file, _BLOCK)
+        file.flush()
+        if stat.S_ISREG(os.fstat(descriptor).st_mode):
+            os.utime(descriptor, (entry.mtime, entry.mtime))
+
+
+def _mode(entry: tarfile.TarInfo) -> int:
+    return (entry.mode & _KEPT_MODE) | stat.S_IRUSR | stat.S_IWUSR
+
+
+def _beneath(name: str, root: str) -> str | None:
+    """Return the rest of an entry's name behind `root`, "" for the root itself, None for what is not beneath it."""
+    clean = posixpath.normpath(name)
+    root = posixpath.normpath(root)
+    if clean.startswith(("/", "../")) or clean == "..":
+        return None
+    if root == "." or clean == root:
+        return "" if clean == root else clean
+    return clean[len(root) + 1 :] if clean.startswith(f"{root}/") else None
+
+
+class _Placing:
+    """Places a directory's entries beneath another."""
+
+    def __init__(self, archive: tarfile.TarFile, destination: Path, tell: Tell) -> None:
+        self._archive = archive
+        self._destination = destination
+        self._tell = tell
+        self._top = -1
+        self._symlinks: dict[tuple[str, str], _Identity] = {}
+        """The symlinks that this copy has made, by the directory that each lies in, beneath the top, and its name."""
+
+    def place_all(self, root: str) -> None:
+        """Place what comes after the first entry, which has been read.
+
+        However it ends, no symlink that was made is left leading out.
+        """
+        with contextlib.ExitStack() as last:
+            self._top = open_directory(self._destination)
+            last.callback(os.close, self._top)
+            last.callback(self._remove_leading_out)
+            for entry in iter(self._archive.next, None):
+                relative = _beneath(entry.name, root)
+                if relative is None:
+                    self._tell(f"{entry.name!r}: outside of what was asked for; left out")
+                elif relative:
+                    self._place(entry, relative, root)
+
+    def _place(self, entry: tarfile.TarInfo, relative: str, root: str) -> None:
+        try:
+            if entry.isdir():
+                os.close(make_beneath(self._top, relative, _DIRECTORY_MODE))
+                return
+            directory, name = posixpath.split(relative)
+            parent = make_beneath(self._top, directory, _DIRECTORY_MODE)
+            try:
+                self._place_in(parent, name, entry, relative, root)
+            finally:
+                os.close(parent)
+        except LeadsOut:
+            self._tell(f"{relative!r}: leads out of {self._destination}; left out")
+
+    def _place_in(self, parent: int, name: str, entry: tarfile.TarInfo, relative: str, root: str) -> None:
+        if entry.isreg():
+            self._make_room(parent, name)
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+            _fill(self._archive, entry, os.open(name, flags, _mode(entry), dir_fd=parent))
+        elif entry.issym():
+            where = self._where(parent, relative)
+            self._make_room(parent, name)
+            os.symlink(entry.linkname, name, dir_fd=parent)
+            self._remember(parent, where, name)
+        elif entry.islnk() and (target := _beneath(entry.linkname, root)):
+            self._link(parent, name, target, relative)
+        else:
+            self._tell(f"{relative!r}: neither a file, a directory nor a link in what was asked for; left out")
+
+    def _link(self, parent: int, name: str, target: str, relative: str) -> None:
+        """Give a file that came before another name."""
+        directory, other = posixpath.split(target)
+        try:
+            holder = open_beneath(self._top, directory or ".")
+            try:
+                where = self._where(parent, relative)
+                self._make_room(parent, name)
+                os.link(other, name, src_dir_fd=holder, dst_dir_fd=parent, follow_symlinks=False)
+                self._remember(parent, where, name)
+            finally:
+                os.close(holder)
+        except FileNotFoundError:
+            self._tell(f"{relative!r}: another name of {target!r}, which is not there; left out")
+
+    @staticmethod
+    def _make_room(parent: int, name: str) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(name, dir_fd=parent)
+
+    def _where(self, directory: int, relative: str) -> str:
+        """Return where an open directory lies beneath the top, "" for the top itself, with no symlink on the way.
+
+        The names in the archive do not tell: a symlink on the way there may be replaced by another entry. Directories
+        stay where they are. Raises LeadsOut where somebody else has moved it, and OSError where it lies too deep.
+        """
+        top, path = (Path(f"/proc/self/fd/{opened}").readlink() for opened in (self._top, directory))
+        if not path.is_relative_to(top):
+            raise LeadsOut(errno.EXDEV, "is being moved", relative)
+        return "" if path == top else str(path.relative_to(top))
+
+    def _remember(self, parent: int, where: str, name: str) -> None:
+        """Remember what has been made, if it is a symlink, by this or by another name."""
+        made = os.stat(name, dir_fd=parent, follow_symlinks=False)
+        if stat.S_ISLNK(made.st_mode):
+            self._symlinks[where, name] = (made.st_dev, made.st_ino)
+
+    def _remove_leading_out(self) -> None:
+        """Remove the symlinks that lead out: only now it can be known, since where each leads depends on the others."""
+        leading = [(where, name, how) for where, name in self._symlinks if (how := self._leads_out(where, name))]
+        for where, name, how in leading:
+            try:
+                target = self._remove(where, name)
+            except OSError as error:
+                self._tell(f"{posixpath.join(where, name)!r}: a symlink that {how}, and stays: {error.strerror}")
+                continue
+            if target is not None:
+                self._tell(f"{posixpath.join(where, name)!r}: a symlink to {target!r}, which {how}; left out")
+
+    def _leads_out(self, where: str, name: str) -> str:
+        """Say that a symlink leads out, or that this cannot be known; "" where it stays, or leads nowhere."""
+        try:
+            os.close(open_beneath(self._top, posixpath.join(where, name)))
+        except LeadsOut:
+            return f"leads out of {self._destination}"
+        except OSError as error:
+            if error.errno not in _NOWHERE:
+                return f"cannot be followed in {self._destination} ({os.strerror(error.errno or errno.EIO)})"
+        return ""
+
+    def _remove(self, where: str, name: str) -> str | None:
+        """Remove a symlink that this copy has made, and return its target; None where it is no longer there."""
+        try:
+            parent = open_beneath(self._top, where or ".")
+        except FileNotFoundError:
+            return None
+        try:
+            found = os.stat(name, dir_fd=parent, follow_symlinks=False)
+            if (found.st_dev, found.st_ino) != self._symlinks[where, name]:
+                return None
+            target = os.readlink(name, dir_fd=parent)
+            os.unlink(name, dir_fd=parent)
+        except FileNotFoundError:
+            return None
+        finally:
+            os.close(parent)
+        return target

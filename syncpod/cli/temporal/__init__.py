@@ -1,0 +1,1 @@
+"""Pods and nodes through Temporal: found, asked, told, waited for."""

@@ -1,0 +1,178 @@
+"""Handing a pod to its workflow: started with it where there is none, told of it where there is one."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import uuid
+from collections.abc import Coroutine, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import StrEnum
+from typing import Any, Final
+
+from temporalio.api.operatorservice.v1 import ListSearchAttributesRequest
+from temporalio.client import Client, WorkflowUpdateFailedError
+from temporalio.service import RPCError, RPCStatusCode
+
+from syncpod.cli.failure import BadInput, Failure
+from syncpod.cli.machine.node_process import serving
+from syncpod.cli.machine.settings import settings
+from syncpod.cli.temporal.nodes import is_cordoned, is_silent
+from syncpod.cli.temporal.pods import Reading, away, handle_of, read_pod
+from syncpod.cli.temporal.updates import AGAIN, PAUSE_SECONDS, answer_in_time, is_gone, refusal
+from syncpod.messages import SEARCH_ATTRIBUTES
+from syncpod.pod import Pod, pod_to_wire
+from syncpod.temporal.pod_start import ENDED, look_at, start_operation
+
+_AGAIN: Final = AGAIN | {RPCStatusCode.NOT_FOUND}
+"""Not found: the pod ended between its look-up and the update; the next try starts it anew."""
+_SOON_SECONDS: Final = 0.2
+"""In which a node that is there mostly answers: before that nobody asks whether it is."""
+
+
+class Change(StrEnum):
+    """What an apply came to, in kubectl's words."""
+
+    CREATED = "created"
+    CONFIGURED = "configured"
+    UNCHANGED = "unchanged"
+    FOLLOWS = "follows the one that is being deleted"
+
+
+@dataclass(frozen=True)
+class Applied:
+    """One pod that was applied."""
+
+    pod: Pod
+    change: Change
+    node: str
+    node_is_away: bool = False
+    """The pod is recorded, and starts when its node's worker is back."""
+    follows: str = ""
+    """UID of the pod of the same name that is being deleted, and that this one follows."""
+
+
+class Cordoned(Failure):
+    """A node takes no new pod."""
+
+
+async def refuse_cordoned(client: Client, pods: Sequence[Pod], node: str) -> None:
+    """Raise Cordoned where a pod is new, and its node is cordoned: `node`, unless it names another."""
+    cordoned = {name for name in {pod.spec.node_name or node for pod in pods} if await is_cordoned(client, name)}
+    for pod in pods:
+        there = pod.spec.node_name or node
+        if there in cordoned and await read_pod(client, pod.metadata.namespace, pod.metadata.name) is None:
+            raise Cordoned(
+                f"pod {pod.metadata.name}: node {there} is cordoned, and takes no new pod: `syncpod uncordon {there}`"
+            )
+
+
+async def apply_pod(
+    client: Client, pod: Pod, *, node: str, has_attributes: bool, patience: timedelta | None = None
+) -> Applied:
+    """Hand a checked pod to its workflow, on `node` unless it names another.
+
+    An answer is waited for no longer than `patience`, and as `answer_in_time` says; that to a new pod, only until its
+    node is known to be silent. Repeats are harmless: one update id covers all tries. Raises BadInput for what may not
+    be changed, and Failure where the node of an existing pod does not answer in time.
+    """
+    node = pod.spec.node_name or node
+    namespace, name = pod.metadata.namespace, pod.metadata.name
+    before = await read_pod(client, namespace, name)
+    seconds = patience.total_seconds() if patience else math.inf
+    sending = _until_answered(client, pod, node, has_attributes)
+    if before is None:
+        sending = _unless_silent(client, node, sending)
+    answered = await answer_in_time(client, node, sending, seconds)
+    if not answered:
+        if before is None and await _is_open(client, namespace, name):
+            return Applied(pod, Change.CREATED, node, node_is_away=True)
+        raise Failure(
+            f'pod "{name}": {away(before.pod.spec.node_name if before else node)}, so it is not known whether the '
+            "change will be made; apply it again when the node is back"
+        )
+    if before is None:
+        return Applied(pod, Change.CREATED, node)
+    if before.pod.metadata.deletion_timestamp is not None:
+        return Applied(pod, Change.FOLLOWS, node, follows=before.pod.metadata.uid)
+    after = await read_pod(client, namespace, name)
+    return Applied(pod, _compare(before, after), node)
+
+
+async def has_search_attributes(client: Client) -> bool:
+    """Say whether the namespace has our search attributes; a server that does not tell counts as one without."""
+    try:
+        answer = await client.operator_service.list_search_attributes(
+            ListSearchAttributesRequest(namespace=client.namespace), timeout=timedelta(seconds=5)
+        )
+    except RPCError:
+        return False
+    return SEARCH_ATTRIBUTES.keys() <= answer.custom_attributes.keys()
+
+
+def _compare(before: Reading, after: Reading | None) -> Change:
+    if after is None or not before.current or after.pod.metadata.uid != before.pod.metadata.uid:
+        return Change.CONFIGURED
+    old, new = before.pod, after.pod
+    same = (old.spec, old.metadata.labels, old.metadata.annotations) == (
+        new.spec,
+        new.metadata.labels,
+        new.metadata.annotations,
+    )
+    return Change.UNCHANGED if same else Change.CONFIGURED
+
+
+async def _until_answered(client: Client, pod: Pod, node: str, has_attributes: bool) -> bool:
+    """Send the update until it is answered: True. Raises BadInput with the workflow's refusal."""
+    update_id = uuid.uuid4().hex
+    while True:
+        start = start_operation(pod, node, has_attributes=has_attributes)
+        try:
+            await client.execute_update_with_start_workflow(
+                "apply", pod_to_wire(pod), id=update_id, result_type=dict, start_workflow_operation=start
+            )
+        except WorkflowUpdateFailedError as error:
+            if not is_gone(error):
+                raise BadInput(refusal(pod, error)) from None
+            update_id = uuid.uuid4().hex
+        except RPCError as error:
+            if error.status not in _AGAIN:
+                raise
+        else:
+            return True
+        finally:
+            await look_at(start)
+        await asyncio.sleep(PAUSE_SECONDS)
+
+
+async def _unless_silent(client: Client, node: str, sending: Coroutine[Any, Any, bool]) -> bool:
+    """Await what sends a new pod's update; False once the node is known not to answer.
+
+    The update has started the pod's workflow by then, with all that it needs: there is nothing to wait for.
+    """
+    sent, silent = asyncio.create_task(sending), asyncio.create_task(_is_silent(client, node))
+    try:
+        await asyncio.wait({sent, silent}, return_when=asyncio.FIRST_COMPLETED)
+        return await sent if sent.done() or not silent.result() else False
+    finally:
+        sent.cancel()
+        silent.cancel()
+        await asyncio.gather(sent, silent, return_exceptions=True)
+
+
+async def _is_silent(client: Client, node: str) -> bool:
+    """Say whether nobody answers for a node. One whose worker lives on this machine is busy at most."""
+    await asyncio.sleep(_SOON_SECONDS)
+    worker = serving(settings().state_dir)
+    return (worker is None or worker.node != node) and await is_silent(client, node)
+
+
+async def _is_open(client: Client, namespace: str, name: str) -> bool:
+    try:
+        described = await handle_of(client, namespace, name).describe()
+    except RPCError as error:
+        if error.status == RPCStatusCode.NOT_FOUND:
+            return False
+        raise
+    return described.status not in ENDED

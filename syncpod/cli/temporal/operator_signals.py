@@ -1,0 +1,98 @@
+"""Signals that an operator sends to a pod, and what the pod made of them.
+
+A signal is kept by Temporal, whether or not the pod's node is there; whether it was accepted, the pod's own history
+says.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any, Final
+
+from temporalio.client import Client, WorkflowQueryFailedError
+from temporalio.service import RPCError, RPCStatusCode
+
+from syncpod.cli.failure import Failure
+from syncpod.cli.temporal.pod_waits import Settled, is_ready, settled, state_of, until_seen
+from syncpod.cli.temporal.pods import QUERY_DEADLINE, Reading, handle_of, not_found, require_pod
+from syncpod.cli.view.durations import short_duration
+from syncpod.messages import HistoryRecord
+from syncpod.pod import Pod
+
+ACCEPT_SECONDS: Final = 5.0
+"""How long a pod may take to say what it has made of a signal."""
+_POLL_SECONDS: Final = 0.1
+
+
+async def pod_to_signal(client: Client, namespace: str, name: str) -> Pod:
+    """Return a pod that something can be asked of. Raises Failure where there is none, or it is being deleted."""
+    pod = (await require_pod(client, namespace, name)).pod
+    if pod.metadata.deletion_timestamp is not None:
+        raise Failure(f'pod "{name}" is being deleted')
+    if pod.status.phase in ("Succeeded", "Failed"):
+        raise Failure(f'pod "{name}" has ended: {pod.status.phase}')
+    return pod
+
+
+async def signal(client: Client, pod: Pod, name: str, payload: dict[str, Any]) -> None:
+    """Send a signal to a pod, and return when the pod has accepted it.
+
+    Raises Failure with the pod's own words where it rejects it, and where it does not answer: the signal then waits.
+    """
+    meta = pod.metadata
+    before = await _records(client, pod, name)
+    try:
+        await handle_of(client, meta.namespace, meta.name).signal(name, payload)
+    except RPCError as error:
+        if error.status == RPCStatusCode.NOT_FOUND:
+            raise not_found(meta.name, meta.namespace) from None
+        raise
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + ACCEPT_SECONDS
+    while before is not None and loop.time() < deadline:
+        for record in (await _records(client, pod, name) or Counter()) - before:
+            if record.kind == "rejected":
+                raise Failure(f'pod "{meta.name}": {record.reason.removeprefix(f"signal {name}: ")}')
+            return
+        await asyncio.sleep(_POLL_SECONDS)
+    raise Failure(f'pod "{meta.name}" does not answer; the request is kept, and is met when its node serves again')
+
+
+async def _records(client: Client, pod: Pod, name: str) -> Counter[HistoryRecord] | None:
+    """Return what a pod's history says of signals of this name; None where it does not answer just now."""
+    handle = handle_of(client, pod.metadata.namespace, pod.metadata.name)
+    try:
+        answer: list[Any] = await handle.query("history", result_type=list, rpc_timeout=QUERY_DEADLINE)
+    except (WorkflowQueryFailedError, RPCError):
+        return None
+    records = (HistoryRecord.model_validate(record) for record in answer)
+    return Counter(one for one in records if one.subject == name and one.kind in ("signal", "rejected"))
+
+
+async def until_up(client: Client, pod: Pod, patience: timedelta | None, seen: Callable[[Pod], bool]) -> str:
+    """Wait until `seen` holds of a pod and it is Ready, or has succeeded; return which: ``ready``, ``succeeded``.
+
+    Raises Failure where it fails, goes, or time is over.
+    """
+    meta = pod.metadata
+    deadline = None if patience is None else asyncio.get_running_loop().time() + patience.total_seconds()
+
+    def is_gone(reading: Reading | None) -> bool:
+        return reading is None or (reading.current and reading.pod.metadata.uid != meta.uid)
+
+    def is_over(reading: Reading | None) -> bool:
+        if reading is None or is_gone(reading):
+            return True
+        return settled(reading) is not Settled.NOT_YET and (not is_ready(reading.pod) or seen(reading.pod))
+
+    reading, came = await until_seen(client, meta.namespace, meta.name, is_over, deadline)
+    if is_gone(reading):
+        raise Failure(f'pod "{meta.name}" has been deleted meanwhile')
+    state = settled(reading)
+    if came and state in (Settled.READY, Settled.SUCCEEDED):
+        return state.value
+    waited = "" if came or patience is None else f" after {short_duration(patience)}"
+    raise Failure(f'pod "{meta.name}" is not ready{waited}: {state_of(reading)}')

@@ -1,0 +1,204 @@
+"""Waiting for pods: until they have settled, or until they are gone."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from enum import StrEnum
+from typing import Final
+
+from temporalio.client import Client, WorkflowContinuedAsNewError, WorkflowFailureError, WorkflowQueryFailedError
+from temporalio.service import RPCError, RPCStatusCode
+
+from syncpod.cli.temporal.handover import Applied
+from syncpod.cli.temporal.pods import QUERY_DEADLINE, Reading, handle_of, read_pod
+from syncpod.cli.view.durations import short_duration
+from syncpod.cli.view.unready import unready
+from syncpod.pod import Pod
+
+POLL_SECONDS: Final = 0.25
+
+
+class Settled(StrEnum):
+    """What a pod has come to, for whoever waits for it."""
+
+    READY = "ready"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    GONE = "gone"
+    NOT_YET = "not yet"
+
+
+def settled(reading: Reading | None) -> Settled:
+    """Return what a pod has come to."""
+    if reading is None:
+        return Settled.GONE
+    if not reading.current:
+        return Settled.NOT_YET
+    match reading.pod.status.phase:
+        case "Succeeded":
+            return Settled.SUCCEEDED
+        case "Failed":
+            return Settled.FAILED
+    return Settled.READY if is_ready(reading.pod) else Settled.NOT_YET
+
+
+def is_ready(pod: Pod) -> bool:
+    """Say whether the pod's Ready condition is true."""
+    return any(entry.type == "Ready" and entry.status == "True" for entry in pod.status.conditions)
+
+
+Outcome = tuple[Applied, Reading | None, Settled]
+"""A pod, as it was read last, and what it has come to."""
+
+
+async def until_settled(
+    client: Client,
+    applied: Sequence[Applied],
+    *,
+    timeout: timedelta | None,
+    show: Callable[[Sequence[Reading]], None] = lambda readings: None,
+) -> list[Outcome]:
+    """Wait until each pod is ready or has finished, or time is over; return what each has come to, in order.
+
+    With no time at all (None = as long as it takes) pods whose nodes did not answer just now are not asked again.
+    `show` is given all readings each time they were taken.
+    """
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + timeout.total_seconds() if timeout is not None else None
+    if timeout == timedelta() and all(one.node_is_away for one in applied):
+        return [(one, None, Settled.NOT_YET) for one in applied]
+    while True:
+        readings = await asyncio.gather(*(_read_new(client, one) for one in applied))
+        show([reading for reading in readings if reading is not None])
+        states = await asyncio.gather(*(_come_to(client, *pair) for pair in zip(applied, readings, strict=True)))
+        outcome = list(zip(applied, readings, states, strict=True))
+        done = all(state != Settled.NOT_YET for _, _, state in outcome)
+        if done or (deadline is not None and loop.time() > deadline):
+            return outcome
+        await asyncio.sleep(POLL_SECONDS)
+
+
+def verdicts(outcomes: Sequence[Outcome], timeout: timedelta | None) -> tuple[list[str], list[str]]:
+    """Return a sentence for each pod that has come up or succeeded, and one for each that has not."""
+    good, bad = [], []
+    for applied, reading, state in outcomes:
+        name = applied.pod.metadata.name
+        match state:
+            case Settled.READY | Settled.SUCCEEDED:
+                good.append(f"pod/{name} {state.value}")
+            case Settled.FAILED:
+                bad.append(f'pod "{name}" has failed{_because(applied, reading)}')
+            case Settled.GONE:
+                bad.append(f'pod "{name}" has been deleted meanwhile')
+            case Settled.NOT_YET:
+                waited = f" after {short_duration(timeout)}" if timeout else ""
+                bad.append(f'pod "{name}" is not ready{waited}{_because(applied, reading)}')
+    return good, bad
+
+
+def _because(applied: Applied, reading: Reading | None) -> str:
+    """Say what a pod hangs on: its status, and which of its containers are not ready, and why."""
+    if reading is None:
+        return f": node {applied.node} is away" if applied.node_is_away else ""
+    if not reading.current:
+        return f": node {reading.pod.spec.node_name} is away"
+    left = ", its workflow has something left to do" if is_ready(reading.pod) else ""
+    return f": {unready(reading.pod)}{left}"
+
+
+def hindrance(pod: Pod) -> str:
+    """Return what keeps a pod from coming up, in the node's or the runtime's words; "" = nothing said.
+
+    A container that has ended as it should keeps nothing, whatever it said.
+    """
+    status = pod.status
+    if status.message:
+        return status.message
+    for entry in (*status.init_container_statuses, *status.container_statuses):
+        waiting, ended = entry.state.waiting, entry.state.terminated
+        message = waiting.message if waiting else ended.message if ended and ended.exit_code else ""
+        if message:
+            return f"container {entry.name}: {message}"
+    return ""
+
+
+async def _read_new(client: Client, applied: Applied) -> Reading | None:
+    return await read_pod(client, applied.pod.metadata.namespace, applied.pod.metadata.name)
+
+
+async def _come_to(client: Client, applied: Applied, reading: Reading | None) -> Settled:
+    """Return what the pod has come to; while the one that it follows is still there, nothing.
+
+    A pod that was up before it was changed stays Ready until the first step of the change: it has come up only when its
+    workflow has nothing left to do.
+    """
+    if applied.follows and (reading is None or reading.pod.metadata.uid == applied.follows):
+        return Settled.NOT_YET
+    state = settled(reading)
+    if state is Settled.READY and reading is not None and not await _is_idle(client, reading.pod):
+        return Settled.NOT_YET
+    return state
+
+
+async def _is_idle(client: Client, pod: Pod) -> bool:
+    """Say whether the pod's workflow has neither a step to take nor a wait to sit out; one that is silent has.
+
+    An ephemeral container that does not start keeps nobody waiting: it is no part of what was applied.
+    """
+    handle = handle_of(client, pod.metadata.namespace, pod.metadata.name)
+    try:
+        plan = await handle.query("plan", None, result_type=dict, rpc_timeout=QUERY_DEADLINE)
+    except (RPCError, WorkflowQueryFailedError):
+        return False
+    ephemeral = {container.name for container in pod.spec.ephemeral_containers}
+    apart = ephemeral & {hold["subject"] for hold in plan["holds"]}
+    pending = [*(step["container"] for step in plan["steps"]), *(hold["subject"] for hold in plan["holds"])]
+    return apart.issuperset(pending)
+
+
+async def until_seen(
+    client: Client, namespace: str, name: str, seen: Callable[[Reading | None], bool], deadline: float | None
+) -> tuple[Reading | None, bool]:
+    """Read a pod until `seen` says yes of it, or time is over; return it as it was last, and whether that was said.
+
+    `deadline` is by the loop's clock; None = as long as it takes. The pod is read once at least.
+    """
+    while True:
+        reading = await read_pod(client, namespace, name)
+        if seen(reading):
+            return reading, True
+        if deadline is not None and asyncio.get_running_loop().time() >= deadline:
+            return reading, False
+        await asyncio.sleep(POLL_SECONDS)
+
+
+def state_of(reading: Reading | None) -> str:
+    """Say how a pod is that has not come to what was waited for, and what it hangs on where something is said."""
+    if reading is None:
+        return "it is not there"
+    if not reading.current:
+        return f"node {reading.pod.spec.node_name or '?'} is away"
+    return f"it is {unready(reading.pod)}"
+
+
+async def until_gone(client: Client, namespace: str, name: str, uid: str) -> None:
+    """Wait until the pod with this UID ("" = whichever there is) has ended; a successor of its name is another pod."""
+    while True:
+        handle = handle_of(client, namespace, name)
+        try:
+            run = (await handle.describe()).run_id
+            await client.get_workflow_handle(handle.id, run_id=run).result(follow_runs=False)
+        except WorkflowContinuedAsNewError:
+            reading = await read_pod(client, namespace, name)
+            if reading is None or (uid and reading.current and reading.pod.metadata.uid != uid):
+                return
+        except WorkflowFailureError:
+            return
+        except RPCError as error:
+            if error.status == RPCStatusCode.NOT_FOUND:
+                return
+            raise
+        else:
+            return

@@ -1,0 +1,206 @@
+"""Pods as a command finds them: the truth by query, else what Temporal last recorded, marked as such."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Final
+
+from temporalio.client import (
+    Client,
+    WorkflowExecution,
+    WorkflowHandle,
+    WorkflowQueryFailedError,
+    WorkflowQueryRejectedError,
+)
+from temporalio.common import QueryRejectCondition, SearchAttributeKey
+from temporalio.service import RPCError, RPCStatusCode
+
+from syncpod.cli.console import remark
+from syncpod.cli.failure import Failure
+from syncpod.cli.input.selector import Selector
+from syncpod.messages import POD_WORKFLOW, pod_workflow_id
+from syncpod.pod import ObjectMeta, Pod, PodCondition, PodSpec, PodStatus
+from syncpod.temporal.pod_start import ENDED
+
+QUERY_DEADLINE: Final = timedelta(seconds=2)
+"""A query to a pod whose worker is away would take half a minute to fail by itself."""
+_AT_ONCE: Final = 50
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A pod as it was read."""
+
+    pod: Pod
+    wire: dict[str, Any]
+    """As the workflow told it; {} where it did not answer."""
+    current: bool
+    """Whether the workflow has answered; if not, `pod` holds what Temporal last recorded: names, phase, readiness."""
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Namespace and name."""
+        return self.pod.metadata.namespace, self.pod.metadata.name
+
+
+def handle_of(client: Client, namespace: str, name: str) -> WorkflowHandle[Any, Any]:
+    """Return a handle of the pod's workflow, whichever run of it is the newest."""
+    return client.get_workflow_handle(pod_workflow_id(namespace, name))
+
+
+def not_found(name: str, namespace: str) -> Failure:
+    """Return the failure that says so."""
+    return Failure(f'pods "{name}" not found in namespace {namespace}')
+
+
+async def read_pod(client: Client, namespace: str, name: str) -> Reading | None:
+    """Return one pod; None where there is none, or none any more."""
+    return await _read(client, pod_workflow_id(namespace, name), None)
+
+
+async def require_pod(client: Client, namespace: str, name: str) -> Reading:
+    """Return one pod as its workflow tells it. Raises Failure where there is none, or its node is away."""
+    reading = await read_pod(client, namespace, name)
+    if reading is None:
+        raise not_found(name, namespace)
+    return require_answer(reading)
+
+
+def require_answer(reading: Reading) -> Reading:
+    """Return a reading that is the workflow's own. Raises Failure for any other: the pod's node is away."""
+    if not reading.current:
+        raise does_not_answer(reading)
+    return reading
+
+
+def does_not_answer(reading: Reading) -> Failure:
+    """Return the failure that says so of a pod."""
+    return Failure(f'pod "{reading.pod.metadata.name}" does not answer: {away(reading.pod.spec.node_name)}')
+
+
+async def list_pods(client: Client, namespace: str | None, selector: Selector) -> list[Reading]:
+    """Return the pods of a namespace (None = of all) that the selector selects, in order of namespace and name.
+
+    Which pods there are comes from visibility, which may lag behind by a moment; what they are is asked of each.
+    """
+    executions = await _open_executions(client, namespace)
+    some = asyncio.Semaphore(_AT_ONCE)
+
+    async def read(execution: WorkflowExecution) -> Reading | None:
+        async with some:
+            return await _read(client, execution.id, execution)
+
+    found = await asyncio.gather(*map(read, executions.values()))
+    readings = [reading for reading in found if reading and selector.matches(reading.pod.metadata.labels)]
+    return sorted(readings, key=lambda reading: reading.key)
+
+
+async def list_recorded(client: Client, namespace: str | None) -> list[Pod]:
+    """Return the same pods as Temporal last recorded them, which costs their nodes nothing: names, UIDs, phases."""
+    executions = await _open_executions(client, namespace)
+    pods = [_from_attributes(execution) for execution in executions.values()]
+    return sorted(pods, key=lambda pod: (pod.metadata.namespace, pod.metadata.name))
+
+
+async def read_recorded(client: Client, namespace: str, name: str) -> Pod:
+    """Return a pod as Temporal last recorded it, one that has ended too. Raises Failure where there never was one."""
+    try:
+        return _from_attributes(await handle_of(client, namespace, name).describe())
+    except RPCError as error:
+        if error.status == RPCStatusCode.NOT_FOUND:
+            raise not_found(name, namespace) from None
+        raise
+
+
+async def _open_executions(client: Client, namespace: str | None) -> dict[str, WorkflowExecution]:
+    query = f"WorkflowType = '{POD_WORKFLOW}' AND ExecutionStatus = 'Running'"
+    if namespace is not None:
+        query += f" AND WorkflowId STARTS_WITH 'pod/{namespace}/'"
+    return {execution.id: execution async for execution in client.list_workflows(query)}
+
+
+def note_absent_nodes(readings: Iterable[Reading]) -> None:
+    """Say on standard error which pods did not answer, and why that may be."""
+    silent = [reading for reading in readings if not reading.current]
+    if silent:
+        names = ", ".join(sorted({reading.pod.spec.node_name or "?" for reading in silent}))
+        remark(f"Note: {away(names)}; what is marked with ? is what was last recorded of {_count(silent)}")
+
+
+def _count(readings: Sequence[Reading]) -> str:
+    return f"pod {readings[0].pod.metadata.name}" if len(readings) == 1 else f"{len(readings)} pods"
+
+
+def away(node: str) -> str:
+    """Say that a node (or several, with commas) does not answer, and what helps."""
+    return f"node {node or '?'} is away (is its worker running there? `syncpod up` or `syncpod worker` starts it)"
+
+
+async def _read(client: Client, workflow_id: str, execution: WorkflowExecution | None) -> Reading | None:
+    handle = client.get_workflow_handle(workflow_id)
+    try:
+        wire = await handle.query(
+            "pod", reject_condition=QueryRejectCondition.NOT_OPEN, result_type=dict, rpc_timeout=QUERY_DEADLINE
+        )
+    except WorkflowQueryRejectedError as rejected:
+        if rejected.status in ENDED:
+            return None
+    except (WorkflowQueryFailedError, ValueError):  # ValueError: it is in a state that the SDK has no word for
+        pass
+    except RPCError as error:
+        if error.status == RPCStatusCode.NOT_FOUND:
+            return None
+    else:
+        return Reading(Pod.model_validate(wire), wire, current=True)
+    try:
+        recorded = execution or await handle.describe()
+    except RPCError as error:
+        if error.status == RPCStatusCode.NOT_FOUND:
+            return None
+        raise
+    except ValueError:
+        raise Failure(
+            f"the workflow {workflow_id} does not answer: it is paused, or otherwise neither runs nor has ended"
+        ) from None
+    if recorded.status in ENDED:
+        return None
+    return Reading(_from_attributes(recorded), {}, current=False)
+
+
+def _from_attributes(execution: WorkflowExecution) -> Pod:
+    """Return what the search attributes tell of a pod, and its workflow's id and task queue where there are none."""
+    namespace, _, name = execution.id.removeprefix("pod/").partition("/")
+    labels = dict(label.split("=", 1) for label in _attribute(execution, "PodLabels") or ())
+    ready: PodCondition | None = None
+    if (is_ready := _attribute(execution, "PodReady")) is not None:
+        ready = PodCondition(type="Ready", status="True" if is_ready else "False")
+    return Pod(
+        metadata=ObjectMeta(
+            name=_attribute(execution, "PodName") or name,
+            namespace=_attribute(execution, "PodNamespace") or namespace,
+            uid=_attribute(execution, "PodUID") or "",
+            labels=labels,
+            creation_timestamp=execution.start_time,
+        ),
+        spec=PodSpec(
+            node_name=_attribute(execution, "NodeName") or (execution.task_queue or "").removeprefix("node/"),
+        ),
+        status=PodStatus(phase=_attribute(execution, "PodPhase"), conditions=(ready,) if ready else ()),
+    )
+
+
+_KEYS: Final[dict[str, SearchAttributeKey[Any]]] = {
+    **{
+        name: SearchAttributeKey.for_keyword(name)
+        for name in ("PodName", "PodNamespace", "PodUID", "PodPhase", "NodeName")
+    },
+    "PodReady": SearchAttributeKey.for_bool("PodReady"),
+    "PodLabels": SearchAttributeKey.for_keyword_list("PodLabels"),
+}
+
+
+def _attribute(execution: WorkflowExecution, name: str) -> Any:
+    return execution.typed_search_attributes.get(_KEYS[name])

@@ -1,0 +1,64 @@
+"""Showing how pods come up: a live table on a terminal, else a line for each change. On standard error."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from syncpod.cli.console import remark, wants_colour
+from syncpod.cli.temporal.pod_waits import hindrance
+from syncpod.cli.temporal.pods import Reading
+from syncpod.cli.view.columns import HEADER
+from syncpod.cli.view.pod_table import coloured_lines, row_of
+
+if TYPE_CHECKING:
+    from rich.live import Live
+
+
+class Progress:
+    """Shows readings while the `with` block lasts; a terminal is left as if nothing had been shown."""
+
+    def __init__(self) -> None:
+        self._live: Live | None = None
+        self._shown: dict[tuple[str, str], tuple[str, str, str]] = {}
+
+    def __enter__(self) -> Self:
+        if wants_colour(sys.stderr):
+            from rich.console import Console
+            from rich.live import Live
+
+            self._live = Live(console=Console(stderr=True), transient=True, auto_refresh=False)
+            self._live.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    def show(self, readings: Sequence[Reading]) -> None:
+        """Show pods as they are now."""
+        if self._live is not None:
+            from rich.console import Group
+            from rich.text import Text
+
+            lines = coloured_lines(HEADER, readings, stream=sys.stderr)
+            table = Text.from_ansi("\n".join(lines), no_wrap=True)
+            self._live.update(Group(table, *(Text(line, "yellow") for line in hindrances(readings))), refresh=True)
+            return
+        now = datetime.now(UTC)
+        for reading in readings:
+            name, ready, status, *_ = row_of(reading, now)
+            why = hindrance(reading.pod)
+            if self._shown.get(reading.key) != (ready, status, why):
+                self._shown[reading.key] = (ready, status, why)
+                remark(f"pod {name}: {status}, {ready} ready{f'; {why}' if why else ''}")
+
+
+def hindrances(readings: Sequence[Reading]) -> list[str]:
+    """Return a line for each pod that something is said to keep from coming up."""
+    now = datetime.now(UTC)
+    told = [(row_of(reading, now), hindrance(reading.pod)) for reading in readings if reading.current]
+    return [f"pod/{name}: {status}: {why}" for (name, _, status, *_), why in told if why]

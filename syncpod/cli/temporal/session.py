@@ -1,0 +1,107 @@
+"""A command's connection to Temporal."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from syncpod.cli.failure import BadInput, Failure
+from syncpod.cli.machine.listening import listens
+from syncpod.cli.machine.settings import settings
+from syncpod.cli.machine.state_directory import running_server
+
+if TYPE_CHECKING:
+    from temporalio.client import Client
+    from temporalio.envconfig import ClientConnectConfig
+    from temporalio.service import RPCError
+
+_Result = TypeVar("_Result")
+
+
+def connection(state_dir: str = "") -> ClientConnectConfig:
+    """Return where to connect: as configured for the ``temporal`` CLI, else to the state directory's own dev server.
+
+    Never to whoever happens to listen at the usual port: that may be another user's server, with his pods. Raises
+    BadInput where there is neither, or the configuration cannot be read.
+    """
+    from syncpod.temporal.plugin import NoServer, connection_settings
+
+    directory = settings(state_dir=state_dir).state_dir
+    try:
+        config = connection_settings(default_address="")
+    except NoServer as error:
+        raise BadInput(str(error)) from None
+    if not config["target_host"]:
+        config["target_host"] = _own_address(directory)
+    return config
+
+
+def _own_address(directory: Path) -> str:
+    own = running_server(directory)
+    if own is not None and listens(own.process.pid, own.address):
+        return own.address
+    from syncpod.cli.machine.node_process import serving
+    from syncpod.temporal.plugin import DEFAULT_ADDRESS
+
+    sentence = (
+        f"no Temporal server of yours runs (none of {directory}): "
+        "start one with `syncpod up`, or name one in TEMPORAL_ADDRESS"
+    )
+    if (worker := serving(directory)) is not None:
+        sentence += f" (the one that your worker serves: TEMPORAL_ADDRESS={worker.address})"
+    elif _somebody_listens(DEFAULT_ADDRESS):
+        sentence += f" (if the one at {DEFAULT_ADDRESS} is yours: TEMPORAL_ADDRESS={DEFAULT_ADDRESS})"
+    raise BadInput(sentence)
+
+
+def _somebody_listens(address: str) -> bool:
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host, int(port)), timeout=1).close()
+    except OSError:
+        return False
+    return True
+
+
+async def connect(config: ClientConnectConfig) -> Client:
+    """Connect to the Temporal server. Raises BadInput where there is none."""
+    from syncpod.temporal import plugin
+
+    try:
+        return await plugin.connect(settings=config)
+    except plugin.NoServer as error:
+        raise BadInput(str(error)) from None
+
+
+def run(work: Callable[[Client], Awaitable[_Result]], *, state_dir: str = "") -> _Result:
+    """Connect, do the work and return its result; what the server refuses becomes a Failure."""
+    return run_on(connection(state_dir), work)
+
+
+def run_on(config: ClientConnectConfig, work: Callable[[Client], Awaitable[_Result]]) -> _Result:
+    """Do the same on a server that is known."""
+    from temporalio.client import WorkflowExecutionStatus
+    from temporalio.service import RPCError
+
+    async def connected() -> _Result:
+        return await work(await connect(config))
+
+    try:
+        return asyncio.run(connected())
+    except RPCError as error:
+        raise refused(error) from None
+    except ValueError as error:
+        if WorkflowExecutionStatus.__name__ not in str(error):
+            raise
+        # The SDK knows no word for a workflow that is paused, and raises this wherever it meets one.
+        raise Failure(
+            "a workflow neither runs nor has ended: it is paused, perhaps (`temporal workflow unpause` has it go on)"
+        ) from None
+
+
+def refused(error: RPCError) -> Failure:
+    """Return what is said of a server that does not do what it is asked."""
+    return Failure(f"the Temporal server fails: {error.message or error.status.name}")

@@ -1,0 +1,125 @@
+"""Sending a pod's workflow an update, until it is answered or its node must be taken for away."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import uuid
+from collections.abc import Coroutine
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, TypeVar
+
+from temporalio.api.enums.v1 import TaskQueueType
+from temporalio.api.taskqueue.v1 import TaskQueue
+from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
+from temporalio.client import Client, WorkflowUpdateFailedError
+from temporalio.exceptions import ApplicationError
+from temporalio.service import RPCError, RPCStatusCode
+
+from syncpod.cli.failure import BadInput, Failure
+from syncpod.cli.temporal.pods import away, handle_of, not_found
+from syncpod.messages import node_task_queue
+from syncpod.pod import Pod
+
+PATIENCE_SECONDS: Final = 5.0
+"""How long an update may take to be answered; then the node is said to be away, if nobody serves it."""
+BUSY_PATIENCE_SECONDS: Final = 30.0
+"""How long it may take where somebody does: a worker that has much to do is not away."""
+PAUSE_SECONDS: Final = 0.2
+"""Between two tries."""
+AGAIN: Final = frozenset(
+    {
+        RPCStatusCode.UNAVAILABLE,
+        RPCStatusCode.FAILED_PRECONDITION,
+        RPCStatusCode.ABORTED,
+        RPCStatusCode.DEADLINE_EXCEEDED,
+    }
+)
+"""What of a server's answers is worth another try."""
+_POLLED_WITHIN: Final = timedelta(seconds=70)
+"""A worker's poll for tasks lasts a minute, and the server remembers pollers for longer than they live."""
+
+_Answer = TypeVar("_Answer")
+
+
+async def send_update(client: Client, pod: Pod, update: str, document: dict[str, Any]) -> dict[str, Any]:
+    """Send an update to a pod that is there, and return the answer. Repeats are harmless: one id covers all tries.
+
+    Raises BadInput with the workflow's refusal, and Failure where the pod is gone, or its node does not answer in time.
+    """
+    node = pod.spec.node_name
+    answer = await answer_in_time(client, node, _until_answered(client, pod, update, document))
+    if answer is None:
+        raise Failure(
+            f'pod "{pod.metadata.name}": {away(node)}, so it is not known whether the change will be made; look at the '
+            "pod when the node is back"
+        )
+    return answer
+
+
+async def answer_in_time(
+    client: Client, node: str, sending: Coroutine[Any, Any, _Answer], patience: float = math.inf
+) -> _Answer | None:
+    """Await what sends an update, for so many seconds at most; None = a node has not answered in time.
+
+    That is after PATIENCE_SECONDS, or after BUSY_PATIENCE_SECONDS where a worker serves the node.
+    """
+    at_first = min(PATIENCE_SECONDS, patience)
+    then = min(BUSY_PATIENCE_SECONDS, patience) - at_first
+    task = asyncio.create_task(sending)
+    try:
+        # The SDK's own timeout is one of each try, and it tries again by itself: the whole is bounded here.
+        answered, _ = await asyncio.wait({task}, timeout=at_first)
+        if not answered and then > 0 and await _is_served(client, node):
+            answered, _ = await asyncio.wait({task}, timeout=then)
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+    return task.result() if answered else None
+
+
+def is_gone(error: WorkflowUpdateFailedError) -> bool:
+    """Say whether the pod had ended when its workflow was given the update."""
+    return isinstance(error.cause, ApplicationError) and error.cause.type == "Gone"
+
+
+def refusal(pod: Pod, error: WorkflowUpdateFailedError) -> str:
+    """Return why the workflow has refused an update, with the pod's name."""
+    why = error.cause.message if isinstance(error.cause, ApplicationError) else str(error.cause)
+    return f"pod {pod.metadata.name}: {why}"
+
+
+async def _until_answered(client: Client, pod: Pod, update: str, document: dict[str, Any]) -> dict[str, Any]:
+    name, namespace, update_id = pod.metadata.name, pod.metadata.namespace, uuid.uuid4().hex
+    while True:
+        try:
+            answer: dict[str, Any] = await handle_of(client, namespace, name).execute_update(
+                update, document, id=update_id, result_type=dict
+            )
+        except WorkflowUpdateFailedError as error:
+            if is_gone(error):
+                raise not_found(name, namespace) from None
+            raise BadInput(refusal(pod, error)) from None
+        except RPCError as error:
+            if error.status == RPCStatusCode.NOT_FOUND:
+                raise not_found(name, namespace) from None
+            if error.status not in AGAIN:
+                raise
+        else:
+            return answer
+        await asyncio.sleep(PAUSE_SECONDS)
+
+
+async def _is_served(client: Client, node: str) -> bool:
+    """Say whether a worker has lately asked for the node's tasks; a server that does not tell counts as a no."""
+    request = DescribeTaskQueueRequest(
+        namespace=client.namespace,
+        task_queue=TaskQueue(name=node_task_queue(node)),
+        task_queue_type=TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW,
+    )
+    try:
+        queue = await client.workflow_service.describe_task_queue(request, timeout=timedelta(seconds=5))
+    except RPCError:
+        return False
+    since = datetime.now(tz=UTC) - _POLLED_WITHIN
+    return any(poller.last_access_time.ToDatetime(tzinfo=UTC) > since for poller in queue.pollers)

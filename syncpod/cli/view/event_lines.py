@@ -1,0 +1,130 @@
+"""Events as kubectl shows them: the lines of a table, and the Event objects of ``-o json`` and ``-o yaml``.
+
+Mirrors kubectl's pkg/cmd/events, v1.36, and for ``-o wide`` pkg/printers/internalversion/printers.go, printEvent.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from syncpod.cli.console import GAP, Columns, paint, printable
+from syncpod.cli.view.durations import age
+from syncpod.messages import EventRecord
+
+HEADER: Final = ("LAST SEEN", "TYPE", "REASON", "OBJECT", "MESSAGE")
+WIDE: Final = (
+    "LAST SEEN",
+    "TYPE",
+    "REASON",
+    "OBJECT",
+    "SUBOBJECT",
+    "SOURCE",
+    "MESSAGE",
+    "FIRST SEEN",
+    "COUNT",
+    "NAME",
+)
+_SOURCE: Final = "syncpod"
+_LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)
+
+
+@dataclass(frozen=True)
+class PodEvent:
+    """One event of a pod."""
+
+    namespace: str
+    pod: str
+    uid: str
+    node: str
+    field_path: str
+    """The container that it is about, as ``spec.containers{app}``; "" = the pod as a whole, or it is not known."""
+    record: EventRecord
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """What it shares with its own repetitions."""
+        record = self.record
+        return self.namespace, self.pod, self.uid, record.type, record.reason, record.message, record.container
+
+    @property
+    def name(self) -> str:
+        """The Event's name: the same for all repetitions."""
+        digest = hashlib.blake2b("\0".join(self.key).encode(), digest_size=8).hexdigest()
+        return f"{self.pod}.{digest}"
+
+    @property
+    def last(self) -> datetime:
+        """When it was seen last."""
+        return self.record.last or _LONG_AGO
+
+
+def by_time(events: Sequence[PodEvent]) -> list[PodEvent]:
+    """Sort events, the newest last."""
+    return sorted(events, key=lambda event: (event.last, event.record.first or _LONG_AGO))
+
+
+def lines(
+    events: Sequence[PodEvent], now: datetime, *, wide: bool, namespaces: bool, headers: bool, table: Columns
+) -> list[str]:
+    """Return the lines of events; `table` is the one that they go on with. A terminal shows warnings in colour."""
+    rows = [[*((event.namespace,) if namespaces else ()), *_cells(event, now, wide=wide)] for event in events]
+    head = [[*(("NAMESPACE",) if namespaces else ()), *(WIDE if wide else HEADER)]] if headers else []
+    aligned = table.align([*head, *rows])
+    at = 2 if namespaces else 1
+    for line, row in zip(aligned[len(head) :], rows, strict=True):
+        line[at] = paint(row[at], "yellow" if row[at] == "Warning" else None) + line[at][len(row[at]) :]
+    return [GAP.join(line).rstrip() for line in aligned]
+
+
+def document(event: PodEvent) -> dict[str, Any]:
+    """Return a v1 Event."""
+    record = event.record
+    about = {"apiVersion": "v1", "kind": "Pod", "namespace": event.namespace, "name": event.pod, "uid": event.uid}
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": event.name, "namespace": event.namespace, "creationTimestamp": _stamp(record.first)},
+        "involvedObject": about | ({"fieldPath": event.field_path} if event.field_path else {}),
+        "reason": record.reason,
+        "message": record.message,
+        "source": {"component": _SOURCE, "host": event.node},
+        "firstTimestamp": _stamp(record.first),
+        "lastTimestamp": _stamp(record.last),
+        "count": record.count,
+        "type": record.type,
+        "eventTime": None,
+        "reportingComponent": _SOURCE,
+        "reportingInstance": event.node,
+    }
+
+
+def _cells(event: PodEvent, now: datetime, *, wide: bool) -> tuple[str, ...]:
+    record = event.record
+    message = printable(" ".join(record.message.split()))
+    if wide:
+        return (
+            _seen(record, now),
+            record.type,
+            record.reason,
+            f"pod/{event.pod}",
+            event.field_path,
+            f"{_SOURCE}, {event.node}" if event.node else _SOURCE,
+            message,
+            age(record.first, now),
+            str(record.count),
+            event.name,
+        )
+    return _seen(record, now), record.type, record.reason, f"Pod/{event.pod}", message
+
+
+def _seen(record: EventRecord, now: datetime) -> str:
+    seen = age(record.last, now)
+    return f"{seen} (x{record.count} over {age(record.first, now)})" if record.count > 1 else seen
+
+
+def _stamp(at: datetime | None) -> str | None:
+    return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if at else None

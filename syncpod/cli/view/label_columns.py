@@ -1,0 +1,44 @@
+"""Labels as the last columns of a table: ``-L KEY,KEY`` and ``--show-labels``.
+
+Mirrors cli-runtime's pkg/printers/tableprinter.go, v1.36, formatLabelHeaders and labelValues.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from syncpod.cli.failure import BadInput
+from syncpod.cli.view.layout import NONE
+
+
+@dataclass(frozen=True)
+class LabelColumns:
+    """Which labels have columns."""
+
+    keys: tuple[str, ...] = ()
+    """Those with a column of their own, in this order."""
+    whole: bool = False
+    """Whether all stand in one column, the last."""
+
+    @property
+    def header(self) -> tuple[str, ...]:
+        """The columns' names: a key's last part in capitals."""
+        return (*(key.rpartition("/")[2].upper() for key in self.keys), *(("LABELS",) if self.whole else ()))
+
+    def cells(self, labels: Mapping[str, str]) -> tuple[str, ...]:
+        """Return what stands in the columns of something with these labels."""
+        listed = ",".join(f"{key}={value}" for key, value in sorted(labels.items())) or NONE
+        return (*(labels.get(key, NONE) for key in self.keys), *((listed,) if self.whole else ()))
+
+
+def read_label_columns(keys: Sequence[str], output: str, *, whole: bool) -> LabelColumns:
+    """Return the columns for labels that are asked for; keys may stand with commas between them.
+
+    Raises BadInput where `output` has no columns.
+    """
+    wanted = tuple(key for words in keys for key in (word.strip() for word in words.split(",")) if key)
+    if output not in ("", "wide") and (wanted or whole):
+        flag = "--show-labels" if whole else "--label-columns"
+        raise BadInput(f"{flag}: only tables have columns, and --output asks for {output.partition('=')[0]}")
+    return LabelColumns(wanted, whole)

@@ -1,0 +1,117 @@
+"""What ``describe node`` prints: the node as `kubectl describe` lays it out, then its sources and what it waits for.
+
+Pure: values in, lines out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
+
+from syncpod.cli.console import align
+from syncpod.cli.temporal.nodes import NodeReading
+from syncpod.cli.view.durations import age, short_duration
+from syncpod.cli.view.layout import NONE, pairs
+from syncpod.messages import EventRecord
+from syncpod.messages.node import NodeView
+from syncpod.pod import Pod
+
+
+def describe(reading: NodeReading, pods: Sequence[Pod], now: datetime) -> list[str]:
+    """Return the lines; `pods` are those on the node."""
+    view = reading.view
+    lines = list(pairs(_head(reading, now)))
+    lines += _conditions(reading)
+    lines += _named("Addresses", [(each.type, each.address) for each in view.addresses])
+    lines += _named("Capacity", view.capacity.items())
+    lines += _named("Allocatable", view.allocatable.items())
+    lines += _named("System Info", _system(view))
+    lines += _sources(view, now)
+    lines += _pods(view, pods, now)
+    lines += _events(view.events, now)
+    return lines
+
+
+def _head(reading: NodeReading, now: datetime) -> Iterator[tuple[str, Sequence[str]]]:
+    view = reading.view
+    yield "Name", [reading.name]
+    yield "Roles", [NONE]
+    yield "CreationTimestamp", [_moment(view.since)]
+    yield "Unschedulable", [str(view.unschedulable).lower()]
+    heard = f"heard of {age(reading.heard, now)} ago" if reading.heard is not None else "not heard of"
+    yield "Worker", [f"{view.identity or '<unknown>'}, {heard}"]
+    if not reading.current:
+        yield "Note", ["the node does not answer: what follows is what it said last"]
+
+
+def _conditions(reading: NodeReading) -> list[str]:
+    head = ["Type", "Status", "LastTransitionTime", "Reason", "Message"]
+    rows = [head, ["-" * len(word) for word in head]]
+    for each in reading.conditions:
+        rows.append([each.type, each.status, _moment(each.last_transition_time), each.reason, each.message])
+    return ["Conditions:", *(f"  {'  '.join(row)}".rstrip() for row in align(rows))]
+
+
+def _named(title: str, values: Iterable[tuple[str, str]]) -> list[str]:
+    lines = list(pairs(((name, [value]) for name, value in values), indent=2))
+    return [f"{title}:", *lines] if lines else [f"{title}:  {NONE}"]
+
+
+def _system(view: NodeView) -> list[tuple[str, str]]:
+    info = view.node_info
+    said = {
+        "Kernel Version": info.kernel_version,
+        "OS Image": info.os_image,
+        "Operating System": info.operating_system,
+        "Architecture": info.architecture,
+        "Container Runtime Version": info.container_runtime_version,
+        "Kubelet Version": info.kubelet_version,
+    }
+    return [(name, value) for name, value in said.items() if value]
+
+
+def _sources(view: NodeView, now: datetime) -> list[str]:
+    rows = [("Source", "Pods", "Reported")]
+    rows += [(name, str(each.pods), f"{age(each.reported_at, now)} ago") for name, each in sorted(view.sources.items())]
+    lines = _table("Sources", rows)
+    waiting = [each for each in view.desired if each.state != "applied"]
+    held: list[Sequence[str]] = [("Pod", "Source", "State", "Why", "Retry")]
+    for each in waiting:
+        left = f"in {short_duration(each.retry_at - now)}" if each.retry_at is not None else "now"
+        why = " ".join(each.message.split())
+        held.append((f"{each.namespace}/{each.name}", each.source, each.state, why or NONE, left))
+    return [*lines, *(_table("Waiting Pods", held) if waiting else [])]
+
+
+def _pods(view: NodeView, pods: Sequence[Pod], now: datetime) -> list[str]:
+    sources = {(each.namespace, each.name): each.source for each in view.desired}
+    rows = [("Namespace", "Name", "Phase", "Source", "Age")]
+    for pod in pods:
+        meta = pod.metadata
+        source = sources.get((meta.namespace, meta.name), "api")
+        created = age(meta.creation_timestamp, now)
+        rows.append((meta.namespace, meta.name, pod.status.phase or "Pending", source, created))
+    return _table(f"Pods ({len(pods)} in total)", rows)
+
+
+def _events(events: Sequence[EventRecord], now: datetime) -> list[str]:
+    rows = [("Type", "Reason", "Age", "Message")]
+    for event in events:
+        seen = age(event.last, now)
+        if event.count > 1:
+            seen += f" (x{event.count} over {age(event.first, now)})"
+        rows.append((event.type, event.reason, seen, " ".join(event.message.split())))
+    return _table("Events", rows)
+
+
+def _table(title: str, rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return a titled table; the first row is its head."""
+    if len(rows) == 1:
+        return [f"{title}:  {NONE}"]
+    ruled = [rows[0], ["-" * len(word) for word in rows[0]], *rows[1:]]
+    return [f"{title}:", *(f"  {'  '.join(row)}".rstrip() for row in align(ruled))]
+
+
+def _moment(at: datetime | None) -> str:
+    """Write a moment in the local time zone, as kubectl does."""
+    return at.astimezone().strftime("%a, %d %b %Y %H:%M:%S %z") if at else NONE

@@ -1,0 +1,70 @@
+"""Nodes as lines of a table and as v1 Node objects, as kubectl has them.
+
+Mirrors pkg/printers/internalversion/printers.go, v1.36, printNode. Pure: values in, values out.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Final
+
+from syncpod.cli.temporal.nodes import NodeReading
+from syncpod.cli.view.durations import age
+from syncpod.cli.view.layout import NONE
+
+HEADER: Final = ("NAME", "STATUS", "ROLES", "AGE", "VERSION")
+WIDE: Final = ("INTERNAL-IP", "EXTERNAL-IP", "OS-IMAGE", "KERNEL-VERSION", "CONTAINER-RUNTIME")
+_UNKNOWN: Final = "<unknown>"
+_TAINT: Final = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
+
+
+def status_of(reading: NodeReading) -> str:
+    """Return the node's status in a word or two: ``Ready,SchedulingDisabled``."""
+    word = "Ready" if reading.ready else "NotReady"
+    return f"{word},SchedulingDisabled" if reading.view.unschedulable else word
+
+
+def row(reading: NodeReading, now: datetime, *, wide: bool) -> tuple[str, ...]:
+    """Return the cells of a node's line."""
+    view = reading.view
+    info = view.node_info
+    cells = (reading.name, status_of(reading), NONE, age(view.since, now), info.kubelet_version or _UNKNOWN)
+    if not wide:
+        return cells
+    address = next((each.address for each in view.addresses if each.type == "InternalIP"), NONE)
+    machine = (info.os_image, info.kernel_version, info.container_runtime_version)
+    return (*cells, address, NONE, *(each or _UNKNOWN for each in machine))
+
+
+def labels_of(reading: NodeReading) -> dict[str, str]:
+    """Return the labels that a kubelet gives its node."""
+    info = reading.view.node_info
+    return {
+        "kubernetes.io/hostname": reading.name,
+        "kubernetes.io/os": info.operating_system,
+        "kubernetes.io/arch": info.architecture,
+    }
+
+
+def document(reading: NodeReading) -> dict[str, Any]:
+    """Return the node as a v1 Node."""
+    view = reading.view
+    spec: dict[str, Any] = {"unschedulable": True, "taints": [_TAINT]} if view.unschedulable else {}
+    conditions = [each.model_dump(mode="json", by_alias=True, exclude_none=True) for each in reading.conditions]
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {
+            "name": reading.name,
+            **({"creationTimestamp": view.since.strftime("%Y-%m-%dT%H:%M:%SZ")} if view.since is not None else {}),
+            "labels": labels_of(reading),
+        },
+        "spec": spec,
+        "status": {
+            "capacity": view.capacity,
+            "allocatable": view.allocatable,
+            "conditions": conditions,
+            "addresses": [each.model_dump(mode="json", by_alias=True) for each in view.addresses],
+            "nodeInfo": view.node_info.model_dump(mode="json", by_alias=True),
+        },
+    }

@@ -1,0 +1,329 @@
+"""What ``describe pod`` prints: the pod as `kubectl describe` lays it out, then what its workflow is doing.
+
+Pure: values in, lines out. Values of Secrets are never here, since a pod only refers to them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from syncpod.cli.console import align
+from syncpod.cli.view.durations import age, short_duration
+from syncpod.cli.view.layout import NONE, mapping, pairs
+from syncpod.cli.view.volume_description import volume_lines
+from syncpod.lifecycle.backoff import go_duration
+from syncpod.messages import EventRecord
+from syncpod.pod import Container, ContainerState, ContainerStatus, EnvVar, EphemeralContainer, Pod, Probe
+from syncpod.pod.restart_settings import RestartSettings, restart_settings, says_restarts
+
+
+@dataclass(frozen=True)
+class PendingStep:
+    """A step that Temporal is trying."""
+
+    name: str
+    attempt: int
+    since: datetime | None
+    """When the try was scheduled; between two tries, when the next is due."""
+    failure: str
+    """How its last try failed; "" = it has not."""
+    doing: str = ""
+    """What it does or waits for, as it said last: `pulls web:1: 12.3 of 40.1 MiB, 8 s`; "" = it has not said."""
+
+
+@dataclass(frozen=True)
+class Hold:
+    """Something that would be done but for a back-off."""
+
+    subject: str
+    reason: str
+    until: datetime | None
+    """None = it ends only by an operator's word."""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is known of a pod's workflow, beside the pod."""
+
+    workflow_id: str
+    run_id: str
+    ui: str
+    """Where its page is; "" = not known."""
+    events: tuple[EventRecord, ...] = ()
+    pending: tuple[PendingStep, ...] = ()
+    holds: tuple[Hold, ...] = ()
+
+
+def describe(pod: Pod, facts: Facts, now: datetime) -> list[str]:
+    """Return the lines."""
+    lines = list(pairs(_head(pod, now)))
+    spec, status = pod.spec, pod.status
+    lines += _containers("Init Containers", spec.init_containers, status.init_container_statuses)
+    lines += _containers("Containers", spec.containers, status.container_statuses)
+    lines += _containers("Ephemeral Containers", spec.ephemeral_containers, status.ephemeral_container_statuses)
+    lines += _conditions(pod)
+    lines += volume_lines(spec.volumes)
+    lines += pairs(_tail(pod))
+    lines += _workflow(facts, now)
+    lines += _events(facts.events, now)
+    return lines
+
+
+# --- the pod ----------------------------------------------------------------------------------------------------------
+
+
+def _head(pod: Pod, now: datetime) -> Iterator[tuple[str, Sequence[str]]]:
+    meta, spec, status = pod.metadata, pod.spec, pod.status
+    yield "Name", [meta.name]
+    yield "Namespace", [meta.namespace]
+    yield "UID", [meta.uid]
+    yield "Node", ["/".join(part for part in (spec.node_name, status.host_ip) if part) or NONE]
+    yield "Start Time", [_moment(status.start_time)]
+    yield "Labels", mapping(meta.labels)
+    yield "Annotations", mapping(meta.annotations, ": ")
+    if meta.deletion_timestamp is not None:
+        yield (
+            "Status",
+            [f"Terminating (until {_moment(meta.deletion_timestamp)}, {_until(meta.deletion_timestamp, now)})"],
+        )
+        yield "Termination Grace Period", [f"{meta.deletion_grace_period_seconds}s"]
+    else:
+        yield "Status", [status.phase or "Pending"]
+    if status.reason:
+        yield "Reason", [status.reason]
+    if status.message:
+        yield "Message", [status.message]
+    yield "IP", [status.pod_ip]
+    yield "IPs", [entry.ip for entry in status.pod_ips] or [NONE]
+
+
+def _tail(pod: Pod) -> Iterator[tuple[str, Sequence[str]]]:
+    spec = pod.spec
+    yield "QoS Class", [pod.status.qos_class or NONE]
+    yield "Restart Policy", [spec.restart_policy or "Always"]
+    if says_restarts(pod.metadata.annotations):
+        yield "Restart Back-off", [*_restarts(restart_settings(pod.metadata.annotations))]
+    if spec.host_network:
+        yield "Host Network", ["true"]
+    if spec.active_deadline_seconds is not None:
+        yield "Active Deadline Seconds", [str(spec.active_deadline_seconds)]
+
+
+def _restarts(settings: RestartSettings) -> Iterator[str]:
+    """Say how the pod's restarts are held back."""
+    first, longest, well = (go_duration(span) for span in (settings.initial, settings.maximum, settings.reset_after))
+    yield f"{first}, each {settings.factor:g} times the one before, {longest} at most; anew after {well} of running"
+    if settings.exempt:
+        yield f"none for exit codes {', '.join(map(str, settings.exempt))}"
+    if settings.limit is not None:
+        then = "held until `syncpod retry`" if settings.action == "hold" else "the pod fails"
+        yield f"{settings.limit} restart{'s' if settings.limit != 1 else ''} in a row at most, then {then}"
+
+
+def _conditions(pod: Pod) -> list[str]:
+    if not pod.status.conditions:
+        return []
+    rows = [["  Type", "Status", "Reason", "Message"]]
+    rows += [[f"  {entry.type}", entry.status or "", entry.reason, entry.message] for entry in pod.status.conditions]
+    return ["Conditions:", *("  ".join(row).rstrip() for row in align(rows))]
+
+
+# --- containers -------------------------------------------------------------------------------------------------------
+
+
+def _containers(title: str, containers: Sequence[Container], statuses: Iterable[ContainerStatus]) -> list[str]:
+    if not containers:
+        return []
+    by_name = {status.name: status for status in statuses}
+    lines = [f"{title}:"]
+    for container in containers:
+        lines.append(f"  {container.name}:")
+        lines += pairs(_container(container, by_name.get(container.name)), indent=4)
+    return lines
+
+
+def _container(container: Container, status: ContainerStatus | None) -> Iterator[tuple[str, Sequence[str]]]:
+    if status is not None and status.container_id:
+        yield "Container ID", [status.container_id]
+    yield "Image", [container.image]
+    if status is not None and status.image_id:
+        yield "Image ID", [status.image_id]
+    if isinstance(container, EphemeralContainer) and container.target_container_name:
+        yield "Target Container", [container.target_container_name]
+    ports = [f"{port.container_port}/{port.protocol or 'TCP'}" for port in container.ports]
+    yield ("Ports" if len(ports) > 1 else "Port"), [", ".join(ports) or NONE]
+    if any(port.host_port for port in container.ports):
+        yield "Host Port", [", ".join(f"{port.host_port or 0}/{port.protocol or 'TCP'}" for port in container.ports)]
+    if container.command:
+        yield "Command", ["", *_arguments(container.command)]
+    if container.args:
+        yield "Args", ["", *_arguments(container.args)]
+    if container.restart_policy:
+        yield "Restart Policy", [container.restart_policy]
+    for rule in container.restart_policy_rules:
+        codes = rule.exit_codes
+        when = f"{codes.operator} {', '.join(map(str, codes.values))}" if codes else "always"
+        yield "Restart Rule", [f"{rule.action} on exit code {when}"]
+    if status is not None:
+        yield from _state("State", status.state)
+        if status.last_state != ContainerState():
+            yield from _state("Last State", status.last_state)
+        yield "Ready", [str(status.ready)]
+        yield "Restart Count", [str(status.restart_count)]
+    for title, amounts in (("Limits", container.resources.limits), ("Requests", container.resources.requests)):
+        if amounts:
+            yield title, ["", *(f"{name}:  {amount}" for name, amount in amounts.items())]
+    for title, probe in (
+        ("Liveness", container.liveness_probe),
+        ("Readiness", container.readiness_probe),
+        ("Startup", container.startup_probe),
+    ):
+        if probe is not None:
+            yield title, [_probe(probe)]
+    yield from _environment(container)
+    mounts = [
+        f"{mount.mount_path} from {mount.name} ({'ro' if mount.read_only else 'rw'}"
+        + (f',path="{mount.sub_path or mount.sub_path_expr}")' if mount.sub_path or mount.sub_path_expr else ")")
+        for mount in container.volume_mounts
+    ]
+    yield "Mounts", ["", *mounts] if mounts else [NONE]
+
+
+def _arguments(words: Sequence[str]) -> list[str]:
+    """Return one line for each line of each argument."""
+    return [line for word in words for line in word.rstrip("\n").split("\n")]
+
+
+def _state(title: str, state: ContainerState) -> Iterator[tuple[str, Sequence[str]]]:
+    if state.running is not None:
+        yield title, ["Running"]
+        yield "  Started", [_moment(state.running.started_at)]
+    elif state.terminated is not None:
+        ended = state.terminated
+        yield title, ["Terminated"]
+        if ended.reason:
+            yield "  Reason", [ended.reason]
+        if ended.message:
+            yield "  Message", ended.message.rstrip("\n").split("\n")
+        yield "  Exit Code", [str(ended.exit_code)]
+        if ended.signal:
+            yield "  Signal", [str(ended.signal)]
+        yield "  Started", [_moment(ended.started_at)]
+        yield "  Finished", [_moment(ended.finished_at)]
+    else:
+        yield title, ["Waiting"]
+        if state.waiting is not None and state.waiting.reason:
+            yield "  Reason", [state.waiting.reason]
+        if state.waiting is not None and state.waiting.message:
+            yield "  Message", state.waiting.message.rstrip("\n").split("\n")
+
+
+def _environment(container: Container) -> Iterator[tuple[str, Sequence[str]]]:
+    if container.env_from:
+        sources = []
+        for source in container.env_from:
+            prefix = f"  with prefix '{source.prefix}'" if source.prefix else ""
+            for kind, ref in (("ConfigMap", source.config_map_ref), ("Secret", source.secret_ref)):
+                if ref is not None:
+                    sources.append(f"{ref.name}  {kind}{prefix}  Optional: {bool(ref.optional)}")
+        yield "Environment Variables from", ["", *sources]
+    if container.env:
+        rows = align([[f"{variable.name}:", _value(variable)] for variable in container.env])
+        yield "Environment", ["", *("  ".join(row) for row in rows)]
+    else:
+        yield "Environment", [NONE]
+
+
+def _value(variable: EnvVar) -> str:
+    source = variable.value_from
+    if source is None:
+        return variable.value.replace("\n", "\\n")
+    if source.field_ref is not None:
+        return f"({source.field_ref.api_version or 'v1'}:{source.field_ref.field_path})"
+    if source.resource_field_ref is not None:
+        return f"({source.resource_field_ref.resource})"
+    for kind, ref in (("config map", source.config_map_key_ref), ("secret", source.secret_key_ref)):
+        if ref is not None:
+            return f"<set to the key '{ref.key}' in {kind} '{ref.name}'>  Optional: {bool(ref.optional)}"
+    if source.file_key_ref is not None:
+        return f"<set to the key '{source.file_key_ref.key}' in file '{source.file_key_ref.path}'>"
+    return ""
+
+
+def _probe(probe: Probe) -> str:
+    if probe.exec is not None:
+        what = f"exec [{' '.join(probe.exec.command)}]"
+    elif probe.http_get is not None:
+        get = probe.http_get
+        what = f"http-get {(get.scheme or 'HTTP').lower()}://{get.host}:{get.port}{get.path}"
+    elif probe.tcp_socket is not None:
+        what = f"tcp-socket {probe.tcp_socket.host}:{probe.tcp_socket.port}"
+    elif probe.grpc is not None:
+        what = f"grpc <pod>:{probe.grpc.port} {probe.grpc.service or ''}".rstrip()
+    else:
+        what = "unknown"
+    return (
+        f"{what} delay={probe.initial_delay_seconds or 0}s timeout={probe.timeout_seconds or 1}s "
+        f"period={probe.period_seconds or 10}s #success={probe.success_threshold or 1} "
+        f"#failure={probe.failure_threshold or 3}"
+    )
+
+
+# --- the workflow -----------------------------------------------------------------------------------------------------
+
+
+def _workflow(facts: Facts, now: datetime) -> list[str]:
+    rows = [("Workflow ID", [facts.workflow_id]), ("Run ID", [facts.run_id])]
+    if facts.ui:
+        rows.append(("UI", [facts.ui]))
+    lines = ["Workflow:", *pairs(rows, indent=2)]
+    if facts.pending:
+        lines.append("Pending Steps:")
+    for step in facts.pending:
+        lines.append(f"  {step.name}: try {step.attempt}{_tried(step.since, now)}")
+        if step.doing:
+            lines.append(f"    {step.doing}")
+        if step.failure:
+            lines.append(f"    last failed: {step.failure}")
+    if facts.holds:
+        lines.append("Waiting For:")
+    for hold in facts.holds:
+        how_long = _until(hold.until, now) if hold.until is not None else "until `syncpod retry`"
+        lines.append(f"  {hold.subject}: {hold.reason}, {how_long}")
+    return lines
+
+
+def _tried(since: datetime | None, now: datetime) -> str:
+    """Say how long a try has gone on, or when it begins."""
+    if since is None:
+        return ""
+    return f", for {short_duration(now - since)}" if since <= now else f" in {short_duration(since - now)}"
+
+
+def _events(events: Sequence[EventRecord], now: datetime) -> list[str]:
+    if not events:
+        return [f"Events:  {NONE}"]
+    head = ["Type", "Reason", "Age", "Container", "Message"]
+    rows = [head, ["-" * len(word) for word in head]]
+    for event in events:
+        seen = age(event.last, now)
+        if event.count > 1:
+            seen += f" (x{event.count} over {age(event.first, now)})"
+        message = " ".join(event.message.split())
+        rows.append([event.type, event.reason, seen, event.container or "-", message])
+    return ["Events:", *(f"  {'  '.join(row)}".rstrip() for row in align(rows))]
+
+
+# --- layout -----------------------------------------------------------------------------------------------------------
+
+
+def _moment(at: datetime | None) -> str:
+    """Write a moment in the local time zone, as kubectl does."""
+    return at.astimezone().strftime("%a, %d %b %Y %H:%M:%S %z") if at else NONE
+
+
+def _until(at: datetime, now: datetime) -> str:
+    left = at - now
+    return f"{short_duration(left)} left" if left > timedelta(0) else "now due"

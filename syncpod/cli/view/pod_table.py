@@ -1,0 +1,55 @@
+"""Pods as the lines of a table."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import TextIO
+
+from syncpod.cli.console import GAP, Columns, paint
+from syncpod.cli.temporal.pods import Reading
+from syncpod.cli.view.columns import HEADER, WIDE, colour_of, row, uncertain_row
+from syncpod.cli.view.label_columns import LabelColumns
+
+_NO_LABELS = LabelColumns()
+
+
+def header(*, wide: bool, namespaces: bool, labels: LabelColumns = _NO_LABELS) -> tuple[str, ...]:
+    """Return the names of the columns."""
+    return (*(("NAMESPACE",) if namespaces else ()), *HEADER, *(WIDE if wide else ()), *labels.header)
+
+
+def row_of(reading: Reading, now: datetime, *, wide: bool = False) -> tuple[str, ...]:
+    """Return the cells of a pod, those that are uncertain marked."""
+    return row(reading.pod, now, wide=wide) if reading.current else uncertain_row(reading.pod, now, wide=wide)
+
+
+def coloured_lines(
+    head: Sequence[str],
+    readings: Sequence[Reading],
+    *,
+    wide: bool = False,
+    namespaces: bool = False,
+    with_kind: bool = False,
+    labels: LabelColumns = _NO_LABELS,
+    stream: TextIO | None = None,
+    table: Columns | None = None,
+) -> list[str]:
+    """Return the table's lines; an empty `head` is left out. The status has a colour where `stream` wants colours.
+
+    `with_kind` writes ``pod/`` before each name, as beside tables of other kinds. `table` is the one that the lines go
+    on with, if they do.
+    """
+    now = datetime.now(UTC)
+    rows = []
+    for reading in readings:
+        name, *rest = row_of(reading, now, wide=wide)
+        space = (reading.pod.metadata.namespace,) if namespaces else ()
+        rows.append((*space, f"pod/{name}" if with_kind else name, *rest, *labels.cells(reading.pod.metadata.labels)))
+    at = 3 if namespaces else 2
+    lines = (table or Columns()).align([*([list(head)] if head else []), *rows])
+    for line, cells in zip(lines[1 if head else 0 :], rows, strict=True):
+        status = cells[at]
+        line[at] = paint(status, colour_of(status), stream or sys.stdout) + line[at][len(status) :]
+    return [GAP.join(line).rstrip() for line in lines]

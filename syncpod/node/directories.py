@@ -1,0 +1,237 @@
+"""What a pod needs on disk before its sandbox and before each container: planned as values, made in one small place.
+
+Making and removing block (a hostPath may lie on a network file system that hangs), so they belong on a thread. All of
+it is safe to repeat.
+"""
+
+import contextlib
+import os
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from syncpod.kernel.tree_removal import remove_tree
+from syncpod.node.pod_records import RECORD_NAME
+from syncpod.node.pod_volumes import PodVolume, alone, make_volumes, pod_volumes
+from syncpod.node.termination_message import make_message_file
+from syncpod.objects import ObjectStore
+from syncpod.pod import Container, Pod
+from syncpod.translation.context import NodeContext
+from syncpod.translation.hosts_file import hosts_file
+from syncpod.translation.mounts import manages_etc_hosts
+from syncpod.translation.paths import (
+    EMPTY_DIR,
+    container_log_file,
+    etc_hosts_file,
+    log_directory_of,
+    memory_pod_directory,
+    message_file,
+    pod_directory,
+    pod_log_directory,
+    pods_directory,
+)
+from syncpod.translation.sub_paths import sub_paths_directory
+from syncpod.volumes.empty_dir import EmptyDir, take_away_mounts
+from syncpod.volumes.subpath import clear_sub_paths
+
+_PRIVATE = 0o700
+_OURS = 0o750
+_LOGS = 0o755
+_HOSTS_FILE = 0o644
+
+
+@dataclass(frozen=True)
+class Directory:
+    """A directory of ours: where, and with which permissions."""
+
+    path: Path
+    mode: int
+    shared: bool = False
+    """Others use it too, a kubelet perhaps: once it is there, its permissions are not ours to change."""
+
+
+@dataclass(frozen=True)
+class PodPlan:
+    """What must be there before a pod's sandbox: its directories in the order of making, then its volumes."""
+
+    directories: tuple[Directory, ...]
+    own: Path
+    """The pod's directory."""
+    volumes: tuple[PodVolume, ...]
+
+
+@dataclass(frozen=True)
+class ContainerPlan:
+    """What must be there before a container is created; ``pod`` and ``pod_ips`` make its /etc/hosts, if it gets one."""
+
+    directories: tuple[Directory, ...]
+    etc_hosts: Path | None
+    message_file: Path | None
+    """Where the instance leaves its termination message, if it has a place for one."""
+    pod: Pod
+    pod_ips: tuple[str, ...]
+
+
+def own_directories(uid: str, node: NodeContext) -> tuple[Directory, ...]:
+    """Return the directories that every pod has, its own last. Raises UnsafeName."""
+    own = pod_directory(node, uid)
+    return (Directory(node.state_dir, _PRIVATE), Directory(pods_directory(node), _PRIVATE), Directory(own, _OURS))
+
+
+def plan_pod(pod: Pod, node: NodeContext) -> PodPlan:
+    """Return what the pod needs before its sandbox.
+
+    Raises :class:`~syncpod.node.pod_volumes.MountFailure` for a kind of volume that cannot be had here, and
+    :class:`~syncpod.translation.paths.UnsafeName` for names that would lead out of their directories.
+    """
+    uid = pod.metadata.uid
+    own = pod_directory(node, uid)
+    volumes = pod_volumes(pod, node)
+    return PodPlan(
+        directories=(
+            *own_directories(uid, node),
+            Directory(own / "containers", _OURS),
+            Directory(own / "volumes", _OURS),
+            *_directories_of(volumes, node),
+            Directory(node.log_dir, _LOGS, shared=True),
+            Directory(log_directory_of(pod, node), _LOGS),
+        ),
+        own=own,
+        volumes=volumes,
+    )
+
+
+def prepare_pod(plan: PodPlan, store: ObjectStore) -> None:
+    """Make the pod's directories and its volumes, out of what there is of ConfigMaps and Secrets. Blocks; repeatable.
+
+    Raises :class:`~syncpod.node.pod_volumes.MountFailure` with all volumes that cannot be had, and :class:`OSError`
+    where the node's disk is at fault.
+    """
+    make_directories(plan.directories)
+    make_volumes(plan.own, plan.volumes, store)
+
+
+def make_directories(directories: tuple[Directory, ...]) -> None:
+    """Make directories in their order, or find them made. Blocks; safe to repeat. Raises OSError."""
+    for directory in directories:
+        _make(directory)
+
+
+def plan_container(
+    pod: Pod, container: Container, node: NodeContext, pod_ips: tuple[str, ...], *, restart_count: int = 0
+) -> ContainerPlan:
+    """Return what a container needs before it is created. Raises :class:`~syncpod.translation.paths.UnsafeName`."""
+    logs = log_directory_of(pod, node)
+    return ContainerPlan(
+        directories=(
+            Directory(node.log_dir, _LOGS, shared=True),
+            Directory(logs, _LOGS),
+            Directory(logs / Path(container_log_file(container.name, 0)).parent, _LOGS),
+        ),
+        etc_hosts=etc_hosts_file(node, pod.metadata.uid) if manages_etc_hosts(pod, container, pod_ips) else None,
+        message_file=message_file(node, pod.metadata.uid, container, restart_count),
+        pod=pod,
+        pod_ips=pod_ips,
+    )
+
+
+def prepare_container(plan: ContainerPlan, *, hosts_of_node: Path = Path("/etc/hosts")) -> None:
+    """Make the container's log directory and termination message, and write the pod's /etc/hosts.
+
+    Blocks; safe to repeat. Raises OSError.
+    """
+    make_directories(plan.directories)
+    if plan.message_file is not None:
+        make_message_file(plan.message_file)
+    if plan.etc_hosts is None:
+        return
+    of_node = hosts_of_node.read_text(errors="surrogateescape") if plan.pod.spec.host_network else ""
+    text = hosts_file(plan.pod, plan.pod_ips, of_node).encode(errors="surrogateescape")
+    # Written in place: containers that already run have this very file mounted.
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+    with os.fdopen(os.open(plan.etc_hosts, flags, _HOSTS_FILE), "wb") as file:
+        os.fchmod(file.fileno(), _HOSTS_FILE)
+        file.write(text)
+
+
+def remove_pod_directories(node: NodeContext, *, namespace: str, name: str, uid: str) -> None:
+    """Remove the pod's directory with its volumes, what of it lies in memory, and its logs. Blocks; safe to repeat.
+
+    Only for a pod without containers. What was mounted for it is unmounted first; hostPaths are not touched. The pod's
+    record goes last, since by it whoever comes after a death halfway knows whose the rest is. Raises
+    :class:`~syncpod.kernel.tree_removal.StillMounted` while something else is mounted in a volume, and OSError.
+    """
+    own, logs = pod_directory(node, uid), pod_log_directory(node, namespace, name, uid)
+    in_memory = memory_pod_directory(node, uid)
+    remove_tree(logs)
+    try:
+        with alone(own):
+            _remove_volumes(node, uid)
+            for entry in own.iterdir():
+                if entry.name != RECORD_NAME:
+                    remove_tree(entry)
+            remove_tree(own)
+    except (FileNotFoundError, NotADirectoryError):
+        remove_tree(in_memory)
+        remove_tree(own)
+
+
+def remove_pod_volumes(node: NodeContext, uid: str) -> None:
+    """Remove the pod's volumes, on disk and in memory, and leave all else. Blocks; safe to repeat.
+
+    Only for a pod without containers, of which nothing runs again. Raises as `remove_pod_directories`.
+    """
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError), alone(pod_directory(node, uid)):
+        _remove_volumes(node, uid)
+
+
+def _remove_volumes(node: NodeContext, uid: str) -> None:
+    """Unmount and remove a pod's volumes and what marks them as whole; the caller has its directory alone."""
+    own = pod_directory(node, uid)
+    clear_sub_paths(sub_paths_directory(node, uid))
+    take_away_mounts(own / "volumes" / EMPTY_DIR)
+    remove_tree(memory_pod_directory(node, uid))
+    remove_tree(own / "plugins")
+    remove_tree(own / "volumes")
+
+
+def _directories_of(volumes: tuple[PodVolume, ...], node: NodeContext) -> Iterator[Directory]:
+    """Yield what must stand above volumes, each once: a pod's own in memory, and those of the plugins."""
+    told: set[Path] = set()
+    for volume in volumes:
+        if volume.path is None:
+            continue
+        plugin, above = volume.path.parent, [_OURS]
+        if plugin.is_relative_to(node.memory_dir):
+            # The node's, that of all pods, and the pod's with its volumes.
+            above = [_PRIVATE, _PRIVATE, _OURS, _OURS, _OURS]
+        yield from _nested(plugin, above, told)
+        if isinstance(volume.source, EmptyDir):
+            yield from _nested(volume.source.ready.parent, [_OURS] * 3, told)
+
+
+def _nested(innermost: Path, modes: list[int], told: set[Path]) -> Iterator[Directory]:
+    """Yield a directory and as many above it as there are modes, outermost first, but for those told before."""
+    paths = (innermost, *innermost.parents)[: len(modes)]
+    for path, mode in zip(reversed(paths), modes, strict=True):
+        if path not in told:
+            told.add(path)
+            yield Directory(path, mode)
+
+
+def _make(directory: Directory) -> None:
+    """Make one directory of ours, or find it made; what stands there must be a directory and no symlink."""
+    path = directory.path
+    if not path.parent.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        path.mkdir(mode=directory.mode)
+    except FileExistsError:
+        if not stat.S_ISDIR(path.lstat().st_mode):
+            raise NotADirectoryError(f"{path}: must be a directory, and is something else") from None
+        if directory.shared:
+            return
+    # Whatever the umask was, or a dying predecessor left undone.
+    if stat.S_IMODE(path.lstat().st_mode) != directory.mode:
+        path.chmod(directory.mode)

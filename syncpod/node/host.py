@@ -1,0 +1,150 @@
+"""Reads the machine under the node, from /proc, /sys, /etc and routes: :class:`~syncpod.translation.context.Host`."""
+
+import fcntl
+import os
+import re
+import socket
+import struct
+from dataclasses import replace
+from ipaddress import ip_address
+from pathlib import Path
+
+from syncpod.translation.config_error import SandboxConfigError
+from syncpod.translation.context import Host, NodeContext, Resolver
+from syncpod.translation.dns import parse_resolv_conf
+
+_STUB = ("127.0.0.53",)
+"""systemd-resolved on the host's loopback, where no pod with a network of its own reaches it."""
+_SIOCGIFADDR = 0x8915
+_ROUTED = ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1"))
+"""Addresses for documentation: everybody's default route leads to them, and nobody is there."""
+
+
+def read_host(root: Path = Path("/")) -> Host:
+    """Read the machine whose file system begins at ``root``. Cheap; sends nothing. Raises OSError, ValueError."""
+    unified = (root / "sys/fs/cgroup/cgroup.controllers").exists()
+    return Host(
+        addresses=_addresses(),
+        cpus=os.cpu_count() or 1,
+        memory_bytes=_memory_bytes((root / "proc/meminfo").read_text()),
+        hugepage_sizes=_hugepage_sizes(root / "sys/kernel/mm/hugepages"),
+        hugetlb_controller=_has_hugetlb(root, unified),
+        selinux=(root / "sys/fs/selinux/enforce").exists(),
+        apparmor=_has_apparmor(root),
+        unified_cgroups=unified,
+        swap_controller=_swap_file(root, unified).exists(),
+        masked_paths=_thermal_throttles(root),
+        resolver=read_resolver(root),
+    )
+
+
+def with_current_resolver(node: NodeContext, root: Path = Path("/")) -> NodeContext:
+    """Return the node with the host's resolver as it is now; a sandbox is made with it, as the kubelet makes its own.
+
+    Raises :class:`SandboxConfigError` for a resolv.conf that cannot be read or understood.
+    """
+    try:
+        resolver = read_resolver(root)
+    except (OSError, ValueError) as error:
+        raise SandboxConfigError(f"the host's resolv.conf: {error}") from error
+    return replace(node, host=replace(node.host, resolver=resolver))
+
+
+def read_resolver(root: Path = Path("/")) -> Resolver:
+    """Return what /etc/resolv.conf says, or what stands behind it where it only names systemd-resolved's stub.
+
+    A host without the file has nothing to hand on. Raises OSError, ValueError.
+    """
+    found = _resolver(root / "etc/resolv.conf")
+    if found is not None and found.servers == _STUB:
+        return _resolver(root / "run/systemd/resolve/resolv.conf") or found
+    return found or Resolver()
+
+
+def _resolver(path: Path) -> Resolver | None:
+    try:
+        return parse_resolv_conf(path.read_text())
+    except FileNotFoundError:
+        return None
+
+
+def _memory_bytes(meminfo: str) -> int:
+    found = re.search(r"^MemTotal:\s+(\d+) kB$", meminfo, re.MULTILINE)
+    if found is None:
+        raise ValueError("/proc/meminfo names no MemTotal")
+    return int(found[1]) * 1024
+
+
+def _hugepage_sizes(directory: Path) -> tuple[str, ...]:
+    """Return the sizes as cgroups name them, smallest first."""
+    names = [entry.name for entry in directory.iterdir()] if directory.is_dir() else []
+    kilobytes = sorted(int(found[1]) for name in names if (found := re.fullmatch(r"hugepages-(\d+)kB", name)))
+    return tuple(_in_units(size) for size in kilobytes)
+
+
+def _in_units(kilobytes: int) -> str:
+    size, units = kilobytes, ["KB", "MB", "GB", "TB"]
+    while size % 1024 == 0 and len(units) > 1:
+        size //= 1024
+        units.pop(0)
+    return f"{size}{units[0]}"
+
+
+def _has_hugetlb(root: Path, unified: bool) -> bool:
+    """Say whether the controller is where a runtime looks for it, which a kernel that has it need not have mounted."""
+    if not unified:
+        return (root / "sys/fs/cgroup/hugetlb").is_dir()
+    return "hugetlb" in (root / "sys/fs/cgroup/cgroup.controllers").read_text().split()
+
+
+def _swap_file(root: Path, unified: bool) -> Path:
+    """Return the file that is there where swap is accounted (swapControllerAvailable, v1.36)."""
+    if not unified:
+        return root / "sys/fs/cgroup/memory/memory.memsw.limit_in_bytes"
+    # The root of the hierarchy has no such file, so look in our own cgroup.
+    own = next(
+        (line[3:] for line in (root / "proc/self/cgroup").read_text().splitlines() if line.startswith("0::")), "/"
+    )
+    return root / "sys/fs/cgroup" / own.lstrip("/") / "memory.swap.max"
+
+
+def _has_apparmor(root: Path) -> bool:
+    """Say whether profiles can be loaded and are enforced (opencontainers/runc, libcontainer/apparmor, IsEnabled)."""
+    enabled = root / "sys/module/apparmor/parameters/enabled"
+    return (root / "sys/kernel/security/apparmor").exists() and enabled.exists() and enabled.read_text()[:1] == "Y"
+
+
+def _thermal_throttles(root: Path) -> tuple[str, ...]:
+    """Return the directories that tell containers of each CPU's heat (securitycontext/util.go, v1.36)."""
+    found = (root / "sys/devices/system/cpu").glob("cpu*/thermal_throttle")
+    names = sorted((path.parent.name for path in found), key=lambda name: int(name.removeprefix("cpu")))
+    return tuple(f"/sys/devices/system/cpu/{name}/thermal_throttle" for name in names)
+
+
+def _addresses() -> tuple[str, ...]:
+    """Return the addresses that the default routes leave from, IPv4 first; without any, an interface's own."""
+    routed = tuple(address for family, beyond in _ROUTED if (address := _source_address(family, beyond)))
+    return routed or _interface_addresses()[:1]
+
+
+def _source_address(family: socket.AddressFamily, beyond: str) -> str:
+    with socket.socket(family, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect((beyond, 9))  # UDP: finds the route, sends nothing
+        except OSError:
+            return ""
+        address = ip_address(probe.getsockname()[0])
+    return "" if address.is_loopback or address.is_link_local else str(address)
+
+
+def _interface_addresses() -> tuple[str, ...]:
+    found = []
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as query:
+        for _, name in socket.if_nameindex():
+            request = struct.pack("256s", name.encode()[:15])
+            try:
+                answer = fcntl.ioctl(query, _SIOCGIFADDR, request)
+            except OSError:
+                continue  # an interface without an IPv4 address
+            found.append(ip_address(answer[20:24]))
+    return tuple(str(address) for address in found if not address.is_loopback)

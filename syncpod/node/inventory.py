@@ -1,0 +1,164 @@
+"""What a node's runtime has of the node's own, whether or not anybody asks for it: pods, and what names no pod.
+
+By two lists alone, so that it can be taken of a runtime in which hardly anything answers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
+
+from syncpod.cri.port import ContainerSummary, CriRuntime, SandboxSummary
+from syncpod.lifecycle.orphans import made_at
+from syncpod.node.pod_records import PodRecord, cluster_of
+from syncpod.node.reader import why_of_no_pod
+from syncpod.translation import names
+
+
+@dataclass(frozen=True)
+class PodInRuntime:
+    """One pod that the runtime has something of."""
+
+    namespace: str
+    name: str
+    uid: str
+    incarnation: str
+    """Which life of the pod has made its newest sandbox; "" = not said."""
+    cluster: str
+    """The Temporal cluster that has its workflow; "" = not said. Where its sandboxes say more than one, none."""
+    sandboxes: tuple[SandboxSummary, ...]
+    containers: tuple[ContainerSummary, ...]
+
+    @property
+    def running(self) -> int:
+        """How many of its containers run."""
+        return sum(container.state == "running" for container in self.containers)
+
+    @property
+    def made_at(self) -> datetime | None:
+        """When the oldest of it was made, by the node's clock; None where the runtime does not say."""
+        return made_at([*(each.created_at for each in self.sandboxes), *(each.created_at for each in self.containers)])
+
+
+@dataclass(frozen=True)
+class Nameless:
+    """A sandbox or container with the node's label that is of no pod.
+
+    No label says of which, or none that can be read; or its number is none that a pod's own have, and no step sees it.
+    """
+
+    kind: Literal["sandbox", "container"]
+    id: str
+    cluster: str
+    """As the sandbox says that it is, or is in; "" = not said."""
+    uid: str
+    """Of the pod whose sandbox it is in; "" = of none."""
+    running: int
+    """How many containers of ours run that go with it."""
+    made_at: datetime | None
+
+
+@dataclass(frozen=True)
+class Inventory:
+    """All that the node's label is on."""
+
+    pods: Mapping[str, PodInRuntime]
+    """By UID."""
+    nameless: tuple[Nameless, ...]
+
+
+async def take_inventory(runtime: CriRuntime, owner: str, records: Mapping[str, PodRecord]) -> Inventory:
+    """Return what the runtime has of the node `owner`; `records` are its pods' records, by UID. Raises CriError.
+
+    What lacks the label does not exist here.
+    """
+    ours = {names.NODE_LABEL: owner}
+    sandboxes, containers = await asyncio.gather(
+        runtime.list_pod_sandboxes(labels=ours), runtime.list_containers(labels=ours)
+    )
+    pods: dict[str, tuple[list[SandboxSummary], list[ContainerSummary]]] = {}
+    nameless_sandboxes = [each for each in sandboxes if not is_named(each)]
+    nameless_containers = [
+        each for each in containers if not is_named(each) or not each.labels.get(names.CONTAINER_NAME_LABEL)
+    ]
+    for sandbox in sandboxes:
+        if sandbox not in nameless_sandboxes:
+            pods.setdefault(sandbox.labels[names.POD_UID_LABEL], ([], []))[0].append(sandbox)
+    for container in containers:
+        if container not in nameless_containers:
+            pods.setdefault(container.labels[names.POD_UID_LABEL], ([], []))[1].append(container)
+    homes = {each.id: each for each in sandboxes}
+    lost = {each.id for each in nameless_sandboxes}  # with which goes all that is in them
+    outside = [each for each in nameless_containers if each.sandbox_id not in lost]
+    return Inventory(
+        pods={uid: _pod(uid, *found, records.get(uid)) for uid, found in pods.items()},
+        nameless=(
+            *(_sandbox(each, containers) for each in nameless_sandboxes),
+            *(_container(each, homes.get(each.sandbox_id)) for each in outside),
+        ),
+    )
+
+
+def is_named(thing: SandboxSummary | ContainerSummary) -> bool:
+    """Say whether labels name a pod (namespace, name, and a UID), and its listings would show what has them."""
+    labels = thing.labels
+    return bool(
+        labels.get(names.POD_NAMESPACE_LABEL)
+        and labels.get(names.POD_NAME_LABEL)
+        and not why_of_no_pod(labels.get(names.POD_UID_LABEL, ""), thing.attempt)
+    )
+
+
+def _pod(
+    uid: str, sandboxes: list[SandboxSummary], containers: list[ContainerSummary], record: PodRecord | None
+) -> PodInRuntime:
+    newest = max(sandboxes, key=lambda each: each.attempt, default=None)
+    labels = (newest or containers[0]).labels
+    if newest is not None:
+        incarnation = newest.annotations.get(names.INCARNATION_ANNOTATION, "")
+    else:  # its sandbox is gone: containers say which life, and only the record whose
+        incarnation = containers[0].annotations.get(names.INCARNATION_ANNOTATION, "")
+    clusters = {
+        cluster_of(
+            record,
+            each.annotations.get(names.INCARNATION_ANNOTATION, ""),
+            each.annotations.get(names.CLUSTER_ANNOTATION, ""),
+        )
+        for each in sandboxes
+    } or {cluster_of(record, incarnation, "")}
+    return PodInRuntime(
+        namespace=labels[names.POD_NAMESPACE_LABEL],
+        name=labels[names.POD_NAME_LABEL],
+        uid=uid,
+        incarnation=incarnation,
+        cluster=clusters.pop() if len(clusters) == 1 else "",
+        sandboxes=tuple(sandboxes),
+        containers=tuple(containers),
+    )
+
+
+def _sandbox(sandbox: SandboxSummary, containers: tuple[ContainerSummary, ...]) -> Nameless:
+    inside = [each for each in containers if each.sandbox_id == sandbox.id]
+    return Nameless(
+        kind="sandbox",
+        id=sandbox.id,
+        cluster=sandbox.annotations.get(names.CLUSTER_ANNOTATION, ""),
+        uid="",
+        running=sum(each.state == "running" for each in inside),
+        made_at=made_at([sandbox.created_at, *(each.created_at for each in inside)]),
+    )
+
+
+def _container(container: ContainerSummary, home: SandboxSummary | None) -> Nameless:
+    named = home is not None and is_named(home)
+    return Nameless(
+        kind="container",
+        id=container.id,
+        cluster=home.annotations.get(names.CLUSTER_ANNOTATION, "") if home is not None else "",
+        uid=home.labels[names.POD_UID_LABEL] if home is not None and named else "",
+        running=int(container.state == "running"),
+        made_at=container.created_at,
+    )

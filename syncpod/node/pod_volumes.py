@@ -1,0 +1,200 @@
+"""A pod's volumes: where each lies and what it takes to make it, then made, brought up to date and taken away."""
+
+import contextlib
+import errno
+import fcntl
+import os
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from syncpod.objects import ObjectRef, ObjectStore
+from syncpod.pod import Pod, Volume
+from syncpod.translation.config_error import ContainerConfigError
+from syncpod.translation.context import NodeContext
+from syncpod.translation.downward import volume_field
+from syncpod.translation.paths import (
+    empty_dir_ready_file,
+    pod_directory,
+    volume_directory,
+)
+from syncpod.volumes import files
+from syncpod.volumes.empty_dir import EmptyDir, EmptyDirRefused, empty_dir, make_empty_dir
+from syncpod.volumes.files import Files, make_files, objects_of
+from syncpod.volumes.host_path import HostPath, HostPathUnfit, check_host_path
+from syncpod.volumes.payload import PayloadError, default_mode, sources
+
+
+@dataclass(frozen=True)
+class VolumeFailure:
+    """One volume that cannot be had, in the kubelet's words."""
+
+    message: str
+    wants: tuple[ObjectRef, ...] = ()
+    """The ConfigMaps and Secrets that would have to appear, or to change, before it could be."""
+
+
+class MountFailure(Exception):
+    """Volumes that cannot be had: reason FailedMount. Each failure's message is an event's."""
+
+    def __init__(self, *failures: VolumeFailure) -> None:
+        super().__init__("; ".join(failure.message for failure in failures))
+        self.failures = failures
+
+
+@dataclass(frozen=True)
+class PodVolume:
+    """One volume of a pod, and what has to be done for it before the sandbox."""
+
+    name: str
+    source: EmptyDir | Files | HostPath | None
+    """None: the runtime makes it, out of an image."""
+
+    @property
+    def path(self) -> Path | None:
+        """Where it lies if it is made for the pod."""
+        return self.source.path if isinstance(self.source, EmptyDir | Files) else None
+
+
+def pod_volumes(pod: Pod, node: NodeContext) -> tuple[PodVolume, ...]:
+    """Return the pod's volumes in their order. Raises MountFailure for all that cannot be had here, and UnsafeName."""
+    planned, failures = [], []
+    for index, volume in enumerate(pod.spec.volumes):
+        try:
+            planned.append(PodVolume(volume.name, _source(pod, volume, node, f"spec.volumes[{index}]")))
+        except (EmptyDirRefused, ContainerConfigError) as error:
+            failures.append(_failure(volume.name, str(error)))
+        except PayloadError as error:
+            failures.append(_failure(volume.name, str(error), error.wants))
+    if failures:
+        raise MountFailure(*failures)
+    return tuple(planned)
+
+
+def make_volumes(own: Path, volumes: tuple[PodVolume, ...], store: ObjectStore) -> None:
+    """Look at the pod's hostPaths and make its other volumes; what was made before is brought up to date.
+
+    `own` is the pod's directory. What can be made is, whatever becomes of the others. Blocks; safe to repeat. Raises
+    MountFailure with all that cannot be had, and FileNotFoundError where the pod has been removed meanwhile.
+    """
+    # Outside the lock: a hostPath may lie on a file system that hangs.
+    places = [volume for volume in volumes if isinstance(volume.source, HostPath)]
+    failures = [failure for volume in places if (failure := _failure_of(volume, _make, store))]
+    with alone(own):
+        rest = [volume for volume in volumes if volume not in places]
+        failures += [failure for volume in rest if (failure := _failure_of(volume, _make, store))]
+    if failures:
+        raise MountFailure(*failures)
+
+
+def refresh_volumes(
+    pod: Pod, node: NodeContext, store: ObjectStore, changed: Collection[ObjectRef] | None = None
+) -> tuple[str, ...]:
+    """Bring up to date what volumes of files show, and return the names of those that changed.
+
+    Only those that show one of the objects that have `changed` (None: all), and only where they have been made: a step
+    makes them, and may be about to. Blocks. Raises MountFailure with all that cannot be had; they stay as they are.
+    """
+    written = []
+
+    def bring_up_to_date(volume: PodVolume, store: ObjectStore) -> None:
+        if volume.path is not None and volume.path.is_dir() and _make(volume, store):
+            written.append(volume.name)
+
+    of_files = [volume for volume in pod_volumes(pod, node) if _shows(volume, changed)]
+    if not of_files:
+        return ()
+    try:
+        with alone(pod_directory(node, pod.metadata.uid)):
+            found = [_failure_of(volume, bring_up_to_date, store) for volume in of_files]
+    except FileNotFoundError:
+        return ()
+    if failures := [failure for failure in found if failure]:
+        raise MountFailure(*failures)
+    return tuple(written)
+
+
+def _source(pod: Pod, volume: Volume, node: NodeContext, path: str) -> EmptyDir | Files | HostPath | None:
+    if volume.host_path is not None:
+        return HostPath(Path(volume.host_path.path), volume.host_path.type or "")
+    if volume.image is not None:
+        return None
+    place = volume_directory(node, pod.metadata.uid, volume)
+    if place is None:
+        raise EmptyDirRefused(f"{_kind(volume)} is not supported by this version")
+    if volume.empty_dir is not None:
+        return empty_dir(
+            pod,
+            volume.empty_dir.medium,
+            volume.empty_dir.size_limit,
+            path=place,
+            ready=empty_dir_ready_file(node, pod.metadata.uid, volume.name),
+            may_mount=node.may_mount,
+            memory_bytes=node.host.memory_bytes,
+            page_sizes=[_bytes(size) for size in node.host.hugepage_sizes],
+        )
+    of = sources(volume, path, pod.metadata.namespace or "default", lambda file, at: volume_field(file, pod, node, at))
+    mode = files.IN_MEMORY if place.is_relative_to(node.memory_dir) else files.ON_DISK
+    group = pod.spec.security_context.fs_group if pod.spec.security_context is not None else None
+    return Files(place, mode, of or (), default_mode(volume), group)
+
+
+def _make(volume: PodVolume, store: ObjectStore) -> bool:
+    """Make one volume; say whether its files changed."""
+    match volume.source:
+        case HostPath() as place:
+            check_host_path(place)
+        case EmptyDir() as directory:
+            make_empty_dir(directory)
+        case Files() as of_files:
+            return make_files(of_files, objects_of((of_files,), store))
+    return False
+
+
+def _shows(volume: PodVolume, changed: Collection[ObjectRef] | None) -> bool:
+    return isinstance(volume.source, Files) and (changed is None or not volume.source.objects.isdisjoint(changed))
+
+
+def _failure_of(
+    volume: PodVolume, act: Callable[[PodVolume, ObjectStore], object], store: ObjectStore
+) -> VolumeFailure | None:
+    """Do something about one volume, and return what stood in the way."""
+    try:
+        act(volume, store)
+    except PayloadError as error:
+        return _failure(volume.name, str(error), error.wants)
+    except HostPathUnfit as error:
+        return _failure(volume.name, str(error))
+    except OSError as error:
+        return _failure(volume.name, f"{error.strerror or error}: {error.filename}" if error.filename else str(error))
+    return None
+
+
+def _failure(volume: str, why: str, wants: tuple[ObjectRef, ...] = ()) -> VolumeFailure:
+    return VolumeFailure(f'MountVolume.SetUp failed for volume "{volume}" : {why}', wants)
+
+
+def _bytes(page_size: str) -> int:
+    """Return a size of pages as cgroups name it in bytes: ``2MB`` is 2097152."""
+    unit = page_size.lstrip("0123456789")
+    return int(page_size.removesuffix(unit)) << 10 * ("B", "KB", "MB", "GB", "TB").index(unit)
+
+
+def _kind(volume: Volume) -> str:
+    return next(iter(volume.model_dump(by_alias=True, exclude_defaults=True, exclude={"name"})), "no source")
+
+
+@contextlib.contextmanager
+def alone(own: Path) -> Iterator[None]:
+    """Keep out whoever else writes the volumes of this pod: a step and the agent may be about them at once.
+
+    Raises FileNotFoundError where the pod's directory is gone, or goes while it is waited for.
+    """
+    opened = os.open(own, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        fcntl.flock(opened, fcntl.LOCK_EX)
+        if not os.path.samestat(os.fstat(opened), os.stat(own, follow_symlinks=False)):  # noqa: PTH116
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(own))
+        yield
+    finally:
+        os.close(opened)

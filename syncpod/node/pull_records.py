@@ -1,0 +1,311 @@
+"""Which images this node has pulled, and with whose credentials: what decides who may use an image that is there.
+
+An image that was pulled with a Secret lies on the node for every pod to start; so each pull leaves a record, and a pod
+that cannot show the same credentials has to have the registry asked again. Files below `<state>/image_manager` are the
+kubelet's, to the last field: `pulling/` holds the intents, `pulled/` the outcomes, each under the SHA-256 of its name.
+They hold hashes of credentials, never credentials.
+
+Mirrors images/pullmanager, v1.36 (KubeletEnsureSecretPulledImages).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import threading
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic.alias_generators import to_camel
+
+from syncpod.cri.keyring import Credential
+from syncpod.kernel.atomic_file import replace_file
+from syncpod.node.verification import Verification, without_tag_and_digest
+
+log = logging.getLogger("syncpod.images")
+
+SECRETS_KEPT: Final = 100
+"""Secrets of one image above which a look adds no more to its record: namespaces come and go without end."""
+
+_PREFIX: Final = "sha256-"
+_DRAFT: Final = ".tmp"
+
+
+_API_VERSION: Final = "kubelet.config.k8s.io/v1beta1"
+
+
+class _Record(BaseModel):
+    model_config = ConfigDict(
+        frozen=True, extra="ignore", alias_generator=to_camel, validate_by_name=True, serialize_by_alias=True
+    )
+
+
+class PullSecret(_Record):
+    """A Secret that an image was pulled with, and the hash of what it said then."""
+
+    uid: str = ""
+    namespace: str = ""
+    name: str = ""
+    credential_hash: str = ""
+
+    @property
+    def coordinates(self) -> tuple[str, str, str]:
+        """Namespace, name and UID: which Secret is meant."""
+        return self.namespace, self.name, self.uid
+
+
+class PullCredentials(_Record):
+    """Who has been shown to have access to an image."""
+
+    kubernetes_secrets: tuple[PullSecret, ...] = ()
+    node_pods_accessible: bool = False
+    """Every pod of the node: it was pulled without credentials, or with the node's own."""
+
+
+class PulledRecord(_Record):
+    """One image that this node has pulled."""
+
+    kind: Literal["ImagePulledRecord"] = "ImagePulledRecord"
+    api_version: str = _API_VERSION
+    last_updated_time: datetime
+    image_ref: str
+    """As the runtime calls it: its id."""
+    credential_mapping: dict[str, PullCredentials] = Field(default_factory=dict)
+    """By image as pods name it, without tag and digest. Empty: pulled we know not how, so that all must show theirs."""
+
+    @property
+    def subject(self) -> str:
+        """What its file is named for."""
+        return self.image_ref
+
+
+class _Intent(_Record):
+    kind: Literal["ImagePullIntent"] = "ImagePullIntent"
+    api_version: str = _API_VERSION
+    image: str
+
+    @property
+    def subject(self) -> str:
+        return self.image
+
+
+_T = TypeVar("_T", PulledRecord, _Intent)
+
+
+def pulled_images(state_dir: Path) -> tuple[PulledRecord, ...]:
+    """Return the records of all images that this node has pulled, whether they are still there or not.
+
+    For whoever is not the worker; that asks its `PullRecords`. What cannot be read is left out. Blocks. Raises OSError.
+    """
+    return tuple(record for _, record in _read_all(state_dir / "image_manager" / "pulled", PulledRecord) if record)
+
+
+class PullRecords:
+    """The records of one node, held by its worker alone: read once, then kept in memory and on disk.
+
+    Safe between threads. Reading and deciding never block; what records something writes files, and so does.
+    """
+
+    def __init__(self, state_dir: Path, verification: Verification) -> None:
+        """Read what is there. Blocks. Raises OSError."""
+        self._pulling = state_dir / "image_manager" / "pulling"
+        self._pulled = state_dir / "image_manager" / "pulled"
+        self._verification = verification
+        self._lock = threading.RLock()
+        self._under_way: dict[str, int] = {}
+        self._unreadable = {path.name for path, record in _read_all(self._pulled, PulledRecord) if record is None}
+        self._records = {record.image_ref: record for record in _readable(self._pulled, PulledRecord)}
+        self._intents = {intent.image for intent in _readable(self._pulling, _Intent)}
+
+    # --- deciding -----------------------------------------------------------------------------------------------------
+
+    def asks_for_credentials(self, image: str, image_ref: str) -> bool:
+        """Say whether `may_use` could depend on the credentials that a pod shows."""
+        with self._lock:
+            found = self._accessible(image, image_ref)
+            return not isinstance(found, bool)
+
+    def may_use(self, image: str, image_ref: str, credentials: Iterable[Credential]) -> bool:
+        """Say whether a pod may start what is there, or the registry has to be asked on its behalf first.
+
+        `image` is as the pod names it, `image_ref` its id, `credentials` what the pod has for its registry. The same
+        credentials from another Secret will do, and so will the same Secret with others since: both are remembered
+        (image_pull_manager.go, v1.36, MustAttemptImagePull, the other way round).
+        """
+        with self._lock:
+            found = self._accessible(image, image_ref)
+            if isinstance(found, bool):
+                return found
+            for shown in (_secret_of(credential) for credential in credentials):
+                if shown is not None and any(_same(shown, known) for known in found.kubernetes_secrets):
+                    if len(found.kubernetes_secrets) < SECRETS_KEPT:
+                        self._remember(image, image_ref, PullCredentials(kubernetes_secrets=(shown,)))
+                    return True
+            return False
+
+    def _accessible(self, image: str, image_ref: str) -> bool | PullCredentials:
+        """Say who may use an image: everybody, nobody, or those who show one of these."""
+        record = self._records.get(image_ref)
+        unreadable = _file_name(image_ref) in self._unreadable
+        ours = record is not None or unreadable or image in self._under_way or image in self._intents
+        if unreadable or not self._verification.is_needed(image, pulled_by_us=ours):
+            return not unreadable
+        known = record.credential_mapping.get(without_tag_and_digest(image)) if record is not None else None
+        if known is None:
+            return False
+        if known.node_pods_accessible:
+            return True
+        return known if known.kubernetes_secrets else False
+
+    # --- recording ----------------------------------------------------------------------------------------------------
+
+    def intend(self, image: str) -> None:
+        """Note that a pull begins: should we die in it, the image counts as one of ours. Blocks. Raises OSError."""
+        with self._lock:
+            if image not in self._under_way:
+                _replace(self._pulling / _file_name(image), _Intent(image=image))
+            self._under_way[image] = self._under_way.get(image, 0) + 1
+
+    def pulled(self, image: str, image_ref: str, credential: Credential | None) -> None:
+        """Note that a pull has ended well, and with what. Blocks.
+
+        What cannot be written stays an intent, and is looked at again by the next worker; the pull has succeeded.
+        """
+        secret = _secret_of(credential) if credential is not None else None
+        seen = PullCredentials(kubernetes_secrets=(secret,)) if secret else PullCredentials(node_pods_accessible=True)
+        with self._lock:
+            if self._remember(image, image_ref, seen):
+                self._forget_intent(image)
+
+    def failed(self, image: str) -> None:
+        """Note that a pull has ended without an image. Blocks."""
+        with self._lock:
+            self._forget_intent(image)
+
+    def _remember(self, image: str, image_ref: str, seen: PullCredentials | None) -> bool:
+        """Merge what was seen into the record; None: nothing but that it was pulled. Say whether that is on disk."""
+        record = self._records.get(image_ref) or PulledRecord(last_updated_time=_now(), image_ref=image_ref)
+        mapping = dict(record.credential_mapping)
+        if seen is not None:
+            name = without_tag_and_digest(image)
+            mapping[name] = _merged(mapping.get(name), seen)
+        if image_ref in self._records and mapping == record.credential_mapping:
+            return True
+        changed = record.model_copy(update={"last_updated_time": _now(), "credential_mapping": mapping})
+        self._records[image_ref] = changed
+        try:
+            _replace(self._pulled / _file_name(image_ref), changed)
+        except OSError as error:
+            log.warning("how %s was pulled could not be recorded: %s", image, error)
+            return False
+        self._unreadable.discard(_file_name(image_ref))
+        return True
+
+    def _forget_intent(self, image: str) -> None:
+        left = self._under_way.get(image, 0) - 1
+        if left > 0:
+            self._under_way[image] = left
+            return
+        self._under_way.pop(image, None)
+        self._intents.discard(image)
+        try:
+            (self._pulling / _file_name(image)).unlink(missing_ok=True)
+        except OSError as error:
+            log.warning("the note of a pull of %s could not be removed: %s", image, error)
+
+    # --- the worker's life --------------------------------------------------------------------------------------------
+
+    async def recover(self, find: Callable[[str], Awaitable[str | None]]) -> None:
+        """Make of each pull that an earlier worker died in a record without credentials, if its image is there.
+
+        `find` returns the id of an image that is there. Difference: the runtime is asked by each name, where the
+        kubelet compares texts, and so loses sight of names without a registry.
+        """
+        for image in sorted(self._intents):
+            image_ref = await find(image)
+            with self._lock:
+                if image in self._under_way:
+                    continue
+                if image_ref is None or self._remember(image, image_ref, None):
+                    self._forget_intent(image)
+
+    def prune(self, present: Collection[str], *, before: datetime) -> None:
+        """Forget images that are not among `present` (ids), unless pulled since `before`. Blocks.
+
+        Mirrors PruneUnknownRecords, for image garbage collection: `before` is when it began to list.
+        """
+        with self._lock:
+            for image_ref, record in list(self._records.items()):
+                if image_ref in present or record.last_updated_time >= before:
+                    continue
+                try:
+                    (self._pulled / _file_name(image_ref)).unlink(missing_ok=True)
+                except OSError as error:
+                    log.warning("the record of image %s could not be removed: %s", image_ref, error)
+                else:
+                    del self._records[image_ref]
+
+
+def _secret_of(credential: Credential) -> PullSecret | None:
+    source = credential.source
+    if source is None:
+        return None
+    return PullSecret(uid=source.uid, namespace=source.namespace, name=source.name, credential_hash=credential.hash)
+
+
+def _same(shown: PullSecret, known: PullSecret) -> bool:
+    """Say whether a Secret is as good as one that is known: the same words, or itself with others."""
+    same_words = bool(known.credential_hash) and shown.credential_hash == known.credential_hash
+    return same_words or shown.coordinates == known.coordinates
+
+
+def _merged(known: PullCredentials | None, seen: PullCredentials) -> PullCredentials:
+    """Add what was seen to what is known; access for all makes the rest superfluous."""
+    if known is None or known.node_pods_accessible or seen.node_pods_accessible:
+        return known if known is not None and known.node_pods_accessible else seen
+    secrets = {secret.coordinates: secret for secret in (*known.kubernetes_secrets, *seen.kubernetes_secrets)}
+    return PullCredentials(kubernetes_secrets=tuple(secrets[each] for each in sorted(secrets)))
+
+
+# --- files ------------------------------------------------------------------------------------------------------------
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+def _file_name(name: str) -> str:
+    return f"{_PREFIX}{hashlib.sha256(name.encode()).hexdigest()}"
+
+
+def _readable(directory: Path, model: type[_T]) -> Iterator[_T]:
+    for path, record in _read_all(directory, model):
+        if record is not None:
+            yield record
+        else:
+            log.warning("%s cannot be read: what it was about has to be verified", path)
+
+
+def _read_all(directory: Path, model: type[_T]) -> Iterator[tuple[Path, _T | None]]:
+    """Yield each file of records, and what is in it; None where that is none, or is not what the file is named for."""
+    for path in sorted(directory.glob(f"{_PREFIX}*")):
+        if path.suffix == _DRAFT:
+            continue
+        try:
+            record = model.model_validate_json(path.read_bytes())
+        except FileNotFoundError:
+            continue
+        except ValidationError:
+            yield path, None
+            continue
+        yield path, record if _file_name(record.subject) == path.name else None
+
+
+def _replace(path: Path, record: PulledRecord | _Intent) -> None:
+    """Replace a file at once or not at all; 0600, in directories of 0700. Raises OSError."""
+    for directory in reversed(path.parents[:3]):  # the state directory too, where nobody has made it yet
+        directory.mkdir(mode=0o700, exist_ok=True)
+    replace_file(path, record.model_dump_json(), durable=False, draft=path.with_name(f"{path.name}{_DRAFT}"))

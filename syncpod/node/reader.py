@@ -1,0 +1,405 @@
+"""The one place that reads a pod as a whole from the runtime.
+
+Two lists say what there is, by labels; what they do not say (exit codes, times, addresses) is asked for one by one, and
+only where it can have changed. Steps read their pod after their last call (`read`), the node agent reads all of them
+each second (`read_all`); both through one `PodReader` of the node's process, which numbers the listings.
+
+    ┌ ListPodSandbox ┐     ┌ PodSandboxStatus  unless known: READY with its address, or dead without ┐
+    ┤                ├──►──┤                                                                         ├──► ObservedPod
+    └ ListContainers ┘     └ ContainerStatus   unless known in this state; exited is known for ever  ┘
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import TypeVar
+
+from syncpod.cri.errors import CriError, DeadlineExceeded, NotFound
+from syncpod.cri.port import ContainerSummary, CriRuntime, RuntimeContainerStatus, SandboxStatus, SandboxSummary
+from syncpod.lifecycle.observed import ObservedContainer, ObservedPod, ObservedSandbox, Seq
+from syncpod.node.seen_exits import SeenExits
+from syncpod.node.termination_message import termination_message, wants_message
+from syncpod.translation import names
+from syncpod.translation.paths import is_uid
+
+log = logging.getLogger(__name__)
+
+PID_NOT_SAID = -1
+"""In place of the pid of what runs, where the runtime does not say it."""
+
+_ATTEMPTS_AT_ONCE = 64
+"""Pods of which `read_all` asks for statuses at the same time: thousands would all be late for each other."""
+
+_LARGEST_NUMBER = 2**31 - 2
+"""Of a sandbox' attempt or a container's restart: CRI has larger ones, and a view has not."""
+
+_Item = TypeVar("_Item")
+_Record = TypeVar("_Record")
+
+
+@dataclass(frozen=True, slots=True)
+class Relist:
+    """All pods of the node as one listing found them, and those that it could not read.
+
+    A pod is in one of the two, by UID. One in neither has nothing in the runtime.
+    """
+
+    seq: Seq
+    pods: Mapping[str, ObservedPod]
+    failures: Mapping[str, CriError]
+
+
+@dataclass(slots=True)
+class _Listed:
+    """What the two lists have of one pod."""
+
+    sandboxes: list[SandboxSummary] = field(default_factory=list)
+    containers: list[ContainerSummary] = field(default_factory=list)
+
+
+class PodReader:
+    """Reads pods of `owner` (the node's name, `syncpod.dev/node`) from `runtime`. One for all of a node's process.
+
+    `boot` counts the lives of that process on this node: with a counter that each listing takes before it begins, it
+    is the `seq` by which views tell a newer listing from an older one. What carries no label of the owner does not
+    exist here, nor, but for one warning, what carries it and can be of no pod: somebody else has made it. Safe to use
+    from many tasks of one event loop.
+    """
+
+    def __init__(
+        self,
+        runtime: CriRuntime,
+        *,
+        boot: int,
+        owner: str,
+        pod_timeout_seconds: float = 2.0,
+        calls_per_pod: int = 8,
+        exits: SeenExits | None = None,
+    ) -> None:
+        """Say how long `read_all` waits for any one pod, and how many calls at once are made for one.
+
+        `exits` has how containers were seen to end, for those of which the runtime does not know it.
+        """
+        self.exits = exits
+        self._runtime = runtime
+        self._boot = boot
+        self._owner = owner
+        self._pod_timeout = pod_timeout_seconds
+        self._calls_per_pod = calls_per_pod
+        self._counter = itertools.count(1)
+        self._sandboxes: dict[str, ObservedSandbox] = {}
+        self._containers: dict[str, ObservedContainer] = {}
+        self._late: dict[str, asyncio.Task[ObservedPod]] = {}
+        self._passed_over: dict[str, str] = {}
+        """By id: what has the owner's label and can be of no pod, and why."""
+        self._attempts = asyncio.Semaphore(_ATTEMPTS_AT_ONCE)
+
+    async def read(self, uid: str) -> ObservedPod:
+        """Read one pod. Without sandboxes and containers if the runtime has none. Raises CriError.
+
+        Has no time limit but that of its calls. A step that has just started a container costs two lists and one
+        status here.
+        """
+        seq, observed_at = self._begin()
+        pods = await self._list({names.POD_UID_LABEL: uid})
+        return await self._complete(seq, observed_at, uid, pods.get(uid, _Listed()))
+
+    async def read_all(self) -> Relist:
+        """Read every pod of the owner: the kubelet's relist (pleg/generic.go, v1.36, Relist).
+
+        Raises CriError if the lists themselves fail. A pod of which some status fails, or is late, is among `failures`;
+        unlike in the kubelet it holds up no other pod, and while its calls hang no more of them are made for it here.
+        With nothing changed since the last time this is two calls.
+        """
+        seq, observed_at = self._begin()
+        ended = self.exits.ids() if self.exits is not None else frozenset()
+        pods = await self._list({})
+        self._forget_all_but(pods.values())
+        if self.exits is not None and ended:
+            self.exits.forget(ended - {container.id for pod in pods.values() for container in pod.containers})
+        by_uid: dict[str, ObservedPod | CriError] = {}
+        for uid, listed in pods.items():
+            # Mostly all of it is known: then no task and no timer is made for it, which thousands of pods would feel.
+            known = self._known(listed)
+            if known is not None and uid not in self._late:
+                by_uid[uid] = _observed_pod(seq, observed_at, uid, listed, *known)
+        unknown = {uid: listed for uid, listed in pods.items() if uid not in by_uid}
+        outcomes = await asyncio.gather(
+            *(self._attempt(seq, observed_at, uid, listed) for uid, listed in unknown.items())
+        )
+        by_uid.update(zip(unknown, outcomes, strict=True))
+        return Relist(
+            seq=seq,
+            pods={uid: outcome for uid, outcome in by_uid.items() if isinstance(outcome, ObservedPod)},
+            failures={uid: outcome for uid, outcome in by_uid.items() if isinstance(outcome, CriError)},
+        )
+
+    async def pid_of(self, container_id: str) -> int:
+        """Return the pid of a running container's main process; 0 if it does not run or is gone. Raises CriError.
+
+        PID_NOT_SAID if it runs, and the runtime does not say as which process.
+        The process may have ended since, and its number belong to another: open a pidfd, then ask again.
+        """
+        try:
+            status = await self._runtime.container_status(container_id, verbose=True)
+        except NotFound:
+            return 0
+        return (status.pid or PID_NOT_SAID) if status.state == "running" else 0
+
+    async def sandbox_pid(self, sandbox_id: str) -> int:
+        """Return the pid of a ready sandbox' pause process; else as `pid_of`. Slow, or in error, if its shim hangs."""
+        try:
+            status = await self._runtime.pod_sandbox_status(sandbox_id, verbose=True)
+        except NotFound:
+            return 0
+        return (status.pid or PID_NOT_SAID) if status.state == "SANDBOX_READY" else 0
+
+    async def _attempt(self, seq: Seq, observed_at: datetime, uid: str, listed: _Listed) -> ObservedPod | CriError:
+        """Complete one pod's listing in its time, or say why not. A late one goes on, to fill what is known."""
+        if uid not in self._late:
+            async with self._attempts:
+                reading = asyncio.create_task(self._complete(seq, observed_at, uid, listed))
+                try:
+                    await asyncio.wait((reading,), timeout=self._pod_timeout)
+                except asyncio.CancelledError:
+                    reading.cancel()
+                    raise
+            if reading.done():
+                error = reading.exception()
+                if error is None or isinstance(error, CriError):
+                    return error or reading.result()
+                raise error
+            self._late[uid] = reading
+            reading.add_done_callback(lambda ended: self._arrived(uid, ended))
+        text = f"pod {uid} could not be read within {self._pod_timeout:g} s"
+        return DeadlineExceeded("read_pod", "DEADLINE_EXCEEDED", text)
+
+    def _arrived(self, uid: str, reading: asyncio.Task[ObservedPod]) -> None:
+        del self._late[uid]
+        if not reading.cancelled():
+            reading.exception()  # The next relist meets it again, should it last; asyncio need not complain of it.
+
+    def _begin(self) -> tuple[Seq, datetime]:
+        # Before the first call: what a listing lacks is gone only if the listing began after it was seen.
+        return Seq(boot=self._boot, counter=next(self._counter)), datetime.now(UTC)
+
+    async def _list(self, labels: Mapping[str, str]) -> dict[str, _Listed]:
+        selection = {names.NODE_LABEL: self._owner, **labels}
+        sandboxes, containers = await asyncio.gather(
+            self._runtime.list_pod_sandboxes(labels=selection), self._runtime.list_containers(labels=selection)
+        )
+        pods: defaultdict[str, _Listed] = defaultdict(_Listed)
+        odd: dict[str, str] = {}
+        for sandbox in sandboxes:
+            uid = sandbox.labels.get(names.POD_UID_LABEL, "")
+            if why := why_of_no_pod(uid, sandbox.attempt):
+                odd[sandbox.id] = f"sandbox {sandbox.id}: {why}"
+            else:
+                pods[uid].sandboxes.append(sandbox)
+        for container in containers:
+            uid = container.labels.get(names.POD_UID_LABEL, "")
+            if why := why_of_no_pod(uid, container.attempt):
+                odd[container.id] = f"container {container.id}: {why}"
+            else:
+                pods[uid].containers.append(container)
+        self._pass_over(odd, whole=not labels)
+        return dict(pods)
+
+    def _pass_over(self, odd: Mapping[str, str], *, whole: bool) -> None:
+        """Say once of each thing that it is passed over; with the `whole` listing, forget those that are gone."""
+        for id_, why in odd.items():
+            if id_ not in self._passed_over:
+                log.warning("passed over, although it has this node's label: %s", why)
+        self._passed_over = dict(odd) if whole else {**self._passed_over, **odd}
+
+    async def _complete(self, seq: Seq, observed_at: datetime, uid: str, listed: _Listed) -> ObservedPod:
+        """Add to the lists what only a status says."""
+        known = self._known(listed)
+        if known is not None:
+            return _observed_pod(seq, observed_at, uid, listed, *known)
+        slots = asyncio.Semaphore(self._calls_per_pod)
+        asking_sandboxes = asyncio.create_task(_each(slots, listed.sandboxes, self._known_sandbox, self._ask_sandbox))
+        asking_containers = asyncio.create_task(
+            _each(slots, listed.containers, self._known_container, self._ask_container)
+        )
+        try:
+            sandboxes, containers = await asyncio.gather(asking_sandboxes, asking_containers)
+        finally:
+            asking_sandboxes.cancel()
+            asking_containers.cancel()
+        return _observed_pod(seq, observed_at, uid, listed, sandboxes, containers)
+
+    def _known(self, listed: _Listed) -> tuple[tuple[ObservedSandbox, ...], tuple[ObservedContainer, ...]] | None:
+        """Return what is known of all of a pod; None if anything has to be asked for."""
+        sandboxes = _all_of(map(self._known_sandbox, listed.sandboxes))
+        containers = _all_of(map(self._known_container, listed.containers))
+        return None if sandboxes is None or containers is None else (sandboxes, containers)
+
+    def _known_sandbox(self, listed: SandboxSummary) -> ObservedSandbox | None:
+        """Return what is known, if it holds still: a ready one keeps its address, a dead one without gets none."""
+        known = self._sandboxes.get(listed.id)
+        if known is None or known.state != listed.state:
+            return None
+        settled = known.network_mode == "NODE" or bool(known.ip) == known.ready
+        return known if settled else None
+
+    async def _ask_sandbox(self, listed: SandboxSummary) -> ObservedSandbox:
+        observed = _observed_sandbox(await self._runtime.pod_sandbox_status(listed.id))
+        self._sandboxes[listed.id] = observed
+        return observed
+
+    def _known_container(self, listed: ContainerSummary) -> ObservedContainer | None:
+        """Return what is known, if it holds still: an exit is final, and in other states only a new state says more.
+
+        That a running container's reason may change meanwhile (OOMKilled, of one process of many) is left for its exit.
+        """
+        known = self._containers.get(listed.id)
+        if known is None or known.state == "unknown":
+            return None
+        if known.state == "exited":
+            return known if known.finished_at else None
+        return known if known.state == listed.state else None
+
+    async def _ask_container(self, listed: ContainerSummary) -> ObservedContainer:
+        # Who watches the process of what runs would ask for its pid at once: that is one call less.
+        status = await self._runtime.container_status(listed.id, verbose=listed.state == "running")
+        if self.exits is not None:
+            status = self.exits.complete(status)
+        if wants_message(status):
+            said = await asyncio.to_thread(termination_message, status)
+            status = replace(status, message=self._runtime.speakable(said))
+        observed = _observed_container(listed.sandbox_id, status)
+        self._containers[listed.id] = observed
+        return observed
+
+    def _forget_all_but(self, pods: Iterable[_Listed]) -> None:
+        """Drop what is not listed. What a newer listing has learnt meanwhile may go too: it is asked for again."""
+        sandboxes: set[str] = set()
+        containers: set[str] = set()
+        for listed in pods:
+            sandboxes.update(sandbox.id for sandbox in listed.sandboxes)
+            containers.update(container.id for container in listed.containers)
+        self._sandboxes = {id: known for id, known in self._sandboxes.items() if id in sandboxes}
+        self._containers = {id: known for id, known in self._containers.items() if id in containers}
+
+
+def why_of_no_pod(uid: str, number: int) -> str:
+    """Return why what is so labelled and numbered can be of no pod; "" = it can."""
+    if not is_uid(uid):
+        return f"{uid[:100]!r} is no pod's UID"
+    return f"{number} is no attempt's number" if number > _LARGEST_NUMBER else ""
+
+
+def _all_of(records: Iterable[_Record | None]) -> tuple[_Record, ...] | None:
+    """Return the records if none is missing."""
+    found = []
+    for record in records:
+        if record is None:
+            return None
+        found.append(record)
+    return tuple(found)
+
+
+async def _each(
+    slots: asyncio.Semaphore,
+    items: Sequence[_Item],
+    known: Callable[[_Item], _Record | None],
+    ask: Callable[[_Item], Awaitable[_Record]],
+) -> tuple[_Record, ...]:
+    """Return a record for each item: the known one, or what asking gives. One that has vanished is left out."""
+
+    async def asked(item: _Item) -> _Record | None:
+        async with slots:
+            try:
+                return await ask(item)
+            except NotFound:
+                return None
+
+    records = [known(item) for item in items]
+    missing = [index for index, record in enumerate(records) if record is None]
+    answers = await _together(asked(items[index]) for index in missing)
+    for index, answer in zip(missing, answers, strict=True):
+        records[index] = answer
+    return tuple(record for record in records if record is not None)
+
+
+async def _together(coroutines: Iterable[Coroutine[None, None, _Record]]) -> list[_Record]:
+    """Run all at once; when one fails, cancel the others and raise its error."""
+    tasks = [asyncio.create_task(coroutine) for coroutine in coroutines]
+    try:
+        return await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+
+
+def _observed_pod(
+    seq: Seq,
+    observed_at: datetime,
+    uid: str,
+    listed: _Listed,
+    sandboxes: tuple[ObservedSandbox, ...],
+    containers: tuple[ObservedContainer, ...],
+) -> ObservedPod:
+    name, namespace = _identity(listed)
+    return ObservedPod(
+        seq=seq,
+        uid=uid,
+        name=name,
+        namespace=namespace,
+        observed_at=observed_at,
+        sandboxes=sandboxes,
+        containers=containers,
+    ).ordered()
+
+
+def _identity(listed: _Listed) -> tuple[str, str]:
+    """Return the pod's name and namespace, as its sandboxes or containers are labelled; "" if there are none."""
+    for sandbox in listed.sandboxes:
+        return sandbox.name, sandbox.namespace
+    for container in listed.containers:
+        return container.labels.get(names.POD_NAME_LABEL, ""), container.labels.get(names.POD_NAMESPACE_LABEL, "")
+    return "", ""
+
+
+def _observed_sandbox(status: SandboxStatus) -> ObservedSandbox:
+    return ObservedSandbox(
+        id=status.id,
+        attempt=status.attempt,
+        state=status.state,
+        created_at=status.created_at,
+        network_mode=status.network_mode,
+        ip=status.ip,
+        additional_ips=status.additional_ips,
+        incarnation=status.annotations.get(names.INCARNATION_ANNOTATION, ""),
+        pid=status.pid,
+    )
+
+
+def _observed_container(sandbox_id: str, status: RuntimeContainerStatus) -> ObservedContainer:
+    return ObservedContainer(
+        id=status.id,
+        name=status.name,
+        sandbox_id=sandbox_id,
+        state=status.state,
+        exit_code=status.exit_code if status.state == "exited" else 0,
+        reason=status.reason,
+        message=status.message,
+        hash=status.annotations.get(names.CONTAINER_HASH_ANNOTATION, ""),
+        restart_count=status.attempt,
+        image=status.image,
+        image_ref=status.image_ref,
+        created_at=status.created_at,
+        started_at=status.started_at,
+        finished_at=status.finished_at,
+        incarnation=status.annotations.get(names.INCARNATION_ANNOTATION, ""),
+        log_path=status.log_path,
+        pid=status.pid,
+        stop_signal=status.stop_signal,
+    )

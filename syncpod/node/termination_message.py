@@ -1,0 +1,111 @@
+"""What a container says at its end: a file of its own, and where it left that empty, the end of its log.
+
+Mirrors kuberuntime_container.go, v1.36, getTerminationMessage and readLastStringFromContainerLogs.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections import deque
+from pathlib import Path
+from typing import Final
+
+from syncpod.cri.port import RuntimeContainerStatus
+from syncpod.translation import names
+from syncpod.translation.mounts import container_place
+
+MESSAGE_LIMIT: Final = 4096
+"""Bytes of the file that are read."""
+LOG_LIMIT: Final = 2048
+LOG_LINES: Final = 80
+"""Bytes and lines of the log that stand for a message."""
+_TAIL: Final = 1 << 20
+"""Bytes of the log in which its last lines are looked for."""
+_MODE: Final = 0o666
+_KEPT: Final = 3
+"""Files of a container that are kept: the runtime lists two of its instances, and a third may just be starting."""
+
+
+def make_message_file(path: Path) -> None:
+    """Make the file, which everybody in the container may write to, and remove those of instances long gone.
+
+    Blocks; safe to repeat. Raises OSError.
+    """
+    path.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(path, flags, _MODE)
+    try:
+        os.fchmod(descriptor, _MODE)
+    finally:
+        os.close(descriptor)
+    files = sorted(entry for entry in path.parent.iterdir() if entry.name <= path.name and entry.is_file())
+    for entry in files[:-_KEPT]:
+        entry.unlink(missing_ok=True)
+
+
+def wants_message(status: RuntimeContainerStatus) -> bool:
+    """Say whether something is to be read for a container: it has ended, and has a place for its words."""
+    return status.state == "exited" and bool(
+        status.annotations.get(names.CONTAINER_TERMINATION_MESSAGE_PATH_ANNOTATION)
+    )
+
+
+def termination_message(status: RuntimeContainerStatus) -> str:
+    """Return the status' message with what the container said at its end. Blocks; a file that is gone says nothing."""
+    said, in_file = _said(status)
+    falls_back = (
+        status.annotations.get(names.CONTAINER_TERMINATION_MESSAGE_POLICY_ANNOTATION) == "FallbackToLogsOnError"
+        and status.exit_code != 0
+        and status.reason != "ContainerCannotRun"
+    )
+    if falls_back and not in_file:
+        said = _end_of_log(Path(status.log_path)) if status.log_path else ""
+    return ": ".join(part for part in (status.message, said) if part)
+
+
+def _said(status: RuntimeContainerStatus) -> tuple[str, bool]:
+    """Return what is in the file, and whether that settles it."""
+    place = container_place(status.annotations.get(names.CONTAINER_TERMINATION_MESSAGE_PATH_ANNOTATION, ""))
+    mounted = next((mount for mount in status.mounts if mount.container_path == place), None)
+    if mounted is None:
+        return "", False
+    try:
+        data = _last_bytes(Path(mounted.host_path), MESSAGE_LIMIT)
+    except FileNotFoundError:
+        return "", False
+    except OSError as error:
+        return f"Error on reading termination log {mounted.host_path}: {error.strerror}", True
+    return data.decode(errors="replace"), bool(data)
+
+
+def _end_of_log(log: Path) -> str:
+    """Return the last lines that the container wrote, of both streams, without what the runtime adds to each."""
+    try:
+        data = _last_bytes(log, _TAIL)
+    except OSError as error:
+        return f"Error on reading termination message from logs: {error.strerror}"
+    lines: deque[bytes] = deque(maxlen=LOG_LINES)
+    whole = True
+    for line in data.splitlines():
+        parts = line.split(b" ", 3)
+        if len(parts) < 4 or parts[1] not in (b"stdout", b"stderr"):
+            continue
+        text = parts[3] + (b"" if parts[2] == b"P" else b"\n")
+        if whole or not lines:
+            lines.append(text)
+        else:
+            lines[-1] += text
+        whole = parts[2] != b"P"
+    return b"".join(lines)[-LOG_LIMIT:].decode(errors="replace")
+
+
+def _last_bytes(path: Path, limit: int) -> bytes:
+    """Return the last bytes of a regular file. Raises OSError."""
+    if "\0" in str(path):  # whoever made a container may have named any file, and the runtime failed over it too
+        raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), str(path))
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(descriptor, "rb") as file:
+        size = os.fstat(descriptor).st_size
+        file.seek(max(0, size - limit))
+        return file.read(limit)

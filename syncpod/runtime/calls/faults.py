@@ -1,0 +1,147 @@
+"""Faults on demand: what happens to a call before it is served.
+
+The server asks before each call that concerns a pod. In earnest nothing happens; in simulated mode the pod's scripts
+(:mod:`.script`) may hold the call up, fail it, or have the runtime die of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final, NoReturn, Protocol
+
+import grpc
+
+from syncpod.runtime.simulation.script import (
+    PREFIX,
+    CallScript,
+    FailureRate,
+    ScriptInvalid,
+    check_scripts,
+    container_script,
+    pod_script,
+)
+
+_REMEMBERED_SECONDS: Final = 24 * 3600
+_FORGETS_EVERY_SECONDS: Final = 3600
+
+
+class CallFailed(Exception):
+    """The call is to end with this gRPC status, and without having done anything."""
+
+    def __init__(self, code: grpc.StatusCode, message: str) -> None:
+        """Fail with `message`."""
+        super().__init__(message)
+        self.code = code
+
+
+class Faults(Protocol):
+    """What is asked before each call that concerns a pod."""
+
+    async def before(self, call: str, annotations: Mapping[str, str], subject: str) -> None:
+        """Return when the call may go on; asked before the call has done anything, within the client's cancellation.
+
+        `call` is CRI's name of it, `annotations` are the sandbox's, and `subject` is the sandbox's uid, for a call that
+        concerns a container with a slash and the container's name. Raises CallFailed.
+        """
+
+
+class NoFaults:
+    """Real pods: every call goes on."""
+
+    async def before(self, call: str, annotations: Mapping[str, str], subject: str) -> None:
+        """Return at once."""
+
+
+class ScriptedFaults:
+    """Simulated pods: what the scripts among a sandbox's annotations say happens to the call.
+
+    Chance is none: whether the n-th CreateContainer of a container fails is a matter of the pod's uid, the container's
+    name, the call and n alone. How often a call came is kept on disk, for a day after the last, so that it outlives the
+    server.
+    """
+
+    def __init__(self, directory: Path, restart: Callable[[], None]) -> None:
+        """Keep counts in `directory`, made if it is not there; `restart` has the runtime die and start again."""
+        self._directory = directory
+        self._restart = restart
+        directory.mkdir(mode=0o700, exist_ok=True)
+        self._forget_old()
+
+    async def before(self, call: str, annotations: Mapping[str, str], subject: str) -> None:
+        """See Faults. RunPodSandbox with a script that cannot be obeyed is refused, INVALID_ARGUMENT."""
+        if not any(key.startswith(PREFIX) for key in annotations):
+            return
+        uid, _, container = subject.partition("/")
+        try:
+            if call == "RunPodSandbox":
+                check_scripts(annotations)
+            scripts = [pod_script(annotations).calls]
+            if container:
+                scripts.insert(0, container_script(annotations, container).calls)
+        except ScriptInvalid as error:
+            raise CallFailed(grpc.StatusCode.INVALID_ARGUMENT, str(error)) from error
+        concerned = [script for script in scripts if _concerns(script, call)]
+        if not concerned:
+            return
+        number = self._count(uid, f"{container}/{call}")
+        for script in concerned:
+            await self._obey(script, call, subject, number)
+
+    async def _obey(self, script: CallScript, call: str, subject: str, number: int) -> None:
+        if number < script.restart_runtime.get(call, 0):
+            self._restart()
+            await _until_cancelled()
+        hang = script.hang.get(call)
+        if hang is not None and (hang.times is None or number < hang.times):
+            if hang.duration is None:
+                await _until_cancelled()
+            await asyncio.sleep(hang.duration / 1e9)
+        failure = script.failure_rates.get(call)
+        if failure is not None and (failure.times is None or number < failure.times):
+            _fail_by_rate(failure, call, subject, number)
+
+    def _count(self, uid: str, what: str) -> int:
+        """Return how often it was counted before. On disk before it has any effect; a pod's counts are one file."""
+        if time.monotonic() > self._forgets_at:
+            self._forget_old()
+        file = self._directory / f"{hashlib.sha256(uid.encode()).hexdigest()}.json"
+        try:
+            counts: dict[str, int] = json.loads(file.read_text())
+        except FileNotFoundError:
+            counts = {}
+        number = counts.get(what, 0)
+        draft = file.with_suffix(".new")
+        draft.write_text(json.dumps({**counts, what: number + 1}))
+        draft.replace(file)
+        return number
+
+    def _forget_old(self) -> None:
+        self._forgets_at = time.monotonic() + _FORGETS_EVERY_SECONDS
+        for file in self._directory.iterdir():
+            if file.stat().st_mtime < time.time() - _REMEMBERED_SECONDS:
+                file.unlink()
+
+
+def _concerns(script: CallScript, call: str) -> bool:
+    return call in script.hang or call in script.failure_rates or call in script.restart_runtime
+
+
+def _fail_by_rate(failure: FailureRate, call: str, subject: str, number: int) -> None:
+    if draw(subject, call, number) < failure.rate:
+        raise CallFailed(failure.code, failure.message or f"simulated failure of {call}, call {number + 1}")
+
+
+def draw(subject: str, call: str, number: int) -> float:
+    """Return what the n-th call draws: a number from 0 up to, and without, 1; always the same one."""
+    digest = hashlib.sha256("\0".join((subject, call, str(number))).encode()).digest()
+    return int.from_bytes(digest[:6], "big") / 2**48
+
+
+async def _until_cancelled() -> NoReturn:
+    await asyncio.get_running_loop().create_future()
+    raise AssertionError("nobody resolves it")

@@ -1,0 +1,100 @@
+"""Finding things by id, by a beginning of one, by the name that only one may have; and selecting them by labels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Generic, Protocol, TypeVar
+
+from syncpod.runtime.calls.refusals import invalid, not_found, precondition
+
+
+class Identified(Protocol):
+    """Something with an id and a name of its own."""
+
+    @property
+    def id(self) -> str:
+        """64 hexadecimal digits."""
+
+    @property
+    def name(self) -> str:
+        """Made of its metadata; unique."""
+
+
+_T = TypeVar("_T", bound=Identified)
+
+
+class Registry(Generic[_T]):
+    """All sandboxes, or all containers; and the names that are taken, also by what is still being made."""
+
+    def __init__(self, kind: str) -> None:
+        self._kind = kind
+        self._by_id: dict[str, _T] = {}
+        self._holders: dict[str, str] = {}
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    def __iter__(self) -> Iterator[_T]:
+        return iter(tuple(self._by_id.values()))
+
+    def reserve(self, name: str, id: str) -> None:
+        """Take a name for what will have that id. Raises Refusal in containerd's words where it is taken."""
+        holder = self._holders.setdefault(name, id)
+        if holder != id:
+            raise precondition(
+                f'failed to reserve {self._kind} name "{name}": name "{name}" is reserved for "{holder}"'
+            )
+
+    def release(self, name: str) -> None:
+        """Give a name back."""
+        self._holders.pop(name, None)
+
+    def add(self, thing: _T) -> None:
+        """Have it found and listed from now on; its name is reserved for it."""
+        self._holders[thing.name] = thing.id
+        self._by_id[thing.id] = thing
+
+    def discard(self, thing: _T) -> None:
+        """Forget it, and its name."""
+        self._by_id.pop(thing.id, None)
+        self.release(thing.name)
+
+    def matching(self, id: str) -> tuple[_T, ...]:
+        """Return what has that id, or whose id begins so: none, one, or several."""
+        exact = self._by_id.get(id)
+        if exact is not None:
+            return (exact,)
+        if not id or len(id) >= 64:
+            return ()
+        return tuple(thing for key, thing in self._by_id.items() if key.startswith(id))
+
+    def select(self, id: str) -> tuple[_T, ...]:
+        """Return what a filter's id lets through: all if it is empty, else the one that it stands for, if it is one."""
+        if not id:
+            return tuple(self._by_id.values())
+        found = self.matching(id)
+        return found if len(found) == 1 else ()
+
+    def find(self, id: str, path: str) -> _T | None:
+        """Return what has that id, or the only one whose id begins so; None if there is none.
+
+        `path` is the id's place in the request. Raises Refusal where it is empty or the beginning of several.
+        """
+        if not id:
+            raise invalid(path, "required")
+        found = self.matching(id)
+        if len(found) > 1:
+            raise invalid(path, f'{len(found)} {self._kind} ids begin with "{id}": give more of it')
+        return found[0] if found else None
+
+    def get(self, id: str, path: str) -> _T:
+        """Return what `find` does; where that is nothing, raises Refusal."""
+        found = self.find(id, path)
+        if found is None:
+            raise not_found(f'an error occurred when try to find {self._kind} "{id}": not found')
+        return found
+
+
+def has_labels(labels: Mapping[str, str], selector: Mapping[str, str]) -> bool:
+    """Whether the labels have all of the selector's, with its values."""
+    return all(labels.get(key) == value for key, value in selector.items())

@@ -1,0 +1,120 @@
+"""CRI's ImageService."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import AsyncIterator
+
+from protos.cri.v1 import api_pb2
+from syncpod.runtime.calls.faults import Faults
+from syncpod.runtime.calls.refusals import failed, invalid
+from syncpod.runtime.calls.validation import image_name
+from syncpod.runtime.images.inventory import Content, Image, ReferenceInvalid, parse_reference
+from syncpod.runtime.state import Runtime, exhausted
+
+
+class ImageService:
+    """One method for each call of the service, named as on the wire. All raise Refusal."""
+
+    def __init__(self, runtime: Runtime, faults: Faults) -> None:
+        self._runtime = runtime
+        self._faults = faults
+
+    async def ListImages(self, request: api_pb2.ListImagesRequest) -> api_pb2.ListImagesResponse:  # noqa: N802
+        """List the images that were pulled or loaded; with a filter, the one that it names."""
+        return api_pb2.ListImagesResponse(images=self._listed(request.filter))
+
+    async def StreamImages(  # noqa: N802
+        self, request: api_pb2.StreamImagesRequest
+    ) -> AsyncIterator[api_pb2.StreamImagesResponse]:
+        """List the images, each in a part of its own."""
+        for image in self._listed(request.filter):
+            yield api_pb2.StreamImagesResponse(images=[image])
+
+    async def ImageStatus(self, request: api_pb2.ImageStatusRequest) -> api_pb2.ImageStatusResponse:  # noqa: N802
+        """Tell about an image; an answer without one where it was not pulled."""
+        image_name(request.image.image, "image.image")
+        image = self._runtime.images.find(request.image.image)
+        if image is None:
+            return api_pb2.ImageStatusResponse()
+        info = {"info": json.dumps({"name": str(image.reference), "pulledAt": image.pulled_at})}
+        return api_pb2.ImageStatusResponse(image=self._message(image), info=info if request.verbose else None)
+
+    async def PullImage(self, request: api_pb2.PullImageRequest) -> api_pb2.PullImageResponse:  # noqa: N802
+        """Record an image; one that was loaded is there. Nothing is fetched, so credentials are not looked at."""
+        name = request.image.image
+        image_name(name, "image.image")
+        pod = request.sandbox_config
+        await self._faults.before("PullImage", pod.annotations, pod.metadata.uid)
+        try:
+            reference = parse_reference(name)
+        except ReferenceInvalid as problem:
+            raise invalid("image.image", f'failed to parse image reference "{name}": {problem}') from problem
+        try:
+            image = self._runtime.images.pull(reference)
+        except OSError as error:
+            if exhausted(error):
+                raise
+            raise failed(f'failed to pull image "{name}": {error}') from error
+        return api_pb2.PullImageResponse(image_ref=image.id)
+
+    async def RemoveImage(self, request: api_pb2.RemoveImageRequest) -> api_pb2.RemoveImageResponse:  # noqa: N802
+        """Forget an image; one that is not there is gone already."""
+        image_name(request.image.image, "image.image")
+        image = self._runtime.images.find(request.image.image)
+        if image is not None:
+            self._runtime.images.remove(image)
+            if image.content is not None:
+                self._runtime.collect_roots()
+        return api_pb2.RemoveImageResponse()
+
+    async def ImageFsInfo(self, request: api_pb2.ImageFsInfoRequest) -> api_pb2.ImageFsInfoResponse:  # noqa: N802
+        """Tell how full the file system is that the state directory is on; there are no others."""
+        directory = self._runtime.directory
+        found = os.statvfs(directory)
+        usage = api_pb2.FilesystemUsage(
+            timestamp=time.time_ns(),
+            fs_id=api_pb2.FilesystemIdentifier(mountpoint=str(directory)),
+            used_bytes=api_pb2.UInt64Value(value=(found.f_blocks - found.f_bfree) * found.f_frsize),
+            inodes_used=api_pb2.UInt64Value(value=found.f_files - found.f_ffree),
+        )
+        return api_pb2.ImageFsInfoResponse(image_filesystems=[usage], container_filesystems=[usage])
+
+    def _listed(self, wanted: api_pb2.ImageFilter) -> list[api_pb2.Image]:
+        name = wanted.image.image
+        if not name:
+            firsts: dict[str, Image] = {}
+            for image in self._runtime.images:
+                firsts.setdefault(image.id, image)
+            return [self._message(image) for image in firsts.values()]
+        image_name(name, "filter.image.image")
+        found = self._runtime.images.find(name)
+        return [] if found is None else [self._message(found)]
+
+    def _message(self, image: Image) -> api_pb2.Image:
+        names = self._runtime.images.names_of(image)
+        said = api_pb2.Image(
+            id=image.id,
+            repo_tags=[tag for each in names for tag in each.repo_tags],
+            repo_digests=dict.fromkeys(each.repo_digest for each in names),
+            size=image.size,
+            spec=api_pb2.ImageSpec(image=str(image.reference)),
+        )
+        self._name_user(said, image.content)
+        return said
+
+    def _name_user(self, said: api_pb2.Image, content: Content | None) -> None:
+        """Say who runs an image's programs: its own user, as a name or an id, as containerd does.
+
+        That is the server's where the image names none, or root, which without root the server's stands for.
+        """
+        host = self._runtime.host
+        name = content.config.user.partition(":")[0] if content else ""
+        if not name or (name in ("0", "root") and not host.root):
+            said.uid.value = host.uid
+        elif name.isdecimal():
+            said.uid.value = int(name)
+        else:
+            said.username = name

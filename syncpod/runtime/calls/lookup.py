@@ -1,0 +1,50 @@
+"""Finding what a call is about, and asking whether the call may go on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from syncpod.runtime.calls import listing
+from syncpod.runtime.calls.faults import Faults
+from syncpod.runtime.calls.refusals import failed
+from syncpod.runtime.port import Process
+from syncpod.runtime.state import Container, Runtime, Sandbox
+
+
+class Lookup:
+    """Sandboxes and containers by the ids of requests. All raise Refusal."""
+
+    def __init__(self, runtime: Runtime, faults: Faults) -> None:
+        self._runtime = runtime
+        self._faults = faults
+
+    def sandbox(self, id: str) -> Sandbox:
+        """Return the sandbox."""
+        return self._runtime.sandboxes.get(id, "pod_sandbox_id")
+
+    def container(self, id: str) -> Container:
+        """Return the container."""
+        return self._runtime.containers.get(id, "container_id")
+
+    def containers(self, id: str, sandbox_id: str) -> Iterator[Container]:
+        """Yield the containers that a filter's id and sandbox' id let through; empty ones let all through."""
+        if not sandbox_id:
+            yield from self._runtime.containers.select(id)
+            return
+        chosen = {each.id for each in self._runtime.containers.select(id)} if id else None
+        for sandbox in self._runtime.sandboxes.select(sandbox_id):
+            yield from (each for each in tuple(sandbox.containers.values()) if chosen is None or each.id in chosen)
+
+    async def before(self, call: str, sandbox: Sandbox, container: str = "") -> None:
+        """Return when a call about the sandbox, or its container of that name, may go on. Raises CallFailed."""
+        if self._runtime.host.isolation == "simulated":
+            listed = listing.read_sandbox(sandbox.entry)
+            subject = f"{listed.metadata.uid}/{container}" if container else listed.metadata.uid
+            await self._faults.before(call, listed.annotations, subject)
+
+
+def running(container: Container) -> Process:
+    """Return the process of a container that runs. Raises Refusal."""
+    if container.process is None:
+        raise failed(f'container "{container.id}": container is in {container.state_name} state')
+    return container.process

@@ -1,0 +1,303 @@
+"""Resource limits and statistics of containers by the kernel's cgroups.
+
+A container's cgroup is `<cgroup_parent of its sandbox>/<container id>`, in every hierarchy that is of use: those of
+version 1, version 2, or both where a machine has both. Each limit goes where its controller is. Where cgroups are
+closed to us everything still works but the limits, which are refused.
+
+All functions block, most for well under a millisecond; `remove` waits for up to 0.7 s in each hierarchy.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import TypeVar
+
+from protos.cri.v1.api_pb2 import LinuxContainerResources
+from syncpod.runtime.cgroups import files, kill, mounts
+from syncpod.runtime.cgroups.files import CgroupRefused, Memory, Pressures
+from syncpod.runtime.cgroups.mounts import Hierarchy
+from syncpod.runtime.cgroups.resource_changes import undoing
+from syncpod.runtime.cgroups.version2 import swap_max
+
+__all__ = ["CgroupRefused", "CgroupUsage", "Cgroups", "container_cgroup"]
+
+_DEFAULT_PARENT = "/syncpod-embedded"
+_ID = re.compile(r"[0-9a-f]{64}")
+_PAGE_SIZE = re.compile(r"[0-9]+[KMGT]?B")
+_UNIFIED_KEY = re.compile(r"[a-z]+(\.[A-Za-z0-9_-]+)+")
+_POLICIES = ("memory.oom.group", "memory.swap.max", "cpu.weight", "cpu.weight.nice", "cpu.idle", "io.weight")
+"""Files of version 2 that the kubelet sets for every container, or that are weights: done without where they cannot be
+had. A container that asks for no limit would otherwise be refused one."""
+_MAKE_TRIES = 3
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class CgroupUsage:
+    """What is used by all processes of a cgroup and of those below it."""
+
+    timestamp: int
+    """When this was read: nanoseconds since the epoch."""
+    cpu_nanoseconds: int | None
+    """Of one core, since the beginning; only grows."""
+    memory: Memory | None
+    """None where the memory controller is not ours; /proc then knows what the processes hold (`usage.py`)."""
+    processes: int
+    """Tasks, as the pids controller counts them; without it, processes."""
+    cpu_pressure: Pressures | None
+    memory_pressure: Pressures | None
+    io_pressure: Pressures | None
+    """None of these with version 1 alone."""
+
+
+def container_cgroup(parent: str, container_id: str) -> str:
+    """Return the path of a container's cgroup, given its sandbox's `cgroup_parent`.
+
+    Raises :class:`CgroupRefused` for a parent that leads elsewhere or is systemd's.
+    """
+    path = str(PurePosixPath(parent or _DEFAULT_PARENT, container_id))
+    if parent:
+        _parts("linux.cgroup_parent", parent)
+    _ours(path)
+    return path
+
+
+@dataclass(frozen=True)
+class Cgroups:
+    """The cgroups that containers are put in; none where they are closed to us, and `why_not` says why."""
+
+    hierarchies: tuple[Hierarchy, ...] = ()
+    why_not: str = ""
+    """A sentence's end: `cgroups are closed to this user`. Empty where there are some."""
+    remedy: str = ""
+
+    @classmethod
+    def find(cls) -> Cgroups:
+        """Find what is open to us: as root every hierarchy, else a subtree of version 2 that was delegated to us."""
+        mountinfo, own = (files.read(Path("/proc/self", name)) or "" for name in ("mountinfo", "cgroup"))
+        found = mounts.find(mountinfo, own, root=os.geteuid() == 0)
+        return cls(found.hierarchies, found.why_not, found.remedy)
+
+    @property
+    def controllers(self) -> tuple[str, ...]:
+        """The controllers whose limits can be enforced, in order."""
+        return tuple(sorted({name for each in self.hierarchies for name in each.controllers if "=" not in name}))
+
+    def refusal(self, resources: LinuxContainerResources) -> str | None:
+        """Return the sentence for the first limit that cannot be enforced; None: all can.
+
+        What only weighs one container against others, or limits what nobody asked for, is never refused.
+        """
+        limits = "spec.containers[].resources.limits"
+        wanted = [("memory limit", "memory", limits)] if resources.memory_limit_in_bytes > 0 else []
+        if resources.cpu_quota > 0:
+            wanted.append(("cpu limit", "cpu", limits))
+        if resources.cpuset_cpus or resources.cpuset_mems:
+            wanted.append(("cpuset", "cpuset", "linux.resources.cpuset_cpus and cpuset_mems"))
+        for limit in resources.hugepage_limits:
+            if not _PAGE_SIZE.fullmatch(limit.page_size):
+                return f'linux.resources.hugepage_limits: page size "{limit.page_size}": must be like 2MB'
+            if limit.limit > 0:
+                wanted.append((f"hugepages-{limit.page_size} limit", "hugetlb", limits))
+        for what, controller, remove in wanted:
+            if controller not in self.controllers:
+                return self._cannot(what, controller, remove)
+        return _swap_refusal(resources) or self._unified_refusal(resources)
+
+    @property
+    def unenforced(self) -> Mapping[str, str]:
+        """Why limits of `cpu` and `memory` cannot be enforced, and what would help; without those that can.
+
+        A sentence's end: `cgroups are closed to this user: run as root`.
+        """
+        said = {name: self._why_not(name) for name in ("cpu", "memory") if name not in self.controllers}
+        return {name: f"{why}: {remedy}" if remedy else why for name, (why, remedy) in said.items()}
+
+    def make(self, path: str, resources: LinuxContainerResources) -> None:
+        """Make a container's cgroup with its limits; one that is there already is given them. Nothing where closed.
+
+        Raises :class:`CgroupRefused`; what was made then is removed.
+        """
+        refusal = self.refusal(resources)
+        if refusal:
+            raise CgroupRefused(refusal)
+        try:
+            for hierarchy, directory in self._directories(path):
+                _make(hierarchy, directory)
+                hierarchy.apply(directory, resources)
+        except CgroupRefused:
+            with contextlib.suppress(CgroupRefused):
+                self.remove(path)
+            raise
+
+    def procs(self, path: str) -> tuple[str, ...]:
+        """Return the files that a process enters the container's cgroup by, writing `0` to each; none where closed."""
+        return tuple(str(directory / "cgroup.procs") for _, directory in self._directories(path))
+
+    def update(self, path: str, resources: LinuxContainerResources, now: LinuxContainerResources) -> None:
+        """Change the limits that are given; the others stay. Nothing where closed.
+
+        Raises :class:`CgroupRefused`, also where the container has no cgroup. What was changed by then is taken back,
+        to what it had `now`.
+        """
+        refusal = self.refusal(resources)
+        if refusal:
+            raise CgroupRefused(refusal)
+        for _, directory in self._directories(path):
+            if not directory.is_dir():
+                raise CgroupRefused(f"{directory}: there is no such cgroup")
+        try:
+            for hierarchy, directory in self._directories(path):
+                hierarchy.apply(directory, resources)
+        except CgroupRefused:
+            for hierarchy, directory in self._directories(path):
+                with contextlib.suppress(CgroupRefused):  # As much of it as can be: what was refused is what is told.
+                    hierarchy.apply(directory, undoing(now, resources))
+            raise
+
+    def usage(self, path: str) -> CgroupUsage | None:
+        """Return what the container's processes use, or a pod's, given its cgroup; None if it is gone or closed."""
+        parts = _parts("cgroup", path)
+        places = [(each, each.base.joinpath(*parts)) for each in self.hierarchies]
+        places = [(each, directory) for each, directory in places if directory.is_dir()]
+        if not places:
+            return None
+
+        def first(read: Callable[[Hierarchy, Path], T | None]) -> T | None:
+            return next((value for each, directory in places if (value := read(each, directory)) is not None), None)
+
+        tasks = first(lambda each, directory: each.tasks(directory))
+        return CgroupUsage(
+            timestamp=time.time_ns(),
+            cpu_nanoseconds=first(lambda each, directory: each.cpu_nanoseconds(directory)),
+            memory=first(lambda each, directory: each.memory(directory)),
+            processes=len(files.processes_in(places[0][1])) if tasks is None else tasks,
+            cpu_pressure=first(lambda each, directory: each.pressures(directory, "cpu")),
+            memory_pressure=first(lambda each, directory: each.pressures(directory, "memory")),
+            io_pressure=first(lambda each, directory: each.pressures(directory, "io")),
+        )
+
+    def oom_killed(self, path: str) -> bool:
+        """Return whether the kernel killed one of the container's processes since its memory was used up.
+
+        Only the cgroup knows: ask before it is removed.
+        """
+        return any((each.oom_kills(directory) or 0) > 0 for each, directory in self._directories(path))
+
+    def kill(self, path: str) -> None:
+        """Kill everything in the container's cgroup, and what it forks meanwhile; a missing cgroup is fine.
+
+        It is only told to die when this returns; a new process can enter afterwards.
+        """
+        kill.kill(tuple(directory for _, directory in self._directories(path)))
+
+    def remove(self, path: str) -> None:
+        """Remove the container's cgroup, those made in it, and parents that we made and that are empty now.
+
+        Safe to repeat. Raises :class:`CgroupRefused` where processes are still in it.
+        """
+        for hierarchy, directory in self._directories(path):
+            files.remove_tree(directory)
+            files.remove_marked(directory.parent, hierarchy.base)
+
+    def remove_parent(self, parent: str) -> None:
+        """Remove a pod's cgroup, given its sandbox's `cgroup_parent`, and those above it: what is ours and empty.
+
+        It went with the pod's last container, unless that could not be removed then. Raises OSError.
+        """
+        parts = _parts("linux.cgroup_parent", parent or _DEFAULT_PARENT)
+        for hierarchy in self.hierarchies:
+            files.remove_marked(hierarchy.base.joinpath(*parts), hierarchy.base)
+
+    def _directories(self, path: str) -> Iterator[tuple[Hierarchy, Path]]:
+        parts = _ours(path)
+        return ((hierarchy, hierarchy.base.joinpath(*parts)) for hierarchy in self.hierarchies)
+
+    def _cannot(self, what: str, controller: str, remove: str) -> str:
+        why, remedy = self._why_not(controller)
+        otherwise = f", or {remedy}" if remedy else ""
+        return f"{what}: cannot be enforced, since {why}: remove {remove}{otherwise}"
+
+    def _why_not(self, controller: str) -> tuple[str, str]:
+        """Return why a controller that is not there is not, and what would help, if anything."""
+        if not self.hierarchies:
+            return self.why_not, self.remedy
+        if os.geteuid() == 0:
+            return f"there is no {controller} controller to be had here", ""
+        return f"the {controller} controller is not delegated to this user", "run as root"
+
+    def _unified_refusal(self, resources: LinuxContainerResources) -> str | None:
+        version_2 = [each for each in self.hierarchies if each.version == 2]
+        ours = {name for each in version_2 for name in each.controllers}
+        for key in sorted(resources.unified):
+            field = f'linux.resources.unified["{key}"]'
+            if not _UNIFIED_KEY.fullmatch(key) or key.startswith("cgroup."):
+                return f"{field}: must name a controller's file, such as memory.high"
+            if key in _POLICIES or key.partition(".")[0] in ours:
+                continue
+            if self.hierarchies and not version_2:
+                return f"{field}: cannot be enforced, since cgroups are of version 1 here: remove it"
+            return self._cannot(field, key.partition(".")[0], "it")
+        return None
+
+
+def _swap_refusal(resources: LinuxContainerResources) -> str | None:
+    try:
+        # Only whether they fit together; version 1 takes the same pairs.
+        swap_max(resources)
+    except CgroupRefused as refused:
+        return str(refused)
+    return None
+
+
+def _make(hierarchy: Hierarchy, directory: Path) -> None:
+    """Make a cgroup and those above it. Somebody may remove an empty parent meanwhile: then from the top once more."""
+    above = list(reversed(directory.relative_to(hierarchy.base).parents))
+    for tries_left in reversed(range(_MAKE_TRIES)):
+        try:
+            for parent in above:
+                place = hierarchy.base / parent
+                if place != hierarchy.base and files.make_directory(place, marked=True):
+                    hierarchy.prepare(place)
+                hierarchy.open_to(place)
+            if files.make_directory(directory, marked=False):
+                hierarchy.prepare(directory)
+        except FileNotFoundError as error:
+            if not tries_left:
+                raise CgroupRefused(
+                    f"{directory}: cannot be made: a cgroup above it is removed time and again"
+                ) from error
+        except OSError as error:
+            raise CgroupRefused(f"{directory}: cannot be made: {(error.strerror or str(error)).lower()}") from error
+        else:
+            return
+
+
+def _ours(path: str) -> tuple[str, ...]:
+    """Return the parts of a container's cgroup, which its id names: no other is ever changed."""
+    parts = _parts("cgroup", path)
+    if not parts or not _ID.fullmatch(parts[-1]):
+        raise CgroupRefused(f'cgroup "{path}": must end in the id of a container')
+    return parts
+
+
+def _parts(what: str, path: str) -> tuple[str, ...]:
+    """Return the parts of a cgroup's path. Raises :class:`CgroupRefused` for one that may lead elsewhere."""
+    parts = tuple(part for part in path.split("/") if part)
+    if any(part.endswith(".slice") for part in parts):
+        raise CgroupRefused(
+            f'{what} "{path}": names a slice of systemd, while the cgroup driver here is cgroupfs: '
+            "give a path such as /syncpod/pod1"
+        )
+    if not path.startswith("/") or any(part in (".", "..") or not part.isprintable() for part in parts):
+        raise CgroupRefused(f'{what} "{path}": must be an absolute path without "." and ".."')
+    if any(len(part.encode()) > 255 for part in parts) or len(path.encode()) > 2048:
+        raise CgroupRefused(f'{what} "{path[:80]}…": is too long')
+    return parts

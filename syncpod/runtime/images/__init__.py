@@ -1,0 +1,1 @@
+"""Images that were loaded from files: read, unpacked, listed, removed."""

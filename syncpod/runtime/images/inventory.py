@@ -1,0 +1,264 @@
+"""Images: those that were loaded from files, and those of which there is nothing but a name that was pulled.
+
+A name alone stands for the host's own programs. A small store remembers which names were pulled, so that pulling,
+listing and removing work as everywhere. Such an image's id is the SHA-256 of its full name, so it is the same on every
+machine; that of a loaded one is the digest of its configuration, as everywhere.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from syncpod.runtime.images.config import ImageConfig, read_config
+from syncpod.runtime.store import replace
+
+_DOMAIN: Final = re.compile(
+    r"(?:(?:[a-zA-Z0-9]|[a-zA-Z0-9][a-zA-Z0-9-]*[a-zA-Z0-9])(?:\.(?:[a-zA-Z0-9]|[a-zA-Z0-9][a-zA-Z0-9-]*[a-zA-Z0-9]))*"
+    r"|\[[a-fA-F0-9:]+\])(?::[0-9]+)?"
+)
+_PATH: Final = re.compile(r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*)*")
+_TAG: Final = re.compile(r"\w[\w.-]{0,127}", re.ASCII)
+_DIGEST: Final = re.compile(r"[A-Za-z][A-Za-z0-9]*(?:[-_+.][A-Za-z][A-Za-z0-9]*)*:[0-9a-fA-F]{32,}")
+_DIGEST_LENGTHS: Final = {"sha256": 64, "sha384": 96, "sha512": 128}
+_MAX_NAME: Final = 255
+_DEFAULT_DOMAIN: Final = "docker.io"
+_PARTS: Final = ("repository", "tag", "digest")
+ROOTS: Final = "roots"
+_CLOCK_NANOSECONDS: Final = 100_000_000
+"""More than the kernel's clock may lag behind, by which files have their times."""
+
+
+class ReferenceInvalid(ValueError):
+    """Not the name of an image; the text says why, without the name."""
+
+
+@dataclass(frozen=True)
+class Reference:
+    """An image's name in full: with its registry, and with a tag or a digest."""
+
+    repository: str
+    """docker.io/library/busybox"""
+    tag: str = ""
+    digest: str = ""
+    """sha256:…; where there is one, the tag was dropped, as containerd does."""
+
+    def __str__(self) -> str:
+        return f"{self.repository}@{self.digest}" if self.digest else f"{self.repository}:{self.tag}"
+
+    @property
+    def short_name(self) -> str:
+        """The last part of the repository: what the host's program would be called."""
+        return self.repository.rpartition("/")[2]
+
+
+def parse_reference(text: str) -> Reference:
+    """Read an image's name as Docker and containerd do (distribution's reference grammar). Raises ReferenceInvalid."""
+    if re.fullmatch(r"[a-f0-9]{64}", text):
+        raise ReferenceInvalid("64 hexadecimal digits are an id, not a name")
+    rest, at, digest = text.partition("@")
+    if at and not _valid_digest(digest):
+        raise ReferenceInvalid("invalid reference format: the digest is none")
+    slash = rest.rfind("/")
+    name, colon, tag = rest.rpartition(":") if ":" in rest[slash + 1 :] else (rest, "", "")
+    if colon and not _TAG.fullmatch(tag):
+        raise ReferenceInvalid("invalid reference format: the tag is none")
+    domain, path = _split_domain(name)
+    if path != path.lower():
+        raise ReferenceInvalid("invalid reference format: repository name must be lowercase")
+    if not _DOMAIN.fullmatch(domain) or not _PATH.fullmatch(path):
+        raise ReferenceInvalid("invalid reference format")
+    repository = f"{domain}/{path}"
+    if len(repository) > _MAX_NAME:
+        raise ReferenceInvalid(f"repository name must not be more than {_MAX_NAME} characters")
+    return Reference(repository, digest=digest) if digest else Reference(repository, tag=tag or "latest")
+
+
+def _split_domain(name: str) -> tuple[str, str]:
+    first, slash, rest = name.partition("/")
+    is_domain = slash and (any(mark in first for mark in ".:") or first == "localhost" or first != first.lower())
+    domain, path = (first, rest) if is_domain else (_DEFAULT_DOMAIN, name)
+    if domain == "index.docker.io":
+        domain = _DEFAULT_DOMAIN
+    return domain, f"library/{path}" if domain == _DEFAULT_DOMAIN and "/" not in path else path
+
+
+def _valid_digest(digest: str) -> bool:
+    if not _DIGEST.fullmatch(digest):
+        return False
+    algorithm, _, encoded = digest.partition(":")
+    return algorithm not in _DIGEST_LENGTHS or len(encoded) == _DIGEST_LENGTHS[algorithm]
+
+
+@dataclass(frozen=True)
+class Content:
+    """What an image has that was loaded from a file. One without it stands for the machine's own programs."""
+
+    id: str
+    """Digest of its configuration."""
+    manifest_digest: str
+    root: str
+    """Where its files are, a name in the store's `roots`; images with the same layers share them."""
+    size: int
+    """Bytes that its files take."""
+    config: ImageConfig
+
+
+@dataclass(frozen=True)
+class Image:
+    """An image that was pulled or loaded, under one of its names."""
+
+    reference: Reference
+    pulled_at: int
+    """Nanoseconds since the epoch."""
+    size: int
+    """Bytes on disk: of its files, or of its record alone."""
+    content: Content | None = None
+
+    @property
+    def id(self) -> str:
+        """sha256:…, of its configuration; made of the full name where it has none."""
+        return self.content.id if self.content else f"sha256:{_hexdigest(self.reference)}"
+
+    @property
+    def repo_tags(self) -> tuple[str, ...]:
+        """Its name, if that has a tag."""
+        return () if self.reference.digest else (str(self.reference),)
+
+    @property
+    def repo_digest(self) -> str:
+        """Its name by digest: the one it was pulled by, its manifest's, or its id."""
+        digest = self.reference.digest or (self.content.manifest_digest if self.content else self.id)
+        return f"{self.reference.repository}@{digest}"
+
+
+class ImageStore:
+    """The images that were pulled or loaded, each name a file in `directory`, which is made if it is not there.
+
+    A file that cannot be read counts for nothing: its image has to be pulled again, which writes it anew. Another
+    process may load images meanwhile (`load.py`): files are looked at again once the directory has changed.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        directory.mkdir(mode=0o700, exist_ok=True)
+        self._directory = directory
+        self._images: dict[str, Image] = {}
+        """By file."""
+        self._seen = -1
+        """When the directory had changed last when it was read."""
+        self.unreadable: tuple[str, ...] = ()
+        """What was left out when the store was read: a sentence each."""
+        self._look()
+
+    def __iter__(self) -> Iterator[Image]:
+        """Iterate over all names; those of one image have one id."""
+        self._look()
+        return iter(tuple(self._images.values()))
+
+    def root_directory(self, root: str) -> Path:
+        """Where the files of an image are that was loaded."""
+        return self._directory / ROOTS / root
+
+    def roots(self) -> frozenset[str]:
+        """Return those that images have."""
+        return frozenset(image.content.root for image in self if image.content)
+
+    def _look(self) -> None:
+        """Read what has changed on disk."""
+        changed = self._directory.stat().st_mtime_ns
+        # Two changes may have one time, if they follow close upon one another.
+        if changed == self._seen and abs(time.time_ns() - changed) > _CLOCK_NANOSECONDS:
+            return
+        self._seen = changed
+        images, unreadable = {}, []
+        for file in sorted(self._directory.glob("*.json")):
+            try:
+                images[file.name] = _read(file)
+            except FileNotFoundError:
+                continue
+            except (ValueError, KeyError, TypeError, OSError, RecursionError) as error:
+                unreadable.append(f"{file}: is no record of an image, so that has to be pulled again: {error!r}")
+        self._images, self.unreadable = images, tuple(unreadable)
+
+    def pull(self, reference: Reference) -> Image:
+        """Record the image, if it is not there yet."""
+        return self._known(reference) or self._write(reference, None)
+
+    def load(self, reference: Reference, content: Content) -> Image:
+        """Record that name for an image that has files of its own, whatever it stood for."""
+        return self._write(reference, content)
+
+    def _write(self, reference: Reference, content: Content | None) -> Image:
+        file = self._file(reference)
+        record: dict[str, Any] = {part: getattr(reference, part) for part in _PARTS} | {"pulled_at": time.time_ns()}
+        if content is not None:
+            record["content"] = asdict(content)
+        replace(file, json.dumps(record).encode() + b"\n")
+        image = self._images[file.name] = _read(file)
+        return image
+
+    def _known(self, reference: Reference) -> Image | None:
+        self._look()
+        return self._images.get(self._file(reference).name)
+
+    def find(self, name: str) -> Image | None:
+        """Return the image of that id, name with tag (`latest` if none), name with digest, or beginning of an id."""
+        return self._of_id(name) or self._named(name) or self._begins(name.removeprefix("sha256:"))
+
+    def names_of(self, image: Image) -> tuple[Image, ...]:
+        """Return the image under each of its names."""
+        return tuple(each for each in self if each.id == image.id)
+
+    def _of_id(self, id: str) -> Image | None:
+        return next((image for image in self if image.id == id), None)
+
+    def _named(self, name: str) -> Image | None:
+        try:
+            reference = parse_reference(name)
+        except ReferenceInvalid:
+            return None
+        known = self._known(reference)
+        if known is not None or not reference.digest:
+            return known
+        return next((image for image in self if image.repo_digest == str(reference)), None)
+
+    def _begins(self, digits: str) -> Image | None:
+        """Return the only image whose id begins with the digits."""
+        if not re.fullmatch(r"[a-f0-9]+", digits):
+            return None
+        found = {image.id: image for image in self if image.id.startswith(f"sha256:{digits}")}
+        return next(iter(found.values())) if len(found) == 1 else None
+
+    def remove(self, image: Image) -> None:
+        """Forget the image by all its names; containers made of it stay as they are."""
+        for each in self.names_of(image):
+            file = self._file(each.reference)
+            file.unlink(missing_ok=True)
+            self._images.pop(file.name, None)
+
+    def _file(self, reference: Reference) -> Path:
+        return self._directory / f"{_hexdigest(reference)}.json"
+
+
+def _hexdigest(reference: Reference) -> str:
+    return hashlib.sha256(str(reference).encode()).hexdigest()
+
+
+def _read(file: Path) -> Image:
+    record = json.loads(file.read_bytes())
+    parts = [record[part] for part in _PARTS]
+    if not all(isinstance(part, str) for part in parts) or not isinstance(record["pulled_at"], int):
+        raise TypeError("repository, tag and digest must be strings, and pulled_at a number")
+    fields = record.get("content")
+    if fields is None:
+        return Image(Reference(*parts), record["pulled_at"], file.stat().st_size)
+    content = Content(**{**fields, "config": read_config(fields["config"])})
+    if not re.fullmatch(r"[0-9a-f]{64}", content.root):
+        raise ValueError("content.root must be 64 hexadecimal digits")
+    return Image(Reference(*parts), record["pulled_at"], content.size, content)

@@ -1,0 +1,70 @@
+"""The files of loaded images, a directory for each, and when they go: once neither an image nor a container has them.
+
+In `images/roots`:
+
+    <64 digits>      those of the images with these layers; whole, and never changed
+    unfinished-…     being unpacked, by whoever holds the lock; else left by one that was killed
+    removed-…        nobody's any more
+    lock             held by whoever adds to them, or takes from them
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import re
+import secrets
+from collections.abc import Callable, Collection, Iterator
+from pathlib import Path
+from typing import Final
+
+from syncpod.runtime.processes.discard import remove_tree
+
+UNFINISHED: Final = "unfinished-"
+_REMOVED: Final = "removed-"
+_LOCK: Final = "lock"
+
+
+@contextlib.contextmanager
+def held(roots: Path, *, wait: bool) -> Iterator[bool]:
+    """Hold the directory, made if it is not there; False where another process holds it. Raises OSError."""
+    roots.mkdir(mode=0o700, exist_ok=True)
+    lock = os.open(roots / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    except BlockingIOError:
+        os.close(lock)
+        yield False
+        return
+    try:
+        yield True
+    finally:
+        os.close(lock)
+
+
+def remove_unfinished(roots: Path) -> None:
+    """Remove what one left half made that was killed; for whoever holds the directory. Raises OSError."""
+    for unfinished in roots.glob(f"{UNFINISHED}*"):
+        remove_tree(unfinished)
+
+
+def retire(roots: Path, in_use: Callable[[], Collection[str]]) -> bool:
+    """Take those out of use that are not `in_use`, at once; whether there is anything to be removed. Raises OSError.
+
+    While somebody loads an image nothing is taken: what it brings is in use only when it has been recorded.
+    """
+    if not roots.is_dir():
+        return False
+    with held(roots, wait=False) as ours:
+        kept = in_use() if ours else ()
+        for root in roots.iterdir() if ours else ():
+            if re.fullmatch(r"[0-9a-f]{64}", root.name) and root.name not in kept:
+                root.rename(roots / f"{_REMOVED}{secrets.token_hex(8)}")
+    return any(roots.glob(f"{_REMOVED}*"))
+
+
+def remove_retired(roots: Path) -> None:
+    """Remove what was taken out of use. Blocks. Raises OSError."""
+    for removed in roots.glob(f"{_REMOVED}*"):
+        remove_tree(removed)

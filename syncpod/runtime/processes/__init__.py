@@ -1,0 +1,1 @@
+"""Containers as real processes: the server's side, the supervisor's side, and what they say to one another."""

@@ -1,0 +1,182 @@
+"""One running container, as the server holds it: its supervisor's socket, and two pidfds."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+from syncpod.runtime.cgroups.usage import usage_below, usage_of
+from syncpod.runtime.port import Exited, ProcessSpec, Streams, Usage
+from syncpod.runtime.processes import control, records
+from syncpod.runtime.processes.packets import LONGEST, Word
+from syncpod.runtime.processes.records import Ended, Started
+
+_KILL_PATIENCE_SECONDS = 5.0
+"""How long a supervisor may take to kill its container before it is killed itself."""
+
+
+class Contained:
+    """One running container, or what is known of it after its end."""
+
+    def __init__(
+        self,
+        directory: Path,
+        spec: ProcessSpec,
+        started: Started,
+        line: socket.socket | None,
+        *,
+        supervisor: int,
+        main: int,
+    ) -> None:
+        """Hold a process: its supervisor's socket (a pause has none) and pidfds; `main` is -1 where that has ended."""
+        self._directory = directory
+        self._spec = spec
+        self._started = started
+        self._line = line
+        self._supervisor = supervisor
+        self._main = main
+        self._exited: asyncio.Future[Exited] = asyncio.get_running_loop().create_future()
+        self._impatience: asyncio.TimerHandle | None = None
+
+    @property
+    def pid(self) -> int:
+        """The main process's id; a pause's own."""
+        return self._started.main.pid
+
+    @property
+    def started_at(self) -> int:
+        """When it was started, in nanoseconds since the epoch."""
+        return self._started.started_at
+
+    async def wait(self) -> Exited:
+        """Return how it ended, once it has."""
+        return await asyncio.shield(self._exited)
+
+    def signal(self, number: int) -> None:
+        """Send a signal to the main process alone."""
+        _signal(self._main, number)
+
+    def kill(self) -> None:
+        """Kill the main process and everything that it started.
+
+        The supervisor does it, even one that was stopped. One that has not within five seconds is killed, and what is
+        left is found and killed here.
+        """
+        if self._supervisor < 0:
+            return
+        if not self._spec.arguments:
+            _signal(self._supervisor, signal.SIGKILL)
+            return
+        _signal(self._supervisor, signal.SIGTERM)
+        _signal(self._supervisor, signal.SIGCONT)
+        _signal(self._main, signal.SIGKILL)
+        if self._impatience is None:
+            loop = asyncio.get_running_loop()
+            self._impatience = loop.call_later(_KILL_PATIENCE_SECONDS, self._kill_supervisor)
+
+    async def reopen_log(self) -> None:
+        """Go on in a new file at the log's path. Raises OSError."""
+        answer = await control.ask(self._directory, Word.REOPEN)
+        if answer[:1] == Word.REFUSED:
+            number = int(answer[1:])
+            raise OSError(number, os.strerror(number), self._spec.log_path)
+
+    async def execute(
+        self, arguments: tuple[str, ...], *, terminal: bool = False, stdin: bool = False, merge_stderr: bool = False
+    ) -> Streams:
+        """Run a command as the main process was. Raises StartFailed."""
+        return await control.execute(
+            self._directory, arguments, terminal=terminal, stdin=stdin, merge_stderr=merge_stderr
+        )
+
+    async def attach(self) -> Streams:
+        """Return the main process's own streams, from now on. Raises StartFailed where it has ended."""
+        code: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+        def pass_on(ended: asyncio.Future[Exited]) -> None:
+            if not code.done() and not ended.cancelled():
+                code.set_result(ended.result().exit_code)
+
+        attached = await control.attach(self._directory, code)
+        self._exited.add_done_callback(pass_on)
+        return attached
+
+    def usage(self) -> Usage | None:
+        """Return what it uses; None when it has ended."""
+        if self._supervisor < 0:
+            return None
+        return usage_below(self._started.supervisor.pid) if self._spec.arguments else usage_of(self.pid)
+
+    def watch(self, ended: Callable[[Ended | None], None]) -> None:
+        """Call `ended` with the end once the supervisor tells it, on record or not.
+
+        With None when the supervisor is gone and has not told: then the record has to.
+        """
+
+        def gone() -> None:
+            said = self._last_word()  # It may have told and gone before we looked.
+            self.let_go()
+            ended(said)
+
+        def spoken() -> None:
+            said = self._last_word()
+            if said is not None:
+                self.let_go()
+                ended(said)
+
+        loop = asyncio.get_running_loop()
+        loop.add_reader(self._supervisor, gone)
+        if self._line is not None:
+            loop.add_reader(self._line, spoken)
+
+    def _last_word(self) -> Ended | None:
+        """Read what the supervisor has said; how it ended, if that was among it."""
+        while self._line is not None:
+            try:
+                packet = self._line.recv(LONGEST)
+            except BlockingIOError:
+                return None
+            except OSError:
+                packet = b""
+            if packet[:1] == Word.ENDED:
+                with contextlib.suppress(ValueError, TypeError):
+                    return records.parse_ended(packet[1:])
+            if not packet:
+                asyncio.get_running_loop().remove_reader(self._line)
+                return None
+        return None
+
+    def settle(self, exited: Exited) -> None:
+        """Make known how it ended."""
+        if not self._exited.done():
+            self._exited.set_result(exited)
+
+    def let_go(self) -> None:
+        """Stop watching; the process runs on if it does."""
+        loop = asyncio.get_running_loop()
+        if self._impatience is not None:
+            self._impatience.cancel()
+        if self._line is not None:
+            loop.remove_reader(self._line)
+            self._line.close()
+            self._line = None
+        if self._supervisor >= 0:
+            loop.remove_reader(self._supervisor)
+            os.close(self._supervisor)
+            if self._main >= 0:
+                os.close(self._main)
+            self._supervisor = self._main = -1
+
+    def _kill_supervisor(self) -> None:
+        _signal(self._supervisor, signal.SIGKILL)
+
+
+def _signal(pidfd: int, number: int) -> None:
+    if pidfd >= 0:
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(pidfd, number)

@@ -1,0 +1,33 @@
+"""Who descends from a process, as the kernel tells."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+
+from syncpod.runtime.processes.records import stat_of
+
+_KERNEL_LISTS_CHILDREN = Path("/proc/thread-self/children").exists()
+"""CONFIG_PROC_CHILDREN; without it all of /proc is read."""
+
+
+def children_of(pid: int) -> list[int]:
+    """Return the children of a process, those of all its threads; none when it is gone."""
+    if not _KERNEL_LISTS_CHILDREN:
+        stats = ((int(name), stat_of(int(name))) for name in os.listdir("/proc") if name.isdecimal())  # noqa: PTH208
+        return [child for child, stat in stats if stat is not None and stat.parent == pid]
+    found: list[int] = []
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        for thread in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208
+            with open(f"/proc/{pid}/task/{thread}/children", "rb") as file:  # noqa: PTH123
+                found += map(int, file.read().split())
+    return found
+
+
+def session_of(pid: int) -> int:
+    """Return the session of a process; 0, which none has, when it is gone."""
+    try:
+        return os.getsid(pid)
+    except ProcessLookupError:
+        return 0

@@ -1,0 +1,227 @@
+"""How a forked child becomes a container's process: everything between fork and exec.
+
+The child reports on a pipe that exec closes: one byte when it is ready to exec and waits to be told, then nothing if
+the program runs, else one sentence that says why it does not.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import select
+import signal
+import stat
+import termios
+from collections.abc import Callable
+from pathlib import Path
+from typing import NoReturn
+
+from syncpod.kernel import linux
+from syncpod.runtime.port import ProcessSpec, StartFailed
+from syncpod.runtime.processes import capabilities
+from syncpod.runtime.processes.records import Level
+from syncpod.runtime.root import rootfs
+
+READY = b"."
+
+Stdio = tuple[int, int, int]
+Gate = Callable[[], None]
+
+
+def fork(become: Callable[[Gate], NoReturn], *, go: int | None = None) -> tuple[int, int]:
+    """Fork a child that runs `become`, and return its pid and the pipe on which it reports.
+
+    `become` gets a gate to call right before it execs: with `go`, a pipe, it reports READY there and waits to read a
+    byte. Whatever fails in the child is reported as a sentence and ends it. Raises OSError where it cannot be forked.
+    """
+    reading, writing = os.pipe()
+    parent = os.getpid()
+    try:
+        pid = os.fork()
+    except OSError:
+        os.close(reading)
+        os.close(writing)
+        raise
+    if pid:
+        os.close(writing)
+        return pid, reading
+
+    def gate() -> None:
+        if go is not None:
+            os.write(writing, READY)
+            if not os.read(go, 1):
+                os._exit(0)  # The supervisor is gone: nothing has run.
+
+    try:
+        _as_new_process()
+        _die_with(parent)
+        become(gate)
+    except StartFailed as failure:
+        sentence = str(failure)
+    except OSError as error:
+        sentence = f"cannot prepare the process: {error.filename or 'the kernel'}: {error.strerror}"
+    except BaseException as error:  # noqa: BLE001 - the child must never return into its parent's code
+        sentence = f"cannot prepare the process: {error!r}"
+    os.write(writing, sentence.encode(errors="surrogateescape")[: select.PIPE_BUF])
+    os._exit(127)
+
+
+def run_main(gate: Gate, spec: ProcessSpec, level: Level, directory: Path, stdio: Stdio) -> NoReturn:
+    """Become a container's main process. Raises StartFailed or OSError."""
+    parent = os.getppid()
+    _take_stdio(spec, stdio, terminal=spec.terminal)
+    place(spec)
+    cwd = spec.working_directory or "/"
+    if level is not Level.PLAIN:
+        user_namespace = level is Level.USER_NAMESPACES
+        rootfs.enter(
+            directory,
+            spec.mounts,
+            image=spec.root,
+            read_only=spec.read_only_root,
+            hostname=spec.hostname,
+            user_namespace=user_namespace,
+            cwd=cwd,
+        )
+    _become_user(spec)
+    _change_directory(cwd)
+    _die_with(parent)  # Changing users has made the kernel forget it.
+    gate()
+    _execute(spec.arguments, spec, terminal=spec.terminal)
+
+
+def run_command(
+    spec: ProcessSpec, namespaces: list[tuple[int, int]], arguments: tuple[str, ...], stdio: Stdio, *, terminal: bool
+) -> NoReturn:
+    """Become a command in a container: as its main process is, in its `namespaces` (open, and their kinds)."""
+    parent = os.getppid()
+    _take_stdio(spec, stdio, terminal=terminal)
+    place(spec)
+    for descriptor, kind in namespaces:
+        linux.setns(descriptor, kind)
+    _become_user(spec)
+    _change_directory(spec.working_directory or "/")
+    _die_with(parent)
+    _execute(arguments, spec, terminal=terminal)
+
+
+def _as_new_process() -> None:
+    """Shed what the supervisor has made of itself: its handlers, and the signals that Python ignores."""
+    signal.set_wakeup_fd(-1)
+    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
+        signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    os.setsid()
+    os.umask(0o022)
+
+
+def _die_with(parent: int) -> None:
+    """Be killed when the parent ends, which it may have done already."""
+    linux.prctl(linux.PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(0)
+
+
+def _take_stdio(spec: ProcessSpec, stdio: Stdio, *, terminal: bool) -> None:
+    if terminal:
+        fcntl.ioctl(stdio[0], termios.TIOCSCTTY, 0)
+    others = spec.user is not None and spec.user.uid != os.geteuid()
+    # All three may be low numbers themselves, so they first go where none is overwritten.
+    moved = [fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 10) for descriptor in stdio]
+    for number, descriptor in enumerate(moved):
+        is_device = stat.S_ISCHR(os.fstat(descriptor).st_mode)
+        if others and spec.user is not None and (terminal or not is_device):
+            with contextlib.suppress(PermissionError):  # Not root: becoming the user will fail with a better word.
+                os.fchown(descriptor, spec.user.uid, -1)  # Else it could not open /dev/stdout.
+        os.dup2(descriptor, number)
+        os.close(descriptor)
+
+
+def place(spec: ProcessSpec) -> None:
+    """Enter the container's cgroups, and take on its OOM score.
+
+    Lowering the score needs CAP_SYS_RESOURCE; without it the score stays, as with containerd's
+    `restrict_oom_score_adj`.
+    """
+    for path in spec.cgroup_procs:
+        Path(path).write_text("0")
+    if spec.oom_score_adj is not None:
+        with contextlib.suppress(PermissionError):
+            Path("/proc/self/oom_score_adj").write_text(str(spec.oom_score_adj))
+
+
+def _become_user(spec: ProcessSpec) -> None:
+    """Give up capabilities and take on the user; the bounding set goes first, while that is still allowed."""
+    keep = None
+    if spec.added_capabilities or spec.dropped_capabilities:
+        try:
+            keep = capabilities.kept(linux.permitted_capabilities(), spec.added_capabilities, spec.dropped_capabilities)
+        except ValueError as error:
+            raise StartFailed(str(error)) from error
+        linux.prctl(linux.PR_CAP_AMBIENT, linux.PR_CAP_AMBIENT_CLEAR_ALL)
+        capabilities.limit(keep)
+    user = spec.user
+    if user is not None and (user.uid, user.gid) != (os.geteuid(), os.getegid()):
+        try:
+            os.setgroups(user.groups)
+            os.setresgid(user.gid, user.gid, user.gid)
+            os.setresuid(user.uid, user.uid, user.uid)
+        except OSError as error:
+            raise StartFailed(f"cannot run as user {user.uid}, group {user.gid}: {error.strerror}") from error
+    elif user is not None and set(user.groups) - {user.gid} != set(os.getgroups()) - {user.gid}:
+        with contextlib.suppress(PermissionError):  # Without root the groups are those that we have.
+            os.setgroups(user.groups)
+    if keep is not None:
+        linux.set_capabilities(keep & linux.permitted_capabilities())
+    if spec.no_new_privileges:
+        linux.prctl(linux.PR_SET_NO_NEW_PRIVS, 1)
+
+
+def _change_directory(path: str) -> None:
+    try:
+        os.chdir(path)
+    except OSError as error:
+        why = os.strerror(error.errno or 0).lower()
+        raise StartFailed(f'chdir to cwd ("{path}") set in config.json failed: {why}') from error
+
+
+def _execute(arguments: tuple[str, ...], spec: ProcessSpec, *, terminal: bool) -> NoReturn:
+    environment = dict(spec.environment)
+    if terminal:
+        environment.setdefault("TERM", "xterm")
+    program = find_program(arguments[0], environment.get("PATH", ""))
+    try:
+        os.execve(program, arguments, environment)
+    except OSError as error:
+        raise StartFailed(f"exec {program}: {os.strerror(error.errno or 0).lower()}") from error
+    except ValueError as error:
+        raise StartFailed(f"exec {program}: an argument or a variable cannot be passed on: {error}") from error
+
+
+def find_program(name: str, search_path: str) -> str:
+    """Return the file that a program's name stands for. Raises StartFailed in runc's words (Go's exec.LookPath)."""
+    if "/" in name:
+        problem = _not_executable(name)
+        if problem:
+            raise StartFailed(f'exec: "{name}": {problem}')
+        return name
+    for directory in search_path.split(":"):
+        candidate = f"{directory or '.'}/{name}"
+        if name and not _not_executable(candidate):
+            return candidate
+    raise StartFailed(f'exec: "{name}": executable file not found in $PATH')
+
+
+def _not_executable(path: str) -> str | None:
+    """Return why a file cannot be executed; None if it can."""
+    try:
+        found = Path(path).stat()
+    except OSError as error:
+        return f"stat {path}: {os.strerror(error.errno or 0).lower()}"
+    except ValueError:
+        return f"stat {path}: {os.strerror(errno.EINVAL).lower()}"
+    if stat.S_ISDIR(found.st_mode):
+        return "is a directory"
+    return None if os.access(path, os.X_OK) else "permission denied"

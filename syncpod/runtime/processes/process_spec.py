@@ -1,0 +1,343 @@
+"""From a container's config to what is run, and the refusal of what cannot be had here.
+
+What would be dropped in silence elsewhere is refused here, in a sentence that says what to do. Accepted without effect
+is only what takes nothing away from the pod: masked and read-only paths, the default seccomp and AppArmor profiles,
+SELinux relabelling, and sharing of namespaces, since there is no isolation that these could lift or tighten.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from protos.cri.v1 import api_pb2
+from syncpod.runtime.calls.refusals import invalid, unsupported
+from syncpod.runtime.host import DEFAULT_PATH, Host, home_of
+from syncpod.runtime.images.config import OwnImage
+from syncpod.runtime.images.inventory import Image
+from syncpod.runtime.port import Mount, ProcessSpec, User
+from syncpod.runtime.processes import resolver
+from syncpod.runtime.processes.accounts import Account, Accounts, ImageAccounts, MachineAccounts, image_user
+from syncpod.runtime.processes.capabilities import NAMES
+
+_FIRST_REALTIME: Final = api_pb2.SIGNAL_SIGRTMIN
+_LAST_REALTIME: Final = api_pb2.SIGNAL_SIGRTMAX
+_OLD_NAMES: Final = {"SIGCLD": signal.SIGCHLD, "SIGPOLL": signal.SIGIO, "SIGIOT": signal.SIGABRT}
+
+
+def check_sandbox(config: api_pb2.PodSandboxConfig, host: Host, path: str) -> None:
+    """Refuse a sandbox that this runtime cannot make. Raises Refusal."""
+    if host.isolation == "simulated":
+        return
+    linux = config.linux
+    if linux.security_context.namespace_options.network != api_pb2.NODE:
+        for index, mapping in enumerate(config.port_mappings):
+            if mapping.host_port:
+                raise unsupported(
+                    f"{path}.port_mappings[{index}].host_port",
+                    "host ports need spec.hostNetwork: true, since pods share the machine's network; "
+                    "without a host port the pod is reached at its own address",
+                )
+    if (
+        host.isolation == "plain"
+        and config.HasField("dns_config")
+        and not resolver.is_machines_own(config.dns_config, _resolver())
+    ):
+        raise unsupported(
+            f"{path}.dns_config",
+            "pods have the machine's resolver, since mount namespaces are closed to this user: "
+            "remove spec.dnsConfig and dnsPolicy, or run as root",
+        )
+    if linux.sysctls:
+        raise unsupported(
+            f"{path}.linux.sysctls", "cannot be set for one pod, since pods share the machine's kernel: remove them"
+        )
+    _check_user_namespace(linux.security_context.namespace_options, f"{path}.linux.security_context")
+    _check_profiles(linux.security_context, f"{path}.linux.security_context")
+
+
+def _resolver() -> str:
+    try:
+        return Path(resolver.PATH).read_text(errors="replace")
+    except OSError:
+        return ""  # as resolvers take it
+
+
+def check_container(
+    config: api_pb2.ContainerConfig, host: Host, *, privileged_sandbox: bool, of_own_files: bool, path: str
+) -> None:
+    """Refuse a container that this runtime cannot make; its limits are another matter (cgroups). Raises Refusal.
+
+    `of_own_files`: its image was loaded.
+    """
+    security = config.linux.security_context
+    security_path = f"{path}.linux.security_context"
+    if security.privileged and not privileged_sandbox:
+        raise invalid(f"{security_path}.privileged", "no privileged container allowed in a sandbox that is not")
+    for field, names in (
+        ("add_capabilities", security.capabilities.add_capabilities),
+        ("drop_capabilities", security.capabilities.drop_capabilities),
+    ):
+        for index, name in enumerate(names):
+            if name.upper() != "ALL" and name.upper().removeprefix("CAP_") not in NAMES:
+                raise invalid(f"{security_path}.capabilities.{field}[{index}]", f'there is no capability "{name}"')
+    if host.isolation == "simulated":
+        return
+    if config.devices or config.CDI_devices:
+        raise unsupported(f"{path}.devices", "cannot be given: containers see the machine's own; remove them")
+    if security.capabilities.add_ambient_capabilities:
+        raise unsupported(f"{security_path}.capabilities.add_ambient_capabilities", "cannot be kept: remove them")
+    if security.capabilities.add_capabilities and not host.root:
+        raise unsupported(
+            f"{security_path}.capabilities.add_capabilities", "cannot be had without root: remove them, or run as root"
+        )
+    if security.readonly_rootfs and host.isolation == "plain":
+        raise unsupported(
+            f"{security_path}.readonly_rootfs",
+            "needs mount namespaces, which are closed to this user: remove readOnlyRootFilesystem, or run as root",
+        )
+    if of_own_files and host.isolation == "plain":
+        raise unsupported(
+            f"{path}.image",
+            "it was loaded and has files of its own, which need mount namespaces, and those are closed to this user: "
+            "run as root, or remove the image, so that its name stands for the machine's programs",
+        )
+    _check_user_namespace(security.namespace_options, security_path)
+    _check_profiles(security, security_path)
+    for index, mount in enumerate(config.mounts):
+        _check_mount(mount, f"{path}.mounts[{index}]")
+
+
+def _check_user_namespace(options: api_pb2.NamespaceOption, path: str) -> None:
+    if options.HasField("userns_options") and options.userns_options.mode != api_pb2.NODE:
+        raise unsupported(
+            f"{path}.namespace_options.userns_options", "pods share the machine's users: remove spec.hostUsers: false"
+        )
+
+
+def _check_profiles(
+    security: api_pb2.LinuxSandboxSecurityContext | api_pb2.LinuxContainerSecurityContext, path: str
+) -> None:
+    if security.seccomp.profile_type == api_pb2.SecurityProfile.Localhost or security.seccomp_profile_path.startswith(
+        "localhost/"
+    ):
+        raise unsupported(f"{path}.seccomp", "seccomp profiles are not applied here: remove the one of type Localhost")
+    localhost = isinstance(security, api_pb2.LinuxContainerSecurityContext) and security.apparmor_profile.startswith(
+        "localhost/"
+    )
+    if localhost or security.apparmor.profile_type == api_pb2.SecurityProfile.Localhost:
+        raise unsupported(
+            f"{path}.apparmor", "AppArmor profiles are not applied here: remove the one of type Localhost"
+        )
+    selinux = security.selinux_options
+    if selinux.user or selinux.role or selinux.type or selinux.level:
+        raise unsupported(f"{path}.selinux_options", "SELinux labels are not applied here: remove them")
+
+
+def _check_mount(mount: api_pb2.Mount, path: str) -> None:
+    if mount.HasField("image"):
+        raise unsupported(f"{path}.image", "images have no content here that could be mounted: remove it")
+    if mount.propagation != api_pb2.PROPAGATION_PRIVATE:
+        raise unsupported(f"{path}.propagation", "only private mounts can be had: remove mountPropagation")
+    if mount.uidMappings or mount.gidMappings:
+        raise unsupported(f"{path}.uidMappings", "id-mapped mounts cannot be had: remove them")
+    if mount.mount_options:
+        raise unsupported(f"{path}.mount_options", "further options cannot be had: remove them")
+
+
+def arguments(config: api_pb2.ContainerConfig, image: Image, host: Host, path: str) -> tuple[str, ...]:
+    """Return what is run: command and args; else what the image says, or the host's program that is called as it is.
+
+    An image without files has no entrypoint, so `args` alone are a command there. Raises Refusal.
+    """
+    given = (*config.command, *config.args)
+    if image.content is not None and not config.command:
+        own = image.content.config
+        given = (*own.entrypoint, *(config.args or own.command))
+        if not given:
+            raise invalid(f"{path}.command", "no command specified, and the image names none: give the container one")
+    if given:
+        return given
+    name = image.reference.short_name
+    if name == "busybox":
+        busybox = shutil.which("busybox", path=host.search_path)
+        return (busybox, "sh") if busybox else ("sh",)
+    if shutil.which(name, path=host.search_path) or host.isolation == "simulated":
+        return (name,)
+    raise invalid(
+        f"{path}.command",
+        f'no command specified: an image stands for a program of this machine, and there is none called "{name}"; '
+        "give the container a command",
+    )
+
+
+def user(
+    security: api_pb2.LinuxContainerSecurityContext, host: Host, path: str, image: OwnImage | None = None
+) -> User | None:
+    """Return who the process is to be; None: whoever the server is. Raises Refusal.
+
+    Names and memberships are the image's own, as in containerd; those of the machine where it has no files. Without
+    root, whoever the server is stands for an image's root.
+    """
+    merge = security.supplemental_groups_policy == api_pb2.Merge
+    groups = tuple(security.supplemental_groups)
+    accounts = accounts_of(image)
+    asked = f"{path}.run_as_username" if security.run_as_username else f"{path}.run_as_user"
+    found: Account | None
+    if security.run_as_username:
+        found = accounts.named(security.run_as_username)
+        if found is None:
+            raise invalid(f"{path}.run_as_username", f'no user "{security.run_as_username}" {accounts.where}')
+    elif security.HasField("run_as_user"):
+        found = accounts.numbered(security.run_as_user.value)
+    elif image is not None and image.config.user:
+        asked = "config.image"
+        try:
+            found, gid = image_user(image.config.user, accounts)
+        except LookupError as problem:
+            raise invalid("config.image", f'is to run as user "{image.config.user}": {problem.args[0]}') from problem
+        found = replace(found, gid=gid)
+        if found.uid == 0 and not host.root:
+            found = accounts.numbered(host.uid)
+    else:
+        found = accounts.numbered(0 if image is not None and host.root else host.uid)
+    gid = security.run_as_group.value if security.HasField("run_as_group") else found.gid
+    if host.isolation == "simulated":
+        return None
+    if host.root:
+        if image is None and found.uid == 0 and gid == 0 and merge and not groups:
+            return None
+        memberships = accounts.groups_of(found, gid) if merge else ()
+        return User(found.uid, gid, tuple(dict.fromkeys((*memberships, *groups))))
+    if found.uid != host.uid:
+        raise unsupported(asked, f"only root can run as user {found.uid}: remove runAsUser, or run the runtime as root")
+    if gid != host.gid and security.HasField("run_as_group"):
+        raise unsupported(f"{path}.run_as_group", f"only root can run as group {gid}: remove it, or run as root")
+    foreign = [group for group in groups if group not in host.groups]
+    if foreign:
+        raise unsupported(
+            f"{path}.supplemental_groups",
+            f"this user is no member of group {foreign[0]}, which only root could change: remove it, or run as root",
+        )
+    if not merge:
+        raise unsupported(f"{path}.supplemental_groups_policy", "only root can leave groups: remove Strict")
+    return None
+
+
+def accounts_of(image: OwnImage | None) -> Accounts:
+    """Return where a container's users and groups are looked up."""
+    return MachineAccounts() if image is None else ImageAccounts(image.root)
+
+
+def environment(
+    config: api_pb2.ContainerConfig, host: Host, runs_as: User | None, hostname: str, image: OwnImage | None = None
+) -> tuple[tuple[str, str], ...]:
+    """Return the environment: the config's over the image's, over what every container has.
+
+    That is PATH, HOSTNAME, HOME, and TERM on a terminal; PATH is the server's, unless the image has programs of its
+    own.
+    """
+    if image is None:
+        variables = {"PATH": host.search_path, "HOME": home_of(runs_as.uid) if runs_as else host.home}
+    else:
+        uid = runs_as.uid if runs_as else host.uid
+        variables = {"PATH": DEFAULT_PATH, "HOME": ImageAccounts(image.root).numbered(uid).home}
+    if hostname:
+        variables["HOSTNAME"] = hostname
+    if config.tty:
+        variables["TERM"] = "xterm"
+    variables |= dict(image.config.environment) if image is not None else {}
+    variables |= {each.key: each.value.decode("utf-8", "surrogateescape") for each in config.envs}
+    return tuple(variables.items())
+
+
+def capabilities(names: object) -> tuple[str, ...]:
+    """Return capabilities as the kernel's headers name them: CAP_CHOWN, or ALL."""
+    assert isinstance(names, (list, tuple))
+    plain = (name.upper().removeprefix("CAP_") for name in names)
+    return tuple(name if name == "ALL" else f"CAP_{name}" for name in plain)
+
+
+def wanted_mounts(config: api_pb2.ContainerConfig) -> tuple[Mount, ...]:
+    """Return the mounts of a config, in its order, their host paths without symbolic links."""
+    return tuple(
+        Mount(each.container_path, os.path.realpath(each.host_path), each.readonly, each.recursive_read_only)
+        for each in config.mounts
+    )
+
+
+def mounts(config: api_pb2.ContainerConfig, resolv_conf: Path) -> tuple[Mount, ...]:
+    """Return all mounts for a start; a missing host path becomes a directory, as in containerd.
+
+    `resolv_conf` comes before them where the sandbox has one. Raises OSError where a directory cannot be made.
+    """
+    wanted = wanted_mounts(config)
+    for mount in wanted:
+        if not os.path.lexists(mount.host_path):
+            Path(mount.host_path).mkdir(mode=0o755, parents=True)
+    return (*([Mount(resolver.PATH, str(resolv_conf))] if resolv_conf.exists() else ()), *wanted)
+
+
+def process_spec(
+    config: api_pb2.ContainerConfig,
+    host: Host,
+    *,
+    id: str,
+    arguments: tuple[str, ...],
+    log_path: str,
+    hostname: str,
+    cgroup_procs: tuple[str, ...],
+    resolv_conf: Path,
+    sandbox: api_pb2.PodSandbox,
+    image: OwnImage | None,
+) -> ProcessSpec:
+    """Return what is run for a container that was checked when it was made. Raises Refusal and OSError."""
+    security = config.linux.security_context
+    runs_as = user(security, host, "config.linux.security_context", image)
+    simulated = host.isolation == "simulated"
+    return ProcessSpec(
+        id=id,
+        arguments=arguments,
+        environment=environment(config, host, runs_as, hostname, image),
+        working_directory=config.working_dir or (image.config.working_directory if image else ""),
+        user=runs_as,
+        terminal=config.tty,
+        stdin=config.stdin,
+        stdin_once=config.stdin_once,
+        log_path=log_path,
+        hostname=hostname,
+        mounts=() if simulated else mounts(config, resolv_conf),
+        read_only_root=security.readonly_rootfs,
+        no_new_privileges=security.no_new_privs,
+        added_capabilities=capabilities(tuple(security.capabilities.add_capabilities)),
+        dropped_capabilities=capabilities(tuple(security.capabilities.drop_capabilities)),
+        oom_score_adj=_oom_score_adj(config.linux, host),
+        cgroup_procs=cgroup_procs,
+        script=dict(sandbox.annotations) if simulated else {},
+        name=config.metadata.name,
+        attempt=config.metadata.attempt,
+        pod_uid=sandbox.metadata.uid,
+        root=str(image.root) if image else "",
+    )
+
+
+def _oom_score_adj(linux: api_pb2.LinuxContainerConfig, host: Host) -> int | None:
+    if not linux.HasField("resources"):
+        return None
+    return max(linux.resources.oom_score_adj, host.lowest_oom_score_adj)
+
+
+def stop_signal(wanted: int) -> int:
+    """Return the number, on this machine, of the signal that CRI names so; SIGTERM where it names none."""
+    if wanted == api_pb2.SIGNAL_RUNTIME_DEFAULT:
+        return signal.SIGTERM
+    if wanted > api_pb2.SIGNAL_SIGRTMIN + 15:
+        return signal.SIGRTMAX - (_LAST_REALTIME - wanted)
+    if wanted >= _FIRST_REALTIME:
+        return signal.SIGRTMIN + (wanted - _FIRST_REALTIME)
+    name = api_pb2.Signal.Name(wanted).removeprefix("SIGNAL_")
+    return _OLD_NAMES[name] if name in _OLD_NAMES else signal.Signals[name]

@@ -1,0 +1,100 @@
+"""Ending what is left of a container whose supervisor was killed, and nothing else.
+
+A process is only ever signalled through a pidfd that was opened before it was confirmed to be the one meant: ids are
+used again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from syncpod.runtime.cgroups import kill
+from syncpod.runtime.processes.records import Identity, Started, Stat, stat_of
+from syncpod.runtime.root.layers import ROOT
+
+_ROUNDS = 200
+
+
+def end_remains(directory: Path, started: Started, cgroup_procs: tuple[str, ...]) -> None:
+    """Kill the main process and who is in its session, mount namespace and cgroups, until nobody is left in them.
+
+    Takes some seconds at most. The main process was to die with the supervisor. What it started stays in its session
+    unless it has left that, and a session's number is not given to another process while one of its members lives. Who
+    has left it is still in the mount namespace, where the container had its own. Blocks: for a thread.
+    """
+    main = started.main
+    cgroups = tuple(Path(path).parent for path in cgroup_procs)
+    for _ in range(_ROUNDS):
+        leader = stat_of(main.pid)
+        if leader is not None and leader.ticks != main.ticks:
+            members = []  # The number is another process's by now, so nobody of the session is left.
+        else:
+            members = [pid for pid in _all() if _is_member(main, stat_of(pid))]
+        remaining = sum(_kill(pid, lambda pid: _is_member(main, stat_of(pid))) for pid in members)
+        if started.mount_namespace:
+            remaining += _kill_namespace(started.mount_namespace, directory / ROOT)
+        with contextlib.suppress(OSError):  # A cgroup that cannot be read is asked again.
+            remaining += kill.kill(cgroups)
+        if not remaining:
+            return
+        time.sleep(0.01)
+
+
+def _is_member(main: Identity, stat: Stat | None) -> bool:
+    return stat is not None and stat.state not in "ZX" and stat.session == main.pid and stat.ticks >= main.ticks
+
+
+def _kill_namespace(number: int, root: Path) -> int:
+    """Kill who is in a container's mount namespace, and say how many were.
+
+    The number may be another namespace's by now: it is the container's as long as one lives in it whose root is the
+    container's own directory, which nothing else is ever given as root. While that one is held and there, so is the
+    namespace; it is killed last.
+    """
+    inside = [pid for pid in _all() if _namespace_of(pid) == number]
+    witness = next((pid for pid in inside if _has_root(pid, root)), None)
+    if witness is None:
+        return 0
+    killed = 0
+    for pid in [*(each for each in inside if each != witness), witness]:
+        killed += _kill(
+            pid,
+            lambda pid: _namespace_of(pid) == number and _namespace_of(witness) == number and _has_root(witness, root),
+        )
+    return killed
+
+
+def _namespace_of(pid: int) -> int:
+    """Return the mount namespace of a process; 0 when it is gone, has ended, or is not ours to look at."""
+    try:
+        return os.stat(f"/proc/{pid}/ns/mnt").st_ino  # noqa: PTH116
+    except OSError:
+        return 0
+
+
+def _has_root(pid: int, root: Path) -> bool:
+    with contextlib.suppress(OSError):
+        return os.path.samefile(f"/proc/{pid}/root", root)  # noqa: PTH121
+    return False
+
+
+def _all() -> list[int]:
+    return [int(name) for name in os.listdir("/proc") if name.isdecimal()]  # noqa: PTH208
+
+
+def _kill(pid: int, confirm: Callable[[int], bool]) -> bool:
+    """Kill the process if it is still the one meant; True if so."""
+    with contextlib.suppress(OSError):
+        descriptor = os.pidfd_open(pid)
+        try:
+            if confirm(pid):
+                signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+                return True
+        finally:
+            os.close(descriptor)
+    return False

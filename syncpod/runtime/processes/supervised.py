@@ -1,0 +1,459 @@
+"""Containers as real processes: each under a small supervisor that outlives this server.
+
+    this server ── spawner (one) ── forks ──▶ supervisor (one a container) ── forks ──▶ main process
+         │                                       ▲  writes log, started.json, exit.json
+         └── a socket, pidfds ───────────────────┘
+
+Nothing here is needed for a container to run on, or for its end to be recorded. A later server finds everything by the
+container's directory (`records.py` says what is in it).
+
+Supervisors are forked from the spawner, which has everything imported: a start costs a few milliseconds, and the memory
+that they share counts once. They stay in the server's cgroup, so a service manager that ends all of that with the
+server ends the containers too (systemd needs `KillMode=process`). Those that outlive the spawner become children of
+process 1, or of the nearest subreaper, which is to reap them: where a program that does not is process 1, as in many
+images, each leaves a zombie when its container ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO
+
+from syncpod.runtime.port import Exited, Mount, ProcessSpec, StartFailed
+from syncpod.runtime.processes import control, records
+from syncpod.runtime.processes.contained import Contained
+from syncpod.runtime.processes.links import Links
+from syncpod.runtime.processes.packets import Word, receive
+from syncpod.runtime.processes.records import Ended, Level, Started
+from syncpod.runtime.processes.remains import end_remains
+
+_STARTING_SECONDS = 0.01
+"""How often to look how a start goes that an earlier server began."""
+_PATIENCE_SECONDS = 2.0
+"""How long to wait for a supervisor to say how a start or an end goes."""
+_START_SECONDS = 60.0
+"""How long a start may take. The kubelet gives one two minutes."""
+_SPAWNER_SECONDS = 1.0
+"""How long a spawner may take to end by itself."""
+_PIDFDS = 2
+_HOLDING_TAKES = _PIDFDS + 1
+"""Descriptors: what comes with STARTED, and a record that is read."""
+_SPAWNER = Path(__file__).with_name("spawner.py")
+_PROBE = Path(__file__).with_name("probe.py")
+
+OomKilled = Callable[[tuple[str, ...]], bool]
+"""Whether the kernel killed a process of the cgroups with these cgroup.procs files for want of memory."""
+
+
+class Supervised:
+    """The containers' processes of one server. Use it from one event loop."""
+
+    def __init__(
+        self, *, level: Level, links: Path, oom_killed: OomKilled | None = None, open_files: int | None = None
+    ) -> None:
+        """Begin nothing yet.
+
+        `level` is what `probe` found; it holds for what is started, while what is found keeps its own. `links` is a
+        directory, made when it is needed, for the claims to the symbolic links that stand for mounts in `plain`.
+        `open_files` is the soft limit (RLIMIT_NOFILE) that containers start with; None: the server's own.
+        """
+        self._level = level
+        self._spawner_arguments = () if open_files is None else (str(open_files),)
+        self._links = Links(links)
+        self._oom_killed = oom_killed or (lambda _: False)
+        self._spawner: subprocess.Popen[bytes] | None = None
+        self._requests: socket.socket | None = None
+        self._running: dict[Path, Contained] = {}
+        self._concluding: set[asyncio.Task[None]] = set()
+
+    @staticmethod
+    async def probe(directory: Path) -> Level:
+        """Find out, by trying in a child process, which level works for containers kept under `directory`."""
+        trial = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-I",
+            "-S",
+            str(_PROBE),
+            str(directory),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+        )
+        output, _ = await trial.communicate()
+        return Level(output.decode().strip()) if trial.returncode == 0 else Level.PLAIN
+
+    def refusal(self, mount: Mount) -> str | None:
+        """Return, in a sentence, why no container could have this mount; None if one could, as things are."""
+        return self._links.refusal(mount) if self._level is Level.PLAIN else None
+
+    async def start(self, spec: ProcessSpec, directory: Path) -> Contained:
+        """Start what the spec says; see `port.Processes.start`."""
+        if self._level is Level.PLAIN and spec.mounts:
+            self._link(spec)
+        try:
+            return await self._start(spec, directory)
+        except (StartFailed, OSError):
+            self._release(spec)
+            raise
+
+    async def _start(self, spec: ProcessSpec, directory: Path) -> Contained:
+        records.write_spec(directory, spec, self._level)
+        # What takes hold of the process once it runs needs descriptors: where there are none, it is not started.
+        room: list[int] = []
+        try:
+            while len(room) < _HOLDING_TAKES:
+                room.append(os.open(os.devnull, os.O_RDONLY))
+            ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            ours.setblocking(False)
+            try:
+                with theirs:
+                    self._request(directory, theirs)
+                async with asyncio.timeout(_START_SECONDS):
+                    await _readable(ours)
+            except TimeoutError:
+                ours.close()
+                await self._give_up(directory)
+                raise StartFailed(f"nothing was started within {_START_SECONDS:.0f} seconds") from None
+            except BaseException:
+                ours.close()
+                raise
+        finally:
+            for descriptor in room:
+                os.close(descriptor)
+        packet, descriptors = _receive(ours)
+        if packet[:1] == Word.STARTED:
+            try:
+                started = records.read_started(directory)
+                if started is None or len(descriptors) != _PIDFDS:
+                    raise StartFailed("what its supervisor says of it is not there")
+                return self._hold(directory, spec, started, ours, supervisor=descriptors[0], main=descriptors[1])
+            except BaseException:
+                ours.close()
+                await self._undo(directory, descriptors)
+                raise
+        ours.close()
+        if packet[:1] == Word.REFUSED:
+            raise StartFailed(packet[1:].decode(errors="surrogateescape"))
+        started = records.read_started(directory)
+        if started is not None:
+            await self._lost(directory, started)
+        raise StartFailed("its supervisor ended before it could start it")
+
+    async def _give_up(self, directory: Path) -> None:
+        """Have a start come to nothing that has come to nothing so far, whoever it is that does not go on."""
+        try:
+            with _lock(directory):
+                self._withdraw(directory)
+        except FileNotFoundError:
+            return
+        except BlockingIOError:  # A supervisor has begun.
+            if not self._withdraw_claimed(directory):
+                await self._undo(directory, [])
+        else:
+            self._replace_spawner()
+
+    async def _undo(self, directory: Path, descriptors: list[int]) -> None:
+        """End what was started and cannot be held, given the pidfds that came of it; closes them."""
+        started = None
+        with contextlib.suppress(OSError, ValueError):
+            started = records.read_started(directory)
+        if not descriptors and started is not None:
+            supervisor = records.open_process(started.supervisor)
+            descriptors = [] if supervisor is None else [supervisor]
+        await _kill_started(descriptors)
+        if started is not None:
+            await self._lost(directory, started)
+
+    async def find(self, directory: Path) -> Contained | Exited | None:
+        """Return what became of what was started there; see `port.Processes.find`.
+
+        A start that was cut off either goes on (its supervisor has the lock: this waits until it says how it went) or
+        is withdrawn, so that it never will. One that failed is Exited 128 StartError, with started_at 0.
+
+        Returns within seconds: a supervisor that neither goes on nor ends (it was stopped, or waits for a process that
+        cannot die) is taken for running what it has started, and its end is waited for as any other's.
+        """
+        running = self._running.get(directory)
+        if running is not None:
+            return running
+        deadline = time.monotonic() + _PATIENCE_SECONDS
+        while True:
+            overdue = time.monotonic() >= deadline
+            ended = records.read_ended(directory)
+            if ended is not None:
+                return self._exited(directory, ended)
+            try:
+                lock = _lock(directory)
+            except FileNotFoundError:
+                return None
+            except BlockingIOError:
+                found = self._reconnect(directory, ending=overdue)
+                if found is not None:
+                    return found
+                if overdue:
+                    started = records.read_started(directory)
+                    if started is not None:
+                        return await self._lost(directory, started)
+                    if self._withdraw_claimed(directory):
+                        return None
+                await asyncio.sleep(_STARTING_SECONDS)
+                continue
+            with lock:
+                if (directory / records.EXIT).exists():
+                    continue
+                started = records.read_started(directory)
+                if started is not None:
+                    return await self._lost(directory, started)
+                self._withdraw(directory)
+                return None
+
+    async def close(self) -> None:
+        """Let go of all processes; they run on."""
+        for process in tuple(self._running.values()):
+            process.let_go()
+        self._running.clear()
+        if self._requests is not None and self._spawner is not None:
+            self._requests.close()
+            await asyncio.to_thread(_end_spawner, self._spawner)
+            self._requests = self._spawner = None
+
+    def _link(self, spec: ProcessSpec) -> None:
+        for mount in spec.mounts:  # Things may have changed since the container was created.
+            problem = self._links.refusal(mount)
+            if problem:
+                raise StartFailed(problem)
+        try:
+            self._links.make(spec.id, spec.mounts)
+        except OSError as error:
+            self._release(spec)
+            raise StartFailed(f"mount {error.filename2 or error.filename}: {error.strerror}") from error
+
+    def _release(self, spec: ProcessSpec) -> None:
+        if spec.mounts:
+            self._links.release(spec.id)
+
+    def _withdraw(self, directory: Path) -> None:
+        """Take back a specification that nobody runs, so that a supervisor that comes late finds none."""
+        known = records.read_spec(directory)
+        (directory / records.SPEC).unlink()
+        if known is not None:
+            self._release(known[0])
+
+    def _withdraw_claimed(self, directory: Path) -> bool:
+        """Take back a specification that a supervisor has claimed and made nothing of; False if it has by now.
+
+        Before its program runs a supervisor first writes down what it starts, then sees whether the specification still
+        stands. Here it is moved first, then seen whether anything is written: one of the two notices the other.
+        """
+        known = records.read_spec(directory)
+        aside = directory / (records.SPEC + ".withdrawn")
+        (directory / records.SPEC).rename(aside)
+        if records.read_started(directory) is not None:
+            aside.rename(directory / records.SPEC)
+            return False
+        aside.unlink()
+        if known is not None:
+            self._release(known[0])
+        return True
+
+    def _request(self, directory: Path, line: socket.socket) -> None:
+        """Ask the spawner for a supervisor, starting one where there is none, or none any more."""
+        for attempt in range(2):
+            if self._requests is None:
+                self._start_spawner()
+            assert self._requests is not None
+            try:
+                socket.send_fds(self._requests, [os.fsencode(directory.absolute())], [line.fileno()])
+                return
+            except OSError as error:
+                if attempt:
+                    raise StartFailed(f"no supervisor can be started: {error.strerror}") from error
+                self._replace_spawner()
+
+    def _replace_spawner(self) -> None:
+        """Have the next request start another: this one is gone, or was stopped."""
+        if self._requests is not None and self._spawner is not None:
+            self._requests.close()
+            self._spawner.kill()
+            self._spawner.wait()
+            self._requests = self._spawner = None
+
+    def _start_spawner(self) -> None:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            self._spawner = subprocess.Popen(
+                [sys.executable, "-I", "-S", str(_SPAWNER), *self._spawner_arguments],
+                stdin=theirs.fileno(),
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                env={"PATH": os.defpath},
+                start_new_session=True,
+            )
+        ours.setblocking(False)
+        self._requests = ours
+
+    def _reconnect(self, directory: Path, *, ending: bool) -> Contained | None:
+        """Return the process, whose supervisor lives; None while it starts, or if it has just ended.
+
+        With `ending`, return also one whose main process has ended, or whose supervisor cannot be connected to.
+        """
+        started = records.read_started(directory)
+        known = records.read_spec(directory)
+        if started is None or known is None:
+            return None
+        supervisor = records.open_process(started.supervisor)
+        if supervisor is None:
+            return None
+        main = records.open_process(started.main)
+        line: socket.socket | None = None
+        try:
+            if known[0].arguments:
+                line = control.connect(directory)
+        except OSError:
+            line = None
+        if not ending and (main is None or (known[0].arguments and line is None)):
+            os.close(supervisor)
+            if main is not None:
+                os.close(main)
+            if line is not None:
+                line.close()
+            return None
+        return self._hold(directory, known[0], started, line, supervisor=supervisor, main=-1 if main is None else main)
+
+    def _hold(
+        self,
+        directory: Path,
+        spec: ProcessSpec,
+        started: Started,
+        line: socket.socket | None,
+        *,
+        supervisor: int,
+        main: int,
+    ) -> Contained:
+        process = Contained(directory, spec, started, line, supervisor=supervisor, main=main)
+        self._running[directory] = process
+
+        def settle(ended: Ended | None) -> None:
+            self._running.pop(directory, None)
+            task = asyncio.ensure_future(conclude(ended))
+            self._concluding.add(task)
+            task.add_done_callback(self._concluding.discard)
+
+        async def conclude(ended: Ended | None) -> None:
+            try:
+                if ended is not None:
+                    exited = self._exited(directory, ended, spec, started)
+                else:
+                    exited = await self._lost(directory, started, spec)
+            except Exception as error:  # noqa: BLE001 - it has ended, whatever cannot be found out about that
+                message = f"how it ended cannot be found out: {error}"
+                exited = Exited(255, "Unknown", message, started.started_at, time.time_ns())
+            process.settle(exited)
+
+        process.watch(settle)
+        return process
+
+    def _exited(
+        self, directory: Path, ended: Ended, spec: ProcessSpec | None = None, started: Started | None = None
+    ) -> Exited:
+        """Say how it ended; what is not known of it is read from the directory."""
+        if spec is None:
+            known = records.read_spec(directory)
+            spec = known[0] if known else None
+        if spec is not None:
+            self._release(spec)
+        if ended.error:
+            return Exited(128, "StartError", ended.error, 0, ended.finished_at)
+        started = started or records.read_started(directory)
+        started_at = started.started_at if started else 0
+        if ended.unknown:
+            return Exited(255, "Unknown", "", started_at, ended.finished_at)
+        if spec is not None and spec.cgroup_procs and self._oom_killed(spec.cgroup_procs):
+            reason = "OOMKilled"
+        else:
+            reason = "Completed" if ended.exit_code == 0 else "Error"
+        return Exited(ended.exit_code, reason, "", started_at, ended.finished_at)
+
+    async def _lost(self, directory: Path, started: Started, spec: ProcessSpec | None = None) -> Exited:
+        """Record the end of what lost its supervisor, after killing what is left of it.
+
+        The end is unknown unless the supervisor lived to see that of the main process.
+        """
+        ended = records.read_ended(directory)
+        if ended is None:
+            if spec is None:
+                known = records.read_spec(directory)
+                spec = known[0] if known else None
+            if started.boot_id == records.boot_id():
+                cgroup_procs = spec.cgroup_procs if spec else ()
+                await asyncio.to_thread(end_remains, directory, started, cgroup_procs)
+            ended = records.read_ending(directory) or Ended(255, time.time_ns(), unknown=True)
+            with contextlib.suppress(OSError):  # A full disk: the next server finds the same.
+                records.write_record(directory, records.EXIT, ended)
+        return self._exited(directory, ended, spec, started)
+
+
+def _lock(directory: Path) -> IO[bytes]:
+    """Take the lock of a specification, until it is closed.
+
+    Raises FileNotFoundError where there is none, BlockingIOError where its supervisor lives.
+    """
+    file = open(directory / records.SPEC, "rb")  # noqa: PTH123, SIM115 - what is returned is the lock
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BaseException:
+        file.close()
+        raise
+    return file
+
+
+def _end_spawner(spawner: subprocess.Popen[bytes]) -> None:
+    """Wait for the end of a spawner that is to go, which one that was stopped does not. Blocks: for a thread."""
+    try:
+        spawner.wait(_SPAWNER_SECONDS)
+    except subprocess.TimeoutExpired:
+        spawner.kill()
+        spawner.wait()
+
+
+async def _kill_started(descriptors: list[int]) -> None:
+    """Kill what was just started, given pidfds of its supervisor and main process; closes them."""
+    try:
+        for number in (signal.SIGTERM, signal.SIGKILL) if descriptors else ():
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(descriptors[0], number)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_PATIENCE_SECONDS):
+                    await _readable(descriptors[0])
+                return
+    finally:
+        for descriptor in descriptors:
+            os.close(descriptor)
+
+
+async def _readable(file: socket.socket | int) -> None:
+    """Wait until there is something to read, or the end."""
+    loop = asyncio.get_running_loop()
+    ready: asyncio.Future[None] = loop.create_future()
+    loop.add_reader(file, control.set_ready, ready)
+    try:
+        await ready
+    finally:
+        loop.remove_reader(file)
+
+
+def _receive(sock: socket.socket) -> tuple[bytes, list[int]]:
+    """Return the packet that is there, empty at the end, and the descriptors that came with it."""
+    try:
+        return receive(sock)
+    except ConnectionError:
+        return b"", []

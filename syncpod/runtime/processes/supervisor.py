@@ -1,0 +1,426 @@
+"""One container's supervisor: a small process that starts the main process, keeps its log, and records its end.
+
+It outlives the server. Its one thread waits on everything at once, so that nobody who does not read or answer can stop
+the container. All that the main process starts is its descendant (it is their subreaper), also a command that is
+executed in the container, and what such a command leaves running: as under a container's first process.
+
+Packets on its sockets begin with one byte of `Word`. Everything else about them is in `control.py`, the server's side.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import socket
+import struct
+import time
+from collections import deque
+from pathlib import Path
+from typing import NoReturn
+
+from syncpod.kernel import linux
+from syncpod.runtime.cgroups import kill
+from syncpod.runtime.port import ProcessSpec, StartFailed
+from syncpod.runtime.processes import launch
+from syncpod.runtime.processes.commands import Command, Commands
+from syncpod.runtime.processes.cri_log import CriLog
+from syncpod.runtime.processes.descendants import children_of
+from syncpod.runtime.processes.own_streams import OwnStreams
+from syncpod.runtime.processes.packets import CHUNK, Word, receive
+from syncpod.runtime.processes.records import (
+    CONTROL,
+    EXIT,
+    SPEC,
+    STARTED,
+    Ended,
+    Level,
+    Started,
+    boot_id,
+    format_ended,
+    identity_of,
+    note_ending,
+    publish_ending,
+    reserve_ending,
+    write_record,
+)
+from syncpod.runtime.processes.watching import Watch
+
+_BACKLOG = 1024 * 1024
+"""Bytes that one attached client may leave unread before it is dropped."""
+_FAREWELL_SECONDS = 1.0
+"""How long attached clients may take to read the last output, after the end is on record."""
+_FAREWELL_LOOK_SECONDS = 0.05
+_RECORD_AGAIN_SECONDS = 0.5
+"""How often an end that cannot be written is tried again."""
+_HUNG_UP_LOOK_SECONDS = 0.25
+"""How often to see whether somebody has opened the container's terminal again."""
+_REAPED_AT_ONCE = 256
+"""How many of the dead are taken in before it is seen again who lives."""
+
+
+class _Connection:
+    """A server, or one that it speaks for, at the other end of a socket."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        sock.setblocking(False)
+        self.sock = sock
+        self.attached = False
+        self.command: Command | None = None
+        """The one that it had executed."""
+        self.unsent: deque[bytes] = deque()
+        self.unsent_bytes = 0
+
+
+class Supervisor:
+    """The supervisor of one container, from its claim to its end."""
+
+    def __init__(self, directory: Path, spec: ProcessSpec, level: Level, line: socket.socket) -> None:
+        """Prepare; `line` leads to the server that asked for it."""
+        self._directory = directory
+        self._spec = spec
+        self._level = level
+        self._line = line
+        self._specification = (directory / SPEC).stat().st_ino
+        self._watch = Watch()
+        self._connections: list[_Connection] = []
+        self._commands = Commands(spec, self._watch.add, self._watch.remove)
+        self._namespaces: list[tuple[int, int]] = []
+        self._main = 0
+        self._status: int | None = None
+        self._ending = -1
+        """The file that is to be the record of the end."""
+        self._last_word = b""
+        """What everyone who is or gets connected is told, once the container has ended."""
+
+    def run(self) -> NoReturn:
+        """Start the main process, serve until it has ended, and record that."""
+        show_role("supervisor", self._spec)
+        linux.prctl(linux.PR_SET_CHILD_SUBREAPER, 1)
+        try:
+            self._start()
+        except StartFailed as failure:
+            self._refuse(str(failure))
+        except OSError as error:
+            self._refuse(f"cannot start the process: {error.filename or 'the kernel'}: {error.strerror}")
+        while self._status is None:
+            self._watch.handle(_HUNG_UP_LOOK_SECONDS if self._streams.hung_up else None)
+            if self._streams.hung_up:
+                self._streams.look_at_terminal()
+        self._finish(self._status)
+
+    def _refuse(self, sentence: str) -> NoReturn:
+        """Leave nothing of what could not be started, and say why it could not."""
+        self._end_descendants()
+        with contextlib.suppress(OSError):  # Where that cannot be written the server is told all the same.
+            note_ending(self._ending, Ended(128, time.time_ns(), error=sentence))
+            publish_ending(self._directory)
+        with contextlib.suppress(OSError):
+            self._line.send(Word.REFUSED + sentence.encode(errors="surrogateescape")[:CHUNK])
+        os._exit(0)
+
+    # The start.
+
+    def _start(self) -> None:
+        wake_reading, wake_writing = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        signal.set_wakeup_fd(wake_writing, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.signal(signal.SIGTERM, lambda *_: self._kill_all())
+        try:
+            self._log = CriLog(self._spec.log_path)
+        except OSError as error:
+            raise StartFailed(f"open log {self._spec.log_path}: {error.strerror}") from error
+        self._ending = reserve_ending(self._directory)
+        self._streams = OwnStreams(
+            self._spec, self._watch, self._log, said=self._tell_attached, moved=self._set_interests
+        )
+        stdio = self._streams.make()
+        go_reading, go_writing = os.pipe()
+        self._main, report = launch.fork(
+            lambda gate: launch.run_main(gate, self._spec, self._level, self._directory, stdio), go=go_reading
+        )
+        for descriptor in {*stdio, go_reading}:
+            os.close(descriptor)
+        said = os.read(report, select.PIPE_BUF)
+        if said != launch.READY:
+            raise StartFailed(said.decode(errors="surrogateescape") or "the process was killed before it could start")
+        main = identity_of(self._main)
+        if self._level is not Level.PLAIN:
+            own = {
+                "user": (linux.CLONE_NEWUSER, self._level is Level.USER_NAMESPACES),
+                "mnt": (linux.CLONE_NEWNS, True),
+                "uts": (linux.CLONE_NEWUTS, bool(self._spec.hostname)),
+            }
+            self._namespaces = [
+                (os.open(f"/proc/{self._main}/ns/{name}", os.O_RDONLY), kind)
+                for name, (kind, has_own) in own.items()
+                if has_own
+            ]
+        own_root = 0 if self._level is Level.PLAIN else Path(f"/proc/{self._main}/ns/mnt").stat().st_ino
+        started = Started(boot_id(), identity_of(os.getpid()), main, time.time_ns(), own_root)
+        listener = self._bind()
+        write_record(self._directory, STARTED, started)
+        if self._withdrawn():
+            raise StartFailed("the start was withdrawn")
+        os.write(go_writing, b".")
+        os.close(go_writing)
+        said = os.read(report, select.PIPE_BUF)
+        os.close(report)
+        if said:
+            raise StartFailed(said.decode(errors="surrogateescape"))
+        self._watch.add(wake_reading, lambda _: self._reap(wake_reading))
+        self._listen(listener)
+        descriptors = [os.pidfd_open(os.getpid()), os.pidfd_open(self._main)]
+        with contextlib.suppress(OSError):  # The server may have ended; the next one finds us.
+            socket.send_fds(self._line, [Word.STARTED], descriptors)
+        for descriptor in descriptors:
+            os.close(descriptor)
+        self._accept(self._line)
+
+    def _withdrawn(self) -> bool:
+        """Say whether a server has taken the specification back (`Supervised.find`), having waited in vain for us."""
+        try:
+            return (self._directory / SPEC).stat().st_ino != self._specification
+        except FileNotFoundError:
+            return True
+
+    def _bind(self) -> socket.socket:
+        """Make the socket by way of its directory's descriptor: a path may be longer than an address."""
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        listener.setblocking(False)
+        directory = os.open(self._directory, os.O_PATH | os.O_DIRECTORY)
+        mask = os.umask(0o177)
+        listener.bind(f"/proc/self/fd/{directory}/{CONTROL}")
+        os.umask(mask)
+        os.close(directory)
+        return listener
+
+    def _listen(self, listener: socket.socket) -> None:
+        """Let servers connect, now that the program runs."""
+        listener.listen(128)
+
+        def accept(_: int) -> None:
+            with contextlib.suppress(OSError):
+                self._accept(listener.accept()[0])
+
+        self._watch.add(listener.fileno(), accept)
+
+    def _accept(self, sock: socket.socket) -> None:
+        connection = _Connection(sock)
+        self._connections.append(connection)
+        self._watch.add(sock.fileno(), lambda events: self._serve(connection, events))
+        if self._last_word:
+            self._send(connection, self._last_word)
+
+    # Whoever is connected.
+
+    def _tell_attached(self, packet: bytes) -> None:
+        for connection in [each for each in self._connections if each.attached]:
+            self._send(connection, packet)
+
+    def _set_interests(self) -> None:
+        for connection in self._connections:
+            self._set_interest(connection)
+
+    def _set_interest(self, connection: _Connection) -> None:
+        """While input waits to be read by the container, attached clients are not read."""
+        reading = 0 if connection.attached and self._streams.input_waits else select.POLLIN
+        writing = select.POLLOUT if connection.unsent else 0
+        self._watch.change(connection.sock.fileno(), reading | writing)
+
+    def _send(self, connection: _Connection, packet: bytes) -> None:
+        """Send now or later; one who leaves too much unread is dropped."""
+        if connection.unsent_bytes > _BACKLOG:
+            self._drop(connection)
+            return
+        connection.unsent.append(packet)
+        connection.unsent_bytes += len(packet)
+        self._flush(connection)
+
+    def _flush(self, connection: _Connection) -> None:
+        while connection.unsent:
+            try:
+                connection.sock.send(connection.unsent[0])
+            except BlockingIOError:
+                break
+            except OSError:
+                self._drop(connection)
+                return
+            connection.unsent_bytes -= len(connection.unsent.popleft())
+        self._set_interest(connection)
+
+    def _drop(self, connection: _Connection) -> None:
+        """Forget who has gone: its command is killed, and input that was to end with it ends."""
+        self._connections.remove(connection)
+        self._watch.remove(connection.sock.fileno())
+        connection.sock.close()
+        if connection.attached and self._spec.stdin_once:
+            self._streams.end_input()
+        if connection.command is not None:
+            self._commands.let_go(connection.command)
+
+    def _serve(self, connection: _Connection, events: int) -> None:
+        if events & select.POLLOUT:
+            self._flush(connection)
+        if not events & ~select.POLLOUT or connection not in self._connections:
+            return
+        try:
+            packet, descriptors = receive(connection.sock)
+        except BlockingIOError:
+            return
+        except OSError:
+            packet, descriptors = b"", []
+        if not packet:
+            self._drop(connection)
+            return
+        if events & select.POLLHUP and packet[:1] == Word.EXECUTE:  # Who asked for it has gone before we looked.
+            for descriptor in descriptors:
+                os.close(descriptor)
+            self._drop(connection)
+            return
+        self._obey(connection, packet[:1], packet[1:], descriptors)
+
+    def _obey(self, connection: _Connection, word: bytes, body: bytes, descriptors: list[int]) -> None:
+        if word == Word.ATTACH:
+            connection.attached = True
+            self._send(connection, Word.STARTED)
+        elif word == Word.STDIN and connection.attached:
+            self._take_input(connection, body)
+        elif word == Word.RESIZE:
+            self._streams.resize(*struct.unpack("!HH", body))
+        elif word == Word.REOPEN:
+            try:
+                self._log.reopen()
+                self._send(connection, Word.DONE)
+            except OSError as error:
+                self._send(connection, Word.REFUSED + str(error.errno).encode())
+        elif word == Word.EXECUTE and not self._last_word:
+            self._execute(connection, descriptors)
+            return
+        for descriptor in descriptors:
+            os.close(descriptor)
+
+    def _take_input(self, connection: _Connection, data: bytes) -> None:
+        """Pass input on. Its end is the container's where that was to be so; else it only detaches who sent it.
+
+        On a terminal it always detaches: there is no end of what is typed (as containerd, container_io.go, Attach).
+        """
+        if data:
+            self._streams.take_input(data)
+        elif self._spec.stdin_once and not self._spec.terminal:
+            self._streams.end_input()
+        else:
+            connection.attached = False
+            self._send(connection, Word.ENDED)
+
+    def _execute(self, connection: _Connection, descriptors: list[int]) -> None:
+        def answer(packet: bytes) -> None:
+            if connection in self._connections:
+                self._send(connection, packet)
+
+        connection.command = self._commands.execute(descriptors, self._namespaces, answer)
+
+    # The end.
+
+    def _kill_all(self) -> None:
+        """Kill the main process; its end brings that of all others."""
+        if self._main and self._status is None:
+            os.kill(self._main, signal.SIGKILL)
+
+    def _reap(self, wake: int) -> None:
+        with contextlib.suppress(BlockingIOError):
+            while os.read(wake, 512):
+                pass
+        while self._status is None:  # The rest of them, who may never stop to come, is for the end.
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                break
+            if not pid:
+                break
+            self._note_end(pid, os.waitstatus_to_exitcode(status))
+        if self._status is None:
+            self._commands.kill_orphans()
+
+    def _note_end(self, pid: int, code: int) -> None:
+        code = 128 - code if code < 0 else code
+        if pid == self._main:
+            self._status = code
+        else:
+            self._commands.note_end(pid, code)
+
+    def _finish(self, code: int) -> NoReturn:
+        """Kill what is left, keep its last words, record the end, and go."""
+        ended = Ended(code, time.time_ns())
+        with contextlib.suppress(OSError):  # Tried again below; until then we know.
+            note_ending(self._ending, ended)
+        self._end_descendants()
+        self._streams.finish()
+        recorded = self._record(ended)
+        self._last_word = Word.ENDED + format_ended(ended)
+        for connection in list(self._connections):
+            self._send(connection, self._last_word)
+        self._say_farewell()
+        # Who else would tell a later server? Only a container that was removed is nobody's concern any more.
+        while not recorded and self._directory.exists():
+            self._watch.handle(_RECORD_AGAIN_SECONDS)
+            recorded = self._record(ended)
+        os._exit(0)
+
+    def _record(self, ended: Ended) -> bool:
+        """Write the end into its place; False where that cannot be done now."""
+        try:
+            try:
+                note_ending(self._ending, ended)
+                publish_ending(self._directory)
+            except FileNotFoundError:  # The room that was taken is gone.
+                write_record(self._directory, EXIT, ended)
+        except OSError:
+            return False
+        return True
+
+    def _end_descendants(self) -> None:
+        """Kill until there are no children: whoever loses its parent becomes our child.
+
+        What we may not kill (a program that has become another user's) is left alone.
+        """
+        while self._kill_children():
+            options = 0
+            for _ in range(_REAPED_AT_ONCE):
+                try:
+                    pid, status = os.waitpid(-1, options)
+                except ChildProcessError:
+                    return
+                if not pid:
+                    break
+                self._note_end(pid, os.waitstatus_to_exitcode(status))
+                options = os.WNOHANG
+
+    def _kill_children(self) -> bool:
+        """Tell our children to die, those included that have and wait to be reaped; False if none may be told.
+
+        First all of the cgroup at once, where there is one: else some might fork faster than others die.
+        """
+        children = children_of(os.getpid())
+        if children and self._spec.cgroup_procs:
+            with contextlib.suppress(OSError):  # It may be gone, or out of our reach by now.
+                kill.kill(tuple(Path(path).parent for path in self._spec.cgroup_procs))
+        killed = False
+        for pid in children:
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+                killed = True
+        return killed
+
+    def _say_farewell(self) -> None:
+        """Give attached clients a moment to read the last of it; the end is on record already."""
+        deadline = time.monotonic() + _FAREWELL_SECONDS
+        while any(each.unsent for each in self._connections) and time.monotonic() < deadline:
+            self._watch.handle(_FAREWELL_LOOK_SECONDS, only=select.POLLOUT | select.POLLHUP)
+
+
+def show_role(role: str, spec: ProcessSpec) -> None:
+    """Have `ps` tell what this process is for."""
+    linux.name_process(f"syncpod-{role}")
+    linux.title_process(f"syncpod-{role} {spec.id[:13]}")

@@ -1,0 +1,156 @@
+"""A root that shows the host's own files, each directory under a private layer.
+
+Each entry of the host's `/` appears in the new root. A symbolic link is made again; `/tmp` and `/run` are fresh and
+empty; a file is copied; a directory gets an overlay whose writes stay in the container's own directory, and so, in
+their places, do those mounted beneath it. A directory with the runtime's own state is first shown without that: no
+upper layer may lie in its lower one. One with mounts beneath it that cannot be a lower layer, as where a user namespace
+holds the mounts together, is made again, its entries shown in the same way; without them it is shared with the host.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from pathlib import Path
+
+from syncpod.kernel import linux
+from syncpod.runtime.root.layers import KERNEL, RootLayers, is_beneath, liken
+
+HOSTNAME = "etc/hostname"
+_FRESH = {"tmp": 0o1777, "run": 0o755}
+_COPY_BYTES = 1 << 20
+_COPIES = 256
+
+
+def compose_from_host(root: RootLayers, directory: Path, hostname: str) -> None:
+    """Show the host's top-level entries in the new root, a mount of its own.
+
+    Where `hostname` is given `/etc/hostname` says it, by a file in the container's `directory`. Raises OSError.
+    """
+    _HostRoot(root).compose()
+    if hostname:
+        _write_hostname(root, directory, hostname)
+
+
+class _HostRoot:
+    """The host's entries while they are shown."""
+
+    def __init__(self, root: RootLayers) -> None:
+        self._root = root
+        self._copies = 0
+
+    def compose(self) -> None:
+        self._root.begin()
+        linux.bind(str(self._root.path), str(self._root.path))
+        with os.scandir("/") as entries:
+            for entry in entries:
+                with contextlib.suppress(FileNotFoundError):  # Gone meanwhile: others live on this machine too.
+                    self._show(entry)
+        for name, mode in _FRESH.items():
+            made = self._root.path / name
+            made.mkdir(exist_ok=True)
+            made.chmod(mode)
+        _keep_resolver(self._root)
+
+    def _show(self, entry: os.DirEntry[str], parent: Path | None = None) -> None:
+        """Show one entry of the host's, in the new root or in a directory that is made again there."""
+        target = (parent or self._root.path) / entry.name
+        top = parent is None
+        if (top and entry.name in _FRESH) or entry.path == self._root.hidden:
+            return
+        if entry.is_symlink():
+            target.symlink_to(Path(entry.path).readlink())
+        elif not entry.is_dir():
+            self._show_file(entry, target)
+        elif top and entry.name == "dev":
+            self._root.show_devices(target)
+        elif top and entry.name in KERNEL:
+            self._root.share(entry.path, target)
+        else:
+            self._show_directory(entry.path, target)
+
+    def _show_file(self, entry: os.DirEntry[str], target: Path) -> None:
+        """Copy a small file; another, or what is none (a socket, say), is the host's own, and not to be written."""
+        if entry.is_file() and entry.stat().st_size <= _COPY_BYTES and self._copies < _COPIES:
+            with contextlib.suppress(OSError):
+                shutil.copyfile(entry.path, target)
+                liken(target, entry.stat())
+                self._copies += 1
+                return
+        with contextlib.suppress(OSError):  # What cannot be shown is not there.
+            target.touch()
+            linux.bind(entry.path, str(target))
+            self._root.shared.append(entry.path)
+            linux.make_read_only(str(target), recursive=False)
+
+    def _show_directory(self, path: str, target: Path) -> None:
+        """Show a directory of the host's, and what is mounted beneath it, under a private layer where that can be."""
+        points = self._mounted_beneath(path)
+        # An upper layer may not lie in its own lower one.
+        holds_state = is_beneath(self._root.hidden, path) and not any(
+            is_beneath(self._root.hidden, point) for point in points
+        )
+        target.mkdir(mode=0o755, exist_ok=True)
+        if self._root.lay(path, target, Path(path).stat(), without_state=holds_state):
+            for point in points:
+                self._show_mounted(point, target / os.path.relpath(point, path))
+        elif points or holds_state:
+            self._make_again(path, target)
+        else:
+            self._root.share(path, target)
+
+    def _mounted_beneath(self, path: str) -> list[str]:
+        """Return the mount points in a directory, without those that are beneath others."""
+        found: list[str] = []
+        for point in sorted(set(self._root.mount_points)):
+            if is_beneath(point, path) and not any(is_beneath(point, above) for above in found):
+                found.append(point)
+        return found
+
+    def _show_mounted(self, point: str, target: Path) -> None:
+        if point == self._root.hidden or is_beneath(point, self._root.hidden):
+            return
+        if os.path.isdir(point):  # noqa: PTH112
+            self._show_directory(point, target)
+            return
+        with contextlib.suppress(OSError):
+            linux.bind(point, str(target))
+            self._root.shared.append(f"/{target.relative_to(self._root.path)}")
+
+    def _make_again(self, path: str, target: Path) -> None:
+        """Show what is in a directory, entry by entry; shared where we may not look."""
+        try:
+            children = list(os.scandir(path))
+        except PermissionError:
+            self._root.share(path, target)
+            return
+        for child in children:
+            self._show(child, target)
+        liken(target, Path(path).stat())
+
+
+def _write_hostname(root: RootLayers, directory: Path, hostname: str) -> None:
+    """Have `/etc/hostname` say what `hostname` does, if `/etc` is private or has the file."""
+    place = root.path / HOSTNAME
+    own = directory / "hostname"
+    own.write_text(f"{hostname}\n")
+    own.chmod(0o644)
+    if place.is_symlink():
+        return
+    if not place.exists():
+        if "/etc" in root.shared:
+            return
+        place.touch()
+    linux.bind(str(own), str(place))
+    root.overlays.append(f"/{HOSTNAME}")
+
+
+def _keep_resolver(root: RootLayers) -> None:
+    """Keep the host's name resolution where `/etc/resolv.conf` leads into `/run`, which is fresh."""
+    real = os.path.realpath("/etc/resolv.conf")
+    if real.startswith("/run/") and Path(real).is_file():
+        place = root.path / real[1:]
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.touch()
+        linux.bind(real, str(place))

@@ -1,0 +1,121 @@
+"""A container's mounts, laid over its root once that is the process's own; and what is then forbidden to be written."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from pathlib import Path
+
+from syncpod.kernel import linux
+from syncpod.runtime.port import Mount, StartFailed
+from syncpod.runtime.root.layers import KERNEL, RootLayers, is_beneath
+
+_REPLACEABLE = frozenset(
+    f"/proc/{name}"
+    for name in ("cpuinfo", "diskstats", "loadavg", "meminfo", "net/dev", "slabinfo", "stat", "swaps", "uptime")
+)
+"""Figures that runc lets a mount stand for, as LXCFS has it."""
+
+
+class RootMounts:
+    """The mounts of one container, whose root is `/` by now."""
+
+    def __init__(self, root: RootLayers) -> None:
+        """Lay them over what `root` has shown."""
+        self._shared = root.shared
+        self._overlays = root.overlays
+        self._volumes: list[str] = []
+        """Where the container's mounts lie."""
+
+    def add(self, mount: Mount, source: int) -> None:
+        """Mount what is open as `source`; the place is made in the private layer, or inside another volume."""
+        target = os.path.normpath(mount.container_path)
+        if not target.startswith("/") or target.lstrip("/") == "":
+            raise StartFailed(f'mount {mount.container_path}: must be an absolute path other than "/"')
+        if _hides_proc(os.path.realpath(target), source):
+            raise StartFailed(
+                f"mount {mount.container_path}: /proc is the kernel's: nothing may be mounted over or in it"
+            )
+        origin = f"/proc/self/fd/{source}"
+        if stat.S_ISDIR(os.stat(source).st_mode):
+            self.make_directory(target)
+        else:
+            self._make_file(target)
+        target = os.path.realpath(target)
+        try:
+            linux.bind(origin, target)
+            if mount.recursive_read_only:
+                linux.make_read_only(target, recursive=True)
+            elif mount.read_only:
+                linux.make_read_only(target, recursive=False)
+        except OSError as error:
+            if error.errno == errno.ENOSYS:
+                why = "recursive read-only mounts need Linux 5.12"
+                raise StartFailed(f"mount {mount.container_path}: {why}") from error
+            raise StartFailed(f"mount {mount.host_path} at {mount.container_path}: {error.strerror}") from error
+        os.close(source)
+        self._volumes.append(target)
+
+    def make_directory(self, path: str) -> None:
+        """Make a directory where nothing is."""
+        real = os.path.realpath(path)
+        if not os.path.isdir(real):  # noqa: PTH112
+            self._may_make(real)
+            try:
+                os.makedirs(real, exist_ok=True)  # noqa: PTH103
+            except OSError as error:
+                raise StartFailed(f"mkdir {path}: {error.strerror}") from error
+
+    def _make_file(self, path: str) -> None:
+        real = os.path.realpath(path)
+        if os.path.isdir(real):  # noqa: PTH112
+            raise StartFailed(f"mount {path}: is a directory, and what is mounted is a file")
+        if not os.path.exists(real):  # noqa: PTH110
+            self.make_directory(os.path.dirname(real))  # noqa: PTH120
+            self._may_make(real)
+            try:
+                Path(real).touch()
+            except OSError as error:
+                raise StartFailed(f"create {path}: {error.strerror}") from error
+
+    def _may_make(self, path: str) -> None:
+        """Refuse to make anything in what is the host's own, unless it is inside a volume."""
+        if any(path.startswith(volume + "/") for volume in self._volumes):
+            return
+        for shared in self._shared:
+            if path.startswith(shared + "/"):
+                raise StartFailed(f"{path}: would have to be made on the host, whose {shared} the container shares")
+
+    def freeze_shared(self) -> None:
+        """Forbid writing to what is the host's, before a volume may lie in it."""
+        for path in self._shared:
+            if path[1:] not in KERNEL:
+                linux.make_read_only(path, recursive=True)
+
+    def freeze_private(self) -> None:
+        """Forbid writing to the private layers, but not to the volumes in them."""
+        for path in ("/", *self._overlays):
+            volume = any(path == each or is_beneath(path, each) for each in self._volumes)
+            if not volume and path != "/dev":
+                linux.make_read_only(path, recursive=False)
+
+
+def in_order(mounts: tuple[Mount, ...]) -> tuple[Mount, ...]:
+    """Return the mounts with each after those that it may lie in, as containerd has them (its orderedMounts)."""
+    return tuple(sorted(mounts, key=lambda mount: os.path.normpath(mount.container_path).count("/")))
+
+
+def opened_source(mount: Mount) -> int:
+    """Open what is to be mounted, as a place alone. Raises StartFailed."""
+    try:
+        return os.open(mount.host_path, os.O_PATH)
+    except OSError as error:
+        raise StartFailed(f"mount {mount.host_path}: {error.strerror}") from error
+
+
+def _hides_proc(path: str, source: int) -> bool:
+    """Say whether a mount would hide what `/proc` says, which mounting itself relies on; proc itself would not."""
+    if path == "/proc":
+        return not os.path.samestat(os.fstat(source), os.stat("/proc"))  # noqa: PTH116
+    return is_beneath(path, "/proc") and path not in _REPLACEABLE

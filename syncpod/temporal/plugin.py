@@ -1,0 +1,168 @@
+"""What every Temporal client of the project has in common: the data converter, the interceptors, how it connects.
+
+The command line needs the first and the last: ``client = await connect()``. The worker, the replayer and workflow tests
+give :func:`syncpod_plugin` as well, with workflows, runner and interceptors, so that they cannot differ.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from temporalio.api.failure.v1 import Failure
+from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
+from temporalio.client import Client
+from temporalio.contrib.pydantic import pydantic_data_converter
+from temporalio.converter import DefaultFailureConverter, PayloadConverter
+from temporalio.envconfig import ClientConfig, ClientConnectConfig
+from temporalio.runtime import Runtime
+from temporalio.service import GrpcCompression, RPCError, RPCStatusCode
+
+if TYPE_CHECKING:
+    from temporalio.plugin import SimplePlugin
+    from temporalio.worker import WorkflowRunner
+
+    from syncpod.temporal.interceptors import NodeHooks
+
+
+class FailureConverter(DefaultFailureConverter):
+    """Reads every failure, also one whose details nobody can decode: then without them.
+
+    Anybody may fail a step by hand (`temporal activity fail`), with any payload; a workflow task that cannot read it
+    would fail for ever, and with it the pod.
+    """
+
+    def from_failure(self, failure: Failure, payload_converter: PayloadConverter) -> BaseException:
+        """Return the failure as an exception."""
+        try:
+            return super().from_failure(failure, payload_converter)
+        except Exception:  # noqa: BLE001  # a converter may raise anything, and this failure is in the history for ever
+            bare = Failure()
+            bare.CopyFrom(failure)
+            if bare.HasField("application_failure_info"):
+                bare.application_failure_info.ClearField("details")
+            if bare.HasField("canceled_failure_info"):
+                bare.canceled_failure_info.ClearField("details")
+            if bare.HasField("timeout_failure_info"):
+                bare.timeout_failure_info.ClearField("last_heartbeat_details")
+            return super().from_failure(bare, payload_converter)
+
+
+DATA_CONVERTER = dataclasses.replace(pydantic_data_converter, failure_converter_class=FailureConverter)
+"""Plain JSON on the wire, so that what people type by hand decodes. Shared: it remembers how each type is read."""
+
+DEFAULT_ADDRESS = "127.0.0.1:7233"
+_CONNECT_TIMEOUT = timedelta(seconds=5)
+
+
+class NoServer(Exception):
+    """There is no Temporal server to talk to, or not this namespace; the text is one sentence that says what to do."""
+
+
+def syncpod_plugin(
+    *,
+    workflows: Sequence[type] = (),
+    activities: Sequence[Callable[..., Any]] = (),
+    runner: WorkflowRunner | None = None,
+    hooks: NodeHooks | None = None,
+) -> SimplePlugin:
+    """Return the plugin of a worker or replayer.
+
+    With no hooks (a replayer, a workflow test) steps and back-offs are told to nobody, and back-offs are ended by the
+    workflow's own timers.
+    """
+    # Here, not above: a client that is no worker starts faster without them.
+    from temporalio.plugin import SimplePlugin
+
+    from syncpod.temporal.interceptors import NodeInterceptor
+    from syncpod.temporal.resize_metrics import ResizeMetricsInterceptor
+    from syncpod.temporal.tracing import TracingInterceptor
+
+    return SimplePlugin(
+        "syncpod",
+        data_converter=DATA_CONVERTER,
+        interceptors=[NodeInterceptor(hooks), TracingInterceptor(), ResizeMetricsInterceptor()],
+        workflows=workflows or None,
+        activities=activities or None,
+        workflow_runner=runner,
+    )
+
+
+def connection_settings(
+    environ: Mapping[str, str] | None = None, *, default_address: str = DEFAULT_ADDRESS
+) -> ClientConnectConfig:
+    """Return where and how to connect, as the ``temporal`` CLI takes it: temporal.toml, and the environment over it.
+
+    `default_address` is for where neither names one. Raises NoServer where the configuration cannot be read.
+    """
+    try:
+        settings = ClientConfig.load_client_connect_config(
+            override_env_vars=dict(environ) if environ is not None else None
+        )
+    except (RuntimeError, ValueError, OSError) as error:
+        raise NoServer(f"the Temporal connection settings cannot be read: {error}") from error
+    settings.setdefault("target_host", default_address)
+    settings.setdefault("namespace", "default")
+    return settings
+
+
+async def connect(
+    plugin: SimplePlugin | None = None,
+    *,
+    settings: ClientConnectConfig | None = None,
+    runtime: Runtime | None = None,
+    identity: str | None = None,
+) -> Client:
+    """Connect to the server and see that the namespace is there. Raises NoServer."""
+    settings = settings or connection_settings()
+    address, namespace = settings["target_host"], settings["namespace"]
+    try:
+        client = await Client.connect(
+            **settings,
+            data_converter=DATA_CONVERTER,
+            plugins=[plugin] if plugin else [],
+            runtime=runtime,
+            identity=identity,
+            connect_timeout=_CONNECT_TIMEOUT,
+            grpc_compression=GrpcCompression.NONE if _is_local(address) else GrpcCompression.GZIP,
+        )
+    except (RuntimeError, ValueError) as error:
+        raise NoServer(
+            f"no Temporal server at {address} ({_cause(error)}): start one with `syncpod up`, "
+            "or name one in TEMPORAL_ADDRESS"
+        ) from error
+    try:
+        await client.workflow_service.describe_namespace(
+            DescribeNamespaceRequest(namespace=namespace), retry=True, timeout=_CONNECT_TIMEOUT
+        )
+    except RPCError as error:
+        if error.status == RPCStatusCode.NOT_FOUND:
+            raise NoServer(
+                f"the Temporal server at {address} has no namespace {namespace}: "
+                f"create it (`temporal operator namespace create {namespace}`), or name another in TEMPORAL_NAMESPACE"
+            ) from error
+        raise NoServer(f"the Temporal server at {address} refuses namespace {namespace}: {error.message}") from error
+    return client
+
+
+def _is_local(address: str) -> bool:
+    return address.rpartition(":")[0] in ("127.0.0.1", "localhost", "[::1]")
+
+
+def _cause(error: Exception) -> str:
+    """Say shortly why a connection failed; the SDK wraps it in the names of its layers."""
+    text = str(error)
+    for sign, meaning in (
+        ("ConnectionRefused", "connection refused"),
+        ("dns error", "the name cannot be resolved"),
+        ("TimedOut", "no answer in time"),
+        ("deadline has elapsed", "no answer in time"),
+        ("InvalidCertificate", "its certificate is not accepted"),
+        ("Unauthenticated", "not authenticated"),
+        ("PermissionDenied", "permission denied"),
+    ):
+        if sign in text:
+            return meaning
+    return text

@@ -1,0 +1,110 @@
+"""What a pod's cgroup is given: its weight, and the limits that hold for all its containers together.
+
+Mirrors cm/helpers_linux.go, v1.36, ResourceConfigForPod, and cm/cgroup_manager_linux.go.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from syncpod.lifecycle.qos import pod_qos
+from syncpod.pod import Pod
+from syncpod.pod.amounts import HUGE_PAGES, pod_amounts, read_amounts
+from syncpod.translation.context import Host
+from syncpod.translation.resources import MIN_SHARES, PERIOD_US, bytes_of, cpu_quota, cpu_shares, hugepage_limits
+
+
+@dataclass(frozen=True)
+class CgroupLimits:
+    """What is written into a cgroup; None is left as it is: in a new one, no limit."""
+
+    cpu_shares: int | None = None
+    cpu_quota: int | None = None
+    """Microseconds in each 100 ms."""
+    memory: int | None = None
+    """Bytes."""
+    hugepages: Mapping[str, int] | None = None
+    """Bytes by page size, as cgroups name them."""
+
+
+def pod_limits(pod: Pod, host: Host) -> CgroupLimits:
+    """Return the limits of the whole pod, its overhead included.
+
+    CPU and memory are limited where the pod says so as a whole, or where every container is; else some container may
+    take what there is. Difference: a sidecar without a limit is one without, whatever sidecars before it have.
+    """
+    requests, limits = pod_amounts(pod, "requests"), pod_amounts(pod, "limits")
+    cpu = limits["cpu"].milli_value() if _is_limited(pod, "cpu") else 0
+    memory = bytes_of(limits["memory"]) if _is_limited(pod, "memory") else 0
+    milli_cpu = requests["cpu"].milli_value() if "cpu" in requests and pod_qos(pod) != "BestEffort" else 0
+    return CgroupLimits(
+        cpu_shares=cpu_shares(milli_cpu),
+        cpu_quota=cpu_quota(cpu) or None,
+        memory=memory or None,
+        hugepages={each.page_size: each.limit for each in hugepage_limits(requests, host)},
+    )
+
+
+def asked_as_a_whole(pod: Pod) -> Mapping[str, str]:
+    """Return the limits that the pod itself asks for, by resource: the controller that has to enforce each."""
+    amounts = read_amounts(pod.spec.resources.limits) if pod.spec.resources is not None else {}
+    controllers = {name: "hugetlb" if name.startswith(HUGE_PAGES) else name for name in amounts}
+    return {name: controllers[name] for name, amount in amounts.items() if amount.number > 0}
+
+
+def burstable_limits(milli_cpu: int) -> CgroupLimits:
+    """Return the weight of the burstable tier against each guaranteed pod: what its pods request together."""
+    return CgroupLimits(cpu_shares=cpu_shares(milli_cpu))
+
+
+BEST_EFFORT_LIMITS = CgroupLimits(cpu_shares=MIN_SHARES)
+"""The best-effort tier weighs as little as there is, however many pods are in it."""
+
+
+class File(NamedTuple):
+    """A value for a file of a cgroup."""
+
+    controller: str
+    name: str
+    value: str
+
+
+def as_files(limits: CgroupLimits, version: int) -> tuple[File, ...]:
+    """Return what to write where, in the order of writing."""
+    pages = (limits.hugepages or {}).items()
+    if version == 1:
+        files = [File("cpu", "cpu.shares", str(limits.cpu_shares))] if limits.cpu_shares is not None else []
+        if limits.cpu_quota is not None:
+            files.append(File("cpu", "cpu.cfs_period_us", str(PERIOD_US)))
+            files.append(File("cpu", "cpu.cfs_quota_us", str(limits.cpu_quota)))
+        if limits.memory is not None:
+            files.append(File("memory", "memory.limit_in_bytes", str(limits.memory)))
+        files += [File("hugetlb", f"hugetlb.{size}.limit_in_bytes", str(limit)) for size, limit in pages]
+        return tuple(files)
+    files = [File("cpu", "cpu.weight", str(cpu_weight(limits.cpu_shares)))] if limits.cpu_shares is not None else []
+    if limits.cpu_quota is not None:
+        files.append(File("cpu", "cpu.max", f"{limits.cpu_quota} {PERIOD_US}"))
+    if limits.memory is not None:
+        files.append(File("memory", "memory.max", str(limits.memory)))
+    files += [File("hugetlb", f"hugetlb.{size}.max", str(limit)) for size, limit in pages]
+    return tuple(files)
+
+
+def cpu_weight(shares: int) -> int:
+    """Return the weight of cgroup v2, from 1 to 10000, for shares from 2 to 262144 (getCPUWeight)."""
+    return 10000 if shares >= 262144 else 1 + (shares - 2) * 9999 // 262142
+
+
+def shares_of_weight(weight: int) -> int:
+    """Return shares for a weight of version 2, as near as can be told (CpuWeightToCPUShares)."""
+    return 2 + (weight - 1) * 262142 // 9999
+
+
+def _is_limited(pod: Pod, name: str) -> bool:
+    """Say whether there is a limit of a resource for all that the pod runs."""
+    spec = pod.spec
+    if asked_as_a_whole(pod).get(name):
+        return True
+    containers = (*spec.containers, *spec.init_containers)
+    limits = [read_amounts(container.resources.limits).get(name) for container in containers]
+    return all(limit is not None and limit.number > 0 for limit in limits)

@@ -1,0 +1,93 @@
+"""What the translation needs to know of the node: values, read once by :mod:`syncpod.node.host` and never looked up."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from ipaddress import ip_address
+from pathlib import Path
+
+from syncpod.cri.port import CgroupDriver
+
+
+@dataclass(frozen=True)
+class Resolver:
+    """What a resolv.conf says."""
+
+    servers: tuple[str, ...] = ()
+    searches: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Host:
+    """The machine under the node. The defaults describe a small one without IP, SELinux or cgroup v2."""
+
+    addresses: tuple[str, ...] = ()
+    """The node's IPs, primary first, at most one of each family."""
+    cpus: int = 1
+    memory_bytes: int = 1 << 30
+    hugepage_sizes: tuple[str, ...] = ()
+    """Page sizes as cgroups name them: ``2MB``, ``1GB``."""
+    hugetlb_controller: bool = True
+    """Cgroups can limit huge pages; a runtime may refuse to start what is limited where they cannot."""
+    selinux: bool = False
+    """SELinux is enabled, so volumes are relabelled."""
+    unified_cgroups: bool = False
+    """The only cgroup hierarchy is version 2."""
+    apparmor: bool = False
+    """AppArmor is enabled, so profiles can be enforced."""
+    swap_controller: bool = False
+    """The memory controller accounts swap, so containers can be kept from it."""
+    masked_paths: tuple[str, ...] = ()
+    """Files of this machine to hide from containers besides the fixed ones: its CPUs' thermal_throttle directories."""
+    resolver: Resolver = Resolver()
+
+
+@dataclass(frozen=True)
+class NodeContext:
+    """The node as the translation sees it: its name, its places on disk, its cgroups and its machine."""
+
+    name: str
+    state_dir: Path
+    """Holds ``pods/<uid>`` and ``seccomp``; 0700."""
+    memory_dir: Path
+    """On a memory file system: holds the Secrets, and below ``pods/<uid>`` the volumes made of them; 0700."""
+    log_dir: Path
+    """Holds ``<namespace>_<name>_<uid>/<container>/<restart>.log``; log agents look in ``/var/log/pods``."""
+    cluster: str
+    """The Temporal cluster's id and namespace, written on each sandbox."""
+    cgroup_parent: str = "syncpod"
+    """Name of the cgroup above the pods', its parts separated by slashes."""
+    cgroup_driver: CgroupDriver = "cgroupfs"
+    """As the runtime answers RuntimeConfig: who makes cgroups, it or systemd."""
+    capacity: Mapping[str, int] = field(default_factory=dict)
+    """What the node has for pods: cpu in millicores, all else in its own unit; see :mod:`syncpod.node.fit`."""
+    pod_cgroups: bool = True
+    """The node gives each pod a cgroup with limits, where it may; False = the runtime makes it, with none."""
+    recursive_read_only_handlers: tuple[str, ...] = ()
+    """Runtime handlers that announce recursive read-only mounts; ``""`` is the runtime's default handler."""
+    may_mount: bool = False
+    """The worker may mount file systems, and the runtime sees what it mounts below ``state_dir``."""
+    hands_over_paths: bool = False
+    """The runtime may do no more on this machine than the worker: no path that it is handed leads it to more."""
+    has_own_files: bool = False
+    """The worker has a mount namespace of its own, a container's: a path may mean something else to the runtime."""
+    host: Host = field(default_factory=Host)
+
+
+def ordered_pod_ips(ip: str | None, additional: tuple[str, ...], node_addresses: tuple[str, ...]) -> tuple[str, ...]:
+    """Return a pod's IPs as status shows them: the node's primary family first, one of each family at most.
+
+    ``ip`` and ``additional`` are a sandbox status' network; ``None`` and ``""`` mean that it has none. One address that
+    does not parse makes all of them worthless, and nothing is returned
+    (kuberuntime_sandbox.go, determinePodSandboxIPs, and kubelet_pods.go, sortPodIPs, v1.36).
+    """
+    reported = ((ip,) if ip else ()) + additional
+    try:
+        families = [ip_address(text).version for text in reported]
+        primary = ip_address(node_addresses[0]).version if node_addresses else 4
+    except ValueError:
+        return ()
+    found: dict[int, str] = {}
+    for version, text in zip(families, reported, strict=True):
+        found.setdefault(version, text)
+    return tuple(found[version] for version in (primary, 10 - primary) if version in found)

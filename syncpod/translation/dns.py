@@ -1,0 +1,101 @@
+"""DNS settings of a pod: its policy, its own dnsConfig, and the limits that resolvers have.
+
+Mirrors network/dns/dns.go, v1.36. There is no cluster DNS here, so ClusterFirst is what the kubelet makes of it without
+one: the host's resolver, and an event.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from protos.cri.v1.api_pb2 import DNSConfig
+from syncpod.pod import Pod
+from syncpod.translation.context import Resolver
+
+_SERVERS_LIMIT = 3
+_SEARCHES_LIMIT = 32
+_SEARCH_CHARS_LIMIT = 2048
+_SEARCH_NAME_LIMIT = 253
+"""Characters of one search domain; glibc 2.28 aborts above 255."""
+
+
+@dataclass(frozen=True)
+class DnsEvent:
+    """A warning event that the pod gets once its sandbox is being made."""
+
+    reason: str
+    message: str
+
+
+def parse_resolv_conf(text: str) -> Resolver:
+    """Read a resolv.conf: nameservers add up, the last search line counts, options override by name (parseResolvConf).
+
+    Raises :class:`ValueError` for a nameserver line without an address.
+    """
+    servers: list[str] = []
+    searches: tuple[str, ...] = ()
+    options: dict[str, str] = {}
+    for line in text.splitlines():
+        keyword, *values = line.split() or ("",)
+        if keyword == "nameserver":
+            if not values:
+                raise ValueError("a nameserver line has no address")
+            servers.append(values[0])
+        elif keyword == "search":
+            searches = tuple(domain.removesuffix(".") for domain in values if domain != ".")
+        elif keyword == "options":
+            options.update({option.partition(":")[0]: option for option in values})
+    return Resolver(tuple(servers), searches, tuple(options.values()))
+
+
+def pod_dns(pod: Pod, host: Resolver) -> tuple[DNSConfig, tuple[DnsEvent, ...]]:
+    """Return the sandbox's DNS config and the events it gives rise to (GetPodDNS).
+
+    ``host`` is the host's resolver now: the kubelet reads its resolv.conf anew for each sandbox. Difference: options
+    come in the order they were given, not in that of a Go map.
+    """
+    spec = pod.spec
+    events: list[DnsEvent] = []
+    if spec.dns_policy == "ClusterFirstWithHostNet" or (spec.dns_policy == "ClusterFirst" and not spec.host_network):
+        events.append(
+            DnsEvent(
+                "MissingClusterDNS",
+                f'There is no cluster DNS: policy "{spec.dns_policy}" falls back to "Default", that of the host.',
+            )
+        )
+    base = Resolver() if spec.dns_policy == "None" else host
+    servers, searches, options = list(base.servers), list(base.searches), list(base.options)
+    if spec.dns_config is not None:
+        servers = _unique([*servers, *spec.dns_config.nameservers])
+        searches = _unique([*searches, *spec.dns_config.searches])
+        by_name = {option.partition(":")[0]: option for option in options}
+        for option in spec.dns_config.options:
+            by_name[option.name] = f"{option.name}:{option.value}" if option.value else option.name
+        options = list(by_name.values())
+
+    applied_servers = servers[:_SERVERS_LIMIT]
+    if applied_servers != servers:
+        events.append(_too_many("Nameserver", "nameservers", "nameserver", applied_servers))
+    applied_searches = _searches_within_limits(searches)
+    if applied_searches != searches:
+        events.append(_too_many("Search Line", "search paths", "search", applied_searches))
+    return DNSConfig(servers=applied_servers, searches=applied_searches, options=options), tuple(events)
+
+
+def _searches_within_limits(searches: list[str]) -> list[str]:
+    """Drop what no resolver takes: domains beyond the 32nd, over-long ones, then from the end until the line fits."""
+    kept = [domain for domain in searches[:_SEARCHES_LIMIT] if len(domain) <= _SEARCH_NAME_LIMIT]
+    while len(" ".join(kept)) > _SEARCH_CHARS_LIMIT:
+        kept.pop()
+    return kept
+
+
+def _too_many(what: str, plural: str, line: str, applied: list[str]) -> DnsEvent:
+    return DnsEvent(
+        "DNSConfigForming",
+        f"{what} limits were exceeded, some {plural} have been omitted, "
+        f"the applied {line} line is: {' '.join(applied)}",
+    )
+
+
+def _unique(values: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys(values))

@@ -1,0 +1,199 @@
+"""The environment of a container."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from syncpod.objects import Kind, ObjectRef
+from syncpod.pod import Container, EnvVarSource, FileKeySelector, Pod
+from syncpod.pod.go_text import go_quote
+from syncpod.translation.config_error import ContainerConfigError
+from syncpod.translation.context import NodeContext
+from syncpod.translation.downward import field_value, resource_value
+from syncpod.translation.env_file import EnvFileInvalid, env_file_value
+from syncpod.translation.expansion import expand
+
+
+class ObjectMissing(ContainerConfigError):
+    """A ConfigMap or Secret that has to be there is not, or has not the key; it may still come, or get it."""
+
+    def __init__(self, ref: ObjectRef, message: str) -> None:
+        super().__init__(message)
+        self.ref = ref
+
+
+@dataclass(frozen=True)
+class EnvFile:
+    """A file of variables in a volume of the pod."""
+
+    path: str
+    """On the node, for the message."""
+    content: bytes | None = field(repr=False)
+    """None where it could not be read."""
+
+
+@dataclass(frozen=True)
+class Sources:
+    """What a node has of what a container's environment refers to. Its repr shows nothing of it."""
+
+    objects: Mapping[ObjectRef, Mapping[str, bytes]] = field(default_factory=dict, repr=False)
+    """Of ConfigMaps only ``data``: ``binaryData`` gives no variables."""
+    files: Mapping[tuple[str, str], EnvFile] = field(default_factory=dict, repr=False)
+    """By volume and path; without those whose volume has no place on the node."""
+
+    def secrets(self) -> frozenset[str]:
+        """Return the values of Secrets as the environment has them: what no message may repeat."""
+        return frozenset(
+            _text(value)
+            for ref, values in self.objects.items()
+            if ref.kind == "Secret"
+            for value in values.values()
+            if value
+        )
+
+
+NO_SOURCES = Sources()
+
+
+def wanted_objects(pod: Pod, container: Container) -> tuple[ObjectRef, ...]:
+    """Return the ConfigMaps and Secrets that a container's environment refers to, each once."""
+    namespace = pod.metadata.namespace or "default"
+    found: dict[ObjectRef, None] = {}
+    for source in container.env_from:
+        if source.config_map_ref is not None:
+            found[ObjectRef("ConfigMap", namespace, source.config_map_ref.name)] = None
+        if source.secret_ref is not None:
+            found[ObjectRef("Secret", namespace, source.secret_ref.name)] = None
+    for value_from in (variable.value_from for variable in container.env if variable.value_from is not None):
+        if value_from.config_map_key_ref is not None:
+            found[ObjectRef("ConfigMap", namespace, value_from.config_map_key_ref.name)] = None
+        if value_from.secret_key_ref is not None:
+            found[ObjectRef("Secret", namespace, value_from.secret_key_ref.name)] = None
+    return tuple(found)
+
+
+def wanted_files(container: Container) -> frozenset[tuple[str, str]]:
+    """Return the files that a container's environment refers to, by volume and path."""
+    selectors = (variable.value_from.file_key_ref for variable in container.env if variable.value_from is not None)
+    return frozenset((selector.volume_name, selector.path) for selector in selectors if selector is not None)
+
+
+def environment(
+    pod: Pod,
+    container: Container,
+    node: NodeContext,
+    pod_ips: tuple[str, ...],
+    path: str,
+    sources: Sources = NO_SOURCES,
+) -> dict[str, str]:
+    """Return the container's variables in the order in which they are first declared; a later one of a name wins.
+
+    First come those of envFrom, source by source, each one's in order of key, under any name that the key and prefix
+    make; then those of env, in which a value sees what was declared before it. What is optional and not there declares
+    nothing, so that an earlier variable of the name stays. There are no service variables without a cluster. Bytes of
+    a value that are no UTF-8 are kept as surrogate escapes. ``path`` is the container's place in the pod.
+
+    Mirrors kubelet_pods.go, v1.36, makeEnvironmentVariables; differences: the kubelet hands the variables over in the
+    order of a Go map, which is none, and leaves a NUL byte for the runtime to fail at. Raises
+    :class:`ContainerConfigError`; :class:`ObjectMissing` where an object may still come. No text of theirs has a value
+    of a ConfigMap, a Secret or a file in it.
+    """
+    scope = _Scope(pod, container, node, pod_ips, sources)
+    variables = dict(scope.from_whole_objects())
+    for index, variable in enumerate(container.env):
+        value: str | None = variable.value
+        if variable.value:
+            value = expand(variable.value, variables)
+        elif variable.value_from is not None:
+            value = scope.from_source(variable.value_from, f"{path}.env[{index}].valueFrom")
+        if value is not None:
+            variables[variable.name] = value
+    for name, value in variables.items():
+        if "\0" in value:
+            raise ContainerConfigError(f"{path}: the value of variable {name} has a NUL byte, which none can have")
+    return variables
+
+
+@dataclass(frozen=True)
+class _Scope:
+    """What the variables of one container may refer to."""
+
+    pod: Pod
+    container: Container
+    node: NodeContext
+    pod_ips: tuple[str, ...]
+    sources: Sources
+
+    def from_whole_objects(self) -> Iterator[tuple[str, str]]:
+        for source in self.container.env_from:
+            if (config_map := source.config_map_ref) is not None:
+                values = self._object("ConfigMap", config_map.name, bool(config_map.optional))
+            elif (secret := source.secret_ref) is not None:
+                values = self._object("Secret", secret.name, bool(secret.optional))
+            else:
+                continue
+            for key, value in sorted(values.items() if values is not None else ()):
+                yield f"{source.prefix}{key}", _text(value)
+
+    def from_source(self, source: EnvVarSource, path: str) -> str | None:
+        """Return a value, None where it is optional and not there."""
+        if source.field_ref is not None:
+            return field_value(source.field_ref, self.pod, self.node, self.pod_ips, f"{path}.fieldRef")
+        if source.resource_field_ref is not None:
+            return resource_value(
+                source.resource_field_ref, self.pod, self.container, self.node, f"{path}.resourceFieldRef"
+            )
+        if (config_map := source.config_map_key_ref) is not None:
+            return self._key("ConfigMap", config_map.name, config_map.key, bool(config_map.optional))
+        if (secret := source.secret_key_ref) is not None:
+            return self._key("Secret", secret.name, secret.key, bool(secret.optional))
+        if source.file_key_ref is not None:
+            return self._file_key(source.file_key_ref)
+        raise ContainerConfigError(
+            f"{path}: required, one of fieldRef, resourceFieldRef, configMapKeyRef, secretKeyRef or fileKeyRef"
+        )
+
+    def _object(self, kind: Kind, name: str, optional: bool) -> Mapping[str, bytes] | None:
+        ref = self._ref(kind, name)
+        values = self.sources.objects.get(ref)
+        if values is None and not optional:
+            raise ObjectMissing(ref, f"{ref} not found")
+        return values
+
+    def _key(self, kind: Kind, name: str, key: str, optional: bool) -> str | None:
+        values = self._object(kind, name, optional)
+        if values is None:
+            return None
+        if key not in values:
+            if optional:
+                return None
+            ref = self._ref(kind, name)
+            raise ObjectMissing(ref, f"couldn't find key {key} in {kind} {ref.namespace}/{name}")
+        return _text(values[key])
+
+    def _file_key(self, selector: FileKeySelector) -> str | None:
+        """Return a variable of a file; an empty one counts as none, and a file that is not there is never optional."""
+        file = self.sources.files.get((selector.volume_name, selector.path))
+        if file is None:
+            raise ContainerConfigError(
+                f"cannot find the volume {go_quote(selector.volume_name)} referenced by FileKeyRef"
+            )
+        try:
+            value = env_file_value(file.content, selector.key) if file.content is not None else None
+        except EnvFileInvalid as invalid:
+            raise ContainerConfigError("couldn't parse env file") from invalid
+        if value is None:
+            raise ContainerConfigError("couldn't parse env file")
+        if value:
+            return _text(value)
+        if selector.optional:
+            return None
+        raise ContainerConfigError(
+            f"environment variable key {go_quote(selector.key)} not found in file {go_quote(file.path)}"
+        )
+
+    def _ref(self, kind: Kind, name: str) -> ObjectRef:
+        return ObjectRef(kind, self.pod.metadata.namespace or "default", name)
+
+
+def _text(value: bytes) -> str:
+    return value.decode(errors="surrogateescape")

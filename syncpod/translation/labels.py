@@ -1,0 +1,80 @@
+"""Labels and annotations of sandboxes and containers: the kubelet's, byte for byte, and ours.
+
+With them crictl and log agents know our containers, a container can be killed with no spec at hand, and ours are told
+from everybody else's.
+"""
+
+from typing import Any
+
+from syncpod.pod import Container, ContainerPort, Pod, container_hash, pod_to_wire
+from syncpod.pod.go_text import go_json
+from syncpod.translation import names
+from syncpod.translation.context import NodeContext
+
+
+def sandbox_labels(pod: Pod, node: NodeContext) -> dict[str, str]:
+    """Return the pod's own labels, the kubelet's over them, and the one that says whose sandbox this is.
+
+    labels.go, v1.36, newPodLabels; the last label is ours.
+    """
+    return {**pod.metadata.labels, **_identity(pod), names.NODE_LABEL: node.name}
+
+
+def sandbox_annotations(pod: Pod, node: NodeContext, incarnation: str) -> dict[str, str]:
+    """Return the pod's own annotations, this life's id and the cluster that answers for it.
+
+    labels.go, v1.36, newPodAnnotations; the last two are ours.
+    """
+    return {
+        **pod.metadata.annotations,
+        names.INCARNATION_ANNOTATION: incarnation,
+        names.CLUSTER_ANNOTATION: node.cluster,
+    }
+
+
+def container_labels(pod: Pod, container: Container, node: NodeContext) -> dict[str, str]:
+    """Return the labels of a container: pod, container, and owner; none of the pod's own (newContainerLabels)."""
+    return {**_identity(pod), names.CONTAINER_NAME_LABEL: container.name, names.NODE_LABEL: node.name}
+
+
+def container_annotations(pod: Pod, container: Container, restart_count: int, incarnation: str) -> dict[str, str]:
+    """Return the annotations of a container: enough to judge and kill it without its spec.
+
+    labels.go, v1.36, newContainerAnnotations; the incarnation is ours.
+    """
+    annotations = {
+        names.CONTAINER_HASH_ANNOTATION: container_hash(container.name, container.image),
+        names.CONTAINER_RESTART_COUNT_ANNOTATION: str(restart_count),
+        names.CONTAINER_TERMINATION_MESSAGE_PATH_ANNOTATION: container.termination_message_path,
+        names.CONTAINER_TERMINATION_MESSAGE_POLICY_ANNOTATION: container.termination_message_policy or "",
+        names.INCARNATION_ANNOTATION: incarnation,
+    }
+    if pod.metadata.deletion_grace_period_seconds is not None:
+        annotations[names.POD_DELETION_GRACE_PERIOD_ANNOTATION] = str(pod.metadata.deletion_grace_period_seconds)
+    if pod.spec.termination_grace_period_seconds is not None:
+        annotations[names.POD_TERMINATION_GRACE_PERIOD_ANNOTATION] = str(pod.spec.termination_grace_period_seconds)
+    if container.lifecycle is not None and container.lifecycle.pre_stop is not None:
+        annotations[names.CONTAINER_PRE_STOP_HANDLER_ANNOTATION] = go_json(pod_to_wire(container.lifecycle.pre_stop))
+    if container.ports:
+        annotations[names.CONTAINER_PORTS_ANNOTATION] = go_json([_port(port) for port in container.ports])
+    return annotations
+
+
+def _identity(pod: Pod) -> dict[str, str]:
+    return {
+        names.POD_NAME_LABEL: pod.metadata.name,
+        names.POD_NAMESPACE_LABEL: pod.metadata.namespace,
+        names.POD_UID_LABEL: pod.metadata.uid,
+    }
+
+
+def _port(port: ContainerPort) -> dict[str, Any]:
+    """One port as core/v1 marshals it: all but containerPort left out when empty."""
+    wire: dict[str, Any] = {
+        "name": port.name,
+        "hostPort": port.host_port,
+        "containerPort": port.container_port,
+        "protocol": port.protocol,
+        "hostIP": port.host_ip,
+    }
+    return {key: value for key, value in wire.items() if value or key == "containerPort"}

@@ -1,0 +1,128 @@
+"""Where a pod's things lie on disk. Every name that becomes part of a path is checked here: the runtime checks none."""
+
+import re
+from pathlib import Path
+
+from syncpod.pod import Container, Pod, Volume
+from syncpod.translation.context import NodeContext
+
+_NAME_LIMIT = 255
+"""Bytes of one name in a directory."""
+EMPTY_DIR = "kubernetes.io~empty-dir"
+_UID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+
+
+class UnsafeName(ValueError):
+    """A name that would lead out of its directory, or that no file system takes."""
+
+
+def is_uid(uid: str) -> bool:
+    """Say whether a pod's UID can name a directory."""
+    return bool(_UID.fullmatch(uid)) and len(uid.encode()) <= _NAME_LIMIT
+
+
+def pods_directory(node: NodeContext) -> Path:
+    """Return the directory that holds all pods' directories."""
+    return node.state_dir / "pods"
+
+
+def pod_directory(node: NodeContext, uid: str) -> Path:
+    """Return ``<state>/pods/<uid>``. Raises :class:`UnsafeName`."""
+    if not is_uid(uid):
+        raise UnsafeName(f"metadata.uid: {uid!r} is no name for a directory; use letters, digits and dashes")
+    return pods_directory(node) / safe_name(uid, "metadata.uid")
+
+
+def memory_pod_directory(node: NodeContext, uid: str) -> Path:
+    """Return ``<memory>/pods/<uid>``, which holds what of a pod may not lie on a disk. Raises :class:`UnsafeName`."""
+    return node.memory_dir / "pods" / pod_directory(node, uid).name
+
+
+def volume_directory(node: NodeContext, uid: str, volume: Volume) -> Path | None:
+    """Return where a volume lies that is made for the pod: ``…/<uid>/volumes/kubernetes.io~<plugin>/<name>``.
+
+    Below the pod's directory as the kubelet has it; below its directory in memory if it is of a Secret, or an emptyDir
+    in memory on a node that may not mount. None for other kinds. Raises :class:`UnsafeName`.
+    """
+    plugin = volume_plugin(volume)
+    if plugin is None:
+        return None
+    base = (memory_pod_directory if _in_memory(volume, node) else pod_directory)(node, uid)
+    return base / "volumes" / plugin / safe_name(volume.name, "spec.volumes[].name")
+
+
+def volume_plugin(volume: Volume) -> str | None:
+    """Return the directory name of the kubelet's plugin for a kind that is made for the pod, None for other kinds."""
+    kinds = (
+        (volume.empty_dir, EMPTY_DIR),
+        (volume.config_map, "kubernetes.io~configmap"),
+        (volume.secret, "kubernetes.io~secret"),
+        (volume.projected, "kubernetes.io~projected"),
+        (volume.downward_api, "kubernetes.io~downward-api"),
+    )
+    return next((plugin for source, plugin in kinds if source is not None), None)
+
+
+def empty_dir_ready_file(node: NodeContext, uid: str, volume: str) -> Path:
+    """Return the file that stands once an emptyDir is whole, where the kubelet has its own. Raises UnsafeName."""
+    name = safe_name(volume, "spec.volumes[].name")
+    return pod_directory(node, uid) / "plugins" / EMPTY_DIR / name / "ready"
+
+
+def _in_memory(volume: Volume, node: NodeContext) -> bool:
+    if volume.secret is not None:
+        return True
+    if volume.projected is not None:
+        return any(source.secret is not None for source in volume.projected.sources)
+    return volume.empty_dir is not None and volume.empty_dir.medium == "Memory" and not node.may_mount
+
+
+def etc_hosts_file(node: NodeContext, uid: str) -> Path:
+    """Return the file that the pod's containers see as /etc/hosts. Raises :class:`UnsafeName`."""
+    return pod_directory(node, uid) / "etc-hosts"
+
+
+def pod_log_directory(node: NodeContext, namespace: str, name: str, uid: str) -> Path:
+    """Return ``<logs>/<namespace>_<name>_<uid>``.
+
+    Raises :class:`UnsafeName` (kuberuntime/helpers.go, v1.36, BuildPodLogsDirectory).
+    """
+    pod_directory(node, uid)
+    for part, path in ((namespace, "metadata.namespace"), (name, "metadata.name")):
+        safe_name(part, path)
+    return node.log_dir / safe_name(f"{namespace}_{name}_{uid}", "metadata.name, in the name of the log directory")
+
+
+def log_directory_of(pod: Pod, node: NodeContext) -> Path:
+    """Return the log directory of a pod. Raises :class:`UnsafeName`."""
+    return pod_log_directory(node, pod.metadata.namespace, pod.metadata.name, pod.metadata.uid)
+
+
+def container_log_file(container: str, restart_count: int) -> str:
+    """Return a container's log relative to its pod's log directory: ``<container>/<restart>.log``.
+
+    Raises :class:`UnsafeName` for a container name that would leave that directory (helpers.go, v1.36,
+    buildContainerLogsPath).
+    """
+    return f"{safe_name(container, 'spec.containers[].name')}/{restart_count}.log"
+
+
+def message_file(node: NodeContext, uid: str, container: Container, restart_count: int) -> Path | None:
+    """Return the file that an instance sees at its terminationMessagePath; None where it has no such path.
+
+    Raises :class:`UnsafeName` (kuberuntime_container.go, v1.36, makeMounts). Difference: the file is named after the
+    restart, and not at random, so that a repeated start finds the one it had.
+    """
+    if not container.termination_message_path:
+        return None
+    name = safe_name(container.name, "spec.containers[].name")
+    return pod_directory(node, uid) / "containers" / name / f"{restart_count:08x}"
+
+
+def safe_name(name: str, path: str) -> str:
+    """Return a name that is to be one part of a path, as it is. Raises :class:`UnsafeName`, which names the field."""
+    if name in ("", ".", "..") or "/" in name or "\0" in name:
+        raise UnsafeName(f"{path}: {name!r} is no name for a file or directory")
+    if len(name.encode()) > _NAME_LIMIT:
+        raise UnsafeName(f"{path}: {name!r} has {len(name.encode())} bytes, and a directory takes {_NAME_LIMIT}")
+    return name

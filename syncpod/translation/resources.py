@@ -1,0 +1,125 @@
+"""CPU and memory of containers and sandboxes in the kernel's units.
+
+Mirrors kuberuntime_container_linux.go, kuberuntime_sandbox_linux.go and cm/helpers_linux.go, v1.36.
+"""
+
+from protos.cri.v1.api_pb2 import HugepageLimit, LinuxContainerResources
+from syncpod.pod import Container, Pod, Quantity, parse_quantity
+from syncpod.pod.amounts import HUGE_PAGES, Amounts, pod_amounts, read_amounts
+from syncpod.translation.context import Host
+from syncpod.translation.oom_score import oom_score_adj
+
+MIN_SHARES = 2
+PERIOD_US = 100_000
+"""Microseconds over which CPU is limited."""
+
+_SHARES_PER_CPU = 1024
+_MAX_SHARES = 262144
+_MIN_QUOTA_US = 1000
+_MAX_QUOTA_US = 2**44 - 1
+"""What the kernel takes (sched/core.c, MAX_BW); more CPUs than any machine has."""
+_MAX_BYTES = 2**63 - 1
+"""What CRI has bits for, and the kernel takes for no limit."""
+_UNITS = ("B", "KB", "MB", "GB", "TB", "PB")
+_ZERO = parse_quantity("0")
+
+
+def cpu_shares(milli_cpu: int) -> int:
+    """Return the CPU weight of that many millicores: 1024 for a core, from 2 to 262144."""
+    return min(max(milli_cpu * _SHARES_PER_CPU // 1000, MIN_SHARES), _MAX_SHARES)
+
+
+def cpu_quota(milli_cpu: int) -> int:
+    """Return the microseconds of CPU that many millicores have in each 100 ms; 0 = no limit.
+
+    At least 1000, and no more than the kernel takes.
+    """
+    return min(max(milli_cpu * PERIOD_US // 1000, _MIN_QUOTA_US), _MAX_QUOTA_US) if milli_cpu else 0
+
+
+def bytes_of(amount: Quantity) -> int:
+    """Return an amount in whole bytes, as many as CRI has bits for: what several containers may use can be more."""
+    return min(amount.value(), _MAX_BYTES)
+
+
+def container_resources(pod: Pod, container: Container, host: Host) -> LinuxContainerResources:
+    """Return what the container may use and how dispensable it is (generateLinuxContainerResources).
+
+    What it does not limit itself is limited as the pod is as a whole. Huge pages of every size the machine has are
+    limited, to 0 unless asked for. Swap is not for containers, where its accounting allows keeping them from it
+    (configureContainerSwapResources, NoSwap).
+    """
+    requests, limits = read_amounts(container.resources.requests), _bounded(pod, container)
+    resources = _linux_resources(requests, limits, host)
+    resources.oom_score_adj = oom_score_adj(pod, container, host.memory_bytes)
+    resources.hugepage_limits.extend(hugepage_limits(limits, host))
+    if host.swap_controller and host.unified_cgroups:
+        resources.unified["memory.swap.max"] = "0"
+    elif host.swap_controller:
+        resources.memory_swap_limit_in_bytes = resources.memory_limit_in_bytes
+    return resources
+
+
+def sandbox_resources(pod: Pod, host: Host) -> LinuxContainerResources:
+    """Return the resources of the pod as a whole, without its overhead (calculateSandboxResources)."""
+    return _linux_resources(
+        pod_amounts(pod, "requests", overhead=False), pod_amounts(pod, "limits", overhead=False), host
+    )
+
+
+def overhead_resources(pod: Pod, host: Host) -> LinuxContainerResources:
+    """Return what the sandbox itself takes; nothing is set where the pod names no overhead."""
+    if not pod.spec.overhead:
+        return LinuxContainerResources()
+    overhead = read_amounts(pod.spec.overhead)
+    return _linux_resources({"cpu": _ZERO} | dict(overhead), overhead, host)
+
+
+def hugepage_limits(amounts: Amounts, host: Host) -> list[HugepageLimit]:
+    """Return the limit for each size of pages that the machine has, 0 where none are named (HugePageLimits).
+
+    None where cgroups cannot limit them, where the kubelet's limits are left out by containerd and refused by CRI-O.
+    """
+    if not host.hugetlb_controller:
+        return []
+    wanted = {
+        _page_size(parse_quantity(name.removeprefix(HUGE_PAGES)).value()): bytes_of(amount)
+        for name, amount in amounts.items()
+        if name.startswith(HUGE_PAGES)
+    }
+    return [HugepageLimit(page_size=size, limit=wanted.get(size, 0)) for size in host.hugepage_sizes]
+
+
+def _bounded(pod: Pod, container: Container) -> Amounts:
+    """Return a container's limits, those of the pod as a whole where it has none (getCPULimit, getMemoryLimit)."""
+    own = {
+        name: amount
+        for name, amount in read_amounts(container.resources.limits).items()
+        if amount > _ZERO or name.startswith(HUGE_PAGES)
+    }
+    whole = read_amounts(pod.spec.resources.limits) if pod.spec.resources is not None else {}
+    return {**whole, **own}
+
+
+def _linux_resources(requests: Amounts, limits: Amounts, host: Host) -> LinuxContainerResources:
+    """Turn CPU and memory into shares, quota and limit; a CPU request that is not set is the limit."""
+    cpu_limit = limits.get("cpu", _ZERO)
+    resources = LinuxContainerResources(
+        cpu_period=PERIOD_US,
+        cpu_quota=cpu_quota(cpu_limit.milli_value()),
+        cpu_shares=cpu_shares(requests.get("cpu", cpu_limit).milli_value()),
+        memory_limit_in_bytes=bytes_of(limits.get("memory", _ZERO)),
+    )
+    if host.unified_cgroups:
+        # One process out of memory ends the container, as the kubelet has it on cgroup v2.
+        resources.unified["memory.oom.group"] = "1"
+    return resources
+
+
+def _page_size(size: int) -> str:
+    """Return a page size as cgroups name it: 2097152 is ``2MB`` (HugePageUnitSizeFromByteSize)."""
+    unit = 0
+    while size % 1024 == 0 and unit < len(_UNITS) - 1:
+        size //= 1024
+        unit += 1
+    return f"{size}{_UNITS[unit]}"

@@ -1,0 +1,180 @@
+"""A pod's cgroup: what it is called, and that it goes when the pod has gone."""
+
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from syncpod.kernel.cgroup_mounts import Hierarchy, hierarchies
+from syncpod.node.cgroups import CgroupBusy, kill_pod_cgroup, populated, remove_pod_cgroup
+from syncpod.translation.cgroup_paths import pod_cgroup, pod_cgroups
+from syncpod.translation.context import NodeContext
+from syncpod.translation.paths import UnsafeName
+from tests.translation.translation import NODE, make_pod
+
+MOUNTINFO = r"""
+24 1 0:22 / /proc rw,nosuid shared:5 - proc proc rw
+30 24 0:26 / /sys/fs/cgroup rw shared:9 - tmpfs tmpfs ro,mode=755
+31 30 0:27 / /sys/fs/cgroup/cpu,cpuacct rw shared:10 - cgroup cgroup rw,cpu,cpuacct
+32 30 0:28 / /sys/fs/cgroup/systemd rw - cgroup cgroup rw,name=systemd
+33 30 0:29 / /sys/fs/cgroup/with\040space rw shared:11 master:2 - cgroup cgroup rw,memory
+34 30 0:30 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw
+35 30 0:27 /docker/1 /part rw - cgroup cgroup rw,cpu,cpuacct
+36 30 0:27 / /sys/fs/cgroup/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct
+""".strip()
+
+GUARANTEED = {"requests": {"cpu": "1", "memory": "1Mi"}, "limits": {"cpu": "1", "memory": "1Mi"}}
+BURSTABLE = {"requests": {"cpu": "1"}}
+
+NAMES = [
+    ("cgroupfs", "syncpod", GUARANTEED, "a-b", "/syncpod/poda-b"),
+    ("cgroupfs", "syncpod", BURSTABLE, "a-b", "/syncpod/burstable/poda-b"),
+    ("cgroupfs", "/machine/syncpod/", {}, "a", "/machine/syncpod/besteffort/poda"),
+    ("systemd", "syncpod", GUARANTEED, "a-b", "/syncpod.slice/syncpod-poda_b.slice"),
+    ("systemd", "syncpod", {}, "a", "/syncpod.slice/syncpod-besteffort.slice/syncpod-besteffort-poda.slice"),
+    (
+        "systemd",
+        "machine/sync-pod",
+        BURSTABLE,
+        "a",
+        "/machine.slice/machine-sync_pod.slice/machine-sync_pod-burstable.slice/machine-sync_pod-burstable-poda.slice",
+    ),
+]
+
+
+@pytest.mark.parametrize(("driver", "parent", "resources", "uid", "path"), NAMES)
+def test_the_pods_cgroup_is(driver: str, parent: str, resources: dict[str, Any], uid: str, path: str) -> None:
+    node = replace(NODE, cgroup_driver=driver, cgroup_parent=parent)  # type: ignore[arg-type]
+    pod = make_pod({"containers": [{"name": "a", "image": "i", "resources": resources}]}, uid=uid)
+    assert str(pod_cgroup(node, pod)) == path
+    assert path in map(str, pod_cgroups(node, uid))
+
+
+def test_where_pods_were_before_there_were_tiers_is_looked_at_too() -> None:
+    assert [str(path) for path in pod_cgroups(NODE, "a")] == [
+        "/syncpod/poda",
+        "/syncpod/burstable/poda",
+        "/syncpod/besteffort/poda",
+    ]
+
+
+@pytest.mark.parametrize("uid", ["", "..", "../..", "a/../..", "a\n"])
+def test_a_uid_that_leads_elsewhere_names_no_cgroup(uid: str) -> None:
+    with pytest.raises(UnsafeName):
+        pod_cgroups(NODE, uid)
+
+
+def test_every_hierarchy_that_is_mounted_whole_is_found_once() -> None:
+    assert hierarchies(MOUNTINFO) == (
+        Hierarchy(Path("/sys/fs/cgroup/cpu,cpuacct"), 1, frozenset({"cpu", "cpuacct"})),
+        Hierarchy(Path("/sys/fs/cgroup/systemd"), 1, frozenset({"name=systemd"})),
+        Hierarchy(Path("/sys/fs/cgroup/with space"), 1, frozenset({"memory"})),
+        Hierarchy(Path("/sys/fs/cgroup/unified"), 2, frozenset()),
+    )
+
+
+def test_a_hierarchy_is_whole_too_where_it_is_seen_from_within_a_namespace() -> None:
+    line = "59 49 0:38 /../.. /sys/fs/cgroup rw,relatime - cgroup2 cgroup rw,nsdelegate"
+    assert [each.path for each in hierarchies(line)] == [Path("/sys/fs/cgroup")]
+
+
+HIERARCHIES = [each.path for each in hierarchies(Path("/proc/self/mountinfo").read_text())]
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[NodeContext]:
+    """A node with a parent cgroup of its own, in every hierarchy of this machine."""
+    if os.geteuid() != 0 or not HIERARCHIES:
+        pytest.skip("only root makes cgroups, and only where they are mounted")
+    parent = f"syncpod-test-{os.getpid()}-{tmp_path.name}"
+    for hierarchy in HIERARCHIES:
+        (hierarchy / parent).mkdir()
+    yield replace(NODE, cgroup_parent=parent)
+    for hierarchy in HIERARCHIES:
+        for directory, _, _ in os.walk(hierarchy / parent, topdown=False):
+            Path(directory).rmdir()
+
+
+def made(node: NodeContext, uid: str, *below: str, tier: str = "burstable") -> list[Path]:
+    """The pod's cgroup in each hierarchy, with containers' below it."""
+    cgroups = [hierarchy / node.cgroup_parent / tier / f"pod{uid}" for hierarchy in HIERARCHIES]
+    for cgroup in cgroups:
+        cgroup.mkdir(parents=True)
+        for name in below:
+            (cgroup / name).mkdir(parents=True)
+    return cgroups
+
+
+@pytest.mark.parametrize("tier", ["", "burstable", "besteffort"])
+def test_a_pods_cgroups_go_from_every_hierarchy_and_all_others_stay(node: NodeContext, tier: str) -> None:
+    gone, kept = made(node, "gone", "one", "two/deep", tier=tier), made(node, "kept", "one", tier=tier)
+    remove_pod_cgroup(node, "gone")
+    assert [cgroup for cgroup in gone if cgroup.exists()] == []
+    assert all((cgroup / "one").exists() for cgroup in kept)
+
+
+def test_removing_them_twice_or_never_made_is_success(node: NodeContext) -> None:
+    remove_pod_cgroup(node, "never")
+    made(node, "twice")
+    remove_pod_cgroup(node, "twice")
+    remove_pod_cgroup(node, "twice")
+
+
+def test_one_that_is_gone_from_some_hierarchies_goes_from_the_rest(node: NodeContext) -> None:
+    cgroups = made(node, "half", "one")
+    (cgroups[0] / "one").rmdir()
+    cgroups[0].rmdir()
+    remove_pod_cgroup(node, "half")
+    assert not any(cgroup.exists() for cgroup in cgroups)
+
+
+def test_a_cgroup_with_a_process_in_it_stays_and_says_which(node: NodeContext) -> None:
+    cgroup = made(node, "busy", "one")[-1]
+    with subprocess.Popen(["sleep", "60"]) as process:
+        try:
+            (cgroup / "one" / "cgroup.procs").write_text(str(process.pid))
+            with pytest.raises(CgroupBusy, match=rf"still in use by processes {process.pid}: '{cgroup}/one'"):
+                remove_pod_cgroup(node, "busy")
+            assert process.poll() is None
+        finally:
+            process.kill()
+    remove_pod_cgroup(node, "busy")
+    assert not cgroup.exists()
+
+
+@pytest.fixture
+def sleeper() -> Iterator[subprocess.Popen[bytes]]:
+    """A process that does nothing, until it is killed."""
+    with subprocess.Popen(["sleep", "60"]) as process:
+        yield process
+        process.kill()
+
+
+def test_what_is_forgotten_in_a_pods_cgroup_is_killed_and_named_and_nobody_else(
+    node: NodeContext, sleeper: subprocess.Popen[bytes]
+) -> None:
+    (made(node, "forgotten", "one")[-1] / "one" / "cgroup.procs").write_text(str(sleeper.pid))
+    with subprocess.Popen(["sleep", "60"]) as neighbour:
+        (made(node, "kept", "one")[-1] / "one" / "cgroup.procs").write_text(str(neighbour.pid))
+        assert kill_pod_cgroup(node, "forgotten") == (sleeper.pid,)
+        assert sleeper.wait() == -signal.SIGKILL
+        assert kill_pod_cgroup(node, "forgotten") == kill_pod_cgroup(node, "never") == ()
+        assert neighbour.poll() is None
+        neighbour.kill()
+    remove_pod_cgroup(node, "forgotten")
+
+
+@pytest.mark.parametrize("name", ["{}", "cri-containerd-{}.scope"])
+def test_a_container_with_a_process_in_its_cgroup_is_told_from_one_without(
+    node: NodeContext, sleeper: subprocess.Popen[bytes], name: str
+) -> None:
+    full, empty, absent = ("f" * 64, "e" * 64, "a" * 64)
+    cgroup = made(node, "pod", f"{name.format(full)}/below", name.format(empty))[-1]
+    (cgroup / name.format(full) / "below" / "cgroup.procs").write_text(str(sleeper.pid))
+    assert populated(node, "pod", [empty, full, absent]) == (full,)
+    assert populated(node, "never", [full]) == ()

@@ -1,0 +1,309 @@
+"""A pod's cgroup made with its limits, on this machine's own hierarchies, and on copies of others."""
+
+import os
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from syncpod.kernel.cgroup_mounts import hierarchies
+from syncpod.node.cgroups import remove_pod_cgroup
+from syncpod.node.pod_cgroups import (
+    Enforced,
+    LimitsRefused,
+    change_pod_cgroup,
+    make_pod_cgroup,
+    read_memory_limit,
+    read_pod_cgroup,
+    remove_empty_tiers,
+    weigh_tiers,
+)
+from syncpod.pod import Pod
+from syncpod.translation.cgroup_limits import CgroupLimits
+from syncpod.translation.cgroup_paths import pod_cgroup
+from syncpod.translation.context import NodeContext
+from tests.translation.translation import HOST, NODE, make_pod
+
+MIB = 1 << 20
+PLAIN = replace(NODE, host=replace(HOST, hugepage_sizes=()))
+
+
+def pod_of(*resources: dict[str, Any], uid: str = "a", **spec: Any) -> Pod:
+    """A pod with a container for each of these."""
+    containers = [{"name": f"c{index}", "image": "i", "resources": each} for index, each in enumerate(resources)]
+    return make_pod({"containers": containers, **spec}, uid=uid)
+
+
+LIMITED = {"limits": {"cpu": "500m", "memory": "64Mi"}, "requests": {"cpu": "250m"}}
+"""A burstable container with both limits."""
+
+# --- version 2, as a tree of files ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def unified(tmp_path: Path) -> Path:
+    """A directory that answers as the root of version 2 does, as far as names of files go."""
+    root = tmp_path / "cgroup"
+    cgroup(root, "cpu io memory hugetlb pids")
+    return root
+
+
+FILES = ("cpu.weight", "cpu.max", "memory.max", "hugetlb.2MB.max")
+
+
+def cgroup(directory: Path, controllers: str, *files: str) -> Path:
+    """Make what the kernel makes of itself when a cgroup of version 2 is made."""
+    directory.mkdir(parents=True)
+    (directory / "cgroup.controllers").write_text(f"{controllers}\n")
+    for name in ("cgroup.subtree_control", *files):
+        (directory / name).touch()
+    return directory
+
+
+def mountinfo(root: Path) -> Path:
+    file = root.parent / "mountinfo"
+    file.write_text(f"30 24 0:26 / {root} rw - cgroup2 cgroup2 rw\n")
+    return file
+
+
+def test_version_2_is_given_weights_and_maxima_and_hands_its_controllers_down(unified: Path) -> None:
+    node = replace(NODE, host=replace(HOST, hugepage_sizes=("2MB",)))
+    parent = cgroup(unified / "syncpod", "cpu memory hugetlb")
+    tier = cgroup(parent / "burstable", "cpu memory hugetlb", "cpu.weight")
+    own = cgroup(tier / "poda", "cpu memory hugetlb", *FILES)
+    make_pod_cgroup(node, pod_of(LIMITED, LIMITED), mountinfo=mountinfo(unified))
+    # 500m are 512 shares, of which the weight is 1 + 510 * 9999 / 262142.
+    assert [(own / name).read_text() for name in FILES] == ["20", "100000 100000", str(128 * MIB), "0"]
+    for above in (unified, parent, tier):
+        # The last of the three that it was told: a file keeps what is longer than that.
+        assert (above / "cgroup.subtree_control").read_text().startswith("+memory")
+    assert (own / "cgroup.subtree_control").read_text() == ""  # the runtime's to divide
+
+
+def test_a_tier_of_version_2_weighs_what_its_pods_request(unified: Path) -> None:
+    tier = cgroup(unified / "syncpod" / "burstable", "cpu", "cpu.weight")
+    weigh_tiers(PLAIN, 4000, mountinfo=mountinfo(unified))
+    assert (tier / "cpu.weight").read_text() == "157"
+    assert not (unified / "syncpod" / "besteffort").exists()
+
+
+def test_a_limit_that_only_the_containers_ask_for_is_left_out_where_the_controller_is_missing(unified: Path) -> None:
+    cgroup(unified / "syncpod" / "burstable" / "poda", "cpu", "cpu.weight", "cpu.max")
+    (unified / "syncpod" / "cgroup.subtree_control").touch()
+    (unified / "syncpod" / "burstable" / "cgroup.subtree_control").touch()
+    make_pod_cgroup(PLAIN, pod_of(LIMITED), mountinfo=mountinfo(unified))
+
+
+WHOLE = {"limits": {"memory": "64Mi"}}
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({}, "the memory controller is not to be had here"),
+        ({"cgroup_driver": "systemd"}, "the runtime's cgroup driver is systemd"),
+        ({"pod_cgroups": False}, "this node makes no cgroups for pods"),
+    ],
+)
+def test_a_limit_that_the_pod_asks_for_itself_is_refused_by_name_where_nothing_enforces_it(
+    unified: Path, changes: dict[str, Any], why: str
+) -> None:
+    if os.geteuid() != 0 and not changes:
+        why = "cgroups are closed to this user"
+    (unified / "cgroup.controllers").write_text("cpu\n")
+    cgroup(unified / "syncpod" / "burstable" / "poda", "cpu", "cpu.weight", "cpu.max")
+    (unified / "syncpod" / "cgroup.subtree_control").touch()
+    (unified / "syncpod" / "burstable" / "cgroup.subtree_control").touch()
+    node = replace(PLAIN, **changes)
+    with pytest.raises(LimitsRefused) as refused:
+        make_pod_cgroup(node, pod_of({}, resources=WHOLE), mountinfo=mountinfo(unified))
+    assert str(refused.value) == (
+        f"spec.resources.limits[memory]: cannot be enforced for the pod as a whole, since {why}: "
+        "limit the containers instead"
+    )
+    make_pod_cgroup(node, pod_of({}, resources={"requests": {"cpu": "1"}}), mountinfo=mountinfo(unified))
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="nothing is closed to root")
+def test_closed_cgroups_fail_no_pod_that_asks_for_nothing_of_them() -> None:
+    make_pod_cgroup(PLAIN, pod_of(LIMITED))
+    weigh_tiers(PLAIN, 100)
+
+
+def test_version_2_says_what_it_is_given_and_is_changed_in_part(unified: Path) -> None:
+    """Row 116: what a resize does not name stays as it is."""
+    tier = cgroup(cgroup(unified / "syncpod", "cpu memory") / "burstable", "cpu memory")
+    own = cgroup(tier / "poda", "cpu memory", "cpu.weight", "cpu.max", "memory.max", "memory.current")
+    (own / "cpu.weight").write_text("20")
+    (own / "cpu.max").write_text("max 100000")
+    (own / "memory.max").write_text("max")
+    (own / "memory.current").write_text("4096")
+    pod, info = pod_of(LIMITED), mountinfo(unified)
+    assert read_pod_cgroup(PLAIN, pod, mountinfo=info) == Enforced(memory_usage=4096, cpu_shares=500)
+    change_pod_cgroup(PLAIN, pod, CgroupLimits(memory=MIB), mountinfo=info)
+    assert read_pod_cgroup(PLAIN, pod, mountinfo=info) == Enforced(MIB, 4096, None, 500)
+    (own / "cpu.max").write_text("")
+    change_pod_cgroup(PLAIN, pod, CgroupLimits(cpu_quota=50_000), mountinfo=info)
+    assert read_pod_cgroup(PLAIN, pod, mountinfo=info) == Enforced(MIB, 4096, 50_000, 500)
+    (cgroup(own / "c1", "cpu memory", "memory.max") / "memory.max").write_text(str(MIB))
+    assert read_memory_limit(PLAIN, pod, "c1", mountinfo=info) == MIB
+    assert read_memory_limit(PLAIN, pod, "c2", mountinfo=info) is None
+
+
+def test_a_change_that_nothing_enforces_is_refused_where_the_pod_asks_for_it_itself() -> None:
+    node, whole = replace(PLAIN, pod_cgroups=False), pod_of({}, resources={"limits": {"cpu": "1", "memory": "64Mi"}})
+    assert read_pod_cgroup(node, whole) == Enforced()
+    change_pod_cgroup(node, whole, CgroupLimits(cpu_shares=2))
+    change_pod_cgroup(node, pod_of(LIMITED), CgroupLimits(memory=MIB))
+    with pytest.raises(LimitsRefused, match=r"spec.resources.limits\[memory\].*this node makes no cgroups for pods"):
+        change_pod_cgroup(node, whole, CgroupLimits(memory=MIB))
+
+
+# --- this machine's ---------------------------------------------------------------------------------------------------
+
+HERE = hierarchies(Path("/proc/self/mountinfo").read_text())
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[NodeContext]:
+    """A node with a parent cgroup that is not there yet."""
+    if os.geteuid() != 0 or not HERE:
+        pytest.skip("only root makes cgroups, and only where they are mounted")
+    parent = f"syncpod-test-{os.getpid()}-{tmp_path.name}"
+    yield replace(PLAIN, cgroup_parent=parent)
+    for hierarchy in HERE:
+        for directory, _, _ in os.walk(hierarchy.path / parent, topdown=False):
+            Path(directory).rmdir()
+
+
+def value(node: NodeContext, below: str, version_1: str, version_2: str) -> str | None:
+    """What the kernel says in a file of a cgroup below the node's, whichever version has it."""
+    for hierarchy in HERE:
+        file = hierarchy.path / node.cgroup_parent / below / (version_1 if hierarchy.version == 1 else version_2)
+        if file.exists():
+            return file.read_text().strip()
+    return None
+
+
+def limits(node: NodeContext, below: str) -> tuple[str | None, str | None, str | None]:
+    """Weight, quota and memory as the kernel has them."""
+    return (
+        value(node, below, "cpu.shares", "cpu.weight"),
+        value(node, below, "cpu.cfs_quota_us", "cpu.max"),
+        value(node, below, "memory.limit_in_bytes", "memory.max"),
+    )
+
+
+NO_MEMORY_LIMIT = (None, "9223372036854771712", "max")
+"""None: no cgroup of ours there, so only what is above the node's limits it."""
+
+
+def unlimited(memory: str | None) -> bool:
+    return memory in NO_MEMORY_LIMIT
+
+
+on_version_1 = pytest.mark.skipif(
+    not any("cpu" in each.controllers for each in HERE), reason="the CPU controller is of version 2 here"
+)
+
+GUARANTEED = {"limits": {"cpu": "250m", "memory": "32Mi"}}
+
+
+@on_version_1
+def test_a_pod_is_limited_to_what_its_containers_may_have_together(node: NodeContext) -> None:
+    make_pod_cgroup(node, pod_of(GUARANTEED, GUARANTEED))
+    assert limits(node, "poda") == ("512", "50000", str(64 * MIB))
+    make_pod_cgroup(node, pod_of(LIMITED, LIMITED))
+    assert limits(node, "burstable/poda") == ("512", "100000", str(128 * MIB))
+
+
+@on_version_1
+def test_one_container_without_a_limit_leaves_the_pod_without(node: NodeContext) -> None:
+    make_pod_cgroup(node, pod_of(LIMITED, {"limits": {"cpu": "1"}}))
+    shares, quota, memory = limits(node, "burstable/poda")
+    assert (shares, quota) == ("1280", "150000")
+    assert unlimited(memory)
+    make_pod_cgroup(node, pod_of({}))
+    shares, quota, memory = limits(node, "besteffort/poda")
+    assert (shares, quota) == ("2", "-1")
+    assert unlimited(memory)
+
+
+@on_version_1
+def test_what_the_pod_says_as_a_whole_holds_and_its_overhead_comes_on_top(node: NodeContext) -> None:
+    whole = {"requests": {"cpu": "1"}, "limits": {"cpu": "2", "memory": "100Mi"}}
+    make_pod_cgroup(node, pod_of({}, LIMITED, resources=whole, overhead={"cpu": "500m", "memory": "28Mi"}))
+    assert limits(node, "burstable/poda") == ("1536", "250000", str(128 * MIB))
+
+
+@on_version_1
+def test_making_it_again_brings_its_limits_back(node: NodeContext) -> None:
+    make_pod_cgroup(node, pod_of(LIMITED))
+    (hierarchy,) = [each for each in HERE if "cpu" in each.controllers]
+    shares = hierarchy.path / pod_cgroup(node, pod_of(LIMITED)).relative_to("/") / "cpu.shares"
+    shares.write_text("7")
+    make_pod_cgroup(node, pod_of(LIMITED))
+    assert shares.read_text().strip() == "256"
+
+
+@on_version_1
+def test_what_a_pod_is_given_is_read_back_and_changed_in_part(node: NodeContext) -> None:
+    pod = pod_of(LIMITED)
+    assert read_pod_cgroup(node, pod) == Enforced()
+    make_pod_cgroup(node, pod)
+    assert read_pod_cgroup(node, pod) == Enforced(64 * MIB, 0, 50_000, 256)
+    change_pod_cgroup(node, pod, CgroupLimits(cpu_shares=512))
+    change_pod_cgroup(node, pod, CgroupLimits(memory=MIB))
+    assert read_pod_cgroup(node, pod) == Enforced(MIB, 0, 50_000, 512)
+
+
+@on_version_1
+def test_tiers_weigh_with_their_pods_and_go_with_the_last_of_them(node: NodeContext) -> None:
+    make_pod_cgroup(node, pod_of(LIMITED, uid="a"))
+    make_pod_cgroup(node, pod_of({}, uid="b"))
+    weigh_tiers(node, 3000)
+    assert limits(node, "burstable")[0] == "3072"
+    assert limits(node, "besteffort")[0] == "2"
+    remove_pod_cgroup(node, "a")
+    remove_empty_tiers(node)
+    weigh_tiers(node, 0)
+    assert limits(node, "burstable") == (None, None, None)
+    assert limits(node, "besteffort")[0] == "2"
+    remove_pod_cgroup(node, "b")
+    remove_empty_tiers(node)
+    assert not any((each.path / node.cgroup_parent).exists() for each in HERE)
+
+
+def test_a_tier_may_be_removed_while_the_next_pod_comes_into_it(node: NodeContext) -> None:
+    def come_and_go(uid: str) -> None:
+        for _ in range(30):
+            make_pod_cgroup(node, pod_of(LIMITED, uid=uid))
+            assert any((each.path / node.cgroup_parent / "burstable" / f"pod{uid}").exists() for each in HERE)
+            remove_pod_cgroup(node, uid)
+            remove_empty_tiers(node)
+
+    with ThreadPoolExecutor() as threads:
+        list(threads.map(come_and_go, "abc"))
+    assert not any((each.path / node.cgroup_parent).exists() for each in HERE)
+
+
+def test_a_parent_that_was_there_before_stays_empty_as_it_is(node: NodeContext) -> None:
+    for hierarchy in HERE:
+        (hierarchy.path / node.cgroup_parent).mkdir()
+    make_pod_cgroup(node, pod_of(LIMITED))
+    remove_pod_cgroup(node, "a")
+    remove_empty_tiers(node)
+    assert all((each.path / node.cgroup_parent).exists() for each in HERE)
+    assert not any((each.path / node.cgroup_parent / "burstable").exists() for each in HERE)
+
+
+def test_huge_pages_are_none_of_a_pod_that_asks_for_none(node: NodeContext) -> None:
+    node = replace(node, host=replace(HOST, hugepage_sizes=("2MB",)))
+    make_pod_cgroup(node, pod_of({"limits": {"hugepages-2Mi": "4Mi", "cpu": "1"}}))
+    found = value(node, "burstable/poda", "hugetlb.2MB.limit_in_bytes", "hugetlb.2MB.max")
+    assert found in (None, str(4 * MIB))  # None: a kernel without huge pages
+    make_pod_cgroup(node, pod_of({}))
+    assert value(node, "besteffort/poda", "hugetlb.2MB.limit_in_bytes", "hugetlb.2MB.max") in (None, "0")

@@ -1,0 +1,272 @@
+"""A pod's volumes on disk: made of what there is, brought up to date in place, and taken away with the pod."""
+
+import os
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from syncpod.kernel import mounting
+from syncpod.kernel.tree_removal import StillMounted
+from syncpod.node.directories import plan_pod, prepare_pod, remove_pod_directories
+from syncpod.node.pod_volumes import MountFailure, alone, pod_volumes, refresh_volumes
+from syncpod.objects import ObjectRef, ObjectStore
+from syncpod.pod import ConfigMap, Pod, Secret
+from syncpod.translation.context import NodeContext
+from tests.translation.translation import NODE, UID, make_pod
+
+MAP, PASSWORD = ObjectRef("ConfigMap", "default", "settings"), ObjectRef("Secret", "default", "password")
+VOLUMES: list[dict[str, Any]] = [
+    {"name": "map", "configMap": {"name": "settings"}},
+    {"name": "secret", "secret": {"secretName": "password"}},
+    {"name": "me", "downwardAPI": {"items": [{"path": "labels", "fieldRef": {"fieldPath": "metadata.labels"}}]}},
+    {
+        "name": "both",
+        "projected": {"sources": [{"configMap": {"name": "settings"}}, {"secret": {"name": "password"}}]},
+    },
+    {"name": "plain", "projected": {"sources": [{"configMap": {"name": "settings"}}]}},
+]
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> NodeContext:
+    return replace(
+        NODE, state_dir=tmp_path / "state", memory_dir=tmp_path / "memory", log_dir=tmp_path / "logs" / "pods"
+    )
+
+
+@pytest.fixture
+def store(node: NodeContext) -> ObjectStore:
+    return ObjectStore(node.state_dir, node.memory_dir)
+
+
+def put(store: ObjectStore, colour: str = "red", root: str = "secret-text") -> None:
+    of = {"namespace": "default"}
+    store.put(ConfigMap.model_validate({"metadata": {"name": "settings", **of}, "data": {"colour": colour}}))
+    store.put(Secret.model_validate({"metadata": {"name": "password", **of}, "stringData": {"root": root}}))
+
+
+def pod_of(*volumes: dict[str, Any], **spec: Any) -> Pod:
+    return make_pod({"volumes": list(volumes), **spec}, labels={"app": "web"})
+
+
+def make(pod: Pod, node: NodeContext, store: ObjectStore) -> None:
+    prepare_pod(plan_pod(pod, node), store)
+
+
+def texts(pod: Pod, node: NodeContext) -> dict[str, str]:
+    """What each file of each volume says, by `volume/file`."""
+    return {
+        f"{volume.name}/{file.name}": file.read_text()
+        for volume in pod_volumes(pod, node)
+        if volume.path is not None and volume.path.is_dir()
+        for file in volume.path.iterdir()
+        if file.is_file()
+    }
+
+
+def test_files_are_made_of_what_there_is_and_secrets_lie_in_memory(node: NodeContext, store: ObjectStore) -> None:
+    put(store)
+    pod = pod_of(*VOLUMES)
+    make(pod, node, store)
+    assert texts(pod, node) == {
+        "map/colour": "red",
+        "secret/root": "secret-text",
+        "me/labels": 'app="web"',
+        "both/colour": "red",
+        "both/root": "secret-text",
+        "plain/colour": "red",
+    }
+    own, in_memory = f"state/pods/{UID}/volumes", f"memory/pods/{UID}/volumes"
+    assert [
+        str(volume.path and volume.path.relative_to(node.state_dir.parent)) for volume in pod_volumes(pod, node)
+    ] == [
+        f"{own}/kubernetes.io~configmap/map",
+        f"{in_memory}/kubernetes.io~secret/secret",
+        f"{own}/kubernetes.io~downward-api/me",
+        f"{in_memory}/kubernetes.io~projected/both",
+        f"{own}/kubernetes.io~projected/plain",
+    ]
+    assert "secret-text" not in "".join(
+        path.read_text() for path in (node.state_dir / "pods").rglob("*") if path.is_file()
+    )
+
+
+def test_the_plan_of_a_pod_shows_nothing_of_its_secrets(node: NodeContext, store: ObjectStore) -> None:
+    put(store)
+    assert "secret-text" not in repr(plan_pod(pod_of(*VOLUMES), node))
+
+
+def test_all_that_is_missing_is_said_at_once_and_the_rest_is_made(node: NodeContext, store: ObjectStore) -> None:
+    pod = pod_of(*VOLUMES[:3], {"name": "no", "hostPath": {"path": "/nowhere", "type": "Directory"}})
+    with pytest.raises(MountFailure) as caught:
+        make(pod, node, store)
+    setup = "MountVolume.SetUp failed for volume"
+    assert [(failure.message, failure.wants) for failure in caught.value.failures] == [
+        (f'{setup} "no" : hostPath type check failed: /nowhere is not a directory', ()),
+        (f'{setup} "map" : configmap "settings" not found', (MAP,)),
+        (f'{setup} "secret" : secret "password" not found', (PASSWORD,)),
+    ]
+    assert texts(pod, node) == {"me/labels": 'app="web"'}
+
+
+def test_an_object_that_cannot_be_read_is_a_failure_that_shows_nothing_of_it(
+    node: NodeContext, store: ObjectStore
+) -> None:
+    put(store)
+    (file,) = node.memory_dir.rglob("password.json")
+    for text, why in (('{"secret-text', "holds no Secret"), ('{"data": {"a": "secret-text!"}}', "password")):
+        file.write_text(text)
+        with pytest.raises(MountFailure, match=why) as caught:
+            make(pod_of(VOLUMES[1]), node, store)
+        assert "secret-text" not in str(caught.value)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives a file to a group it is not in")
+def test_files_belong_to_the_pods_group_which_may_read_them(node: NodeContext, store: ObjectStore) -> None:
+    put(store)
+    secret = {"name": "v", "secret": {"secretName": "password", "defaultMode": 0o400}}
+    pod = pod_of(secret, securityContext={"fsGroup": 2000})
+    for root in ("one", "two"):
+        put(store, root=root)
+        make(pod, node, store)
+        (volume,) = (each.path for each in pod_volumes(pod, node))
+        assert volume is not None
+        found = (volume / "root").stat()
+        assert (oct(found.st_mode & 0o7777), found.st_gid) == ("0o440", 2000)
+        assert (oct(volume.stat().st_mode & 0o7777), volume.stat().st_gid) == ("0o3777", 2000)
+
+
+# --- refreshing -------------------------------------------------------------------------------------------------------
+
+
+def test_only_what_shows_a_changed_object_is_written(node: NodeContext, store: ObjectStore) -> None:
+    put(store)
+    pod = pod_of(*VOLUMES)
+    make(pod, node, store)
+    put(store, colour="blue", root="other")
+    assert refresh_volumes(pod, node, store, {MAP}) == ("map", "both", "plain")
+    assert texts(pod, node)["secret/root"] == "secret-text"
+    assert refresh_volumes(pod, node, store) == ("secret",)
+    assert refresh_volumes(pod, node, store) == ()
+    assert texts(pod, node)["both/colour"] == "blue"
+
+
+def test_labels_arrive_in_the_files_that_show_them(node: NodeContext, store: ObjectStore) -> None:
+    make(pod_of(VOLUMES[2]), node, store)
+    later = make_pod({"volumes": [VOLUMES[2]]}, labels={"app": "other"})
+    assert refresh_volumes(later, node, store) == ("me",)
+    assert texts(later, node) == {"me/labels": 'app="other"'}
+
+
+def test_what_an_object_that_went_away_showed_stays(node: NodeContext, store: ObjectStore) -> None:
+    put(store)
+    pod = pod_of(*VOLUMES[:2])
+    make(pod, node, store)
+    store.delete(MAP)
+    put_secret = Secret.model_validate(
+        {"metadata": {"name": "password", "namespace": "default"}, "stringData": {"root": "other"}}
+    )
+    store.put(put_secret)
+    with pytest.raises(MountFailure) as caught:
+        refresh_volumes(pod, node, store)
+    assert [failure.wants for failure in caught.value.failures] == [(MAP,)]
+    assert texts(pod, node) == {"map/colour": "red", "secret/root": "other"}
+
+
+def test_a_volume_that_has_not_been_made_is_left_to_the_step_that_makes_it(
+    node: NodeContext, store: ObjectStore
+) -> None:
+    put(store)
+    pod = pod_of(*VOLUMES)
+    assert refresh_volumes(pod, node, store) == ()
+    assert not (node.state_dir / "pods").exists()
+    make(pod_of(), node, store)
+    assert refresh_volumes(pod, node, store) == ()
+    assert texts(pod, node) == {}
+
+
+def test_two_never_write_the_volumes_of_a_pod_at_once(node: NodeContext, store: ObjectStore) -> None:
+    put(store)
+    pod = pod_of(*VOLUMES)
+    make(pod, node, store)
+    put(store, colour="blue")
+    refresh = threading.Thread(target=refresh_volumes, args=(pod, node, store))
+    with alone(node.state_dir / "pods" / UID):
+        refresh.start()
+        time.sleep(0.05)
+        assert texts(pod, node)["map/colour"] == "red"
+    refresh.join()
+    assert texts(pod, node)["map/colour"] == "blue"
+
+
+def test_who_waited_for_a_pod_that_has_gone_does_nothing(node: NodeContext, store: ObjectStore) -> None:
+    put(store)
+    pod = pod_of(*VOLUMES)
+    make(pod, node, store)
+    with alone(node.state_dir / "pods" / UID):
+        refresh = threading.Thread(target=refresh_volumes, args=(pod, node, store))
+        refresh.start()
+        time.sleep(0.05)
+        (node.state_dir / "pods" / UID).rename(node.state_dir / "gone")
+    refresh.join()
+    assert not (node.state_dir / "pods" / UID).exists()
+
+
+# --- removing ---------------------------------------------------------------------------------------------------------
+
+
+def remove(node: NodeContext) -> None:
+    remove_pod_directories(node, namespace="default", name="web", uid=UID)
+
+
+def test_what_lies_in_memory_goes_with_the_pod(node: NodeContext, store: ObjectStore) -> None:
+    put(store)
+    make(pod_of(*VOLUMES), node, store)
+    for _ in range(2):
+        remove(node)
+        assert [list((at / "pods").iterdir()) for at in (node.state_dir, node.memory_dir)] == [[], []]
+    assert store.get(PASSWORD) is not None
+
+
+def test_what_lies_in_memory_goes_though_the_pods_own_directory_has_gone_before(
+    node: NodeContext, store: ObjectStore
+) -> None:
+    put(store)
+    make(pod_of(*VOLUMES), node, store)
+    (node.state_dir / "pods" / UID).rename(node.state_dir / "gone")
+    remove(node)
+    assert list((node.memory_dir / "pods").iterdir()) == []
+
+
+@pytest.mark.skipif(not mounting.may_mount(), reason="mounts")
+def test_what_was_mounted_for_a_pod_is_unmounted_and_what_others_mounted_stays(
+    node: NodeContext, store: ObjectStore, tmp_path: Path
+) -> None:
+    node = replace(node, may_mount=True)
+    pod = pod_of(
+        {"name": "memory", "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}}, {"name": "disk", "emptyDir": {}}
+    )
+    make(pod, node, store)
+    memory, disk = (volume.path for volume in pod_volumes(pod, node))
+    assert memory is not None
+    assert disk is not None
+    assert mounting.is_mount(memory)
+    treasure = tmp_path / "treasure"
+    treasure.mkdir()
+    (treasure / "gold").touch()
+    mounting.bind(treasure, disk)
+    try:
+        with pytest.raises(StillMounted):
+            remove(node)
+        assert (mounting.is_mount(memory), (treasure / "gold").exists()) == (False, True)
+    finally:
+        # Removal moves directories up before it empties them, and what is mounted in one moves along.
+        for place in [path for path in node.state_dir.rglob("disk") if mounting.is_mount(path)]:
+            mounting.unmount(place)
+    remove(node)
+    assert (treasure / "gold").exists()
+    assert not (node.state_dir / "pods" / UID).exists()

@@ -1,0 +1,155 @@
+"""What the node has seen of a container's end is laid over what the runtime does not know, and over nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import threading
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from syncpod.cri.port import RuntimeContainerStatus
+from syncpod.kernel.atomic_file import replace_file
+from syncpod.lifecycle.observed import ContainerRuntimeState
+from syncpod.node import seen_exits as module
+from syncpod.node.seen_exits import SeenExits
+
+AT = datetime(2026, 1, 1, 12, 30, 1, 250_000, tzinfo=UTC)
+LATER = datetime(2026, 1, 1, 13, tzinfo=UTC)
+
+
+def status(state: ContainerRuntimeState, code: int = 0, reason: str = "") -> RuntimeContainerStatus:
+    finished = LATER if state == "exited" else None
+    return RuntimeContainerStatus(
+        id="c1", name="web", attempt=0, state=state, created_at=AT, started_at=AT, finished_at=finished,
+        exit_code=code, reason=reason, message="", image="", image_ref="", labels={}, annotations={}, log_path="",
+        mounts=(), pid=0, stop_signal="",
+    )  # fmt: skip
+
+
+def modes(*paths: Path) -> list[int]:
+    return [path.stat().st_mode & 0o777 for path in paths]
+
+
+def files(directory: Path) -> list[str]:
+    return sorted(path.name for path in directory.iterdir())
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    return tmp_path / "exits"
+
+
+@pytest.mark.parametrize(("code", "reason"), [(7, "Error"), (0, "Completed")])
+async def test_an_end_that_the_runtime_does_not_know_is_the_one_that_was_seen(
+    directory: Path, code: int, reason: str
+) -> None:
+    exits = SeenExits(directory)
+    exits.note("c1", code, AT)
+    told = exits.complete(status("exited", 255, "Unknown"))
+    assert (told.exit_code, told.reason, told.finished_at) == (code, reason, AT)
+
+
+@pytest.mark.parametrize(
+    "known", [status("exited", 255, "Error"), status("exited", 137, "OOMKilled"), status("running")], ids=str
+)
+async def test_what_the_runtime_knows_stays(directory: Path, known: RuntimeContainerStatus) -> None:
+    exits = SeenExits(directory)
+    exits.note("c1", 7, AT)
+    assert exits.complete(known) == known
+    assert SeenExits(directory / "other").complete(known) == known
+
+
+async def test_another_life_of_the_worker_knows_it_too_and_nobody_else_may_read_it(directory: Path) -> None:
+    exits = SeenExits(directory)
+    exits.note("c1", 7, AT)
+    await exits.settled()
+    assert SeenExits(directory).complete(status("exited", 255, "Unknown")).exit_code == 7
+    assert modes(directory, directory / "c1") == [0o700, 0o600]
+
+
+@pytest.mark.parametrize("written", [True, False])
+async def test_an_end_goes_with_its_container(directory: Path, written: bool) -> None:
+    exits = SeenExits(directory)
+    exits.note("c0", 7, AT)
+    await exits.settled()
+    exits.note("c1", 7, AT)
+    if written:
+        await exits.settled()
+    exits.forget(exits.ids())
+    await exits.settled()
+    assert (exits.ids(), files(directory)) == (frozenset(), [])
+
+
+async def test_files_are_written_beside_the_loop_and_the_last_word_counts(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thousand containers may end at once, and a disk may hang: what is noted counts meanwhile."""
+    hangs, threads = threading.Event(), set[int]()
+    write = replace_file
+
+    def slowly(*given: Any, **how: Any) -> None:
+        threads.add(threading.get_ident())
+        assert hangs.wait(10)
+        write(*given, **how)
+
+    monkeypatch.setattr(module, "replace_file", slowly)
+    exits = SeenExits(directory)
+    exits.note("c1", 7, AT)
+    await asyncio.sleep(0)
+    exits.note("c1", 0, AT)
+    exits.note("c2", 9, AT)
+    assert exits.complete(status("exited", 255, "Unknown")).exit_code == 0
+    hangs.set()
+    await exits.settled()
+    assert threading.get_ident() not in threads
+    assert files(directory) == ["c1", "c2"]
+    assert SeenExits(directory).complete(status("exited", 255, "Unknown")).exit_code == 0
+
+
+async def test_files_are_written_though_every_thread_that_is_shared_hangs(directory: Path) -> None:
+    hangs = threading.Event()
+    hanging = [asyncio.to_thread(hangs.wait, 30) for _ in range(64)]
+    everything = asyncio.gather(*hanging)
+    await asyncio.sleep(0)
+    exits = SeenExits(directory)
+    exits.note("c1", 7, AT)
+    try:
+        await asyncio.wait_for(exits.settled(), 10)
+        assert files(directory) == ["c1"]
+    finally:
+        hangs.set()
+        await everything
+
+
+async def test_an_end_that_cannot_be_kept_is_said_and_counts_all_the_same(
+    directory: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def no_room(*_: Any, **__: Any) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(module, "replace_file", no_room)
+    exits = SeenExits(directory)
+    exits.note("c1", 7, AT)
+    await exits.settled()
+    assert f"{directory}/c1 cannot be written: [Errno 28] No space left on device" in caplog.text
+    assert exits.complete(status("exited", 255, "Unknown")).exit_code == 7
+
+
+def test_what_is_no_record_of_an_end_is_passed_over(directory: Path) -> None:
+    directory.mkdir()
+    (directory / "c1").write_text("{")
+    (directory / "c2").write_text("[]")
+    (directory / ".c3.new").write_text('{"exitCode"')
+    assert SeenExits(directory).ids() == frozenset()
+    assert not (directory / ".c3.new").exists()
+
+
+async def test_an_id_that_leads_elsewhere_is_not_kept(directory: Path) -> None:
+    exits = SeenExits(directory)
+    exits.note("../c1", 7, AT)
+    assert exits.ids() == frozenset()

@@ -1,0 +1,53 @@
+"""Limits that a resize adds, where the runtime cannot enforce them."""
+
+from typing import Any
+
+import pytest
+
+from syncpod.cri.records import unenforced_limits
+from syncpod.pod import Pod
+from syncpod.translation.added_limits import added_limits, refusal_of_limits
+from tests.translation.translation import make_pod
+
+WHY = "cgroups are closed to this user: run as root"
+CLOSED = {"cpu": WHY, "memory": WHY}
+BARE: dict[str, Any] = {}
+CPU = {"limits": {"cpu": "200m"}}
+BOTH = {"limits": {"cpu": "200m", "memory": "128Mi"}}
+
+
+def pod_of(main: dict[str, Any], *, sidecar: dict[str, Any] | None = None, whole: dict[str, Any] | None = None) -> Pod:
+    init = {"name": "init", "image": "i", "restartPolicy": "Always", "resources": sidecar or {}}
+    spec = {"containers": [{"name": "main", "image": "i", "resources": main}], "initContainers": [init]}
+    return make_pod(spec | ({"resources": whole} if whole is not None else {}))
+
+
+ADDED: dict[str, tuple[Pod, Pod, list[str]]] = {
+    "both": (
+        pod_of(BARE),
+        pod_of(BOTH),
+        ["spec.containers[0].resources.limits[cpu]", "spec.containers[0].resources.limits[memory]"],
+    ),
+    "one beside another": (pod_of(CPU), pod_of(BOTH), ["spec.containers[0].resources.limits[memory]"]),
+    "another amount": (pod_of(CPU), pod_of({"limits": {"cpu": "2"}}), []),
+    "requests alone": (pod_of(BARE), pod_of({"requests": {"cpu": "1"}}), []),
+    "a limit that is none": (pod_of(BARE), pod_of({"limits": {"cpu": "0"}}), []),
+    "a sidecar's": (pod_of(BARE), pod_of(BARE, sidecar=CPU), ["spec.initContainers[0].resources.limits[cpu]"]),
+    "the whole pod's": (pod_of(BARE), pod_of(BARE, whole=CPU), ["spec.resources.limits[cpu]"]),
+}
+
+
+@pytest.mark.parametrize(("before", "after", "paths"), ADDED.values(), ids=ADDED.keys())
+def test_only_limits_that_were_not_there_before_are_judged(before: Pod, after: Pod, paths: list[str]) -> None:
+    added = added_limits(before, after)
+    assert [path for path, _ in added] == paths
+    assert refusal_of_limits(added, CLOSED) == (f"{paths[0]}: cannot be enforced, since {WHY}" if paths else "")
+    assert refusal_of_limits(added, {}) == ""
+
+
+@pytest.mark.parametrize(
+    "config", ["", "no JSON", "[]", '{"containerd": {}}', '{"limitsUnenforced": ["cpu"]}', '{"limitsUnenforced": {}}']
+)
+def test_a_runtime_that_does_not_tell_is_one_that_can(config: str) -> None:
+    assert unenforced_limits({"config": config} if config else {}) == {}
+    assert unenforced_limits({"config": f'{{"limitsUnenforced": {{"cpu": "{WHY}"}}}}'}) == {"cpu": WHY}

@@ -1,0 +1,129 @@
+"""What changes a container's config: its kind, its command, its identity, its users of other people's names."""
+
+import json
+from typing import Any
+
+import pytest
+
+from syncpod.translation import names
+from syncpod.translation.config_error import ContainerConfigError
+from tests.translation.translation import as_data, configured, make_container, make_pod
+
+
+def test_the_restart_count_is_attempt_annotation_and_log_file() -> None:
+    config = configured(*make_container({}), restart_count=7)
+    assert config.metadata.attempt == 7
+    assert config.annotations[names.CONTAINER_RESTART_COUNT_ANNOTATION] == "7"
+    assert config.log_path == "main/7.log"
+
+
+def test_the_image_is_what_the_runtime_has_of_it_and_what_the_user_wrote() -> None:
+    config = configured(*make_container({}))
+    assert as_data(config.image) == {"image": "sha256:0123", "user_specified_image": "busybox:1"}
+
+
+def test_an_image_that_nobody_looked_at_is_named_as_it_was_written() -> None:
+    assert configured(*make_container({}), image=None).image.image == "busybox:1"
+
+
+def test_a_container_has_none_of_its_pods_labels_and_all_of_its_identity() -> None:
+    pod = make_pod(labels={"app": "web"}, namespace="team-a")
+    assert dict(configured(pod, pod.spec.containers[0]).labels) == {
+        "io.kubernetes.container.name": "main",
+        "io.kubernetes.pod.name": "web",
+        "io.kubernetes.pod.namespace": "team-a",
+        "io.kubernetes.pod.uid": pod.metadata.uid,
+        "syncpod.dev/node": "node-1",
+    }
+
+
+def test_the_annotations_are_enough_to_kill_a_container_without_its_spec() -> None:
+    pod = make_pod(
+        {
+            "containers": [
+                {
+                    "name": "test_container",
+                    "image": "foo/image:v1",
+                    "terminationMessagePath": "/tmp/last",
+                    "terminationMessagePolicy": "FallbackToLogsOnError",
+                    "ports": [{"containerPort": 0}, {"name": "a<b", "containerPort": 80, "hostPort": 0}],
+                    "lifecycle": {"preStop": {"httpGet": {"path": "/bye?a=1&b=2", "port": "http"}}},
+                }
+            ],
+        },
+        deletionGracePeriodSeconds=5,
+    )
+    assert dict(configured(pod, pod.spec.containers[0], restart_count=1).annotations) == {
+        "io.kubernetes.container.hash": "8e45cbd0",
+        "io.kubernetes.container.restartCount": "1",
+        "io.kubernetes.container.terminationMessagePath": "/tmp/last",
+        "io.kubernetes.container.terminationMessagePolicy": "FallbackToLogsOnError",
+        "io.kubernetes.container.ports": (
+            r'[{"containerPort":0,"protocol":"TCP"},{"name":"a\u003cb","containerPort":80,"protocol":"TCP"}]'
+        ),
+        "io.kubernetes.container.preStopHandler": (
+            r'{"httpGet":{"path":"/bye?a=1\u0026b=2","port":"http","scheme":"HTTP"}}'
+        ),
+        "io.kubernetes.pod.deletionGracePeriod": "5",
+        "io.kubernetes.pod.terminationGracePeriod": "30",
+        "syncpod.dev/incarnation": "life-1",
+    }
+
+
+def test_a_message_path_that_is_not_absolute_begins_at_the_containers_root() -> None:
+    """The API takes it, and the kubelet makes it absolute."""
+    config = configured(*make_container({"terminationMessagePath": "foo/bar"}))
+    assert [mount.container_path for mount in config.mounts][-1] == "/foo/bar"
+
+
+def test_the_ports_annotation_is_json_that_reads_back() -> None:
+    ports = [{"name": "http", "containerPort": 80, "protocol": "TCP"}]
+    config = configured(*make_container({"ports": ports}))
+    assert json.loads(config.annotations[names.CONTAINER_PORTS_ANNOTATION]) == ports
+
+
+def test_an_ephemeral_container_shares_its_targets_processes() -> None:
+    """Row 55: namespace mode TARGET, with the target's id."""
+    pod = make_pod({"ephemeralContainers": [{"name": "debug", "image": "a", "targetContainerName": "main"}]})
+    config = configured(pod, pod.spec.ephemeral_containers[0], kind="ephemeral_container", target_id="c0ffee")
+    assert as_data(config.linux.security_context.namespace_options) == {"pid": "TARGET", "target_id": "c0ffee"}
+
+
+def test_an_ephemeral_container_of_a_pod_that_shares_them_all_needs_no_target() -> None:
+    """Row 55: it sees all of them without."""
+    pod = make_pod({"shareProcessNamespace": True, "ephemeralContainers": [{"name": "debug", "image": "a"}]})
+    config = configured(pod, pod.spec.ephemeral_containers[0], kind="ephemeral_container", target_id="c0ffee")
+    assert as_data(config.linux.security_context.namespace_options) == {}
+
+
+def test_an_ephemeral_container_whose_target_is_not_there_is_an_error() -> None:
+    """Row 55: the sentence is the kubelet's."""
+    pod = make_pod({"ephemeralContainers": [{"name": "debug", "image": "a", "targetContainerName": "main"}]})
+    with pytest.raises(ContainerConfigError, match="unable to find target container main") as caught:
+        configured(pod, pod.spec.ephemeral_containers[0], kind="ephemeral_container")
+    assert caught.value.reason == "CreateContainerConfigError"
+
+
+def test_every_container_of_a_pod_on_the_nodes_namespaces_says_so_itself() -> None:
+    pod, container = make_container({}, hostNetwork=True, hostPID=True, hostIPC=True)
+    assert as_data(configured(pod, container).linux.security_context.namespace_options) == {
+        "network": "NODE",
+        "pid": "NODE",
+        "ipc": "NODE",
+    }
+
+
+@pytest.mark.parametrize("name", ["..", "../../../etc/cron.d/x", "a/b", ""])
+def test_a_container_name_that_leads_out_of_the_log_directory_is_an_error(name: str) -> None:
+    pod = make_pod({"containers": [{"name": name, "image": "a"}]})
+    with pytest.raises(ContainerConfigError, match=r"spec\.containers\[\]\.name"):
+        configured(pod, pod.spec.containers[0])
+
+
+@pytest.mark.parametrize(("field", "kind"), [("containers", "container"), ("initContainers", "init_container")])
+def test_an_error_says_where_in_the_pod_it_is(field: str, kind: Any) -> None:
+    wrong = {"name": "wrong", "image": "a", "env": [{"name": "X", "valueFrom": {"fieldRef": {"fieldPath": "spec.no"}}}]}
+    pod = make_pod({field: [wrong]})
+    container = (*pod.spec.init_containers, *pod.spec.containers)[0]
+    with pytest.raises(ContainerConfigError, match=rf"^spec\.{field}\[0\]\.env\[0\]\.valueFrom\.fieldRef\.fieldPath"):
+        configured(pod, container, kind=kind)

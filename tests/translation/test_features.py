@@ -1,0 +1,115 @@
+"""What a runtime does not announce is refused by name."""
+
+from typing import Any
+
+import pytest
+
+from syncpod.cri.port import RuntimeHandler, RuntimeStatus, RuntimeVersion
+from syncpod.translation.features import needs_version, recursive_read_only_handlers, refusals
+from tests.translation.translation import make_pod
+
+
+def status(*handlers: RuntimeHandler, strict_groups: bool = False) -> RuntimeStatus:
+    return RuntimeStatus(
+        runtime_ready=True,
+        network_ready=True,
+        runtime_message="",
+        network_message="",
+        supplemental_groups_policy=strict_groups,
+        user_namespaces_host_network=False,
+        mount_options=False,
+        runtime_handlers=handlers,
+        info={},
+    )
+
+
+OLD = status()
+"""As containerd 1.6 announces itself: not at all."""
+PLAIN = RuntimeHandler("", recursive_read_only_mounts=False, user_namespaces=False)
+ABLE = RuntimeHandler("able", recursive_read_only_mounts=True, user_namespaces=True)
+NEW = status(PLAIN, ABLE, strict_groups=True)
+
+RECURSIVE = {
+    "containers": [
+        {
+            "name": "main",
+            "image": "a",
+            "volumeMounts": [
+                {"name": "v", "mountPath": "/a", "readOnly": True},
+                {"name": "v", "mountPath": "/b", "readOnly": True, "recursiveReadOnly": "Enabled"},
+            ],
+        }
+    ],
+    "volumes": [{"name": "v", "emptyDir": {}}],
+}
+STRICT = {"securityContext": {"supplementalGroupsPolicy": "Strict"}}
+
+READ_ONLY_PATH = "spec.containers[0].volumeMounts[1].recursiveReadOnly"
+OF_ABLE = {"runtimeClassName": "able"}
+
+CASES: dict[str, tuple[dict[str, Any], RuntimeStatus, list[str]]] = {
+    "nothing special, anywhere": ({}, OLD, []),
+    "strict groups, not announced": (STRICT, OLD, ["spec.securityContext.supplementalGroupsPolicy"]),
+    "strict groups, announced": (STRICT, NEW, []),
+    "merged groups need nothing": ({"securityContext": {"supplementalGroupsPolicy": "Merge"}}, OLD, []),
+    "recursive read-only, not announced": (RECURSIVE, OLD, [READ_ONLY_PATH]),
+    "recursive read-only of another handler": (RECURSIVE, NEW, [READ_ONLY_PATH]),
+    "recursive read-only of this handler": ({**RECURSIVE, **OF_ABLE}, NEW, []),
+    "user namespaces, not announced": ({"hostUsers": False}, OLD, ["spec.hostUsers"]),
+    "user namespaces, which are not made yet": ({"hostUsers": False, **OF_ABLE}, NEW, ["spec.hostUsers"]),
+    "the host's users need nothing": ({"hostUsers": True}, OLD, []),
+    "an unknown handler": ({"runtimeClassName": "kata"}, NEW, ["spec.runtimeClassName"]),
+    "a handler where none is announced": ({"runtimeClassName": "kata"}, OLD, []),
+    "all at once": (
+        {"hostUsers": False, **STRICT, **RECURSIVE},
+        OLD,
+        [
+            "spec.securityContext.supplementalGroupsPolicy",
+            "spec.hostUsers",
+            READ_ONLY_PATH,
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize(("spec", "runtime", "paths"), CASES.values(), ids=CASES)
+def test_refuses(spec: dict[str, Any], runtime: RuntimeStatus, paths: list[str]) -> None:
+    assert [sentence.partition(": ")[0] for sentence in refusals(make_pod(spec), runtime)] == paths
+
+
+OF_AN_IMAGE = {"volumes": [{"name": "a", "emptyDir": {}}, {"name": "b", "image": {"reference": "tools:1"}}]}
+VERSIONS = [
+    ("containerd", "1.6.20~ds1", False),
+    ("containerd", "v2.0.9", False),
+    ("containerd", "v2.1.0-beta.1", True),
+    ("containerd", "2.10.1", True),
+    ("containerd", "3.0.0", True),
+    ("cri-o", "1.32.4", False),
+    ("cri-o", "1.33.0", True),
+    ("syncpod", "9.9", False),
+    ("containerd", "unknown", False),
+]
+
+
+@pytest.mark.parametrize(("name", "version", "able"), VERSIONS)
+def test_images_are_mounted_by_the_runtimes_that_can(name: str, version: str, able: bool) -> None:
+    pod = make_pod(OF_AN_IMAGE)
+    assert needs_version(pod)
+    expected = () if able else (
+        f"spec.volumes[1].image: {name} {version} cannot mount images; containerd can from 2.1, CRI-O from 1.33",
+    )  # fmt: skip
+    assert refusals(pod, OLD, RuntimeVersion(name, version)) == expected
+
+
+def test_only_for_an_image_volume_is_the_runtimes_version_asked_for() -> None:
+    assert not needs_version(make_pod())
+
+
+def test_an_unknown_handler_is_told_the_known_ones() -> None:
+    (sentence,) = refusals(make_pod({"runtimeClassName": "kata"}), NEW)
+    assert sentence == "spec.runtimeClassName: the runtime has no handler 'kata'; it has able"
+
+
+def test_the_node_remembers_who_can_mount_recursively_read_only() -> None:
+    assert recursive_read_only_handlers(NEW) == ("able",)
+    assert recursive_read_only_handlers(OLD) == ()

@@ -1,0 +1,102 @@
+"""DNS: what a resolv.conf says, what a pod adds, and what resolvers cannot take."""
+
+from typing import Any
+
+import pytest
+
+from syncpod.translation.context import Resolver
+from syncpod.translation.dns import parse_resolv_conf, pod_dns
+from tests.translation.translation import HOST, make_pod
+
+RESOLV_CONF = """\
+# nameserver 192.0.2.1
+; nameserver 192.0.2.2
+nameserver 192.0.2.53
+ nameserver\t2001:db8::53  trailing
+search first.example
+search example.org. . sub.example.org
+options ndots:2 rotate
+options ndots:5
+domain ignored.example
+"""
+
+
+def test_a_resolv_conf_adds_up_servers_keeps_the_last_search_and_overrides_options() -> None:
+    assert parse_resolv_conf(RESOLV_CONF) == Resolver(
+        servers=("192.0.2.53", "2001:db8::53"),
+        searches=("example.org", "sub.example.org"),
+        options=("ndots:5", "rotate"),
+    )
+
+
+def test_a_nameserver_without_an_address_is_an_error() -> None:
+    with pytest.raises(ValueError, match="nameserver"):
+        parse_resolv_conf("nameserver\n")
+
+
+def dns(spec: dict[str, Any], host: Resolver = HOST.resolver) -> tuple[Resolver, list[str]]:
+    config, events = pod_dns(make_pod(spec), host)
+    return Resolver(tuple(config.servers), tuple(config.searches), tuple(config.options)), [
+        event.reason for event in events
+    ]
+
+
+MORE = {"nameservers": ["192.0.2.53", "192.0.2.54"], "searches": ["example.org", "b"], "options": [{"name": "edns0"}]}
+
+CASES: dict[str, tuple[dict[str, Any], Resolver, list[str]]] = {
+    "the host's, by default policy": ({"dnsPolicy": "Default"}, HOST.resolver, []),
+    "the host's, for want of a cluster's": ({}, HOST.resolver, ["MissingClusterDNS"]),
+    "the host's, on the host's network": ({"hostNetwork": True}, HOST.resolver, []),
+    "the host's, on the host's network, for want of a cluster's": (
+        {"hostNetwork": True, "dnsPolicy": "ClusterFirstWithHostNet"},
+        HOST.resolver,
+        ["MissingClusterDNS"],
+    ),
+    "the pod's on top, each once": (
+        {"dnsPolicy": "Default", "dnsConfig": MORE},
+        Resolver(("192.0.2.53", "192.0.2.54"), ("example.org", "b"), ("ndots:2", "edns0")),
+        [],
+    ),
+    "the pod's alone": (
+        {"dnsPolicy": "None", "dnsConfig": MORE},
+        Resolver(("192.0.2.53", "192.0.2.54"), ("example.org", "b"), ("edns0",)),
+        [],
+    ),
+    "the pod's options over the host's": (
+        {"dnsPolicy": "Default", "dnsConfig": {"options": [{"name": "ndots", "value": "7"}]}},
+        Resolver(("192.0.2.53",), ("example.org",), ("ndots:7",)),
+        [],
+    ),
+    "three servers at most": (
+        {"dnsPolicy": "Default", "dnsConfig": {"nameservers": ["192.0.2.1", "192.0.2.2", "192.0.2.3"]}},
+        Resolver(("192.0.2.53", "192.0.2.1", "192.0.2.2"), ("example.org",), ("ndots:2",)),
+        ["DNSConfigForming"],
+    ),
+    "no domain that a resolver dies of": (
+        {"dnsPolicy": "None", "dnsConfig": {"searches": ["a" * 254, "b"]}},
+        Resolver((), ("b",), ()),
+        ["DNSConfigForming"],
+    ),
+    "thirty-two domains at most": (
+        {"dnsPolicy": "None", "dnsConfig": {"searches": [f"d{index}" for index in range(33)]}},
+        Resolver((), tuple(f"d{index}" for index in range(32)), ()),
+        ["DNSConfigForming"],
+    ),
+    "2048 characters at most": (
+        {"dnsPolicy": "None", "dnsConfig": {"searches": [f"{index:0200}" for index in range(11)]}},
+        Resolver((), tuple(f"{index:0200}" for index in range(10)), ()),
+        ["DNSConfigForming"],
+    ),
+}
+
+
+@pytest.mark.parametrize(("spec", "resolver", "events"), CASES.values(), ids=CASES)
+def test_a_pods_dns_is(spec: dict[str, Any], resolver: Resolver, events: list[str]) -> None:
+    assert dns(spec) == (resolver, events)
+
+
+def test_what_was_left_out_is_said_with_what_remains() -> None:
+    _, events = pod_dns(make_pod({"dnsPolicy": "Default"}), Resolver(servers=("a", "b", "c", "d")))
+    assert events[0].message == (
+        "Nameserver limits were exceeded, some nameservers have been omitted, the applied nameserver line is: a b c"
+    )

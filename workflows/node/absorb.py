@@ -1,0 +1,346 @@
+"""What signals and updates say of a node, folded into its state.
+
+Handlers of the workflow only collect; here what they collected is parsed. Nothing that arrives can fail the node: what
+cannot be understood becomes a rejection, an event that ``describe node`` shows.
+
+A document is only looked at for its name here: whether it is a pod that can run is said by the step that hands it on,
+and by the pod's own workflow, so that a version that takes less can still replay what another one took.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, Final
+
+from pydantic import ValidationError
+
+from syncpod.lifecycle import backoff
+from syncpod.messages.node import (
+    API_SOURCE,
+    FILE_SOURCE,
+    KEPT_BYTES,
+    KNOWN_LIMIT,
+    LIST_LIMIT,
+    LISTED_LIMIT,
+    MADE_LIMIT,
+    ApplyPod,
+    DeletePod,
+    MadePod,
+    NodeStatus,
+    RecallPods,
+    SyncPods,
+)
+from syncpod.pod import content_uid
+from workflows.node.state import Governed, NodeState, Source, Wanted, canonical, digest, key_of, size
+
+SOURCES_LIMIT: Final = 16
+"""Lists by how many names a node follows."""
+
+
+class Rejected(Exception):
+    """What came in cannot be accepted; the text says why, in one sentence."""
+
+
+def absorb(state: NodeState, name: str, args: tuple[Any, ...], now: datetime, *, renews: bool = True) -> None:
+    """Fold one signal into the state; one that is wrong is recorded as a rejection.
+
+    `renews` says whether a list is taken as :func:`is_renewal` has it; a run of before that was known does not.
+
+    Broad on purpose: a signal is in the history for ever, and an exception here would fail the same workflow task again
+    and again, on every worker.
+    """
+    try:
+        change(state, name, args, now, renews=renews)
+    except Exception as wrong:  # noqa: BLE001  # Replay: see above
+        state.reject(now, f"signal {name}", sentence(wrong))
+
+
+def change(state: NodeState, name: str, args: tuple[Any, ...], now: datetime, *, renews: bool = True) -> None:
+    """Fold one signal or update into the state. Raises Rejected and ValidationError, and then has changed nothing."""
+    if name in ("cordon", "uncordon"):
+        _schedulable(state, name == "uncordon", now)
+        return
+    if len(args) != 1:
+        raise Rejected(f"takes one payload, got {len(args)}")
+    if not isinstance(args[0], dict):
+        raise Rejected("must be an object")
+    match name:
+        case "sync_pods":
+            _sync_pods(state, SyncPods.model_validate(args[0]), now, renews=renews)
+        case "recall_pods":
+            _recall(state, RecallPods.model_validate(args[0]), now)
+        case "apply":
+            _apply(state, ApplyPod.model_validate(args[0]), now)
+        case "delete":
+            _delete(state, DeletePod.model_validate(args[0]))
+        case _:
+            _status(state, NodeStatus.model_validate(args[0]), now)
+
+
+def too_many(name: str, args: tuple[Any, ...]) -> str:
+    """Say in one sentence that a list has more pods than can be looked at in one go; "" = it has not."""
+    pods = args[0].get("pods") if name == "sync_pods" and len(args) == 1 and isinstance(args[0], dict) else None
+    if not isinstance(pods, list) or len(pods) <= LISTED_LIMIT:
+        return ""
+    return f"pods: must be no more than {LISTED_LIMIT}, there are {len(pods)}"
+
+
+def is_renewal(state: NodeState, name: str, args: tuple[Any, ...]) -> bool:
+    """Say whether a list is a wish for pods that it has had before, or takes the place of an empty one.
+
+    Not the manifest directory's: its agent says itself which of its pods have ended.
+    """
+    source = args[0].get("source") if name == "sync_pods" and len(args) == 1 and isinstance(args[0], dict) else None
+    if not isinstance(source, str) or source == FILE_SOURCE:
+        return False
+    is_another = source not in state.sources and len(state.sources) >= SOURCES_LIMIT
+    return is_another or any(each.source == source for each in state.governed.values())
+
+
+def sentence(wrong: Exception) -> str:
+    """Return in one sentence what is wrong with what came in."""
+    if isinstance(wrong, ValidationError):
+        problem = wrong.errors(include_url=False, include_input=False)[0]
+        where = ".".join(str(part) for part in problem["loc"])
+        return f"{where}: {problem['msg']}" if where else str(problem["msg"])
+    return str(wrong) if isinstance(wrong, Rejected) else f"{type(wrong).__name__}: {wrong}"
+
+
+# --- lists ------------------------------------------------------------------------------------------------------------
+
+
+def _sync_pods(state: NodeState, signal: SyncPods, now: datetime, *, renews: bool) -> None:
+    """Take the full list of one source (config/config.go, v1.36, SET; filterInvalidPods).
+
+    Differences: what the source can no longer read, and what of its list makes no sense, stays as it was; the kubelet
+    ends a pod whose file does not parse. And a list that says what it did is a wish for its pods, of which somebody may
+    have ended some: each workflow is asked. The kubelet drops it (podStorage.merge), and has its own pods back anyway.
+    """
+    if not signal.source or len(signal.source) > 63 or signal.source == API_SOURCE:
+        raise Rejected(f"source: must be the name of a list, 1 to 63 characters, not {signal.source[:63]!r}")
+    before = state.sources.get(signal.source, Source())
+    spent = ""
+    if signal.source not in state.sources and len(state.sources) >= SOURCES_LIMIT:
+        spent = _spent(state) if renews else ""
+        if not spent:
+            raise Rejected(f"source: the node follows {SOURCES_LIMIT} sources already")
+    known = len(signal.pods) + len(signal.kept)
+    if not _has_room(state, sum(map(size, signal.pods)), but=signal.source, known=known):
+        raise Rejected(
+            f"pods: with the other lists' they are larger than the {LIST_LIMIT} bytes that a node can know, or than "
+            f"{KNOWN_LIMIT} with {KEPT_BYTES} more for each"
+        )
+    pods, problems = _listed(signal, before, now)
+    state.sources.pop(spent, None)
+    if renews and signal.source != FILE_SOURCE:
+        _doubt(state, signal.source, pods)
+    kept: list[str] = []
+    for key in dict.fromkeys(key_of(each.namespace, each.name) for each in signal.kept):
+        if key in pods:
+            continue
+        if key in before.pods:
+            pods[key] = before.pods[key]
+        else:
+            kept.append(key)
+    for problem in problems:
+        state.reject(now, f"signal sync_pods of {signal.source}", problem)
+    state.sources[signal.source] = Source(reported_at=now, boot=signal.boot, pods=pods, kept=tuple(kept))
+    for key in _changed(state, before.pods, pods):
+        state.backoff = backoff.forget(state.backoff, key)  # what is new is tried at once
+    for each in signal.gone:
+        key = key_of(each.namespace, each.name)
+        if (current := state.governed.get(key)) is not None and current.source == signal.source and key in pods:
+            state.governed[key] = current.model_copy(update={"ending": True})
+            state.event(now, "Normal", "PodGone", f"pod {key} was ended by somebody else, and {signal.source} has it")
+    for problem in signal.problems:
+        state.event(now, "Warning", "FailedManifest", problem)
+    _say_duplicates(state, signal.source, pods.keys() - before.pods.keys(), now)
+    state.forget_documents()
+
+
+def _has_room(state: NodeState, given: int, *, known: int, but: str = "") -> bool:
+    """Say whether so many pods, of `given` bytes, fit into a snapshot beside those of all sources but one.
+
+    A run of before it was versioned counts documents alone.
+    """
+    sources = [source for name, source in state.sources.items() if name != but]
+    documents = given + sum(each.size for source in sources for each in source.pods.values())
+    if documents > LIST_LIMIT or not state.is_versioned:
+        return documents <= LIST_LIMIT
+    return (
+        documents + KEPT_BYTES * (known + sum(len(source.pods) + len(source.kept) for source in sources)) <= KNOWN_LIMIT
+    )
+
+
+def _changed(state: NodeState, before: Mapping[str, Wanted], after: Mapping[str, Wanted]) -> list[str]:
+    """Return the pods that a list has no more, otherwise, or again, though its word to end them was not heard yet."""
+    other = [key for key, wanted in before.items() if key not in after or after[key].digest != wanted.digest]
+    return [*other, *(key for key in after if key not in before)] if state.is_versioned else other
+
+
+def _spent(state: NodeState) -> str:
+    """Return the list that has been empty for longest and of whose pods none is left; "" = there is none.
+
+    It is followed as long as there is room: what is recalled of it later ends only by its word.
+    """
+    needed = {API_SOURCE, FILE_SOURCE, *(each.source for each in state.governed.values())}
+    idle = [
+        (source.reported_at, name)
+        for name, source in state.sources.items()
+        if source.reported_at is not None and not source.pods and not source.kept and name not in needed
+    ]
+    return min(idle)[1] if idle else ""
+
+
+def _doubt(state: NodeState, source: str, pods: Mapping[str, Wanted]) -> None:
+    """Have those of a list's pods that were handed on, as they are, looked after: whether they are still there."""
+    for key, wanted in pods.items():
+        current = state.governed.get(key)
+        if current is not None and (current.source, current.digest) == (source, wanted.digest):
+            state.governed[key] = current.model_copy(update={"doubted": current.doubted + 1})
+
+
+def _listed(signal: SyncPods, before: Source, now: datetime) -> tuple[dict[str, Wanted], list[str]]:
+    """Return the pods of a list by key, and what is wrong with the others. The first of a name counts."""
+    pods: dict[str, Wanted] = {}
+    problems: list[str] = []
+    for index, document in enumerate(signal.pods):
+        try:
+            key, wanted = _wanted(document, now, source=signal.source, before=before.pods)
+        except Rejected as wrong:
+            problems.append(f"pods[{index}].{wrong}")
+            continue
+        if key in pods:
+            problems.append(f"pods[{index}]: ignored, being another pod {key} of the same list")
+            continue
+        old = before.pods.get(key)
+        seen = old.seen if old is not None and old.uid == wanted.uid else now
+        pods[key] = wanted.model_copy(update={"seen": seen})
+    return pods, problems
+
+
+def _wanted(
+    document: Any, now: datetime, *, source: str = "", before: Mapping[str, Wanted] | None = None
+) -> tuple[str, Wanted]:
+    """Return a document's key and what it asks for. Raises Rejected with the path of what is wrong.
+
+    A pod of a list that has no UID gets one by what it says: another pod of its name is another pod. That is not worked
+    out again for one that says what it did `before`.
+    """
+    metadata = document.get("metadata") if isinstance(document, dict) else None
+    if not isinstance(metadata, dict):
+        raise Rejected("metadata: required")
+    texts = {name: metadata.get(name) or "" for name in ("name", "namespace", "uid")}
+    for name, text in texts.items():
+        if not isinstance(text, str) or "/" in text or len(text) > 253:
+            raise Rejected(f"metadata.{name}: must be a name")
+    if not texts["name"]:
+        raise Rejected("metadata.name: required")
+    key = key_of(texts["namespace"], texts["name"])
+    text = canonical(document)
+    says, old = digest(text), (before or {}).get(key)
+    if old is not None and old.digest == says:
+        uid = old.uid
+    else:
+        uid = texts["uid"] or (content_uid(text, f"source:{source}") if source else "")
+    return key, Wanted(uid=uid, digest=says, document=document, size=len(text), seen=now)
+
+
+def _say_duplicates(state: NodeState, source: str, new: set[str], now: datetime) -> None:
+    """Say which pods another source names too, and whose word counts."""
+    for key in sorted(new):
+        others = [name for name in state.candidates(key) if name != source]
+        if others:
+            names = ", ".join(sorted((source, *others)))
+            state.event(
+                now, "Warning", "DuplicatePod", f"pod {key} is named by {names}: that of {state.winner(key)} counts"
+            )
+
+
+def _recall(state: NodeState, signal: RecallPods, now: datetime) -> None:
+    """Take pods that the node's records know as made for lists' sake, where nothing newer is known of their names.
+
+    The kubelet has no need of it: what its runtime has and no source names it ends (kubelet_pods.go, v1.36,
+    HandlePodCleanups). Here a pod's workflow says whether it is desired, and goes on without the node's.
+    """
+    if len(signal.pods) > MADE_LIMIT:
+        raise Rejected(f"pods: must be no more than {MADE_LIMIT}, there are {len(signal.pods)}")
+    recalled = 0
+    for pod in signal.pods:
+        key = key_of(pod.namespace, pod.name)
+        current = state.governed.get(key, Governed(source=pod.source))
+        if not _is_right(pod) or current.digest or pod.uid in current.uids:
+            continue
+        state.governed[key] = current.model_copy(update={"uids": (pod.uid, *current.uids)})
+        state.backoff = backoff.forget(state.backoff, key)  # what was refused for its sake may now take its place
+        recalled += 1
+    if recalled:
+        state.event(now, "Normal", "PodsRecalled", f"{recalled} pods were made for lists before this workflow began")
+
+
+def _is_right(pod: MadePod) -> bool:
+    """Say whether a pod is named as those of lists are."""
+    names = (pod.namespace, pod.name, pod.uid, pod.source)
+    return all(text and "/" not in text and len(text) <= 253 for text in names) and pod.source != API_SOURCE
+
+
+# --- single pods ------------------------------------------------------------------------------------------------------
+
+
+def _apply(state: NodeState, signal: ApplyPod, now: datetime) -> None:
+    try:
+        key, wanted = _wanted(signal.pod, now)
+    except Rejected as wrong:
+        raise Rejected(f"pod.{wrong}") from None
+    _require_free(state, key)
+    single = state.sources.get(API_SOURCE, Source())
+    if not _has_room(state, wanted.size, known=1):
+        raise Rejected("pod: too much waits already to be handed on; try again later")
+    single.reported_at = now
+    single.pods[key] = wanted
+    state.sources[API_SOURCE] = single
+    state.deletions.pop(key, None)
+    state.backoff = backoff.forget(state.backoff, key)
+
+
+def _delete(state: NodeState, signal: DeletePod) -> None:
+    if not signal.name or "/" in signal.name or "/" in signal.namespace:
+        raise Rejected("name: required" if not signal.name else "name: must be a name")
+    if signal.grace_period_seconds is not None and signal.grace_period_seconds < 0:
+        raise Rejected("gracePeriodSeconds: must be 0 or more")
+    key = key_of(signal.namespace, signal.name)
+    _require_free(state, key)
+    if API_SOURCE in state.sources:
+        state.sources[API_SOURCE].pods.pop(key, None)
+    state.deletions[key] = signal
+    state.backoff = backoff.forget(state.backoff, key)
+
+
+def _require_free(state: NodeState, key: str) -> None:
+    """Raise Rejected where a list governs the pod."""
+    lists = [name for name in state.candidates(key) if name != API_SOURCE]
+    if lists:
+        raise Rejected(f"pod {key} is one of the list of {lists[0]}: change it there")
+
+
+# --- the node itself --------------------------------------------------------------------------------------------------
+
+
+def _schedulable(state: NodeState, schedulable: bool, now: datetime) -> None:
+    if state.unschedulable is schedulable:
+        state.unschedulable = not schedulable
+        word = "NodeSchedulable" if schedulable else "NodeNotSchedulable"
+        state.event(now, "Normal", word, f"Node {state.name} status is now: {word}")
+
+
+def _status(state: NodeState, signal: NodeStatus, now: datetime) -> None:
+    """Take what the agent says. Its lives are told apart, not ordered: a state directory may have been made anew."""
+    before = {each.type: each.status for each in state.status.conditions}
+    for each in signal.conditions:
+        if before.get(each.type, each.status) != each.status:
+            kind = "Normal" if each.status == ("True" if each.type == "Ready" else "False") else "Warning"
+            state.event(now, kind, f"Node{each.type}", f"{each.type} is {each.status} now: {each.message}")  # type: ignore[arg-type]
+    if signal.boot != state.status.boot:
+        state.event(now, "Normal", "Starting", f"the agent of node {state.name} has begun its life {signal.boot}")
+    state.status = signal

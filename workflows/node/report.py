@@ -1,0 +1,97 @@
+"""What a node's workflow shows: the query ``node``, the memo, and the page in the UI."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Literal
+
+from syncpod.lifecycle import backoff
+from syncpod.messages.node import API_SOURCE, DesiredPod, NodeSummary, NodeView, SourceView
+from workflows.node.state import NodeState, split
+
+
+def view(state: NodeState, now: datetime) -> NodeView:
+    """Return the whole node."""
+    status = state.status
+    return NodeView(
+        name=state.name,
+        since=state.since,
+        unschedulable=state.unschedulable,
+        sources={
+            name: SourceView(reported_at=source.reported_at, boot=source.boot, pods=len(source.pods))
+            for name, source in state.sources.items()
+        },
+        desired=tuple(desired(state, now)),
+        boot=status.boot,
+        sources_ready=are_sources_ready(state),
+        identity=status.identity,
+        conditions=status.conditions,
+        capacity=status.capacity,
+        allocatable=status.allocatable,
+        addresses=status.addresses,
+        node_info=status.node_info,
+        events=state.events,
+    )
+
+
+def are_sources_ready(state: NodeState) -> bool:
+    """Say whether every source that this life of the agent reads has reported in it, and all it said was taken."""
+    status = state.status
+    reported = {name for name, source in state.sources.items() if source.boot == status.boot}
+    return status.boot > 0 and status.sources_ready and set(status.sources) <= reported
+
+
+def desired(state: NodeState, now: datetime) -> list[DesiredPod]:
+    """Return the pods that the node is to have, and those that are not ended yet, in order of namespace and name."""
+    return [_desired(state, key, now) for key in state.pod_keys()]
+
+
+def _desired(state: NodeState, key: str, now: datetime) -> DesiredPod:
+    current, wanted, deletion = state.governed.get(key), state.wanted(key), state.deletions.get(key)
+    word: Literal["pending", "applied", "ending"] = "applied" if state.is_told(key) else "pending"
+    if deletion is not None or wanted is None:
+        word = "applied" if deletion is None and state.is_unjudged(key) else "ending"
+    uid = wanted.uid if wanted is not None else deletion.uid if deletion is not None else ""
+    source = state.winner(key) or (current.source if current is not None else API_SOURCE)
+    held = state.backoff.entries.get(key)
+    pod = split(key)
+    return DesiredPod(
+        namespace=pod.namespace,
+        name=pod.name,
+        uid=uid or next(iter(reversed(state.uids(key))), ""),
+        source=source,
+        state=word,
+        reason=held.reason if held is not None else "",
+        message=held.message if held is not None else "",
+        retry_at=backoff.held_until(state.backoff, key, now=now),
+    )
+
+
+def summary(state: NodeState) -> NodeSummary:
+    """Return what is kept in the memo."""
+    return NodeSummary(
+        name=state.name,
+        since=state.since,
+        unschedulable=state.unschedulable,
+        addresses=state.status.addresses,
+        node_info=state.status.node_info,
+    )
+
+
+def details(state: NodeState, now: datetime) -> str:
+    """Return the node as a small page: its conditions, its sources, and the pods whose workflows are not told yet."""
+    lines = [f"**{state.name}**" + (", cordoned" if state.unschedulable else ""), ""]
+    lines += [f"- {each.type}: {each.status} ({each.reason})" for each in state.status.conditions]
+    lines += [f"- source {name}: {len(source.pods)} pods" for name, source in sorted(state.sources.items())]
+    waiting = [each for each in desired(state, now) if each.state != "applied"]
+    if waiting:
+        lines += ["", "| pod | source | state | why |", "|---|---|---|---|"]
+        lines += [
+            f"| {each.namespace}/{each.name} | {each.source} | {each.state} | {_cell(each.message)} |"
+            for each in waiting[:50]
+        ]
+    return "\n".join(lines)
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")[:200]

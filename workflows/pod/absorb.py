@@ -1,0 +1,227 @@
+"""What signals say, folded into the pod's state.
+
+Handlers of the workflow only collect; here what they collected is parsed. Nothing that arrives can fail the pod: what
+cannot be understood becomes a rejection, an event that ``describe`` shows.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+from pydantic import ValidationError
+
+from syncpod.lifecycle import backoff, conditions, restart_policy
+from syncpod.lifecycle.probing import probe_of
+from syncpod.lifecycle.restart import is_sidecar
+from syncpod.messages import (
+    NOT_READY_FAULTS,
+    BackoffExpired,
+    Evict,
+    Pleg,
+    ProbeChanged,
+    Restart,
+    SetCondition,
+    StepName,
+)
+from syncpod.pod import PodCondition, PodInvalid
+from workflows.pod import facts, resizing, rounds
+from workflows.pod.desired import Rejected, apply, delete
+from workflows.pod.outcome import heard, meet_node, observe, put_out
+from workflows.pod.state import PodState
+
+QUEUE_TOLERANCE = timedelta(milliseconds=200)
+"""How much before a back-off's end its signal may come: the node's queue and the server do not go by one clock."""
+
+
+def absorb(state: PodState, name: str, args: tuple[Any, ...], now: datetime) -> None:
+    """Fold one signal into the state; one that is wrong is recorded as a rejection.
+
+    Broad on purpose: a signal is in the history for ever, and an exception here would fail the same workflow task again
+    and again, on every worker.
+    """
+    try:
+        if len(args) != 1:
+            raise Rejected(f"takes one payload, got {len(args)}")
+        _SIGNALS[name](state, args[0], now)
+    except (Rejected, PodInvalid) as wrong:
+        state.reject(now, name, f"signal {name}: {wrong}")
+    except ValidationError as wrong:
+        state.reject(now, name, f"signal {name}: {_first_problem(wrong)}")
+    except Exception as wrong:  # noqa: BLE001  # Replay: see above
+        state.reject(now, name, f"signal {name}: {type(wrong).__name__}: {wrong}")
+
+
+def tidy(state: PodState, now: datetime) -> None:
+    """Forget back-offs that have expired; an image's or an old definition's would stay for ever."""
+    settings = state.restart_settings
+    current = restart_policy.restart_keys(state.pod) if settings.limit is not None else ()
+    state.backoff = backoff.collect_garbage(state.backoff, now=now, settings=settings, current=current)
+
+
+def _first_problem(wrong: ValidationError) -> str:
+    problem = wrong.errors(include_url=False, include_input=False)[0]
+    where = ".".join(str(part) for part in problem["loc"])
+    return f"{where}: {problem['msg']}" if where else str(problem["msg"])
+
+
+# --- signals ----------------------------------------------------------------------------------------------------------
+
+
+def _update_pod(state: PodState, payload: Any, now: datetime) -> None:
+    apply(state, payload, now)
+
+
+def _update_pod_without_resizes(state: PodState, payload: Any, now: datetime) -> None:
+    """Take a pod as workers did that knew of no resizes: what they have refused must not be taken on a replay."""
+    apply(state, payload, now, resizes=False)
+
+
+def _pleg(state: PodState, payload: Any, now: datetime) -> None:
+    signal = Pleg.model_validate(payload)
+    uid = signal.status.uid
+    if uid and uid != state.pod.metadata.uid:
+        raise Rejected(f"is about the pod {uid}, this is {state.pod.metadata.uid}")
+    meet_node(state, signal.node)
+    if uid:
+        observe(state, signal.status, now)
+    if any(event.type == "RuntimeReady" for event in signal.events):
+        _forget_not_ready(state)
+    if any(event.type == "Boot" for event in signal.events):
+        resizing.ask_again(state)
+
+
+def _backoff_expired_of_all(state: PodState, payload: Any, now: datetime) -> None:
+    """Take the queue's signal as workers did for which it ended every back-off of its subject."""
+    _backoff_expired(state, payload, now, all_of_it=True)
+
+
+def _backoff_expired(state: PodState, payload: Any, now: datetime, *, all_of_it: bool = False) -> None:
+    """Let go what a back-off holds: the one whose end the node's queue signals, or whatever an operator names.
+
+    An operator names a container, or a step of the whole pod that has failed (`create_sandbox`). So does the agent when
+    what was wanting is there; that may cross with the end of the back-off, and means nothing then.
+    """
+    signal = BackoffExpired.model_validate(payload)
+    subject = signal.container
+    spec = state.pod.spec
+    restarting = [container.name for container in (*spec.init_containers, *spec.containers)]
+    names = [*restarting, *(container.name for container in spec.ephemeral_containers)]
+    steps = [key.removeprefix("step/") for key in state.backoff.entries if key.count("/") == 1]
+    if state.allocated is not None:
+        # The node may have room again before its answer that it has none has arrived.
+        steps.append(StepName.ALLOCATE_RESOURCES.value)
+    newest = state.own.newest(subject)
+    runs = newest is not None and newest.state == "running"
+    if signal.appeared and (runs or subject not in (*names, *steps)):
+        return
+    if signal.restart is None and subject not in (*names, *steps):
+        raise Rejected(f"container: is {subject!r}, must be one of {', '.join(sorted((*names, *steps)))}")
+    stuck = backoff.step_key(StepName.KILL_CONTAINER.value, subject) in state.backoff.entries
+    if signal.restart is None and runs and not stuck:
+        raise Rejected(f"container {subject} runs: there is no back-off to end")
+    expected = state.next_restart(subject) if subject in names else 0
+    if subject == backoff.RESTART_ALL and state.between_rounds is not None:
+        expected = state.between_rounds.number
+    if signal.restart is None:
+        why = f"an operator ends the back-off of {subject}"
+        if signal.appeared:
+            why = f"{signal.appeared} has come or changed: the back-off of {subject} ends"
+        state.note(now, "signal", "backoff_expired", why)
+        if not signal.appeared and subject in restarting:
+            rounds.release(state)
+    elif signal.restart != expected or subject not in (*names, *steps, backoff.RESTART_ALL):
+        return  # of a back-off that is over, or of nothing that could have one
+    elif _is_at_limit(state, subject):
+        return  # it has become a hold, which only an operator ends
+    elif not all_of_it:
+        state.over = {**state.over, subject: now + QUEUE_TOLERANCE}
+        return
+    state.released = {**state.released, subject: expected}
+
+
+def _is_at_limit(state: PodState, subject: str) -> bool:
+    """Say whether a container, or the pod as a whole, waits because there were restarts enough."""
+    status = state.status
+    return any(
+        known.state.waiting is not None and known.state.waiting.reason == restart_policy.LIMIT_REACHED
+        for known in (*status.init_container_statuses, *status.container_statuses)
+        if subject in (known.name, backoff.RESTART_ALL)
+    )
+
+
+def _restart(state: PodState, payload: Any, now: datetime) -> None:
+    """Have running containers ended and started again, and whatever does not run started, without a back-off.
+
+    One that its policy lets rest runs once more. Nothing of a pod that ends is started, and what runs once is not run
+    again: plain init containers, ephemeral containers.
+    """
+    signal = Restart.model_validate(payload)
+    if state.ending:
+        raise Rejected("the pod is ending or has ended: nothing of it is started again")
+    spec = state.pod.spec
+    mains = [container.name for container in spec.containers]
+    sidecars = [container.name for container in spec.init_containers if is_sidecar(container)]
+    if signal.container and signal.container not in (*mains, *sidecars):
+        known = ", ".join(sorted((*mains, *sidecars)))
+        raise Rejected(f"container: is {signal.container!r}, must be a main container or a sidecar, one of {known}")
+    rounds.release(state)
+    for name in (signal.container,) if signal.container else mains:
+        newest = facts.remembered(state).newest(name)
+        if newest is not None:
+            state.replacing = {**state.replacing, newest.id: True}
+        if newest is None or newest.state != "running":
+            state.released = {**state.released, name: state.next_restart(name)}
+        state.note(now, "signal", "restart", f"an operator restarts {name}", container=name)
+
+
+def _set_condition(state: PodState, payload: Any, now: datetime) -> None:
+    """Take a condition that somebody else owns; Ready follows where it is one of the pod's readiness gates."""
+    signal = SetCondition.model_validate(payload)
+    given = PodCondition(type=signal.type, status=signal.status, reason=signal.reason, message=signal.message)
+    known = state.status.conditions
+    if problem := conditions.foreign_problem(given, known):
+        raise Rejected(problem)
+    stamped = conditions.stamp(given, known, now=now.replace(microsecond=0), generation=state.pod.metadata.generation)
+    state.status = state.status.model_copy(update={"conditions": conditions.with_condition(known, stamped)})
+    state.note(now, "signal", "set_condition", f"{signal.type} is {signal.status}")
+
+
+def _evict(state: PodState, payload: Any, now: datetime) -> None:
+    signal = Evict.model_validate(payload)
+    if signal.uid != state.pod.metadata.uid:
+        raise Rejected(f"uid: is {state.pod.metadata.uid}, not {signal.uid!r}")
+    put_out(state, signal, now)
+
+
+def _probe(state: PodState, payload: Any, now: datetime) -> None:
+    change = ProbeChanged.model_validate(payload)
+    if change.uid and change.uid != state.pod.metadata.uid:
+        raise Rejected(f"is about the pod {change.uid}, this is {state.pod.metadata.uid}")
+    try:
+        container = state.container(change.container)
+    except KeyError:
+        raise Rejected(f"container: the pod has no container {change.container!r}") from None
+    if probe_of(container, change.probe) is None or not change.container_id:
+        raise Rejected(f"probe: container {change.container} has no {change.probe} probe of {change.container_id!r}")
+    heard(state, change, now)
+
+
+_SIGNALS = {
+    "update_pod": _update_pod,
+    "update_pod_without_resizes": _update_pod_without_resizes,
+    "delete_pod": delete,
+    "pleg": _pleg,
+    "probe": _probe,
+    "backoff_expired": _backoff_expired,
+    "backoff_expired_of_all": _backoff_expired_of_all,
+    "restart": _restart,
+    "set_condition": _set_condition,
+    "evict": _evict,
+}
+
+
+def _forget_not_ready(state: PodState) -> None:
+    for key, entry in state.backoff.entries.items():
+        if entry.reason in NOT_READY_FAULTS:
+            state.backoff = backoff.forget(state.backoff, key)

@@ -1,0 +1,194 @@
+"""A container's start: waited for, its image pulled, or begun, one step at a time.
+
+Mirrors kuberuntime_manager.go, v1.36, the start in SyncPod with doBackOff, and image_manager.go, EnsureImageExists.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime
+
+from syncpod.lifecycle import backoff, restart_policy
+from syncpod.lifecycle.backoff import BackoffStore
+from syncpod.lifecycle.observed import ObservedSandbox
+from syncpod.lifecycle.plan import PlannedStep
+from syncpod.lifecycle.restart import container_should_restart
+from syncpod.lifecycle.restart_policy import Ended, Restart
+from syncpod.lifecycle.status import PodFailure
+from syncpod.messages import PullImage, StartContainer, StepName
+from syncpod.pod import Container, EphemeralContainer, Pod
+from workflows.pod import facts
+from workflows.pod.decision import Decision, Hold, Step, clip, failure_hold, is_released
+from workflows.pod.state import PodState, Round
+
+START_ERROR_CODE = 128
+"""What a runtime gives as exit code of a container whose process could not be started."""
+
+START_KINDS = {
+    "start_container": "container",
+    "start_init_container": "init_container",
+    "start_ephemeral_container": "ephemeral_container",
+}
+
+
+def start_container(state: PodState, planned_step: PlannedStep, now: datetime) -> Decision:
+    """Take the next step towards a container's start: wait, pull, or start."""
+    name = planned_step.container
+    container = state.container(name)
+    restart = state.next_restart(name)
+    key = backoff.step_key("start", name)
+
+    held = failure_hold(state, key, name, restart, now)
+    if held:
+        return Decision(holds=(held,))
+    apart = planned_step.verb == "start_ephemeral_container"
+    if (last := state.between_rounds) is not None and not (apart and last.lenient):
+        return _begin_anew(state, last, planned_step, now)
+    allowed, store, exit_id = _crash_loop(state, name, restart, now)
+    if not allowed.allowed:
+        return _held_back(name, restart, allowed)
+
+    policies = _pull_policies(state.pod, container)
+    absent = name in state.missing_images and policies != {"Never"}
+    if absent or ("Always" in policies and state.pulled.get(name) != restart):
+        image_key = backoff.image_key(state.pod.metadata.uid, container.image)
+        held = failure_hold(state, image_key, name, restart, now)
+        if held:
+            message = backoff.image_backoff_message(container.image, f"{held.reason}: {held.message}")
+            hold = Hold(name, restart, held.until, held.delay, "ImagePullBackOff", message)
+            return Decision(holds=(hold,))
+        why = "absent" if absent else "pull policy Always"
+        attempt = _sandbox(state).attempt
+        pull = PullImage(ref=state.ref, pod=state.allocated_pod, container=name, sandbox_attempt=attempt)
+        summary = f"pull {container.image} for {name}: {why}"
+        return Decision(Step(StepName.PULL_IMAGE, pull, clip(summary), why, name, image_key, store, exit_id))
+
+    sandbox = _sandbox(state)
+    start = StartContainer(
+        ref=state.ref,
+        pod=state.allocated_pod,
+        container=name,
+        kind=START_KINDS[planned_step.verb],
+        restart=restart,
+        sandbox_id=sandbox.id,
+        sandbox_attempt=sandbox.attempt,
+        prune=_superseded(state, name),
+        pulled=state.pulled.get(name) == restart,
+        final=_is_final(state.pod, container),
+    )
+    why = _why_start(state, planned_step, restart)
+    which = f"start {name}, restart {restart}" if restart else f"start {name}"
+    return Decision(Step(StepName(planned_step.verb), start, clip(f"{which}: {why}"), why, name, key, store, exit_id))
+
+
+def _begin_anew(state: PodState, last: Round, planned_step: PlannedStep, now: datetime) -> Decision:
+    """Begin a pod anew of which all containers were removed, or wait out its back-off: one for all of them."""
+    anew = state.model_copy(update={"restart_all": last.model_copy(update={"begun": True})})
+
+    def ask(store: BackoffStore, at: datetime) -> tuple[Restart, BackoffStore]:
+        ended = Ended(last.at, last.exit_code, f"round {last.number}")
+        return restart_policy.restart_all(store, state.restart_settings, state.pod.metadata, last.cause, ended, now=at)
+
+    allowed, store = ask(state.backoff, now)
+    if not allowed.allowed:
+        if not is_released(state, backoff.RESTART_ALL, last.number, allowed.retry_at):
+            return _held_back(backoff.RESTART_ALL, last.number, allowed)
+        store = _released(state.backoff, backoff.step_key(backoff.RESTART_ALL), allowed, ask, now)
+    first = start_container(anew, planned_step, now)
+    if first.step is None:
+        return first
+    return Decision(replace(first.step, store=store, begins_anew=True))
+
+
+def _held_back(subject: str, restart: int, held: Restart) -> Decision:
+    """Return the hold of a start that may not be made yet, or the verdict where it never may be."""
+    if held.fails:
+        return Decision(failure=PodFailure(reason=held.reason, message=held.message))
+    return Decision(holds=(Hold(subject, restart, held.retry_at, held.delay, held.reason, held.message),))
+
+
+def _released(
+    store: BackoffStore,
+    key: str,
+    held: Restart,
+    ask: Callable[[BackoffStore, datetime], tuple[Restart, BackoffStore]],
+    now: datetime,
+) -> BackoffStore:
+    """Return the back-offs as they are after a start that a signal lets pass although it is held.
+
+    It counts as made when it would have been allowed; and where only an operator could allow it, as the first of a row.
+    """
+    if held.retry_at is not None:
+        return ask(store, held.retry_at)[1]
+    return backoff.begun_anew(store, key, now=now)
+
+
+def _pull_policies(pod: Pod, container: Container | EphemeralContainer) -> set[str]:
+    """Return by which policies a container's images are pulled: its own, and those of the image volumes it mounts."""
+    volumes = {volume.name: volume.image for volume in pod.spec.volumes if volume.image is not None}
+    mounted = (volumes[mount.name] for mount in container.volume_mounts if mount.name in volumes)
+    return {image.pull_policy or "IfNotPresent" for image in mounted} | {container.image_pull_policy or "IfNotPresent"}
+
+
+def _why_start(state: PodState, planned_step: PlannedStep, restart: int) -> str:
+    """Say why a container starts: why we ended the last one, if we did; else how it ended, as the plan says."""
+    newest, last = facts.known(state).newest(planned_step.container), state.last_exit(planned_step.container)
+    if last is not None and last.cause and (newest is None or newest.id == last.id):
+        return last.cause
+    return planned_step.why if newest is not None or not restart else "runs again"
+
+
+def _is_final(pod: Pod, container: Container | EphemeralContainer) -> bool:
+    """Say whether a start that the runtime cannot carry out is the container's end, by its policy and rules.
+
+    It ends with code 128 then (`StartError`), like any other exit.
+    """
+    if isinstance(container, EphemeralContainer):
+        return True
+    return not container_should_restart(container, pod.spec, START_ERROR_CODE)
+
+
+def _sandbox(state: PodState) -> ObservedSandbox:
+    """Return the newest sandbox; a start is planned only where there is one."""
+    return state.own.sandboxes[0]
+
+
+def _superseded(state: PodState, name: str) -> tuple[str, ...]:
+    """Return the dead instances of a container that its next start makes superfluous: all but the newest dead one.
+
+    Mirrors pod_container_deletor.go, v1.36, which keeps one exited instance of a name.
+    """
+    dead = [c.id for c in state.own.containers if c.name == name and c.state == "exited"]
+    return tuple(dead[1:])
+
+
+def _crash_loop(state: PodState, name: str, restart: int, now: datetime) -> tuple[Restart, BackoffStore | None, str]:
+    """Ask the pod's restart policy, by the newest exited instance, or by the recorded exit where it was removed.
+
+    A start that has passed it once (and is now past its pull) is not asked again for the same exit. A start released by
+    a signal passes at the moment at which it would have been allowed.
+    """
+    last = state.last_exit(name)
+    free = Restart(allowed=True)
+    if last is None or state.cleared.get(name) == last.id:
+        return free, None, ""
+    container = state.container(name)
+    meta = state.pod.metadata
+    key = backoff.crash_loop_key(meta, container)
+    if state.replacing.get(last.id):
+        counts = state.restart_settings.limit is not None
+        return free, backoff.uncounted(state.backoff, key) if counts else None, ""
+    if state.restart_all is not None and last.id in state.restart_all.removed:
+        return free, None, ""
+
+    def ask(store: BackoffStore, at: datetime) -> tuple[Restart, BackoffStore]:
+        ended = Ended(last.at, last.exit_code, last.id, by_us=bool(last.cause))
+        return restart_policy.restart_container(store, state.restart_settings, meta, container, ended, now=at)
+
+    allowed, store = ask(state.backoff, now)
+    if allowed.allowed:
+        return allowed, store, last.id
+    if is_released(state, name, restart, allowed.retry_at):
+        return free, _released(state.backoff, key, allowed, ask, now), last.id
+    return allowed, None, last.id

@@ -1,0 +1,406 @@
+"""What a pod's workflow does next: one step, or wait until a deadline.
+
+The pod's actions are decided by `compute_pod_actions` from the view; this module holds them against what the workflow
+remembers (back-offs, images, numbers already used) and returns the first step that may run now. After each step the
+view is newer and the pod is decided afresh, so nothing here plans more than one step ahead.
+
+Pure: no clock, no I/O, no Temporal. `next_step` changes nothing; `begin` records that its step is being taken.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import asdict, replace
+from datetime import datetime
+from typing import Any
+
+from syncpod.lifecycle import backoff
+from syncpod.lifecycle.compute import compute_pod_actions
+from syncpod.lifecycle.conditions import ALL_CONTAINERS_RESTARTING, is_true
+from syncpod.lifecycle.eviction import EVICTED
+from syncpod.lifecycle.plan import PlannedStep, plan_steps, something_to_stop
+from syncpod.lifecycle.restart import restart_policy
+from syncpod.lifecycle.sandbox import pod_sandbox_changed
+from syncpod.lifecycle.termination import kill_grace_seconds, moment_after, pod_grace_seconds, termination_order
+from syncpod.messages import (
+    AllocateResources,
+    ContainerUpdate,
+    CreateSandbox,
+    KillContainer,
+    KillPod,
+    KillTarget,
+    RemoveContainers,
+    RemovePod,
+    ResizePod,
+    StepInput,
+    StepName,
+    SyncVolumes,
+)
+from syncpod.pod import Container, Pod
+from workflows.pod import facts, resizing, rounds
+from workflows.pod.container_start import START_KINDS, start_container
+from workflows.pod.decision import Decision, Hold, Step, clip, unless_held
+from workflows.pod.state import PodState
+
+OPERATOR_RESTARTS = "an operator restarts it"
+"""Why a container is ended and started again that nothing else is wrong with."""
+
+OWN_GRACE = 2
+"""The version of decisions since which a kill of the whole pod within a sync takes the spec's grace as it is, 0 too."""
+
+MOVED = 2
+"""The version of decisions since which what is ended with its sandbox follows in the next, whatever it exits with."""
+
+ALLOCATE = "the pod asks for other resources"
+"""Why a node is asked whether it has the room."""
+
+
+def next_step(state: PodState, now: datetime, *, pulling: Collection[str] = (), follow_anew: bool = True) -> Decision:
+    """Return the step to take now, or the holds to wait for.
+
+    `pulling` names the containers whose images are being pulled beside everything else: their start waits, and nobody
+    else's does. `follow_anew` is as in `planned`.
+    """
+    if state.removed:
+        return Decision()
+    if state.ending:
+        return _terminate(state, now)
+    if state.adopting:
+        return unless_held(state, _adopt(state), now)
+    steps = planned(state, follow_anew=follow_anew)
+    decision = _first_allowed(state, steps, pulling, now)
+    for update in (_volumes(state, now), _allocation(state, now)):
+        if update is not None:
+            decision = replace(decision, step=update.step or decision.step, holds=(*update.holds, *decision.holds))
+    return replace(decision, plan=tuple(f"{step.verb} {step.container}".rstrip() for step in steps))
+
+
+def is_to_follow_anew(state: PodState) -> bool:
+    """Say whether a container that was ended only so that another follows has lost its sandbox before that."""
+    return bool(facts.followed(state)) and pod_sandbox_changed(state.pod.spec, facts.known(state)).changed
+
+
+def planned(state: PodState, *, follow_anew: bool = True) -> tuple[PlannedStep, ...]:
+    """Return the steps that the pod's actions stand for, regardless of back-offs.
+
+    Where not `follow_anew`, what was to follow in a sandbox that is lost is given up: an earlier worker decided so.
+    """
+    view = facts.known(state)
+    pod = state.allocated_pod
+    followed = [container.id for container in view.containers if state.is_followed(container)]
+    actions = compute_pod_actions(
+        pod,
+        view,
+        liveness=state.probes.get("liveness", {}),
+        startup=state.probes.get("startup", {}),
+        actuated=state.applied_resources,
+        restart_all=is_true(state.status.conditions, ALL_CONTAINERS_RESTARTING) and state.between_rounds is None,
+        followed=followed if follow_anew or not is_to_follow_anew(state) else (),
+    )
+    stopped = (*state.stopped_sandboxes, *facts.gone_sandboxes(state))
+    steps = plan_steps(pod, view, actions, stopped_sandboxes=stopped, cgroup_behind=state.cgroup_behind)
+    return (*_asked_restarts(state, steps), *steps)
+
+
+def _asked_restarts(state: PodState, steps: Sequence[PlannedStep]) -> list[PlannedStep]:
+    """Return the kills of running containers that an operator restarts, of those that nothing else ends anyway."""
+    doomed = {id_ for step in steps for id_ in (*step.ids, *step.kill)}
+    if not state.replacing or any(step.verb == "kill_pod" for step in steps):
+        return []
+    return [
+        PlannedStep("kill_container", container.name, ids=(container.id,), follows=True, why=OPERATOR_RESTARTS)
+        for container in state.own.newest_by_name().values()
+        if container.state == "running" and state.replacing.get(container.id) and container.id not in doomed
+    ]
+
+
+def expiry(state: PodState) -> datetime | None:
+    """Return when the pod has been active for as long as it may, None where it may for ever or is ending anyway.
+
+    Mirrors active_deadline.go, v1.36, pastActiveDeadline.
+    """
+    seconds, since = state.pod.spec.active_deadline_seconds, state.status.start_time
+    if seconds is None or since is None or state.ending:
+        return None
+    return moment_after(since, seconds)
+
+
+def begin(state: PodState, step: Step, now: datetime) -> StepInput:
+    """Record that `step` is being taken and return its input with the next fence."""
+    state.fence += 1
+    if step.store is not None:
+        state.backoff = step.store
+    if step.cleared:
+        state.cleared = {**state.cleared, step.container: step.cleared}
+    if step.begins_anew and state.restart_all is not None:
+        rounds.begin_anew(state, state.restart_all, now)
+    subject = step.container or step.name.value
+    state.released = {name: restart for name, restart in state.released.items() if name != subject}
+    state.over = {name: at for name, at in state.over.items() if name != subject}
+    if step.name == StepName.KILL_POD and state.kill_by is None:
+        state.kill_by = moment_after(now, _grace(state))
+    if step.name == StepName.CREATE_SANDBOX and state.own.sandboxes and not state.adopting:
+        state.event(now, "Normal", "SandboxChanged", "Pod sandbox changed, it will be killed and re-created.")
+    _remember_kills(state, step, now)
+    if step.resets:
+        facts.forget_for_reset(state)
+    return step.input.model_copy(update={"fence": state.fence})
+
+
+def _remember_kills(state: PodState, step: Step, now: datetime) -> None:
+    """Remember whom the step kills and why, so that the exits that follow are told from crashes, and tell of it.
+
+    `Killing` is told when a kill begins, before preStop and grace, which may take hours (kuberuntime_container.go,
+    v1.36, killContainer); of what is only then found to be there, by the step itself.
+    """
+    match step.input:
+        case KillPod(targets=targets, final=final):
+            victims, words = [target.id for target in targets], ""
+            if not final and state.decision_version >= MOVED:
+                state.replacing = dict.fromkeys(_moving(state), False) | state.replacing
+        case KillContainer(target=target, message=words):
+            victims = [target.id]
+        case RemoveContainers(kill=kill, message=words):
+            victims = list(kill)
+        case _:
+            return
+    state.killed = {**state.killed, **dict.fromkeys(victims, step.why)}
+    for container in state.observed.containers:
+        if container.id in victims and container.state == "running":
+            state.event(now, "Normal", "Killing", words or f"Stopping container {container.name}", container.name)
+
+
+def _moving(state: PodState) -> list[str]:
+    """Return the main containers (runtime ids) that are ended with their sandbox, and follow in the pod's next one.
+
+    The kubelet decides what it starts there before it kills (kuberuntime_manager.go, v1.36, SyncPod): what has not
+    succeeded by then. A pod that never restarts gets no other sandbox.
+    """
+    if state.pod.spec.restart_policy == "Never":
+        return []
+    newest = state.own.newest_by_name()
+    mains = [newest[name] for each in state.pod.spec.containers if (name := each.name) in newest]
+    return [each.id for each in mains if each.state in ("running", "unknown") and _might_rest(state.pod, each.name)]
+
+
+# --- terminating ------------------------------------------------------------------------------------------------------
+
+
+def is_unfinished(state: PodState) -> bool:
+    """Say whether the pod is over, nothing of it is left to stop, and its node has not been told so yet.
+
+    It failed before it had a sandbox (put out, past its deadline), or all that it had was ended before that amounted to
+    its end. As pod_workers.go, v1.36, has it, SyncTerminatingPod is run for every pod once; but one that was never let
+    in has nothing of its node, and one that is being deleted gives everything back when it is removed.
+    """
+    if not state.ending or state.deletion is not None or state.finished:
+        return False
+    let_in = state.failure is None or not state.failure.rejected
+    return let_in and not something_to_stop(state.observed, state.stopped_sandboxes)
+
+
+def _terminate(state: PodState, now: datetime) -> Decision:
+    if something_to_stop(state.observed, state.stopped_sandboxes) or is_unfinished(state):
+        if state.deletion is None and state.failure is not None:
+            why = state.failure.reason
+        else:
+            why = "deleted" if state.deletion else f"the pod has {state.reached.lower()}"
+        return unless_held(state, _kill_pod(state, why, now), now)
+    if state.deletion is None:
+        return Decision()
+    removal = Step(
+        StepName.REMOVE_POD, RemovePod(ref=state.ref), "remove what is left: deleted", "deleted", key="step/remove_pod"
+    )
+    return unless_held(state, removal, now)
+
+
+def _kill_pod(state: PodState, why: str, now: datetime) -> Step:
+    """Build the kill of the whole pod, with what is left of its durable deadline.
+
+    Mirrors kuberuntime_container.go, v1.36, killContainersWithSyncResult: all containers at once, sidecars after the
+    main ones.
+    """
+    left = _left(state, now)
+    alive = [container for container in state.observed.containers if container.state != "exited"]
+    order = termination_order(state.pod.spec, (container.name for container in alive))
+    targets = tuple(
+        KillTarget(
+            id=container.id,
+            name=container.name,
+            grace_seconds=left,
+            after=tuple(other.id for other in alive if other.name in order[container.name]),
+            **_pre_stop(state.pod, container.name),
+        )
+        for container in alive
+    )
+    step = KillPod(
+        ref=state.ref, targets=targets, grace_seconds=left, message=why, final=state.ending, evicted=_is_put_out(state)
+    )
+    return Step(StepName.KILL_POD, step, f"kill pod: {why}", why, key=backoff.step_key("kill_pod"))
+
+
+def _is_put_out(state: PodState) -> bool:
+    return state.failure is not None and state.failure.reason == EVICTED and not state.failure.rejected
+
+
+def _left(state: PodState, now: datetime) -> int:
+    """Return the whole seconds left of the pod's grace."""
+    if state.kill_by is not None:
+        return max(0, math.ceil((state.kill_by - now).total_seconds()))
+    return _grace(state)
+
+
+def _grace(state: PodState) -> int:
+    """Return the grace of a kill of the whole pod, in whole seconds: at least 1 for a pod that ends.
+
+    Within a sync (its sandbox is lost, say) it is what each container would be given, and 0 leaves no time for hooks
+    and turns. Mirrors kuberuntime_manager.go, v1.36, SyncPod, which kills without a grace of its own.
+    """
+    if state.ending or state.decision_version < OWN_GRACE:
+        return pod_grace_seconds(state.pod)
+    return kill_grace_seconds(state.pod, None)
+
+
+# --- syncing ----------------------------------------------------------------------------------------------------------
+
+
+def _volumes(state: PodState, now: datetime) -> Decision | None:
+    """Return the rewriting of files that show the pod's labels or annotations, where they are behind."""
+    if not (state.volumes_behind and any(sandbox.ready for sandbox in state.own.sandboxes)):
+        return None
+    why = "labels or annotations have changed"
+    step = SyncVolumes(ref=state.ref, pod=state.allocated_pod)
+    key = backoff.step_key("sync_volumes")
+    return unless_held(state, Step(StepName.SYNC_VOLUMES, step, f"update volumes: {why}", why, key=key), now)
+
+
+def _allocation(state: PodState, now: datetime) -> Decision | None:
+    """Return the question whether the node has the room for what is desired, where it has not said no for good."""
+    if not resizing.is_to_be_asked(state):
+        return None
+    step = AllocateResources(ref=state.ref, pod=state.pod)
+    summary = f"allocate resources: {ALLOCATE}"
+    return unless_held(
+        state, Step(StepName.ALLOCATE_RESOURCES, step, summary, ALLOCATE, key=resizing.ALLOCATE_KEY), now
+    )
+
+
+def _adopt(state: PodState) -> Step:
+    """Build the step that takes over what runs: before it nothing is known of the pod, so nothing may be made."""
+    why = "what runs of the pod is taken over"
+    step = CreateSandbox(ref=state.ref, pod=state.allocated_pod, adopt=True)
+    return Step(StepName.CREATE_SANDBOX, step, f"adopt pod: {why}", why, key=backoff.step_key("create_sandbox"))
+
+
+def _resize(state: PodState, planned_step: PlannedStep) -> Step:
+    """Build the step that applies what is allocated."""
+    memory, cpu = (
+        tuple(ContainerUpdate.model_validate(asdict(each)) for each in updates)
+        for updates in (planned_step.update.memory, planned_step.update.cpu)
+    )
+    step = ResizePod(
+        ref=state.ref, pod=state.allocated_pod, sandbox_id=state.own.sandboxes[0].id, memory=memory, cpu=cpu
+    )
+    why = planned_step.why
+    return Step(StepName.RESIZE_POD, step, clip(f"resize pod: {why}"), why, key=resizing.RESIZE_KEY)
+
+
+def _first_allowed(state: PodState, steps: Iterable[PlannedStep], pulling: Collection[str], now: datetime) -> Decision:
+    """Walk the plan as SyncPod does: some failures stop the sync, others only their own container's start.
+
+    Difference: what is pulled beside holds up its own container alone, where the kubelet's SyncPod waits for it.
+    """
+    holds: list[Hold] = []
+    for planned_step in steps:
+        if planned_step.verb in START_KINDS and planned_step.container in pulling:
+            decision = Decision()
+        else:
+            decision = _as_step(state, planned_step, now)
+        if decision.step is not None:
+            return Decision(decision.step, tuple(holds))
+        if decision.failure is not None:
+            return decision
+        holds.extend(hold for hold in decision.holds if hold not in holds)
+        alone = ("resize_pod", "start_container", "start_ephemeral_container")
+        goes_on = planned_step.verb in alone or planned_step.sidecar
+        if not goes_on:
+            break
+    return Decision(None, tuple(holds))
+
+
+def _as_step(state: PodState, planned_step: PlannedStep, now: datetime) -> Decision:
+    verb, name, why = planned_step.verb, planned_step.container, planned_step.why
+    match verb:
+        case "kill_pod":
+            return unless_held(state, _kill_pod(state, why, now), now)
+        case "kill_container":
+            container_id = planned_step.ids[0]
+            grace = kill_grace_seconds(state.pod, _main_or_init(state.pod, name), planned_step.reason)
+            target = KillTarget(id=container_id, name=name, grace_seconds=grace, **_pre_stop(state.pod, name))
+            kill = KillContainer(ref=state.ref, target=target, message=why, reason=planned_step.reason)
+            replaces = container_id if planned_step.follows and _might_rest(state.pod, name) else ""
+            step = Step(
+                StepName.KILL_CONTAINER,
+                kill,
+                f"kill {name}: {why}",
+                why,
+                name,
+                backoff.step_key(verb, name),
+                replaces=replaces,
+            )
+            return unless_held(state, step, now)
+        case "remove_container":
+            removal = RemoveContainers(
+                ref=state.ref,
+                ids=planned_step.ids,
+                kill=planned_step.kill,
+                keep_logs=planned_step.keep_logs,
+                message=why,
+            )
+            count = len(planned_step.ids)
+            summary = f"remove {count} container{'s' if count != 1 else ''}: {why}"
+            step = Step(
+                StepName.REMOVE_CONTAINER,
+                removal,
+                summary,
+                why,
+                key=backoff.step_key(verb),
+                resets=planned_step.keep_logs,
+            )
+            return unless_held(state, step, now)
+        case "create_sandbox":
+            attempt = max(planned_step.attempt, state.sandbox_floor, _foreign_attempts(state))
+            create = CreateSandbox(ref=state.ref, pod=state.allocated_pod, attempt=attempt)
+            summary = f"create sandbox, attempt {attempt}: {why}" if attempt else f"create sandbox: {why}"
+            step = Step(StepName.CREATE_SANDBOX, create, summary, why, key=backoff.step_key(verb))
+            return unless_held(state, step, now)
+        case "resize_pod":
+            return unless_held(state, _resize(state, planned_step), now)
+        case _:
+            return start_container(state, planned_step, now)
+
+
+def _pre_stop(pod: Pod, name: str) -> dict[str, Any]:
+    """Return what a kill needs to know of the container's preStop hook; nothing where there is none."""
+    container = _main_or_init(pod, name)
+    if container is None or container.lifecycle is None or container.lifecycle.pre_stop is None:
+        return {}
+    ports = {port.name: port.container_port for port in container.ports if port.name}
+    return {"pre_stop": container.lifecycle.pre_stop, "ports": ports}
+
+
+def _might_rest(pod: Pod, name: str) -> bool:
+    """Say whether the container's policy lets it rest after some exit."""
+    container = _main_or_init(pod, name)
+    return container is not None and restart_policy(container, pod.spec) != "Always"
+
+
+def _main_or_init(pod: Pod, name: str) -> Container | None:
+    return next((c for c in (*pod.spec.containers, *pod.spec.init_containers) if c.name == name), None)
+
+
+def _foreign_attempts(state: PodState) -> int:
+    """Return the first sandbox attempt above those that other incarnations hold."""
+    foreign = [s.attempt for s in state.observed.sandboxes if s.incarnation not in ("", state.incarnation)]
+    return max(foreign) + 1 if foreign else 0

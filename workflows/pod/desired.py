@@ -1,0 +1,221 @@
+"""What is desired of a pod, and how that may change: apply, a further ephemeral container, deletion.
+
+Used by updates and by signals alike. Each function checks first and changes nothing of what it refuses.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Final
+
+from syncpod.lifecycle import backoff
+from syncpod.lifecycle.pod_resources import resources_of, same_resources
+from syncpod.lifecycle.qos import validate_same_qos
+from syncpod.lifecycle.termination import moment_after
+from syncpod.messages import DeletePod
+from syncpod.pod import (
+    EphemeralContainer,
+    Pod,
+    PodInvalid,
+    Problem,
+    Volume,
+    admit_ephemeral_container,
+    admit_pod,
+    check_size,
+    downward_files,
+    merge_update,
+    pod_to_wire,
+    readmit,
+    resized,
+    validate_update,
+)
+from workflows.pod import resizing
+from workflows.pod.state import Deletion, PodState
+
+_LONGEST_GRACE: Final = 2**63 - 1
+"""What the API has bits for."""
+
+
+class Rejected(Exception):
+    """What came in cannot be accepted; the text says why, in one sentence."""
+
+
+def apply(state: PodState, document: Any, now: datetime, *, resizes: bool = True) -> None:
+    """Take a Pod document as the desired pod; a repeat changes nothing. Raises PodInvalid naming the field.
+
+    During deletion it becomes the successor, which follows when this life has ended. What may change is what the API
+    server lets change in a Pod (validation.go, v1.36, ValidatePodUpdate, ValidatePodResize); resources, unless not
+    `resizes`.
+    """
+    _apply(state, admit_pod(document), now, resizes=resizes)
+
+
+def apply_again(state: PodState, document: Any, now: datetime) -> None:
+    """Repeat an `apply` that history says was accepted, perhaps by a version that took more than this one does."""
+    _apply(state, readmit(document).pod, now)
+
+
+def resize(state: PodState, document: Any, now: datetime) -> None:
+    """Change CPU and memory of the pod, and nothing else; what is not named stays as it is.
+
+    Raises PodInvalid naming the field, Rejected of a pod that ends.
+    """
+    _resize(state, document, now, again=False)
+
+
+def resize_again(state: PodState, document: Any, now: datetime) -> None:
+    """Repeat a `resize` that history says was accepted, perhaps by a version that took more than this one does."""
+    _resize(state, document, now, again=True)
+
+
+def _resize(state: PodState, document: Any, now: datetime, *, again: bool) -> None:
+    if state.ending:
+        raise Rejected("the pod is being deleted or has finished: nothing of it can be resized")
+    _take(state, resized(state.pod, document, again=again), now, "resize")
+
+
+def _apply(state: PodState, new: Pod, now: datetime, *, resizes: bool = True) -> None:
+    for_another = new.metadata.name, new.metadata.namespace
+    mine = state.pod.metadata
+    if for_another != (mine.name, mine.namespace):
+        raise PodInvalid((Problem("metadata.name", f"must be {mine.namespace}/{mine.name}, the pod of this workflow"),))
+    if state.deletion is not None:
+        state.successor = pod_to_wire(new)
+        state.note(now, "update", "apply", "the pod is being deleted; this one follows")
+        return
+    if not resizes and not same_resources(resources_of(state.pod), resources_of(new)):
+        raise Rejected("resources: this pod was started by an earlier version; resize it by the update `resize`")
+    _take(state, new, now, "apply")
+
+
+def _take(state: PodState, new: Pod, now: datetime, update: str) -> None:
+    """Take what `update` makes of the pod as the desired one. Raises PodInvalid."""
+    problems = [*validate_update(state.pod, new), *validate_same_qos(state.pod, new)]
+    if state.ending and not same_resources(resources_of(state.pod), resources_of(new)):
+        problems.append(Problem("spec", "the pod has finished or failed: nothing of it can be resized"))
+    if problems:
+        raise PodInvalid(problems)
+    updated = merge_update(state.pod, new)
+    if updated == state.pod:
+        return
+    _forget_old_images(state, updated)
+    before = state.pod
+    resizing.desire(state, updated)
+    state.volumes_behind = state.volumes_behind or _shows_what_changed(before, updated)
+    same_spec = updated.metadata.generation == before.metadata.generation
+    what = "labels or annotations" if same_spec else f"generation {updated.metadata.generation}"
+    state.note(now, "update", update, what)
+
+
+def _shows_what_changed(before: Pod, updated: Pod) -> bool:
+    """Say whether a volume shows labels or annotations, and they have changed."""
+    same = (before.metadata.labels, before.metadata.annotations) == (
+        updated.metadata.labels,
+        updated.metadata.annotations,
+    )
+    return not same and any(_shows_metadata(volume) for volume in updated.spec.volumes)
+
+
+def _shows_metadata(volume: Volume) -> bool:
+    """Say whether a volume has files made from the pod's labels or annotations."""
+    return any(
+        file.field_ref is not None and file.field_ref.field_path.startswith(("metadata.labels", "metadata.annotations"))
+        for file in downward_files(volume)
+    )
+
+
+def _forget_old_images(state: PodState, updated: Pod) -> None:
+    """Forget what was known of the images of containers that have another one now."""
+    spec = updated.spec
+    images = {container.name: container.image for container in (*spec.init_containers, *spec.containers)}
+    changed = {name for name, image in images.items() if state.container(name).image != image}
+    state.missing_images = tuple(name for name in state.missing_images if name not in changed)
+    state.pulled = {name: restart for name, restart in state.pulled.items() if name not in changed}
+    state.waiting = {name: why for name, why in state.waiting.items() if name not in changed}
+    for name in sorted(changed):
+        state.backoff = backoff.forget(state.backoff, backoff.step_key("start", name))
+
+
+def add_ephemeral_container(state: PodState, document: Any, now: datetime) -> EphemeralContainer:
+    """Add an ephemeral container to the running pod; raises PodInvalid, or Rejected while the pod is being deleted."""
+    if state.deletion is not None or state.terminated:
+        raise Rejected("the pod is being deleted or has finished: no container can be added")
+    container = admit_ephemeral_container(state.pod, document)
+    present = next((c for c in state.pod.spec.ephemeral_containers if c.name == container.name), None)
+    if present is not None:
+        return present
+    meta = state.pod.metadata.model_copy(update={"generation": (state.pod.metadata.generation or 1) + 1})
+    spec = state.pod.spec.model_copy(update={"ephemeral_containers": (*state.pod.spec.ephemeral_containers, container)})
+    state.pod = state.pod.model_copy(update={"metadata": meta, "spec": spec})
+    state.note(now, "update", "add_ephemeral_container", container.name)
+    return container
+
+
+def try_ephemeral_container(state: PodState, document: Any, now: datetime) -> None:
+    """Do as `add_ephemeral_container`, and refuse one with which the pod would be too large to be carried on."""
+    add_ephemeral_container(state, document, now)
+    if problems := check_size(state.pod):
+        raise PodInvalid(problems)
+
+
+SUCCESSORS_OWN = 2
+"""The version of decisions since which the end of a successor leaves the grace of the life before it alone."""
+
+
+def delete(state: PodState, payload: Any, now: datetime) -> None:
+    """End the pod. A later request can only shorten the grace (pod_workers.go, v1.36, calculateEffectiveGracePeriod).
+
+    It ends the successor too, unless it names the UID of this life alone: whoever deletes a name after applying it
+    wants nothing of that name. One that names the successor's alone has nothing to say of this life's grace. Raises
+    Rejected when the payload names another UID, or a negative grace.
+    """
+    request = DeletePod.model_validate(payload if payload is not None else {})
+    lives = (state.pod.metadata.uid, _successor_uid(state))
+    if request.uid and request.uid not in lives:
+        raise Rejected(f"uid: is {state.pod.metadata.uid}, not {request.uid}")
+    own = state.pod.spec.termination_grace_period_seconds
+    grace = request.grace_period_seconds
+    if grace is None:
+        grace = 30 if own is None else own
+    if grace < 0:
+        raise Rejected("gracePeriodSeconds: must be 0 or more")
+    if grace > _LONGEST_GRACE:
+        raise Rejected(f"gracePeriodSeconds: must be no more than {_LONGEST_GRACE}")
+    if state.successor is not None and request.uid in ("", _successor_uid(state)):
+        state.successor = None
+        state.note(now, "update", "delete", "the pod applied during the deletion does not follow")
+        if request.uid not in ("", state.pod.metadata.uid) and state.decision_version >= SUCCESSORS_OWN:
+            return
+    if state.deletion is None:
+        state.deletion = Deletion(requested_at=now, grace_seconds=grace)
+        state.hurried = True
+        state.note(now, "update", "delete", f"grace {grace} s")
+    elif grace < state.deletion.grace_seconds:
+        state.deletion = state.deletion.model_copy(update={"grace_seconds": grace})
+        state.forget_stuck_kills()
+        state.note(now, "update", "delete", f"grace shortened to {grace} s")
+    else:
+        return
+    if state.kill_by is not None:
+        state.kill_by = min(state.kill_by, moment_after(now, grace))
+    deleted_at = moment_after(now, grace)
+    meta = state.pod.metadata.model_copy(
+        update={"deletion_timestamp": deleted_at, "deletion_grace_period_seconds": grace}
+    )
+    state.pod = state.pod.model_copy(update={"metadata": meta})
+
+
+def _successor_uid(state: PodState) -> str:
+    """Return the UID that the successor was given by its manifest; "" where it is to get one, or there is none."""
+    metadata = (state.successor or {}).get("metadata", {})
+    return str(metadata.get("uid", ""))
+
+
+def successor_of(state: PodState) -> dict[str, Any] | None:
+    """Return the workflow input of the run that follows, where a pod was applied during deletion."""
+    return {"pod": state.successor} if state.successor is not None else None
+
+
+def as_pod(state: PodState) -> Pod:
+    """Return the whole pod with its status, as ``kubectl get -o json`` has it."""
+    return state.pod.model_copy(update={"status": state.status})

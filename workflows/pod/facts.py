@@ -1,0 +1,291 @@
+"""Facts, not inference: the runtime's view completed by what the pod's workflow has recorded.
+
+The kubelet knows of the past only what the runtime still lists, so that a container whose dead instance was removed is
+to it one that never ran. Here an end, once recorded, counts like one that is listed, and where both speak of the same
+instance the record counts. So decisions are those that would be taken had the runtime lost nothing:
+
+- a main or ephemeral container that has run, and is no longer listed, counts as ended, as it is recorded;
+- an init container too, but only in the sandbox in which it ran: a new one begins with the first again;
+- a pod that has run and of which no sandbox is listed had one, which is dead.
+
+What runs, or might, counts as the runtime lists it, whatever is recorded: otherwise a second one could be started.
+
+Pure: no clock, no I/O, no Temporal. Nothing here applies to a run before `PodState.by_record` is set.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from syncpod.lifecycle.container_status import STATUS_UNKNOWN, UNKNOWN_EXIT_CODE
+from syncpod.lifecycle.observed import (
+    ObservedContainer,
+    ObservedPod,
+    ObservedSandbox,
+    order_containers,
+    order_restarts,
+)
+from workflows.pod.state import Exit, PodState
+
+LOST = "The container is no longer listed by the runtime, and nobody saw how it ended"
+"""Message of an end whose exit code nobody knows; its reason and its code are the kubelet's for such a container."""
+
+COMPLETED = 2
+"""The version of decisions since which what is recorded counts at once: in the very task in which it is unlisted."""
+
+
+NUMBERED = 2
+"""The version of decisions since which the newest instance is the one with the highest number, whatever the dates."""
+
+
+def known(state: PodState) -> ObservedPod:
+    """Return the view that decisions are made from: `state.own`, completed once the run goes by its record."""
+    return completed(state) if state.by_record else state.own
+
+
+def remembered(state: PodState) -> ObservedPod:
+    """Return the view that is completed although the run may not go by its record yet; for earlier runs what is listed.
+
+    They stay with that, even where they go by their record otherwise: so they replay.
+    """
+    return completed(state) if state.decision_version >= COMPLETED else state.own
+
+
+def followed(state: PodState) -> tuple[str, ...]:
+    """Return the containers that have ended only so that another instance follows, listed or not."""
+    if not state.replacing:
+        return ()
+    newest = newest_begun(state, remembered(state)).values()
+    return tuple(container.name for container in newest if state.is_followed(container))
+
+
+def newest_begun(state: PodState, view: ObservedPod) -> dict[str, ObservedContainer]:
+    """Return each container's newest instance by name, but not one that was created and has not been started.
+
+    What such a one is to follow still waits for it: its start may have failed half-way.
+    """
+    if state.decision_version >= COMPLETED:
+        begun = tuple(container for container in view.containers if container.state != "created")
+        view = view.model_copy(update={"containers": begun})
+    return view.newest_by_name()
+
+
+def differs(state: PodState) -> bool:
+    """Say whether the record says more, or something else, than the runtime lists, of a pod that goes on."""
+    return not state.ending and not state.removed and (bool(lost(state)) or completed(state) != state.own)
+
+
+def completed(state: PodState) -> ObservedPod:
+    """Return `state.own` as it would be had the runtime lost nothing that is recorded. Done twice it is done once."""
+    view = state.own
+    if _reset_before_this_was_kept(state):
+        return view
+    recorded = {exit_.id: exit_ for exit_ in state.exits if is_certain(exit_)}
+    listed = tuple(_as_recorded(container, recorded.get(container.id)) for container in view.containers)
+    absent = tuple(_as_listed(state, exit_) for exit_ in _absent_ends(state, view))
+    sandboxes = view.sandboxes or _gone_sandbox(state)
+    if sandboxes == view.sandboxes and listed == view.containers and not absent:
+        return view
+    containers = order_containers((*listed, *absent)) if absent else listed
+    if state.decision_version >= NUMBERED:
+        containers = order_restarts(containers)
+    return view.model_copy(update={"sandboxes": sandboxes, "containers": containers})
+
+
+def is_certain(exit_: Exit) -> bool:
+    """Say whether how it ended was seen, rather than only that it must have."""
+    return exit_.reason != STATUS_UNKNOWN and exit_.finished_at is not None
+
+
+# --- what is recorded and not listed ----------------------------------------------------------------------------------
+
+
+def _absent_ends(state: PodState, view: ObservedPod) -> list[Exit]:
+    """Return the newest recorded end of each container of which nothing newer is listed, and nothing that may run."""
+    spec = state.pod.spec
+    init = {container.name for container in spec.init_containers}
+    every = (*spec.init_containers, *spec.containers, *spec.ephemeral_containers)
+    current = view.sandboxes[0] if view.sandboxes else None
+    ends: list[Exit] = []
+    for container in every:
+        end = state.last_exit(container.name)
+        if end is None or end.restart <= state.reset.get(container.name, -1):
+            continue
+        instances = [each for each in view.containers if each.name == container.name]
+        if any(each.restart_count >= end.restart or each.state in ("running", "unknown") for each in instances):
+            continue
+        if container.name in init and (current is None or not current.ready or end.sandbox != current.id):
+            continue
+        ends.append(end)
+    return ends
+
+
+def _as_listed(state: PodState, end: Exit) -> ObservedContainer:
+    """Return a recorded end as the runtime would list it; image and hash as the status has them, where it does."""
+    status = state.status
+    kinds = (status.init_container_statuses, status.container_statuses, status.ephemeral_container_statuses)
+    shown = next((each for kind in kinds for each in kind if each.name == end.name), None)
+    same = shown is not None and shown.container_id.rpartition("://")[2] == end.id
+    return ObservedContainer(
+        id=end.id,
+        name=end.name,
+        sandbox_id=end.sandbox,
+        state="exited",
+        exit_code=end.exit_code,
+        reason=end.reason,
+        message=end.message,
+        restart_count=end.restart,
+        image=shown.image if shown is not None and same else state.container(end.name).image,
+        image_ref=shown.image_id if shown is not None and same else "",
+        created_at=end.started_at or end.at,
+        started_at=end.started_at,
+        finished_at=end.finished_at,
+        incarnation=state.incarnation,
+    )
+
+
+def _as_recorded(listed: ObservedContainer, recorded: Exit | None) -> ObservedContainer:
+    """Return an instance that is listed as ended with the end that is recorded of it."""
+    if recorded is None or listed.state != "exited":
+        return listed
+    if (listed.exit_code, listed.reason) == (recorded.exit_code, recorded.reason):
+        return listed
+    end = {"exit_code": recorded.exit_code, "reason": recorded.reason, "message": recorded.message}
+    return listed.model_copy(update={**end, "finished_at": recorded.finished_at})
+
+
+def _gone_sandbox(state: PodState) -> tuple[ObservedSandbox, ...]:
+    """Return the sandbox that a pod had whose main containers have run, where none is listed any more."""
+    mains = {container.name for container in state.pod.spec.containers}
+    if not any(end.name in mains and end.restart > state.reset.get(end.name, -1) for end in state.exits):
+        return ()
+    last = state.last_sandbox or ObservedSandbox()
+    return (last.model_copy(update={"state": "SANDBOX_NOTREADY", "ip": None, "additional_ips": ()}),)
+
+
+def _reset_before_this_was_kept(state: PodState) -> bool:
+    """Say whether a restart of all containers was begun by a worker that did not keep what it removed."""
+    return state.restart_all is not None and not state.reset
+
+
+def gone_sandboxes(state: PodState) -> tuple[str, ...]:
+    """Return the ids of sandboxes that are only known, so that there is nothing of them to stop."""
+    listed = {sandbox.id for sandbox in state.own.sandboxes}
+    return tuple(sandbox.id for sandbox in known(state).sandboxes if sandbox.id not in listed)
+
+
+# --- what is neither listed nor recorded ------------------------------------------------------------------------------
+
+
+def lost(state: PodState) -> tuple[ObservedContainer, ...]:
+    """Return the instances that have run and are no longer listed though nobody saw them end.
+
+    Not those that a restart of all containers has removed.
+    """
+    if _reset_before_this_was_kept(state):
+        return ()
+    return tuple(each for each in state.vanished.values() if each.restart_count > state.reset.get(each.name, -1))
+
+
+def go_by_record(state: PodState, now: datetime) -> None:
+    """Have the record decide from now on, and record the end of what was lost: unknown, at this moment.
+
+    As kubelet_pods.go, v1.36, convertToAPIContainerStatuses: 137, `ContainerStatusUnknown`. Differences: there is an
+    event for it, and it counts for the back-off.
+    """
+    state.by_record = True
+    for instance in lost(state):
+        cause = state.killed.get(instance.id, "")
+        state.record_exit(
+            Exit(
+                id=instance.id,
+                name=instance.name,
+                sandbox=instance.sandbox_id,
+                restart=instance.restart_count,
+                exit_code=UNKNOWN_EXIT_CODE,
+                reason=STATUS_UNKNOWN,
+                message=LOST,
+                started_at=instance.started_at,
+                at=now,
+                cause=cause,
+            )
+        )
+        state.note(now, "exit", instance.name, cause or LOST, outcome=f"exited {UNKNOWN_EXIT_CODE} ({STATUS_UNKNOWN})")
+        text = f"Container {instance.name} is no longer listed by the runtime: how it ended is not known"
+        state.event(now, "Normal" if cause else "Warning", STATUS_UNKNOWN, text, instance.name)
+    state.vanished = {}
+
+
+def remember_what_went(state: PodState, before: ObservedPod) -> None:
+    """Remember what a listing no longer has of the pod: its sandbox, and instances whose end nobody saw.
+
+    `before` is the pod's own view without that listing.
+    """
+    view = state.own
+    if view.sandboxes:
+        state.last_sandbox = view.sandboxes[0]
+    listed = {container.id for container in view.containers}
+    ended = {exit_.id for exit_ in state.exits}
+    gone = {
+        each.name: each
+        for each in reversed(before.containers)
+        if each.has_run and each.state != "exited" and each.id not in listed and each.id not in ended
+    }
+    if gone or state.vanished:
+        kept = {**state.vanished, **gone}
+        state.vanished = {name: each for name, each in kept.items() if each.id not in listed and each.id not in ended}
+
+
+def forget_for_reset(state: PodState) -> None:
+    """Let no recorded end count that was before a restart of all containers: they run anew. Ephemeral ones stay."""
+    spec = state.pod.spec
+    names = [container.name for container in (*spec.init_containers, *spec.containers)]
+    state.reset = {**state.reset, **{name: state.restarts[name] for name in names if name in state.restarts}}
+
+
+# --- where record and runtime disagree --------------------------------------------------------------------------------
+
+
+def tell_disagreements(state: PodState, before: ObservedPod, listing: ObservedPod, now: datetime) -> None:
+    """Say once of each instance that the runtime's listing does not go with what is recorded; changes no decision.
+
+    `before` is the whole view without that listing, which says nothing unless it is newer; to be called before what it
+    shows is recorded.
+    """
+    if not before.seq < listing.seq:
+        return
+    found = [found for each in listing.containers if (found := _disagreement(state, before, listing, each))]
+    for each, what in found:
+        key = f"{each.id} {what}"
+        if key not in state.disagreed:
+            state.disagreed = (*state.disagreed, key)[-_DISAGREEMENTS_KEPT:]
+            state.event(now, "Warning", "RuntimeDisagrees", what, each.name)
+
+
+_DISAGREEMENTS_KEPT = 20
+
+
+def _disagreement(
+    state: PodState, before: ObservedPod, listing: ObservedPod, each: ObservedContainer
+) -> tuple[ObservedContainer, str] | None:
+    if each.incarnation not in ("", state.incarnation) or not each.has_run:
+        return None
+    recorded = next((exit_ for exit_ in state.exits if exit_.id == each.id), None)
+    who = f"Container {each.name}, restart {each.restart_count},"
+    if recorded is None:
+        number = state.restarts.get(each.name, -1)
+        seen = {other.id for other in (*before.containers, *state.vanished.values())}
+        if each.id not in seen and each.restart_count <= number:
+            return each, f"{who} has appeared in the runtime, though restart {number} of it has already run"
+        return None
+    how = f"{recorded.exit_code} ({recorded.reason})"
+    if each.state == "running":
+        since = recorded.finished_at
+        if is_certain(recorded) and not (since and listing.observed_at and since < listing.observed_at):
+            return None  # the listing may have been begun before the end
+        return each, f"{who} runs by what the runtime lists, though it is recorded as exited with code {how}"
+    if each.reason == STATUS_UNKNOWN:
+        return None  # of what is gone the node only knows that it must have ended
+    if each.state == "exited" and is_certain(recorded) and each.exit_code != recorded.exit_code:
+        return each, f"{who} exited with code {each.exit_code} by what the runtime lists; {how}, as recorded, counts"
+    return None

@@ -1,0 +1,380 @@
+"""What has happened: listings of the runtime and results of steps, folded into the pod's state.
+
+Nothing observed is dropped: every listing is merged into the view, and every exit in it becomes a recorded fact.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+from syncpod.lifecycle import backoff, conditions, eviction
+from syncpod.lifecycle.container_status import STATUS_UNKNOWN, WaitingReason
+from syncpod.lifecycle.observed import ObservedPod, Seq, merge, order_restarts
+from syncpod.lifecycle.plan import something_to_stop
+from syncpod.lifecycle.status import PodFailure
+from syncpod.lifecycle.termination import moment_after
+from syncpod.messages import (
+    AllocateResources,
+    CreateSandbox,
+    Evict,
+    KillPod,
+    NodeFacts,
+    Outcome,
+    ProbeChanged,
+    PullImage,
+    Rejection,
+    ResizePod,
+    StepName,
+    StepResult,
+)
+from syncpod.pod import Pod, PodCondition
+from workflows.pod import facts, resizing
+from workflows.pod.decide import expiry
+from workflows.pod.decision import Step
+from workflows.pod.state import HISTORY_KEPT, Exit, PodState, age, clipped
+
+_INSTANCES_KEPT = 50
+"""Instances whose probe results are kept though the view does not have them: more than a pod starts at once."""
+
+FOLLOWED = 2
+"""The version of decisions since which a change that comes while files are written is written, too."""
+
+CAUSAL = 2
+"""The version of decisions since which what a step lists is newer than what was known when it began."""
+
+RUNTIME_DOES_NOT_KNOW = (255, "Unknown")
+"""Exit code and reason by which runtimes say that a container has ended, and that they do not know how."""
+
+# --- what the runtime has ---------------------------------------------------------------------------------------------
+
+
+def meet_node(state: PodState, node: NodeFacts) -> None:
+    """Take what a signal or a result says of the node, where it says something."""
+    if node.runtime:
+        state.node = node
+
+
+def observe(state: PodState, listing: ObservedPod, now: datetime) -> None:
+    """Merge a listing into the view and record what it shows for the first time: starts and exits."""
+    before, listed_before = state.own, state.observed
+    state.observed = merge(state.observed, listing)
+    if state.decision_version >= facts.NUMBERED:
+        containers = order_restarts(state.observed.containers)
+        state.observed = state.observed.model_copy(update={"containers": containers})
+    facts.tell_disagreements(state, listed_before, listing, now)
+    recorded = {exit_.id: exit_.reason for exit_ in state.exits}
+    # Oldest first, so that the exits are recorded in the order in which they happened.
+    for container in reversed(state.own.containers):
+        if container.has_run:
+            state.restarts[container.name] = max(state.restarts.get(container.name, 0), container.restart_count)
+        if container.state != "exited" or not container.has_run:
+            continue
+        known = recorded.get(container.id)
+        if known is not None and (known != STATUS_UNKNOWN or container.reason == STATUS_UNKNOWN):
+            continue  # an unknown end is recorded anew only where more is known of it
+        exit_ = Exit(
+            id=container.id,
+            name=container.name,
+            restart=container.restart_count,
+            exit_code=container.exit_code,
+            reason=container.reason,
+            message=container.message,
+            started_at=container.started_at,
+            finished_at=container.finished_at,
+            at=now - age(listing, container),
+            cause=state.killed.get(container.id, ""),
+            sandbox=container.sandbox_id,
+        )
+        state.record_exit(exit_)
+        _tell_exit(state, exit_, now)
+        state.forget_stuck_kills()
+    facts.remember_what_went(state, before)
+    present = {container.id for container in (*state.observed.containers, *state.vanished.values())}
+    state.killed = {container_id: why for container_id, why in state.killed.items() if container_id in present}
+    if state.replacing:
+        view = facts.completed(state) if state.decision_version >= facts.COMPLETED else facts.known(state)
+        newest = {container.id for container in facts.newest_begun(state, view).values()}
+        state.replacing = {instance: by for instance, by in state.replacing.items() if instance in newest}
+    there = {sandbox.id for sandbox in state.observed.sandboxes}
+    state.stopped_sandboxes = tuple(sandbox_id for sandbox_id in state.stopped_sandboxes if sandbox_id in there)
+
+
+def _tell_exit(state: PodState, exit_: Exit, now: datetime) -> None:
+    """Say who ended, how, and if we ended it why: a line of history, and an event, which the kubelet has none for."""
+    how = f"{exit_.exit_code} ({exit_.reason})" if exit_.reason else str(exit_.exit_code)
+    state.note(now, "exit", exit_.name, exit_.cause, outcome=f"exited {how}")
+    kind = "Normal" if exit_.exit_code == 0 or exit_.cause else "Warning"
+    why = f": {exit_.cause}" if exit_.cause else ""
+    state.event(now, kind, "Exited", f"Container {exit_.name} exited with code {how}{why}", exit_.name)
+    if (exit_.exit_code, exit_.reason) == RUNTIME_DOES_NOT_KNOW:
+        text = f"How container {exit_.name} ended is not known: the runtime was down, and nobody else has seen it"
+        state.event(now, "Warning", STATUS_UNKNOWN, text, exit_.name)
+
+
+def heard(state: PodState, change: ProbeChanged, now: datetime) -> None:
+    """Take what a probe says of an instance, which may not be in the view yet; events as prober/prober.go has them."""
+    what = f"{change.probe.capitalize()} probe"
+    if change.result == "unknown":  # it could not be asked, which is no result
+        text = f"{what} errored and resulted in unknown state: {change.message}"
+        state.event(now, "Warning", "Unhealthy", text, change.container)
+        return
+    if state.ending and change.probe != "readiness" and change.result == "failure":
+        return  # the end is to be quiet (worker.go, v1.36, doProbe: set to success once deletion is asked for)
+    if change.result == "failure":
+        state.event(now, "Warning", "Unhealthy", f"{what} failed: {change.message}", change.container)
+    elif change.warning:
+        state.event(now, "Warning", "ProbeWarning", f"{what} warning: {change.message}", change.container)
+    before = state.probes.get(change.probe, {})
+    if before.get(change.container_id) == change.result:
+        return
+    present = {container.id for container in state.observed.containers}
+    kept = {known: result for known, result in before.items() if known in present or known in _newest(before)}
+    state.probes = {**state.probes, change.probe: {**kept, change.container_id: change.result}}
+    state.note(now, "signal", "probe", f"{what}: {change.result}", container=change.container)
+
+
+def _newest(results: dict[str, str]) -> tuple[str, ...]:
+    """Return the instances heard of last: those of a listing that is still on its way are among them."""
+    return tuple(results)[-_INSTANCES_KEPT:]
+
+
+# --- verdicts on the whole pod ----------------------------------------------------------------------------------------
+
+
+def put_out(state: PodState, order: Evict, now: datetime) -> None:
+    """Have the pod fail and end within the grace; one that is ending already only ends sooner.
+
+    Mirrors eviction_manager.go, v1.36, evictPod, and pod_workers.go, killPodNow.
+    """
+    deadline = moment_after(now, order.grace_period_seconds)
+    reason, message = clipped(order.reason), clipped(order.message)
+    if not state.ending:
+        state.failure = PodFailure(reason=reason, message=message)
+        if order.disruption:
+            _mark_disrupted(state, message, now)
+        state.event(now, "Warning", reason, message)
+        state.note(now, "signal", "evict", f"{reason}: {message}")
+        state.kill_by, state.hurried = deadline, True
+    elif state.kill_by is not None:
+        state.hurried = state.hurried or deadline < state.kill_by
+        state.kill_by = min(state.kill_by, deadline)
+
+
+def _mark_disrupted(state: PodState, message: str, now: datetime) -> None:
+    """Give the pod the condition that tells an end for the node's sake (eviction_manager.go, v1.36, synchronize)."""
+    target = PodCondition(
+        type=eviction.DISRUPTION_TARGET, status="True", reason=eviction.TERMINATION_BY_KUBELET, message=message
+    )
+    known, generation = state.status.conditions, state.pod.metadata.generation
+    stamped = conditions.stamp(target, known, now=now.replace(microsecond=0), generation=generation)
+    state.status = state.status.model_copy(update={"conditions": conditions.with_condition(known, stamped)})
+
+
+def expire(state: PodState, now: datetime) -> None:
+    """Have the pod fail that has been active for as long as it may (active_deadline.go, v1.36)."""
+    due = expiry(state)
+    if due is not None and due <= now:
+        message = "Pod was active on the node longer than the specified deadline"
+        state.failure, state.hurried = PodFailure(reason="DeadlineExceeded", message=message), True
+        state.event(now, "Normal", "DeadlineExceeded", message)
+        state.note(now, "signal", "deadline", f"active for {state.pod.spec.active_deadline_seconds} s")
+
+
+def fail(state: PodState, failure: PodFailure, now: datetime) -> None:
+    """Have the pod fail because its restarts have come to the limit that it sets."""
+    state.failure, state.hurried = failure, True
+    state.event(now, "Warning", failure.reason, failure.message)
+    state.note(now, "decision", "fail", f"{failure.reason}: {failure.message}")
+
+
+def _turn_away(state: PodState, rejection: Rejection, now: datetime) -> None:
+    """Have a pod fail that its node does not let in (kubelet.go, v1.36, rejectPod)."""
+    message = f"Pod was rejected: {rejection.message}"
+    state.failure = PodFailure(reason=rejection.reason, message=message, rejected=True)
+    state.event(now, "Warning", rejection.reason, rejection.message)
+
+
+# --- results of steps -------------------------------------------------------------------------------------------------
+
+
+def finished_step(state: PodState, step: Step, payload: Any, started: datetime, now: datetime) -> None:
+    """Fold a step's result into the state. A result that cannot be read counts as a failure of the step."""
+    told, state.history = state.history, ()
+    try:
+        result = StepResult.model_validate(payload)
+        _look(state, step, result, started, now)
+    except ValueError as wrong:
+        state.history = (*told, *state.history)
+        failed_step(state, step, "UnreadableResult", f"the step's result cannot be read: {wrong}", None, started, now)
+        return
+    state.backoff = backoff.forget(state.backoff, step.key)
+    match result.outcome:
+        case Outcome.SPENT:
+            state.sandbox_floor = max(state.sandbox_floor, getattr(step.input, "attempt", 0) + 1)
+        case Outcome.IMAGE_ABSENT:
+            state.missing_images = (*state.missing_images, step.container)
+        case Outcome.DONE | Outcome.ADOPTED:
+            _done(state, step)
+            if isinstance(step.input, AllocateResources) and result.allocation is not None:
+                resizing.answered(state, step.input, result.allocation, now, outdated=step.outdated)
+        case Outcome.CANCELLED | Outcome.STOPPING:
+            state.cleared = _without(state.cleared, step.container)
+    took = int((now - started) / timedelta(milliseconds=1))
+    seen, state.history = state.history, told
+    state.note(
+        now, "step", step.name.value, step.why, outcome=result.outcome.value, attempt=result.attempt, took_ms=took,
+        container=step.container,
+    )  # fmt: skip
+    # What the step has brought about is told after it: a container may end before its start has answered.
+    state.history = (*state.history, *seen)[-HISTORY_KEPT:]
+
+
+def _look(state: PodState, step: Step, result: StepResult, started: datetime, now: datetime) -> None:
+    meet_node(state, result.node)
+    # What the step has done comes before what it has brought about: a start before the exit, a kill before it.
+    said = {each.container for each in state.events if each.reason == "Killing" and each.last and each.last >= started}
+    for event in result.events:
+        if event.reason != "Killing" or event.container not in said:  # said when the kill began
+            state.event(now, event.type, event.reason, event.message, event.container)
+    _follow_numbers(state, step, result, now)
+    observe(state, result.status, now)
+    resizing.partly_applied(state, result.actuated)
+    if result.missing_images is not None:
+        missing = tuple(name for name in result.missing_images if _still_wants(state, step, name))
+        if step.name == StepName.PULL_IMAGE:
+            # Another pull may have brought since what this one still found missing.
+            missing = tuple(name for name in missing if name in state.missing_images)
+        state.missing_images = missing
+
+
+def _follow_numbers(state: PodState, step: Step, result: StepResult, now: datetime) -> None:
+    """Go by the numbers that listings have now, should they have fallen behind those of an earlier life of the agent.
+
+    By number alone nothing that the node lists from then on would count. But a step lists after it has begun, so what
+    it lists is newer than what was known then, whatever the numbers say.
+    """
+    listed, known = result.status, step.known
+    if state.decision_version < CAUSAL or not listed.uid or listed.seq.boot >= known.boot:
+        return
+    state.observed = state.observed.model_copy(update={"seq": Seq()})
+    text = f"The node's listings are numbered {listed.seq.boot}, and were {known.boot} before: the new ones count"
+    state.event(now, "Warning", "ListingsRenumbered", text)
+
+
+def _still_behind(state: PodState, step: Step) -> bool:
+    """Say whether files that show the pod are still to follow it: it has changed since the step was given it."""
+    given = getattr(step.input, "pod", None)
+    return state.volumes_behind and state.decision_version >= FOLLOWED and given != state.allocated_pod
+
+
+def _done(state: PodState, step: Step) -> None:
+    """Remember what a step that succeeded has changed for the next decision."""
+    match step.name:
+        case StepName.START_CONTAINER | StepName.START_INIT_CONTAINER | StepName.START_EPHEMERAL_CONTAINER:
+            state.waiting = _without(state.waiting, step.container)
+            state.cleared = _without(state.cleared, step.container)
+            state.missing_images = tuple(name for name in state.missing_images if name != step.container)
+            resizing.started(state, step.container)
+        case StepName.PULL_IMAGE:
+            state.waiting = _without(state.waiting, step.container)
+            if not _still_wants(state, step, step.container):
+                return
+            image = state.container(step.container).image
+            same = [name for name in state.missing_images if state.container(name).image == image]
+            state.missing_images = tuple(name for name in state.missing_images if name not in same)
+            state.pulled = {**state.pulled, step.container: state.next_restart(step.container)}
+        case StepName.KILL_POD:
+            state.stopped_sandboxes = tuple(sandbox.id for sandbox in state.observed.sandboxes if not sandbox.ready)
+            state.terminated = state.ending and not something_to_stop(state.observed, state.stopped_sandboxes)
+            if not state.ending:
+                state.kill_by = None
+            if isinstance(step.input, KillPod) and step.input.final:
+                state.finished = True
+        case StepName.REMOVE_POD:
+            state.removed = True
+        case StepName.CREATE_SANDBOX:
+            state.adopting = False
+            state.waiting = {}
+            state.volumes_behind = _still_behind(state, step)
+            resizing.sandbox_made(state)
+        case StepName.SYNC_VOLUMES:
+            state.volumes_behind = _still_behind(state, step)
+        case StepName.RESIZE_POD if isinstance(step.input, ResizePod):
+            resizing.applied(state, step.input)
+        case _:
+            pass
+
+
+def _still_wants(state: PodState, step: Step, name: str) -> bool:
+    """Say whether a container is there and is to have the image that the step was given for it."""
+    asked = step.input.pod if isinstance(step.input, PullImage | CreateSandbox) else state.pod
+    wanted = _images(state.pod)
+    return name in wanted and wanted[name] == _images(asked).get(name, wanted[name])
+
+
+def _images(pod: Pod) -> dict[str, str]:
+    spec = pod.spec
+    every = (*spec.init_containers, *spec.containers, *spec.ephemeral_containers)
+    return {container.name: container.image for container in every}
+
+
+def failed_step(
+    state: PodState, step: Step, fault: str, message: str, payload: Any, started: datetime, now: datetime
+) -> None:
+    """Fold a step's failure into the state: what was read back, an event, and a time before which it is not retried."""
+    told, message = False, clipped(message)
+    took = int((now - started) / timedelta(milliseconds=1))
+    if payload is not None:
+        try:
+            result = StepResult.model_validate(payload)
+            _look(state, step, result, started, now)
+            told = bool(result.events)
+            if result.rejection is not None:
+                _turn_away(state, result.rejection, now)
+                state.note(
+                    now,
+                    "step",
+                    step.name.value,
+                    f"{step.why}: {message}",
+                    outcome=result.rejection.reason,
+                    took_ms=took,
+                )
+                return
+        except ValueError as wrong:
+            state.reject(now, step.name.value, f"the step's status cannot be read: {wrong}")
+    state.backoff = backoff.record_failure(state.backoff, step.key, now=now, reason=fault, message=message)
+    state.cleared = _without(state.cleared, step.container)
+    if step.container and step.name.value.startswith(("start_", "pull_")):
+        state.waiting = {**state.waiting, step.container: WaitingReason(reason=fault, message=message)}
+    if step.name == StepName.RESIZE_POD:
+        resizing.failed(state, message, now)
+    elif not told:
+        state.event(now, "Warning", *_as_event(step, fault, message), step.container)
+    why = f"{step.why}: {message}"
+    state.note(now, "step", step.name.value, why, outcome=fault, took_ms=took, container=step.container)
+
+
+def cancelled_step(state: PodState, step: Step, started: datetime, now: datetime) -> None:
+    """Record that a step was cancelled before it had changed anything."""
+    state.cleared = _without(state.cleared, step.container)
+    took = int((now - started) / timedelta(milliseconds=1))
+    state.note(now, "step", step.name.value, step.why, outcome="cancelled", took_ms=took, container=step.container)
+
+
+def _as_event(step: Step, fault: str, message: str) -> tuple[str, str]:
+    """Return reason and message for a failure that the step itself had no words for: a time-out, an unreadable result.
+
+    Mirrors events/event.go, v1.36.
+    """
+    match step.name:
+        case StepName.KILL_POD | StepName.KILL_CONTAINER | StepName.REMOVE_CONTAINER | StepName.REMOVE_POD:
+            return "FailedKillPod", f"error killing pod: {message}"
+        case StepName.CREATE_SANDBOX:
+            return fault, message
+        case _:
+            return "Failed", f"Error: {message}"
+
+
+def _without(table: dict[str, Any], key: str) -> dict[str, Any]:
+    return {name: value for name, value in table.items() if name != key}

@@ -1,0 +1,291 @@
+"""What a pod's workflow tells: status, search attributes, the page in the Temporal UI, answers to queries."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from temporalio.common import SearchAttributeKey, SearchAttributeUpdate
+
+from syncpod.lifecycle import backoff, conditions
+from syncpod.lifecycle.backoff import go_duration
+from syncpod.lifecycle.container_status import ProbeResults, WaitingReason
+from syncpod.lifecycle.facts import Termination
+from syncpod.lifecycle.phase import TERMINAL_PHASES
+from syncpod.lifecycle.plan import PlannedStep, something_to_stop
+from syncpod.lifecycle.restart_policy import LIMIT_REACHED
+from syncpod.lifecycle.status import StatusDecision, StatusInputs, pod_status, terminated_pod_status
+from syncpod.messages import STUCK_FAULTS, StepName, labels_attribute
+from syncpod.pod import ContainerState, ContainerStatus
+from workflows.pod import decide, desired, facts, resizing
+from workflows.pod.decision import Hold, Step
+from workflows.pod.state import PodState
+
+_KEYWORDS = {name: SearchAttributeKey.for_keyword(name) for name in (
+    "PodNamespace", "PodName", "PodUID", "PodPhase", "NodeName",
+)}  # fmt: skip
+_READY = SearchAttributeKey.for_bool("PodReady")
+_LABELS = SearchAttributeKey.for_keyword_list("PodLabels")
+
+
+# --- status -----------------------------------------------------------------------------------------------------------
+
+
+def update_status(state: PodState, holds: Sequence[Hold], now: datetime) -> None:
+    """Compute the pod's status afresh from the view and from what is remembered."""
+    decision = _computed(state, _waiting(state, holds), now)
+    over = decision.phase in TERMINAL_PHASES and not something_to_stop(state.observed, state.stopped_sandboxes)
+    if over:
+        # Perhaps all was killed before it amounted to this phase: a sidecar, once the last main container had ended.
+        state.terminated = True
+        decision = _computed(state, {}, now)  # nothing waits to run any more
+    state.status, state.reached = decision.status, decision.phase
+    if over or state.removed:
+        state.status = terminated_pod_status(state.pod, state.status, now=now)
+
+
+def _waiting(state: PodState, holds: Sequence[Hold]) -> dict[str, WaitingReason]:
+    """Return for each container that is to run why it does not, where that is known."""
+    waiting = _without_sandbox(state, holds) | state.waiting
+    for hold in holds:
+        if hold.subject == backoff.RESTART_ALL:
+            spec = state.pod.spec
+            why = WaitingReason(reason=hold.reason, message=hold.message)
+            waiting |= {container.name: why for container in (*spec.init_containers, *spec.containers)}
+        elif hold.reason in ("CrashLoopBackOff", "ImagePullBackOff", LIMIT_REACHED):
+            waiting[hold.subject] = WaitingReason(reason=hold.reason, message=hold.message)
+    return waiting
+
+
+def _without_sandbox(state: PodState, holds: Sequence[Hold]) -> dict[str, WaitingReason]:
+    """Return for each container what keeps its pod from getting a sandbox: the kubelet only has an event for it."""
+    held = next((hold for hold in holds if hold.subject == StepName.CREATE_SANDBOX.value), None)
+    if held is None:
+        return {}
+    spec = state.pod.spec
+    reason = "PodInitializing" if spec.init_containers else "ContainerCreating"
+    why = WaitingReason(reason=reason, message=f"{held.reason}: {held.message}")
+    return {container.name: why for container in (*spec.init_containers, *spec.containers)}
+
+
+def _computed(state: PodState, waiting: Mapping[str, WaitingReason], now: datetime) -> StatusDecision:
+    return pod_status(
+        StatusInputs(
+            pod=state.allocated_pod,
+            observed=facts.known(state),
+            now=now,
+            previous=state.status,
+            runtime=state.node.runtime,
+            host_ips=state.node.host_ips,
+            waiting=waiting,
+            terminations=_terminations(state),
+            probes=ProbeResults(startup=state.probes.get("startup", {}), readiness=state.probes.get("readiness", {})),
+            terminal=state.terminated,
+            failure=state.failure,
+            actuated=state.applied_resources if state.actuated or state.cgroup_behind else None,
+            resize=resizing.conditions(state),
+            followed=facts.followed(state),
+            overdue=_overdue(state),
+            begins_anew_later=state.between_rounds is not None,
+            decision_version=state.decision_version,
+        )
+    )
+
+
+def _overdue(state: PodState) -> WaitingReason | None:
+    """Return why something does not end that was to have long ago; the first such thing, where there are more."""
+    stuck = (entry for entry in state.backoff.entries.values() if entry.reason in STUCK_FAULTS)
+    entry = next(stuck, None)
+    return WaitingReason(reason=entry.reason, message=entry.message) if entry is not None else None
+
+
+def _terminations(state: PodState) -> dict[str, Termination]:
+    """Return how each container last ended, as far as it is recorded."""
+    return {
+        exit_.name: Termination(
+            container_id=exit_.id,
+            restart_count=exit_.restart,
+            exit_code=exit_.exit_code,
+            reason=exit_.reason,
+            message=exit_.message,
+            started_at=exit_.started_at,
+            finished_at=exit_.finished_at,
+        )
+        for exit_ in state.exits
+    }
+
+
+def note_decision(state: PodState, plan: Sequence[str], before: Sequence[str], now: datetime) -> None:
+    """Record a decision that takes several steps, unless it only goes on with the one `before`.
+
+    A decision of one step is told by the step itself, which has its reason.
+    """
+    if len(plan) > 1 and tuple(plan) != tuple(before)[-len(plan) :]:
+        state.note(now, "decision", "sync", ", ".join(plan))
+
+
+def note_holds(state: PodState, holds: Sequence[Hold], now: datetime) -> None:
+    """Record holds that have just begun: an event in the kubelet's words and a line of history."""
+    for hold in holds:
+        for_how_long = f" {go_duration(hold.delay)}" if hold.until is not None else ""
+        state.note(now, "hold", hold.subject, f"{hold.reason}{for_how_long}: {hold.message}")
+        meta = state.pod.metadata
+        if hold.reason == LIMIT_REACHED:
+            container = hold.subject if hold.subject != backoff.RESTART_ALL else ""
+            state.event(now, "Warning", LIMIT_REACHED, hold.message, container)
+        elif hold.subject == backoff.RESTART_ALL:
+            text = f"Back-off restarting all containers in pod {meta.name}_{meta.namespace}({meta.uid})"
+            state.event(now, "Warning", "BackOff", text)
+        elif hold.reason == "CrashLoopBackOff":
+            text = (
+                f"Back-off restarting failed container {hold.subject} in pod {meta.name}_{meta.namespace}({meta.uid})"
+            )
+            state.event(now, "Warning", "BackOff", text, hold.subject)
+        elif hold.reason == "ImagePullBackOff":
+            image = state.container(hold.subject).image
+            state.event(now, "Normal", "BackOff", f'Back-off pulling image "{image}"', hold.subject)
+            state.event(now, "Warning", "Failed", f"Error: {hold.reason}", hold.subject)
+
+
+# --- search attributes ------------------------------------------------------------------------------------------------
+
+
+def search_attribute_updates(state: PodState, has_any: bool) -> list[SearchAttributeUpdate[Any]]:
+    """Return the search attributes that differ from those last written, and remember them as written.
+
+    None until it is known that the namespace has them (`has_any`: the run was started with some; or the node has
+    said so): writing an unknown one would fail the workflow task.
+    """
+    if not (has_any or state.node.search_attributes):
+        return []
+    meta = state.pod.metadata
+    wanted: dict[str, Any] = {
+        "PodNamespace": meta.namespace,
+        "PodName": meta.name,
+        "PodUID": meta.uid,
+        "PodPhase": state.status.phase or "Pending",
+        "NodeName": state.node.name or state.pod.spec.node_name or "",
+        "PodReady": conditions.is_true(state.status.conditions, conditions.READY),
+        "PodLabels": labels_attribute(dict(meta.labels)),
+    }
+    updates: list[SearchAttributeUpdate[Any]] = []
+    for name, value in wanted.items():
+        if state.written.get(name) == value:
+            continue
+        if name == "PodReady":
+            updates.append(_READY.value_set(value))
+        elif name == "PodLabels":
+            if value or state.written.get(name):
+                updates.append(_LABELS.value_set(value) if value else _LABELS.value_unset())
+        elif value:
+            updates.append(_KEYWORDS[name].value_set(value))
+    state.written = wanted
+    return updates
+
+
+# --- the Temporal UI --------------------------------------------------------------------------------------------------
+
+
+def timer_summary(holds: Sequence[Hold], deadline: datetime | None) -> str:
+    """Say what the timer waits for: `back-off web 40s`; None is the pod's own deadline."""
+    if deadline is None:
+        return "active deadline of the pod"
+    due = next(hold for hold in holds if hold.until == deadline)
+    return f"back-off {due.subject} {go_duration(due.delay)} ({due.reason})"
+
+
+def details(state: PodState, holds: Sequence[Hold]) -> str:
+    """Return the pod's state as a page of Markdown: phase, conditions, containers, what it waits for."""
+    meta, status = state.pod.metadata, state.status
+    lines = [f"**{meta.namespace}/{meta.name}** · {status.phase or 'Pending'} · uid `{meta.uid}`", ""]
+    lines += ["| condition | status | reason |", "|---|---|---|"]
+    lines += [f"| {c.type} | {c.status} | {c.reason or ''} |" for c in status.conditions]
+    lines += ["", "| container | state | ready | restarts |", "|---|---|---|---|"]
+    for kind in (status.init_container_statuses, status.container_statuses, status.ephemeral_container_statuses):
+        lines += [f"| {c.name} | {_state_words(c)} | {c.ready} | {c.restart_count} |" for c in kind]
+    if state.deletion is not None:
+        lines += [
+            "",
+            f"Being deleted since {state.deletion.requested_at:%H:%M:%S}, grace {state.deletion.grace_seconds} s.",
+        ]
+    for hold in holds:
+        how_long = f"until {hold.until:%H:%M:%S}" if hold.until is not None else "for an operator"
+        lines += ["", f"Waits {how_long}: {hold.subject}, {hold.reason}. {hold.message}"]
+    rejected = [event for event in state.events if event.reason == "Rejected"]
+    if rejected:
+        lines += ["", f"Last rejected: {rejected[-1].message}"]
+    return "\n".join(lines)
+
+
+def _state_words(status: ContainerStatus) -> str:
+    state: ContainerState = status.state
+    if state.running:
+        return "running"
+    if state.terminated:
+        return f"exited {state.terminated.exit_code} {state.terminated.reason or ''}".rstrip()
+    return f"waiting {state.waiting.reason or ''}".rstrip() if state.waiting else "waiting"
+
+
+def span_attributes(state: PodState, step: Step) -> dict[str, str | int]:
+    """Return what telemetry says of one step of a sync; no environment, no arguments."""
+    ref = state.ref
+    return {
+        "k8s.namespace.name": ref.namespace,
+        "k8s.pod.name": ref.name,
+        "k8s.pod.uid": ref.uid,
+        "syncpod.step": step.name.value,
+        "syncpod.container": step.container,
+        "syncpod.fence": state.fence,
+    }
+
+
+# --- answers ----------------------------------------------------------------------------------------------------------
+
+
+def identity(state: PodState) -> dict[str, Any]:
+    """Return which pod an update has reached: `uid` and `generation`."""
+    return {"uid": state.pod.metadata.uid, "generation": state.pod.metadata.generation}
+
+
+def plan(state: PodState, candidate: Any, now: datetime, *, update: str = "apply") -> dict[str, Any]:
+    """Return what would be done now, or after applying `candidate`, or resizing the pod so; changes nothing.
+
+    A resize is planned as if the node had the room for it: whether it has, only the node can say.
+    ``{"steps": [{"step", "container", "why"}], "holds": [{"subject", "until", "reason", "message"}]}``; with an
+    ``"error"`` as well where the candidate would be refused. `until` is null where only an operator lets go.
+    """
+    trial = state.model_copy()
+    if candidate is not None:
+        try:
+            (desired.resize if update == "resize" else desired.apply)(trial, candidate, now)
+        except (desired.Rejected, ValueError) as wrong:
+            return {"error": str(wrong), "steps": [], "holds": []}
+    trial.obeys_restart_settings = True
+    update_status(trial, (), now)
+    decision = decide.next_step(trial, now)
+    if decision.failure is not None:
+        trial.failure = decision.failure
+        decision = decide.next_step(trial, now)
+    steps: list[dict[str, str]] = []
+    if not trial.ending and resizing.is_to_be_asked(trial):
+        steps.append(_row(PlannedStep("allocate_resources", why=decide.ALLOCATE)))
+        steps += [_row(step) for step in decide.planned(resizing.as_if_allocated(trial, now))]
+    elif not trial.ending:
+        steps = [_row(step) for step in decide.planned(trial)]
+    if trial.ending and decision.step is not None:
+        steps = [{"step": decision.step.name.value, "container": decision.step.container, "why": decision.step.why}]
+    holds = [
+        {
+            "subject": hold.subject,
+            "until": hold.until.isoformat() if hold.until is not None else None,
+            "reason": hold.reason,
+            "message": hold.message,
+        }
+        for hold in decision.holds
+    ]
+    return {"steps": steps, "holds": holds}
+
+
+def _row(step: PlannedStep) -> dict[str, str]:
+    return {"step": step.verb, "container": step.container, "why": step.why}

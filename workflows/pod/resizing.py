@@ -1,0 +1,277 @@
+"""A resize on its way: desired, allocated by the node or put off, applied; and what the pod says of it meanwhile.
+
+::
+
+    desired ──► allocate_resources ─┬─► resize_pod, or kill and start ──► as desired
+       ▲                            └─► Deferred: asked again, later or when there is room · Infeasible: not asked again
+       └── update `resize`, `apply`
+
+The kubelet keeps all this in two files on the node and in the memory of its status manager; here it is workflow state.
+Mirrors allocation_manager.go, status_manager.go and kubelet.go, v1.36.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from datetime import datetime, timedelta
+
+from syncpod.lifecycle import backoff
+from syncpod.lifecycle.backoff import BackoffEntry
+from syncpod.lifecycle.conditions import RESIZE_IN_PROGRESS, RESIZE_PENDING
+from syncpod.lifecycle.phase import TERMINAL_PHASES
+from syncpod.lifecycle.pod_resources import (
+    requested_changes,
+    resize_summary,
+    resources_of,
+    same_amounts,
+    same_resources,
+)
+from syncpod.lifecycle.resize import RESTART_MESSAGE, Resize, container_resize
+from syncpod.messages import AllocateResources, Allocation, ResizePod, StepInput, StepName
+from syncpod.pod import Pod, PodCondition, ResourceRequirements, Volume, downward_files
+from workflows.pod.state import PodState, ResizeState
+
+FIRST_RETRY = timedelta(seconds=30)
+RETRY = timedelta(minutes=3)
+"""When a deferred resize is asked for again, if nothing else has made room before (allocation_manager.go)."""
+
+ALLOCATE_KEY = backoff.step_key(StepName.ALLOCATE_RESOURCES.value)
+RESIZE_KEY = backoff.step_key(StepName.RESIZE_POD.value)
+
+
+# --- what is desired --------------------------------------------------------------------------------------------------
+
+
+def desire(state: PodState, updated: Pod) -> None:
+    """Take a pod as the desired one; what was allocated stays so until the node has allocated what it asks for now.
+
+    A pod of which nothing was ever asked of its node is let in with whatever it asks for by then.
+    """
+    before, state.pod = resources_of(state.pod), updated
+    if not state.fence or same_resources(before, resources_of(updated)):
+        return
+    allocated = state.allocated or before
+    state.allocated = None if same_resources(allocated, resources_of(updated)) else allocated
+    state.backoff = backoff.forget(backoff.forget(state.backoff, ALLOCATE_KEY), RESIZE_KEY)
+    if state.allocated is None:
+        state.resize_pending = None
+
+
+def is_to_be_asked(state: PodState) -> bool:
+    """Say whether the node is to be asked for what is desired: it has not said yet that it never can have it."""
+    if state.allocated is None:
+        return False
+    pending = state.resize_pending
+    return pending is None or not pending.final or pending.generation != _generation(state.pod)
+
+
+def ask_again(state: PodState) -> None:
+    """Ask for what is pending again, whatever the answer was: the node may be another one than it was."""
+    if state.resize_pending is not None:
+        state.resize_pending = state.resize_pending.model_copy(update={"final": False})
+        state.backoff = backoff.forget(state.backoff, ALLOCATE_KEY)
+
+
+# --- what the node says -----------------------------------------------------------------------------------------------
+
+
+def is_outdated(state: PodState, request: StepInput) -> bool:
+    """Say whether a step has asked the node for what is no longer desired, or not any more than what it has."""
+    if not isinstance(request, AllocateResources):
+        return False
+    return state.allocated is None or not same_resources(resources_of(request.pod), resources_of(state.pod))
+
+
+def answered(
+    state: PodState, request: AllocateResources, answer: Allocation, now: datetime, *, outdated: bool = False
+) -> None:
+    """Take the node's answer to what `request` has asked for.
+
+    Where that is `outdated`, a no says nothing of what is desired now; a yes is what the node has allocated.
+    """
+    if answer.pending and outdated:
+        return
+    if answer.pending:
+        _put_off(state, request.pod, answer, now)
+    else:
+        _allocate(state, request.pod, now)
+
+
+def _put_off(state: PodState, asked: Pod, answer: Allocation, now: datetime) -> None:
+    before, generation = state.resize_pending, _generation(asked)
+    same = before is not None and before.reason == answer.pending
+    told = same and before is not None and before.generation == generation
+    state.resize_pending = ResizeState(
+        reason=answer.pending,
+        message=answer.message,
+        generation=generation,
+        since=before.since if same and before is not None else now,
+        final=answer.pending == "Infeasible",
+    )
+    if not told:
+        text = f"Pod resize {answer.pending}: {resize_summary(asked, generation, answer.message)}"
+        state.event(now, "Warning", f"Resize{answer.pending}", text)
+    if answer.pending == "Deferred":
+        entry = BackoffEntry(
+            delay=RETRY if told else FIRST_RETRY, last_update=now, reason=answer.pending, message=answer.message
+        )
+        state.backoff = state.backoff.with_entry(ALLOCATE_KEY, entry)
+
+
+def _allocate(state: PodState, asked: Pod, now: datetime) -> None:
+    """Take as allocated what was asked for; what differs from it has still to be applied."""
+    before, after = state.allocated or resources_of(state.pod), resources_of(asked)
+    actuated = dict(state.actuated)
+    for name, resources in after.containers.items():
+        last = actuated.pop(name, before.containers.get(name, ResourceRequirements()))
+        if not same_amounts(last, resources):
+            actuated[name] = last
+    if not state.cgroup_behind:
+        state.actuated_pod = before.pod
+    state.actuated, state.cgroup_behind = actuated, True
+    state.allocated = None if same_resources(after, resources_of(state.pod)) else after
+    state.volumes_behind = state.volumes_behind or any(_shows_resources(volume) for volume in asked.spec.volumes)
+    state.resize_pending = None
+    state.resize_in_progress = ResizeState(generation=_generation(asked), since=now)
+    state.event(now, "Normal", "ResizeStarted", f"Pod resize started: {resize_summary(asked, _generation(asked))}")
+
+
+def _shows_resources(volume: Volume) -> bool:
+    """Say whether a volume has files made from a container's requests or limits."""
+    return any(file.resource_field_ref is not None for file in downward_files(volume))
+
+
+# --- what is applied --------------------------------------------------------------------------------------------------
+
+
+def applied(state: PodState, request: ResizePod) -> None:
+    """Take as applied all that a step was to apply."""
+    for update in (*request.memory, *request.cpu):
+        state.actuated = {name: last for name, last in state.actuated.items() if name != update.name}
+    state.cgroup_behind, state.actuated_pod = False, None
+
+
+def partly_applied(state: PodState, given: dict[str, ResourceRequirements]) -> None:
+    """Take as applied what a step that has failed had applied before."""
+    allocated = resources_of(state.allocated_pod).containers
+    for name, resources in given.items():
+        if name in state.actuated:
+            state.actuated = {**state.actuated, name: resources}
+        if name in allocated and same_amounts(allocated[name], resources):
+            state.actuated = {other: last for other, last in state.actuated.items() if other != name}
+
+
+def started(state: PodState, container: str) -> None:
+    """Know that a container has been started: with what is allocated, as every start is."""
+    if container in state.actuated:
+        state.actuated = {name: last for name, last in state.actuated.items() if name != container}
+
+
+def sandbox_made(state: PodState) -> None:
+    """Know that the pod has a new sandbox, whose cgroup was made with what is allocated."""
+    state.actuated, state.cgroup_behind, state.actuated_pod = {}, False, None
+
+
+def failed(state: PodState, message: str, now: datetime) -> None:
+    """Know that a resize could not be applied; it is tried again, and the pod says why it is not there yet.
+
+    Mirrors kubelet.go, v1.36, SyncPod, and status_manager.go, SetPodResizeInProgressCondition.
+    """
+    before = state.resize_in_progress
+    generation = before.generation if before is not None else _generation(state.pod)
+    since = before.since if before is not None and before.reason == "Error" else now
+    state.resize_in_progress = ResizeState(reason="Error", message=message, generation=generation, since=since)
+    if before is None or (before.reason, before.message) != ("Error", message):
+        text = f"Pod resize error: {resize_summary(state.allocated_pod, generation, message)}"
+        state.event(now, "Warning", "ResizeError", text)
+
+
+def as_allocated(state: PodState) -> tuple[str, ...]:
+    """Return the containers that still count as behind though they run with all that a resize would give them.
+
+    What they were last given may be written otherwise and come to the same: a limit of their own that is the pod's.
+    Nothing can be said of that while the pod's cgroup is behind.
+    """
+    if not state.actuated or state.cgroup_behind:
+        return ()
+    spec, last, newest = state.allocated_pod.spec, state.applied_resources, state.own.newest_by_name()
+    return tuple(
+        container.name
+        for container in (*spec.init_containers, *spec.containers)
+        if container.name in state.actuated
+        and (instance := newest.get(container.name)) is not None
+        and instance.state == "running"
+        and container_resize(container, spec, last, instance.id) == Resize()
+    )
+
+
+def take_as_applied(state: PodState, containers: Collection[str]) -> None:
+    """Know that these containers are as allocated."""
+    state.actuated = {name: last for name, last in state.actuated.items() if name not in containers}
+
+
+def settle(state: PodState, now: datetime) -> None:
+    """Forget what no running container was given, and say when a resize is complete.
+
+    A container that does not run needs no resize: it will be started with what is allocated. One that was ended for the
+    resize is part of it until it runs again. Mirrors kuberuntime_manager.go, v1.36, IsPodResizeInProgress.
+    """
+    if state.actuated:
+        newest = state.own.newest_by_name()
+        concerned = [
+            each.name
+            for each in newest.values()
+            if each.state == "running" or state.killed.get(each.id, "").endswith(RESTART_MESSAGE)
+        ]
+        state.actuated = {name: last for name, last in state.actuated.items() if name in concerned}
+    progress = state.resize_in_progress
+    if progress is not None and not (state.actuated or state.cgroup_behind):
+        state.resize_in_progress = None
+        text = f"Pod resize completed: {resize_summary(state.allocated_pod, progress.generation)}"
+        state.event(now, "Normal", "ResizeCompleted", text)
+
+
+# --- what the pod says ------------------------------------------------------------------------------------------------
+
+
+def conditions(state: PodState) -> tuple[PodCondition, ...]:
+    """Return the conditions that speak of a resize; none of a pod that is over.
+
+    Mirrors kubelet_pods.go, v1.36, determinePodResizeStatus.
+    """
+    if state.terminated or state.reached in TERMINAL_PHASES:
+        return ()
+    said = ((RESIZE_PENDING, state.resize_pending), (RESIZE_IN_PROGRESS, state.resize_in_progress))
+    return tuple(
+        PodCondition(
+            type=type_,
+            status="True",
+            reason=each.reason,
+            message=each.message,
+            observed_generation=each.generation,
+            last_transition_time=each.since,
+        )
+        for type_, each in said
+        if each is not None
+    )
+
+
+def counted(state: PodState, before: Pod) -> tuple[str, bool, tuple[tuple[str, str, str], ...]]:
+    """Return what telemetry counts: why a resize waits, or ""; whether one goes on; what is asked for since `before`.
+
+    As little of a pod that is over as it says itself.
+    """
+    said = {each.type: each.reason or "" for each in conditions(state)}
+    changes = () if state.pod is before else requested_changes(resources_of(before), resources_of(state.pod))
+    return said.get(RESIZE_PENDING, ""), RESIZE_IN_PROGRESS in said, changes
+
+
+def as_if_allocated(state: PodState, now: datetime) -> PodState:
+    """Return the state that would follow if the node allocated what is desired: for plans."""
+    trial = state.model_copy()
+    _allocate(trial, trial.pod, now)
+    return trial
+
+
+def _generation(pod: Pod) -> int:
+    return pod.metadata.generation or 0

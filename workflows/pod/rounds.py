@@ -1,0 +1,62 @@
+"""Restarts of all containers, as the pod's workflow remembers them: each is a round, and begins anew as a whole.
+
+A round is noted when its removals begin, and ends when the first container of the next is being brought up. Between
+them the condition AllContainersRestarting stays True, and one back-off holds the whole pod (see `decide`).
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from syncpod.lifecycle import backoff, conditions
+from syncpod.lifecycle.conditions import ALL_CONTAINERS_RESTARTING
+from syncpod.lifecycle.restart import matching_rule
+from syncpod.messages import RemoveContainers, StepInput
+from syncpod.pod import Pod, PodCondition
+from workflows.pod.state import Exit, PodState, Round
+
+
+def reset_by(state: PodState, removal: StepInput, *, lenient: bool) -> Round | None:
+    """Return the round that these removals begin; None where no exit is known that asked for it."""
+    if not isinstance(removal, RemoveContainers):
+        return None
+    asked = (exit_ for exit_ in reversed(state.exits) if exit_.id in removal.ids and _asks_for_all(state.pod, exit_))
+    exit_ = next(asked, None)
+    if exit_ is None:
+        return None
+    number = state.restart_all.number + 1 if state.restart_all is not None else 1
+    cause = f"{exit_.name} exited with code {exit_.exit_code}"
+    return Round(
+        number=number, cause=cause, at=exit_.at, removed=removal.ids, exit_code=exit_.exit_code, lenient=lenient
+    )
+
+
+def release(state: PodState) -> None:
+    """End the back-off of all containers, where there is one: an operator will not wait for one of them.
+
+    Not of a round that an earlier worker has noted, which let only its own name end it.
+    """
+    last = state.between_rounds
+    if last is not None and last.lenient:
+        state.released = {**state.released, backoff.RESTART_ALL: last.number}
+
+
+def begin_anew(state: PodState, last: Round, now: datetime) -> None:
+    """End the time between two rounds: what runs from now on is of the next."""
+    state.restart_all = last.model_copy(update={"begun": True})
+    state.released = {name: which for name, which in state.released.items() if name != backoff.RESTART_ALL}
+    known = state.status.conditions
+    over = conditions.stamp(
+        PodCondition(type=ALL_CONTAINERS_RESTARTING, status="False"),
+        known,
+        now=now,
+        generation=state.pod.metadata.generation,
+    )
+    state.status = state.status.model_copy(update={"conditions": conditions.with_condition(known, over)})
+
+
+def _asks_for_all(pod: Pod, exit_: Exit) -> bool:
+    every = (*pod.spec.containers, *pod.spec.init_containers)
+    container = next((each for each in every if each.name == exit_.name), None)
+    rule = matching_rule(container, exit_.exit_code) if container is not None else None
+    return rule is not None and rule.action == "RestartAllContainers"

@@ -1,0 +1,364 @@
+"""What a pod's workflow remembers: the snapshot that is carried from run to run.
+
+Everything the kubelet keeps in memory and loses is here: back-offs, restart counts, why something was restarted, what
+a container last exited with. It is one pydantic model, JSON-able as it is; functions in the neighbouring modules change
+it, and none of them knows a clock: time is always the workflow's, given as ``now``.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from syncpod.lifecycle.backoff import BackoffStore
+from syncpod.lifecycle.container_status import WaitingReason
+from syncpod.lifecycle.observed import ObservedContainer, ObservedPod, ObservedSandbox
+from syncpod.lifecycle.phase import TERMINAL_PHASES
+from syncpod.lifecycle.pod_resources import PodResources, resources_of, with_resources
+from syncpod.lifecycle.status import PodFailure
+from syncpod.lifecycle.version import DECISION_VERSION
+from syncpod.messages import STUCK_FAULTS, EventRecord, HistoryRecord, NodeFacts, PodRef, WirePod
+from syncpod.pod import Container, EphemeralContainer, Pod, PodStatus, ResourceRequirements
+from syncpod.pod.restart_settings import KUBELETS, RestartSettings, restart_settings
+
+EVENTS_KEPT = 100
+HISTORY_KEPT = 200
+RESTARTS_KEPT = 100
+"""Bounds of the rings in the snapshot: older runs expire, and the snapshot is repeated with every continue-as-new."""
+
+
+class Deletion(BaseModel):
+    """That the pod is to end, and by when."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    requested_at: datetime
+    grace_seconds: int
+    """Only ever shrinks (pod_workers.go, v1.36, calculateEffectiveGracePeriod)."""
+
+
+class Exit(BaseModel):
+    """One exit of one container: the recorded fact that outlives the dead container."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    id: str = ""
+    name: str = ""
+    restart: int = 0
+    exit_code: int = 0
+    reason: str = ""
+    message: str = ""
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    """By the node's clock, as the runtime says."""
+    at: datetime
+    """By the workflow's clock: when it was seen, less the exit's age on the node. Back-offs run from here."""
+    cause: str = ""
+    """Why we ended it; "" = it exited by itself."""
+    sandbox: str = ""
+    """The sandbox (runtime id) it ran in; "" = an earlier worker recorded it."""
+
+
+class ResizeState(BaseModel):
+    """How far a resize is: what the condition PodResizePending or PodResizeInProgress says."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    reason: str = ""
+    """`Deferred`, `Infeasible`; `Error`, or "" for one in progress."""
+    message: str = ""
+    generation: int = 0
+    """The pod's generation that asked for it."""
+    since: datetime
+    """When the reason became this one."""
+    final: bool = False
+    """It is not asked for again, until something else is desired or the node's worker has been started anew."""
+
+
+class Round(BaseModel):
+    """A restart of all containers: what there was is removed, and the pod begins anew once its back-off is over."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    number: int = 1
+    """Which of the pod's life, so that a late signal ends no other's back-off."""
+    cause: str = ""
+    """`web exited with code 42`."""
+    at: datetime
+    """When it did, by the workflow's clock."""
+    removed: tuple[str, ...] = ()
+    """The instances (runtime ids) that it removes."""
+    exit_code: int | None = None
+    """Of the exit that asked for it; None = an earlier worker has noted the round, without it."""
+    begun: bool = False
+    """The pod has begun anew."""
+    lenient: bool = False
+    """While it is held back ephemeral containers start, and an operator may name any container to end its back-off."""
+
+
+class PodState(BaseModel):
+    """The snapshot. Mutable; changed only by functions of this package, between two awaits."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    decision_version: int = DECISION_VERSION
+    """Of the worker that took the run's first decision; see `syncpod.lifecycle.version`."""
+    incarnation: str = ""
+    adopting: bool = False
+    """What runs of the pod was made for another workflow, and is yet to be taken over: nothing is made before."""
+    pod: WirePod = Field(default_factory=Pod)
+    """What is desired: defaults filled in, with a UID. Its status is not kept here."""
+    observed: ObservedPod = Field(default_factory=ObservedPod)
+    """The view: everything observed, merged."""
+    status: PodStatus = Field(default_factory=PodStatus)
+    """The status last computed; conditions keep their transition times through it."""
+    reached: str = "Pending"
+    """The phase the pod has come to. While something can still run, a terminal one is withheld from the status."""
+    node: NodeFacts = Field(default_factory=NodeFacts)
+
+    fence: int = 0
+    """Only grows over the life of the incarnation, over continue-as-new too."""
+    sandbox_floor: int = 0
+    """The lowest sandbox attempt not yet spent."""
+    stopped_sandboxes: tuple[str, ...] = ()
+    """Sandboxes that a kill has stopped; a subset of those in the view."""
+    restarts: dict[str, int] = {}
+    """By container: the number of its newest instance that ever ran."""
+    exits: tuple[Exit, ...] = ()
+    """Past exits, oldest first."""
+    by_record: bool = False
+    """What is recorded decides where the runtime no longer lists it; see `facts`. Once True it stays so."""
+    vanished: dict[str, ObservedContainer] = {}
+    """By container: an instance that has run and is no longer listed, though nobody saw it end."""
+    reset: dict[str, int] = {}
+    """By container: the newest instance that a restart of all containers removed; no end up to it counts any more."""
+    last_sandbox: ObservedSandbox | None = None
+    """The newest sandbox that was ever listed."""
+    disagreed: tuple[str, ...] = ()
+    """What has been said of instances of which record and runtime disagree."""
+    killed: dict[str, str] = {}
+    """Why we killed a container, by runtime id; forgotten with the container."""
+
+    backoff: BackoffStore = Field(default_factory=BackoffStore)
+    obeys_restart_settings: bool = False
+    """The pod's annotations on restarts are obeyed; workers before them have passed them over."""
+    cleared: dict[str, str] = {}
+    """By container: the exit (runtime id) that its back-off has been passed for, until the start succeeds or fails."""
+    released: dict[str, int] = {}
+    """By container: the restart that may start although its back-off runs (the queue's or an operator's signal)."""
+    over: dict[str, datetime] = {}
+    """By container or step: the time up to which its back-offs are over, as the node's queue has signalled."""
+    replacing: dict[str, bool] = {}
+    """By runtime id: instances that are ended only so that another follows, whatever the policy; True: an operator asks
+    for it, and no crash loop holds it back. Forgotten once the other is there."""
+    restart_all: Round | None = None
+    """The newest restart of all containers."""
+    missing_images: tuple[str, ...] = ()
+    pulled: dict[str, int] = {}
+    """By container with policy Always: the restart that its image has been pulled for."""
+    waiting: dict[str, WaitingReason] = {}
+    """By container: why its last start failed (the kubelet's reason cache)."""
+
+    volumes_behind: bool = False
+    """Labels or annotations have changed, and files that show them are still to follow."""
+
+    allocated: PodResources | None = None
+    """What the node has allocated, while something else is desired; None = what is desired."""
+    actuated: dict[str, ResourceRequirements] = {}
+    """By container: what its running instance was last given, where that is not what is allocated."""
+    actuated_pod: ResourceRequirements | None = None
+    """The pod-level resources last applied, where `cgroup_behind`."""
+    cgroup_behind: bool = False
+    """The pod's cgroup is still to follow what is allocated."""
+    resize_pending: ResizeState | None = None
+    resize_in_progress: ResizeState | None = None
+
+    probes: dict[str, dict[str, str]] = {}
+    """By type of probe, then by container id: what it says, where it has said anything."""
+
+    deletion: Deletion | None = None
+    failure: PodFailure | None = None
+    """A verdict on the whole pod: it was not let in, or was put out."""
+    hurried: bool = False
+    """That the pod is to end has been said since the last decision: no kill that got stuck before is to delay it."""
+    kill_by: datetime | None = None
+    """The durable deadline of the pod's grace, set when the kill begins."""
+    terminated: bool = False
+    """Everything has been stopped for good, by deletion or because the pod has finished."""
+    finished: bool = False
+    """The node has been told that the pod is over, and has its place free again."""
+    removed: bool = False
+    """Nothing of the pod is left on the node."""
+    successor: dict[str, Any] | None = None
+    """A Pod applied during deletion: it follows in a run of its own."""
+
+    events: tuple[EventRecord, ...] = ()
+    history: tuple[HistoryRecord, ...] = ()
+    written: dict[str, Any] = {}
+    """Search attributes as last written, by name."""
+    max_events: int = 0
+    """Continue as new at this length of history; 0 = when the server suggests it. Tests set it."""
+
+    @property
+    def ref(self) -> PodRef:
+        """Which pod, and which life of it."""
+        meta = self.pod.metadata
+        return PodRef(namespace=meta.namespace, name=meta.name, uid=meta.uid, incarnation=self.incarnation)
+
+    @property
+    def own(self) -> ObservedPod:
+        """The view without what an earlier incarnation left: its sandboxes count as dead, its containers as absent."""
+        view = self.observed
+        ours = ("", self.incarnation)
+        if all(s.incarnation in ours for s in view.sandboxes) and all(c.incarnation in ours for c in view.containers):
+            return view
+        sandboxes = tuple(
+            s if s.incarnation in ours else s.model_copy(update={"state": "SANDBOX_NOTREADY"}) for s in view.sandboxes
+        )
+        containers = tuple(c for c in view.containers if c.incarnation in ours)
+        return view.model_copy(update={"sandboxes": sandboxes, "containers": containers})
+
+    @property
+    def ending(self) -> bool:
+        """Whether nothing is to start any more: the pod is being deleted, or it has finished or failed as a whole."""
+        return self.deletion is not None or self.failure is not None or self.reached in TERMINAL_PHASES
+
+    @property
+    def allocated_pod(self) -> Pod:
+        """The pod with the resources that the node has allocated: what every step but the asking for more is given."""
+        return self.pod if self.allocated is None else with_resources(self.pod, self.allocated)
+
+    @property
+    def applied_resources(self) -> PodResources:
+        """What was last applied: what a resize is decided against."""
+        allocated = self.allocated or resources_of(self.pod)
+        whole = self.actuated_pod if self.cgroup_behind else allocated.pod
+        return PodResources(containers={**allocated.containers, **self.actuated}, pod=whole)
+
+    def container(self, name: str) -> Container | EphemeralContainer:
+        """Return the container of any kind that the pod names so, as allocated; raises KeyError without one."""
+        spec = self.allocated_pod.spec
+        for container in (*spec.containers, *spec.init_containers, *spec.ephemeral_containers):
+            if container.name == name:
+                return container
+        raise KeyError(name)
+
+    @property
+    def between_rounds(self) -> Round | None:
+        """The restart of all containers that has removed what there was, and has not begun anew yet."""
+        last = self.restart_all
+        if last is None or last.begun or any(known.id in last.removed for known in self.own.containers):
+            return None
+        return last
+
+    @property
+    def restart_settings(self) -> RestartSettings:
+        """How restarts are held back: as the pod's annotations say now, or as the kubelet does."""
+        return restart_settings(self.pod.metadata.annotations) if self.obeys_restart_settings else KUBELETS
+
+    def is_followed(self, container: ObservedContainer) -> bool:
+        """Say whether an instance has ended, and only so that another follows."""
+        return container.state == "exited" and container.id in self.replacing
+
+    def last_exit(self, container: str) -> Exit | None:
+        """Return the newest recorded exit of a container."""
+        return next((exit_ for exit_ in reversed(self.exits) if exit_.name == container), None)
+
+    def next_restart(self, container: str) -> int:
+        """Return the number of a container's next instance: above every one that ever ran or that the runtime lists.
+
+        One that was created and never ran does not count, unless another incarnation made it: its name is taken.
+        Difference from kuberuntime_container.go, v1.36, startContainer: the kubelet asks the runtime and the log
+        directory, and counts an instance that never started.
+        """
+        taken = [self.restarts[container]] if container in self.restarts else []
+        for listed in self.observed.containers:
+            foreign = listed.incarnation not in ("", self.incarnation)
+            if listed.name == container and (foreign or listed.has_run):
+                taken.append(listed.restart_count)
+        return max(taken) + 1 if taken else 0
+
+    def record_exit(self, exit_: Exit) -> None:
+        """Keep an exit, in place of what was recorded of the same instance.
+
+        Of those over :data:`RESTARTS_KEPT` the oldest go, but never a container's last one.
+        """
+        if any(known.id == exit_.id for known in self.exits):
+            self.exits = tuple(exit_ if known.id == exit_.id else known for known in self.exits)
+            return
+        exits = [*self.exits, exit_]
+        newest = {known.name: known.id for known in exits}
+        while len(exits) > RESTARTS_KEPT:
+            spare = next((at for at, known in enumerate(exits) if newest[known.name] != known.id), None)
+            if spare is None:
+                break
+            del exits[spare]
+        self.exits = tuple(exits)
+
+    def event(self, now: datetime, kind: str, reason: str, message: str, container: str = "") -> None:
+        """Record an event, its message clipped; one that repeats is counted, as the API server's are."""
+        message = clipped(message)
+        kept = []
+        seen: EventRecord | None = None
+        for event in self.events:
+            if (event.type, event.reason, event.message, event.container) == (kind, reason, message, container):
+                seen = event
+            else:
+                kept.append(event)
+        record = EventRecord.model_validate(
+            {
+                "type": kind,
+                "reason": reason,
+                "message": message,
+                "container": container,
+                "count": seen.count + 1 if seen else 1,
+                "first": seen.first if seen else now,
+                "last": now,
+            }
+        )
+        self.events = (*kept, record)[-EVENTS_KEPT:]
+
+    def note(self, now: datetime, kind: str, subject: str, reason: str = "", **more: Any) -> None:
+        """Add a line to the pod's history, its reason clipped."""
+        line = {"at": now, "kind": kind, "subject": subject, "reason": clipped(reason), **more}
+        record = HistoryRecord.model_validate(line)
+        self.history = (*self.history, record)[-HISTORY_KEPT:]
+
+    @property
+    def stuck_kills(self) -> tuple[str, ...]:
+        """The back-offs, by key, of kills that took too long."""
+        return tuple(key for key, entry in self.backoff.entries.items() if entry.reason in STUCK_FAULTS)
+
+    def forget_stuck_kills(self) -> None:
+        """End the back-offs of kills that took too long: something has ended after all, or is to end sooner."""
+        if stuck := self.stuck_kills:
+            kept = {key: entry for key, entry in self.backoff.entries.items() if key not in stuck}
+            self.backoff = BackoffStore(entries=kept)
+
+    def reject(self, now: datetime, name: str, why: str) -> None:
+        """Record that something that came in was not accepted, and why."""
+        text = why if len(why) <= 500 else why[:499] + "…"
+        self.event(now, "Warning", "Rejected", text)
+        self.note(now, "rejected", name, text)
+
+
+LONGEST_TEXT = 1024
+"""Characters that are kept of a message, as of an event by the API server: a snapshot has a few hundred messages."""
+
+
+def clipped(text: str) -> str:
+    """Return a message cut to :data:`LONGEST_TEXT`."""
+    return text if len(text) <= LONGEST_TEXT else text[: LONGEST_TEXT - 1] + "…"
+
+
+_OLDEST = timedelta(days=36_500)
+"""No exit is believed to be older: a time is what a listing says, and what is subtracted from now must stay a time."""
+
+
+def age(observed: ObservedPod, container: ObservedContainer) -> timedelta:
+    """Return how long before the listing a container exited, by the node's clock; zero where that cannot be said."""
+    if observed.observed_at is None or container.finished_at is None:
+        return timedelta(0)
+    return min(max(timedelta(0), observed.observed_at - container.finished_at), _OLDEST)
