@@ -10,7 +10,7 @@ from temporalio import activity
 from activities.attempt import Attempt, Interrupted, PodFault, Polls, warning
 from activities.containers.ending import Selection, end_containers
 from activities.containers.hooks import carry_out_hook, hook_target
-from activities.containers.noted_starts import end_seen, forget_start, note_start, noted_start
+from activities.containers.noted_starts import forget_start, note_start, noted_start
 from activities.containers.removal import remove_dead, remove_unstarted
 from activities.containers.sources import sub_paths_of, variables_of
 from activities.images.presence import FoundImages, container_of, look_at_images, needed_images, say_present
@@ -150,7 +150,8 @@ class _Start:
 
     def _adopt_gone(self, mark: StartMark, view: ObservedPod) -> StepResult:
         """Take an instance that has run and is gone: by the status it was removed just after the look."""
-        name, seen = self.container.name, end_seen(self.attempt, mark)
+        name, exits = self.container.name, self.attempt.node.reader.exits
+        seen = exits.of(mark.id) if exits is not None else None
         gone = as_ended(mark, self.container, seen)
         self.attempt.say("Created", "Container created", name)
         self.attempt.say("Started", "Container started", name)

@@ -7,7 +7,6 @@ from datetime import UTC, datetime
 
 from activities.attempt import Attempt
 from syncpod.messages import StartContainer
-from syncpod.node.seen_exits import SeenExit
 from syncpod.node.start_marks import StartMark, read_start_mark, withdraw_start_mark, write_start_mark
 
 
@@ -39,9 +38,3 @@ async def forget_start(attempt: Attempt, container_id: str) -> None:
     mark = await asyncio.to_thread(withdraw_start_mark, attempt.node.context, attempt.ref.uid, container_id)
     if mark is not None:
         await asyncio.to_thread(mark.drop)
-
-
-def end_seen(attempt: Attempt, mark: StartMark) -> SeenExit | None:
-    """Return how an instance was seen to end by the node itself, past the runtime; mostly nobody has."""
-    exits = attempt.node.reader.exits
-    return exits.of(mark.id) if exits is not None else None

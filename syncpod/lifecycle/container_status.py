@@ -1,8 +1,7 @@
 """The status of one container: what the runtime has of it, what was there before, and what stands in its way.
 
 `container_status` makes a `v1.ContainerStatus` from values. The runtime's newest instance is the state. How the one
-before it ended is the last state, from the runtime, else from the terminations that are remembered, else from the
-status before.
+before it ended is the last state, from the runtime, else from the exits that are recorded, else from the status before.
 
 Mirrors kubelet_pods.go, v1.36, convertToAPIContainerStatuses, and prober_manager.go, v1.36, UpdatePodStatus.
 Differences, each because a fact is at hand where the kubelet has to guess:
@@ -26,7 +25,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from syncpod.lifecycle.facts import Termination, termination_of
+from syncpod.lifecycle.exit import STATUS_UNKNOWN, UNKNOWN_EXIT_CODE, Exit
 from syncpod.lifecycle.observed import ObservedContainer, ObservedPod
 from syncpod.lifecycle.phase import RESTARTING_ALL_CONTAINERS
 from syncpod.lifecycle.restart import container_should_restart, is_sidecar, should_container_be_restarted
@@ -45,9 +44,6 @@ from syncpod.pod import (
 )
 
 ContainerKind = Literal["init", "main", "ephemeral"]
-
-STATUS_UNKNOWN: Final = "ContainerStatusUnknown"
-UNKNOWN_EXIT_CODE: Final = 137
 
 NEWEST_TELLS: Final = 2
 """The version of decisions since which only a main container's newest instance tells that init containers completed."""
@@ -86,8 +82,8 @@ class ContainerContext:
     """The runtime's name, the scheme of container ids (`containerd://...`)."""
     waiting: Mapping[str, WaitingReason] = field(default_factory=dict)
     """By container name, for those that could not be started or are held back."""
-    terminations: Mapping[str, Termination] = field(default_factory=dict)
-    """By container name: how each one's newest ended instance ended, as it was recorded."""
+    exits: Mapping[str, Exit] = field(default_factory=dict)
+    """By container name: the newest exit that was recorded of each."""
     probes: ProbeResults = field(default_factory=ProbeResults)
     restarting_all: bool = False
     """A restart of all containers has been called for and may have removed some already."""
@@ -151,8 +147,8 @@ def _state(
     """Return the state of the newest instance, and the restart count that goes with it."""
     if newest.state == "running":
         return ContainerState(running=ContainerStateRunning(started_at=newest.started_at)), newest.restart_count
-    if newest.state == "exited":
-        return _ended(context, termination_of(newest)), newest.restart_count
+    if (exit_ := newest.exit) is not None:
+        return _ended(context, exit_), newest.restart_count
     if newest.state == "unknown" and old is not None:
         if old.state.running:
             # It ran and now nobody can tell. Calling that "waiting" could make a run-once container run twice.
@@ -170,12 +166,12 @@ def _last_state(
     before = old.last_state.terminated if old else None
     if old and before and before.reason == RESTARTING_ALL_CONTAINERS and old.restart_count >= newest.restart_count:
         return old.last_state  # the instance before was removed to begin anew, which says more than its exit code
-    candidates = [termination_of(instance) for instance in second if instance.state == "exited"]
-    remembered = context.terminations.get(newest.name)
-    if remembered and remembered.container_id != newest.id and remembered.restart_count < newest.restart_count:
-        candidates.append(remembered)
+    candidates = [exit_ for instance in second if (exit_ := instance.exit) is not None]
+    recorded = context.exits.get(newest.name)
+    if recorded and recorded.id != newest.id and recorded.restart < newest.restart_count:
+        candidates.append(recorded)
     if candidates:
-        return _ended(context, max(candidates, key=lambda ended: ended.restart_count))
+        return _ended(context, max(candidates, key=lambda exit_: exit_.restart))
     if old is None:
         return ContainerState()
     if old.state.terminated and old.container_id != context.container_id(newest.id):
@@ -206,10 +202,10 @@ def _absent(
                 "restart_count": old.restart_count + 1,
             }
         )
-    remembered = context.terminations.get(container.name)
+    recorded = context.exits.get(container.name)
     seen = old.restart_count if old and old.state.terminated else status.restart_count - 1
-    if remembered is not None and remembered.restart_count > seen:
-        return _remembered(context, status, remembered, old)
+    if recorded is not None and recorded.restart > seen:
+        return _removed(context, status, recorded, old)
     if old is not None and old.state.terminated:
         return old
     if kind == "init" and not is_sidecar(container) and _any_main_container_created(context):
@@ -223,19 +219,19 @@ def _absent(
     return status
 
 
-def _remembered(
-    context: ContainerContext, status: ContainerStatus, remembered: Termination, old: ContainerStatus | None
+def _removed(
+    context: ContainerContext, status: ContainerStatus, recorded: Exit, old: ContainerStatus | None
 ) -> ContainerStatus:
-    """Return the status of a container that was removed, but is known to have ended as `remembered`."""
-    container_id = context.container_id(remembered.container_id)
+    """Return the status of a container that was removed, but whose exit is recorded."""
+    container_id = context.container_id(recorded.id)
     before = old.state if old and old.state.terminated else status.last_state
     if before.terminated and before.terminated.container_id == container_id:
         before = ContainerState()  # it waited to run again, with this very end as its last state
     return status.model_copy(
         update={
-            "state": _ended(context, remembered),
+            "state": _ended(context, recorded),
             "last_state": before,
-            "restart_count": remembered.restart_count,
+            "restart_count": recorded.restart,
             "image": old.image if old else status.image,
             "image_id": old.image_id if old else "",
             "container_id": container_id,
@@ -316,15 +312,15 @@ def _is_ready(container: Container, result: str | None, before: ContainerStatus 
     return before is not None and before.ready
 
 
-def _ended(context: ContainerContext, termination: Termination) -> ContainerState:
+def _ended(context: ContainerContext, exit_: Exit) -> ContainerState:
     return ContainerState(
         terminated=ContainerStateTerminated(
-            exit_code=termination.exit_code,
-            reason=termination.reason,
-            message=termination.message,
-            started_at=termination.started_at,
-            finished_at=termination.finished_at,
-            container_id=context.container_id(termination.container_id),
+            exit_code=exit_.exit_code,
+            reason=exit_.reason,
+            message=exit_.message,
+            started_at=exit_.started_at,
+            finished_at=exit_.finished_at,
+            container_id=context.container_id(exit_.id),
         )
     )
 

@@ -17,6 +17,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
+from syncpod.lifecycle.exit import Exit, ExitCode
 from syncpod.pod.wire import Model, Time
 
 SandboxState = Literal["SANDBOX_READY", "SANDBOX_NOTREADY"]
@@ -24,7 +25,6 @@ ContainerRuntimeState = Literal["created", "running", "exited", "unknown"]
 NetworkMode = Literal["POD", "NODE"]
 Number = Annotated[int, Field(ge=0, lt=2**31 - 1)]
 """Of a sandbox or an instance: such that the next one is still an int32."""
-ExitCode = Annotated[int, Field(ge=-(2**31), lt=2**31)]
 
 _LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)
 # How far along its life a container is. `unknown` has no place of its own: see `_progress`.
@@ -104,6 +104,35 @@ class ObservedContainer(Model):
         if self.state == "exited":
             return self.started_at is not None or self.reason != "StartError"
         return self.state == "running" or self.started_at is not None
+
+    @property
+    def exit(self) -> Exit | None:
+        """How this instance ended; None while it has not."""
+        if self.state != "exited":
+            return None
+        return Exit(
+            id=self.id,
+            name=self.name,
+            restart=self.restart_count,
+            sandbox=self.sandbox_id,
+            exit_code=self.exit_code,
+            reason=self.reason,
+            message=self.message,
+            started_at=self.started_at,
+            finished_at=self.finished_at,
+        )
+
+    def ended_as(self, exit_: Exit) -> ObservedContainer:
+        """Return this instance with that end. What is not about the end stays, the time of its start included."""
+        return self.model_copy(
+            update={
+                "state": "exited",
+                "exit_code": exit_.exit_code,
+                "reason": exit_.reason,
+                "message": exit_.message,
+                "finished_at": exit_.finished_at,
+            }
+        )
 
 
 class ObservedPod(Model):

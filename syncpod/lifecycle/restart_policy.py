@@ -16,6 +16,7 @@ from typing import Final
 
 from syncpod.lifecycle import backoff
 from syncpod.lifecycle.backoff import BackoffEntry, BackoffStore, StartDecision
+from syncpod.lifecycle.exit import RecordedExit
 from syncpod.pod import Container, EphemeralContainer, ObjectMeta, Pod
 from syncpod.pod.restart_settings import LIMIT, RestartSettings
 
@@ -25,20 +26,6 @@ LIMIT_REACHED: Final = "RestartLimitReached"
 
 EXEMPT_AT_ONCE: Final = 5
 """Restarts after exempt exits that may follow at once on one another, before they are spaced out."""
-
-
-@dataclass(frozen=True)
-class Ended:
-    """How an instance ended, as far as it matters to the start of the next."""
-
-    at: datetime
-    """By the clock that `now` is from."""
-    exit_code: int | None = None
-    """None = not known."""
-    id: str = ""
-    """What tells this end from all others; "" = nothing does."""
-    by_us: bool = False
-    """It was ended, by a failed probe or for another definition, and not by itself: its code says nothing then."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +48,7 @@ def restart_container(
     settings: RestartSettings,
     pod: ObjectMeta,
     container: Container | EphemeralContainer,
-    ended: Ended,
+    exit_: RecordedExit,
     *,
     now: datetime,
 ) -> tuple[Restart, BackoffStore]:
@@ -71,31 +58,31 @@ def restart_container(
     """
     what = f"container={container.name} pod={pod.name}_{pod.namespace}({pod.uid})"
     key = backoff.crash_loop_key(pod, container)
-    if _is_exempt(settings, ended):
-        return _paced(store, settings, f"exempt/{key}", what, ended, now)
-    before = backoff.restarts_before(store, key, ended.id, finished_at=ended.at, settings=settings)
+    if _is_exempt(settings, exit_):
+        return _paced(store, settings, f"exempt/{key}", what, exit_, now)
+    before = backoff.restarts_before(store, key, exit_.id, finished_at=exit_.at, settings=settings)
     if held := _at_limit(settings, before, f"container {container.name}"):
         return held, store
-    decision, after = backoff.start_decision(store, pod, container, finished_at=ended.at, now=now, settings=settings)
-    return _counted(decision, after, key, before, ended)
+    decision, after = backoff.start_decision(store, pod, container, finished_at=exit_.at, now=now, settings=settings)
+    return _counted(decision, after, key, before, exit_)
 
 
 def restart_all(
-    store: BackoffStore, settings: RestartSettings, pod: ObjectMeta, cause: str, ended: Ended, *, now: datetime
+    store: BackoffStore, settings: RestartSettings, pod: ObjectMeta, cause: str, exit_: RecordedExit, *, now: datetime
 ) -> tuple[Restart, BackoffStore]:
     """Decide whether a pod of which all containers are to run anew may begin, and remember it if it may.
 
-    `ended` is the exit that asked for it, `cause` its words. One round is one restart.
+    `exit_` is the exit that asked for it, `cause` its words. One round is one restart.
     """
     key = backoff.step_key(backoff.RESTART_ALL)
-    if _is_exempt(settings, ended):
+    if _is_exempt(settings, exit_):
         what = f"all containers of pod={pod.name}_{pod.namespace}({pod.uid})"
-        return _paced(store, settings, f"exempt/{backoff.RESTART_ALL}/all", what, ended, now)
-    before = backoff.restarts_before(store, key, ended.id, finished_at=ended.at, settings=settings)
+        return _paced(store, settings, f"exempt/{backoff.RESTART_ALL}/all", what, exit_, now)
+    before = backoff.restarts_before(store, key, exit_.id, finished_at=exit_.at, settings=settings)
     if held := _at_limit(settings, before, "all containers together"):
         return held, store
-    decision, after = backoff.restart_all_decision(store, pod, cause, finished_at=ended.at, now=now, settings=settings)
-    return _counted(decision, after, key, before, ended)
+    decision, after = backoff.restart_all_decision(store, pod, cause, finished_at=exit_.at, now=now, settings=settings)
+    return _counted(decision, after, key, before, exit_)
 
 
 def restart_keys(pod: Pod) -> tuple[str, ...]:
@@ -105,8 +92,9 @@ def restart_keys(pod: Pod) -> tuple[str, ...]:
     return (*(backoff.crash_loop_key(pod.metadata, one) for one in every), backoff.step_key(backoff.RESTART_ALL))
 
 
-def _is_exempt(settings: RestartSettings, ended: Ended) -> bool:
-    return ended.exit_code in settings.exempt and not ended.by_us
+def _is_exempt(settings: RestartSettings, exit_: RecordedExit) -> bool:
+    # The code of a container that we ended, for a failed probe or another definition, says nothing.
+    return exit_.exit_code in settings.exempt and not exit_.cause
 
 
 def _at_limit(settings: RestartSettings, before: int, who: str) -> Restart | None:
@@ -123,7 +111,7 @@ def _at_limit(settings: RestartSettings, before: int, who: str) -> Restart | Non
 
 
 def _paced(
-    store: BackoffStore, settings: RestartSettings, key: str, what: str, ended: Ended, now: datetime
+    store: BackoffStore, settings: RestartSettings, key: str, what: str, exit_: RecordedExit, now: datetime
 ) -> tuple[Restart, BackoffStore]:
     """Decide on a restart after an exempt exit: at once, as long as there were not too many of late.
 
@@ -135,15 +123,15 @@ def _paced(
     due = all_free - (EXEMPT_AT_ONCE - 1) * every
     if now < due:
         words = f"back-off {backoff.go_duration(every)} restarting {what}"
-        message = f"{words}: it exits with {ended.exit_code} too often to be restarted at once each time"
+        message = f"{words}: it exits with {exit_.exit_code} too often to be restarted at once each time"
         return Restart(False, every, due, CRASH_LOOP, message), store
     return Restart(True), store.with_entry(key, BackoffEntry(delay=every, last_update=all_free + every))
 
 
 def _counted(
-    decision: StartDecision, store: BackoffStore, key: str, before: int, ended: Ended
+    decision: StartDecision, store: BackoffStore, key: str, before: int, exit_: RecordedExit
 ) -> tuple[Restart, BackoffStore]:
     """Return the back-off's answer, and where it is yes the store with this restart counted."""
     if not decision.allowed:
         return Restart(False, decision.delay, decision.retry_at, CRASH_LOOP, decision.message), store
-    return Restart(True, decision.delay), backoff.with_restarts(store, key, before + 1, ended.id)
+    return Restart(True, decision.delay), backoff.with_restarts(store, key, before + 1, exit_.id)

@@ -29,7 +29,7 @@ from syncpod.lifecycle.container_status import (
     assume_terminated,
     container_status,
 )
-from syncpod.lifecycle.facts import Termination
+from syncpod.lifecycle.exit import Exit
 from syncpod.lifecycle.observed import ObservedPod
 from syncpod.lifecycle.phase import TERMINAL_PHASES, Phase, is_static_pod, pod_has_initialized, pod_phase
 from syncpod.lifecycle.pod_resources import PodResources, resources_of, with_resources
@@ -82,7 +82,7 @@ class StatusInputs:
     """The node's addresses, primary first; () when they are not known."""
     waiting: Mapping[str, WaitingReason] = field(default_factory=dict)
     """By container name: why a container that is to run does not. Drop an entry when the container has started."""
-    terminations: Mapping[str, Termination] = field(default_factory=dict)
+    exits: Mapping[str, Exit] = field(default_factory=dict)
     """By container name: how each one's newest ended instance ended, as it was recorded when it was seen."""
     probes: ProbeResults = field(default_factory=ProbeResults)
     terminal: bool = False
@@ -124,7 +124,7 @@ def pod_status(inputs: StatusInputs) -> StatusDecision:
         observed=inputs.observed,
         runtime=inputs.runtime,
         waiting=inputs.waiting,
-        terminations=inputs.terminations,
+        exits=inputs.exits,
         probes=inputs.probes,
         restarting_all=in_progress or should_restart_all(pod.spec, inputs.observed, in_progress=False),
         recursive_read_only=inputs.recursive_read_only,

@@ -16,12 +16,13 @@ import itertools
 import logging
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TypeVar
 
 from syncpod.cri.errors import CriError, DeadlineExceeded, NotFound
 from syncpod.cri.port import ContainerSummary, CriRuntime, RuntimeContainerStatus, SandboxStatus, SandboxSummary
+from syncpod.lifecycle.exit import Exit
 from syncpod.lifecycle.observed import ObservedContainer, ObservedPod, ObservedSandbox, Seq
 from syncpod.node.seen_exits import SeenExits
 from syncpod.node.termination_message import termination_message, wants_message
@@ -269,14 +270,20 @@ class PodReader:
     async def _ask_container(self, listed: ContainerSummary) -> ObservedContainer:
         # Who watches the process of what runs would ask for its pid at once: that is one call less.
         status = await self._runtime.container_status(listed.id, verbose=listed.state == "running")
-        if self.exits is not None:
-            status = self.exits.complete(status)
-        if wants_message(status):
-            said = await asyncio.to_thread(termination_message, status)
-            status = replace(status, message=self._runtime.speakable(said))
         observed = _observed_container(listed.sandbox_id, status)
+        if (exit_ := observed.exit) is not None:
+            observed = observed.ended_as(await self._complete_exit(exit_, status))
         self._containers[listed.id] = observed
         return observed
+
+    async def _complete_exit(self, exit_: Exit, status: RuntimeContainerStatus) -> Exit:
+        """Add to an exit what the runtime does not say of it: how it was seen, and what the container said."""
+        if self.exits is not None:
+            exit_ = self.exits.complete(exit_)
+        if not wants_message(status):
+            return exit_
+        said = await asyncio.to_thread(termination_message, status, exit_)
+        return exit_.model_copy(update={"message": self._runtime.speakable(said)})
 
     def _forget_all_but(self, pods: Iterable[_Listed]) -> None:
         """Drop what is not listed. What a newer listing has learnt meanwhile may go too: it is asked for again."""

@@ -9,33 +9,20 @@ another life of the worker, would be told again that nothing is known.
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import re
 from collections.abc import Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 
-from syncpod.cri.port import RuntimeContainerStatus
 from syncpod.kernel.atomic_file import replace_file
+from syncpod.lifecycle.exit import Exit, reason_of
 
 log = logging.getLogger(__name__)
 
-UNKNOWN = (255, "Unknown")
-"""Exit code and reason by which a runtime says that it does not know how a container has ended."""
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
 """Ids that may be file names: those of every runtime are."""
-
-
-@dataclass(frozen=True, slots=True)
-class SeenExit:
-    """How one container's process has ended."""
-
-    exit_code: int
-    at: datetime
-    """When it was heard, by the node's clock."""
 
 
 class SeenExits:
@@ -52,7 +39,7 @@ class SeenExits:
         Blocks.
         """
         self._directory = directory
-        self._seen: dict[str, SeenExit] = {}
+        self._seen: dict[str, Exit] = {}
         self._changed: set[str] = set()
         """Containers whose files do not say yet what is known of them."""
         self._writing: asyncio.Task[None] | None = None
@@ -64,23 +51,24 @@ class SeenExits:
                 self._seen[path.name] = read
 
     def note(self, container_id: str, exit_code: int, at: datetime) -> None:
-        """Keep how a container was seen to end."""
+        """Keep how a container was seen to end, and when by the node's clock."""
         if not _ID.fullmatch(container_id):
             return
-        self._seen[container_id] = SeenExit(exit_code, at)
+        reason = reason_of(exit_code)
+        self._seen[container_id] = Exit(id=container_id, exit_code=exit_code, reason=reason, finished_at=at)
         self._write_soon(container_id)
 
-    def of(self, container_id: str) -> SeenExit | None:
+    def of(self, container_id: str) -> Exit | None:
         """Return how a container was seen to end; None where it was not, or is gone from the runtime's list."""
         return self._seen.get(container_id)
 
-    def complete(self, status: RuntimeContainerStatus) -> RuntimeContainerStatus:
-        """Return a container's status with the end that was seen of it, where the runtime does not know any."""
-        seen = self._seen.get(status.id)
-        if seen is None or status.state != "exited" or (status.exit_code, status.reason) != UNKNOWN:
-            return status
-        reason = "Completed" if seen.exit_code == 0 else "Error"
-        return replace(status, exit_code=seen.exit_code, reason=reason, finished_at=seen.at)
+    def complete(self, exit_: Exit) -> Exit:
+        """Return a container's exit as it was seen, where the runtime does not know how the container ended."""
+        seen = self._seen.get(exit_.id)
+        if seen is None or not exit_.is_unknown_to_runtime:
+            return exit_
+        how = {"exit_code": seen.exit_code, "reason": seen.reason, "finished_at": seen.finished_at}
+        return exit_.model_copy(update=how)
 
     def ids(self) -> frozenset[str]:
         """Return of whom an end is kept."""
@@ -113,7 +101,7 @@ class SeenExits:
             self._writing = None
 
 
-def _write(directory: Path, changed: Mapping[str, SeenExit | None]) -> None:
+def _write(directory: Path, changed: Mapping[str, Exit | None]) -> None:
     """Have the files of these containers say how they were seen to end; None removes one. Blocks."""
     for container_id, seen in changed.items():
         path = directory / container_id
@@ -122,17 +110,14 @@ def _write(directory: Path, changed: Mapping[str, SeenExit | None]) -> None:
                 path.unlink(missing_ok=True)
             else:
                 directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-                text = json.dumps({"exitCode": seen.exit_code, "at": seen.at.isoformat()}) + "\n"
-                replace_file(path, text, durable=False)
+                replace_file(path, seen.model_dump_json(exclude_defaults=True) + "\n", durable=False)
         except OSError as error:
             log.warning("%s cannot be %s: %s", path, "removed" if seen is None else "written", error)
 
 
-def _read(path: Path) -> SeenExit | None:
+def _read(path: Path) -> Exit | None:
     try:
-        said = json.loads(path.read_text())
-        at = datetime.fromisoformat(said["at"])
-        return SeenExit(int(said["exitCode"]), at if at.tzinfo else at.replace(tzinfo=UTC))
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        return Exit.model_validate_json(path.read_text())
+    except (OSError, ValueError) as error:
         log.warning("%s does not say how a container has ended: %s", path, error)
         return None

@@ -20,9 +20,8 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from syncpod.kernel.atomic_file import replace_file
-from syncpod.lifecycle.container_status import STATUS_UNKNOWN, UNKNOWN_EXIT_CODE
+from syncpod.lifecycle.exit import STATUS_UNKNOWN, UNKNOWN_EXIT_CODE, Exit
 from syncpod.lifecycle.observed import ObservedContainer
-from syncpod.node.seen_exits import SeenExit
 from syncpod.pod import Container, EphemeralContainer, Time
 from syncpod.translation.context import NodeContext
 from syncpod.translation.paths import pod_directory, safe_name
@@ -114,7 +113,7 @@ def withdraw_start_mark(node: NodeContext, uid: str, container_id: str) -> Withd
     return None
 
 
-def as_ended(mark: StartMark, container: Container | EphemeralContainer, seen: SeenExit | None) -> ObservedContainer:
+def as_ended(mark: StartMark, container: Container | EphemeralContainer, seen: Exit | None) -> ObservedContainer:
     """Return an instance that has run and is gone as a runtime would list it, so that its end is recorded like others.
 
     As it was seen to end, else as the kubelet has it of a container that it cannot find: 137, `ContainerStatusUnknown`
@@ -124,22 +123,13 @@ def as_ended(mark: StartMark, container: Container | EphemeralContainer, seen: S
         id=mark.id,
         name=container.name,
         sandbox_id=mark.sandbox_id,
-        state="exited",
-        exit_code=UNKNOWN_EXIT_CODE,
-        reason=STATUS_UNKNOWN,
-        message=GONE,
         restart_count=mark.restart,
         image=container.image,
         created_at=mark.at,
         started_at=mark.at,
         incarnation=mark.incarnation,
     )
-    if seen is None:
-        return gone
-    reason = "Completed" if seen.exit_code == 0 else "Error"
-    return gone.model_copy(
-        update={"exit_code": seen.exit_code, "reason": reason, "message": "", "finished_at": seen.at}
-    )
+    return gone.ended_as(seen or Exit(exit_code=UNKNOWN_EXIT_CODE, reason=STATUS_UNKNOWN, message=GONE))
 
 
 def _path(node: NodeContext, uid: str, container: str) -> Path:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from syncpod.cri.port import RuntimeContainerStatus
+from syncpod.lifecycle.exit import Exit
 from syncpod.translation import names
 from syncpod.translation.mounts import container_place
 
@@ -51,17 +52,17 @@ def wants_message(status: RuntimeContainerStatus) -> bool:
     )
 
 
-def termination_message(status: RuntimeContainerStatus) -> str:
-    """Return the status' message with what the container said at its end. Blocks; a file that is gone says nothing."""
+def termination_message(status: RuntimeContainerStatus, exit_: Exit) -> str:
+    """Return the exit's message with what the container said at its end. Blocks; a file that is gone says nothing."""
     said, in_file = _said(status)
     falls_back = (
         status.annotations.get(names.CONTAINER_TERMINATION_MESSAGE_POLICY_ANNOTATION) == "FallbackToLogsOnError"
-        and status.exit_code != 0
-        and status.reason != "ContainerCannotRun"
+        and exit_.exit_code != 0
+        and exit_.reason != "ContainerCannotRun"
     )
     if falls_back and not in_file:
         said = _end_of_log(Path(status.log_path)) if status.log_path else ""
-    return ": ".join(part for part in (status.message, said) if part)
+    return ": ".join(part for part in (exit_.message, said) if part)
 
 
 def _said(status: RuntimeContainerStatus) -> tuple[str, bool]:

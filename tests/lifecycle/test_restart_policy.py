@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from syncpod.lifecycle import backoff
 from syncpod.lifecycle.backoff import BackoffStore, collect_garbage, crash_loop_key, start_decision
+from syncpod.lifecycle.exit import RecordedExit
 from syncpod.lifecycle.restart_policy import (
     EXEMPT_AT_ONCE,
-    Ended,
     Restart,
     restart_all,
     restart_container,
@@ -30,6 +30,10 @@ def seconds(number: float) -> timedelta:
     return timedelta(seconds=number)
 
 
+def ended(at: datetime, code: int, id: str = "", by_us: bool = False) -> RecordedExit:
+    return RecordedExit(id=id, exit_code=code, at=at, cause="the liveness probe has failed" if by_us else "")
+
+
 class Loop:
     """One container that runs, ends and is started again, as fast as it may, by a clock of its own."""
 
@@ -43,7 +47,7 @@ class Loop:
         """Let it end after `ran` seconds and start again; the answer that was given first."""
         self.now += seconds(ran)
         self.exits += 1
-        self.ended = Ended(self.now, code, f"exit {self.exits}", by_us)
+        self.ended = ended(self.now, code, f"exit {self.exits}", by_us)
         first, store = self.ask()
         if not first.allowed and first.retry_at is not None:
             assert store == self.store, "what is held back leaves no trace"
@@ -86,7 +90,7 @@ def test_a_wait_longer_than_ten_minutes_is_not_forgotten_meanwhile() -> None:
     loop = Loop(settings)
     assert waits(loop, 2) == [0, 3600]
     loop.now += seconds(5)
-    loop.ended = Ended(loop.now, 1)
+    loop.ended = ended(loop.now, 1)
     later = loop.now + seconds(7000)
     kept = collect_garbage(loop.store, now=later, settings=settings, current=[KEY])
     assert not restart_container(kept, settings, WEB, APP, loop.ended, now=later)[0].allowed
@@ -95,7 +99,7 @@ def test_a_wait_longer_than_ten_minutes_is_not_forgotten_meanwhile() -> None:
 def test_changed_settings_hold_for_the_wait_that_is_under_way() -> None:
     loop = Loop(RestartSettings())
     waits(loop, 6)
-    loop.ended = Ended(loop.now, 1)
+    loop.ended = ended(loop.now, 1)
     assert loop.ask()[0].retry_at == loop.now + seconds(300)
     loop.settings = RestartSettings(maximum=seconds(30))
     assert loop.ask()[0].retry_at == loop.now + seconds(30)
@@ -174,12 +178,12 @@ def test_a_pod_that_restarts_all_has_its_settings_as_a_whole() -> None:
     settings = RestartSettings(initial=seconds(3), limit=2, exempt=(9,))
     store, now, seen = BackoffStore(), NOON, []
     for number, code in enumerate((1, 1, 9, 1)):
-        ended = Ended(now, code, str(number))
-        answer, after = restart_all(store, settings, WEB, "app exited", ended, now=now)
+        exit_ = ended(now, code, str(number))
+        answer, after = restart_all(store, settings, WEB, "app exited", exit_, now=now)
         seen.append((answer.reason, answer.delay.total_seconds()))
         if answer.retry_at is not None:
             now = answer.retry_at
-            after = restart_all(store, settings, WEB, "app exited", ended, now=now)[1]
+            after = restart_all(store, settings, WEB, "app exited", exit_, now=now)[1]
         store = after
     assert seen == [("", 3), ("CrashLoopBackOff", 3), ("", 0), ("RestartLimitReached", 0)]
 
@@ -233,7 +237,7 @@ def test_a_pod_that_says_nothing_is_treated_as_the_kubelet_treats_it(history: li
     for ran, asked in history:
         finished = now + timedelta(milliseconds=ran)
         now = finished + timedelta(milliseconds=asked)
-        ours, after = restart_container(store, KUBELETS, WEB, APP, Ended(finished, 0), now=now)
+        ours, after = restart_container(store, KUBELETS, WEB, APP, ended(finished, 0), now=now)
         theirs, _ = start_decision(store, WEB, APP, finished_at=finished, now=now)
         store = after
         answer = (ours.allowed, ours.delay, ours.retry_at, ours.message)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from syncpod.lifecycle.container_status import ProbeResults, WaitingReason
-from syncpod.lifecycle.facts import Termination, termination_of
+from syncpod.lifecycle.exit import Exit
 from syncpod.lifecycle.observed import ObservedContainer, ObservedPod, ObservedSandbox, order_containers
 from syncpod.lifecycle.status import (
     PodFailure,
@@ -45,7 +45,7 @@ class Story:
     containers: list[ObservedContainer] = field(default_factory=list)
     sandboxes: tuple[ObservedSandbox, ...] = (SANDBOX,)
     waiting: dict[str, WaitingReason] = field(default_factory=dict)
-    terminations: dict[str, Termination] = field(default_factory=dict)
+    exits: dict[str, Exit] = field(default_factory=dict)
     probes: ProbeResults = field(default_factory=ProbeResults)
     host_ips: tuple[str, ...] = ()
     terminal: bool = False
@@ -106,7 +106,7 @@ class Story:
                 runtime="containerd",
                 host_ips=self.host_ips,
                 waiting=self.waiting,
-                terminations=self.terminations,
+                exits=self.exits,
                 probes=self.probes,
                 terminal=self.terminal,
                 failure=self.failure,
@@ -119,13 +119,13 @@ class Story:
     def remember(self) -> Self:
         """Record how what the runtime shows as exited has ended."""
         for container in reversed(self.observed().containers):
-            if container.state == "exited":
-                self.terminations[container.name] = termination_of(container)
+            if container.exit is not None:
+                self.exits[container.name] = container.exit
         return self
 
     def forget(self) -> Self:
         """Lose what was remembered of ends, as after a database was lost."""
-        self.terminations = {}
+        self.exits = {}
         return self
 
     # --- what the status says
@@ -784,7 +784,7 @@ def test_no_history_takes_back_a_phase_a_start_time_or_a_restart(policy: str, hi
                 observed=observed,
                 now=story.now,
                 previous=story.status,
-                terminations=story.terminations,
+                exits=story.exits,
                 terminal=story.terminal,
             )
         ).status

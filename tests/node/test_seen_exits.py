@@ -12,9 +12,8 @@ from typing import Any
 
 import pytest
 
-from syncpod.cri.port import RuntimeContainerStatus
 from syncpod.kernel.atomic_file import replace_file
-from syncpod.lifecycle.observed import ContainerRuntimeState
+from syncpod.lifecycle.exit import Exit
 from syncpod.node import seen_exits as module
 from syncpod.node.seen_exits import SeenExits
 
@@ -22,13 +21,8 @@ AT = datetime(2026, 1, 1, 12, 30, 1, 250_000, tzinfo=UTC)
 LATER = datetime(2026, 1, 1, 13, tzinfo=UTC)
 
 
-def status(state: ContainerRuntimeState, code: int = 0, reason: str = "") -> RuntimeContainerStatus:
-    finished = LATER if state == "exited" else None
-    return RuntimeContainerStatus(
-        id="c1", name="web", attempt=0, state=state, created_at=AT, started_at=AT, finished_at=finished,
-        exit_code=code, reason=reason, message="", image="", image_ref="", labels={}, annotations={}, log_path="",
-        mounts=(), pid=0, stop_signal="",
-    )  # fmt: skip
+UNKNOWN = Exit(id="c1", name="web", exit_code=255, reason="Unknown", started_at=AT, finished_at=LATER)
+"""As a runtime has it that was down when the container ended."""
 
 
 def modes(*paths: Path) -> list[int]:
@@ -50,14 +44,16 @@ async def test_an_end_that_the_runtime_does_not_know_is_the_one_that_was_seen(
 ) -> None:
     exits = SeenExits(directory)
     exits.note("c1", code, AT)
-    told = exits.complete(status("exited", 255, "Unknown"))
+    told = exits.complete(UNKNOWN)
     assert (told.exit_code, told.reason, told.finished_at) == (code, reason, AT)
 
 
 @pytest.mark.parametrize(
-    "known", [status("exited", 255, "Error"), status("exited", 137, "OOMKilled"), status("running")], ids=str
+    "known",
+    [Exit(id="c1", exit_code=code, reason=reason) for code, reason in ((255, "Error"), (137, "OOMKilled"))],
+    ids=str,
 )
-async def test_what_the_runtime_knows_stays(directory: Path, known: RuntimeContainerStatus) -> None:
+async def test_what_the_runtime_knows_stays(directory: Path, known: Exit) -> None:
     exits = SeenExits(directory)
     exits.note("c1", 7, AT)
     assert exits.complete(known) == known
@@ -68,7 +64,7 @@ async def test_another_life_of_the_worker_knows_it_too_and_nobody_else_may_read_
     exits = SeenExits(directory)
     exits.note("c1", 7, AT)
     await exits.settled()
-    assert SeenExits(directory).complete(status("exited", 255, "Unknown")).exit_code == 7
+    assert SeenExits(directory).complete(UNKNOWN).exit_code == 7
     assert modes(directory, directory / "c1") == [0o700, 0o600]
 
 
@@ -103,12 +99,12 @@ async def test_files_are_written_beside_the_loop_and_the_last_word_counts(
     await asyncio.sleep(0)
     exits.note("c1", 0, AT)
     exits.note("c2", 9, AT)
-    assert exits.complete(status("exited", 255, "Unknown")).exit_code == 0
+    assert exits.complete(UNKNOWN).exit_code == 0
     hangs.set()
     await exits.settled()
     assert threading.get_ident() not in threads
     assert files(directory) == ["c1", "c2"]
-    assert SeenExits(directory).complete(status("exited", 255, "Unknown")).exit_code == 0
+    assert SeenExits(directory).complete(UNKNOWN).exit_code == 0
 
 
 async def test_files_are_written_though_every_thread_that_is_shared_hangs(directory: Path) -> None:
@@ -137,7 +133,7 @@ async def test_an_end_that_cannot_be_kept_is_said_and_counts_all_the_same(
     exits.note("c1", 7, AT)
     await exits.settled()
     assert f"{directory}/c1 cannot be written: [Errno 28] No space left on device" in caplog.text
-    assert exits.complete(status("exited", 255, "Unknown")).exit_code == 7
+    assert exits.complete(UNKNOWN).exit_code == 7
 
 
 def test_what_is_no_record_of_an_end_is_passed_over(directory: Path) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from syncpod.cri.port import ContainerMount, RuntimeContainerStatus
+from syncpod.lifecycle.exit import Exit
 from syncpod.node.termination_message import make_message_file, termination_message, wants_message
 from syncpod.translation import names
 
@@ -32,6 +33,11 @@ def ended(place: Path | None, *, policy: str = "File", path: str = "/dev/termina
     return RuntimeContainerStatus(**{**values, **more})
 
 
+def message_of(status: RuntimeContainerStatus) -> str:
+    exit_ = Exit(exit_code=status.exit_code, reason=status.reason, message=status.message)
+    return termination_message(status, exit_)
+
+
 def log(path: Path, *lines: str) -> Path:
     path.write_text("".join(f"2026-11-21T00:00:00.000000001Z {line}\n" for line in lines))
     return path
@@ -41,22 +47,22 @@ def test_the_file_is_the_message(tmp_path: Path) -> None:
     place = tmp_path / "00000000"
     make_message_file(place)
     place.write_text("all done")
-    assert termination_message(ended(place)) == "all done"
-    assert termination_message(ended(place, message="runtime says", reason="Error")) == "runtime says: all done"
+    assert message_of(ended(place)) == "all done"
+    assert message_of(ended(place, message="runtime says", reason="Error")) == "runtime says: all done"
 
 
 def test_only_the_end_of_a_long_message_is_read(tmp_path: Path) -> None:
     """Row 101: 4096 bytes."""
     place = tmp_path / "m"
     place.write_bytes(b"x" * 10_000 + b"end")
-    message = termination_message(ended(place))
+    message = message_of(ended(place))
     assert (len(message), message.endswith("end")) == (4096, True)
 
 
 def test_bytes_that_are_no_text_are_replaced(tmp_path: Path) -> None:
     place = tmp_path / "m"
     place.write_bytes(b"a\xff\xfeb")
-    assert termination_message(ended(place)) == "a\ufffd\ufffdb"
+    assert message_of(ended(place)) == "a\ufffd\ufffdb"
 
 
 @pytest.mark.parametrize(
@@ -76,27 +82,27 @@ def test_an_empty_file_falls_back_to_the_log_of_what_failed(
     make_message_file(place)
     path = log(tmp_path / "0.log", "stdout F one", "stderr P tw", "stderr F o")
     status = ended(place, policy=policy, exit_code=code, reason=reason, log_path=str(path))
-    assert termination_message(status) == ("one\ntwo\n" if falls_back else "")
+    assert message_of(status) == ("one\ntwo\n" if falls_back else "")
 
 
 def test_of_a_long_log_the_last_80_lines_and_2048_bytes_are_taken(tmp_path: Path) -> None:
     """Row 101: 80 lines, 2048 bytes."""
     many = log(tmp_path / "many.log", *(f"stdout F {number}" for number in range(1000)))
     status = ended(None, policy="FallbackToLogsOnError", exit_code=1, reason="Error", log_path=str(many))
-    assert termination_message(status).splitlines() == [str(number) for number in range(920, 1000)]
+    assert message_of(status).splitlines() == [str(number) for number in range(920, 1000)]
     wide = log(tmp_path / "wide.log", f"stdout F {'x' * 5000}end")
     status = ended(None, policy="FallbackToLogsOnError", exit_code=1, reason="Error", log_path=str(wide))
-    assert len(termination_message(status)) == 2048
+    assert len(message_of(status)) == 2048
 
 
 def test_what_cannot_be_read_is_said_or_missing(tmp_path: Path) -> None:
-    assert termination_message(ended(tmp_path / "gone")) == ""
-    assert termination_message(ended(None)) == ""
+    assert message_of(ended(tmp_path / "gone")) == ""
+    assert message_of(ended(None)) == ""
     link = tmp_path / "link"
     link.symlink_to("/etc/hostname")
-    assert termination_message(ended(link)).startswith("Error on reading termination log")
+    assert message_of(ended(link)).startswith("Error on reading termination log")
     os.mkfifo(tmp_path / "fifo")
-    assert termination_message(ended(tmp_path / "fifo")).startswith(("Error on reading", ""))
+    assert message_of(ended(tmp_path / "fifo")).startswith(("Error on reading", ""))
 
 
 def test_only_what_has_ended_is_read(tmp_path: Path) -> None:
@@ -120,6 +126,6 @@ def test_everybody_may_write_to_the_file_and_old_ones_go(tmp_path: Path) -> None
 def test_what_no_path_can_hold_is_said(tmp_path: Path) -> None:
     """A container that could not be started for its log's sake still names it so."""
     more: dict[str, Any] = {"exit_code": 128, "reason": "StartError", "log_path": f"{tmp_path}/a\0b"}
-    told = termination_message(ended(None, policy="FallbackToLogsOnError", **more))
+    told = message_of(ended(None, policy="FallbackToLogsOnError", **more))
     assert told == "Error on reading termination message from logs: Invalid argument"
-    assert termination_message(ended(Path("/a\0b"))).endswith("Invalid argument")
+    assert message_of(ended(Path("/a\0b"))).endswith("Invalid argument")

@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 import pytest
 
 from syncpod.lifecycle import backoff
+from syncpod.lifecycle.exit import RecordedExit
 from syncpod.lifecycle.observed import ObservedPod
 from syncpod.messages import StepInput
 from tests.simulator.campaign import run_seeds
@@ -18,7 +19,7 @@ from tests.simulator.shrink import shrink, signature
 from tests.simulator.simulation import simulate
 from workflows.pod import decide, facts, start
 from workflows.pod.decision import Step
-from workflows.pod.state import Exit, PodState
+from workflows.pod.state import PodState
 
 WITHIN = 400
 """Seeds: some fifteen seconds on a quiet machine."""
@@ -56,7 +57,7 @@ def runs_again_what_is_no_longer_listed(monkeypatch: pytest.MonkeyPatch) -> None
     """The end of a finished init container, and one with code 0 under OnFailure, counts while the runtime lists it."""
     right = facts._absent_ends
 
-    def absent(state: PodState, view: ObservedPod) -> list[Exit]:
+    def absent(state: PodState, view: ObservedPod) -> list[RecordedExit]:
         lets_rest = state.pod.spec.restart_policy == "OnFailure"
         init = {container.name for container in state.pod.spec.init_containers}
         return [end for end in right(state, view) if end.name not in init and not (lets_rest and end.exit_code == 0)]

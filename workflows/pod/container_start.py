@@ -14,7 +14,7 @@ from syncpod.lifecycle.backoff import BackoffStore
 from syncpod.lifecycle.observed import ObservedSandbox
 from syncpod.lifecycle.plan import PlannedStep
 from syncpod.lifecycle.restart import container_should_restart
-from syncpod.lifecycle.restart_policy import Ended, Restart
+from syncpod.lifecycle.restart_policy import Restart
 from syncpod.lifecycle.status import PodFailure
 from syncpod.messages import PullImage, StartContainer, StepName
 from syncpod.pod import Container, EphemeralContainer, Pod
@@ -87,8 +87,8 @@ def _begin_anew(state: PodState, last: Round, planned_step: PlannedStep, now: da
     anew = state.model_copy(update={"restart_all": last.model_copy(update={"begun": True})})
 
     def ask(store: BackoffStore, at: datetime) -> tuple[Restart, BackoffStore]:
-        ended = Ended(last.at, last.exit_code, f"round {last.number}")
-        return restart_policy.restart_all(store, state.restart_settings, state.pod.metadata, last.cause, ended, now=at)
+        meta = state.pod.metadata
+        return restart_policy.restart_all(store, state.restart_settings, meta, last.cause, last.exit, now=at)
 
     allowed, store = ask(state.backoff, now)
     if not allowed.allowed:
@@ -183,8 +183,7 @@ def _crash_loop(state: PodState, name: str, restart: int, now: datetime) -> tupl
         return free, None, ""
 
     def ask(store: BackoffStore, at: datetime) -> tuple[Restart, BackoffStore]:
-        ended = Ended(last.at, last.exit_code, last.id, by_us=bool(last.cause))
-        return restart_policy.restart_container(store, state.restart_settings, meta, container, ended, now=at)
+        return restart_policy.restart_container(store, state.restart_settings, meta, container, last, now=at)
 
     allowed, store = ask(state.backoff, now)
     if allowed.allowed:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from syncpod.lifecycle.container_status import STATUS_UNKNOWN, UNKNOWN_EXIT_CODE
+from syncpod.lifecycle.exit import STATUS_UNKNOWN, UNKNOWN_EXIT_CODE, RecordedExit
 from syncpod.lifecycle.observed import (
     ObservedContainer,
     ObservedPod,
@@ -25,7 +25,7 @@ from syncpod.lifecycle.observed import (
     order_containers,
     order_restarts,
 )
-from workflows.pod.state import Exit, PodState
+from workflows.pod.state import PodState
 
 LOST = "The container is no longer listed by the runtime, and nobody saw how it ended"
 """Message of an end whose exit code nobody knows; its reason and its code are the kubelet's for such a container."""
@@ -80,7 +80,7 @@ def completed(state: PodState) -> ObservedPod:
     view = state.own
     if _reset_before_this_was_kept(state):
         return view
-    recorded = {exit_.id: exit_ for exit_ in state.exits if is_certain(exit_)}
+    recorded = {exit_.id: exit_ for exit_ in state.exits if exit_.is_certain}
     listed = tuple(_as_recorded(container, recorded.get(container.id)) for container in view.containers)
     absent = tuple(_as_listed(state, exit_) for exit_ in _absent_ends(state, view))
     sandboxes = view.sandboxes or _gone_sandbox(state)
@@ -92,21 +92,16 @@ def completed(state: PodState) -> ObservedPod:
     return view.model_copy(update={"sandboxes": sandboxes, "containers": containers})
 
 
-def is_certain(exit_: Exit) -> bool:
-    """Say whether how it ended was seen, rather than only that it must have."""
-    return exit_.reason != STATUS_UNKNOWN and exit_.finished_at is not None
-
-
 # --- what is recorded and not listed ----------------------------------------------------------------------------------
 
 
-def _absent_ends(state: PodState, view: ObservedPod) -> list[Exit]:
+def _absent_ends(state: PodState, view: ObservedPod) -> list[RecordedExit]:
     """Return the newest recorded end of each container of which nothing newer is listed, and nothing that may run."""
     spec = state.pod.spec
     init = {container.name for container in spec.init_containers}
     every = (*spec.init_containers, *spec.containers, *spec.ephemeral_containers)
     current = view.sandboxes[0] if view.sandboxes else None
-    ends: list[Exit] = []
+    ends: list[RecordedExit] = []
     for container in every:
         end = state.last_exit(container.name)
         if end is None or end.restart <= state.reset.get(container.name, -1):
@@ -120,7 +115,7 @@ def _absent_ends(state: PodState, view: ObservedPod) -> list[Exit]:
     return ends
 
 
-def _as_listed(state: PodState, end: Exit) -> ObservedContainer:
+def _as_listed(state: PodState, end: RecordedExit) -> ObservedContainer:
     """Return a recorded end as the runtime would list it; image and hash as the status has them, where it does."""
     status = state.status
     kinds = (status.init_container_statuses, status.container_statuses, status.ephemeral_container_statuses)
@@ -130,28 +125,22 @@ def _as_listed(state: PodState, end: Exit) -> ObservedContainer:
         id=end.id,
         name=end.name,
         sandbox_id=end.sandbox,
-        state="exited",
-        exit_code=end.exit_code,
-        reason=end.reason,
-        message=end.message,
         restart_count=end.restart,
         image=shown.image if shown is not None and same else state.container(end.name).image,
         image_ref=shown.image_id if shown is not None and same else "",
         created_at=end.started_at or end.at,
         started_at=end.started_at,
-        finished_at=end.finished_at,
         incarnation=state.incarnation,
-    )
+    ).ended_as(end)
 
 
-def _as_recorded(listed: ObservedContainer, recorded: Exit | None) -> ObservedContainer:
+def _as_recorded(listed: ObservedContainer, recorded: RecordedExit | None) -> ObservedContainer:
     """Return an instance that is listed as ended with the end that is recorded of it."""
     if recorded is None or listed.state != "exited":
         return listed
     if (listed.exit_code, listed.reason) == (recorded.exit_code, recorded.reason):
         return listed
-    end = {"exit_code": recorded.exit_code, "reason": recorded.reason, "message": recorded.message}
-    return listed.model_copy(update={**end, "finished_at": recorded.finished_at})
+    return listed.ended_as(recorded)
 
 
 def _gone_sandbox(state: PodState) -> tuple[ObservedSandbox, ...]:
@@ -197,7 +186,7 @@ def go_by_record(state: PodState, now: datetime) -> None:
     for instance in lost(state):
         cause = state.killed.get(instance.id, "")
         state.record_exit(
-            Exit(
+            RecordedExit(
                 id=instance.id,
                 name=instance.name,
                 sandbox=instance.sandbox_id,
@@ -281,11 +270,11 @@ def _disagreement(
     how = f"{recorded.exit_code} ({recorded.reason})"
     if each.state == "running":
         since = recorded.finished_at
-        if is_certain(recorded) and not (since and listing.observed_at and since < listing.observed_at):
+        if recorded.is_certain and not (since and listing.observed_at and since < listing.observed_at):
             return None  # the listing may have been begun before the end
         return each, f"{who} runs by what the runtime lists, though it is recorded as exited with code {how}"
     if each.reason == STATUS_UNKNOWN:
         return None  # of what is gone the node only knows that it must have ended
-    if each.state == "exited" and is_certain(recorded) and each.exit_code != recorded.exit_code:
+    if each.state == "exited" and recorded.is_certain and each.exit_code != recorded.exit_code:
         return each, f"{who} exited with code {each.exit_code} by what the runtime lists; {how}, as recorded, counts"
     return None

@@ -9,7 +9,8 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from syncpod.lifecycle import backoff, conditions, eviction
-from syncpod.lifecycle.container_status import STATUS_UNKNOWN, WaitingReason
+from syncpod.lifecycle.container_status import WaitingReason
+from syncpod.lifecycle.exit import STATUS_UNKNOWN, RecordedExit
 from syncpod.lifecycle.observed import ObservedPod, Seq, merge, order_restarts
 from syncpod.lifecycle.plan import something_to_stop
 from syncpod.lifecycle.status import PodFailure
@@ -32,7 +33,7 @@ from syncpod.pod import Pod, PodCondition
 from workflows.pod import facts, resizing
 from workflows.pod.decide import expiry
 from workflows.pod.decision import Step
-from workflows.pod.state import HISTORY_KEPT, Exit, PodState, age, clipped
+from workflows.pod.state import HISTORY_KEPT, PodState, age, clipped
 
 _INSTANCES_KEPT = 50
 """Instances whose probe results are kept though the view does not have them: more than a pod starts at once."""
@@ -42,9 +43,6 @@ FOLLOWED = 2
 
 CAUSAL = 2
 """The version of decisions since which what a step lists is newer than what was known when it began."""
-
-RUNTIME_DOES_NOT_KNOW = (255, "Unknown")
-"""Exit code and reason by which runtimes say that a container has ended, and that they do not know how."""
 
 # --- what the runtime has ---------------------------------------------------------------------------------------------
 
@@ -68,24 +66,14 @@ def observe(state: PodState, listing: ObservedPod, now: datetime) -> None:
     for container in reversed(state.own.containers):
         if container.has_run:
             state.restarts[container.name] = max(state.restarts.get(container.name, 0), container.restart_count)
-        if container.state != "exited" or not container.has_run:
+        ended = container.exit
+        if ended is None or not container.has_run:
             continue
         known = recorded.get(container.id)
         if known is not None and (known != STATUS_UNKNOWN or container.reason == STATUS_UNKNOWN):
             continue  # an unknown end is recorded anew only where more is known of it
-        exit_ = Exit(
-            id=container.id,
-            name=container.name,
-            restart=container.restart_count,
-            exit_code=container.exit_code,
-            reason=container.reason,
-            message=container.message,
-            started_at=container.started_at,
-            finished_at=container.finished_at,
-            at=now - age(listing, container),
-            cause=state.killed.get(container.id, ""),
-            sandbox=container.sandbox_id,
-        )
+        cause = state.killed.get(container.id, "")
+        exit_ = RecordedExit(**dict(ended), at=now - age(listing, container), cause=cause)
         state.record_exit(exit_)
         _tell_exit(state, exit_, now)
         state.forget_stuck_kills()
@@ -100,14 +88,13 @@ def observe(state: PodState, listing: ObservedPod, now: datetime) -> None:
     state.stopped_sandboxes = tuple(sandbox_id for sandbox_id in state.stopped_sandboxes if sandbox_id in there)
 
 
-def _tell_exit(state: PodState, exit_: Exit, now: datetime) -> None:
+def _tell_exit(state: PodState, exit_: RecordedExit, now: datetime) -> None:
     """Say who ended, how, and if we ended it why: a line of history, and an event, which the kubelet has none for."""
-    how = f"{exit_.exit_code} ({exit_.reason})" if exit_.reason else str(exit_.exit_code)
-    state.note(now, "exit", exit_.name, exit_.cause, outcome=f"exited {how}")
+    state.note(now, "exit", exit_.name, exit_.cause, outcome=f"exited {exit_.how}")
     kind = "Normal" if exit_.exit_code == 0 or exit_.cause else "Warning"
     why = f": {exit_.cause}" if exit_.cause else ""
-    state.event(now, kind, "Exited", f"Container {exit_.name} exited with code {how}{why}", exit_.name)
-    if (exit_.exit_code, exit_.reason) == RUNTIME_DOES_NOT_KNOW:
+    state.event(now, kind, "Exited", f"Container {exit_.name} exited with code {exit_.how}{why}", exit_.name)
+    if exit_.is_unknown_to_runtime:
         text = f"How container {exit_.name} ended is not known: the runtime was down, and nobody else has seen it"
         state.event(now, "Warning", STATUS_UNKNOWN, text, exit_.name)
 

@@ -11,7 +11,6 @@ from temporalio.common import SearchAttributeKey, SearchAttributeUpdate
 from syncpod.lifecycle import backoff, conditions
 from syncpod.lifecycle.backoff import go_duration
 from syncpod.lifecycle.container_status import ProbeResults, WaitingReason
-from syncpod.lifecycle.facts import Termination
 from syncpod.lifecycle.phase import TERMINAL_PHASES
 from syncpod.lifecycle.plan import PlannedStep, something_to_stop
 from syncpod.lifecycle.restart_policy import LIMIT_REACHED
@@ -79,7 +78,7 @@ def _computed(state: PodState, waiting: Mapping[str, WaitingReason], now: dateti
             runtime=state.node.runtime,
             host_ips=state.node.host_ips,
             waiting=waiting,
-            terminations=_terminations(state),
+            exits={exit_.name: exit_ for exit_ in state.exits},
             probes=ProbeResults(startup=state.probes.get("startup", {}), readiness=state.probes.get("readiness", {})),
             terminal=state.terminated,
             failure=state.failure,
@@ -98,22 +97,6 @@ def _overdue(state: PodState) -> WaitingReason | None:
     stuck = (entry for entry in state.backoff.entries.values() if entry.reason in STUCK_FAULTS)
     entry = next(stuck, None)
     return WaitingReason(reason=entry.reason, message=entry.message) if entry is not None else None
-
-
-def _terminations(state: PodState) -> dict[str, Termination]:
-    """Return how each container last ended, as far as it is recorded."""
-    return {
-        exit_.name: Termination(
-            container_id=exit_.id,
-            restart_count=exit_.restart,
-            exit_code=exit_.exit_code,
-            reason=exit_.reason,
-            message=exit_.message,
-            started_at=exit_.started_at,
-            finished_at=exit_.finished_at,
-        )
-        for exit_ in state.exits
-    }
 
 
 def note_decision(state: PodState, plan: Sequence[str], before: Sequence[str], now: datetime) -> None:

@@ -10,10 +10,11 @@ from datetime import datetime
 
 from syncpod.lifecycle import backoff, conditions
 from syncpod.lifecycle.conditions import ALL_CONTAINERS_RESTARTING
+from syncpod.lifecycle.exit import Exit
 from syncpod.lifecycle.restart import matching_rule
 from syncpod.messages import RemoveContainers, StepInput
 from syncpod.pod import Pod, PodCondition
-from workflows.pod.state import Exit, PodState, Round
+from workflows.pod.state import PodState, Round
 
 
 def reset_by(state: PodState, removal: StepInput, *, lenient: bool) -> Round | None:

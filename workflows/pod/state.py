@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from syncpod.lifecycle.backoff import BackoffStore
 from syncpod.lifecycle.container_status import WaitingReason
+from syncpod.lifecycle.exit import RecordedExit
 from syncpod.lifecycle.observed import ObservedContainer, ObservedPod, ObservedSandbox
 from syncpod.lifecycle.phase import TERMINAL_PHASES
 from syncpod.lifecycle.pod_resources import PodResources, resources_of, with_resources
@@ -37,28 +38,6 @@ class Deletion(BaseModel):
     requested_at: datetime
     grace_seconds: int
     """Only ever shrinks (pod_workers.go, v1.36, calculateEffectiveGracePeriod)."""
-
-
-class Exit(BaseModel):
-    """One exit of one container: the recorded fact that outlives the dead container."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore")
-
-    id: str = ""
-    name: str = ""
-    restart: int = 0
-    exit_code: int = 0
-    reason: str = ""
-    message: str = ""
-    started_at: datetime | None = None
-    finished_at: datetime | None = None
-    """By the node's clock, as the runtime says."""
-    at: datetime
-    """By the workflow's clock: when it was seen, less the exit's age on the node. Back-offs run from here."""
-    cause: str = ""
-    """Why we ended it; "" = it exited by itself."""
-    sandbox: str = ""
-    """The sandbox (runtime id) it ran in; "" = an earlier worker recorded it."""
 
 
 class ResizeState(BaseModel):
@@ -90,12 +69,17 @@ class Round(BaseModel):
     """When it did, by the workflow's clock."""
     removed: tuple[str, ...] = ()
     """The instances (runtime ids) that it removes."""
-    exit_code: int | None = None
-    """Of the exit that asked for it; None = an earlier worker has noted the round, without it."""
+    exit_code: int = 0
+    """Of the exit that asked for it."""
     begun: bool = False
     """The pod has begun anew."""
     lenient: bool = False
     """While it is held back ephemeral containers start, and an operator may name any container to end its back-off."""
+
+    @property
+    def exit(self) -> RecordedExit:
+        """The exit that asked for it, under an id of its own: what the back-off of the whole pod counts."""
+        return RecordedExit(id=f"round {self.number}", exit_code=self.exit_code, at=self.at)
 
 
 class PodState(BaseModel):
@@ -126,7 +110,7 @@ class PodState(BaseModel):
     """Sandboxes that a kill has stopped; a subset of those in the view."""
     restarts: dict[str, int] = {}
     """By container: the number of its newest instance that ever ran."""
-    exits: tuple[Exit, ...] = ()
+    exits: tuple[RecordedExit, ...] = ()
     """Past exits, oldest first."""
     by_record: bool = False
     """What is recorded decides where the runtime no longer lists it; see `facts`. Once True it stays so."""
@@ -262,7 +246,7 @@ class PodState(BaseModel):
         """Say whether an instance has ended, and only so that another follows."""
         return container.state == "exited" and container.id in self.replacing
 
-    def last_exit(self, container: str) -> Exit | None:
+    def last_exit(self, container: str) -> RecordedExit | None:
         """Return the newest recorded exit of a container."""
         return next((exit_ for exit_ in reversed(self.exits) if exit_.name == container), None)
 
@@ -280,7 +264,7 @@ class PodState(BaseModel):
                 taken.append(listed.restart_count)
         return max(taken) + 1 if taken else 0
 
-    def record_exit(self, exit_: Exit) -> None:
+    def record_exit(self, exit_: RecordedExit) -> None:
         """Keep an exit, in place of what was recorded of the same instance.
 
         Of those over :data:`RESTARTS_KEPT` the oldest go, but never a container's last one.

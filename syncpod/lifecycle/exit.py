@@ -1,0 +1,75 @@
+"""How one instance of a container ended: the one record of it, from the node that sees it to the pod's status.
+
+A node reads it from the runtime (`syncpod.node.reader`), or hears of it from the kernel (`syncpod.node.seen_exits`). A
+view carries it as `ObservedContainer.exit`. The pod's workflow adds when and why (`RecordedExit`) and
+keeps it for good, so that a dead container may be removed at once. From there it goes into the status and into the
+decision whether the container is started again.
+
+The kubelet has no such record: it keeps dead containers, and infers the past from them.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+from pydantic import Field
+
+from syncpod.pod.wire import Model, Time
+
+ExitCode = Annotated[int, Field(ge=-(2**31), lt=2**31)]
+
+STATUS_UNKNOWN: Final = "ContainerStatusUnknown"
+UNKNOWN_EXIT_CODE: Final = 137
+"""Reason and exit code of an end that nobody saw (kubelet_pods.go, v1.36, convertToAPIContainerStatuses)."""
+
+_UNKNOWN_TO_RUNTIME: Final = (255, "Unknown")
+"""Exit code and reason by which runtimes say that a container has ended, and that they do not know how."""
+
+
+class Exit(Model):
+    """How one instance of a container ended."""
+
+    id: str = ""
+    """The instance's id in the runtime, without the runtime's name."""
+    name: str = ""
+    """The container's name."""
+    restart: int = 0
+    """The instance's number."""
+    sandbox: str = ""
+    """The sandbox (runtime id) that it ran in; "" = not known."""
+    exit_code: ExitCode = 0
+    reason: str = ""
+    """`Completed`, `Error`, `OOMKilled`, `StartError`, ... as the runtime words it."""
+    message: str = ""
+    started_at: Time | None = None
+    finished_at: Time | None = None
+    """Both by the node's clock, as the runtime says; None = not known."""
+
+    @property
+    def is_unknown_to_runtime(self) -> bool:
+        """Whether the runtime only knows that the container has ended: it was down at that time."""
+        return (self.exit_code, self.reason) == _UNKNOWN_TO_RUNTIME
+
+    @property
+    def is_certain(self) -> bool:
+        """Whether somebody saw how the container ended, rather than only that it must have."""
+        return self.reason != STATUS_UNKNOWN and self.finished_at is not None
+
+    @property
+    def how(self) -> str:
+        """Exit code and reason in one phrase: `1 (Error)`."""
+        return f"{self.exit_code} ({self.reason})" if self.reason else str(self.exit_code)
+
+
+class RecordedExit(Exit):
+    """An exit as the pod's workflow keeps it: with what only the workflow knows."""
+
+    at: Time
+    """When, by the workflow's clock: when it was seen, less the exit's age on the node. Back-offs run from here."""
+    cause: str = ""
+    """Why we ended the container; "" = it exited by itself."""
+
+
+def reason_of(exit_code: int) -> str:
+    """Return the reason that runtimes give for an exit code when they know of no other."""
+    return "Completed" if exit_code == 0 else "Error"

@@ -1,0 +1,56 @@
+"""One record of an exit, the same wherever it is read from."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from syncpod.lifecycle.exit import Exit, RecordedExit, reason_of
+from syncpod.lifecycle.observed import ContainerRuntimeState, ObservedContainer
+
+NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
+LATER = datetime(2026, 1, 31, 13, tzinfo=UTC)
+ENDED = ObservedContainer(
+    id="c1", name="web", sandbox_id="s1", state="exited", exit_code=3, reason="Error", message="no room",
+    restart_count=2, started_at=NOON, finished_at=LATER,
+)  # fmt: skip
+
+
+def test_what_has_ended_says_how() -> None:
+    assert ENDED.exit == Exit(
+        id="c1", name="web", restart=2, sandbox="s1", exit_code=3, reason="Error", message="no room",
+        started_at=NOON, finished_at=LATER,
+    )  # fmt: skip
+    assert ENDED.ended_as(ENDED.exit) == ENDED
+
+
+@pytest.mark.parametrize("state", ["created", "running", "unknown"])
+def test_what_has_not_ended_has_no_exit_though_it_may_have_a_reason(state: ContainerRuntimeState) -> None:
+    assert ENDED.model_copy(update={"state": state, "reason": "OOMKilled"}).exit is None
+
+
+def test_a_view_carries_an_exit_in_the_fields_that_it_always_had() -> None:
+    assert {"state", "exitCode", "reason", "message", "startedAt", "finishedAt"} <= ENDED.model_dump().keys()
+    assert "exit" not in ENDED.model_dump()
+
+
+def test_an_exit_that_a_workflow_carried_over_is_read_again() -> None:
+    recorded = RecordedExit(**dict(ENDED.exit or Exit()), at=LATER, cause="deleted")
+    assert RecordedExit.model_validate_json(recorded.model_dump_json()) == recorded
+    kept_by_name = {"id": "c1", "exit_code": 3, "started_at": NOON, "finished_at": LATER, "at": LATER}
+    assert RecordedExit.model_validate(kept_by_name).exit_code == 3
+
+
+def test_what_is_known_of_an_end_is_told_from_what_is_assumed() -> None:
+    unknown_to_runtime = Exit(exit_code=255, reason="Unknown", finished_at=LATER)
+    assert unknown_to_runtime.is_unknown_to_runtime
+    assert not Exit(exit_code=255, reason="Error").is_unknown_to_runtime
+    assert Exit(exit_code=1, reason="Error", finished_at=LATER).is_certain
+    assert not Exit(exit_code=137, reason="ContainerStatusUnknown", finished_at=LATER).is_certain
+    assert not Exit(exit_code=1, reason="Error").is_certain
+
+
+def test_an_exit_in_one_phrase() -> None:
+    assert (Exit(exit_code=1, reason="Error").how, Exit(exit_code=1).how) == ("1 (Error)", "1")
+    assert (reason_of(0), reason_of(7)) == ("Completed", "Error")
