@@ -11,7 +11,7 @@ from activities.containers.removal import remove_dead, remove_unstarted
 from syncpod.messages import KillTarget, ObservedPod, RemoveContainers, StepResult
 
 
-async def remove_containers(attempt: Attempt, request: RemoveContainers) -> StepResult:
+async def remove_container(attempt: Attempt, request: RemoveContainers) -> StepResult:
     """Remove the listed containers, in their order; those in `kill` are stopped first, with the least grace (2 s).
 
     Logs go with them unless `keep_logs`. A container that is alive and not to be killed is left as it is, since a

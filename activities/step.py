@@ -14,7 +14,8 @@ from activities.attempt import Attempt, Interrupted, NotYet, PodFault, delay_bet
 from activities.node.context import Node
 from activities.node.fences import Claim, StaleFence
 from syncpod.cri.errors import CriError
-from syncpod.messages import STUCK_FAULTS, Fault, Outcome, StepInput, StepResult
+from syncpod.messages import STUCK_FAULTS, Fault, StepInput, StepResult
+from syncpod.messages.step_table import Interruption
 
 Request = TypeVar("Request", bound=StepInput)
 Body = Callable[[Attempt, Request], Awaitable[StepResult]]
@@ -29,9 +30,7 @@ HEARTBEAT_SECONDS = 1.0
 """How often a step heartbeats, against a heartbeat timeout of 3 s. Cancellation is heard of with a heartbeat."""
 
 
-async def run_step(
-    node: Node, body: Body[Request], request: Request, *, interrupted: Outcome, lane: str = ""
-) -> StepResult:
+async def run_step(node: Node, body: Body[Request], request: Request, *, interruption: Interruption) -> StepResult:
     """Run one try of a step as the activity that this is called in.
 
     - One step per pod at a time, by fence; an older one fails with StaleFence.
@@ -42,15 +41,15 @@ async def run_step(
       empty status (`seq` 0), which changes nothing in a view, and the listing that the pod's next step begins with
       stays that of the step in turn.
     - It heartbeats each second, saying what it does.
-    - Cancelled, it ends where its body lets go, with outcome `interrupted`; a body that was past that point ends as if
-      nothing had happened. Ended by anything but the workflow's request (the worker stops, an operator pauses it), it
-      counts as cancelled, and Temporal tries it again where that is due.
+    - Cancelled, it ends where its body lets go, with the outcome of `interruption`; a body that was past that point
+      ends as if nothing had happened. Ended by anything but the workflow's request (the worker stops, an operator
+      pauses it), it counts as cancelled, and Temporal tries it again where that is due.
     - PodFault becomes a non-retryable ApplicationError whose type is the kubelet's reason and whose detail is a
       StepResult: the status read back and the events. Where the body did not make a CriError into one, or something
       else stood in the way (NotYet, the node's disk), the error is retryable and its type is the error's class.
     - What nobody has foreseen (a TypeError, a number out of range) would come up again however often it is tried: it
-      becomes such an ApplicationError too, InternalError, or FailedKillPod of a step that kills. So the pod shows it,
-      backs off, and can be deleted meanwhile.
+      becomes such an ApplicationError too: InternalError, or FailedKillPod of a step that ends something. So the pod
+      shows it, backs off, and can be deleted meanwhile.
     - The result of a step in turn carries the pod's whole status, read after the body's last call (by the body, if it
       has just done so).
     """
@@ -62,7 +61,7 @@ async def run_step(
         delay_seconds=delay_between(info.scheduled_time, info.started_time),
     )
     # In a task of its own, so that a cancellation reaches only this loop and never cuts off a call to the runtime.
-    task = asyncio.create_task(_try(attempt, body, request, interrupted, lane))
+    task = asyncio.create_task(_try(attempt, body, request, interruption))
     while not task.done():
         try:
             await asyncio.wait({task}, timeout=HEARTBEAT_SECONDS)
@@ -76,12 +75,12 @@ async def run_step(
     return task.result()
 
 
-async def _try(attempt: Attempt, body: Body[Request], request: Request, interrupted: Outcome, lane: str) -> StepResult:
+async def _try(attempt: Attempt, body: Body[Request], request: Request, interruption: Interruption) -> StepResult:
     """Act in the pod's turn or lane, and turn whatever comes of it into a result or an error of Temporal's."""
-    complete = _without_status if lane else _with_status
+    complete = _without_status if request.lane else _with_status
     try:
         claim = Claim(request.fence, attempt.number, activity.info().scheduled_time)
-        async with attempt.node.fences.acting(attempt.ref, claim, attempt, lane=lane):
+        async with attempt.node.fences.acting(attempt.ref, claim, attempt, lane=request.lane):
             try:
                 return await complete(attempt, await body(attempt, request))
             except PodFault as fault:
@@ -95,7 +94,7 @@ async def _try(attempt: Attempt, body: Body[Request], request: Request, interrup
     except StaleFence as stale:
         raise _stale(str(stale)) from stale
     except Interrupted:
-        return await _let_go(attempt, interrupted, complete)
+        return await _let_go(attempt, interruption, complete)
     except (CriError, NotYet, OSError) as error:
         activity.logger.warning("try %d: %s", attempt.number, error)
         kind = type(error).__name__
@@ -103,10 +102,10 @@ async def _try(attempt: Attempt, body: Body[Request], request: Request, interrup
     except ApplicationError:
         raise
     except Exception as defect:  # noqa: BLE001  # whatever it is, silence is worse
-        raise await _unforeseen(attempt, defect, interrupted, complete) from None
+        raise await _unforeseen(attempt, defect, interruption, complete) from None
 
 
-async def _let_go(attempt: Attempt, interrupted: Outcome, complete: Completion) -> StepResult:
+async def _let_go(attempt: Attempt, interruption: Interruption, complete: Completion) -> StepResult:
     """Say how a step ended that let go."""
     if attempt.superseded:
         raise _stale(f"a newer step of {attempt.ref.namespace}/{attempt.ref.name} has come")
@@ -114,14 +113,14 @@ async def _let_go(attempt: Attempt, interrupted: Outcome, complete: Completion) 
     if details is None or not details.cancel_requested:
         raise asyncio.CancelledError
     try:
-        return await complete(attempt, StepResult(outcome=interrupted))
+        return await complete(attempt, StepResult(outcome=interruption.outcome))
     except CriError as error:
         activity.logger.warning("cancelled, and the pod cannot be read: %s", error)
         raise asyncio.CancelledError from error
 
 
 async def _unforeseen(
-    attempt: Attempt, defect: Exception, interrupted: Outcome, complete: Completion
+    attempt: Attempt, defect: Exception, interruption: Interruption, complete: Completion
 ) -> ApplicationError:
     """Build the error that a defect becomes; one of a step that somebody has asked to let go says nothing of the pod.
 
@@ -133,7 +132,7 @@ async def _unforeseen(
     message = speakable(f"{type(defect).__name__}: {defect}")[:_LONGEST_MESSAGE]
     if attempt.asked:
         return ApplicationError(message, type=Fault.INTERNAL_ERROR.value)
-    fault = Fault.FAILED_KILL_POD if interrupted == Outcome.STOPPING else Fault.INTERNAL_ERROR
+    fault = Fault.FAILED_KILL_POD if interruption is Interruption.GOES_ON else Fault.INTERNAL_ERROR
     detail = await _as_far_as_known(attempt, StepResult(message=message), complete)
     return ApplicationError(message, detail, type=fault.value, non_retryable=True)
 

@@ -10,32 +10,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Literal
 
 from syncpod.lifecycle.actions import ContainersToUpdate, ContainerToUpdate, KillReason, PodActions
 from syncpod.lifecycle.observed import ObservedContainer, ObservedPod
 from syncpod.lifecycle.restart import is_sidecar
+from syncpod.lifecycle.step_name import StepName
 from syncpod.pod import Pod, parse_quantity, quantity_text
-
-Verb = Literal[
-    "kill_pod",
-    "kill_container",
-    "remove_container",
-    "create_sandbox",
-    "allocate_resources",
-    "resize_pod",
-    "start_ephemeral_container",
-    "start_init_container",
-    "start_container",
-]
-"""What a step does, in the words of the step's own name."""
 
 
 @dataclass(frozen=True)
 class PlannedStep:
     """One step of a sync: what it does, to which container, and why."""
 
-    verb: Verb
+    verb: StepName
     container: str = ""
     """Name of the container; "" where the step is about the whole pod."""
     ids: tuple[str, ...] = ()
@@ -80,7 +67,7 @@ def plan_steps(
     steps: list[PlannedStep] = []
     if actions.kill_pod:
         if something_to_stop(observed, stopped_sandboxes):
-            steps.append(PlannedStep("kill_pod", why=_why_kill_pod(observed, actions)))
+            steps.append(PlannedStep(StepName.KILL_POD, why=_why_kill_pod(observed, actions)))
         if not actions.create_sandbox:
             return tuple(steps)
         steps.extend(_purge_init_containers(pod, observed))
@@ -88,21 +75,21 @@ def plan_steps(
         steps.extend(_kills(pod, actions))
         steps.extend(_resets(actions))
     if actions.create_sandbox:
-        steps.append(PlannedStep("create_sandbox", attempt=actions.attempt, why=_why_sandbox(observed)))
+        steps.append(PlannedStep(StepName.CREATE_SANDBOX, attempt=actions.attempt, why=_why_sandbox(observed)))
     elif _has_to_resize(actions, cgroup_behind=cgroup_behind):
         why = _why_resize(actions.containers_to_update)
-        steps.append(PlannedStep("resize_pod", update=actions.containers_to_update, why=why))
+        steps.append(PlannedStep(StepName.RESIZE_POD, update=actions.containers_to_update, why=why))
     newest = observed.newest_by_name()
     for index in actions.ephemeral_containers_to_start:
         name = pod.spec.ephemeral_containers[index].name
-        steps.append(PlannedStep("start_ephemeral_container", name, why="added to the running pod"))
+        steps.append(PlannedStep(StepName.START_EPHEMERAL_CONTAINER, name, why="added to the running pod"))
     for index in actions.init_containers_to_start:
         container = pod.spec.init_containers[index]
         why = why_start(newest.get(container.name))
-        steps.append(PlannedStep("start_init_container", container.name, why=why, sidecar=is_sidecar(container)))
+        steps.append(PlannedStep(StepName.START_INIT_CONTAINER, container.name, why=why, sidecar=is_sidecar(container)))
     for index in actions.containers_to_start:
         name = pod.spec.containers[index].name
-        steps.append(PlannedStep("start_container", name, why=why_start(newest.get(name))))
+        steps.append(PlannedStep(StepName.START_CONTAINER, name, why=why_start(newest.get(name))))
     return tuple(steps)
 
 
@@ -131,7 +118,7 @@ def _kills(pod: Pod, actions: PodActions) -> list[PlannedStep]:
     starts |= {pod.spec.init_containers[index].name for index in actions.init_containers_to_start}
     return [
         PlannedStep(
-            "kill_container",
+            StepName.KILL_CONTAINER,
             kill.name,
             ids=(kill.id,),
             reason=kill.reason,
@@ -148,7 +135,7 @@ def _resets(actions: PodActions) -> list[PlannedStep]:
     ids = tuple(reset.id for reset in actions.containers_to_reset)
     kill = tuple(reset.id for reset in actions.containers_to_reset if reset.kill)
     why = "a restart rule asks for all containers to be restarted"
-    return [PlannedStep("remove_container", ids=ids, kill=kill, keep_logs=True, why=why)]
+    return [PlannedStep(StepName.REMOVE_CONTAINER, ids=ids, kill=kill, keep_logs=True, why=why)]
 
 
 def _purge_init_containers(pod: Pod, observed: ObservedPod) -> list[PlannedStep]:
@@ -160,7 +147,7 @@ def _purge_init_containers(pod: Pod, observed: ObservedPod) -> list[PlannedStep]
     ids = tuple(container.id for container in observed.containers if container.name in names)
     if not ids:
         return []
-    return [PlannedStep("remove_container", ids=ids, why="init containers run again in the new sandbox")]
+    return [PlannedStep(StepName.REMOVE_CONTAINER, ids=ids, why="init containers run again in the new sandbox")]
 
 
 def _why_kill_pod(observed: ObservedPod, actions: PodActions) -> str:

@@ -18,7 +18,7 @@ from temporalio.testing import ActivityEnvironment
 
 import activities
 from activities import Node
-from activities.registry import Steps
+from activities.registry import step_activity
 from syncpod.cri.client import CriClient
 from syncpod.cri.errors import Unavailable
 from syncpod.kernel.mounting import may_mount
@@ -137,7 +137,7 @@ class Bench:
         )
         heartbeats: list[str] = []
         environment.on_heartbeat = lambda *details: heartbeats.extend(details)
-        work: Coroutine[Any, Any, StepResult] = environment.run(getattr(Steps(self.node), name.value), request)
+        work: Coroutine[Any, Any, StepResult] = environment.run(step_activity(self.node, name), request)
         return Running(environment, asyncio.create_task(work), heartbeats)
 
 

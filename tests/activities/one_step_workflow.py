@@ -8,7 +8,8 @@ from temporalio.workflow import ActivityCancellationType
 
 with workflow.unsafe.imports_passed_through():
     from syncpod.messages import StepName, StepResult
-    from workflows.pod.steps import HEARTBEAT_TIMEOUT, RETRY, STEPS
+    from syncpod.messages.step_table import STEPS
+    from workflows.pod.steps import HEARTBEAT_TIMEOUT, RETRY
 
 
 @workflow.defn

@@ -55,6 +55,18 @@ async def test_a_kill_that_cannot_work_is_one_that_takes_too_long(
     assert fault == Fault.FAILED_KILL_POD
 
 
+async def test_a_removal_that_cannot_work_stands_in_the_way_of_the_pods_end_too(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The pod shows what is in its way, and a second deletion does not wait for the back-off."""
+    pod = bench.pod()
+    await started(pod)
+    await pod.kill(grace=1)
+    monkeypatch.setattr(bench.cri, "remove_pod_sandbox", failing(TypeError("no such thing")))
+    fault, error, _ = await fault_of(pod.remove())
+    assert (fault, error.message) == (Fault.FAILED_KILL_POD, "TypeError: no such thing")
+
+
 async def test_a_pod_that_cannot_be_read_either_fails_with_what_came_first(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -40,9 +40,9 @@ from syncpod.messages import (
     StepResult,
     pod_workflow_id,
 )
+from syncpod.messages.step_table import STEPS
 from syncpod.pod import container_hash
 from syncpod.temporal.resize_metrics import ResizeMetricsInterceptor
-from workflows.pod.steps import STEPS
 from workflows.pod.workflow import PodWorkflow
 from workflows.runner import sandboxed_runner
 

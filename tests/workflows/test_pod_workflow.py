@@ -561,7 +561,7 @@ async def test_a_plan_says_what_would_be_done_and_does_nothing(client: Client, n
 
 
 def test_every_step_of_the_table_is_a_named_step() -> None:
-    from workflows.pod.steps import STEPS
+    from syncpod.messages.step_table import STEPS
 
     assert set(STEPS) == set(StepName)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from syncpod.lifecycle.observed import ContainerRuntimeState, ObservedContainer, ObservedPod, ObservedSandbox
-from syncpod.messages import StartContainer
+from syncpod.messages import StartContainer, StepName
 from syncpod.pod import Pod, admit_pod
 from workflows.pod import decide
 from workflows.pod.state import PodState
@@ -61,5 +61,5 @@ def test_with_a_new_sandbox_all_that_is_left_of_init_containers_goes_before_it()
     lost = state(instance("first", 0, 0), instance("first", 1, 0), instance("web", 0, 1), ready=False)
     planned = [(step.verb, step.ids) for step in decide.planned(lost)]
     verbs = [verb for verb, _ in planned]
-    assert verbs.index("remove_container") < verbs.index("create_sandbox")
-    assert set(dict(planned)["remove_container"]) == {"first-0", "first-1"}
+    assert verbs.index(StepName.REMOVE_CONTAINER) < verbs.index(StepName.CREATE_SANDBOX)
+    assert set(dict(planned)[StepName.REMOVE_CONTAINER]) == {"first-0", "first-1"}

@@ -1,18 +1,30 @@
-"""The table of steps and the activities that carry them out are two sides of one thing."""
+"""The table of steps, the activities that carry them out and the decisions that take them are sides of one thing."""
 
 from __future__ import annotations
 
+import ast
+import contextlib
 import inspect
 from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, get_type_hints
 from unittest.mock import create_autospec
 
+import pytest
 from temporalio import activity
 
+import workflows.pod
 from activities.node.context import Node
-from activities.registry import steps
+from activities.registry import step_body, steps
+from syncpod.lifecycle import plan
 from syncpod.messages import StepName, StepResult
-from workflows.pod.steps import STEPS
+from syncpod.messages.step_table import STEPS, Interruption
+from workflows.pod import decide
+from workflows.pod.state import PodState
+
+DECIDE = [Path(plan.__file__), *Path(next(iter(workflows.pod.__path__))).glob("*.py")]
+"""Where it is decided that a step is taken."""
 
 
 def registered() -> dict[str, Callable[..., Any]]:
@@ -21,8 +33,9 @@ def registered() -> dict[str, Callable[..., Any]]:
     return {str(activity._Definition.must_from_callable(step).name): step for step in steps(node)}
 
 
-def test_every_step_is_registered_and_every_registered_step_is_in_the_table() -> None:
-    assert set(registered()) == {name.value for name in STEPS} == {name.value for name in StepName}
+def test_every_step_has_a_row_and_every_row_an_activity() -> None:
+    assert list(registered()) == [name.value for name in STEPS]
+    assert set(STEPS) == set(StepName)
 
 
 def test_each_step_takes_and_returns_what_the_table_says() -> None:
@@ -34,8 +47,43 @@ def test_each_step_takes_and_returns_what_the_table_says() -> None:
         assert hints["return"] is StepResult, name
 
 
+@pytest.mark.parametrize("name", StepName)
+def test_each_step_has_a_module_of_its_name_that_takes_its_input(name: StepName) -> None:
+    body = step_body(name)
+    assert list(get_type_hints(body).values())[1:] == [STEPS[name].input, StepResult]
+    assert (body.__module__, body.__name__) == (f"activities.{body.__name__}", STEPS[name].module or name.value)
+
+
+def test_each_step_is_taken_somewhere() -> None:
+    assert taken() == set(StepName)
+
+
+def taken() -> set[StepName]:
+    """The steps that a plan has or that the workflow builds: first arguments of `Step` and `PlannedStep`."""
+    found = set[StepName]()
+    for path in DECIDE:
+        for node in ast.walk(ast.parse(path.read_text())):
+            match node:
+                case ast.Call(
+                    func=ast.Name(id="Step" | "PlannedStep"),
+                    args=[ast.Attribute(value=ast.Name(id="StepName"), attr=member), *_],
+                ):
+                    found.add(StepName[member])
+    return found
+
+
+@pytest.mark.parametrize("name", StepName)
+def test_a_planned_step_is_never_taken_for_another(name: StepName, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An unknown one would have started a container."""
+    started = list[StepName]()
+    monkeypatch.setattr(decide, "start_container", lambda state, planned, now: started.append(planned.verb))
+    with contextlib.suppress(ValueError, IndexError):
+        decide._as_step(PodState(), plan.PlannedStep(name, ids=("c1",)), datetime(2026, 1, 31, tzinfo=UTC))
+    assert started == ([name] if name.value.startswith("start_") else [])
+
+
 def test_only_steps_that_end_something_are_spared_by_a_deletion() -> None:
-    assert {name.value for name, spec in STEPS.items() if spec.kills} == {
+    assert {name.value for name, spec in STEPS.items() if spec.interruption is Interruption.GOES_ON} == {
         "kill_container",
         "kill_pod",
         "remove_container",

@@ -16,7 +16,7 @@ from syncpod.lifecycle.plan import PlannedStep
 from syncpod.lifecycle.restart import container_should_restart
 from syncpod.lifecycle.restart_policy import Restart
 from syncpod.lifecycle.status import PodFailure
-from syncpod.messages import PullImage, StartContainer, StepName
+from syncpod.messages import ContainerKind, PullImage, StartContainer, StepName
 from syncpod.pod import Container, EphemeralContainer, Pod
 from workflows.pod import facts
 from workflows.pod.decision import Decision, Hold, Step, clip, failure_hold, is_released
@@ -25,10 +25,10 @@ from workflows.pod.state import PodState, Round
 START_ERROR_CODE = 128
 """What a runtime gives as exit code of a container whose process could not be started."""
 
-START_KINDS = {
-    "start_container": "container",
-    "start_init_container": "init_container",
-    "start_ephemeral_container": "ephemeral_container",
+START_KINDS: dict[StepName, ContainerKind] = {
+    StepName.START_CONTAINER: "container",
+    StepName.START_INIT_CONTAINER: "init_container",
+    StepName.START_EPHEMERAL_CONTAINER: "ephemeral_container",
 }
 
 
@@ -42,7 +42,7 @@ def start_container(state: PodState, planned_step: PlannedStep, now: datetime) -
     held = failure_hold(state, key, name, restart, now)
     if held:
         return Decision(holds=(held,))
-    apart = planned_step.verb == "start_ephemeral_container"
+    apart = planned_step.verb == StepName.START_EPHEMERAL_CONTAINER
     if (last := state.between_rounds) is not None and not (apart and last.lenient):
         return _begin_anew(state, last, planned_step, now)
     allowed, store, exit_id = _crash_loop(state, name, restart, now)
@@ -79,7 +79,7 @@ def start_container(state: PodState, planned_step: PlannedStep, now: datetime) -
     )
     why = _why_start(state, planned_step, restart)
     which = f"start {name}, restart {restart}" if restart else f"start {name}"
-    return Decision(Step(StepName(planned_step.verb), start, clip(f"{which}: {why}"), why, name, key, store, exit_id))
+    return Decision(Step(planned_step.verb, start, clip(f"{which}: {why}"), why, name, key, store, exit_id))
 
 
 def _begin_anew(state: PodState, last: Round, planned_step: PlannedStep, now: datetime) -> Decision:

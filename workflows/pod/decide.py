@@ -13,7 +13,7 @@ import math
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, assert_never
 
 from syncpod.lifecycle import backoff
 from syncpod.lifecycle.compute import compute_pod_actions
@@ -106,10 +106,10 @@ def planned(state: PodState, *, follow_anew: bool = True) -> tuple[PlannedStep, 
 def _asked_restarts(state: PodState, steps: Sequence[PlannedStep]) -> list[PlannedStep]:
     """Return the kills of running containers that an operator restarts, of those that nothing else ends anyway."""
     doomed = {id_ for step in steps for id_ in (*step.ids, *step.kill)}
-    if not state.replacing or any(step.verb == "kill_pod" for step in steps):
+    if not state.replacing or any(step.verb == StepName.KILL_POD for step in steps):
         return []
     return [
-        PlannedStep("kill_container", container.name, ids=(container.id,), follows=True, why=OPERATOR_RESTARTS)
+        PlannedStep(StepName.KILL_CONTAINER, container.name, ids=(container.id,), follows=True, why=OPERATOR_RESTARTS)
         for container in state.own.newest_by_name().values()
         if container.state == "running" and state.replacing.get(container.id) and container.id not in doomed
     ]
@@ -322,7 +322,7 @@ def _first_allowed(state: PodState, steps: Iterable[PlannedStep], pulling: Colle
         if decision.failure is not None:
             return decision
         holds.extend(hold for hold in decision.holds if hold not in holds)
-        alone = ("resize_pod", "start_container", "start_ephemeral_container")
+        alone = (StepName.RESIZE_POD, StepName.START_CONTAINER, StepName.START_EPHEMERAL_CONTAINER)
         goes_on = planned_step.verb in alone or planned_step.sidecar
         if not goes_on:
             break
@@ -332,9 +332,9 @@ def _first_allowed(state: PodState, steps: Iterable[PlannedStep], pulling: Colle
 def _as_step(state: PodState, planned_step: PlannedStep, now: datetime) -> Decision:
     verb, name, why = planned_step.verb, planned_step.container, planned_step.why
     match verb:
-        case "kill_pod":
+        case StepName.KILL_POD:
             return unless_held(state, _kill_pod(state, why, now), now)
-        case "kill_container":
+        case StepName.KILL_CONTAINER:
             container_id = planned_step.ids[0]
             grace = kill_grace_seconds(state.pod, _main_or_init(state.pod, name), planned_step.reason)
             target = KillTarget(id=container_id, name=name, grace_seconds=grace, **_pre_stop(state.pod, name))
@@ -350,7 +350,7 @@ def _as_step(state: PodState, planned_step: PlannedStep, now: datetime) -> Decis
                 replaces=replaces,
             )
             return unless_held(state, step, now)
-        case "remove_container":
+        case StepName.REMOVE_CONTAINER:
             removal = RemoveContainers(
                 ref=state.ref,
                 ids=planned_step.ids,
@@ -369,16 +369,20 @@ def _as_step(state: PodState, planned_step: PlannedStep, now: datetime) -> Decis
                 resets=planned_step.keep_logs,
             )
             return unless_held(state, step, now)
-        case "create_sandbox":
+        case StepName.CREATE_SANDBOX:
             attempt = max(planned_step.attempt, state.sandbox_floor, _foreign_attempts(state))
             create = CreateSandbox(ref=state.ref, pod=state.allocated_pod, attempt=attempt)
             summary = f"create sandbox, attempt {attempt}: {why}" if attempt else f"create sandbox: {why}"
             step = Step(StepName.CREATE_SANDBOX, create, summary, why, key=backoff.step_key(verb))
             return unless_held(state, step, now)
-        case "resize_pod":
+        case StepName.RESIZE_POD:
             return unless_held(state, _resize(state, planned_step), now)
-        case _:
+        case StepName.START_INIT_CONTAINER | StepName.START_EPHEMERAL_CONTAINER | StepName.START_CONTAINER:
             return start_container(state, planned_step, now)
+        case StepName.SYNC_VOLUMES | StepName.ALLOCATE_RESOURCES | StepName.PULL_IMAGE | StepName.REMOVE_POD:
+            raise ValueError(f"{verb} is no part of a plan: the workflow has a place of its own for it")
+        case _:
+            assert_never(verb)
 
 
 def _pre_stop(pod: Pod, name: str) -> dict[str, Any]:

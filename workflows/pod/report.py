@@ -252,7 +252,7 @@ def plan(state: PodState, candidate: Any, now: datetime, *, update: str = "apply
         decision = decide.next_step(trial, now)
     steps: list[dict[str, str]] = []
     if not trial.ending and resizing.is_to_be_asked(trial):
-        steps.append(_row(PlannedStep("allocate_resources", why=decide.ALLOCATE)))
+        steps.append(_row(PlannedStep(StepName.ALLOCATE_RESOURCES, why=decide.ALLOCATE)))
         steps += [_row(step) for step in decide.planned(resizing.as_if_allocated(trial, now))]
     elif not trial.ending:
         steps = [_row(step) for step in decide.planned(trial)]
@@ -271,4 +271,4 @@ def plan(state: PodState, candidate: Any, now: datetime, *, update: str = "apply
 
 
 def _row(step: PlannedStep) -> dict[str, str]:
-    return {"step": step.verb, "container": step.container, "why": step.why}
+    return {"step": step.verb.value, "container": step.container, "why": step.why}

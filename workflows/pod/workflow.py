@@ -25,7 +25,7 @@ from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from temporalio import workflow
-from temporalio.common import RawValue
+from temporalio.common import Priority, RawValue
 from temporalio.exceptions import ActivityError, ApplicationError, CancelledError, TimeoutError
 from temporalio.workflow import ActivityCancellationType
 
@@ -33,13 +33,14 @@ with workflow.unsafe.imports_passed_through():
     from syncpod.lifecycle.phase import TERMINAL_PHASES
     from syncpod.lifecycle.version import decisions_of
     from syncpod.messages import POD_WORKFLOW, StepName
+    from syncpod.messages.step_table import STEPS, Interruption
     from syncpod.pod import pod_to_wire
     from syncpod.pod.restart_settings import says_restarts
     from workflows.pod import absorb, decide, desired, facts, outcome, patches, report, resizing, rounds, start
     from workflows.pod.decision import Decision, Hold, Step
     from workflows.pod.inbox import PART, Inbox
     from workflows.pod.state import PodState
-    from workflows.pod.steps import HEARTBEAT_TIMEOUT, RETRY, STEPS
+    from workflows.pod.steps import HEARTBEAT_TIMEOUT, RETRY
 
 INBOX_LIMIT = 256
 """Signals of one workflow task from which on they are absorbed in parts (before `patches.PARTS`, in their handler)."""
@@ -179,7 +180,8 @@ class PodWorkflow:
         def must_stop() -> bool:
             if step.name == StepName.KILL_CONTAINER:  # the pod's end has a grace of its own, which may be shorter
                 return attentive and not was_ending and self.ending()
-            if spec.kills:  # only a shorter grace interrupts a kill, to begin it anew with what is left
+            if spec.interruption is Interruption.GOES_ON:
+                # Only a shorter grace interrupts a kill: it begins anew with what is left.
                 return step.name == StepName.KILL_POD and self.deadline_moved(kill_by)
             return self.ending()
 
@@ -245,7 +247,7 @@ class PodWorkflow:
             heartbeat_timeout=HEARTBEAT_TIMEOUT,
             retry_policy=RETRY,
             cancellation_type=ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
-            priority=spec.priority,
+            priority=Priority(priority_key=spec.urgency),
             summary=step.summary,
             result_type=RawValue,  # a result that nobody can decode fails the step, and not the workflow task
         )

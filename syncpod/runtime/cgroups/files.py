@@ -63,9 +63,7 @@ class Memory:
     @property
     def swap_available(self) -> int | None:
         """What is left of the limit on swap; None without one."""
-        if self.swap_usage is None or self.swap_limit is None:
-            return None
-        return max(0, self.swap_limit - self.swap_usage)
+        return None if self.swap_limit is None else max(0, self.swap_limit - (self.swap_usage or 0))
 
 
 def read(file: Path) -> str | None:

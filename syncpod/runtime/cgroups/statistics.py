@@ -180,10 +180,10 @@ def _memory_of(now: int, usage: Usage) -> api_pb2.MemoryUsage:
 
 
 def _swap(now: int, memory: Memory) -> api_pb2.SwapUsage:
-    used = memory.swap_usage or 0
-    usage = api_pb2.SwapUsage(timestamp=now, swap_usage_bytes=api_pb2.UInt64Value(value=used))
-    if memory.swap_limit is not None:
-        usage.swap_available_bytes.value = max(0, memory.swap_limit - used)
+    used = api_pb2.UInt64Value(value=memory.swap_usage or 0)
+    usage = api_pb2.SwapUsage(timestamp=now, swap_usage_bytes=used)
+    if memory.swap_available is not None:
+        usage.swap_available_bytes.value = memory.swap_available
     return usage
 
 

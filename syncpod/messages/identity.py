@@ -1,0 +1,87 @@
+"""Who is meant: the ids of workflows and task queues, which pod and which life of it, and what its node is.
+
+Also the base of every message, :class:`Message`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from ipaddress import ip_address
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainSerializer
+from pydantic.alias_generators import to_camel
+
+from syncpod.pod import Pod, pod_to_wire
+
+WORKFLOW_ID_LIMIT = 255
+"""Bytes. PostgreSQL and MySQL schemas of Temporal hold a workflow id in VARCHAR(255)."""
+
+NAME_LIMIT = 500
+"""Characters of a name that becomes a search attribute: a server ends a workflow that writes more than 2,048 bytes."""
+
+POD_WORKFLOW = "PodWorkflow"
+"""Workflow type of a pod, as ``temporal workflow start --type`` takes it."""
+
+WirePod = Annotated[Pod, PlainSerializer(pod_to_wire, return_type=dict[str, Any])]
+"""A Pod that serialises as kubectl prints it: only what is set."""
+
+
+class Message(BaseModel):
+    """Base of everything here: frozen, camelCase on the wire, unknown fields ignored, every field defaulted."""
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="ignore",
+        alias_generator=to_camel,
+        validate_by_name=True,
+        validate_by_alias=True,
+        serialize_by_alias=True,
+    )
+
+
+def _bounded_id(prefix: str, readable: str) -> str:
+    """Return ``prefix + readable``; where that passes :data:`WORKFLOW_ID_LIMIT` bytes, its beginning and a hash."""
+    whole = f"{prefix}{readable}"
+    if len(whole.encode()) <= WORKFLOW_ID_LIMIT:
+        return whole
+    digest = hashlib.sha256(whole.encode()).hexdigest()[:32]
+    head = whole.encode()[: WORKFLOW_ID_LIMIT - len(digest) - 1].decode(errors="ignore")
+    return f"{head}-{digest}"
+
+
+def pod_workflow_id(namespace: str, name: str) -> str:
+    """Workflow id of the pod: ``pod/<namespace>/<name>``, at most 255 bytes (a longer one ends in a hash)."""
+    return _bounded_id("pod/", f"{namespace}/{name}")
+
+
+def node_task_queue(node: str) -> str:
+    """Task queue of a node's worker, where its pods' workflows and activities both run: ``node/<name>``."""
+    return _bounded_id("node/", node)
+
+
+class PodRef(Message):
+    """Which pod, and which life of it."""
+
+    namespace: str = "default"
+    name: str = ""
+    uid: str = ""
+    incarnation: str = ""
+    """Tells this life of the pod from an earlier one with the same static UID; an annotation in the runtime."""
+
+
+def _address(text: str) -> str:
+    """Return `text` as it is; raises ValueError where it is no IP address."""
+    ip_address(text)
+    return text
+
+
+class NodeFacts(Message):
+    """What the workflow must know of its node, told by every step and signal that comes from there."""
+
+    name: str = Field(default="", max_length=NAME_LIMIT)
+    runtime: str = Field(default="", max_length=NAME_LIMIT)
+    """Name of the CRI runtime, the scheme of ``containerID``; "" = not said."""
+    host_ips: tuple[Annotated[str, AfterValidator(_address)], ...] = ()
+    search_attributes: bool = False
+    """Whether the namespace has :data:`SEARCH_ATTRIBUTES`: writing an unknown one would fail the workflow task."""

@@ -1,0 +1,64 @@
+"""What a pod's workflow shows of itself: search attributes, and the lines of its events and its history."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Literal
+
+from syncpod.messages.identity import Message
+
+SEARCH_ATTRIBUTES: dict[str, str] = {
+    "PodNamespace": "Keyword",
+    "PodName": "Keyword",
+    "PodUID": "Keyword",
+    "PodPhase": "Keyword",
+    "NodeName": "Keyword",
+    "PodReady": "Bool",
+    "PodLabels": "KeywordList",
+}
+"""Search attributes of a pod's workflow and their types, registered by the worker before it polls."""
+
+POD_LABELS_LIMIT = 1536
+"""Bytes of ``k=v`` strings kept in PodLabels: the server terminates a workflow whose attribute passes 2,048."""
+
+
+def labels_attribute(labels: dict[str, str]) -> list[str]:
+    """``k=v`` for each label in order of key, as many as fit :data:`POD_LABELS_LIMIT` bytes."""
+    kept: list[str] = []
+    room = POD_LABELS_LIMIT
+    for key in sorted(labels):
+        text = f"{key}={labels[key]}"
+        room -= len(text.encode()) + 4
+        if room < 0:
+            break
+        kept.append(text)
+    return kept
+
+
+class EventRecord(Message):
+    """One event in the kubelet's manner, repeated ones counted."""
+
+    type: Literal["Normal", "Warning"] = "Normal"
+    reason: str = ""
+    message: str = ""
+    container: str = ""
+    count: int = 1
+    first: datetime | None = None
+    last: datetime | None = None
+
+
+class HistoryRecord(Message):
+    """One line of ``syncpod history``: a decision, a step, a signal or an exit, with its time and reason."""
+
+    at: datetime | None = None
+    kind: Literal["decision", "step", "signal", "exit", "hold", "update", "rejected"] = "decision"
+    subject: str = ""
+    """The step's or signal's name, or the container's."""
+    container: str = ""
+    """Which container a step is about; "" where it is about the whole pod."""
+    reason: str = ""
+    outcome: str = ""
+    attempt: int = 0
+    """How many tries Temporal made of the step; 0 where there is nothing to try."""
+    took_ms: int = 0
+    """Milliseconds of workflow time from scheduling to result; 0 for what takes no time."""

@@ -1,0 +1,100 @@
+"""The one table of a pod's steps: what each is given, how long it may take, and what an interruption of it means.
+
+Workflows schedule a step by its row, and a worker registers an activity for each (`activities.registry`). A new step
+is a member of `StepName`, its input in `syncpod.messages.steps`, a module of its name in `activities`, its row here,
+and its place in `syncpod.lifecycle.plan` or `workflows.pod.decide`.
+
+Timeouts are the kubelet's for the calls a step makes (cri-client, remote_runtime.go, v1.36), so no step is given up
+before the runtime would have been. What may take as long as a pod or a registry likes is not cut off, since its next
+try would only begin it again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import Enum, IntEnum
+from typing import Final
+
+from syncpod.lifecycle.step_name import StepName as StepName
+from syncpod.messages.steps import (
+    AllocateResources,
+    CreateSandbox,
+    KillContainer,
+    KillPod,
+    Outcome,
+    PullImage,
+    RemoveContainers,
+    RemovePod,
+    ResizePod,
+    StartContainer,
+    StepInput,
+    SyncVolumes,
+)
+
+RUNTIME_CALL: Final = timedelta(minutes=2)
+SANDBOX_CALL: Final = timedelta(minutes=4)
+OPEN_END: Final = timedelta(hours=24)
+"""For what the kubelet gives no deadline of its own: a pull and the wait for its turn, a postStart hook within a start,
+the grace of a kill. Each call in it has its deadline; a step that heartbeats needs one only against being forgotten."""
+
+
+class Urgency(IntEnum):
+    """A step's priority key on its node's task queue: the lower, the sooner."""
+
+    URGENT = 1
+    STARTING = 3
+    PULLING = 4
+
+
+class Interruption(Enum):
+    """What it means that a step is interrupted."""
+
+    GIVES_UP = "gives up"
+    """The pod's end cancels it, and it lets go before it changes anything: its outcome is CANCELLED. A defect in it is
+    an InternalError."""
+    GOES_ON = "goes on"
+    """It ends or removes something, and the pod's end does not cancel it: at most a shorter grace does. The stops that
+    it sent go on, so its outcome is STOPPING. A defect in it is a FailedKillPod: the pod shows what stands in the way
+    of its end, and a second deletion has the step tried again at once."""
+
+    @property
+    def outcome(self) -> Outcome:
+        """The outcome of a step that was interrupted."""
+        return Outcome.CANCELLED if self is Interruption.GIVES_UP else Outcome.STOPPING
+
+
+@dataclass(frozen=True)
+class StepSpec:
+    """How one kind of step is run."""
+
+    input: type[StepInput]
+    start_to_close: timedelta
+    """Of one try, reading the pod's status afterwards included."""
+    urgency: Urgency
+    interruption: Interruption
+    module: str = ""
+    """The module in `activities`, and the function in it, that carries the step out; "" = they have the step's name."""
+
+
+_GIVES_UP, _GOES_ON = Interruption.GIVES_UP, Interruption.GOES_ON
+
+STEPS: Final[dict[StepName, StepSpec]] = {
+    StepName.CREATE_SANDBOX: StepSpec(CreateSandbox, SANDBOX_CALL + RUNTIME_CALL, Urgency.STARTING, _GIVES_UP),
+    StepName.SYNC_VOLUMES: StepSpec(SyncVolumes, 2 * RUNTIME_CALL, Urgency.STARTING, _GIVES_UP),
+    StepName.ALLOCATE_RESOURCES: StepSpec(AllocateResources, RUNTIME_CALL, Urgency.STARTING, _GIVES_UP),
+    StepName.RESIZE_POD: StepSpec(ResizePod, 4 * RUNTIME_CALL, Urgency.STARTING, _GIVES_UP),
+    StepName.PULL_IMAGE: StepSpec(PullImage, OPEN_END, Urgency.PULLING, _GIVES_UP),
+    StepName.START_INIT_CONTAINER: StepSpec(
+        StartContainer, OPEN_END, Urgency.STARTING, _GIVES_UP, module="start_container"
+    ),
+    StepName.START_EPHEMERAL_CONTAINER: StepSpec(
+        StartContainer, OPEN_END, Urgency.STARTING, _GIVES_UP, module="start_container"
+    ),
+    StepName.START_CONTAINER: StepSpec(StartContainer, OPEN_END, Urgency.STARTING, _GIVES_UP),
+    StepName.KILL_CONTAINER: StepSpec(KillContainer, OPEN_END, Urgency.URGENT, _GOES_ON),
+    StepName.KILL_POD: StepSpec(KillPod, OPEN_END, Urgency.URGENT, _GOES_ON),
+    StepName.REMOVE_CONTAINER: StepSpec(RemoveContainers, OPEN_END, Urgency.URGENT, _GOES_ON),
+    StepName.REMOVE_POD: StepSpec(RemovePod, 4 * RUNTIME_CALL, Urgency.URGENT, _GOES_ON),
+}
+"""Every step of a pod, by its name."""

@@ -1,0 +1,277 @@
+"""What a step of a pod is given and returns, and the closed vocabulary of its failures.
+
+The inputs come first (:class:`StepInput` and its children), then the result (:class:`StepResult`), then :class:`Fault`.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Literal
+
+from pydantic import Field
+from typing_extensions import override
+
+from syncpod.lifecycle.observed import ObservedPod
+from syncpod.lifecycle.termination import stop_timeout_seconds
+from syncpod.messages.identity import Message, NodeFacts, PodRef, WirePod
+from syncpod.pod import LifecycleHandler, Pod, ResourceRequirements
+
+
+class StepInput(Message):
+    """What every step is given.
+
+    ``fence`` only grows over the life of an incarnation: the node runs one step per pod at a time and refuses a fence
+    older than the newest it has seen, so that a stalled attempt can never act after its successor.
+    """
+
+    ref: PodRef = PodRef()
+    fence: int = 0
+
+    @property
+    def lane(self) -> str:
+        """What the step runs beside its pod's other steps by; "" = it takes its turn with them."""
+        return ""
+
+
+class CreateSandbox(StepInput):
+    """Make the pod's directories and its sandbox ``attempt``, or adopt the one that is there."""
+
+    pod: WirePod = Field(default_factory=Pod)
+    attempt: int = 0
+    adopt: bool = False
+    """Make no sandbox: only take over what there is of the pod, whatever its number, for this Temporal cluster."""
+
+
+class PullImage(StepInput):
+    """Pull the image of one container."""
+
+    pod: WirePod = Field(default_factory=Pod)
+    container: str = ""
+    sandbox_attempt: int = 0
+
+    @property
+    @override
+    def lane(self) -> str:
+        """One lane for each container: a pull makes nothing in the pod."""
+        return f"pull {self.container}"
+
+
+ContainerKind = Literal["container", "init_container", "ephemeral_container"]
+"""The kubelet's ``container_type``."""
+
+
+class SyncVolumes(StepInput):
+    """Bring files that show the pod's labels and annotations up to date."""
+
+    pod: WirePod = Field(default_factory=Pod)
+
+
+class AllocateResources(StepInput):
+    """Give a pod on the node the resources that it now asks for, if the node has the room."""
+
+    pod: WirePod = Field(default_factory=Pod)
+    """With the resources that are desired."""
+
+
+class Amounts(Message):
+    """CPU and memory of one container: millicores and bytes, 0 = not set."""
+
+    memory_limit: int = 0
+    memory_request: int = 0
+    cpu_limit: int = 0
+    cpu_request: int = 0
+
+
+class ContainerUpdate(Message):
+    """One running container that is to be resized in place."""
+
+    id: str = ""
+    name: str = ""
+    desired: Amounts = Amounts()
+    current: Amounts = Amounts()
+    """What it was last given."""
+
+
+class ResizePod(StepInput):
+    """Apply the resources that are allocated to a pod: to running containers, and to the pod as a whole."""
+
+    pod: WirePod = Field(default_factory=Pod)
+    """With the resources that are allocated."""
+    sandbox_id: str = ""
+    memory: tuple[ContainerUpdate, ...] = ()
+    cpu: tuple[ContainerUpdate, ...] = ()
+    """Containers to update, in that order: all their memory first, then their CPU."""
+
+
+class StartContainer(StepInput):
+    """Create and start one container as restart ``restart``, or adopt the one that is there."""
+
+    pod: WirePod = Field(default_factory=Pod)
+    container: str = ""
+    kind: ContainerKind = "container"
+    restart: int = 0
+    sandbox_id: str = ""
+    sandbox_attempt: int = 0
+    pulled: bool = False
+    """The image has just been pulled for this start, so no event says that it was there already."""
+    final: bool = False
+    """Whether a start that the runtime cannot carry out is the container's end: it then stays, dead, as it ended."""
+    prune: tuple[str, ...] = ()
+    """Ids of older dead instances of this container, removed (with their logs) while the new one starts."""
+
+
+class KillTarget(Message):
+    """One container to stop."""
+
+    id: str = ""
+    name: str = ""
+    grace_seconds: int = 30
+    """Grace in whole seconds, counted from when the step was scheduled."""
+    after: tuple[str, ...] = ()
+    """Ids in the same step that must have ended first (sidecars stop after the main ones), bounded by the grace."""
+    pre_stop: LifecycleHandler | None = None
+    """What the container is to do before it is stopped, within its grace."""
+    ports: dict[str, int] = Field(default_factory=dict)
+    """The container's named ports, which the hook may name."""
+
+    def timeout_seconds(self, waited_seconds: float) -> int:
+        """Return the timeout for StopContainer: what waiting since the step was scheduled has left, at least 2 s."""
+        return stop_timeout_seconds(self.grace_seconds, waited_seconds=waited_seconds)
+
+
+class KillContainer(StepInput):
+    """Stop one container that is to be restarted or must end, and wait until it has."""
+
+    target: KillTarget = KillTarget()
+    message: str = ""
+    reason: str = ""
+
+
+class KillPod(StepInput):
+    """Stop all containers of the pod, then its sandboxes; list until nothing runs."""
+
+    targets: tuple[KillTarget, ...] = ()
+    grace_seconds: int = 30
+    """For a running container that is not among ``targets`` (one that appeared since)."""
+    message: str = ""
+    final: bool = False
+    """The pod ends for good: once it is stopped, nothing of it runs again, and what it took of its node is free."""
+    evicted: bool = False
+    """The node puts it out: once it is stopped, none of its dead containers is kept."""
+
+
+class RemoveContainers(StepInput):
+    """Remove containers from the runtime; those in ``kill`` are stopped first."""
+
+    ids: tuple[str, ...] = ()
+    kill: tuple[str, ...] = ()
+    keep_logs: bool = False
+    message: str = ""
+
+
+class RemovePod(StepInput):
+    """Remove what is left of a stopped pod: containers, sandboxes, cgroups, directories, logs."""
+
+
+class Outcome(StrEnum):
+    """How a step that did not fail came out."""
+
+    DONE = "done"
+    ADOPTED = "adopted"
+    """It was there already, made by an attempt whose answer was lost."""
+    SPENT = "spent"
+    """create_sandbox: the attempt was found dead, stopped and removed; take the next number."""
+    IMAGE_ABSENT = "imageAbsent"
+    """start_*: the image is not there; pull it first."""
+    CANCELLED = "cancelled"
+    """The step was cancelled before it had changed anything."""
+    STOPPING = "stopping"
+    """kill_*: cancelled; the stops already sent go on, and something still runs."""
+
+
+class StepEvent(Message):
+    """An event of the kubelet's vocabulary that a step gives rise to."""
+
+    type: Literal["Normal", "Warning"] = "Normal"
+    reason: str = ""
+    message: str = ""
+    container: str = ""
+
+
+class Rejection(Message):
+    """That the node does not let a pod in, by the kubelet's reason (``OutOfcpu``, ``NodePorts``): it has failed."""
+
+    reason: str = ""
+    message: str = ""
+
+
+class Allocation(Message):
+    """The node's answer to a resize: it has allocated the resources, or it has not and says why."""
+
+    pending: Literal["", "Deferred", "Infeasible"] = ""
+    """Why they are not allocated: there may be room later, or there never will; "" = they are."""
+    message: str = ""
+
+
+class StepResult(Message):
+    """What every step returns: the whole pod's status, read after the step's last call."""
+
+    status: ObservedPod = Field(default_factory=ObservedPod)
+    outcome: Outcome = Outcome.DONE
+    message: str = ""
+    node: NodeFacts = NodeFacts()
+    events: tuple[StepEvent, ...] = ()
+    missing_images: tuple[str, ...] | None = None
+    """create_sandbox, pull_image: names of the containers whose image the node has not got; None = not looked."""
+    rejection: Rejection | None = None
+    """create_sandbox, failing with PodRejected: why the pod is not let in."""
+    allocation: Allocation | None = None
+    """allocate_resources: the node's answer."""
+    actuated: dict[str, ResourceRequirements] = Field(default_factory=dict)
+    """resize_pod, failing: by container, what it has been given all the same."""
+    id: str = ""
+    """The sandbox or container made or adopted."""
+    attempt: int = 1
+    """Which try of Temporal's succeeded."""
+
+
+class Fault(StrEnum):
+    """Type of the non-retryable ``ApplicationError`` that a pod-level fault is: the kubelet's own reasons.
+
+    The workflow decides what follows (a visible back-off); Temporal retries only transport faults, which are none of
+    these. The error's first detail, if any, is a :class:`StepResult` with the status read back.
+    """
+
+    FAILED_CREATE_SANDBOX = "FailedCreatePodSandBox"
+    NETWORK_NOT_READY = "NetworkNotReady"
+    RUNTIME_NOT_READY = "RuntimeNotReady"
+    CREATE_CONTAINER_CONFIG_ERROR = "CreateContainerConfigError"
+    CREATE_CONTAINER_ERROR = "CreateContainerError"
+    RUN_CONTAINER_ERROR = "RunContainerError"
+    POST_START_HOOK_ERROR = "PostStartHookError"
+    ERR_IMAGE_PULL = "ErrImagePull"
+    ERR_IMAGE_NEVER_PULL = "ErrImageNeverPull"
+    INVALID_IMAGE_NAME = "InvalidImageName"
+    IMAGE_INSPECT_ERROR = "ImageInspectError"
+    REGISTRY_UNAVAILABLE = "RegistryUnavailable"
+    SIGNATURE_VALIDATION_FAILED = "SignatureValidationFailed"
+    RESIZE_POD_IN_PLACE_ERROR = "ResizePodInPlaceError"
+    UNSUPPORTED_BY_RUNTIME = "UnsupportedByRuntime"
+    FAILED_MOUNT = "FailedMount"
+    POD_REJECTED = "PodRejected"
+    """Admission: the pod is not let in, now or ever; :class:`Rejection` says why."""
+    EXCEEDED_GRACE_PERIOD = "ExceededGracePeriod"
+    """Something has not ended long after it was to; it is killed again."""
+    FAILED_KILL_POD = "FailedKillPod"
+    """The runtime refuses to end something, or does not answer; it is asked again."""
+    INTERNAL_ERROR = "InternalError"
+    """Nobody has foreseen what came up, so it is a defect of ours; the step is tried again after a back-off."""
+    STALE_FENCE = "StaleFence"
+    """A newer step of this pod has been seen; this one must not act."""
+
+
+NOT_READY_FAULTS = (Fault.NETWORK_NOT_READY, Fault.RUNTIME_NOT_READY)
+"""Faults that end by themselves: the agent signals ``RuntimeReady`` when they have, and no attempt was spent."""
+
+STUCK_FAULTS = (Fault.EXCEEDED_GRACE_PERIOD, Fault.FAILED_KILL_POD)
+"""Faults of a kill: what stands in its way is shown until it has gone."""
