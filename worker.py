@@ -127,6 +127,7 @@ async def _serve_locked(
             name=settings.node,
             runtime=version.name,
             host_ips=context.host.addresses,
+            recursive_read_only_handlers=context.recursive_read_only_handlers,
             search_attributes=await register_search_attributes(client),
         )
         reader = PodReader(

@@ -88,7 +88,7 @@ class ContainerContext:
     restarting_all: bool = False
     """A restart of all containers has been called for and may have removed some already."""
     recursive_read_only: bool = False
-    """The runtime mounts read-only recursively."""
+    """The runtime handler that the pod runs with can mount read-only recursively."""
     actuated: Mapping[str, ResourceRequirements] = field(default_factory=dict)
     """By container name: what running instances were last given, where that is not what the pod has for them."""
     followed: Collection[str] = ()
@@ -333,6 +333,10 @@ def _lost(reason: str, message: str) -> ContainerState:
 
 
 def _volume_mounts(context: ContainerContext, container: Container) -> tuple[VolumeMountStatus, ...]:
+    """Return how each volume is mounted; of a read-only mount also whether what is mounted below it is read-only.
+
+    Mirrors kubelet_pods.go, v1.36, convertToAPIContainerStatuses with resolveRecursiveReadOnly.
+    """
     mounts: list[VolumeMountStatus] = []
     for mount in container.volume_mounts:
         mode: Literal["Disabled", "Enabled"] | None = None

@@ -90,7 +90,7 @@ class StatusInputs:
     failure: PodFailure | None = None
     """A verdict that the pod has failed. Pass it until the phase shows it."""
     recursive_read_only: bool = False
-    """The runtime mounts read-only recursively."""
+    """The runtime handler that the pod runs with can mount read-only recursively."""
     actuated: PodResources | None = None
     """What was last applied of the pod's resources, where that is not what the pod has; None = it is."""
     resize: tuple[PodCondition, ...] = ()

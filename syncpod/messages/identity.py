@@ -83,5 +83,7 @@ class NodeFacts(Message):
     runtime: str = Field(default="", max_length=NAME_LIMIT)
     """Name of the CRI runtime, the scheme of ``containerID``; "" = not said."""
     host_ips: tuple[Annotated[str, AfterValidator(_address)], ...] = ()
+    recursive_read_only_handlers: tuple[str, ...] = ()
+    """The runtime's handlers that can mount read-only recursively, by name; "" = its default handler."""
     search_attributes: bool = False
     """Whether the namespace has :data:`SEARCH_ATTRIBUTES`: writing an unknown one would fail the workflow task."""

@@ -50,6 +50,7 @@ class Story:
     host_ips: tuple[str, ...] = ()
     terminal: bool = False
     failure: PodFailure | None = None
+    recursive_read_only: bool = False
     decision_version: int = DECISION_VERSION
     now: datetime = NOON
     status: PodStatus = field(default_factory=PodStatus)
@@ -110,6 +111,7 @@ class Story:
                 probes=self.probes,
                 terminal=self.terminal,
                 failure=self.failure,
+                recursive_read_only=self.recursive_read_only,
                 decision_version=self.decision_version,
             )
         )
@@ -703,6 +705,27 @@ def test_mounts_and_resources_are_shown_as_they_are_in_force() -> None:
     ]
     assert status["allocatedResources"] == {"cpu": "100m"}
     assert status["resources"] == {"requests": {"cpu": "100m"}}
+
+
+@pytest.mark.parametrize(
+    ("asked", "supported", "shown"),
+    [
+        (None, True, "Disabled"),
+        ("Disabled", True, "Disabled"),
+        ("IfPossible", True, "Enabled"),
+        ("IfPossible", False, "Disabled"),
+        ("Enabled", True, "Enabled"),
+        ("Enabled", False, "Disabled"),
+    ],
+)
+def test_a_mount_is_read_only_recursively_where_that_was_asked_for_and_is_possible(
+    asked: str | None, supported: bool, shown: str
+) -> None:
+    """kubelet_pods.go, resolveRecursiveReadOnly."""
+    mount = {"name": "conf", "mountPath": "/conf", "readOnly": True} | ({"recursiveReadOnly": asked} if asked else {})
+    story = Story({"containers": [{"name": "web", "image": "x", "volumeMounts": [mount]}]})
+    story.recursive_read_only = supported
+    assert story.has("web").tell().of("web").volume_mounts[0].recursive_read_only == shown
 
 
 # --- the end ----------------------------------------------------------------------------------------------------------

@@ -62,6 +62,8 @@ class ScriptedNode:
         """By step name: what the next calls do instead of succeeding; a script returns an outcome, or raises."""
         self.absent: set[str] = set()
         """Images the node has not got."""
+        self.recursive_read_only_handlers: tuple[str, ...] = ()
+        """The handlers of its runtime that can mount read-only recursively."""
         self.room: list[Allocation] = []
         """What the next calls of allocate_resources answer; then there is room for everything."""
         self.gate: dict[str, asyncio.Event] = {}
@@ -123,7 +125,11 @@ class ScriptedNode:
 
     @property
     def facts(self) -> NodeFacts:
-        return NodeFacts(name=self.queue.removeprefix("node/"), runtime="scripted")
+        return NodeFacts(
+            name=self.queue.removeprefix("node/"),
+            runtime="scripted",
+            recursive_read_only_handlers=self.recursive_read_only_handlers,
+        )
 
     # --- the steps ---
 

@@ -51,6 +51,23 @@ async def running(client: Client, node: ScriptedNode, document: dict[str, Any], 
     return handle
 
 
+@pytest.mark.parametrize(("handler", "shown"), [("", "Enabled"), ("another", "Disabled")])
+async def test_the_status_says_which_mounts_are_read_only_recursively(
+    client: Client, node: ScriptedNode, handler: str, shown: str
+) -> None:
+    """Only the node knows what its runtime's handlers can do, and the pod runs with the default one."""
+    node.recursive_read_only_handlers = (handler,)
+    plain = {"name": "files", "mountPath": "/plain", "readOnly": True}
+    recursive = {"name": "files", "mountPath": "/recursive", "readOnly": True, "recursiveReadOnly": "IfPossible"}
+    document = manifest(
+        containers=[{"name": "web", "image": "busybox:1", "volumeMounts": [plain, recursive]}],
+        volumes=[{"name": "files", "emptyDir": {}}],
+    )
+    pod = await query_pod(await running(client, node, document))
+    modes = {mount["mountPath"]: mount["recursiveReadOnly"] for mount in container(pod, "web")["volumeMounts"]}
+    assert modes == {"/plain": "Disabled", "/recursive": shown}
+
+
 async def test_a_pod_comes_up_in_the_kubelets_order(client: Client, node: ScriptedNode) -> None:
     """Row 20: the order of a sync."""
     document = manifest(

@@ -77,6 +77,7 @@ def _computed(state: PodState, waiting: Mapping[str, WaitingReason], now: dateti
             previous=state.status,
             runtime=state.node.runtime,
             host_ips=state.node.host_ips,
+            recursive_read_only=(state.pod.spec.runtime_class_name or "") in state.node.recursive_read_only_handlers,
             waiting=waiting,
             exits={exit_.name: exit_ for exit_ in state.exits},
             probes=ProbeResults(startup=state.probes.get("startup", {}), readiness=state.probes.get("readiness", {})),
