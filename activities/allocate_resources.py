@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 
 from activities.attempt import Attempt
-from activities.node.admission import strike_what_is_gone
 from activities.node.metrics import count_accepted_resize, count_infeasible_resize
 from activities.node.pod_record import note_pod
+from activities.pods.admission import strike_what_is_gone
 from syncpod.cri.records import unenforced_limits
 from syncpod.messages import AllocateResources, Allocation, StepResult
 from syncpod.node.pod_records import read_pod_record

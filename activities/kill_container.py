@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from activities.attempt import Attempt
 from activities.containers.ending import Selection, end_containers
-from activities.containers.patience import with_patience
+from activities.containers.kill_timeout import within_kill_timeout
 from syncpod.messages import KillContainer, ObservedPod, StepResult
 
 
@@ -13,9 +13,9 @@ async def kill_container(attempt: Attempt, request: KillContainer) -> StepResult
 
     One that is not listed as ours is not touched. Cancelled, the step ends at once with outcome STOPPING, while the
     stop that it sent goes on. Mirrors kuberuntime_container.go, v1.36, killContainer. Raises CriError: killing is
-    retried without end; PodFault where it takes too long (see `patience`).
+    retried without end; PodFault where it takes too long (see `kill_timeout`).
     """
-    return await with_patience(attempt, request.target.grace_seconds, _kill(attempt, request))
+    return await within_kill_timeout(attempt, request.target.grace_seconds, _kill(attempt, request))
 
 
 async def _kill(attempt: Attempt, request: KillContainer) -> StepResult:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from activities.attempt import Attempt
 from activities.containers.ending import Selection, end_containers
-from activities.containers.patience import with_patience
+from activities.containers.kill_timeout import within_kill_timeout
 from activities.containers.removal import remove_dead, remove_unstarted
 from syncpod.messages import KillTarget, ObservedPod, RemoveContainers, StepResult
 
@@ -34,7 +34,7 @@ async def remove_container(attempt: Attempt, request: RemoveContainers) -> StepR
         ]
 
     if to_end(view):
-        view = (await with_patience(attempt, 0, _ended(attempt, to_end))).status
+        view = (await within_kill_timeout(attempt, 0, _ended(attempt, to_end))).status
     listed = {each.id: each for each in view.containers}
     for container_id in request.ids:
         container = listed.get(container_id)

@@ -9,11 +9,11 @@ from temporalio import activity
 
 from activities.attempt import Attempt, Interrupted, PodFault, Polls, warning
 from activities.containers.ending import Selection, end_containers
-from activities.containers.hooks import carry_out_hook, hook_target
 from activities.containers.noted_starts import forget_start, note_start, noted_start
 from activities.containers.removal import remove_dead, remove_unstarted
 from activities.containers.sources import sub_paths_of, variables_of
 from activities.images.presence import FoundImages, container_of, look_at_images, needed_images, say_present
+from activities.node.hooks import carry_out_hook, hook_target
 from activities.node.metrics import count_failed_start, count_start
 from syncpod.cri import ContainerConfig, SandboxConfig
 from syncpod.cri.errors import CriError, DeadlineExceeded, ImageAbsent, NameReserved, NotFound, TransportFault

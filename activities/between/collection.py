@@ -22,10 +22,10 @@ from typing import NamedTuple
 
 from activities.attempt import Attempt, Interrupted
 from activities.containers.removal import remove_dead, remove_sandbox, remove_unstarted
-from activities.kill_pod import stop_sandbox
 from activities.node.context import Node
 from activities.node.ownership import anothers, is_ours
-from activities.remove_pod import remove_pod
+from activities.pods.removal import remove_remains
+from activities.pods.stopping import stop_sandbox
 from syncpod.messages import ObservedPod, Outcome, PodRef, RemovePod, StepInput
 from syncpod.node.directories import remove_pod_volumes
 from syncpod.node.pod_records import read_pod_record
@@ -69,11 +69,11 @@ class Collector:
                     return before
 
     async def clear(self, uid: str, is_gone: Callable[[PodRef, bool], Awaitable[bool]]) -> bool:
-        """Remove all that is left of a pod that is gone, as remove_pod does; say whether it is removed.
+        """Remove all that is left of a pod that is gone, as `remove_remains` does; say whether it is removed.
 
         Only with a record of this Temporal cluster, where nothing of the pod is alive and `is_gone` says, asked last,
         that no workflow is open for it; it hears whether the runtime has anything dead of the pod. Nothing is done
-        while a step has the pod. Raises what remove_pod raises.
+        while a step has the pod. Raises what `remove_remains` raises.
         """
         attempt = self._attempt(PodRef(uid=uid))
         async with self._node.fences.undisturbed(uid, attempt) as held:
@@ -92,7 +92,7 @@ class Collector:
                 return False
             attempt.ref = ref
             try:
-                removed = await remove_pod(attempt, RemovePod(ref=ref))
+                removed = await remove_remains(attempt, RemovePod(ref=ref))
             except Interrupted:
                 return False
             return removed.outcome == Outcome.DONE

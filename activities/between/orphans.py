@@ -13,11 +13,11 @@ from typing import NamedTuple
 
 from activities.attempt import Attempt, Interrupted, NotYet, PodFault
 from activities.containers.ending import Selection, end_containers
-from activities.containers.patience import with_patience
-from activities.kill_pod import kill_pod
+from activities.containers.kill_timeout import within_kill_timeout
 from activities.node.context import Node
 from activities.node.ownership import is_ours
-from activities.remove_pod import remove_pod
+from activities.pods.removal import remove_remains
+from activities.pods.stopping import stop_pod
 from syncpod.cri.errors import NotFound
 from syncpod.cri.port import ContainerSummary
 from syncpod.messages import (
@@ -58,7 +58,7 @@ class OrphanKiller:
     async def end_pod(
         self, ref: PodRef, is_orphan: Callable[[], Awaitable[bool]], *, grace_seconds: int, why: str
     ) -> Ended:
-        """Kill a pod that nobody asks for, and remove all that is left of it, as kill_pod and remove_pod do.
+        """Kill a pod that nobody asks for, and remove all that is left of it, as steps do.
 
         Its containers' preStop hooks are carried out as far as the grace goes, where its record tells them. `is_orphan`
         is asked in the pod's turn. A step of the pod that comes meanwhile has its turn, and finds what is left. Raises
@@ -80,8 +80,8 @@ class OrphanKiller:
             targets = _targets(view.containers, record, grace_seconds)
             request = KillPod(ref=ref, targets=targets, grace_seconds=grace_seconds, message=why, final=True)
             try:
-                await kill_pod(attempt, request)
-                removed = await remove_pod(attempt, RemovePod(ref=ref))
+                await stop_pod(attempt, request)
+                removed = await remove_remains(attempt, RemovePod(ref=ref))
             except Interrupted:
                 return Ended(done=False)
             except (PodFault, NotYet) as obstacle:
@@ -155,7 +155,7 @@ class OrphanKiller:
                 return StepResult(status=await end_containers(attempt, alive))
 
             try:
-                await with_patience(attempt, grace, end())
+                await within_kill_timeout(attempt, grace, end())
             except Interrupted:
                 return 0, ""
             except PodFault as obstacle:

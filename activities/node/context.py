@@ -7,8 +7,8 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from activities.containers.hooks import PreStops
 from activities.node.fences import Fences
+from activities.node.hooks import PreStops
 from activities.node.ledger import Ledger
 from activities.node.pulls import Pulls, PullSettings
 from activities.node.stops import Stops

@@ -6,17 +6,17 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from activities.attempt import Attempt
+from activities.node.fences import Holder
 
 
 @asynccontextmanager
-async def slot(attempt: Attempt, slots: asyncio.Semaphore, *, at_most_seconds: float) -> AsyncIterator[None]:
+async def slot(holder: Holder, slots: asyncio.Semaphore, *, at_most_seconds: float) -> AsyncIterator[None]:
     """Wait for one of `slots` and hold it for the block, but no longer than `at_most_seconds`.
 
     What takes longer hangs, and uses nothing of what the slots are to share: its slot is another pod's then, while the
-    block goes on without. Raises Interrupted where the step has to let go before it has a slot.
+    block goes on without. Raises what `holder.interruptible` raises.
     """
-    await attempt.interruptible(slots.acquire())
+    await holder.interruptible(slots.acquire())
     held = True
 
     def give_back() -> None:

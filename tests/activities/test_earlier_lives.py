@@ -9,8 +9,8 @@ from typing import Any, cast
 import pytest
 
 from activities.attempt import Attempt, Interrupted
-from activities.containers.earlier_lives import end_earlier_lives
 from activities.node.context import Node
+from activities.pods.earlier_lives import end_earlier_lives
 from syncpod.cri.port import SandboxSummary
 from syncpod.lifecycle.observed import ObservedPod, ObservedSandbox
 from syncpod.messages import PodRef, StepInput

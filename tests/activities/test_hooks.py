@@ -9,7 +9,7 @@ from unittest.mock import create_autospec
 
 import pytest
 
-from activities.containers.hooks import PreStops, carry_out_hook
+from activities.node.hooks import PreStops, carry_out_hook
 from syncpod.cri.port import CriRuntime
 from syncpod.handlers.answer import Target
 from syncpod.handlers.hook import HookFailed

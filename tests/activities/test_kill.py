@@ -405,7 +405,7 @@ async def test_a_stop_that_hangs_is_given_up_in_words_and_sent_again(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Row 18: ExceededGracePeriod, for any kill."""
-    monkeypatch.setattr("activities.containers.patience.LEAST_SECONDS", 0.5)
+    monkeypatch.setattr("activities.containers.kill_timeout.LEAST_SECONDS", 0.5)
     monkeypatch.setattr("activities.node.stops.HUNG_SECONDS", 0.0)
     pod = bench.pod(container("web"))
     [web] = await started(pod, "web")

@@ -9,9 +9,9 @@ from typing import Any, cast
 import pytest
 
 from activities.attempt import Attempt
-from activities.node import admission
 from activities.node.context import Node
 from activities.node.ledger import Ledger, Page
+from activities.pods import admission
 from syncpod.messages import PodRef, StepInput
 from syncpod.node.pod_records import PodRecord, write_pod_record
 from syncpod.pod import Pod

@@ -1,8 +1,8 @@
-"""How long a kill may take before it is said that it takes too long.
+"""How long a kill may take before the pod says that it takes too long.
 
-A runtime that hangs, or a process that no signal reaches, would otherwise hold its step for ever, and nobody were told.
-The step gives up and says why; the stops that it sent go on, and the workflow kills again after a back-off that
-everybody can see.
+A runtime that hangs, or a process that no signal reaches, would otherwise hold its step for ever without a word. The
+step gives up and says why. The stops that it sent go on, and the workflow kills again after a back-off that everybody
+can see.
 """
 
 from __future__ import annotations
@@ -16,26 +16,28 @@ from syncpod.cri.errors import CriError, Unavailable
 from syncpod.messages import Fault, StepResult
 
 LEAST_SECONDS = 10.0
-"""What a kill has at the least, however short the grace."""
+"""The least time that a kill has, however short its grace."""
 
 _EXCEEDED = "Container runtime did not kill the pod within specified grace period."
 
 
-def patience_seconds(grace_seconds: float) -> float:
+def kill_timeout_seconds(grace_seconds: float) -> float:
     """Return how long a kill may take: half as long again as the grace (pod_workers.go, v1.36, killPodNow)."""
     return max(LEAST_SECONDS, 1.5 * grace_seconds)
 
 
-async def with_patience(attempt: Attempt, grace_seconds: float, work: Coroutine[Any, Any, StepResult]) -> StepResult:
-    """Return what the kill comes to, or raise PodFault once it has taken too long: killing goes on all the same.
+async def within_kill_timeout(
+    attempt: Attempt, grace_seconds: float, work: Coroutine[Any, Any, StepResult]
+) -> StepResult:
+    """Return the result of a kill, or raise PodFault once it has taken too long; the stops that it sent go on.
 
-    ExceededGracePeriod: something has not ended. FailedKillPod: the runtime refuses, or does not answer; one that is
-    not there at all is asked again by Temporal, and spends no patience. A try that begins late has ten seconds, too.
+    ExceededGracePeriod: something has not ended. FailedKillPod: the runtime refuses, or does not answer. A runtime that
+    is not there at all does not count: Temporal tries again. A try that begins late still has ten seconds.
 
-    Difference: the kubelet says so only of a pod that it evicts or preempts, and kills again at each resync.
+    Difference: the kubelet reports this only of a pod that it evicts or preempts, and kills again at each resync.
     """
-    patience = patience_seconds(grace_seconds)
-    left = max(LEAST_SECONDS, patience - attempt.waited_seconds)
+    timeout = kill_timeout_seconds(grace_seconds)
+    left = max(LEAST_SECONDS, timeout - attempt.waited_seconds)
     alarm = asyncio.get_running_loop().call_later(left, attempt.expire)
     try:
         return await work
@@ -46,7 +48,7 @@ async def with_patience(attempt: Attempt, grace_seconds: float, work: Coroutine[
         message = f"{what} did not end within {attempt.waited_seconds:.0f} s, for a grace of {grace_seconds:.0f} s"
         raise PodFault(Fault.EXCEEDED_GRACE_PERIOD, message, warning("ExceededGracePeriod", _EXCEEDED)) from None
     except CriError as error:
-        if isinstance(error, Unavailable) or attempt.waited_seconds < patience:
+        if isinstance(error, Unavailable) or attempt.waited_seconds < timeout:
             raise
         message = f"error killing pod: {error}"
         raise PodFault(Fault.FAILED_KILL_POD, str(error), warning("FailedKillPod", message)) from error

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from activities.attempt import Attempt, NotYet, warning
-from activities.kill_pod import kill_pod
 from activities.node.ownership import anothers
-from activities.remove_pod import remove_pod
+from activities.pods.removal import remove_remains
+from activities.pods.stopping import stop_pod
 from syncpod.cri.port import SandboxSummary
 from syncpod.messages import KillPod, Outcome, PodRef, RemovePod
 from syncpod.translation.names import (
@@ -30,7 +30,8 @@ async def end_earlier_lives(attempt: Attempt, *, grace_seconds: int) -> str:
     first sandbox is to be made. An incarnation that has a sandbox on the node already is told of none.
 
     Mirrors pod_workers.go, v1.36, allowPodStart (a static pod starts when the last one of its full name has ended) and
-    HandlePodCleanups (what runs and is nobody's is killed). Raises CriError, Interrupted, and what remove_pod does.
+    HandlePodCleanups (what runs and is nobody's is killed). Raises CriError, Interrupted, and what `remove_remains`
+    raises.
     """
     node, ref = attempt.node, attempt.ref
     listed = await node.cri.list_pod_sandboxes(
@@ -44,8 +45,8 @@ async def end_earlier_lives(attempt: Attempt, *, grace_seconds: int) -> str:
         why = f"an earlier life of {ref.namespace}/{ref.name}, whose workflow is gone"
         attempt.ref = elder  # this very try, so that whoever asks it to let go is heard
         try:
-            await kill_pod(attempt, KillPod(ref=elder, grace_seconds=grace_seconds, message=why))
-            removed = await remove_pod(attempt, RemovePod(ref=elder))
+            await stop_pod(attempt, KillPod(ref=elder, grace_seconds=grace_seconds, message=why))
+            removed = await remove_remains(attempt, RemovePod(ref=elder))
         finally:
             attempt.ref = ref
         if removed.outcome == Outcome.STOPPING:

@@ -1,0 +1,72 @@
+"""Removing what is left of a stopped pod."""
+
+from __future__ import annotations
+
+import asyncio
+
+from activities.attempt import Attempt, NotYet
+from activities.containers.leftovers import say_killed
+from activities.containers.removal import remove_dead, remove_sandbox, remove_unstarted
+from activities.pods.admission import forget
+from activities.pods.stopping import stop_sandboxes
+from syncpod.messages import Outcome, RemovePod, StepResult
+from syncpod.node.cgroups import CgroupBusy, kill_pod_cgroup, remove_pod_cgroup
+from syncpod.node.directories import remove_pod_directories
+from syncpod.translation.names import POD_UID_LABEL
+
+
+async def remove_remains(attempt: Attempt, request: RemovePod) -> StepResult:
+    """Remove the pod's containers and sandboxes, its cgroup in every controller, its directory and its logs.
+
+    Removes nothing while a container of the pod is alive: `stop_pod` has to end it first, so the outcome is then
+    STOPPING, with the status that shows it. Every part may be gone already, and the step may be repeated from any
+    point. What is not ours is neither listed nor touched.
+
+    Processes that are still in the cgroup when the runtime lists nothing of the pod any more are killed: the runtime
+    started them for a caller that died meanwhile, and forgot them.
+
+    Mirrors kubelet.go, v1.36, SyncTerminatedPod (volumes, cgroup), and what the kubelet leaves to garbage collection
+    (kuberuntime_gc.go: containers, sandboxes, log directories). Raises CriError, CgroupBusy, StillMounted, NotYet;
+    Interrupted only where nothing has been removed.
+    """
+    view = await attempt.read()
+    attempt.checkpoint()
+    alive = [each for each in view.containers if each.state in ("running", "unknown")]
+    if alive:
+        names = ", ".join(f"{each.name} ({each.state})" for each in alive)
+        return StepResult(status=view, outcome=Outcome.STOPPING, message=f"still alive: {names}")
+    for container in view.containers:
+        # Their logs go with the pod's directory, all at once.
+        if container.state == "exited":
+            await remove_dead(attempt, container, keep_logs=True)
+        elif not await remove_unstarted(attempt, container.id):
+            raise NotYet(f"not removed while {container.name} is being started")
+    await stop_sandboxes(attempt, view)
+    for sandbox in view.sandboxes:
+        attempt.doing = f"removes sandbox {sandbox.attempt}"
+        await remove_sandbox(attempt, sandbox)
+    attempt.doing = "removes the pod's cgroup, directories and logs"
+    await _remove_cgroup(attempt, request.ref.uid)
+    context, ref = attempt.node.context, request.ref
+    await asyncio.to_thread(remove_pod_directories, context, namespace=ref.namespace, name=ref.name, uid=ref.uid)
+    await forget(attempt)
+    return StepResult()
+
+
+async def _remove_cgroup(attempt: Attempt, uid: str) -> None:
+    """Remove the pod's cgroup, killing what has been forgotten in it; nobody, if the runtime has another's of that UID.
+
+    Raises CgroupBusy, CriError, OSError.
+    """
+    node = attempt.node
+    try:
+        await asyncio.to_thread(remove_pod_cgroup, node.context, uid)
+    except CgroupBusy:
+        of_this_uid = {POD_UID_LABEL: uid}
+        others = await asyncio.gather(
+            node.cri.list_pod_sandboxes(labels=of_this_uid), node.cri.list_containers(labels=of_this_uid)
+        )
+        if any(others):
+            raise
+        say_killed(attempt, await asyncio.to_thread(kill_pod_cgroup, node.context, uid))
+        await asyncio.to_thread(remove_pod_cgroup, node.context, uid)

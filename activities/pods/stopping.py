@@ -1,0 +1,81 @@
+"""Stopping everything of a pod, containers first, then its sandboxes."""
+
+from __future__ import annotations
+
+import asyncio
+
+from temporalio import activity
+
+from activities.attempt import Attempt, Polls
+from activities.containers.ending import Selection, end_containers
+from activities.containers.kill_timeout import within_kill_timeout
+from activities.containers.leftovers import end_what_was_lost
+from activities.pods.admission import finish
+from syncpod.cri.errors import NotFound
+from syncpod.messages import KillPod, KillTarget, ObservedPod, ObservedSandbox, StepResult
+
+
+async def stop_pod(attempt: Attempt, request: KillPod) -> StepResult:
+    """Stop all containers of the pod in their order, then every sandbox of it, until nothing of it runs.
+
+    StopPodSandbox ends containers at once, without grace, so it is called only when a listing shows none alive; what
+    appears after it (a start that was under way) is stopped in turn, and what the runtime has lost sight of is killed.
+    What is not ours is not touched. Dead containers and sandboxes stay for `remove_remains`.
+
+    Cancelled, the step ends at once with outcome STOPPING, while the stops that it sent go on; the next kill_pod, with
+    a shorter grace, sends its own beside them.
+
+    Mirrors kuberuntime_manager.go, v1.36, killPodWithSyncResult. Difference: there the sandboxes are stopped even when
+    a container could not be. Where the pod ends for good, its node has room again. Raises CriError, OSError: killing is
+    retried without end; PodFault where it takes too long (see `kill_timeout`).
+    """
+    return await within_kill_timeout(attempt, request.grace_seconds, _stop(attempt, request))
+
+
+async def _stop(attempt: Attempt, request: KillPod) -> StepResult:
+    activity.logger.info("kills pod %s/%s: %s", request.ref.namespace, request.ref.name, request.message)
+    targets = {target.id: target for target in request.targets}
+    for target in request.targets:
+        attempt.say("Killing", f"Stopping container {target.name}", target.name)
+
+    def alive(view: ObservedPod) -> Selection:
+        return [
+            (each, targets.get(each.id) or KillTarget(id=each.id, name=each.name, grace_seconds=request.grace_seconds))
+            for each in view.containers
+            if each.state != "exited"
+        ]
+
+    polls = Polls(attempt)
+    while True:
+        view = await end_containers(attempt, alive)
+        attempt.checkpoint()
+        await end_what_was_lost(attempt, [each.id for each in view.containers])
+        await stop_sandboxes(attempt, view)
+        view = await attempt.read()
+        # containerd 2 may list a sandbox as ready for a moment after it has stopped it; the next decision would use it.
+        if not alive(view) and not any(sandbox.ready for sandbox in view.sandboxes):
+            if request.final:
+                await finish(attempt, evicted=request.evicted)
+            return StepResult(status=view)
+        await polls.pause()
+
+
+async def stop_sandboxes(attempt: Attempt, view: ObservedPod) -> None:
+    """Stop all sandboxes of a pod of which nothing runs: their pause processes end, their networks are taken down.
+
+    Those not ready too: one may have kept its network or its name. A sandbox that is gone is stopped. When some fail
+    the others are still stopped, and the first CriError is raised.
+    """
+    attempt.doing = f"stops {len(view.sandboxes)} sandbox(es)"
+    stops = (stop_sandbox(attempt, sandbox) for sandbox in view.sandboxes)
+    for outcome in await asyncio.gather(*stops, return_exceptions=True):
+        if outcome is not None:
+            raise outcome
+
+
+async def stop_sandbox(attempt: Attempt, sandbox: ObservedSandbox) -> None:
+    """Stop one sandbox of which nothing runs. Gone already is success. Raises CriError."""
+    try:
+        await attempt.node.cri.stop_pod_sandbox(sandbox.id)
+    except NotFound:
+        return
