@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 from syncpod.lifecycle.actions import ContainerToKill, KillReason, PodActions
-from syncpod.lifecycle.init_containers import compute_init_actions
+from syncpod.lifecycle.init_containers import InitActions, compute_init_actions
 from syncpod.lifecycle.observed import ObservedContainer, ObservedPod
 from syncpod.lifecycle.pod_resources import PodResources
 from syncpod.lifecycle.resize import (
@@ -40,61 +40,38 @@ def compute_pod_actions(
     1. Judge the sandbox.
     2. In a RestartAllContainers pass: list what is to be removed, and nothing else.
     3. If the sandbox is gone or wrong: end the pod if it is done, else begin it anew.
-    4. Start ephemeral containers that were never made.
+    4. Start ephemeral containers that were never made: they do not wait for the pod to be initialized.
     5. Bring up init containers and sidecars; go on only once the pod is initialized.
     6. Judge each main container: start, kill, restart, resize or keep it.
     7. If none is kept and none is started, the pod is over: kill it, sidecars too.
     8. Compare the pod-level resources.
 
     `observed` lists sandboxes and containers newest first. `liveness` and `startup` map container ids to the last
-    result of that probe (`success`, `failure`, `unknown`; no key: none yet). `restart_all` says that this sync is a
-    RestartAllContainers pass (see `should_restart_all`). `followed` are ids of instances that were ended only so that
-    another follows: it does, whatever the policy. (The kubelet kills and starts in one sync and so needs none; here
-    each step is decided by itself.) Back-off and image pulls play no part: they are for whoever carries the actions
-    out.
+    result of that probe (`success`, `failure`, `unknown`; no key: none yet). `restart_all`: this sync is a
+    RestartAllContainers pass (see `should_restart_all`). `followed`: ids of instances that were ended only so that
+    another follows, whatever the policy. (The kubelet kills and starts in one sync; here each step is decided by
+    itself.) Back-off and image pulls play no part: whoever carries the actions out sees to them.
 
-    A pure function: equal inputs give equal actions. It reads no clock and raises nothing but the ValueError of a
-    quantity that is none.
+    A pure function: equal inputs give equal actions. It raises only the ValueError of a malformed quantity.
     Mirrors kuberuntime_manager.go, v1.36, computePodActions, without its post-stop hook for exited containers.
     """
-    # 1. The sandbox.
-    sandbox = pod_sandbox_changed(pod.spec, observed)
+    spec, statuses = pod.spec, observed.newest_by_name()
+    sandbox = pod_sandbox_changed(spec, observed)
     actions = PodActions(
-        kill_pod=sandbox.changed,
-        create_sandbox=sandbox.changed,
-        sandbox_id=sandbox.id,
-        attempt=sandbox.attempt,
+        kill_pod=sandbox.changed, create_sandbox=sandbox.changed, sandbox_id=sandbox.id, attempt=sandbox.attempt
     )
-
-    # 2. All containers anew, in the sandbox that is there.
     if restart_all:
-        return replace(actions, containers_to_reset=containers_to_reset(pod.spec, observed))
-
-    # 3. A new sandbox, and everything from the beginning.
-    statuses = observed.newest_by_name()
+        return replace(actions, containers_to_reset=containers_to_reset(spec, observed))
     if sandbox.changed:
-        return _begin_anew(actions, pod.spec, statuses, followed)
+        return _begin_anew(actions, spec, statuses, followed)
 
-    # 4. Ephemeral containers do not wait for the pod to be initialized, and never run twice.
-    ephemeral = tuple(
-        index for index, container in enumerate(pod.spec.ephemeral_containers) if container.name not in statuses
-    )
-
-    # 5. Init containers and sidecars.
+    never_made = (index for index, each in enumerate(spec.ephemeral_containers) if each.name not in statuses)
+    actions = replace(actions, ephemeral_containers_to_start=tuple(never_made))
     init = compute_init_actions(pod, statuses, liveness=liveness, startup=startup, actuated=actuated)
-    actions = replace(
-        actions,
-        kill_pod=init.failed,
-        ephemeral_containers_to_start=ephemeral,
-        init_containers_to_start=init.to_start,
-        containers_to_kill=init.to_kill,
-        containers_to_update=order_updates(init.resizes),
-        update_pod_resources=any(resize.restart for resize in init.resizes),
-    )
+    actions = _with_init_containers(actions, init)
     if init.failed or not init.initialized:
         return actions
 
-    # 6. Main containers.
     verdicts = [
         _judge(
             container,
@@ -105,23 +82,10 @@ def compute_pod_actions(
             actuated=actuated,
             followed=followed,
         )
-        for container in pod.spec.containers
+        for container in spec.containers
     ]
-    resizes = (*init.resizes, *(verdict.resize for verdict in verdicts if verdict.resize is not None))
-    actions = replace(
-        actions,
-        containers_to_start=tuple(index for index, verdict in enumerate(verdicts) if verdict.start),
-        containers_to_kill=(*init.to_kill, *(verdict.kill for verdict in verdicts if verdict.kill is not None)),
-        containers_to_update=order_updates(resizes),
-        update_pod_resources=any(resize.restart for resize in resizes),
-    )
-
-    # 7. The end of the pod. Ephemeral containers stay listed, as the kubelet has it; see PodActions.
-    if not any(verdict.keep or verdict.start for verdict in verdicts):
-        actions = replace(actions, kill_pod=True, init_containers_to_start=())
-
-    # 8. Pod-level resources.
-    return replace(actions, update_pod_level_resources=pod_level_resources_changed(pod.spec, actuated))
+    actions = _with_main_containers(actions, init, verdicts)
+    return replace(actions, update_pod_level_resources=pod_level_resources_changed(spec, actuated))
 
 
 def _begin_anew(
@@ -144,6 +108,33 @@ class _Verdict:
     start: bool = False
     kill: ContainerToKill | None = None
     resize: Resize | None = None
+
+
+def _with_init_containers(actions: PodActions, init: InitActions) -> PodActions:
+    return replace(
+        actions,
+        kill_pod=init.failed,
+        init_containers_to_start=init.to_start,
+        containers_to_kill=init.to_kill,
+        containers_to_update=order_updates(init.resizes),
+        update_pod_resources=any(resize.restart for resize in init.resizes),
+    )
+
+
+def _with_main_containers(actions: PodActions, init: InitActions, verdicts: Sequence[_Verdict]) -> PodActions:
+    """Add what is to become of the main containers; where nothing of them is left to run, the pod is over."""
+    resizes = (*init.resizes, *(verdict.resize for verdict in verdicts if verdict.resize is not None))
+    actions = replace(
+        actions,
+        containers_to_start=tuple(index for index, verdict in enumerate(verdicts) if verdict.start),
+        containers_to_kill=(*init.to_kill, *(verdict.kill for verdict in verdicts if verdict.kill is not None)),
+        containers_to_update=order_updates(resizes),
+        update_pod_resources=any(resize.restart for resize in resizes),
+    )
+    if any(verdict.keep or verdict.start for verdict in verdicts):
+        return actions
+    # Ephemeral containers stay listed, as the kubelet has it; see PodActions.
+    return replace(actions, kill_pod=True, init_containers_to_start=())
 
 
 def _judge(

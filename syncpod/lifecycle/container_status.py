@@ -193,15 +193,7 @@ def _absent(
         volume_mounts=_volume_mounts(context, container),
     )
     if context.restarting_all and kind != "ephemeral" and old is not None and not old.state.waiting:
-        return (old if old.state.terminated else status).model_copy(
-            update={
-                "state": ContainerState(
-                    waiting=ContainerStateWaiting(reason=RESTARTING_ALL_CONTAINERS, message=_REMOVED_TO_RESTART)
-                ),
-                "last_state": _lost(RESTARTING_ALL_CONTAINERS, _REMOVED_TO_RESTART),
-                "restart_count": old.restart_count + 1,
-            }
-        )
+        return _to_begin_anew(old if old.state.terminated else status, old)
     recorded = context.exits.get(container.name)
     seen = old.restart_count if old and old.state.terminated else status.restart_count - 1
     if recorded is not None and recorded.restart > seen:
@@ -212,11 +204,28 @@ def _absent(
         completed = ContainerStateTerminated(exit_code=0, reason="Completed", message=_INIT_FORGOTTEN)
         return status.model_copy(update={"state": ContainerState(terminated=completed)})
     if old is not None and old.state.running:
-        restarts = 0 if context.pod.metadata.deletion_timestamp else 1
-        return status.model_copy(
-            update={"last_state": _lost(STATUS_UNKNOWN, _USED_TO_RUN), "restart_count": old.restart_count + restarts}
-        )
+        return _vanished(context, status, old)
     return status
+
+
+def _to_begin_anew(status: ContainerStatus, old: ContainerStatus) -> ContainerStatus:
+    """Return the status of a container that a restart of all containers has removed."""
+    waiting = ContainerStateWaiting(reason=RESTARTING_ALL_CONTAINERS, message=_REMOVED_TO_RESTART)
+    return status.model_copy(
+        update={
+            "state": ContainerState(waiting=waiting),
+            "last_state": _lost(RESTARTING_ALL_CONTAINERS, _REMOVED_TO_RESTART),
+            "restart_count": old.restart_count + 1,
+        }
+    )
+
+
+def _vanished(context: ContainerContext, status: ContainerStatus, old: ContainerStatus) -> ContainerStatus:
+    """Return the status of a container that was last seen running, and whose end nobody saw."""
+    restarts = 0 if context.pod.metadata.deletion_timestamp else 1
+    return status.model_copy(
+        update={"last_state": _lost(STATUS_UNKNOWN, _USED_TO_RUN), "restart_count": old.restart_count + restarts}
+    )
 
 
 def _removed(

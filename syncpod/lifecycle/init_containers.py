@@ -62,55 +62,56 @@ def compute_init_actions(
     `statuses` is each container's newest instance by name; probe results are by container id, and a missing one is not
     the same as `unknown`. Mirrors kuberuntime_manager.go, v1.36, computeInitContainerActions.
     """
-    init_containers = pod.spec.init_containers
-    if not init_containers:
+    if not pod.spec.init_containers:
         return InitActions(initialized=True)
-    last = len(init_containers) - 1
     initialized = _any_main_container_active(pod.spec, statuses)
-    # Whether a later container is known to have begun, so that all before it were once done.
-    begun_later = initialized
-    to_start: list[int] = []
-    to_kill: list[ContainerToKill] = []
-    resizes: list[Resize] = []
-
-    for index in range(last, -1, -1):
-        container = init_containers[index]
-        sidecar = is_sidecar(container)
-        status = statuses.get(container.name)
-        if status is None:
-            # It was there once, since a later one has begun: its remains were removed. Only a sidecar is missed.
-            if begun_later and sidecar:
-                to_start.append(index)
-            continue
-        if begun_later and not sidecar:
-            continue
-        if sidecar:
-            verdict = _judge_sidecar(container, pod.spec, status, liveness=liveness, startup=startup, actuated=actuated)
-        else:
-            verdict = _judge_plain(container, pod, status, actuated=actuated)
-        if verdict.failed:
-            # Nothing can have been decided yet: this is the first container from the end that the runtime knows.
+    verdicts = _judge_from_the_end(
+        pod, statuses, initialized=initialized, liveness=liveness, startup=startup, actuated=actuated
+    )
+    up_next: tuple[int, ...] = ()
+    if not initialized:
+        if not verdicts:
+            return InitActions(initialized=False, to_start=(0,))
+        stands_at, newest = verdicts[0]
+        if newest.failed:
             return InitActions(initialized=False, failed=True)
-        if verdict.passed and index == last:
-            initialized = True
-        elif verdict.passed and not begun_later:
-            to_start.append(index + 1)
-        if verdict.start:
-            to_start.append(index)
-        if verdict.kill is not None:
-            to_kill.append(verdict.kill)
-        if verdict.resize is not None:
-            resizes.append(verdict.resize)
-        begun_later = True
-
-    if not begun_later:
-        to_start.append(0)
+        initialized = newest.passed and stands_at == len(pod.spec.init_containers) - 1
+        up_next = (stands_at + 1,) if newest.passed and not initialized else ()
+    to_start = (*up_next, *(index for index, verdict in verdicts if verdict.start))
     return InitActions(
         initialized=initialized,
         to_start=tuple(reversed(to_start)),
-        to_kill=tuple(to_kill),
-        resizes=tuple(resizes),
+        to_kill=tuple(verdict.kill for _, verdict in verdicts if verdict.kill is not None),
+        resizes=tuple(verdict.resize for _, verdict in verdicts if verdict.resize is not None),
     )
+
+
+def _judge_from_the_end(
+    pod: Pod,
+    statuses: Mapping[str, ObservedContainer],
+    *,
+    initialized: bool,
+    liveness: Mapping[str, str],
+    startup: Mapping[str, str],
+    actuated: PodResources,
+) -> list[tuple[int, _Verdict]]:
+    """Judge the init containers that matter, with their indices in the spec, the last one first.
+
+    These are all sidecars up to where the pod stands, and the plain init container at which it stands. A plain one
+    before that was once done. So was a sidecar of which nothing is left: it is missed, and starts again.
+    """
+    found: list[tuple[int, _Verdict]] = []
+    for index, container in reversed(list(enumerate(pod.spec.init_containers))):
+        status = statuses.get(container.name)
+        has_later = initialized or bool(found)
+        if is_sidecar(container) and status is not None:
+            verdict = _judge_sidecar(container, pod.spec, status, liveness=liveness, startup=startup, actuated=actuated)
+            found.append((index, verdict))
+        elif is_sidecar(container) and has_later:
+            found.append((index, _Verdict(start=True)))
+        elif status is not None and not has_later:
+            found.append((index, _judge_plain(container, pod, status, actuated=actuated)))
+    return found
 
 
 def _judge_plain(container: Container, pod: Pod, status: ObservedContainer, *, actuated: PodResources) -> _Verdict:

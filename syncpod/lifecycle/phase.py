@@ -62,25 +62,14 @@ def pod_phase(
     Mirrors kubelet_pods.go, v1.36, getPhase.
     """
     by_name = _by_name(statuses or (), init_statuses or ())
-    init = Counter(
-        _init_container_standing(container, pod.spec, by_name.get(container.name))
-        for container in pod.spec.init_containers
-        if not is_sidecar(container)
-    )
-    if init["failed"]:
+    plain = [container for container in pod.spec.init_containers if not is_sidecar(container)]
+    init = {_init_container_standing(container, pod.spec, by_name.get(container.name)) for container in plain}
+    if "failed" in init:
         return "Failed"
-
-    count: Counter[str] = Counter()
-    for container in pod.spec.init_containers:
-        if is_sidecar(container):
-            count.update(_sidecar_standing(by_name.get(container.name)))
-    for container in pod.spec.containers:
-        standing = _main_container_standing(container, pod.spec, by_name.get(container.name))
-        count.update(word for word in standing if container.name not in followed or word != "stopped for good")
-
-    if init["pending"] or (count["pending sidecar"] and not pod_has_initialized) or count["waiting"]:
+    count = _standings(pod.spec, by_name, followed)
+    if "pending" in init or (count["pending sidecar"] and not pod_has_initialized):
         return "Pending"
-    if count["unknown"]:
+    if count["waiting"] or count["unknown"]:
         return "Pending"
     if count["running"]:
         return "Running"
@@ -91,6 +80,18 @@ def pod_phase(
     if pod_is_terminal and not is_static_pod(pod):
         return outcome
     return outcome if count["stopped"] == count["stopped for good"] else "Running"
+
+
+def _standings(spec: PodSpec, by_name: Mapping[str, ContainerStatus], followed: Collection[str]) -> Counter[str]:
+    """Count where the sidecars and the main containers stand; one container may count under several words."""
+    count: Counter[str] = Counter()
+    for container in spec.init_containers:
+        if is_sidecar(container):
+            count.update(_sidecar_standing(by_name.get(container.name)))
+    for container in spec.containers:
+        standing = _main_container_standing(container, spec, by_name.get(container.name))
+        count.update(word for word in standing if container.name not in followed or word != "stopped for good")
+    return count
 
 
 def _init_container_standing(
