@@ -1,4 +1,4 @@
-"""allocate_resources: whether the node has the room for what a pod now asks for."""
+"""allocate_resources: give a pod on the node the resources that it now asks for, if there is room."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from syncpod.translation.added_limits import added_limits, refusal_of_limits
 async def allocate_resources(attempt: Attempt, request: AllocateResources) -> StepResult:
     """Allocate what the pod now asks for, or say why not: Deferred where there may be room later, else Infeasible.
 
-    What is allocated is in the pod's record before it counts, so that it still does after a restart of the worker; who
-    asks twice is given it twice. A pod that is deferred is told when there is room again. Where more is left to others
-    than before, those that wait are told. Nothing is applied here: that is the next step's. A pod that was not let in
-    yet is let in, or not, with what it asks for by then.
+    The allocation is in the pod's record before it counts, so it survives a restart of the worker; asking twice has the
+    same answer. A pod that is deferred is told when there is room again, and so are others where this pod now takes
+    less. Nothing is applied here: that is for resize_pod. For a pod that is not admitted yet nothing is decided here:
+    its admission decides by what it asks for then.
 
-    A limit where there was none is Infeasible where the runtime says that it cannot enforce it: allocated, it could
-    not be applied, and no container be created any more.
+    A limit where there was none is Infeasible where the runtime says that it cannot enforce it: once allocated, it
+    could not be applied, and no container could be created any more.
 
     Mirrors allocation_manager.go, v1.36, handlePodResourcesResize. Raises OSError, CriError.
     """
@@ -55,9 +55,9 @@ async def allocate_resources(attempt: Attempt, request: AllocateResources) -> St
 
 
 async def _refusal_of_limits(attempt: Attempt, pod: Pod) -> str:
-    """Return why a limit that the pod has not been allocated yet cannot be enforced; "": each can, or there is none.
+    """Return why a limit that is new to the pod cannot be enforced; "" = each can, or there is none.
 
-    The runtime is asked only where there is one, and each time: it may be started anew as another user.
+    The runtime is asked each time there is one, because it may have been restarted as another user.
     """
     record = await asyncio.to_thread(read_pod_record, attempt.node.context, attempt.ref.uid)
     added = added_limits(record.pod, pod) if record is not None else ()

@@ -1,4 +1,4 @@
-"""One try of one step: how long it may wait, what it has to say, and when it has to let go."""
+"""One try of one step: how long it may wait, what it reports, and when it has to let go."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class PodFault(Exception):
     """The pod, not the way to the runtime, is at fault: the workflow decides what follows.
 
     `fault` is the kubelet's reason, `message` what becomes the waiting message, `events` what the kubelet says of it,
-    in its order. `rejection` says why a pod is not let in, where that is the fault; `actuated` what containers have
-    been given by a resize that has failed.
+    in its order. `rejection` says why a pod is not admitted, where that is the fault; `actuated` which resources
+    containers have been given by a resize that failed.
     """
 
     def __init__(
@@ -44,17 +44,17 @@ class PodFault(Exception):
 
 
 class NotYet(Exception):
-    """Something that will pass stands in the way: Temporal tries again, and shows the text meanwhile."""
+    """Something temporary stands in the way: Temporal tries again, and shows the text meanwhile."""
 
 
 class Attempt:
-    """What a step's code is given beside its input.
+    """One try of a step, passed to the step's code together with its input.
 
-    A step's code is never cancelled from outside: a call that was sent to the runtime is awaited to its end. It lets go
-    only where it says so, by `checkpoint`, `interruptible` or `pause`, which raise Interrupted once the step has been
-    cancelled (by the workflow, an operator, the worker's end) or superseded by a newer one. One whose own time is over
-    begins what it was about to begin all the same, and only waits for nothing: else a kill whose listings are slow
-    would never come to its stops, however often it is tried.
+    A step's code is never cancelled from outside: it awaits each call that it sent to the runtime to its end. It lets
+    go only in `checkpoint`, `interruptible` and `pause`, which raise Interrupted once the step has been cancelled (by
+    the workflow, an operator, the worker's end) or superseded by a newer one. A step whose own time is over still
+    begins what it was about to begin, but no longer waits for anything: otherwise a kill whose listings are slow would
+    never send its stops, however often it is tried.
     """
 
     def __init__(self, node: Node, request: StepInput, *, number: int, delay_seconds: float = 0.0) -> None:
@@ -64,17 +64,17 @@ class Attempt:
         self.number = number
         """Temporal's count of tries, from 1."""
         self.doing = "waits for its turn"
-        """One phrase of what it does or waits for: the heartbeat's detail, seen by operators on a pending activity."""
+        """What it does or waits for, in one phrase: the detail of its heartbeats, which operators see."""
         self.events: list[StepEvent] = []
         self.starting: dict[str, float] = {}
-        """Containers that others were found to be starting: by id, the monotonic time at which that was found."""
+        """Containers that somebody else is starting: by id, the monotonic time at which the step noticed."""
         self.superseded = False
         self.asked = False
-        """Somebody wants the step to let go; not so where its own time is over."""
+        """Somebody wants the step to let go. Stays False where only its own time is over."""
         self.expired = False
-        """What it does has taken too long."""
+        """The step has taken too long."""
         self.unended: list[str] = []
-        """Containers, by name, that it waits for the end of."""
+        """Names of the containers that have yet to end."""
         self._delay_seconds = delay_seconds
         self._began = time.monotonic()
         self._interruption = asyncio.Event()
@@ -88,30 +88,30 @@ class Attempt:
         return self._interruption.is_set()
 
     def interrupt(self) -> None:
-        """Ask the step to let go where that is safe."""
+        """Ask the step to let go at the next place where that is safe."""
         self.asked = True
         self._interruption.set()
 
     def expire(self) -> None:
-        """Have the step let go since it has taken too long."""
+        """Have the step stop waiting, because it has taken too long."""
         self.expired = True
         self._interruption.set()
 
     def supersede(self) -> None:
-        """Ask the step to let go since a newer one of the same pod has come: nobody wants its result any more."""
+        """Ask the step to let go, because a newer step of the pod has arrived and its result is no longer wanted."""
         self.superseded = self.asked = True
         self._interruption.set()
 
     def checkpoint(self) -> None:
-        """Raise Interrupted if somebody wants the step to let go; stands before what makes or ends anything."""
+        """Raise Interrupted if somebody wants the step to let go. Call it before anything is made or ended."""
         if self.asked:
             raise Interrupted
 
     async def interruptible(self, work: Coroutine[Any, Any, T]) -> T:
-        """Await `work`; when the step has to let go, cancel it, wait until it is gone, and raise Interrupted.
+        """Await `work`; when the step has to let go, cancel the work, wait until it is gone, and raise Interrupted.
 
-        Work that ends all the same counts as done. None is begun that nobody wants any more: it might send something
-        before it could be cancelled.
+        Work that ends before it is cancelled counts as done. No work is begun once the step was asked to let go: it
+        might send something before it could be cancelled.
         """
         if self.asked:
             work.close()
@@ -130,7 +130,7 @@ class Attempt:
         return task.result()
 
     async def wait_for(self, tasks: set[asyncio.Task[None]]) -> None:
-        """Wait until all tasks have ended, well or badly; none is cancelled when the step has to let go."""
+        """Wait until all tasks have ended, well or badly. Letting go cancels none of them."""
         if tasks:
             await self.interruptible(_wait(tasks))
 
@@ -140,8 +140,8 @@ class Attempt:
 
     # --- time ---------------------------------------------------------------------------------------------------------
 
-    def begin(self) -> None:
-        """Have its time count from now on: what came before was to find out whether anything is to be done at all."""
+    def restart_clock(self) -> None:
+        """Count `waited_seconds` from now on: until now it was unclear whether there was anything to do at all."""
         self._began = time.monotonic()
 
     @property
@@ -149,17 +149,17 @@ class Attempt:
         """Seconds since the step was scheduled: between tries by the server's clock, within one by a monotonic one."""
         return self._delay_seconds + time.monotonic() - self._began
 
-    # --- saying -------------------------------------------------------------------------------------------------------
+    # --- reporting ----------------------------------------------------------------------------------------------------
 
     def say(self, reason: str, message: str, container: str = "") -> None:
-        """Add a normal event of the kubelet's vocabulary to what the step gives back, be it a result or a fault."""
+        """Add a normal event, in the kubelet's words, to the step's result or fault."""
         self.events.append(StepEvent(reason=reason, message=message, container=container))
 
     async def look(self, lacks: Callable[[ObservedPod], bool]) -> ObservedPod:
-        """Return what there is of the pod, before something is made.
+        """Return what there is of the pod, before the step makes something.
 
-        It is read, unless the listing that the step before has just returned lacks what is to be made: nobody else
-        makes anything for the pod, so it still does. What has exited since may not show. Raises CriError.
+        Reads the pod, unless the listing that the previous step has just returned lacks what is to be made (`lacks`):
+        only steps make anything for the pod, so it is still missing. Exits since then may not show. Raises CriError.
         """
         known, self._known = self._known, None
         return known if known is not None and lacks(known) else await self.read()
@@ -170,14 +170,14 @@ class Attempt:
 
 
 def warning(reason: str, message: str, container: str = "") -> StepEvent:
-    """Return a warning event of the kubelet's vocabulary."""
+    """Return a warning event, in the kubelet's words."""
     return StepEvent(type="Warning", reason=reason, message=message, container=container)
 
 
 def delay_between(scheduled: datetime, started: datetime) -> float:
-    """Seconds from a step's first scheduling to the start of the current try, what no worker was there for included.
+    """Return the seconds from a step's first scheduling to the start of its current try.
 
-    Both are the server's, so no clocks differ.
+    Time without a worker counts. Both times are the server's, so no two clocks are compared.
     """
     return max(0.0, (started - scheduled).total_seconds())
 
@@ -187,7 +187,7 @@ async def _wait(tasks: set[asyncio.Task[None]]) -> None:
 
 
 class Polls:
-    """Growing pauses between looks at something that somebody else will change: 20 ms doubling to 500 ms."""
+    """Growing pauses between looks at something that somebody else will change: from 20 ms, doubling to 500 ms."""
 
     def __init__(self, attempt: Attempt, *, first: float = 0.02, longest: float = 0.5) -> None:
         self._attempt = attempt

@@ -52,26 +52,25 @@ from syncpod.translation.sandbox_config import runtime_handler, sandbox_config
 _OWN_NAME = StepName.CREATE_SANDBOX.value
 
 SLOT_SECONDS = 5.0
-"""How long a RunPodSandbox counts against those that are made at once: no burst makes one so slow, a hung CNI does."""
+"""How long a RunPodSandbox occupies its slot: no burst makes one slower than this, but a CNI plugin that hangs does."""
 
 
 async def create_sandbox(attempt: Attempt, request: CreateSandbox) -> StepResult:
     """Make the sandbox of this pod and attempt, or adopt it, and say which of the pod's images are missing.
 
-    Notes the pod on the node, and ends what an earlier life of its name has left. Of a life that may not be ended here,
-    since another Temporal cluster has made it, nothing new is made as long as it runs: of one name one pod runs on a
-    node, as with the kubelet, which knows no other cluster. Then looks, again after each answer that leaves things
-    open:
+    Notes the pod on the node, and ends earlier pods of its name. An earlier pod that another Temporal cluster has made
+    may not be ended here: as long as it runs, nothing new is made, since a node runs one pod of a name (as with the
+    kubelet, which knows no other cluster). Then looks for the sandbox, again after each answer that leaves things open:
 
     - READY and of this incarnation: adopted.
-    - dead, or another incarnation's: stopped and removed, what runs in it with its grace; the attempt is spent, and the
-      workflow takes the next.
-    - name reserved, but nothing listed: somebody (a worker that has died) is still making it, or it is being rolled
-      back. Waited for until it is listed or free; RunPodSandbox itself has its 4 minutes.
-    - one that is only to be adopted: whatever there is is taken as it is, and nothing is made (see `_adopt`).
-    - nothing: made, its volumes before it, unless the runtime or the network is not ready, which spends no attempt, or
-      does not announce what the pod asks for. A volume that waits for a ConfigMap or Secret is noted with the node, so
-      that the pod goes on as soon as that is there.
+    - dead, or another incarnation's: stopped and removed, its containers with their grace; the attempt is spent, and
+      the workflow takes the next.
+    - name reserved, but nothing listed: a worker that has died is still making it, or it is being rolled back. The step
+      waits until it is listed or its name is free; RunPodSandbox itself has its 4 minutes.
+    - `adopt` is set: the step takes what there is as it is, and makes nothing (see `_adopt`).
+    - nothing: made, its volumes first, unless the runtime or the network is not ready, which spends no attempt, or the
+      runtime does not announce what the pod asks for. A volume that waits for a ConfigMap or Secret is noted with the
+      node, so that the pod goes on as soon as the object is there.
 
     Cancelled, it lets go until RunPodSandbox is sent, and while it only waits. Mirrors kuberuntime_sandbox.go, v1.36,
     createPodSandbox. Raises PodFault: PodRejected, RuntimeNotReady, NetworkNotReady, UnsupportedByRuntime, FailedMount,
@@ -97,7 +96,7 @@ async def create_sandbox(attempt: Attempt, request: CreateSandbox) -> StepResult
             adoptable = [each for each in taken if each.ready and each.incarnation == request.ref.incarnation]
             if adoptable:
                 await _catch_up(attempt, request.pod)
-                # Of twins (a runtime died halfway) any one will do.
+                # There are two after a runtime died halfway: either will do.
                 return StepResult(outcome=Outcome.ADOPTED, id=adoptable[0].id, missing_images=await images)
             if taken:
                 return await _clear_away(attempt, request, taken)
@@ -116,10 +115,10 @@ async def create_sandbox(attempt: Attempt, request: CreateSandbox) -> StepResult
 
 
 async def _adopt(attempt: Attempt, request: CreateSandbox, images: asyncio.Task[tuple[str, ...]]) -> StepResult:
-    """Take over what there is of the pod, for a workflow that has been started anew; nothing is made, nothing ended.
+    """Take over what there is of the pod for a workflow that was started anew; nothing is made or ended.
 
-    Its record, which is written by now, says that this Temporal cluster has its workflow: what annotations say of
-    another is overruled by it (`pod_records.cluster_of`). What was told to a workflow that is gone is told again.
+    The pod's record, written by now, says that this Temporal cluster has its workflow, and overrules annotations that
+    name another (`pod_records.cluster_of`). The agent repeats what it told the workflow that is gone.
     """
     attempt.doing = "looks what there is of the pod"
     view = await attempt.read()
@@ -144,7 +143,7 @@ async def _note(attempt: Attempt, request: CreateSandbox) -> None:
 
 
 async def _catch_up(attempt: Attempt, pod: Pod) -> None:
-    """Bring up to date what volumes show, which another try has made, perhaps of older labels or objects."""
+    """Update the volumes that another try has made, perhaps with older labels or objects."""
     try:
         await asyncio.to_thread(refresh_volumes, pod, attempt.node.context, attempt.node.objects)
     except (MountFailure, OSError) as error:
@@ -157,7 +156,7 @@ def _taken(view: ObservedPod, request: CreateSandbox) -> list[ObservedSandbox]:
 
 
 async def _clear_away(attempt: Attempt, request: CreateSandbox, taken: Sequence[ObservedSandbox]) -> StepResult:
-    """Remove sandboxes that cannot be adopted, and all in them; what may still run is stopped with the pod's grace."""
+    """Remove sandboxes that cannot be adopted, with their containers, which are stopped first with the pod's grace."""
     homes = {sandbox.id for sandbox in taken}
     grace = request.pod.spec.termination_grace_period_seconds or 0
 
@@ -203,8 +202,8 @@ async def _make(attempt: Attempt, request: CreateSandbox) -> str:
 async def _prepare(attempt: Attempt, plan: PodPlan) -> None:
     """Make the pod's directories and volumes. Raises PodFault.
 
-    What they lack is noted with the node first, and then looked for once more, so that whoever puts it there either is
-    seen, or sees who waits.
+    An object that is missing is noted with the node first and then looked for once more: so either this look finds it,
+    or whoever puts it there finds the note.
     """
     node, waiter = attempt.node, (pod_workflow_id(attempt.ref.namespace, attempt.ref.name), _OWN_NAME)
     noted: set[ObjectRef] = set()
@@ -242,7 +241,7 @@ async def _run(attempt: Attempt, request: CreateSandbox, config: SandboxConfig, 
 
 
 async def _require_runtime(attempt: Attempt, pod: Pod, status: RuntimeStatus) -> None:
-    """Raise PodFault if the runtime cannot make this pod now, or cannot make it as it is written."""
+    """Raise PodFault if the runtime cannot make this pod now, or cannot make it as specified."""
     version = await attempt.node.cri.version() if needs_version(pod) else None
     unsupported = refusals(pod, status, version)
     if unsupported:
@@ -255,7 +254,7 @@ async def _require_runtime(attempt: Attempt, pod: Pod, status: RuntimeStatus) ->
 
 
 async def _refuse_stranger(attempt: Attempt, number: int, reserved: NameReserved) -> None:
-    """Raise PodFault if what has the sandbox's name is listed, and not as ours: it stays as it is."""
+    """Raise PodFault if a sandbox that is not ours has the name: it is left alone."""
     if reserved.holder_id:
         holders = await attempt.node.cri.list_pod_sandboxes(id=reserved.holder_id)
     else:
@@ -279,7 +278,7 @@ def _name_in_use(ref: PodRef, uid: str) -> str:
 
 
 def _failed(attempt: Attempt, message: str) -> PodFault:
-    """Build the fault; a pod that is to end meanwhile gets no event (kuberuntime_manager.go, v1.36, SyncPod)."""
+    """Build the fault; a pod that is to end by now gets no event (kuberuntime_manager.go, v1.36, SyncPod)."""
     events: tuple[StepEvent, ...] = ()
     if not attempt.interrupted:
         events = (warning(Fault.FAILED_CREATE_SANDBOX.value, f"Failed to create pod sandbox: {message}"),)

@@ -11,8 +11,8 @@ from syncpod.messages import KillContainer, ObservedPod, StepResult
 async def kill_container(attempt: Attempt, request: KillContainer) -> StepResult:
     """Stop the container within what is left of its grace, and return once it is listed as exited or is gone.
 
-    One that is not listed as ours is not touched. Cancelled, the step ends at once with outcome STOPPING, while the
-    stop that it sent goes on. Mirrors kuberuntime_container.go, v1.36, killContainer. Raises CriError: killing is
+    A container that is not listed as ours is not touched. Cancelled, the step ends at once with outcome STOPPING, while
+    the stop that it sent goes on. Mirrors kuberuntime_container.go, v1.36, killContainer. Raises CriError: killing is
     retried without end; PodFault where it takes too long (see `kill_timeout`).
     """
     return await within_kill_timeout(attempt, request.target.grace_seconds, _kill(attempt, request))

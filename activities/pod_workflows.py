@@ -1,9 +1,8 @@
-"""Telling pods' workflows what their node wants of them: ``apply_pod`` and ``delete_pod``, the steps of a node.
+"""``apply_pod`` and ``delete_pod``, the steps of a node's workflow: they tell pods' workflows what the node wants.
 
-Unlike the other steps they touch no runtime. Each may run twice: an apply of what a workflow has already changes
-nothing, and a pod that is ended is not ended again. A workflow's refusal is a result, since trying again at once would
-be refused as well; everything else, an update that the server has failed too, fails the step, and Temporal tries it
-again.
+Unlike other steps they touch no runtime. Each may run twice: applying what a workflow already has changes nothing, and
+a pod that has ended is not ended again. A workflow's refusal is a result, since another try would be refused as well.
+Everything else, including an update that the server has failed, fails the step, and Temporal tries it again.
 """
 
 from __future__ import annotations

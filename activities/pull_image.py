@@ -1,4 +1,4 @@
-"""pull_image: fetch what one container needs: the images of the volumes that it mounts, and its own."""
+"""pull_image: pull the images that one container needs: its own, and those of the image volumes that it mounts."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ from syncpod.translation.sandbox_config import sandbox_config
 
 
 async def pull_image(attempt: Attempt, request: PullImage) -> StepResult:
-    """Pull the images that the container needs, each if its policy asks for that; say what is missing still.
+    """Pull those images of the container that its policies ask for; return which containers still lack an image.
 
-    Mirrors images/image_manager.go, v1.36, EnsureImageExists, its events and messages included; its back-off is the
-    workflow's. Pulls are serial on the node unless it is told otherwise, and two of the same image always are: the
-    second finds what the first has pulled. A pull may be repeated: the runtime goes on with the layers that it has.
-    Cancelled, it ends at once, and so does waiting for one's turn. It makes nothing in the pod and runs beside the
-    pod's other steps.
+    Mirrors images/image_manager.go, v1.36, EnsureImageExists, its events and messages included; the workflow does the
+    back-off. Pulls are serial on the node unless configured otherwise, and two of the same image always are: the second
+    finds what the first has pulled. A pull may be repeated: the runtime goes on with the layers that it has. Cancelled,
+    it ends at once, also while it waits for its turn. It makes nothing in the pod, and runs beside the pod's other
+    steps.
 
-    While it pulls, and from then on if that fails, it is noted with the node as waiting for the pod's pull secrets:
-    when one of them changes, the pod need not wait for its back-off.
+    While it pulls, and afterwards if that fails, the node has a note that the pod waits for its pull secrets: when one
+    of them changes, the pod need not wait for its back-off.
 
     Raises PodFault: ErrImagePull, InvalidImageName, RegistryUnavailable, SignatureValidationFailed, ErrImageNeverPull,
     ImageInspectError.

@@ -1,4 +1,4 @@
-"""remove_container: take containers of a pod out of the runtime, stopping first those that are to be stopped."""
+"""remove_container: remove containers of a pod from the runtime; those that are to be stopped are stopped first."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from syncpod.messages import KillTarget, ObservedPod, RemoveContainers, StepResu
 async def remove_container(attempt: Attempt, request: RemoveContainers) -> StepResult:
     """Remove the listed containers, in their order; those in `kill` are stopped first, with the least grace (2 s).
 
-    Logs go with them unless `keep_logs`. A container that is alive and not to be killed is left as it is, since a
-    removal would kill it without grace: the status returned shows it. One that is not listed as ours is not touched.
+    Logs go with them unless `keep_logs`. A container that is alive and not in `kill` stays, since its removal would
+    kill it without grace; the status returned shows it. One that is not listed as ours is not touched.
 
     Mirrors kuberuntime_manager.go, v1.36, SyncPod's reset list (kill with grace 0, which the kubelet raises to 2 s,
     then remove keeping logs), and purgeInitContainers. Raises CriError: removing is retried without end.

@@ -1,4 +1,4 @@
-"""resize_pod: what is allocated to a pod, applied to its running containers and to its cgroup."""
+"""resize_pod: apply the resources that are allocated to a pod to its running containers and its cgroup."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ Resource = Literal["memory", "cpu"]
 async def resize_pod(attempt: Attempt, request: ResizePod) -> StepResult:
     """Apply the resources that are allocated to a pod: first memory, then CPU.
 
-    Of each resource, so that at no moment a container may use what its pod may not:
+    For each resource in this order, so that a container may never use more than its pod may:
 
-    1. the pod's limit, where it grows, and its weight, where that does;
+    1. the pod's limit and weight, where they grow;
     2. the containers, in the order given;
     3. the pod's weight, where it shrinks, and then its limit.
 
-    Nothing is begun where a limit of memory would fall to what is used or below. At last the pod's tier weighs what its
-    pods now request together.
+    Nothing is begun where a memory limit would fall to what is in use or below. At the end the weight of the pod's tier
+    follows what its pods now request together.
 
-    Each change sets a value, and how things stand is read from the kernel first: what a try that has died has done is
-    found done. What has been applied before a failure is in the fault. A container that has gone meanwhile is left out.
+    Each change sets a value, and the current values are read from the kernel first, so a try finds done what an earlier
+    one did. The fault names what was applied before a failure. A container that has gone meanwhile is left out.
 
     Mirrors kuberuntime_manager.go, v1.36, doPodResizeAction, validateMemoryResizeAction, updatePodContainerResources.
     Differences: a limit that is added where there was none shrinks, and is applied last; the runtime is told of what

@@ -1,4 +1,4 @@
-"""start_container, start_init_container, start_ephemeral_container: one routine for three names."""
+"""start_container, start_init_container, start_ephemeral_container: one function for three steps."""
 
 from __future__ import annotations
 
@@ -30,31 +30,31 @@ from syncpod.translation.paths import UnsafeName
 from syncpod.translation.sandbox_config import sandbox_config
 
 LINGER_SECONDS = 0.2
-"""How long the start of an init container waits for its end. A runtime reports an exit some 40 to 70 ms after it."""
+"""How long the start of an init container waits for its exit, which a runtime reports some 40 to 70 ms late."""
 _LOOK_SECONDS = 0.005
 
 
 async def start_container(attempt: Attempt, request: StartContainer) -> StepResult:
-    """Create and start one container, or adopt the instance of that name and restart that is there.
+    """Create and start one container, or adopt an instance of that name and restart.
 
-    Looks first, and again after each answer that leaves things open, at the instance of this restart and incarnation:
+    Looks at the instance of this restart and incarnation, first and after each answer that leaves things open:
 
     - running, or exited after it had started: adopted; an exited one is returned as exited, never started again.
     - created by this very try: started.
-    - created by another, or a start that failed: waited for while a start of it is under way, else removed and made
-      again with the same number. (A runtime that died between create and start does not survive, or carry out, a start
-      of what it finds. The kubelet counts a restart here; here none is counted, since nothing ran.)
-    - none, but by its mark it was told to start: it has run, and somebody has removed it since. Adopted as ended, and
-      never made again (difference: the kubelet makes it again, since it goes by what is listed).
-    - none, but the name is reserved: somebody is still making it. Waited for until it is listed or free.
+    - created by another try, or a start that failed: the step waits while a start of it is under way, else removes it
+      and makes it again with the same number. (A runtime that died between create and start cannot start what it finds
+      afterwards. The kubelet counts a restart here; we count none, since nothing ran.)
+    - none, but there is a start mark: it has run, and somebody has removed it since. Adopted as ended, and never made
+      again (difference: the kubelet, which knows only what is listed, makes it again).
+    - none, but the name is reserved: somebody is still making it. The step waits until it is listed or the name free.
     - none: made, if the image is there; else the outcome is IMAGE_ABSENT, and the workflow pulls it first.
 
-    While it starts, dead instances named in `prune` are removed with their logs; what cannot be is left for later. An
-    init container that is to end is waited for a moment once it runs: most end at once, and the step then returns the
-    exit with the start, so that the next one follows without another signal and another decision.
+    While it starts, dead instances named in `prune` are removed with their logs; those that cannot be removed stay for
+    later. After the start of an init container that is to end, the step waits a moment: most end at once, and the step
+    then returns the exit with the start, so that the next one follows without another signal and decision.
 
-    Cancelled, it lets go before each call that makes something, and while it only waits; what it has created but not
-    started is removed again. Mirrors kuberuntime_container.go, v1.36, startContainer, events and messages included.
+    Cancelled, it lets go before each call that makes something, and while it only waits; it removes what it has created
+    but not started. Mirrors kuberuntime_container.go, v1.36, startContainer, events and messages included.
     Raises PodFault: CreateContainerConfigError, CreateContainerError, RunContainerError, and those of the image.
     """
     start = _Start(attempt, request)
@@ -75,7 +75,7 @@ class _Start:
         self.container = container_of(request.pod, request.container)
         self.begun = False
         self.sent = False
-        """A CreateContainer of this try got no answer: an instance that appears may be its."""
+        """A CreateContainer of this try got no answer, so an instance that appears may be the one it asked for."""
 
     async def run(self) -> StepResult:
         pod, pulled = self.request.pod, self.request.pulled
@@ -93,7 +93,7 @@ class _Start:
             self.attempt.doing = f"looks for {which}"
             view = await self.attempt.look(lambda view: self._instance(view) is None)
             instance = self._instance(view)
-            if instance is not None and _has_run(instance):
+            if instance is not None and instance.has_run:
                 return await self._adopt(instance, view)
             if instance is not None and self.sent and instance.state == "created":
                 return await self._start(instance.id, view)
@@ -141,7 +141,7 @@ class _Start:
         )
 
     async def _adopt(self, instance: ObservedContainer, view: ObservedPod) -> StepResult:
-        """Take what an earlier try has started; its events were lost with its answer, and its hook was cut off."""
+        """Take what an earlier try has started, whose events were lost and whose hook was cut off."""
         self.attempt.say("Created", "Container created", self.container.name)
         self.attempt.say("Started", "Container started", self.container.name)
         if instance.state == "running":
@@ -149,7 +149,7 @@ class _Start:
         return StepResult(outcome=Outcome.ADOPTED, id=instance.id)
 
     def _adopt_gone(self, mark: StartMark, view: ObservedPod) -> StepResult:
-        """Take an instance that has run and is gone: by the status it was removed just after the look."""
+        """Take an instance that has run and is gone; in the status it shows as ended."""
         name, exits = self.container.name, self.attempt.node.reader.exits
         seen = exits.of(mark.id) if exits is not None else None
         gone = as_ended(mark, self.container, seen)
@@ -181,10 +181,10 @@ class _Start:
         return container_id
 
     async def _check_stop_signal(self, container_id: str) -> None:
-        """Take the container back where the runtime has dropped its stop signal in silence. Raises PodFault.
+        """Remove the container again where the runtime has silently dropped its stop signal. Raises PodFault.
 
-        A runtime that knows of stop signals says which a container has (CRI-O if asked for all that it knows of it);
-        nothing announces it before.
+        A runtime that supports stop signals reports a container's (CRI-O only in a verbose status); nothing announces
+        the support before.
         """
         lifecycle = self.container.lifecycle
         if lifecycle is None or lifecycle.stop_signal is None:
@@ -239,7 +239,7 @@ class _Start:
         return target.id if target is not None else ""
 
     async def _refuse_stranger(self, reserved: NameReserved) -> None:
-        """Raise PodFault if what has the name is listed and is not of this node and incarnation: it stays as it is."""
+        """Raise PodFault if a container that is not of this node and incarnation has the name: it is left alone."""
         identity = {POD_UID_LABEL: self.request.ref.uid, CONTAINER_NAME_LABEL: self.container.name}
         if reserved.holder_id:
             holders = await self.cri.list_containers(id=reserved.holder_id)
@@ -260,7 +260,7 @@ class _Start:
     # --- start --------------------------------------------------------------------------------------------------------
 
     async def _start(self, container_id: str, view: ObservedPod) -> StepResult:
-        """Start what this try has created, and clear the table behind it."""
+        """Start what this try has created, and remove older dead instances meanwhile."""
         name = self.container.name
         if self.attempt.interrupted:
             await remove_unstarted(self.attempt, container_id)
@@ -287,9 +287,9 @@ class _Start:
         return StepResult(id=container_id)
 
     async def _note_start(self, container_id: str) -> None:
-        """Note that this instance is told to start, or raise PodFault and have none: it is tried after a back-off.
+        """Write the start mark; where that fails, remove the container and raise PodFault.
 
-        What had run without a note might run twice.
+        An instance that ran without a mark might run twice.
         """
         try:
             await note_start(self.attempt, self.request, container_id)
@@ -298,10 +298,10 @@ class _Start:
             raise self._failed(Fault.RUN_CONTAINER_ERROR, f"its start cannot be noted on the node: {error}") from error
 
     async def _post_start(self, container_id: str, view: ObservedPod) -> None:
-        """Carry out the container's postStart hook, if it has one; where that fails, end the container again.
+        """Run the container's postStart hook, if it has one; where the hook fails, end the container again.
 
-        It is carried out at least once: again where an earlier try was cut off. Raises PodFault PostStartHookError;
-        Interrupted, with the container left to whoever ends it.
+        The hook runs at least once: again where an earlier try was cut off. Raises PodFault PostStartHookError;
+        Interrupted, which leaves the container running for the step that ends it.
         """
         container = self.container
         if container.lifecycle is None or container.lifecycle.post_start is None:
@@ -338,7 +338,7 @@ class _Start:
         await end_containers(self.attempt, alive)
 
     async def _linger(self, container_id: str) -> None:
-        """Wait a moment for the end of what is to end soon; whatever comes of it, the start has succeeded."""
+        """Wait a moment for a container that is likely to exit soon; the start has succeeded in any case."""
         deadline = time.monotonic() + LINGER_SECONDS
         try:
             while time.monotonic() < deadline and not self.attempt.interrupted:
@@ -349,15 +349,15 @@ class _Start:
             return
 
     async def _unless_it_runs(self, container_id: str, error: CriError) -> None:
-        """Raise PodFault after a start that failed, unless the container is found to have run all the same.
+        """Raise PodFault after a start that failed, unless the container turns out to have run.
 
-        What never ran is removed, so that the next try may have its number; but where there will be none, what the
-        runtime lists as ended stays: so it ended. What is gone, though the runtime had it when it was told to start,
-        may have run: its mark stays.
+        A container that never ran is removed, so that the next try may have its number. Where there will be no next try
+        (`final`), an instance listed as exited stays: that is how it ended. One that is gone, though the runtime had it
+        when it was started, may have run: its mark stays.
         """
         view = await self.attempt.read()
         instance = next((each for each in view.containers if each.id == container_id), None)
-        if instance is not None and _has_run(instance):
+        if instance is not None and instance.has_run:
             return
         exited = instance is not None and instance.state == "exited"
         if instance is not None and not (exited and self.request.final):
@@ -369,8 +369,8 @@ class _Start:
     async def _prune(self, view: ObservedPod) -> None:
         """Remove older dead instances of this container, with their logs (pod_container_deletor.go, v1.36).
 
-        Beside the start, which it does not hold up: the newest dead one is never among them, nor are those that the
-        node keeps besides.
+        Runs beside the start without holding it up. Neither the newest dead one nor the others that the node keeps
+        (`dead_kept`) are removed.
         """
         dead = [each for each in view.containers if each.name == self.container.name and each.state == "exited"]
         spare = [each for each in dead[self.attempt.node.dead_kept :] if each.id in self.request.prune]
@@ -383,10 +383,3 @@ class _Start:
 
     def _failed(self, fault: Fault, message: str) -> PodFault:
         return PodFault(fault, message, warning("Failed", f"Error: {message}", self.container.name))
-
-
-def _has_run(instance: ObservedContainer) -> bool:
-    """Say whether an instance runs or has run. A start that could not be carried out ends EXITED `StartError`."""
-    if instance.state == "exited":
-        return instance.started_at is not None or instance.reason != "StartError"
-    return instance.state == "running" or instance.started_at is not None

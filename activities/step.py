@@ -19,27 +19,26 @@ from syncpod.messages.step_table import Interruption
 
 Request = TypeVar("Request", bound=StepInput)
 Body = Callable[[Attempt, Request], Awaitable[StepResult]]
-"""A step's own code: acts, and returns its outcome; status, events and try are filled in here."""
+"""A step's own code: it acts and returns its outcome. Status, events and try are filled in here."""
 
 Completion = Callable[[Attempt, StepResult], Awaitable[StepResult]]
 
 _LONGEST_MESSAGE = 1000
-"""Of a defect's text: what it says may hold all that was to be sent."""
+"""Characters of a defect's text: it may quote a whole request."""
 
 HEARTBEAT_SECONDS = 1.0
-"""How often a step heartbeats, against a heartbeat timeout of 3 s. Cancellation is heard of with a heartbeat."""
+"""How often a step heartbeats, against a heartbeat timeout of 3 s. A step learns of its cancellation by a heartbeat."""
 
 
 async def run_step(node: Node, body: Body[Request], request: Request, *, interruption: Interruption) -> StepResult:
     """Run one try of a step as the activity that this is called in.
 
     - One step per pod at a time, by fence; an older one fails with StaleFence.
-    - A step with a `lane` runs beside the pod's turn, since it makes nothing in the pod: it neither waits for the steps
-      that act there nor holds them up, whatever their fences, nor are theirs held against it or its against theirs. Of
-      one pod and lane only one runs at a time; a newer one supersedes it, and an older one fails with StaleFence. It
-      does not read the pod, being no witness of what the others are just doing: its result and its faults carry an
-      empty status (`seq` 0), which changes nothing in a view, and the listing that the pod's next step begins with
-      stays that of the step in turn.
+    - A step with a `lane` makes nothing in the pod, so it runs beside the pod's turn: it neither waits for the steps
+      in turn nor holds them up, and its fence is not compared with theirs. Within one lane of a pod only one step runs
+      at a time; a newer one supersedes it, and an older one fails with StaleFence. It does not read the pod, where
+      others may be acting: its result and its faults carry an empty status (`seq` 0), which changes nothing in a view,
+      and the pod's next step still begins with the listing of the last step in turn.
     - It heartbeats each second, saying what it does.
     - Cancelled, it ends where its body lets go, with the outcome of `interruption`; a body that was past that point
       ends as if nothing had happened. Ended by anything but the workflow's request (the worker stops, an operator
@@ -47,9 +46,9 @@ async def run_step(node: Node, body: Body[Request], request: Request, *, interru
     - PodFault becomes a non-retryable ApplicationError whose type is the kubelet's reason and whose detail is a
       StepResult: the status read back and the events. Where the body did not make a CriError into one, or something
       else stood in the way (NotYet, the node's disk), the error is retryable and its type is the error's class.
-    - What nobody has foreseen (a TypeError, a number out of range) would come up again however often it is tried: it
-      becomes such an ApplicationError too: InternalError, or FailedKillPod of a step that ends something. So the pod
-      shows it, backs off, and can be deleted meanwhile.
+    - A defect (a TypeError, a number out of range) would come up again with every try. It becomes such an
+      ApplicationError too: InternalError, or FailedKillPod in a step that ends something. So the pod shows it, backs
+      off, and can be deleted meanwhile.
     - The result of a step in turn carries the pod's whole status, read after the body's last call (by the body, if it
       has just done so).
     """
@@ -101,12 +100,12 @@ async def _try(attempt: Attempt, body: Body[Request], request: Request, interrup
         raise ApplicationError(str(error), type=kind, category=ApplicationErrorCategory.BENIGN) from error
     except ApplicationError:
         raise
-    except Exception as defect:  # noqa: BLE001  # whatever it is, silence is worse
+    except Exception as defect:  # noqa: BLE001  # any defect is reported
         raise await _unforeseen(attempt, defect, interruption, complete) from None
 
 
 async def _let_go(attempt: Attempt, interruption: Interruption, complete: Completion) -> StepResult:
-    """Say how a step ended that let go."""
+    """Return the result of a step that let go, or raise what Temporal is to take it for."""
     if attempt.superseded:
         raise _stale(f"a newer step of {attempt.ref.namespace}/{attempt.ref.name} has come")
     details = activity.cancellation_details()
@@ -122,10 +121,9 @@ async def _let_go(attempt: Attempt, interruption: Interruption, complete: Comple
 async def _unforeseen(
     attempt: Attempt, defect: Exception, interruption: Interruption, complete: Completion
 ) -> ApplicationError:
-    """Build the error that a defect becomes; one of a step that somebody has asked to let go says nothing of the pod.
+    """Build the error for a defect. If the step was asked to let go, the error is retryable and has no status.
 
-    Its text may be made of anything, and so goes without the words that are withheld; where it comes from is in the
-    worker's log alone.
+    Its text may quote anything, so secret words are cut out of it; only the worker's log has the traceback.
     """
     speakable = attempt.node.cri.speakable
     activity.logger.error("a defect: %s", speakable("".join(traceback.format_exception(defect))))
@@ -138,10 +136,10 @@ async def _unforeseen(
 
 
 async def _as_far_as_known(attempt: Attempt, detail: StepResult, complete: Completion) -> StepResult:
-    """Complete what a step has to say that has failed, without a status where the runtime does not answer."""
+    """Complete the detail of a step that has failed, without a status where the runtime does not answer."""
     try:
         return await complete(attempt, detail)
-    except Exception as error:  # noqa: BLE001  # what has failed is told, whatever else fails
+    except Exception as error:  # noqa: BLE001  # the first failure is reported, whatever else fails
         activity.logger.warning("the pod cannot be read: %s", error)
         return await _without_status(attempt, detail)
 

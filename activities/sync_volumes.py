@@ -1,4 +1,4 @@
-"""sync_volumes: what a pod's volumes show of the pod itself, brought up to date."""
+"""sync_volumes: update the files in a pod's volumes that show its labels and annotations."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from syncpod.node.pod_volumes import MountFailure, refresh_volumes
 
 
 async def sync_volumes(attempt: Attempt, request: SyncVolumes) -> StepResult:
-    """Take the pod's labels and annotations as they are now: into its record, and into the files that show them.
+    """Write the pod's current labels and annotations into its record and into the files that show them.
 
-    Its containers run on, and see the new files at once or not at all; those that mount a part of a volume (subPath)
-    keep what they have, as in Kubernetes. Safe to repeat. Raises PodFault FailedMount where a volume cannot be brought
-    up to date (a ConfigMap beside the labels has gone, say, or the disk is full): it stays as it is.
+    Its containers run on, and see either all of the new files or all of the old ones. Containers that mount a part of a
+    volume (subPath) keep the old ones, as in Kubernetes. Safe to repeat. Raises PodFault FailedMount where a volume
+    cannot be updated, because a ConfigMap in it has gone or the disk is full, say: it stays as it is.
     """
     attempt.doing = "updates the pod's volumes"
     context, store = attempt.node.context, attempt.node.objects

@@ -1,1 +1,1 @@
-"""What is done to pods between their steps, on the node's own account: collection, and the end of orphans."""
+"""What the node itself does to pods between their steps: garbage collection, and ending orphans."""

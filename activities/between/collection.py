@@ -1,17 +1,17 @@
-"""What is tidied up between a pod's steps: dead containers, spent sandboxes, and all that is left of a gone pod.
+"""Garbage collection between a pod's steps: dead containers, spent sandboxes, and the remains of a pod that is gone.
 
-The agent decides what may go, by `syncpod.lifecycle.container_gc`; here it goes, by the same hands as in a step. Why
-that races with no step:
+The agent decides what may go (`syncpod.lifecycle.container_gc`). Here it is removed, by the same functions as in a
+step. This races with no step:
 
-- It holds the pod's turn, which it only takes where no step has it or waits for it. A step that comes meanwhile waits
-  for the call under way, and finds the pod as it then is. Steps look before they act, and to them what is gone is done.
-- What is to go is chosen from a listing read in that turn, so nothing that a step has made since is overlooked.
-- A sandbox or container that the runtime is still making for a worker that died is not listed; it only ever becomes the
-  newest, which stays. What is listed as created goes only once it has been for longer than any start of it could take.
-- A pod's directory goes only where nothing of its UID is in the runtime, nor was for longer than RunPodSandbox may
-  take, and no workflow that is open is of this pod. Who is applied under that UID meanwhile waits for the turn with its
-  first step, which makes all of it anew.
-- What has another node's label, or whose sandbox or record names another Temporal cluster, stays as it is.
+- The collector holds the pod's turn, which it takes only where no step has it or waits for it. A step that arrives
+  meanwhile waits for the call under way. Steps look before they act, and take what is gone for done.
+- What goes is chosen from a listing read in that turn, so the collector overlooks nothing that a step has made.
+- A sandbox or container that the runtime is still making for a worker that died is not listed. It can only become the
+  newest, which stays. A container listed as created goes only after a time in which any start of it would have ended.
+- A pod's directory goes only where the runtime has nothing of its UID, and has had nothing for longer than
+  RunPodSandbox may take, and where no open workflow is of this pod. A pod applied under that UID meanwhile waits for
+  the turn with its first step, which makes everything anew.
+- What has another node's label, or whose sandbox or record names another Temporal cluster, stays.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ class Collector:
         self._node = node
 
     async def collect(self, uid: str, choose: Callable[[ObservedPod], Collection[str]]) -> Collected:
-        """Remove what `choose` takes, by id, of a pod's dead containers, with their logs, and of its spent sandboxes.
+        """Remove the dead containers of a pod, with their logs, and the spent sandboxes that `choose` selects by id.
 
-        It is asked again of each new listing, until nothing more goes: a sandbox may be empty only then. Of what it
-        takes only that goes which has ended, or has never begun. Nothing is done while a step has the pod, nor to one
-        of another Temporal cluster. Raises CriError, OSError.
+        `choose` is asked about each new listing until nothing more goes: a sandbox may be empty only then. Only what
+        has ended, or has never begun, is removed. Nothing happens while a step has the pod, nor to a pod of another
+        Temporal cluster. Raises CriError, OSError.
         """
         attempt = self._attempt(PodRef(uid=uid))
         gone = _Gone()
@@ -71,9 +71,9 @@ class Collector:
     async def clear(self, uid: str, is_gone: Callable[[PodRef, bool], Awaitable[bool]]) -> bool:
         """Remove all that is left of a pod that is gone, as `remove_remains` does; say whether it is removed.
 
-        Only with a record of this Temporal cluster, where nothing of the pod is alive and `is_gone` says, asked last,
-        that no workflow is open for it; it hears whether the runtime has anything dead of the pod. Nothing is done
-        while a step has the pod. Raises what `remove_remains` raises.
+        Only where the pod has a record of this Temporal cluster, nothing of it is alive, and `is_gone` says that no
+        workflow is open for it. `is_gone` is asked last, and told whether the runtime has anything dead of the pod.
+        Nothing happens while a step has the pod. Raises what `remove_remains` raises.
         """
         attempt = self._attempt(PodRef(uid=uid))
         async with self._node.fences.undisturbed(uid, attempt) as held:
@@ -98,12 +98,12 @@ class Collector:
             return removed.outcome == Outcome.DONE
 
     async def empty(self, uid: str) -> bool:
-        """Remove the volumes of a pod that was put out and has ended; say whether they are removed.
+        """Remove the volumes of a pod that was evicted and has ended; say whether they are removed.
 
-        What they took of a disk is why it was put out, perhaps. Nothing is done while a step has the pod, nor while
-        anything of it is in the runtime but what has ended. Raises CriError, OSError.
+        Their use of a disk may be why it was evicted. Nothing happens while a step has the pod, nor while the runtime
+        lists a container of it. Raises CriError, OSError.
 
-        Mirrors kubelet.go, v1.36, SyncTerminatedPod. Difference: there of every pod that has ended.
+        Mirrors kubelet.go, v1.36, SyncTerminatedPod. Difference: the kubelet does it for every pod that has ended.
         """
         attempt = self._attempt(PodRef(uid=uid))
         async with self._node.fences.undisturbed(uid, attempt) as held:
@@ -122,7 +122,7 @@ class Collector:
         return Attempt(self._node, StepInput(ref=ref), number=1)
 
     async def _is_anothers(self, uid: str) -> bool:
-        """Say whether somebody else has something of that UID in the runtime, or another cluster. Raises CriError."""
+        """Say whether another node or another cluster has something of that UID in the runtime. Raises CriError."""
         context, cri = self._node.context, self._node.cri
         of_this_uid = {POD_UID_LABEL: uid}
         sandboxes, containers = await asyncio.gather(
@@ -147,7 +147,7 @@ class _Gone:
         return Collected(len(self._containers), len(self._sandboxes))
 
     async def remove(self, attempt: Attempt, view: ObservedPod, chosen: Collection[str]) -> None:
-        """Remove what is chosen and has ended. Raises Interrupted between two, once a step wants the pod; CriError."""
+        """Remove what is chosen and has ended. Raises CriError; Interrupted between two, once a step wants the pod."""
         for container in view.containers:
             attempt.checkpoint()
             if container.id not in chosen or container.id in self._containers:

@@ -1,8 +1,9 @@
-"""Ending what runs on a node and should not: orphans, what names no pod, and the elder of two of one name.
+"""Ending what runs on a node and should not: orphans, what names no pod, and the elder of two containers of one name.
 
-The agent finds it and judges it (`syncpod.lifecycle.orphans`); here it ends, by the same hands as in a step, and in the
-turn of its pod, which is only taken where no step has it or waits for it. It is judged once more in that turn, so that
-whoever was applied meanwhile is not mistaken for what was there before. What lacks the node's label is never touched.
+The agent finds and judges them (`syncpod.lifecycle.orphans`). Here they are ended by the same functions as in a step,
+in the turn of their pod, which is taken only where no step has it or waits for it. They are judged once more in that
+turn, so that a pod applied meanwhile is not mistaken for the one before it. What lacks the node's label is never
+touched.
 """
 
 from __future__ import annotations
@@ -40,12 +41,12 @@ _USUAL_GRACE_SECONDS = 30
 
 
 class Ended(NamedTuple):
-    """What came of it."""
+    """How ending something came out."""
 
     done: bool
     """Nothing of it is left."""
     obstacle: str = ""
-    """What stands in the way; it is tried again. Empty where it is no orphan any more, or a step has the pod."""
+    """What stands in the way, and is tried again. Empty where it is no orphan any more, or a step has the pod."""
 
 
 class OrphanKiller:
@@ -60,8 +61,8 @@ class OrphanKiller:
     ) -> Ended:
         """Kill a pod that nobody asks for, and remove all that is left of it, as steps do.
 
-        Its containers' preStop hooks are carried out as far as the grace goes, where its record tells them. `is_orphan`
-        is asked in the pod's turn. A step of the pod that comes meanwhile has its turn, and finds what is left. Raises
+        Its containers' preStop hooks run within the grace, where the pod's record has them. `is_orphan` is asked in the
+        pod's turn. A step of the pod that arrives meanwhile gets the turn next, and finds what is left. Raises
         CriError, OSError, and what `is_orphan` raises.
 
         Mirrors pod_workers.go, v1.36, SyncTerminatingRuntimePod, and what garbage collection does there afterwards.
@@ -74,9 +75,9 @@ class OrphanKiller:
             if record is not None:
                 attempt.ref = ref = ref.model_copy(update={"incarnation": record.incarnation})
             view = await attempt.read()
-            if not await is_orphan():  # asked last: who is wanted again after that has a step, and is let go for it
+            if not await is_orphan():  # asked last: a pod that is wanted after this has a step, which interrupts this
                 return Ended(done=False)
-            attempt.begin()
+            attempt.restart_clock()
             targets = _targets(view.containers, record, grace_seconds)
             request = KillPod(ref=ref, targets=targets, grace_seconds=grace_seconds, message=why, final=True)
             try:
@@ -89,9 +90,9 @@ class OrphanKiller:
             return Ended(done=removed.outcome == Outcome.DONE, obstacle=removed.message)
 
     async def end_nameless(self, found: Nameless, *, grace_seconds: int) -> Ended:
-        """Stop and remove a sandbox or container of ours that names no pod, if it still is there and so.
+        """Stop and remove a sandbox or container of ours that names no pod, if it is still there and still names none.
 
-        A sandbox goes with the containers in it, unless one of them is not ours; then it stays. Raises CriError.
+        A sandbox goes with its containers, unless one of them is not ours: then it stays. Raises CriError.
         """
         attempt = self._attempt(PodRef(uid=found.uid))
         async with self._node.fences.undisturbed(found.uid or found.id, attempt) as held:
@@ -116,7 +117,7 @@ class OrphanKiller:
     async def _end_container(self, attempt: Attempt, container: ContainerSummary, grace_seconds: int) -> None:
         """Stop a container unless it has ended or never begun, and remove it.
 
-        Raises CriError; Interrupted where a step wants the pod that it is in, with a stop that was sent going on.
+        Raises CriError; Interrupted where a step wants the container's pod: a stop that was sent goes on.
         """
         attempt.checkpoint()
         if container.state not in ("created", "exited"):
@@ -130,11 +131,11 @@ class OrphanKiller:
     async def end_duplicates(
         self, uid: str, choose: Callable[[ObservedPod], Iterable[ObservedContainer]]
     ) -> tuple[int, str]:
-        """End the containers that `choose` takes of a pod, with the pod's grace; say how many have ended.
+        """End the containers of a pod that `choose` selects, with the pod's grace.
 
-        What stands in the way is said as well; it is tried again. They stay as dead instances, which are tidied up as
-        others are. Nothing is done while a step has the pod, nor to one of another Temporal cluster. Raises CriError,
-        OSError.
+        Returns how many have ended, and what stands in the way of the others, which are tried again. They stay as dead
+        instances, and are tidied up like others. Nothing happens while a step has the pod, nor to a pod of another
+        Temporal cluster. Raises CriError, OSError.
         """
         attempt = self._attempt(PodRef(uid=uid))
         async with self._node.fences.undisturbed(uid, attempt) as held:
@@ -169,7 +170,7 @@ class OrphanKiller:
 def _targets(
     containers: Iterable[ObservedContainer], record: PodRecord | None, grace_seconds: int
 ) -> tuple[KillTarget, ...]:
-    """Return how to stop those that live; their hooks are in the pod's record, where there is one."""
+    """Return how to stop the containers that are alive; their hooks are in the pod's record, where there is one."""
     spec = record.pod.spec if record is not None else None
     specs = {each.name: each for each in (*spec.init_containers, *spec.containers)} if spec is not None else {}
     targets = []
@@ -191,7 +192,7 @@ def _targets(
 
 
 async def _gone(call: Awaitable[None]) -> None:
-    """Await the end of something; gone already is success. Raises CriError."""
+    """Await a call that ends something; gone already is success. Raises CriError."""
     try:
         await call
     except NotFound:

@@ -10,16 +10,16 @@ from activities.containers.removal import remove_unstarted
 from syncpod.messages import KillTarget, ObservedContainer, ObservedPod
 
 Selection = Sequence[tuple[ObservedContainer, KillTarget]]
-"""Containers to end, each with how."""
+"""Containers to end, and how to end each."""
 
 
 async def end_containers(attempt: Attempt, select: Callable[[ObservedPod], Selection]) -> ObservedPod:
-    """End the containers that `select` takes from each new listing, until it takes none; return that listing.
+    """End the containers that `select` picks from each new listing, until it picks none; return that listing.
 
-    `select` takes containers that have not exited. Created ones are removed: a StopContainer does nothing to them, and
-    a start already under way would then run. Whatever is alive after its StopContainer (it was just being started, or
-    has only now appeared) is stopped again. Raises Interrupted, with the StopContainer calls going on; CriError when
-    the runtime refuses, after every other container has been seen to.
+    `select` picks containers that have not exited. Created ones are removed: StopContainer does nothing to them, and a
+    start already under way would then run. A container that is alive after its StopContainer (it was just being
+    started, or has only now appeared) is stopped again. Raises Interrupted, while the StopContainer calls go on;
+    CriError when the runtime refuses, after all other containers have been handled.
     """
     polls = Polls(attempt)
     while True:
@@ -37,12 +37,12 @@ async def end_containers(attempt: Attempt, select: Callable[[ObservedPod], Selec
 
 
 async def _end_in_order(attempt: Attempt, view: ObservedPod, chosen: Selection) -> None:
-    """End all at once, but each only after those it is to follow, or when waiting for them has used up its grace.
+    """End all at once, but each only after those it has to follow, or when waiting for them has used up its grace.
 
     Each begins with its preStop hook, if it has any grace left for one.
 
-    What is left of a grace is reckoned from when the step was scheduled, over its tries, with the kubelet's floor of
-    2 s (kuberuntime_container.go, v1.36, killContainer; kuberuntime_termination_order.go).
+    The rest of a grace is counted from when the step was scheduled, over all its tries, with the kubelet's floor of 2 s
+    (kuberuntime_container.go, v1.36, killContainer; kuberuntime_termination_order.go).
     """
     ended = {target.id: asyncio.Event() for _, target in chosen}
 
@@ -88,7 +88,7 @@ async def _all_outcomes(works: Iterable[Awaitable[None]]) -> list[BaseException 
 
 
 def _what_is_waited_for(attempt: Attempt, chosen: Selection) -> str:
-    """Say what stands in the way of the pod's end, with what is left of each grace, longest first."""
+    """Say which containers stand in the way of the pod's end, with the rest of each grace, longest first."""
     left = sorted(
         ((target.timeout_seconds(attempt.waited_seconds), container.name) for container, target in chosen),
         reverse=True,

@@ -1,13 +1,13 @@
-"""Ending what runs, or waits to run, in a container or sandbox that its runtime holds for ended.
+"""Ending processes in a container or sandbox that the runtime takes for ended.
 
-containerd makes a task, asks for its process, and starts it. Where StartContainer or RunPodSandbox is cut off between
-the first two (its caller was killed, its time was over), or what was begun cannot be cleaned up after, the task stays,
-and CRI no longer knows of it: the container is EXITED with a StartError, the sandbox NOTREADY. StopContainer and
-StopPodSandbox then do nothing, RemoveContainer is refused for as long as the task is there, and killing its process
-leaves the task. Only a restart of containerd, or its own API, ends that; the kubelet asks for the removal for ever.
+containerd makes a task, asks for its process, and starts it. If StartContainer or RunPodSandbox is cut off between the
+first two (its caller was killed, its deadline passed), or the cleanup after it fails, the task stays and CRI no longer
+knows of it: the container is EXITED with a StartError, the sandbox NOTREADY. StopContainer and StopPodSandbox then do
+nothing, RemoveContainer is refused while the task is there, and killing its process leaves the task. Only a restart of
+containerd or its own API ends that; the kubelet would request the removal for ever.
 
-Where it is cut off before that, containerd 2 forgets what its shim goes on to make: a process that waits to be started,
-in the pod's cgroup alone.
+If the call is cut off earlier, containerd 2 forgets what its shim goes on to make: a process that waits to be started,
+known only by the pod's cgroup.
 """
 
 from __future__ import annotations
@@ -23,18 +23,19 @@ from syncpod.node.cgroups import populated
 
 
 async def end_what_was_lost(attempt: Attempt, ids: Collection[str]) -> None:
-    """End what still is in containers or sandboxes of the pod that are listed as ended. Safe to repeat.
+    """End the processes left in containers or sandboxes of the pod that are listed as ended. Safe to repeat.
 
-    Their cgroups say whether there is anything: a runtime lists an end once nobody is left. Raises CriError, OSError.
+    Their cgroups show whether there are any: a runtime lists an end only once none is left. Raises CriError, OSError.
     """
     for container_id in await asyncio.to_thread(populated, attempt.node.context, attempt.ref.uid, ids):
         await discard(attempt, container_id)
 
 
 async def discard(attempt: Attempt, container_id: str) -> bool:
-    """Kill and delete the task of a container or sandbox of ours that has ended, as its runtime believes.
+    """Kill and delete the task of a container or sandbox of ours that the runtime takes for ended.
 
-    Say whether there was one: not where it has gone meanwhile, nor where the runtime is no containerd. Raises CriError.
+    Say whether there was one: not where it has gone meanwhile, nor where the runtime is not containerd. Raises
+    CriError.
     """
     attempt.doing = f"ends what the runtime has lost sight of in {container_id}"
     try:
@@ -46,7 +47,7 @@ async def discard(attempt: Attempt, container_id: str) -> bool:
 
 
 def say_killed(attempt: Attempt, pids: Collection[int]) -> None:
-    """Say which processes of the pod were found where nothing of it was to be any more, and killed."""
+    """Report the processes that were found in the pod's cgroup after its end, and killed."""
     if pids:
         named = ", ".join(map(str, pids))
         _say(attempt, f"Killed what starts that were cut off had left in the pod's cgroup: processes {named}")

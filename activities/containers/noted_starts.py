@@ -1,4 +1,4 @@
-"""That a container is told to start, noted by the step that does it and looked up by the one that finds it gone."""
+"""Start marks: a step notes an instance before it starts it, and looks the note up when it finds the instance gone."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from syncpod.node.start_marks import StartMark, read_start_mark, withdraw_start_
 
 
 async def note_start(attempt: Attempt, request: StartContainer, container_id: str) -> None:
-    """Note that an instance is told to start; to be done just before that. Raises OSError."""
+    """Note that an instance is about to be started. Raises OSError."""
     mark = StartMark(
         id=container_id,
         restart=request.restart,
@@ -23,9 +23,9 @@ async def note_start(attempt: Attempt, request: StartContainer, container_id: st
 
 
 async def noted_start(attempt: Attempt, request: StartContainer) -> StartMark | None:
-    """Return the mark by which the very instance that is asked for was told to start; None where it was not.
+    """Return the mark of the very instance that is asked for; None where it was never started.
 
-    That of an init container says nothing of another sandbox than its own: there it runs anew. Raises OSError.
+    The mark of an init container counts only in its own sandbox: in another one it runs anew. Raises OSError.
     """
     mark = await asyncio.to_thread(read_start_mark, attempt.node.context, request.ref.uid, request.container)
     if mark is None or (mark.restart, mark.incarnation) != (request.restart, request.ref.incarnation):
@@ -34,7 +34,7 @@ async def noted_start(attempt: Attempt, request: StartContainer) -> StartMark | 
 
 
 async def forget_start(attempt: Attempt, container_id: str) -> None:
-    """Forget that an instance was told to start, which is known never to have run. Raises OSError."""
+    """Drop the mark of an instance that is known never to have run. Raises OSError."""
     mark = await asyncio.to_thread(withdraw_start_mark, attempt.node.context, attempt.ref.uid, container_id)
     if mark is not None:
         await asyncio.to_thread(mark.drop)

@@ -1,7 +1,6 @@
-"""Taking away what does not run: dead containers with their logs, those that never ran, stopped sandboxes.
+"""Removing what does not run: dead containers with their logs, containers that never ran, stopped sandboxes.
 
-The one place from which a removal is asked for, since a runtime may have lost sight of what it is to remove (see
-`leftovers`).
+Every removal is requested here, because a runtime may have lost sight of what it is to remove (see `leftovers`).
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from syncpod.messages import ObservedContainer, ObservedSandbox
 from syncpod.node.start_marks import withdraw_start_mark
 
 START_SECONDS = 30.0
-"""How long a start that was found under way is believed to go on."""
+"""How long a start that was found under way is assumed to go on."""
 
 
 async def remove_dead(attempt: Attempt, container: ObservedContainer, *, keep_logs: bool = False) -> None:
@@ -36,12 +35,12 @@ async def remove_dead(attempt: Attempt, container: ObservedContainer, *, keep_lo
 async def remove_unstarted(attempt: Attempt, container_id: str, *, exited: bool = False) -> bool:
     """Remove a container that never ran: created, or `exited` with a StartError. Say whether it is gone.
 
-    It is not when the runtime refuses because a start of it is under way (one whose client has died, or is about to
-    give up). Such a start ends as running or as a StartError, and whoever asked looks again; until then nothing is
-    removed, since a removal that comes just after the start has ended well would kill the container. The runtime is
-    asked anew only when a start takes so long that the runtime may have been replaced meanwhile.
+    It is not gone when the runtime refuses because a start of it is under way, whose client has died or is about to
+    give up. Such a start ends as running or as a StartError, so the caller looks again. Until then nothing is removed:
+    a removal just after a start that succeeded would kill the container. The runtime is asked again only when a start
+    takes so long that the runtime may have been replaced meanwhile.
 
-    That it was told to start counts no more before it is removed: its number is free then. It counts again where the
+    The container's start mark is withdrawn before the removal, because its number is free then, and put back where a
     start turns out to be under way. Raises CriError, OSError.
     """
     found = attempt.starting.get(container_id)
@@ -65,9 +64,9 @@ async def remove_unstarted(attempt: Attempt, container_id: str, *, exited: bool 
 async def remove_sandbox(attempt: Attempt, sandbox: ObservedSandbox) -> None:
     """Remove a stopped sandbox, with what the runtime has left in it. Gone already is success. Raises CriError.
 
-    containerd 2 says that it has stopped and removed one whose RunPodSandbox was cut off, and leaves its pause process
-    behind, not yet started and listed nowhere; the pod's cgroup could then never be removed. So it is ended before its
-    id is forgotten.
+    containerd 2 reports a sandbox whose RunPodSandbox was cut off as stopped and removed, but leaves its pause process
+    behind, not yet started and listed nowhere: the pod's cgroup could then never be removed. So that process is killed
+    while the sandbox's id is still known.
     """
     await end_what_was_lost(attempt, [sandbox.id])
     try:
@@ -77,7 +76,7 @@ async def remove_sandbox(attempt: Attempt, sandbox: ObservedSandbox) -> None:
 
 
 async def _remove(attempt: Attempt, container_id: str) -> None:
-    """Remove a container, and first what keeps it from going. Gone already is success. Raises CriError."""
+    """Remove a container, and first the task that blocks its removal. Gone already is success. Raises CriError."""
     try:
         await attempt.node.cri.remove_container(container_id)
     except NotFound:
@@ -91,7 +90,7 @@ async def _remove(attempt: Attempt, container_id: str) -> None:
 def remove_logs(log_dir: Path, log: Path) -> None:
     """Remove a container's log and what rotation made of it: `<n>.log`, `<n>.log.<time>`, `<n>.log.<time>.gz`.
 
-    `log` has been to the runtime and back: what is not `<log_dir>/<pod>/<container>/<n>.log` is none of ours and stays.
+    `log` comes from the runtime: a path other than `<log_dir>/<pod>/<container>/<n>.log` is not ours and stays.
     Mirrors kuberuntime_container.go, v1.36, removeContainerLog. Blocks; safe to repeat. Raises OSError.
     """
     parts = log.relative_to(log_dir).parts if log.is_relative_to(log_dir) else ()

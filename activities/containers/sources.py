@@ -1,6 +1,7 @@
-"""What a container is given of the node's: its variables, and the parts of volumes that it mounts.
+"""A container's environment variables, and the parts of volumes that it mounts.
 
-Read and prepared before anything of the container is made, on a thread: a volume may lie on a file system that hangs.
+They are read and prepared on a thread before anything of the container is made: a volume may lie on a file system that
+hangs.
 """
 
 from __future__ import annotations
@@ -37,9 +38,9 @@ async def variables_of(
 ) -> dict[str, str]:
     """Return a container's environment, with what the node has of ConfigMaps, Secrets and files now.
 
-    What has to be there and is not is noted with the node first, and then looked for once more, so that whoever puts it
-    there either is seen, or sees who waits. Values of Secrets are made known to the runtime's client, which keeps them
-    out of all that the runtime says. Raises :class:`~syncpod.translation.config_error.ContainerConfigError`, OSError.
+    A required object that is missing is noted with the node first and then looked for once more: so either this look
+    finds it, or whoever puts it there finds the note. The runtime's client learns the values of Secrets, and cuts them
+    out of whatever the runtime says. Raises :class:`~syncpod.translation.config_error.ContainerConfigError`, OSError.
     """
     noted: set[ObjectRef] = set()
     while True:
@@ -63,10 +64,10 @@ async def variables_of(
 async def sub_paths_of(
     attempt: Attempt, pod: Pod, container: Container, kind: ContainerKind, variables: Mapping[str, str]
 ) -> dict[int, str]:
-    """Prepare the parts of volumes that a container mounts, and return what stands for each by the mount's index.
+    """Prepare the parts of volumes that a container mounts; return the path of each by the index of its mount.
 
-    A place on the node, or a path inside an image. What was prepared for an earlier instance of the container is taken
-    away. Raises :class:`~syncpod.translation.config_error.ContainerConfigError`, UnsafeName, OSError.
+    The path is a place on the node, or one inside an image. What was prepared for an earlier instance is removed.
+    Raises :class:`~syncpod.translation.config_error.ContainerConfigError`, UnsafeName, OSError.
     """
     texts = sub_path_texts(container, variables, container_path(pod, container.name, kind))
     if not texts:
@@ -77,7 +78,7 @@ async def sub_paths_of(
 
 
 def _read(node: Node, pod: Pod, container: Container) -> Sources:
-    """Read all that a container's environment refers to and that is there. Blocks."""
+    """Read those objects and files that a container's environment refers to and that exist. Blocks."""
     objects: dict[ObjectRef, Mapping[str, bytes]] = {}
     for ref in wanted_objects(pod, container):
         try:
@@ -126,9 +127,9 @@ def _prepare(node: NodeContext, pod: Pod, container: Container, texts: Mapping[i
 
 
 def _prepare_one(node: NodeContext, plan: SubPath) -> Path:
-    """Prepare one part. Why it could not be is told to the log alone, and the part itself to nobody.
+    """Prepare one part. Only the worker's log says why it could not be prepared, and nothing names the part itself.
 
-    It may be a Secret's value, and an error's causes go with it into the pod's history.
+    Its path may contain a Secret's value, and an error's causes go into the pod's history with it.
     """
     try:
         if node.has_own_files and not _is_shared(node, plan.root):
@@ -144,6 +145,6 @@ def _prepare_one(node: NodeContext, plan: SubPath) -> Path:
 
 
 def _is_shared(node: NodeContext, place: Path) -> bool:
-    """Say whether a volume's place is the same to the worker and to the runtime: what is the node's own always is."""
+    """Say whether worker and runtime see the same files at a volume's place; in the node's own directories they do."""
     own = (node.state_dir, node.memory_dir)
     return any(place.is_relative_to(directory) for directory in own) or is_the_machines(place)

@@ -1,4 +1,4 @@
-"""As whom a pod's image may be pulled: its pull secrets, and the node's own credentials."""
+"""The credentials for pulling a pod's images: its pull secrets, and the node's own."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from syncpod.pod import Pod, Secret
 
 @dataclass(frozen=True)
 class PullCredentials:
-    """What is to be tried for an image, in this order; and which of the pod's Secrets are no help."""
+    """The credentials to try for an image, in this order, and the pod's Secrets that could not be used."""
 
     matching: tuple[Credential, ...]
     failed: tuple[str, ...] = ()
@@ -34,8 +34,8 @@ async def pull_credentials(attempt: Attempt, pod: Pod, image: str) -> PullCreden
 
     Mirrors kubelet_pods.go, getPullSecretsForPod, and credentialprovider/secrets/secrets.go, MakeDockerKeyring, v1.36.
 
-    Difference: a Secret that cannot be read is named in an event and done without, whatever is wrong with it; for the
-    kubelet a missing one is, another type is passed over in silence, and one that is no JSON fails the pull.
+    Difference: any Secret that cannot be used is named in an event, and the pull goes on without it. The kubelet does
+    so only for a missing one; it silently skips one of another type, and fails the pull for one that is not JSON.
     """
     try:
         repository = repository_of(image)
@@ -63,7 +63,7 @@ def _look_up(attempt: Attempt, pod: Pod, repository: str) -> PullCredentials:
 
 
 def _entries(attempt: Attempt, ref: ObjectRef) -> list[tuple[str, Credential]]:
-    """Return what a Secret says of registries. Raises DockerConfigInvalid, ObjectUnreadable, OSError."""
+    """Return the credentials in a Secret. Raises DockerConfigInvalid, ObjectUnreadable, OSError."""
     secret = attempt.node.objects.get(ref)
     if not isinstance(secret, Secret):
         raise DockerConfigInvalid("it is not there")

@@ -30,13 +30,13 @@ class NeededImage:
 
     @property
     def of_container(self) -> str:
-        """Whom events about the image are about: the container, or nobody but the pod where it is a volume's."""
+        """The container that events about the image name; "" for a volume's image: they are about the pod."""
         return "" if self.volume else self.container
 
 
 @dataclass(frozen=True)
 class FoundImages:
-    """What the node has of all that a container needs."""
+    """The images that a container needs, as the node has them."""
 
     own: ImageStatus
     volumes: Mapping[str, str]
@@ -85,9 +85,9 @@ def needed_images(pod: Pod, container: Container) -> tuple[NeededImage, ...]:
 async def missing_images(attempt: Attempt, pod: Pod) -> tuple[str, ...]:
     """Return the names of the containers for which an image is to be pulled, in the pod's order.
 
-    An image that is there and may not be used before its registry has been asked is missing; so is one that the runtime
-    cannot be asked about: the pull finds out why, and says so. Where nothing may be pulled nothing is missing: the
-    start says what is wrong. Raises TransportFault.
+    An image counts as missing if it is there but its registry has to be asked before it is used, or if the runtime
+    cannot say whether it is there: the pull reports why. With policy Never no image counts as missing: the start
+    reports what is wrong. Raises TransportFault.
     """
     needs = [needed for each in all_containers(pod) for needed in needed_images(pod, each) if needed.policy != "Never"]
     distinct = tuple(dict.fromkeys((needed.image, needed.policy == "Always") for needed in needs))
@@ -110,9 +110,10 @@ async def _is_missing(attempt: Attempt, pod: Pod, image: str, *, verify: bool) -
 async def look_at_images(
     attempt: Attempt, pod: Pod, container: Container, *, pulled: bool = False
 ) -> FoundImages | None:
-    """Return what the node has of all that a container needs, None when something has to be pulled first.
+    """Return the images that a container needs, None when one has to be pulled first.
 
-    `pulled`: that has just been done for this start, so nothing is verified again. Raises PodFault as `look_at_image`.
+    `pulled`: they have just been pulled for this start, so nothing is verified again. Raises PodFault as
+    `look_at_image` does.
     """
     needs = needed_images(pod, container)
     found = await asyncio.gather(*(look_at_image(attempt, pod, needed, pulled=pulled) for needed in needs))
@@ -124,11 +125,11 @@ async def look_at_images(
 
 
 async def look_at_image(attempt: Attempt, pod: Pod, needed: NeededImage, *, pulled: bool = False) -> ImageStatus | None:
-    """Return what the node has of an image, None when it has to be pulled, be it to see whether the pod may.
+    """Return an image as the node has it, None when it has to be pulled, if only to verify that the pod may use it.
 
-    `pulled`: it has just been, for this pod. Raises PodFault: InvalidImageName, ImageInspectError, or ErrImageNeverPull
-    for an image that must not be pulled and is absent, or is not for this pod, which is said in the same words; each
-    with its events (images/image_manager.go, v1.36, EnsureImageExists).
+    `pulled`: it has just been pulled for this pod. Raises PodFault: InvalidImageName, ImageInspectError, or
+    ErrImageNeverPull for an image that must not be pulled and is absent or not for this pod (the message is the same),
+    each with its events (images/image_manager.go, v1.36, EnsureImageExists).
     """
     reference = reference_of(needed)
     try:
@@ -150,7 +151,7 @@ async def look_at_image(attempt: Attempt, pod: Pod, needed: NeededImage, *, pull
 
 
 async def image_id(cri: CriRuntime, image: str) -> str | None:
-    """Return the id of an image, named as pods name it; None where the node has not got it. Raises CriError."""
+    """Return the id of an image, named as pods name it; None where the node does not have it. Raises CriError."""
     try:
         found = await cri.image_status(with_default_tag(image))
     except InvalidImage:
@@ -159,7 +160,7 @@ async def image_id(cri: CriRuntime, image: str) -> str | None:
 
 
 async def _may_use(attempt: Attempt, pod: Pod, image: str, found: ImageStatus) -> bool:
-    """Say whether the pod may use what is there, as far as the node's records of pulls tell."""
+    """Say whether the pod may use an image that is there, by the node's records of pulls."""
     records = attempt.node.pulls.records
     if not records.asks_for_credentials(image, found.id):
         return records.may_use(image, found.id, ())
@@ -179,11 +180,11 @@ def reference_of(needed: NeededImage) -> str:
 
 
 def say_present(attempt: Attempt, needed: NeededImage) -> None:
-    """Say that the image was there and nothing was pulled."""
+    """Report that the image was there and nothing was pulled."""
     message = f'Container image "{needed.image}" already present on machine and can be accessed by the pod'
     attempt.say("Pulled", message, needed.of_container)
 
 
 def image_fault(fault: Fault, message: str, needed: NeededImage, told: StepEvent) -> PodFault:
-    """Build the fault; `told` is followed by the event that the kubelet has for every start without its image."""
+    """Build the fault; after `told` comes the event that the kubelet emits for every start without its image."""
     return PodFault(fault, message, told, warning("Failed", f"Error: {fault.value}", needed.container))

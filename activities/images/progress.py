@@ -1,4 +1,4 @@
-"""How far a pull is, for whoever looks at the pending step: bytes where the runtime tells them, seconds at least."""
+"""The progress of a pull, shown on the pending step: in bytes where the runtime reports them, else in seconds."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _MIB = 1 << 20
 
 
 class Downloads:
-    """The layers seen being downloaded since a pull began.
+    """The layers that were downloading since a pull began.
 
-    Which pull a layer belongs to the runtime does not say, so these are of all pulls under way. What an earlier one has
-    left unfinished counts once it moves; a layer that is no longer listed is there; one that is not yet begun is not
-    counted, so the total may grow.
+    The runtime does not say to which pull a layer belongs, so these are of all pulls under way. A layer that an earlier
+    pull left unfinished counts once it moves. A layer that is no longer listed is complete. One that has not begun is
+    not counted, so the total may grow.
     """
 
     def __init__(self, before: Iterable[Ingest]) -> None:
@@ -51,10 +51,10 @@ class Downloads:
 
 @asynccontextmanager
 async def watched(attempt: Attempt, image: str) -> AsyncIterator[None]:
-    """Have the step say how far its pull is, for as long as the block takes.
+    """Have the step report the progress of its pull while the block runs.
 
-    `pulls web:1: 12.3 of 40.1 MiB, 8 s`; without bytes where the runtime does not tell them; and where others pull too,
-    whose bytes are among these: `pulls web:1 beside 2 others: …`.
+    `pulls web:1: 12.3 of 40.1 MiB, 8 s`, without bytes where the runtime does not report them. Other pulls, whose bytes
+    are included, are named: `pulls web:1 beside 2 others: …`.
     """
     attempt.doing = f"pulls {image}"
     watching = asyncio.create_task(_watch(attempt, image))
@@ -81,4 +81,4 @@ async def _watch(attempt: Attempt, image: str) -> None:
             seconds = f"{time.monotonic() - began:.0f} s"
             attempt.doing = f"pulls {image}{beside}: {', '.join(filter(None, (str(downloads), seconds)))}"
     except CriError:
-        return  # the pull itself will hear of it
+        return  # the pull itself will fail with it

@@ -1,4 +1,4 @@
-"""The kubelet's words, where events and messages have Go's way of printing in them."""
+"""The kubelet's words, where its events and messages contain values as Go prints them."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What a node keeps between steps, and what every step is given of it."""
+"""What a node keeps between steps, and passes to each of them."""

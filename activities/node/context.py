@@ -1,4 +1,4 @@
-"""What every step of a node is given: its runtime, its reader, and what the node keeps between steps."""
+"""The node as each of its steps gets it: its runtime, its reader, and what it keeps between steps."""
 
 from __future__ import annotations
 
@@ -29,37 +29,37 @@ def sandboxes_at_once() -> int:
 
 @dataclass
 class Node:
-    """One node's runtime and memory, injected into every step. Made once by the worker, in its event loop."""
+    """One node's runtime and memory, passed to every step. The worker makes it once, in its event loop."""
 
     cri: CriRuntime
     reader: PodReader
     """The one place that reads a pod whole; shared with the agent, so that there is one sequence of listings."""
     context: NodeContext
     facts: Callable[[], NodeFacts] = NodeFacts
-    """What the workflow is told of the node with each result."""
+    """The facts of the node that each result tells the workflow."""
     returned: Callable[[ObservedPod], None] = lambda status: None
-    """Called with each status that a step's result or fault carries to the workflow, so that the agent's record
-    advances and no signal says the same again."""
+    """Called with each status that a step's result or fault carries to the workflow. So the agent knows what the
+    workflow knows, and sends no signal for it."""
     sandbox_slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(sandboxes_at_once()))
     pull_settings: PullSettings = field(default_factory=PullSettings)
     dead_kept: int = 1
     """How many dead instances of each container are kept when the next one starts."""
     has_room: Callable[[tuple[PodRef, ...]], None] = lambda waiting: None
-    """Called when something that pods took of the node is free again, with the pods that wait for room to be resized,
-    first those to be served first."""
+    """Called when resources of the node are free again, with the pods that wait for room to be resized, in the order in
+    which they are to be served."""
     pressure: Callable[[Pod], str] = lambda pod: ""
-    """Why a node that is short of something does not let a pod in, in the kubelet's words; "" = it does."""
+    """Why a node under pressure does not admit a pod, in the kubelet's words; "" = it does."""
     fences: Fences = field(default_factory=Fences)
     views: LastViews = field(default_factory=LastViews)
     adopted: Callable[[PodRef], None] = lambda ref: None
-    """Called when what runs of a pod has been taken over by a workflow that knows nothing of it yet."""
+    """Called when a workflow that knows nothing of a pod yet has adopted what runs of it."""
     waiting_for: dict[ObjectRef, set[tuple[str, str]]] = field(default_factory=dict)
-    """Who failed for want of an object: workflow id, and the container or step that waits; the agent tells them when
+    """For each missing object, who waits for it: the workflow id, and the container or step. The agent tells them when
     the object appears."""
     objects: ObjectStore = field(init=False)
     """The node's ConfigMaps and Secrets; its methods block."""
     sysctls: AllowedSysctls = field(default_factory=lambda: allowed_sysctls(os.uname().release))
-    """What pods may set of the kernel."""
+    """The kernel parameters that pods may set."""
     ledger: Ledger = field(init=False)
     pulls: Pulls = field(init=False)
     stops: Stops = field(init=False)

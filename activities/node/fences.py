@@ -1,4 +1,4 @@
-"""One step that acts in a pod at a time, and never an older one after a newer one."""
+"""Fences: one step at a time acts in a pod, and never an older one after a newer one."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from syncpod.messages import PodRef
 T = TypeVar("T")
 
 REMEMBERED = 10_000
-"""Incarnations, and lanes beside them, whose newest fence is kept; the one longest unseen is dropped first. A fence
-guards against a stalled try within one process (a new process has no elders), so it need not outlive its pod by long.
+"""Incarnations and lanes whose newest fence is kept; the one longest unseen is dropped first. A fence guards against a
+stalled try within one process (a new process has no older tries), so it need not outlive its pod by long.
 """
 
 
 @dataclass(frozen=True)
 class Claim:
-    """What a step that wants to act for a pod can show."""
+    """What tells how old a step is that wants to act in a pod."""
 
     fence: int
     attempt: int
@@ -33,36 +33,36 @@ class Claim:
     def is_older_than(self, other: Claim) -> bool:
         """Say whether this step must not act once `other` has been seen.
 
-        The fence says so, but for one case: an operator may reset a workflow to an earlier point, and its fences with
-        it. What was scheduled later than all that was seen is no straggler, whatever its fence.
+        The fence decides, with one exception: an operator may reset a workflow to an earlier point, and its fences with
+        it. A step scheduled later than every one that was seen is no straggler, whatever its fence.
         """
         return (self.fence, self.attempt) < (other.fence, other.attempt) and self.scheduled <= other.scheduled
 
 
 class StaleFence(Exception):
-    """A newer step of this pod has been seen; the one that asks must not act."""
+    """A newer step of this pod has been seen, so the older one must not act."""
 
 
 class Holder(Protocol):
-    """Whoever acts for a pod, and can be asked to let go."""
+    """Something that acts in a pod, and can be asked to let go."""
 
     def supersede(self) -> None:
-        """Stop waiting: a newer step wants the pod. What has been sent to the runtime still runs to its end."""
+        """Stop waiting: a newer step wants the pod. Calls that were sent to the runtime still run to their end."""
 
     async def interruptible(self, work: Coroutine[Any, Any, T]) -> T:
-        """Await `work`, which may be given up when the step is cancelled or superseded."""
+        """Await `work`, which is given up when the holder is cancelled or superseded."""
 
 
 class Fences:
     """Lets one step at a time act for a pod, and refuses older ones.
 
-    The workflow takes one step that acts in a pod at a time, so a newer one that arrives while an elder still holds the
-    pod means that Temporal has given the elder up: it stalled, and was timed out or cancelled without noticing. The
-    elder is asked to let go, and is waited for: a call that it has already sent to the runtime ends before the next one
-    looks.
+    The workflow schedules one step that acts in a pod at a time. So a newer step that arrives while an older one holds
+    the pod means that Temporal has given the older one up: it stalled, and was timed out or cancelled without noticing.
+    The older one is asked to let go, and the newer one waits for it: a call that was already sent to the runtime ends
+    before the newer step looks.
 
-    What makes nothing in the pod, a pull, has a lane of its own beside that, for each container one: within a lane all
-    this holds as well, and between lanes nothing does, neither waiting nor refusing.
+    A pull makes nothing in the pod, and has a lane of its own, one for each container. The same holds within a lane;
+    between lanes nothing waits and nothing is refused.
     """
 
     def __init__(self) -> None:
@@ -71,11 +71,11 @@ class Fences:
 
     @asynccontextmanager
     async def acting(self, ref: PodRef, claim: Claim, holder: Holder, *, lane: str = "") -> AsyncIterator[None]:
-        """Hold the pod for the block; or, where a `lane` is named, only that lane beside the pod.
+        """Hold the pod for the block; with a `lane`, hold only that lane beside the pod.
 
-        Claims are compared within an incarnation; the pod itself is held by its UID, so that two incarnations of a
-        static pod never act together. Raises StaleFence when a newer claim has been seen, before or while waiting;
-        what `holder.interruptible` raises, when that gives up.
+        Claims are compared within an incarnation, but the pod is held by its UID, so that two incarnations of a static
+        pod never act together. Raises StaleFence when a newer claim has been seen, before or while waiting, and what
+        `holder.interruptible` raises.
         """
         self._see(ref, claim, lane)
         turn = self._turns.setdefault((ref.uid, lane), _Turn())
@@ -100,8 +100,8 @@ class Fences:
     async def undisturbed(self, uid: str, holder: Holder) -> AsyncIterator[bool]:
         """Hold the pod for the block, unless a step has it or wants it now; yield whether it is held.
 
-        For what is tidied up between steps. It has no claim: it is never newer than a step, and no step is refused for
-        it. A step that comes meanwhile asks `holder` to let go, and waits until it has.
+        This is for garbage collection between steps. It has no claim: it is never newer than a step, and no step is
+        refused because of it. A step that arrives meanwhile asks `holder` to let go, and waits until it has.
         """
         key = (uid, "")
         if key in self._turns:
@@ -110,7 +110,7 @@ class Fences:
         turn = self._turns[key] = _Turn()
         turn.wanted += 1
         try:
-            async with turn.lock:  # nobody has it: no step comes between
+            async with turn.lock:  # free, so this returns at once and no step gets in between
                 turn.holder = holder
                 try:
                     yield True

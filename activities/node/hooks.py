@@ -1,4 +1,4 @@
-"""preStop and postStart: what a container's own hooks are given, and what is said of them."""
+"""preStop and postStart: running a container's own hooks, and reporting how they went."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ logger = logging.getLogger(__name__)
 
 
 def hook_target(context: NodeContext, view: ObservedPod, container_id: str, ports: Mapping[str, int]) -> Target:
-    """Return where a hook of the container is carried out; on the node's network that is the node's address."""
+    """Return the target of a container's hook; for a pod on the node's network it has the node's address."""
     sandbox = next((each for each in view.sandboxes if each.ready), None)
     ip = (sandbox.ip if sandbox is not None else None) or next(iter(context.host.addresses), "")
     return Target(container_id, ip, dict(ports))
 
 
 async def carry_out_hook(handler: LifecycleHandler, where: Target, cri: CriRuntime) -> str:
-    """Carry a hook out to its end; return what is to be told of it, "" = nothing. Raises HookFailed, and nothing else.
+    """Run a hook to its end; return what is to be reported of it, "" = nothing. Raises only HookFailed.
 
-    What nobody has foreseen is the hook's failure too, named by its type: it must neither hold up the end of a
-    container nor have the start of one that runs retried without end. A cancelled hook stays cancelled.
+    An unexpected error is the hook's failure too, named by its type: it must not hold up the end of a container, nor
+    have the start of one that runs retried without end. A cancelled hook stays cancelled.
     """
     try:
         return await run_hook(handler, where, cri)
@@ -38,10 +38,10 @@ async def carry_out_hook(handler: LifecycleHandler, where: Target, cri: CriRunti
 
 
 class PreStops:
-    """The preStop hooks that are being carried out, each once for a container, whatever becomes of the step.
+    """The preStop hooks that are running, one for a container, whatever becomes of the step.
 
-    A second kill (one with a shorter grace) waits for the hook that is under way, and does not begin it again. After a
-    restart of the worker it is begun again: a hook is carried out at least once.
+    A second kill (one with a shorter grace) waits for the hook under way, and does not run it again. After a restart of
+    the worker it runs again: a hook runs at least once.
     """
 
     def __init__(self, cri: CriRuntime, context: NodeContext) -> None:
@@ -50,11 +50,11 @@ class PreStops:
         self._hooks: dict[str, asyncio.Task[str]] = {}
 
     async def carry_out(self, view: ObservedPod, target: KillTarget, seconds: float) -> StepEvent | None:
-        """Wait for the container's hook, for no longer than `seconds`; return what is to be said of it, if anything.
+        """Wait for the container's hook, for no longer than `seconds`; return the event to report, if any.
 
-        Whatever comes of it stops nobody from the kill. FailedPreStopHook is said of one that failed, in words that
-        hold nothing of its output, and of one that did not end in time. Difference: the kubelet tells nobody of the
-        latter (kuberuntime_container.go, v1.36, executePreStopHook).
+        The kill goes on whatever the hook does. FailedPreStopHook reports a hook that failed, without any of its
+        output, and one that did not end in time. Difference: the kubelet does not report the latter
+        (kuberuntime_container.go, v1.36, executePreStopHook).
         """
         if target.pre_stop is None:
             return None
@@ -75,7 +75,7 @@ class PreStops:
         return _warning("LifecycleHTTPFallback", told, target) if told else None
 
     def forget(self, container_id: str) -> None:
-        """Give up a hook of a container that has ended."""
+        """Cancel the hook of a container that has ended."""
         hook = self._hooks.pop(container_id, None)
         if hook is not None:
             hook.cancel()

@@ -1,4 +1,4 @@
-"""Which pods a node has let in, and what they take of it: in memory, and after a restart from the pods' records."""
+"""Which pods a node has admitted, and what they take of it: in memory, and after a restart from the pods' records."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ Trigger = Literal["pod_updated", "pod_resized", "pod_terminated", "pods_removed"
 
 @dataclass(frozen=True)
 class PutOff:
-    """A pod whose resize the node had no room for: what it asked for, and what it is ranked by."""
+    """A pod whose resize the node had no room for: what it asked for, and its rank among such pods."""
 
     ref: PodRef
     rank: tuple[int, bool]
     demand: Demand
     told_of: Trigger | None = None
-    """Why there may be room again, once it has been told; until then it waits to be."""
+    """Why there may be room again, once the pod has been told so; None = it waits to be told."""
 
 
 class Ledger:
-    """Counts what admitted pods take, from their admission to their end; sums are kept, so that a look is cheap.
+    """Counts what admitted pods take, from their admission to their end; it keeps sums, so that looking is cheap.
 
-    What survives the process is in the pods' records: that a pod was admitted, before anything was made for it, and
-    that it has finished.
+    The pods' records survive the process: they say that a pod was admitted, before anything was made for it, and that
+    it has finished.
     """
 
     def __init__(self, context: NodeContext) -> None:
@@ -52,7 +52,7 @@ class Ledger:
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[Page]:
-        """Have the ledger alone for the block: one admission at a time. Raises OSError where records cannot be read."""
+        """Lock the ledger for the block: one admission at a time. Raises OSError where records cannot be read."""
         async with self._lock:
             if self._pods is None:
                 self._pods = await asyncio.to_thread(_from_records, self._context)
@@ -61,7 +61,7 @@ class Ledger:
 
 
 class Page:
-    """The ledger, open to whoever has it alone."""
+    """The ledger while it is locked."""
 
     def __init__(self, pods: dict[str, _Admitted], taken: Taken, put_off: dict[str, PutOff]) -> None:
         self._pods = pods
@@ -70,20 +70,20 @@ class Page:
 
     @property
     def burstable_milli_cpu(self) -> int:
-        """What the burstable pods request of the CPU together."""
+        """The CPU that the burstable pods request together, in millicores."""
         return self._taken.burstable_milli_cpu
 
     def has(self, ref: PodRef) -> bool:
-        """Say whether this life of the pod was let in, and has not ended."""
+        """Say whether this life of the pod was admitted, and has not ended."""
         return self._is_of(ref)
 
     def refusal(self, ref: PodRef, pod: Pod, capacity: Capacity) -> Refusal | None:
-        """Return why the pod does not fit beside all others; an earlier life of it gives its place up."""
+        """Return why the pod does not fit beside all others; an earlier life of it no longer counts."""
         self._strike(ref.uid)
         return self._taken.refusal(demand_of(pod), capacity)
 
     def enter(self, ref: PodRef, pod: Pod) -> bool:
-        """Count the pod, as it is now, in place of what was counted for it; say whether that leaves more to others."""
+        """Count the pod as it is now, in place of what was counted before; say whether it takes less of anything."""
         before = self._pods.get(ref.uid)
         self._strike(ref.uid)
         self._put_off.pop(ref.uid, None)
@@ -95,9 +95,9 @@ class Page:
         )
 
     def refusal_of_resize(self, ref: PodRef, pod: Pod, capacity: Capacity) -> tuple[Refusal, bool] | None:
-        """Return why the pod does not fit as it now asks, beside all others, and whether it never will.
+        """Return why the pod, with what it now asks for, does not fit beside all others, and whether it never will.
 
-        It goes on being counted as it was, and waits for room where there may be some.
+        The pod still counts as before, and waits for room unless there never will be any.
         """
         own = self._pods.get(ref.uid)
         if own is not None:
@@ -113,9 +113,9 @@ class Page:
         return refusal
 
     def why_again(self, ref: PodRef, pod: Pod) -> Trigger | None:
-        """Return why the pod asks again that was put off; None of one that was not, in this life of the node.
+        """Return why a pod whose resize was put off asks again; None if it was not, as far as this process knows.
 
-        What asks again by itself, or because an operator will not wait, does so as the kubelet does periodically.
+        A pod that asks again by itself, or for an operator, counts as the kubelet's periodic retry.
         """
         put_off = self._put_off.get(ref.uid)
         if put_off is None or put_off.ref != ref:
@@ -125,17 +125,18 @@ class Page:
         return put_off.told_of or "periodic_retry"
 
     def take_waiting(self, trigger: Trigger) -> tuple[PodRef, ...]:
-        """Return the pods that wait for room to be resized, to be told: by rank, then who has waited longest.
+        """Return the pods that wait for room to be resized, by rank, then by how long they have waited.
 
-        They wait no longer: who asks again, and still finds no room, waits again. So a pod that has changed its mind
-        is told once for nothing, and not with each pod that ends. `trigger` is why there may be room.
+        The caller tells them. They wait no longer: a pod that asks again, and still finds no room, waits again. So a
+        pod that no longer wants the resize is told once for nothing, rather than with each pod that ends. `trigger` is
+        why there may be room.
         """
         waiting = [each for each in self._put_off.values() if each.told_of is None]
         self._put_off.update((each.ref.uid, replace(each, told_of=trigger)) for each in waiting)
         return tuple(each.ref for each in sorted(waiting, key=lambda each: each.rank))
 
     def strike(self, ref: PodRef) -> bool:
-        """Count this life of the pod no longer, whichever it is where none is named; say whether it was counted."""
+        """Stop counting this life of the pod, or any life where `ref` names none; say whether it was counted."""
         counted = self._is_of(ref) if ref.incarnation else ref.uid in self._pods
         if counted:
             self._strike(ref.uid)
@@ -143,9 +144,9 @@ class Page:
         return counted
 
     def keep(self, uids: Collection[str]) -> bool:
-        """Count only the pods of these UIDs: what else was let in has been removed behind the node's back.
+        """Count only the pods of these UIDs: all others were removed behind the node's back.
 
-        Say whether any was counted that no longer is.
+        Say whether there were any.
         """
         gone = self._pods.keys() - set(uids)
         for uid in gone:

@@ -64,12 +64,12 @@ _SIZE_CLASSES = (
 
 
 def count_sandbox() -> None:
-    """Count a sandbox that is begun."""
+    """Count a sandbox whose creation begins."""
     _PODS.add(1)
 
 
 def count_failed_sandbox() -> None:
-    """Count a sandbox that was begun and could not be made."""
+    """Count a sandbox that could not be created."""
     _PODS_ERRORS.add(1)
 
 
@@ -87,7 +87,7 @@ def count_infeasible_resize(detail: Literal["insufficient_node_allocatable", "li
 
 
 def count_accepted_resize(trigger: str) -> None:
-    """Count a resize that was put off and has been given room; `trigger` is why it was asked for again."""
+    """Count a resize that was put off and has room now; `trigger` is why the pod asked again."""
     _DEFERRED_ACCEPTED.add(1, {"retry_trigger": trigger})
 
 
@@ -97,12 +97,12 @@ def time_resize(seconds: float, *, done: bool) -> None:
 
 
 def count_start(kind: ContainerKind) -> None:
-    """Count a container of which the runtime is asked."""
+    """Count a container that the runtime is asked to create."""
     _CONTAINERS.add(1, {"container_type": kind})
 
 
 def count_failed_start(kind: ContainerKind, fault: Fault, *, begun: bool = False) -> None:
-    """Count a start that failed; one not yet `begun` (its image or its configuration) is counted as a start too."""
+    """Count a start that failed. One that failed before it had `begun`, by image or configuration, is a start too."""
     if not begun:
         count_start(kind)
     _CONTAINERS_ERRORS.add(1, {"container_type": kind, "code": fault.value})

@@ -1,4 +1,4 @@
-"""Whose a pod is: this node's and this Temporal cluster's, or somebody else's."""
+"""Whether a pod belongs to this node and this Temporal cluster, or to another."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from syncpod.translation.paths import is_uid
 
 
 async def is_ours(node: Node, uid: str) -> bool:
-    """Say whether every sandbox of a pod is of this Temporal cluster, or has been adopted by it. Raises CriError."""
+    """Say whether this Temporal cluster has made or adopted every sandbox of a pod. Raises CriError."""
     labels = {NODE_LABEL: node.context.name, POD_UID_LABEL: uid}
     return not await anothers(node, await node.cri.list_pod_sandboxes(labels=labels))
 

@@ -1,4 +1,4 @@
-"""A pod noted on its node, by the steps that are given the whole of it."""
+"""Writing a pod's record on its node, by the steps that are given the whole pod."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from syncpod.translation.context import NodeContext
 
 
 def note_pod(node: NodeContext, ref: PodRef, pod: Pod) -> None:
-    """Write the pod's record, with what is known of this life of it, in its directory, made if it is missing.
+    """Write the pod's record into its directory, made if missing; marks of this life of the pod stay.
 
     Blocks; safe to repeat. Raises UnsafeName, OSError.
     """

@@ -1,4 +1,4 @@
-"""What a node keeps for its pulls: whose turn it is, how fast they may follow one another, what is known of images."""
+"""What a node keeps for its pulls: their turns, their rate, and its records of the images it pulled."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from syncpod.node.verification import Verification
 PULLS_PER_SECOND: Final = 5.0
 """The kubelet's registryPullQPS."""
 PULLS_AT_ONCE: Final = 10
-"""The kubelet's registryBurst: how many may follow one another before the rate counts."""
+"""The kubelet's registryBurst: how many may begin before the rate counts."""
 
 
 @dataclass(frozen=True)
 class PullSettings:
-    """How a node pulls."""
+    """How a node pulls images."""
 
     at_once: int = 1
     """maxParallelImagePulls; one after the other by default (serializeImagePulls)."""
@@ -33,18 +33,18 @@ class PullSettings:
 
 
 class Pulls:
-    """The pulls of one node, and what they leave behind. Made once, in the worker's event loop; reads files then."""
+    """The pulls of one node, and its records of them. Made once, in the worker's event loop; reads files then."""
 
     def __init__(self, state_dir: Path, settings: PullSettings) -> None:
         self.records = PullRecords(state_dir, settings.verification)
         self.node_credentials = NodeCredentials(settings.registry_auth_file)
         self.rate = RateLimit(PULLS_PER_SECOND, PULLS_AT_ONCE)
         self.under_way = 0
-        """How many pulls have their turn."""
+        """How many pulls are running."""
         self.ended = 0
-        """How many have had it: while this stays the same, no pull has brought anything."""
+        """How many pulls have ended: while this stays the same, no pull has brought an image."""
         self.tells_bytes = True
-        """Whether the runtime tells how far downloads are, as far as anybody has asked."""
+        """Whether the runtime reports the progress of downloads; True until a request has shown otherwise."""
         self._slots = asyncio.Semaphore(settings.at_once)
         self._images: dict[str, _Queue] = {}
 
@@ -52,8 +52,8 @@ class Pulls:
     async def turn(self, holder: Holder, reference: str) -> AsyncIterator[None]:
         """Hold a turn to pull an image for the block.
 
-        Turns are given in the order in which they were asked for, and of one image only one at a time, so that whoever
-        waited may find the image there: two pods pull it once. Raises what `holder.interruptible` raises.
+        Turns are given in the order of the requests, and for each image only one at a time, so that the next in line
+        may find the image there: two pods pull it once. Raises what `holder.interruptible` raises.
         """
         queue = self._images.setdefault(reference, _Queue())
         queue.wanted += 1
@@ -78,7 +78,7 @@ class Pulls:
 
 @dataclass
 class _Queue:
-    """Those who want one image."""
+    """The pulls that want one image."""
 
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     wanted: int = 0

@@ -1,4 +1,4 @@
-"""Slots that keep a burst of calls from slowing each other down, but that a call which hangs does not keep for ever."""
+"""Slots: they limit how many calls run at once, and a call that hangs does not keep its slot for ever."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from activities.node.fences import Holder
 async def slot(holder: Holder, slots: asyncio.Semaphore, *, at_most_seconds: float) -> AsyncIterator[None]:
     """Wait for one of `slots` and hold it for the block, but no longer than `at_most_seconds`.
 
-    What takes longer hangs, and uses nothing of what the slots are to share: its slot is another pod's then, while the
-    block goes on without. Raises what `holder.interruptible` raises.
+    A block that takes longer hangs, and uses none of what the slots share. Another pod then gets its slot, while the
+    block goes on. Raises what `holder.interruptible` raises.
     """
     await holder.interruptible(slots.acquire())
     held = True

@@ -1,4 +1,4 @@
-"""StopContainer calls in flight, which outlive the steps that sent them."""
+"""StopContainer calls that are under way, and outlive the steps that sent them."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from syncpod.cri.errors import CriError, NotFound
 logger = logging.getLogger(__name__)
 
 HUNG_SECONDS = 10.0
-"""How long after its SIGKILL a call is believed to be about to end; after that another is sent beside it."""
+"""How long after its SIGKILL a call may take to return; after that another one is sent beside it."""
 
 
 class Stops:
-    """Sends StopContainer and keeps each call until it ends, whatever becomes of the step that wanted it.
+    """Sends StopContainer and keeps each call until it returns, whatever becomes of the step that sent it.
 
-    A StopContainer that is cancelled in its grace never sends SIGKILL, so none is ever cancelled. A second one with a
-    shorter grace runs beside the first, and the runtime then ends both at the shorter.
+    A StopContainer that is cancelled within its grace never sends SIGKILL, so no call is ever cancelled. A second one
+    with a shorter grace runs beside the first; both return when the shorter grace is over.
     """
 
     def __init__(self, cri: CriRuntime) -> None:
@@ -29,9 +29,9 @@ class Stops:
     def stop(self, container_id: str, grace_seconds: int) -> asyncio.Task[None]:
         """Stop a container, with SIGKILL after `grace_seconds` (whole); return the task that ends when it has ended.
 
-        Where a call in flight already kills it by then, that one is returned and nothing is sent, unless it hangs. The
-        task raises CriError; a container that is not there is a success. Wait for it with asyncio.wait, which never
-        cancels it.
+        If a call under way already kills the container by then, that call is returned and nothing is sent, unless it
+        hangs. The task raises CriError; a container that is not there is a success. Wait for the task with
+        asyncio.wait, which never cancels it.
         """
         deadline = time.monotonic() + grace_seconds
         calls = self._running.setdefault(container_id, [])
@@ -44,7 +44,7 @@ class Stops:
         return task
 
     async def drain(self) -> None:
-        """Wait for every call in flight; for a worker that shuts down in good order, and for tests."""
+        """Wait for every call under way: for a worker that shuts down in good order, and for tests."""
         while tasks := [task for calls in self._running.values() for _, task in calls]:
             await asyncio.wait(tasks)
 

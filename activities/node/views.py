@@ -1,4 +1,4 @@
-"""What the last step of each pod has returned: the listing that the next one may begin with."""
+"""The listing that the last step of each pod has returned: the next step may begin with it."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from collections import OrderedDict
 from syncpod.messages import ObservedPod, PodRef
 
 REMEMBERED = 1_000
-"""Pods whose last listing is kept; the one longest unseen is dropped first, and is simply listed again."""
+"""Pods whose last listing is kept; the one longest unseen is dropped first, and is listed again when needed."""
 
 
 class LastViews:
-    """Remembers the listing that the newest step of a pod's incarnation has ended with.
+    """Remembers the listing with which the newest step of each incarnation has ended.
 
-    Only steps make anything for a pod, and they come one after the other: for the first try of the step with the very
-    next fence, everything made is in it. What has exited meanwhile is not, nor what another process has done.
+    Only steps make anything for a pod, one after the other. So for the first try of the step with the very next fence,
+    the listing has everything that was made. It lacks exits since then, and what another process has done.
     """
 
     def __init__(self) -> None:
         self._views: OrderedDict[tuple[str, str], tuple[int, ObservedPod]] = OrderedDict()
 
     def keep(self, ref: PodRef, fence: int, view: ObservedPod) -> None:
-        """Take the listing that the step with that fence is about to return."""
+        """Keep the listing that the step with that fence is about to return."""
         key = (ref.uid, ref.incarnation)
         self._views[key] = (fence, view)
         self._views.move_to_end(key)
@@ -29,9 +29,9 @@ class LastViews:
             self._views.popitem(last=False)
 
     def before(self, ref: PodRef, fence: int, attempt: int) -> ObservedPod | None:
-        """Return what that try of that step may begin with; None where it has to look.
+        """Return the listing that this try of this step may begin with; None where it has to read the pod.
 
-        Nothing was made for an incarnation before its first step.
+        For the first step of an incarnation it is empty: nothing was made before.
         """
         if attempt > 1:
             return None

@@ -1,4 +1,4 @@
-"""Whether a pod may come onto this node, and when its place is free again."""
+"""Admitting pods to the node, and freeing what they took of it."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _OS_LABEL = "kubernetes.io/os"
 
 
 async def admit(attempt: Attempt, request: CreateSandbox) -> None:
-    """Let the pod in, or raise PodFault PodRejected with the kubelet's reason: it has failed then, for good.
+    """Admit the pod, or raise PodFault PodRejected with the kubelet's reason: the pod has then failed for good.
 
-    Once let in, this life of the pod is never turned away again, whatever the node has become: its record, which must
-    be there, says so when this returns, and it counts until it has finished or is removed. Killed before that, the node
-    asks again, and nothing was made.
+    Once admitted, this life of the pod is never rejected again, whatever becomes of the node. The pod's record, which
+    must exist, says so when this returns, and the pod counts until it has finished or is removed. If the worker dies
+    before that, nothing was made, and the next try decides again.
 
-    Mirrors kubelet.go, v1.36, HandlePodAdditions and canAdmitPod, with its handlers in their order: eviction (what the
-    node is short of), sysctls, the predicates, AppArmor. Difference: no pod is preempted for a critical one. Raises
+    Mirrors kubelet.go, v1.36, HandlePodAdditions and canAdmitPod, with its handlers in their order: eviction (pressure
+    on the node), sysctls, the predicates, AppArmor. Difference: no pod is preempted for a critical one. Raises
     CriError, OSError.
     """
     node, ref, pod = attempt.node, request.ref, request.pod
@@ -40,7 +40,8 @@ async def admit(attempt: Attempt, request: CreateSandbox) -> None:
     await _check_features(attempt, pod)
     async with node.ledger.open() as page:
         refusal = page.refusal(ref, pod, node.context.capacity)
-        if refusal is not None and await strike_what_is_gone(attempt, page):  # or it would be refused for good
+        # A rejection is for good, so first make sure that the pods that take the room still exist.
+        if refusal is not None and await strike_what_is_gone(attempt, page):
             refusal = page.refusal(ref, pod, node.context.capacity)
         if refusal is not None:
             raise _rejected(*refusal)
@@ -51,7 +52,7 @@ async def admit(attempt: Attempt, request: CreateSandbox) -> None:
 
 
 async def finish(attempt: Attempt, *, evicted: bool = False) -> None:
-    """Free what the pod takes of its node: nothing of this life of it runs again. Safe to repeat. Raises OSError."""
+    """Free what the pod takes of its node: this life of it never runs again. Safe to repeat. Raises OSError."""
     if evicted:
         await asyncio.to_thread(_mark, attempt, "evicted")
     await asyncio.to_thread(_mark, attempt, "finished")
@@ -59,23 +60,24 @@ async def finish(attempt: Attempt, *, evicted: bool = False) -> None:
 
 
 async def forget(attempt: Attempt) -> None:
-    """Free what the pod takes of its node, of which nothing is left there. Safe to repeat. Raises OSError."""
+    """Free what a pod took of its node, once nothing of it is left there. Safe to repeat. Raises OSError."""
     await asyncio.to_thread(remove_empty_tiers, attempt.node.context)
     await _strike(attempt, "pods_removed")
 
 
 async def strike_what_is_gone(attempt: Attempt, page: Page) -> bool:
-    """Count pods no longer that `syncpod prune` has removed behind the node's back; say whether there were any.
+    """Stop counting pods that `syncpod prune` has removed behind the node's back; say whether there were any.
 
-    Done before the attempt's own pod, which counts on, is refused for want of room. Others that wait for some are told.
-    Raises OSError.
+    Call it before the attempt's own pod, which still counts, is refused for lack of room. Other pods that wait for room
+    are told. Raises OSError.
     """
     node, own = attempt.node, attempt.ref.uid
     records = await asyncio.to_thread(read_pod_records, node.context)
     if not page.keep({own, *(record.pod.metadata.uid for record in records)}):
         return False
     node.has_room(tuple(each for each in page.take_waiting("pods_removed") if each.uid != own))
-    await asyncio.to_thread(weigh_tiers, node.context, page.burstable_milli_cpu)  # last: the next try finds none gone
+    # Hazard: this comes last. If it fails, the next try no longer finds that any pod has gone.
+    await asyncio.to_thread(weigh_tiers, node.context, page.burstable_milli_cpu)
     return True
 
 
@@ -84,18 +86,19 @@ async def _strike(attempt: Attempt, trigger: Trigger) -> None:
     async with node.ledger.open() as page:
         if page.strike(attempt.ref):
             node.has_room(page.take_waiting(trigger))
-            await asyncio.to_thread(weigh_tiers, node.context, page.burstable_milli_cpu)  # last, as above
+            # Hazard: last, for the same reason as above.
+            await asyncio.to_thread(weigh_tiers, node.context, page.burstable_milli_cpu)
 
 
 def _mark(attempt: Attempt, mark: Mark) -> None:
-    """Note something of this life of the pod in its record, where there is one of it."""
+    """Set a mark in the pod's record, if it has a record of this life."""
     record = read_pod_record(attempt.node.context, attempt.ref.uid)
     if record is not None and record.incarnation == attempt.ref.incarnation and not getattr(record, mark):
         mark_pod_record(attempt.node.context, record, mark)
 
 
 async def _check_features(attempt: Attempt, pod: Pod) -> None:
-    """Raise PodFault for what this machine or its runtime cannot be (lifecycle/predicate.go, v1.36, Admit)."""
+    """Raise PodFault for an OS or a feature that machine or runtime lack (lifecycle/predicate.go, v1.36, Admit)."""
     if pod.metadata.labels.get(_OS_LABEL, _OS) != _OS:
         raise _rejected(
             "PodOSSelectorNodeLabelDoesNotMatch",
@@ -113,9 +116,9 @@ async def _check_features(attempt: Attempt, pod: Pod) -> None:
 
 
 def _needs_app_armor(pod: Pod) -> bool:
-    """Say whether anything of the pod is to be confined by AppArmor (security/apparmor/helpers.go, v1.36, isRequired).
+    """Say whether anything in the pod is confined by AppArmor (security/apparmor/helpers.go, v1.36, isRequired).
 
-    Annotations have become fields by then.
+    Defaulting has turned the annotations into fields.
     """
     spec = pod.spec
     contexts = [each.security_context for each in (*spec.init_containers, *spec.containers, *spec.ephemeral_containers)]

@@ -1,4 +1,4 @@
-"""The pod's own cgroup, with its limits, before its sandbox is put below it."""
+"""Making the pod's own cgroup, with its limits, before its sandbox is made below it."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from syncpod.pod import Pod
 
 
 async def prepare_cgroup(attempt: Attempt, pod: Pod) -> None:
-    """Make the pod's cgroup with its limits, and let its tier weigh with it. Safe to repeat.
+    """Make the pod's cgroup with its limits, and update the weight of its QoS tier. Safe to repeat.
 
     Mirrors kubelet.go, v1.36, SyncPod, with UpdateQOSCgroups and EnsureExists. Raises PodFault UnsupportedByRuntime for
-    a limit that the pod asks for as a whole and that nothing here would enforce; OSError.
+    a pod-level limit that nothing here would enforce; OSError.
     """
     node = attempt.node
     attempt.doing = "makes the pod's cgroup"

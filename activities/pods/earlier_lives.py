@@ -1,4 +1,4 @@
-"""Ending what an earlier life of a pod's name has left running: its workflow was terminated, and so killed nothing."""
+"""Ending earlier pods of a name, which still run because their workflows were terminated and so killed nothing."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from syncpod.translation.paths import is_uid
 async def end_earlier_lives(attempt: Attempt, *, grace_seconds: int) -> str:
     """Kill and remove every pod of this namespace and name, node and Temporal cluster that has another UID.
 
-    A name has one workflow at a time, and this step runs for it: whatever else bears the name there has no workflow any
-    more, and would run beside its heir for ever. One that belongs to another cluster is left alone, since nothing here
-    says that its workflow is gone; so is what bears the name and no pod's UID. `grace_seconds` is for each of its
-    containers, counted from when the step was scheduled.
+    A name has one workflow at a time, and this step runs for it. So any other pod of that name has no workflow any
+    more, and would run beside its successor for ever. A pod of another cluster is left alone, since nothing here says
+    that its workflow is gone; so is a sandbox that has the name and no pod's UID. Each container has `grace_seconds`,
+    counted from when the step was scheduled.
 
-    Returns the UID of a pod left alone that still has a ready sandbox, "" where there is none: beside it nobody's
-    first sandbox is to be made. An incarnation that has a sandbox on the node already is told of none.
+    Returns the UID of a pod that was left alone and still has a ready sandbox, "" where there is none: beside it no
+    first sandbox may be made. For an incarnation that already has a sandbox on the node, it returns "".
 
     Mirrors pod_workers.go, v1.36, allowPodStart (a static pod starts when the last one of its full name has ended) and
     HandlePodCleanups (what runs and is nobody's is killed). Raises CriError, Interrupted, and what `remove_remains`
@@ -43,7 +43,7 @@ async def end_earlier_lives(attempt: Attempt, *, grace_seconds: int) -> str:
         attempt.doing = f"ends the pod {uid}, an earlier life of this name without a workflow"
         elder = PodRef(namespace=ref.namespace, name=ref.name, uid=uid)
         why = f"an earlier life of {ref.namespace}/{ref.name}, whose workflow is gone"
-        attempt.ref = elder  # this very try, so that whoever asks it to let go is heard
+        attempt.ref = elder  # the same attempt, so that a request to let go reaches it
         try:
             await stop_pod(attempt, KillPod(ref=elder, grace_seconds=grace_seconds, message=why))
             removed = await remove_remains(attempt, RemovePod(ref=elder))
@@ -59,7 +59,7 @@ async def end_earlier_lives(attempt: Attempt, *, grace_seconds: int) -> str:
 
 
 def _uid(sandbox: SandboxSummary) -> str:
-    """Return the UID that a sandbox is labelled with: by that it is found, whatever its metadata says."""
+    """Return the UID in a sandbox's labels: lists select by it, whatever its metadata says."""
     return sandbox.labels.get(POD_UID_LABEL, "")
 
 

@@ -54,7 +54,7 @@ async def remove_remains(attempt: Attempt, request: RemovePod) -> StepResult:
 
 
 async def _remove_cgroup(attempt: Attempt, uid: str) -> None:
-    """Remove the pod's cgroup, killing what has been forgotten in it; nobody, if the runtime has another's of that UID.
+    """Remove the pod's cgroup, and kill the processes forgotten in it, unless another owner has a pod of that UID.
 
     Raises CgroupBusy, CriError, OSError.
     """

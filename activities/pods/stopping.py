@@ -18,12 +18,12 @@ from syncpod.messages import KillPod, KillTarget, ObservedPod, ObservedSandbox, 
 async def stop_pod(attempt: Attempt, request: KillPod) -> StepResult:
     """Stop all containers of the pod in their order, then every sandbox of it, until nothing of it runs.
 
-    StopPodSandbox ends containers at once, without grace, so it is called only when a listing shows none alive; what
-    appears after it (a start that was under way) is stopped in turn, and what the runtime has lost sight of is killed.
-    What is not ours is not touched. Dead containers and sandboxes stay for `remove_remains`.
+    StopPodSandbox ends containers at once, without grace, so it is called only when a listing shows none alive. A
+    container that appears later (its start was under way) is stopped in turn, and what the runtime has lost sight of is
+    killed. What is not ours is not touched. Dead containers and sandboxes stay for `remove_remains`.
 
-    Cancelled, the step ends at once with outcome STOPPING, while the stops that it sent go on; the next kill_pod, with
-    a shorter grace, sends its own beside them.
+    Cancelled, the step ends at once with outcome STOPPING, while the stops that it sent go on; the next kill, with a
+    shorter grace, sends its own beside them.
 
     Mirrors kuberuntime_manager.go, v1.36, killPodWithSyncResult. Difference: there the sandboxes are stopped even when
     a container could not be. Where the pod ends for good, its node has room again. Raises CriError, OSError: killing is
@@ -61,10 +61,10 @@ async def _stop(attempt: Attempt, request: KillPod) -> StepResult:
 
 
 async def stop_sandboxes(attempt: Attempt, view: ObservedPod) -> None:
-    """Stop all sandboxes of a pod of which nothing runs: their pause processes end, their networks are taken down.
+    """Stop all sandboxes of a pod with no running container: their pause processes end, their networks go down.
 
-    Those not ready too: one may have kept its network or its name. A sandbox that is gone is stopped. When some fail
-    the others are still stopped, and the first CriError is raised.
+    Sandboxes that are not ready are stopped too: one may have kept its network or its name. A sandbox that is gone
+    counts as stopped. When some fail the others are still stopped, and the first CriError is raised.
     """
     attempt.doing = f"stops {len(view.sandboxes)} sandbox(es)"
     stops = (stop_sandbox(attempt, sandbox) for sandbox in view.sandboxes)
@@ -74,7 +74,7 @@ async def stop_sandboxes(attempt: Attempt, view: ObservedPod) -> None:
 
 
 async def stop_sandbox(attempt: Attempt, sandbox: ObservedSandbox) -> None:
-    """Stop one sandbox of which nothing runs. Gone already is success. Raises CriError."""
+    """Stop one sandbox without running containers. Gone already is success. Raises CriError."""
     try:
         await attempt.node.cri.stop_pod_sandbox(sandbox.id)
     except NotFound:
