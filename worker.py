@@ -78,6 +78,7 @@ from syncpod.temporal.plugin import NoServer, connect, connection_settings, sync
 from workflows.node.workflow import NodeWorkflow
 from workflows.pod.workflow import PodWorkflow
 from workflows.runner import workflow_runner
+from workflows.source_digest import source_digest
 
 log = logging.getLogger("syncpod.worker")
 
@@ -299,7 +300,7 @@ async def _cluster(client: Client) -> str:
 
 
 def build_id() -> str:
-    """Name this program and its decisions to the server; a checkout that is not installed has no version.
+    """Name this program, its decisions and their source to the server; an uninstalled checkout has no version.
 
     Unless it is told, the SDK compiles the source of every module anew to name them all: a third of a cold start.
     """
@@ -307,7 +308,7 @@ def build_id() -> str:
         program = f"syncpod-{metadata.version('syncpod')}"
     except metadata.PackageNotFoundError:
         program = "syncpod-checkout"
-    return version.build_id(program)
+    return version.build_id(program, source_digest())
 
 
 def _runtime() -> Runtime:

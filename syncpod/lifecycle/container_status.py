@@ -29,7 +29,6 @@ from syncpod.lifecycle.exit import STATUS_UNKNOWN, UNKNOWN_EXIT_CODE, Exit
 from syncpod.lifecycle.observed import ObservedContainer, ObservedPod
 from syncpod.lifecycle.phase import RESTARTING_ALL_CONTAINERS
 from syncpod.lifecycle.restart import container_should_restart, is_sidecar, should_container_be_restarted
-from syncpod.lifecycle.version import DECISION_VERSION
 from syncpod.pod import (
     Container,
     ContainerState,
@@ -45,8 +44,6 @@ from syncpod.pod import (
 
 ContainerKind = Literal["init", "main", "ephemeral"]
 
-NEWEST_TELLS: Final = 2
-"""The version of decisions since which only a main container's newest instance tells that init containers completed."""
 
 _NOT_LOCATED: Final = "The container could not be located when the pod was terminated"
 _USED_TO_RUN: Final = "The container could not be located when the pod was deleted.  The container used to be Running"
@@ -93,8 +90,6 @@ class ContainerContext:
     """By container name: what running instances were last given, where that is not what the pod has for them."""
     followed: Collection[str] = ()
     """Names of main containers that have ended only so that another instance follows, whatever their policy."""
-    decision_version: int = DECISION_VERSION
-    """Whose decisions the run takes."""
 
     def container_id(self, raw: str) -> str:
         """Return an id as statuses have it."""
@@ -251,9 +246,7 @@ def _removed(
 def _any_main_container_created(context: ContainerContext) -> bool:
     """Say whether a main container's newest instance is known to be there. Mirrors HasAnyRegularContainerCreated."""
     main = {container.name for container in context.pod.spec.containers}
-    view = context.observed
-    seen = view.newest_by_name().values() if context.decision_version >= NEWEST_TELLS else view.containers
-    return any(instance.name in main and instance.state != "unknown" for instance in seen)
+    return any(each.name in main and each.state != "unknown" for each in context.observed.newest_by_name().values())
 
 
 def _held_back(

@@ -36,7 +36,6 @@ from syncpod.lifecycle.pod_resources import PodResources, resources_of, with_res
 from syncpod.lifecycle.qos import pod_qos
 from syncpod.lifecycle.restart import is_sidecar
 from syncpod.lifecycle.restart_all import should_restart_all
-from syncpod.lifecycle.version import DECISION_VERSION
 from syncpod.pod import (
     Container,
     ContainerState,
@@ -53,9 +52,6 @@ from syncpod.pod.amounts import pod_text
 
 TERMINATION_MESSAGES_LIMIT: Final = 12 * 1024
 """Bytes that the termination messages of all containers of a pod may have together; each has an equal share."""
-
-GATES_ASK_US: Final = 2
-"""The version of decisions since which a readiness gate may ask for a condition that is the node's own."""
 
 
 class PodFailure(Model):
@@ -101,8 +97,6 @@ class StatusInputs:
     """Why something has not ended that was to have long ago; None = nothing is overdue."""
     begins_anew_later: bool = False
     """All containers were removed so that the pod begins anew, and it has not yet: a back-off holds it."""
-    decision_version: int = DECISION_VERSION
-    """Whose decisions the run takes, since phase and readiness are written where they are searched for."""
 
 
 @dataclass(frozen=True)
@@ -130,7 +124,6 @@ def pod_status(inputs: StatusInputs) -> StatusDecision:
         recursive_read_only=inputs.recursive_read_only,
         actuated=inputs.actuated.containers if inputs.actuated is not None else {},
         followed=inputs.followed,
-        decision_version=inputs.decision_version,
     )
     init = _statuses(context, pod.spec.init_containers, "init", previous.init_container_statuses)
     main = _statuses(context, pod.spec.containers, "main", previous.container_statuses)
@@ -260,7 +253,7 @@ def _conditions(
         condition.initialized_condition(pod, known, phase, old_conditions=old),
     ]
     # As in the kubelet a gate finds what has been answered by now: not ContainersReady, nor what comes after it.
-    asked = (*foreign, *inputs.resize, *own) if inputs.decision_version >= GATES_ASK_US else foreign
+    asked = (*foreign, *inputs.resize, *own)
     own += [
         condition.ready_condition(pod, known, phase, conditions=asked),
         condition.containers_ready_condition(pod, known, phase),

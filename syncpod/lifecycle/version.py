@@ -1,12 +1,11 @@
-"""Which decisions this tree takes, and which took those of a history.
+"""The version of the decisions: which ones this tree takes, and which ones took a given history.
 
-Everything that a workflow calls in :mod:`syncpod.pod` and :mod:`syncpod.lifecycle` decides its commands, so a change of
-what they answer is a change of the workflow. The number grows with each such change. A run that was begun with an older
-one goes on with that, and continues as new at its next quiet point; the tree holds two versions at most
-(docs/upgrading.md).
+Everything that a workflow calls in :mod:`syncpod.pod` and :mod:`syncpod.lifecycle` decides its commands, so changing an
+answer there changes the workflow. Each such change raises :data:`DECISION_VERSION`. A run goes on with the decisions
+that it began with, and continues as new with newer ones at its next quiet point (docs/upgrading.md).
 
-A run's version is that of the worker that took its first decision. It is read from that worker's build id, which the
-server writes into the history with each workflow task; so a replay finds the same.
+The version of a run is that of the worker that took its first workflow task. It is read from that worker's build id,
+which the server records with each workflow task, so every replay finds the same version.
 """
 
 from __future__ import annotations
@@ -14,21 +13,36 @@ from __future__ import annotations
 import re
 from typing import Final
 
-DECISION_VERSION = 2
-"""Version of the decisions.
+DECISION_VERSION = 1
+"""The version of this tree's decisions. 1 is that of release 0.1.0, the first one."""
 
-2: a pod says how it is restarted; where the runtime no longer lists what ran, the record decides.
-"""
+BASELINE: Final = 1
+"""The oldest version whose runs this tree replays and whose snapshots it reads."""
 
-_MARK: Final = re.compile(r"\+decisions\.([0-9]{1,6})")
+_MARK: Final = re.compile(r"\+decisions\.([0-9]{1,6})\.[0-9a-f]{12}\Z")
 
 
-def build_id(program: str) -> str:
-    """Return the build id of a worker: the program's name and version, and that of its decisions."""
-    return f"{program}+decisions.{DECISION_VERSION}"
+def build_id(program: str, digest: str) -> str:
+    """Return a worker's build id: ``syncpod-0.1.0+decisions.1.0123456789ab``.
+
+    `digest` is 12 hexadecimal digits that tell apart two trees with other sources under the same version.
+    """
+    return f"{program}+decisions.{DECISION_VERSION}.{digest}"
 
 
 def decisions_of(build_id: str) -> int:
-    """Return the version of the decisions that a worker of this build id takes; the first ones did not say."""
+    """Return the version of the decisions that a worker of this build id takes; 0 where the id does not say."""
     mark = _MARK.search(build_id)
-    return int(mark[1]) if mark else 1
+    return int(mark[1]) if mark else 0
+
+
+def is_superseded(decisions: int) -> bool:
+    """Say whether decisions of this version are older than this tree's."""
+    return decisions < DECISION_VERSION
+
+
+def too_old(decisions: int) -> str:
+    """Return the sentence that refuses decisions older than :data:`BASELINE`; "" where they are not."""
+    if decisions >= BASELINE:
+        return ""
+    return f"decisions: are of version {decisions}, from before the first release; the oldest known are {BASELINE}"

@@ -71,11 +71,10 @@ def parse_ephemeral_container(document: Any, *, strict: bool = True) -> Ephemera
     return _parse(EphemeralContainer, document, strict=strict)
 
 
-def parse_resize(document: Any, *, strict: bool = True) -> PodResize:
-    """Read what a resize asks for; `strict` and errors as for `parse_pod`."""
-    if strict:
-        _check_size({"spec": document})
-    return _parse(PodResize, document, strict=strict)
+def parse_resize(document: Any) -> PodResize:
+    """Read what a resize asks for, and refuse unknown fields; errors as for `parse_pod`."""
+    _check_size({"spec": document})
+    return _parse(PodResize, document, strict=True)
 
 
 def _parse(model: type[_Parsed], document: Any, *, strict: bool) -> _Parsed:

@@ -11,25 +11,21 @@ from syncpod.pod.resources import ContainerResize, PodResize, ResourceRequiremen
 from syncpod.pod.validation.pod import validate_pod
 
 
-def resized(pod: Pod, document: Any, *, again: bool = False) -> Pod:
+def resized(pod: Pod, document: Any) -> Pod:
     """Return the pod with the resources that a resize, or the document of one, names; all others stay as they are.
 
     It is what `kubectl patch --subresource resize` takes as the patch of a spec: amounts are merged by name, and what
     is not requested but limited is requested too. Raises PodInvalid with the path of all that is wrong: in the document
     where it cannot be read, else in the pod. Whether the pod may be changed so at all, `validate_update` says.
-
-    `again` says that this very resize was taken before, perhaps by an earlier version: what is refused now was taken
-    then, and what cannot be read was passed over.
     """
-    wanted = document if isinstance(document, PodResize) else parse_resize(document, strict=not again)
+    wanted = document if isinstance(document, PodResize) else parse_resize(document)
     spec = pod.spec
-    if not again and (
-        problems := [
-            *_check_names(wanted.containers, spec.containers, "containers"),
-            *_check_names(wanted.init_containers, spec.init_containers, "initContainers"),
-            *_check_only_amounts(wanted),
-        ]
-    ):
+    problems = [
+        *_check_names(wanted.containers, spec.containers, "containers"),
+        *_check_names(wanted.init_containers, spec.init_containers, "initContainers"),
+        *_check_only_amounts(wanted),
+    ]
+    if problems:
         raise PodInvalid(problems)
     update = {
         "containers": _merged(spec.containers, wanted.containers),
@@ -37,7 +33,7 @@ def resized(pod: Pod, document: Any, *, again: bool = False) -> Pod:
         "resources": _with(spec.resources, wanted.resources) if wanted.resources is not None else spec.resources,
     }
     new = with_defaults(pod.model_copy(update={"spec": spec.model_copy(update=update)}))
-    if not again and (invalid := validate_pod(new)):
+    if invalid := validate_pod(new):
         raise PodInvalid(invalid)
     return new
 

@@ -29,31 +29,41 @@ from tests.worker.node_process import ROOT, NodeProcess
 PARTS = ("syncpod", "workflows", "activities", "protos", "worker.py")
 """What a worker runs from."""
 
-OLDER = {
+FORBIDS = "example.com/forbids-restarts"
+"""The annotation that only the newer version obeys."""
+
+NEWER = {
     "syncpod/lifecycle/version.py": [
-        (f"DECISION_VERSION = {DECISION_VERSION}\n", f"DECISION_VERSION = {DECISION_VERSION - 1}\n")
+        (f"DECISION_VERSION = {DECISION_VERSION}\n", f"DECISION_VERSION = {DECISION_VERSION + 1}\n")
     ],
-    "workflows/pod/workflow.py": [("            self.govern()\n", "")],
     "workflows/pod/state.py": [
-        ("    obeys_restart_settings: bool = False\n", ""),
         (
-            "return restart_settings(self.pod.metadata.annotations) if self.obeys_restart_settings else KUBELETS",
-            "return KUBELETS",
+            "from datetime import datetime, timedelta\n",
+            "from dataclasses import replace\nfrom datetime import datetime, timedelta\n",
+        ),
+        (
+            "        return restart_settings(self.pod.metadata.annotations)\n",
+            "        settings = restart_settings(self.pod.metadata.annotations)\n"
+            f"        if self.decision_version > {DECISION_VERSION} and {FORBIDS!r} in self.pod.metadata.annotations:\n"
+            "            return replace(settings, limit=0)\n"
+            "        return settings\n",
         ),
     ],
-    "workflows/pod/report.py": [("    trial.obeys_restart_settings = True\n", "")],
+    "workflows/pod/start.py": [
+        ('{"snapshot": snapshot(state), ', '{"snapshot": {**snapshot(state), "of_the_newer": {"kept": True}}, '),
+    ],
 }
-"""How the version before differs: it passes over what a pod says of its restarts; its snapshot has no word of it."""
+"""How the planted next version differs: it obeys an annotation, and its snapshot has a field that is unknown here."""
 
 
-def older_tree(directory: Path) -> Path:
-    """A tree as the version before had it."""
+def newer_tree(directory: Path) -> Path:
+    """A tree as the next version might be."""
     for part in PARTS:
         if (ROOT / part).is_dir():
             shutil.copytree(ROOT / part, directory / part, ignore=shutil.ignore_patterns("__pycache__"))
         else:
             shutil.copy(ROOT / part, directory / part)
-    for name, changes in OLDER.items():
+    for name, changes in NEWER.items():
         text = (directory / name).read_text()
         for now, then in changes:
             assert now in text, f"{name}: {now}"
@@ -146,8 +156,8 @@ async def test_an_upgrade_and_a_way_back_leave_pods_untouched(
 ) -> None:
     if runtime.name == "containerd24":
         pytest.skip("the two other runtimes say enough: nothing here is a runtime's")
-    (tree := tmp_path / "older").mkdir()
-    older, newer = older_tree(tree), ROOT
+    (tree := tmp_path / "newer").mkdir()
+    older, newer = ROOT, newer_tree(tree)
     async with fleet(runtime, temporal_server, tmp_path) as engine:
         await engine.serve(older)
         async with engine.node.pods() as pods:
@@ -196,9 +206,9 @@ async def crash(pod: LivePod) -> None:
 
 
 async def limited(pods: Pods) -> LivePod:
-    """A pod that wants no restart at all, which only the newer version knows."""
+    """A pod that forbids all restarts in words that only the newer version knows."""
     document = pods.manifest("governed", shell("web"))
-    document["metadata"]["annotations"] = {"syncpod.dev/restart-limit": "0"}
+    document["metadata"]["annotations"] = {FORBIDS: "true"}
     pod = pods.know(document)
     await pod.apply(document)
     return pod

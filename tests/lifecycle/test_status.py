@@ -20,7 +20,6 @@ from syncpod.lifecycle.status import (
     pod_status,
     terminated_pod_status,
 )
-from syncpod.lifecycle.version import DECISION_VERSION
 from syncpod.pod import ContainerStatus, Pod, PodCondition, PodStatus, pod_to_wire
 
 NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
@@ -51,7 +50,6 @@ class Story:
     terminal: bool = False
     failure: PodFailure | None = None
     recursive_read_only: bool = False
-    decision_version: int = DECISION_VERSION
     now: datetime = NOON
     status: PodStatus = field(default_factory=PodStatus)
     decision: StatusDecision | None = None
@@ -112,7 +110,6 @@ class Story:
                 terminal=self.terminal,
                 failure=self.failure,
                 recursive_read_only=self.recursive_read_only,
-                decision_version=self.decision_version,
             )
         )
         self.status = self.decision.status
@@ -329,11 +326,6 @@ def test_readiness_gates_may_ask_for_what_the_node_has_answered_before() -> None
         assert story.condition("Ready").message.endswith(f'"{late}" does not exist.')
 
 
-def test_the_readiness_gates_of_an_earlier_worker_ask_others_only() -> None:
-    story = Story(ONE | OWN_GATES, decision_version=1).has("web").tell()
-    assert story.condition("Ready").reason == "ReadinessGatesNotReady"
-
-
 def test_statuses_are_sorted_by_name_but_init_containers_as_the_spec_has_them() -> None:
     named = [{"name": name, "image": "x"} for name in ("zeta", "alpha")]
     debug = [{"name": name, "image": "x"} for name in ("trace", "look")]
@@ -482,15 +474,10 @@ def test_an_init_container_that_nobody_remembers_must_have_completed_if_main_con
     assert story.phase == "Running"
 
 
-@pytest.mark.parametrize(
-    ("version", "state", "phase"), [(2, "PodInitializing", "Pending"), (1, "Completed 0", "Running")]
-)
-def test_only_the_newest_main_instance_tells_that_init_containers_completed(
-    version: int, state: str, phase: str
-) -> None:
-    story = Story(WITH_INIT, decision_version=version).exited("web", code=1).has("web", 1, "unknown").has("mesh").tell()
-    assert story.brief("migrate")[0] == state
-    assert story.phase == phase
+def test_only_the_newest_main_instance_tells_that_init_containers_completed() -> None:
+    story = Story(WITH_INIT).exited("web", code=1).has("web", 1, "unknown").has("mesh").tell()
+    assert story.brief("migrate")[0] == "PodInitializing"
+    assert story.phase == "Pending"
 
 
 def test_an_init_container_that_vanished_while_it_ran_has_completed_in_that_run() -> None:

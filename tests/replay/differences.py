@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from temporalio import workflow
@@ -35,9 +36,9 @@ class Recorded(NamedTuple):
 
 async def replay(name: str, history: WorkflowHistory, workflows: Sequence[type] = (PodWorkflow,)) -> None:
     """Replay a history; raises Differs where the workflow of this tree would have taken another step."""
-    watching = Watching(workflow_runner())
-    plugin = syncpod_plugin(workflows=list(workflows), runner=watching)
     started = history.events[0].workflow_execution_started_event_attributes
+    watching = Watching(workflow_runner(), started.task_queue.name)
+    plugin = syncpod_plugin(workflows=list(workflows), runner=watching)
     failure: Exception | None = None
     try:
         await Replayer(workflows=[], plugins=[plugin]).replay_workflow(
@@ -80,11 +81,15 @@ def recorded_steps(history: WorkflowHistory) -> list[Recorded]:
 
 
 class Watching(WorkflowRunner):
-    """A runner that notes each step that the run takes which it runs."""
+    """A runner that notes each step that the run takes which it runs.
 
-    def __init__(self, runner: WorkflowRunner) -> None:
+    It also tells the run the task queue of its history: a replayer has one of its own, which names no node.
+    """
+
+    def __init__(self, runner: WorkflowRunner, task_queue: str) -> None:
         self.steps: list[str] = []
         self._runner = runner
+        self._task_queue = task_queue
 
     def prepare_workflow(self, defn: Any) -> None:
         """As the runner does."""
@@ -93,7 +98,7 @@ class Watching(WorkflowRunner):
     def create_instance(self, det: WorkflowInstanceDetails) -> WorkflowInstance:
         """As the runner does, and listen to the instance."""
         self.steps = []
-        instance = self._runner.create_instance(det)
+        instance = self._runner.create_instance(replace(det, info=replace(det.info, task_queue=self._task_queue)))
         activate = instance.activate
 
         def listening(activation: Any) -> Any:

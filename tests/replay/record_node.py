@@ -19,7 +19,7 @@ from syncpod.messages.node import NODE_WORKFLOW, NodeView, node_workflow_id
 from syncpod.temporal.plugin import DATA_CONVERTER
 from tests.replay.record import TODAY
 from tests.runtimes.temporal import DevServer
-from tests.workflows.scripted import ScriptedNode
+from tests.workflows.scripted import DIGEST, ScriptedNode
 from workflows.node.workflow import NodeWorkflow
 from workflows.pod.workflow import PodWorkflow
 from workflows.runner import sandboxed_runner
@@ -118,7 +118,7 @@ async def main() -> None:
                 workflows=[PodWorkflow, NodeWorkflow],
                 activities=[*scripted.activities(), told.apply_pod, told.delete_pod],
                 workflow_runner=sandboxed_runner(),
-                build_id=build_id("syncpod-test"),
+                build_id=build_id("syncpod-test", DIGEST),
             ):
                 handle = await story(client, node, scripted.queue)
                 history = await handle.fetch_history()

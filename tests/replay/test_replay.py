@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from temporalio.client import WorkflowHistory
 
+from syncpod.lifecycle.version import DECISION_VERSION
 from syncpod.messages import StepName
 from syncpod.pod import PodInvalid, admit
 from tests.replay.differences import Differs, replay
@@ -101,7 +102,7 @@ def test_every_story_has_its_history_of_each_version() -> None:
         assert decisions != TODAY or recorded == stories
 
 
-async def test_a_pod_that_an_earlier_version_took_is_not_refused_on_replay() -> None:
+async def test_a_pod_that_an_earlier_version_took_is_not_refused_on_replay(monkeypatch: pytest.MonkeyPatch) -> None:
     history = await read("brought_up")
     payload = history.events[0].workflow_execution_started_event_attributes.input.payloads[0]
     given = json.loads(payload.data)
@@ -109,4 +110,5 @@ async def test_a_pod_that_an_earlier_version_took_is_not_refused_on_replay() -> 
     payload.data = json.dumps(given).encode()
     with pytest.raises(PodInvalid, match=r"spec\.ofAnEarlierVersion"):
         admit(given["pod"])
+    monkeypatch.setattr("syncpod.lifecycle.version.DECISION_VERSION", DECISION_VERSION + 1)
     await replay("brought_up", history)

@@ -148,7 +148,7 @@ def _worker_killed(simulation: Simulation, event: Event) -> None:
 def _worker_replaced(simulation: Simulation, event: Event) -> None:
     """Upgrade the worker to later decisions, or take it back to those of this tree."""
     if simulation.node.up:
-        simulation.server.build_id = f"syncpod+decisions.{DECISION_VERSION + event.number}"
+        simulation.server.build_id = f"syncpod+decisions.{DECISION_VERSION + event.number}.{'0' * 12}"
         simulation.node.kill_worker(event.seconds)
 
 

@@ -128,7 +128,7 @@ class Server:
         self._scheduled, self._decided = scheduled, decided
         self.worker = True
         """Whether a worker polls."""
-        self.build_id = build_id("syncpod")
+        self.build_id = build_id("syncpod", "0" * 12)
         """Of the worker that polls: says which decisions it takes."""
         self.run: Run | None = None
         self.result: dict[str, Any] | None = None

@@ -1,12 +1,18 @@
 from __future__ import annotations
 
+import re
+import shutil
 from importlib import metadata
+from pathlib import Path
 
 import pytest
 
 import worker
 from syncpod.cli.main import run
-from syncpod.lifecycle.version import DECISION_VERSION
+from syncpod.lifecycle.version import DECISION_VERSION, decisions_of
+from workflows.source_digest import ROOMS, source_digest
+
+ROOT = Path(worker.__file__).parent
 
 
 @pytest.fixture
@@ -23,11 +29,42 @@ def uninstalled(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_build_is_named_for_its_version() -> None:
-    assert worker.build_id() == f"syncpod-{metadata.version('syncpod')}+decisions.{DECISION_VERSION}"
+    named = f"syncpod-{metadata.version('syncpod')}+decisions.{DECISION_VERSION}."
+    assert re.fullmatch(re.escape(named) + "[0-9a-f]{12}", worker.build_id())
+    assert decisions_of(worker.build_id()) == DECISION_VERSION
+
+
+def test_two_trees_that_decide_otherwise_have_different_digests(tmp_path: Path) -> None:
+    for room in ROOMS:
+        shutil.copytree(ROOT / room, tmp_path / room, dirs_exist_ok=True)
+    assert source_digest(tmp_path) == source_digest(ROOT) == source_digest(), "wherever it is installed"
+    for room in ROOMS:
+        before = source_digest(tmp_path)
+        changed = next(path for path in sorted((tmp_path / room).rglob("*.py")) if path.name != "__init__.py")
+        changed.write_text(changed.read_text() + "\n# another decision\n")
+        assert source_digest(tmp_path) != before, room
+    before = source_digest(tmp_path)
+    changed.rename(changed.with_name("renamed.py"))
+    assert source_digest(tmp_path) != before
+
+
+def test_what_is_compiled_or_beside_the_source_says_nothing(tmp_path: Path) -> None:
+    for room in ROOMS:
+        shutil.copytree(ROOT / room, tmp_path / room, dirs_exist_ok=True)
+    before = source_digest(tmp_path)
+    (tmp_path / "workflows" / "__pycache__").mkdir(exist_ok=True)
+    (tmp_path / "workflows" / "__pycache__" / "entity.cpython-311.pyc").write_bytes(b"compiled")
+    (tmp_path / "syncpod" / "pod" / "py.typed").touch()
+    assert source_digest(tmp_path) == before
+
+
+def test_a_tree_without_source_is_not_named(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="has no source"):
+        source_digest(tmp_path)
 
 
 @pytest.mark.usefixtures("uninstalled")
 def test_a_checkout_that_is_not_installed_serves_and_says_so(capsys: pytest.CaptureFixture[str]) -> None:
-    assert worker.build_id() == f"syncpod-checkout+decisions.{DECISION_VERSION}"
+    assert worker.build_id().startswith(f"syncpod-checkout+decisions.{DECISION_VERSION}.")
     assert run(["version"]) == 0
     assert capsys.readouterr().out.splitlines()[0] == "syncpod (not installed)"

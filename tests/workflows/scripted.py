@@ -46,6 +46,9 @@ from syncpod.temporal.resize_metrics import ResizeMetricsInterceptor
 from workflows.pod.workflow import PodWorkflow
 from workflows.runner import sandboxed_runner
 
+DIGEST = "0" * 12
+"""Of the source, in the build ids of workers in tests."""
+
 Script = Callable[[StepInput], Any]
 
 
@@ -247,7 +250,7 @@ async def scripted_worker(client: Client, node: ScriptedNode, **options: Any) ->
         workflows=[PodWorkflow],
         activities=node.activities(),
         **{
-            "build_id": build_id("syncpod-test"),
+            "build_id": build_id("syncpod-test", DIGEST),
             "workflow_runner": sandboxed_runner(),
             "interceptors": [ResizeMetricsInterceptor()],
             **options,

@@ -10,10 +10,11 @@ import pytest
 from temporalio.client import Client, WorkflowHandle
 
 from syncpod.lifecycle.observed import ObservedContainer, ObservedPod, ObservedSandbox
+from syncpod.lifecycle.version import DECISION_VERSION
 from syncpod.messages import CreateSandbox, KillPod, Outcome, StepInput
 from syncpod.pod import container_hash
 from tests.workflows.scripted import ScriptedNode, container, phase, start_pod, until
-from workflows.pod.start import begin
+from workflows.pod.start import initial_state
 
 LIFE = "life-of-before"
 APPLIED = "2026-03-01T10:00:00Z"
@@ -159,8 +160,8 @@ async def test_one_that_is_to_be_pruned_is_killed_with_its_grace_and_removed_and
 def test_a_wrong_adoption_is_refused_by_path(adoption: Any, says: str) -> None:
     document = recorded()
     given = {"pod": document, "adopt": adoption}
-    _, refusal = begin(
-        given, f"pod/default/{document['metadata']['name']}", STARTED, uuid.uuid4, "node/n", replaying=False
+    _, refusal = initial_state(
+        given, f"pod/default/{document['metadata']['name']}", STARTED, uuid.uuid4, "node/n", decisions=DECISION_VERSION
     )
     assert refusal == says
 
@@ -169,7 +170,7 @@ def test_a_pod_without_a_uid_cannot_be_adopted() -> None:
     document = recorded()
     del document["metadata"]["uid"]
     given = {"pod": document, "adopt": {"incarnation": LIFE}}
-    _, refusal = begin(
-        given, f"pod/default/{document['metadata']['name']}", STARTED, uuid.uuid4, "node/n", replaying=False
+    _, refusal = initial_state(
+        given, f"pod/default/{document['metadata']['name']}", STARTED, uuid.uuid4, "node/n", decisions=DECISION_VERSION
     )
     assert refusal == "pod.metadata.uid: required with adopt: that of the pod that runs"

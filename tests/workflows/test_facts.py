@@ -60,12 +60,11 @@ def listing(
 
 
 def seen(pod: Pod, *listings: ObservedPod) -> PodState:
-    """The state of a pod that has been listed so, one after the other, and goes by its record."""
-    state = PodState(pod=pod, by_record=True)
+    """The state of a pod that has been listed so, one after the other."""
+    state = PodState(pod=pod)
     for each in listings:
         observe(state, each, NOW)
-        if facts.differs(state):
-            facts.go_by_record(state, NOW)
+        facts.record_lost(state, NOW)
     return state
 
 
@@ -199,13 +198,10 @@ def test_how_a_lost_container_ended_is_taken_once_it_is_known() -> None:
     assert end.exit_code == 7
 
 
-def test_before_a_run_goes_by_its_record_it_goes_by_what_is_listed() -> None:
+def test_what_is_recorded_counts_at_once_and_across_runs() -> None:
     state = PodState(pod=a_pod("Never", "a", "b"))
     observe(state, listing(1, exited("a"), running("b")), NOW)
     observe(state, listing(2, running("b")), NOW)
-    assert facts.differs(state)
-    assert verbs(state) == ["start_container a"]
-    facts.go_by_record(state, NOW)
     assert verbs(state) == []
     assert PodState.model_validate(state.model_dump(mode="json", exclude_defaults=True)) == state
 
@@ -234,24 +230,20 @@ def with_sidecar(pod: Pod) -> Pod:
     return pod.model_copy(update={"spec": pod.spec.model_copy(update={"init_containers": (sidecar, *others)})})
 
 
-@pytest.mark.parametrize("version", [1, 2])
 @pytest.mark.parametrize(
     ("policy", "follows"),
     [("Never", []), ("OnFailure", ["start_container a"]), ("Always", ["start_container a"])],
 )
-def test_what_a_start_finds_gone_has_ended_whether_it_is_listed_again_or_not(
-    policy: str, follows: list[str], version: int
-) -> None:
+def test_what_a_start_finds_gone_has_ended_whether_it_is_listed_again_or_not(policy: str, follows: list[str]) -> None:
     pod = a_pod(policy, "a", "b")
-    state = PodState(pod=pod, decision_version=version)
+    state = PodState(pod=pod)
     observe(state, listing(1, gone(pod, "a"), running("b")), NOW)
     for counter in (2, 3):
         (end,) = state.exits
         assert (end.id, end.exit_code, end.reason) == ("a-0", 137, "ContainerStatusUnknown")
         assert (verbs(state), state.next_restart("a")) == (follows, 1)
         observe(state, listing(counter, running("b")), NOW)
-        if facts.differs(state):
-            facts.go_by_record(state, NOW)
+        facts.record_lost(state, NOW)
 
 
 @pytest.mark.parametrize("policy", ["Never", "OnFailure"])
@@ -419,19 +411,18 @@ async def test_what_has_finished_stays_so_when_it_is_pruned_and_the_rest_goes_on
 
 
 def decided(state: PodState, after: ObservedPod) -> list[str]:
-    """What a run of today's decisions does after such a listing; the pod must not have come to its end by it."""
+    """What a run does after such a listing; the pod must not have come to its end by it."""
     observe(state, after, NOW)
-    if facts.differs(state):
-        facts.go_by_record(state, NOW)
+    facts.record_lost(state, NOW)
     report.update_status(state, (), NOW)
     assert not state.ending
     return verbs(state)
 
 
-@given(st.sampled_from(["OnFailure", "Never"]), st.booleans())
-def test_what_is_to_follow_follows_although_the_dead_instance_is_no_longer_listed(policy: str, by_record: bool) -> None:
+@pytest.mark.parametrize("policy", ["OnFailure", "Never"])
+def test_what_is_to_follow_follows_although_the_dead_instance_is_no_longer_listed(policy: str) -> None:
     """Ended with code 0 by a probe, a new image or an operator, it waits for its back-off when it is pruned."""
-    state = PodState(pod=a_pod(policy, "web"), by_record=by_record)
+    state = PodState(pod=a_pod(policy, "web"))
     observe(state, listing(1, running("web")), NOW)
     state.replacing = {"web-0": False}
     observe(state, listing(2, exited("web")), NOW)
@@ -445,14 +436,3 @@ def test_an_operator_restarts_what_has_finished_and_is_no_longer_listed() -> Non
     assert decided(state, listing(3, running("a"))) == []
     absorb.absorb(state, "restart", ({"container": "b"},), NOW)
     assert decided(state, listing(4, running("a"))) == ["start_container b"]
-
-
-def test_a_run_of_earlier_decisions_goes_by_what_is_listed_there() -> None:
-    """As its workers did: what they recorded is replayed."""
-    state = PodState(pod=a_pod("Never", "web"), by_record=True, decision_version=1)
-    observe(state, listing(1, running("web")), NOW)
-    state.replacing = {"web-0": False}
-    observe(state, listing(2, exited("web")), NOW)
-    assert facts.followed(state) == ("web",)
-    observe(state, listing(3), NOW)
-    assert facts.followed(state) == ()

@@ -111,10 +111,9 @@ def test_a_step_that_met_a_defect_is_told_backs_off_and_holds_up_no_deletion() -
     assert begun(state, NOW).name == StepName.REMOVE_POD
 
 
-@pytest.mark.parametrize(("version", "ending", "grace"), [(2, False, 0), (2, True, 1), (1, False, 1)])
-def test_a_pod_without_grace_is_given_a_second_only_where_it_ends(version: int, ending: bool, grace: int) -> None:
+@pytest.mark.parametrize(("ending", "grace"), [(False, 0), (True, 1)])
+def test_a_pod_without_grace_is_given_a_second_only_where_it_ends(ending: bool, grace: int) -> None:
     state = a_pod(web="running")
-    state.decision_version = version
     spec = state.pod.spec.model_copy(update={"termination_grace_period_seconds": 0})
     state.pod = state.pod.model_copy(update={"spec": spec})
     if ending:

@@ -325,8 +325,7 @@ def test_what_waits_is_not_measured_again_with_each_pod_that_comes(monkeypatch: 
     assert written[0] < 3 * 200
     wanted = node.state.sources["api"].pods["default/p7"]
     assert wanted.size == size(document("p7", 1))
-    snapshot = wanted.model_dump(mode="json", exclude={"size"})  # as it was before the size was kept
-    assert Wanted.model_validate(snapshot) == wanted
+    assert Wanted.model_validate(wanted.model_dump(mode="json")) == wanted
 
 
 def test_a_pod_that_is_back_on_its_list_does_not_wait_for_the_word_that_was_to_end_it() -> None:
@@ -384,10 +383,8 @@ def test_what_is_known_of_all_lists_fits_into_a_payload() -> None:
     assert say("file", 1, "x" * 300_000)
 
 
-@pytest.mark.parametrize("version", [1, 2])
-def test_documents_have_the_room_that_they_had_before_what_else_is_known_counted(version: int) -> None:
+def test_a_list_has_room_for_its_documents_and_for_what_is_kept_of_each_pod() -> None:
     node = Node()
-    node.state.decision_version = version
 
     def say(count: int, length: int) -> bool:
         pods = [{"metadata": {"name": f"p{number}", "note": "x" * length}} for number in range(count)]
@@ -397,17 +394,7 @@ def test_documents_have_the_room_that_they_had_before_what_else_is_known_counted
     assert say(2300, 360)
     assert say(1, LIST_LIMIT - 100)
     assert not say(2, LIST_LIMIT // 2)
-    assert say(3000, 360) is (version == 1)
-
-
-def test_a_list_that_is_sent_again_is_no_wish_to_a_run_that_did_not_know_of_it() -> None:
-    node = Node()
-    node.say("team", {"a": 1})
-    node.settle()
-    again = ({"source": "team", "pods": [document("a", 1)]},)
-    assert absorb.is_renewal(node.state, "sync_pods", again)
-    absorb.absorb(node.state, "sync_pods", again, node.now, renews=False)
-    assert decide.plan(node.state, node.now, ()).actions == ()
+    assert not say(3000, 360)
 
 
 def test_a_list_that_is_empty_and_has_ended_its_pods_makes_room_for_another() -> None:
@@ -428,17 +415,15 @@ def test_a_list_that_is_empty_and_has_ended_its_pods_makes_room_for_another() ->
     assert "default/x" in node.pods
 
 
-@pytest.mark.parametrize(("version", "hashed"), [(1, False), (2, True)])
-def test_what_a_list_has_made_says_its_own_uid_so_that_no_copy_of_it_passes_for_it(version: int, hashed: bool) -> None:
+def test_what_a_list_has_made_says_its_own_uid_so_that_no_copy_of_it_passes_for_it() -> None:
     node = Node()
-    node.state.decision_version = version
     node.say("team", {"a": 0})
     (action,) = decide.plan(node.state, START, ()).actions
     assert isinstance(action.input, ApplyPodWorkflow)
     meta = action.input.pod["metadata"]
     assert meta["uid"]
     assert meta["annotations"]["kubernetes.io/config.source"] == "team"
-    assert meta["annotations"].get("kubernetes.io/config.hash") == (meta["uid"] if hashed else None)
+    assert meta["annotations"].get("kubernetes.io/config.hash") == meta["uid"]
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from syncpod.lifecycle.observed import ObservedContainer, ObservedPod, ObservedSandbox, Seq
+from syncpod.lifecycle.version import DECISION_VERSION
 from syncpod.messages import Evict, KillContainer, KillPod, KillTarget, StepName
 from syncpod.pod import admit_pod, container_hash, pod_to_wire
 from workflows.pod import decide, desired, outcome, report, start
@@ -76,9 +77,9 @@ def test_a_pod_with_any_grace_is_deleted_with_any_other(grace: int, asked: int |
     assert again.targets[0].grace_seconds <= min(max(1, wanted), max(1, wanted if shorter is None else shorter))
     report.update_status(state, (), NOW)
     assert pod_to_wire(desired.as_pod(state))["metadata"]["deletionTimestamp"] <= "2125-12-09"
-    assert start.begin({"snapshot": start.snapshot(state)}, "pod/default/web", NOW, _none, "node/n", replaying=False)[
-        0
-    ].deletion == (state.deletion), "what is so far away is carried over, too"
+    assert start.initial_state(
+        start.next_input(state), "pod/default/web", NOW, _none, "node/n", decisions=DECISION_VERSION
+    )[0].deletion == (state.deletion), "what is so far away is carried over, too"
 
 
 def _none() -> Any:

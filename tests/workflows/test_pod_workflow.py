@@ -22,6 +22,7 @@ from temporalio.client import (
 )
 
 from syncpod.lifecycle.observed import Seq
+from syncpod.lifecycle.version import DECISION_VERSION
 from syncpod.messages import Fault, Outcome, StepInput, StepName, StepResult
 from tests.workflows.scripted import ScriptedNode, container, in_another_run, phase, query_pod, start_pod, until
 
@@ -503,8 +504,9 @@ async def test_a_failure_that_nobody_can_decode_fails_its_step_alone(client: Cli
 
 
 async def test_a_snapshot_of_no_pod_fails_a_bare_start(client: Client, node: ScriptedNode) -> None:
+    given = {"snapshot": {}, "decisions": DECISION_VERSION}
     handle = await client.start_workflow(
-        "PodWorkflow", {"snapshot": {}}, id=f"pod/default/{uuid.uuid4().hex}", task_queue=node.queue
+        "PodWorkflow", given, id=f"pod/default/{uuid.uuid4().hex}", task_queue=node.queue
     )
     with pytest.raises(WorkflowFailureError) as failure:
         await handle.result()

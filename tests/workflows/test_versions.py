@@ -7,6 +7,7 @@ import contextlib
 import json
 import uuid
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -15,14 +16,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 from temporalio.api.enums.v1 import EventType
-from temporalio.client import Client, WorkflowHandle
+from temporalio.client import Client, WorkflowExecutionStatus, WorkflowFailureError, WorkflowHandle
+from temporalio.exceptions import ApplicationError
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
-from syncpod.lifecycle.version import DECISION_VERSION, build_id, decisions_of
+from syncpod.lifecycle.version import BASELINE, DECISION_VERSION, build_id, decisions_of
+from syncpod.messages import PullImage, StartContainer, StepName
 from syncpod.pod.wire import wire_name
-from tests.workflows.scripted import ScriptedNode, container, phase, query_pod, start_pod, until
+from tests.replay.differences import Differs, replay
+from tests.workflows.scripted import DIGEST, ScriptedNode, container, phase, query_pod, start_pod, until
 from tests.workflows.test_pod_workflow import manifest
-from workflows.pod import start
+from workflows.pod import decide, start
+from workflows.pod.decision import Decision
 from workflows.pod.state import PodState
 from workflows.pod.workflow import PodWorkflow
 
@@ -39,7 +44,7 @@ async def served(client: Client, node: ScriptedNode, version: int, patch: pytest
         workflows=[PodWorkflow],
         activities=node.activities(),
         workflow_runner=UnsandboxedWorkflowRunner(),  # so that the patched version is the workflow's
-        build_id=build_id("syncpod-test"),
+        build_id=build_id("syncpod-test", DIGEST),
         max_cached_workflows=0,
     ):
         yield
@@ -101,8 +106,124 @@ async def test_a_run_is_renewed_once_by_a_worker_with_newer_decisions_and_taken_
 
 
 def test_a_build_id_says_the_version_of_its_decisions() -> None:
-    assert decisions_of(build_id("syncpod-1.2.3+local.5")) == DECISION_VERSION
-    assert decisions_of("syncpod-1.2.3") == decisions_of("") == 1, "the first ones did not say"
+    assert build_id("syncpod-1.2.3", "0123456789ab") == f"syncpod-1.2.3+decisions.{DECISION_VERSION}.0123456789ab"
+    assert decisions_of(build_id("syncpod-1.2.3+local.5", DIGEST)) == DECISION_VERSION
+
+
+@pytest.mark.parametrize("other", ["", "syncpod-1.2.3", "syncpod-0.1.0+decisions.2", "syncpod+decisions.2.short"])
+def test_a_build_id_of_no_release_says_no_version(other: str) -> None:
+    assert decisions_of(other) == 0
+
+
+# --- a change of decisions, from one version to the next: docs/upgrading.md explains it -------------------------------
+
+
+def plant_a_newer_version(patch: pytest.MonkeyPatch, *, is_guarded: bool = True) -> None:
+    """Have this tree pull an image anew for each restart; if `is_guarded`, only in runs of the newer decisions."""
+    decides = decide.next_step
+
+    def next_step(state: PodState, now: datetime, **more: Any) -> Decision:
+        decision = decides(state, now, **more)
+        step = decision.step
+        if is_guarded and state.decision_version < NEWER:
+            return decision
+        if step is None or not isinstance(step.input, StartContainer) or not step.input.restart:
+            return decision
+        if state.pulled.get(step.container) == step.input.restart:
+            return decision
+        pull = PullImage(ref=state.ref, pod=state.pod, container=step.container)
+        return replace(decision, step=replace(step, name=StepName.PULL_IMAGE, input=pull, key="image/x"))
+
+    patch.setattr(decide, "next_step", next_step)
+
+
+async def test_a_run_keeps_its_older_decisions_and_the_run_that_follows_has_the_newer_ones(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = ScriptedNode()
+    async with served(client, node, DECISION_VERSION, monkeypatch):
+        first = await start_pod(client, node, manifest())
+        handle = client.get_workflow_handle(first.id)
+        uid = (await until(handle, lambda pod: phase(pod) == "Running"))["metadata"]["uid"]
+        await node.tell(handle, node.exits(uid, "web", 1))
+        await until(handle, lambda pod: container(pod, "web")["restartCount"] == 1)
+        older = await newest_run(client, handle)
+
+    with monkeypatch.context() as planting:
+        plant_a_newer_version(planting)
+        async with served(client, node, NEWER, planting):
+            await node.tell(handle, node.exits(uid, "web", 1, ago=600.0))
+            newer = await another_run(client, handle, older)
+            await until(handle, lambda pod: container(pod, "web")["restartCount"] == 2)
+            await node.tell(handle, node.exits(uid, "web", 1, ago=600.0))
+            await until(handle, lambda pod: container(pod, "web")["restartCount"] == 3)
+        start, restart = ["create_sandbox", "start_container web"], ["start_container web"]
+        assert node.steps(uid) == [*start, *restart, *restart, "pull_image web", *restart]
+
+        histories = {
+            run: await client.get_workflow_handle(handle.id, run_id=run).fetch_history() for run in (older, newer)
+        }
+        for run, history in histories.items():
+            await replay(run, history)
+    with monkeypatch.context() as planting:
+        plant_a_newer_version(planting, is_guarded=False)
+        with pytest.raises(
+            Differs, match="the step recorded is 'start_container web, restart 1', the step taken now is 'pull"
+        ):
+            await replay("older", histories[older])
+
+
+# --- what is older than the first release -----------------------------------------------------------------------------
+
+
+async def test_a_run_of_decisions_that_are_unknown_here_is_told_and_its_pod_left_alone(
+    client: Client, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    node = ScriptedNode()
+    monkeypatch.setattr("syncpod.lifecycle.version.BASELINE", 0)
+    async with served(client, node, 0, monkeypatch):
+        handle = await start_pod(client, node, manifest())
+        await until(handle, lambda pod: phase(pod) == "Running")
+    steps = node.steps()
+
+    monkeypatch.setattr("syncpod.lifecycle.version.BASELINE", BASELINE)
+    async with served(client, node, DECISION_VERSION, monkeypatch):
+        await handle.signal("pleg", {})
+        async with asyncio.timeout(30):
+            while not (told := [record for record in caplog.records if handle.id in record.getMessage()]):  # noqa: ASYNC110
+                await asyncio.sleep(0.05)  # a log has no event for it
+    assert (told[0].levelname, told[0].exc_info is not None) == ("WARNING", True)
+    assert "decisions: are of version 0, from before the first release" in caplog.text
+    assert "Begin it anew: a pod by `syncpod adopt --force`" in caplog.text
+    assert node.steps() == steps
+    assert (await handle.describe()).status == WorkflowExecutionStatus.RUNNING
+
+
+async def test_a_worker_that_does_not_say_its_decisions_begins_no_run(client: Client) -> None:
+    node = ScriptedNode()
+    async with Worker(
+        client,
+        task_queue=node.queue,
+        workflows=[PodWorkflow],
+        activities=node.activities(),
+        workflow_runner=UnsandboxedWorkflowRunner(),
+        build_id="syncpod-0.1.0+decisions.2",
+    ):
+        handle = await start_pod(client, node, manifest())
+        with pytest.raises(WorkflowFailureError) as failure:
+            await handle.result()
+    assert isinstance(failure.value.cause, ApplicationError)
+    assert failure.value.cause.non_retryable
+    assert str(failure.value.cause).endswith("from before the first release; the oldest known are 1")
+
+
+@pytest.mark.parametrize("mark", [{}, {"decisions": 0}, {"decisions": "1"}, {"decisions": None}, {"decisions": True}])
+def test_a_snapshot_from_before_the_first_release_is_refused(mark: dict[str, Any]) -> None:
+    state = filled()
+    given = {"snapshot": start.snapshot(state), **mark}
+    workflow_id = f"pod/default/{state.pod.metadata.name}"
+    _, refusal = start.initial_state(given, workflow_id, NOON, uuid.uuid4, "node/n", decisions=DECISION_VERSION)
+    assert refusal == ("snapshot: decisions: are of version 0, from before the first release; the oldest known are 1")
 
 
 # --- snapshots of a newer worker --------------------------------------------------------------------------------------
@@ -115,8 +236,8 @@ def filled() -> PodState:
     document = manifest(initContainers=[{"name": "init", "image": "busybox:1", "restartPolicy": "Always"}])
     document["metadata"] |= {"uid": "7f3a", "labels": {"a": "b"}}
     workflow_id = f"pod/default/{document['metadata']['name']}"
-    state, refusal = start.begin(
-        {"pod": document}, workflow_id, NOON, lambda: uuid.UUID(int=1), "node/n", replaying=False
+    state, refusal = start.initial_state(
+        {"pod": document}, workflow_id, NOON, lambda: uuid.UUID(int=1), "node/n", decisions=DECISION_VERSION
     )
     assert not refusal
     exited = {"id": "c1", "name": "web", "restart": 3, "exit_code": 1, "at": NOON, "cause": "a probe"}
@@ -174,8 +295,13 @@ def test_a_snapshot_with_fields_that_are_unknown_here_is_read_as_if_they_were_no
     wider = json.loads(json.dumps(grown(state, start.snapshot(state), extra)))
     assert json.dumps(wider).count('"ofANewerVersion"') > 20, "in every record"
     workflow_id = f"pod/default/{state.pod.metadata.name}"
-    read, refusal = start.begin(
-        {"snapshot": wider}, workflow_id, NOON, lambda: uuid.UUID(int=1), "node/n", replaying=False
+    read, refusal = start.initial_state(
+        {"snapshot": wider, "decisions": NEWER},
+        workflow_id,
+        NOON,
+        lambda: uuid.UUID(int=1),
+        "node/n",
+        decisions=DECISION_VERSION,
     )
     assert not refusal
     assert read == state

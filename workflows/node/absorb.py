@@ -42,21 +42,19 @@ class Rejected(Exception):
     """What came in cannot be accepted; the text says why, in one sentence."""
 
 
-def absorb(state: NodeState, name: str, args: tuple[Any, ...], now: datetime, *, renews: bool = True) -> None:
+def absorb(state: NodeState, name: str, args: tuple[Any, ...], now: datetime) -> None:
     """Fold one signal into the state; one that is wrong is recorded as a rejection.
-
-    `renews` says whether a list is taken as :func:`is_renewal` has it; a run of before that was known does not.
 
     Broad on purpose: a signal is in the history for ever, and an exception here would fail the same workflow task again
     and again, on every worker.
     """
     try:
-        change(state, name, args, now, renews=renews)
+        change(state, name, args, now)
     except Exception as wrong:  # noqa: BLE001  # Replay: see above
         state.reject(now, f"signal {name}", sentence(wrong))
 
 
-def change(state: NodeState, name: str, args: tuple[Any, ...], now: datetime, *, renews: bool = True) -> None:
+def change(state: NodeState, name: str, args: tuple[Any, ...], now: datetime) -> None:
     """Fold one signal or update into the state. Raises Rejected and ValidationError, and then has changed nothing."""
     if name in ("cordon", "uncordon"):
         _schedulable(state, name == "uncordon", now)
@@ -67,7 +65,7 @@ def change(state: NodeState, name: str, args: tuple[Any, ...], now: datetime, *,
         raise Rejected("must be an object")
     match name:
         case "sync_pods":
-            _sync_pods(state, SyncPods.model_validate(args[0]), now, renews=renews)
+            _sync_pods(state, SyncPods.model_validate(args[0]), now)
         case "recall_pods":
             _recall(state, RecallPods.model_validate(args[0]), now)
         case "apply":
@@ -86,18 +84,6 @@ def too_many(name: str, args: tuple[Any, ...]) -> str:
     return f"pods: must be no more than {LISTED_LIMIT}, there are {len(pods)}"
 
 
-def is_renewal(state: NodeState, name: str, args: tuple[Any, ...]) -> bool:
-    """Say whether a list is a wish for pods that it has had before, or takes the place of an empty one.
-
-    Not the manifest directory's: its agent says itself which of its pods have ended.
-    """
-    source = args[0].get("source") if name == "sync_pods" and len(args) == 1 and isinstance(args[0], dict) else None
-    if not isinstance(source, str) or source == FILE_SOURCE:
-        return False
-    is_another = source not in state.sources and len(state.sources) >= SOURCES_LIMIT
-    return is_another or any(each.source == source for each in state.governed.values())
-
-
 def sentence(wrong: Exception) -> str:
     """Return in one sentence what is wrong with what came in."""
     if isinstance(wrong, ValidationError):
@@ -110,7 +96,7 @@ def sentence(wrong: Exception) -> str:
 # --- lists ------------------------------------------------------------------------------------------------------------
 
 
-def _sync_pods(state: NodeState, signal: SyncPods, now: datetime, *, renews: bool) -> None:
+def _sync_pods(state: NodeState, signal: SyncPods, now: datetime) -> None:
     """Take the full list of one source (config/config.go, v1.36, SET; filterInvalidPods).
 
     Differences: what the source can no longer read, and what of its list makes no sense, stays as it was; the kubelet
@@ -122,7 +108,7 @@ def _sync_pods(state: NodeState, signal: SyncPods, now: datetime, *, renews: boo
     before = state.sources.get(signal.source, Source())
     spent = ""
     if signal.source not in state.sources and len(state.sources) >= SOURCES_LIMIT:
-        spent = _spent(state) if renews else ""
+        spent = _spent(state)
         if not spent:
             raise Rejected(f"source: the node follows {SOURCES_LIMIT} sources already")
     known = len(signal.pods) + len(signal.kept)
@@ -133,7 +119,7 @@ def _sync_pods(state: NodeState, signal: SyncPods, now: datetime, *, renews: boo
         )
     pods, problems = _listed(signal, before, now)
     state.sources.pop(spent, None)
-    if renews and signal.source != FILE_SOURCE:
+    if signal.source != FILE_SOURCE:
         _doubt(state, signal.source, pods)
     kept: list[str] = []
     for key in dict.fromkeys(key_of(each.namespace, each.name) for each in signal.kept):
@@ -146,7 +132,7 @@ def _sync_pods(state: NodeState, signal: SyncPods, now: datetime, *, renews: boo
     for problem in problems:
         state.reject(now, f"signal sync_pods of {signal.source}", problem)
     state.sources[signal.source] = Source(reported_at=now, boot=signal.boot, pods=pods, kept=tuple(kept))
-    for key in _changed(state, before.pods, pods):
+    for key in _changed(before.pods, pods):
         state.backoff = backoff.forget(state.backoff, key)  # what is new is tried at once
     for each in signal.gone:
         key = key_of(each.namespace, each.name)
@@ -160,23 +146,17 @@ def _sync_pods(state: NodeState, signal: SyncPods, now: datetime, *, renews: boo
 
 
 def _has_room(state: NodeState, given: int, *, known: int, but: str = "") -> bool:
-    """Say whether so many pods, of `given` bytes, fit into a snapshot beside those of all sources but one.
-
-    A run of before it was versioned counts documents alone.
-    """
+    """Say whether so many pods, of `given` bytes, fit into a snapshot beside those of all sources but one."""
     sources = [source for name, source in state.sources.items() if name != but]
     documents = given + sum(each.size for source in sources for each in source.pods.values())
-    if documents > LIST_LIMIT or not state.is_versioned:
-        return documents <= LIST_LIMIT
-    return (
-        documents + KEPT_BYTES * (known + sum(len(source.pods) + len(source.kept) for source in sources)) <= KNOWN_LIMIT
-    )
+    pods = known + sum(len(source.pods) + len(source.kept) for source in sources)
+    return documents <= LIST_LIMIT and documents + KEPT_BYTES * pods <= KNOWN_LIMIT
 
 
-def _changed(state: NodeState, before: Mapping[str, Wanted], after: Mapping[str, Wanted]) -> list[str]:
+def _changed(before: Mapping[str, Wanted], after: Mapping[str, Wanted]) -> list[str]:
     """Return the pods that a list has no more, otherwise, or again, though its word to end them was not heard yet."""
     other = [key for key, wanted in before.items() if key not in after or after[key].digest != wanted.digest]
-    return [*other, *(key for key in after if key not in before)] if state.is_versioned else other
+    return [*other, *(key for key in after if key not in before)]
 
 
 def _spent(state: NodeState) -> str:

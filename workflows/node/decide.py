@@ -122,7 +122,7 @@ def _document(state: NodeState, wanted: Wanted, source: str) -> dict[str, Any]:
     The kubelet's time in the second one is that of its own start (config/config.go, v1.36, updatePodsFunc); here it is
     when the node first heard of the pod. The third has the pod's own UID, by which no copy of it is taken for the
     list's; the kubelet's pods of files have it too. A document that bears a server's marks goes without it, since its
-    UID is dropped where it is taken; and runs of before they were versioned leave that one as it is.
+    UID is dropped where it is taken.
     """
     document = dict(wanted.document or {})
     if source == API_SOURCE:
@@ -133,10 +133,9 @@ def _document(state: NodeState, wanted: Wanted, source: str) -> dict[str, Any]:
     annotations = dict(given) if isinstance(given, dict) else {}
     metadata["uid"] = wanted.uid
     metadata["annotations"] = {**annotations, SOURCE_ANNOTATION: source, SEEN_ANNOTATION: seen}
-    if state.is_versioned:
-        metadata["annotations"].pop(HASH_ANNOTATION, None)
-        if not (document.get("status") or any(metadata.get(mark) for mark in SERVERS_MARKS)):
-            metadata["annotations"][HASH_ANNOTATION] = wanted.uid
+    metadata["annotations"].pop(HASH_ANNOTATION, None)
+    if not (document.get("status") or any(metadata.get(mark) for mark in SERVERS_MARKS)):
+        metadata["annotations"][HASH_ANNOTATION] = wanted.uid
     return {**document, "metadata": metadata}
 
 
@@ -162,7 +161,7 @@ def finished(state: NodeState, action: Action, result: PodWorkflowResult, now: d
     """Fold in that a pod's workflow was told, or has refused."""
     if action.name == NodeStepName.DELETE_POD:
         _ended(state, action, result, now)
-    elif result.refused and action.source == API_SOURCE and state.is_versioned and not result.cordoned:
+    elif result.refused and action.source == API_SOURCE and not result.cordoned:
         _refused(state, action, result.refused, now)
     elif result.refused:
         failed(state, action, "Refused", result.refused, now)

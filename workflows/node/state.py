@@ -12,7 +12,7 @@ import json
 from datetime import datetime
 from typing import Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field
 
 from syncpod.lifecycle.backoff import BackoffStore
 from syncpod.lifecycle.version import DECISION_VERSION
@@ -23,8 +23,6 @@ EVENTS_KEPT: Final = 100
 """Bound of the ring in the snapshot, which is repeated with every continue-as-new."""
 TEXT_LIMIT: Final = 500
 """Characters of what somebody else says that are kept in an event, or as why a pod waits."""
-VERSIONED: Final = 2
-"""The version of decisions since which the runs of nodes have one."""
 
 
 class Wanted(BaseModel):
@@ -42,14 +40,6 @@ class Wanted(BaseModel):
     """Of the document, in bytes of JSON: known with it, since it is asked for with each signal."""
     seen: datetime | None = None
     """When this node first heard of the pod with this UID."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _measured(cls, given: Any) -> Any:
-        """Add the size, which snapshots of before it was kept have not."""
-        if isinstance(given, dict) and given.get("document") is not None and "size" not in given:
-            return {**given, "size": size(given["document"])}
-        return given
 
 
 class Source(BaseModel):
@@ -104,16 +94,6 @@ class NodeState(BaseModel):
     events: tuple[EventRecord, ...] = ()
     max_events: int = 0
     """Length of history at which a run continues as new; 0 = only when the server suggests it."""
-
-    @property
-    def is_versioned(self) -> bool:
-        """Whether the run has every change that was made to nodes by patch, and those that came with `VERSIONED`.
-
-        Those: signals are taken in parts, one timer is for all back-offs, a single pod that is refused is not tried
-        again, pods that were told count for a list's room, what is back on a list is tried at once, and a list's pods
-        carry their own UID as an annotation.
-        """
-        return self.decision_version >= VERSIONED
 
     # --- whose word counts --------------------------------------------------------------------------------------------
 

@@ -24,10 +24,11 @@ from temporalio.common import RawValue
 from temporalio.exceptions import ActivityError, ApplicationError
 
 with workflow.unsafe.imports_passed_through():
-    from syncpod.lifecycle.version import decisions_of
+    from syncpod.lifecycle.version import decisions_of, too_old
     from syncpod.messages.node import NODE_MEMO, NODE_WORKFLOW, NodeSummary, PodWorkflowResult, node_workflow_id
     from syncpod.pod import PodInvalid, admit
     from workflows.alarm import Alarm
+    from workflows.entity import decisions_taken
     from workflows.node import absorb, decide, report
     from workflows.node.decide import Action, Plan
     from workflows.node.inbox import NodeInbox
@@ -53,8 +54,8 @@ class NodeWorkflow:
         self.woken = False
         self.renewed = False
         self.published: NodeSummary | None = None
-        self.state, self.refusal = begin(start_input, workflow.info().workflow_id, workflow.now())
-        self.state.decision_version = decisions_of(workflow.info().get_current_build_id())
+        decisions = decisions_taken()
+        self.state, self.refusal = begin(start_input, workflow.info().workflow_id, workflow.now(), decisions=decisions)
 
     @workflow.run
     async def run(self, start_input: Any = None) -> None:
@@ -71,8 +72,7 @@ class NodeWorkflow:
                 self.begin(action)
             self.publish()
             if due and self.quiet():  # Replay: no await from here to the raise
-                snapshot = self.state.model_dump(mode="json", exclude_defaults=True)
-                workflow.continue_as_new({"snapshot": snapshot})
+                workflow.continue_as_new(next_input(self.state))
             await self.wait(plan)
 
     # --- one step -----------------------------------------------------------------------------------------------------
@@ -113,9 +113,6 @@ class NodeWorkflow:
             return bool(self.inbox) or self.woken or self.alarm.rang or (self.is_due() and self.quiet())
 
         summary = f"back-off {plan.waits_for}"
-        if not self.state.is_versioned:
-            await self.wait_once(ready, plan.retry_at, summary)
-            return
         self.alarm.set(plan.retry_at, summary)
         await self.until(ready)
         if self.alarm.rang:
@@ -129,16 +126,6 @@ class NodeWorkflow:
             except asyncio.CancelledError:
                 self.refuse_to_end()
 
-    async def wait_once(self, ready: Callable[[], bool], deadline: datetime | None, summary: str) -> None:
-        """Wait as runs of before they were versioned do: with a timer of its own for each wait."""
-        timeout = None if deadline is None else max(timedelta(0), deadline - workflow.now())
-        try:
-            await workflow.wait_condition(ready, timeout=timeout, timeout_summary=summary)
-        except TimeoutError:
-            return
-        except asyncio.CancelledError:
-            self.refuse_to_end()
-
     def refuse_to_end(self) -> None:
         """Go on, and show that a cancellation was not obeyed."""
         if (task := asyncio.current_task()) is not None:
@@ -149,7 +136,7 @@ class NodeWorkflow:
 
     async def take_in(self) -> None:
         """Absorb everything pending, in the order of arrival; of very much a part in each workflow task."""
-        self.drain(PART if self.state.is_versioned else None)
+        self.drain(PART)
         while self.inbox:
             pause = asyncio.create_task(workflow.sleep(PAUSE, summary=f"{len(self.inbox)} signals are yet to be taken"))
             await self.until(pause.done)
@@ -159,15 +146,10 @@ class NodeWorkflow:
         """Absorb what is pending, in the order of arrival, at most so many signals; None = all."""
         self.woken = False
         for name, args in self.inbox.take(most):
-            if (many := absorb.too_many(name, args)) and self.patched("2026-11-lists-have-a-length"):
+            if many := absorb.too_many(name, args):
                 self.state.reject(workflow.now(), f"signal {name}", many)
             else:
-                renews = absorb.is_renewal(self.state, name, args) and self.patched("2026-11-lists-renew")
-                absorb.absorb(self.state, name, args, workflow.now(), renews=renews)
-
-    def patched(self, patch: str) -> bool:
-        """Say whether the run has a change that was made by patch: one that is versioned has all, with no marker."""
-        return self.state.is_versioned or workflow.patched(patch)
+                absorb.absorb(self.state, name, args, workflow.now())
 
     def quiet(self) -> bool:
         """Say whether nothing is pending or under way and no handler runs: a run may be left only then."""
@@ -200,9 +182,6 @@ class NodeWorkflow:
     def put(self, name: str, args: Sequence[Any]) -> None:
         """Collect one signal."""
         self.inbox.put(name, args)
-        if len(self.inbox) >= PART and not self.state.is_versioned:
-            self.drain()
-            self.woken = True
 
     @workflow.signal
     def sync_pods(self, *args: Any) -> None:
@@ -231,14 +210,8 @@ class NodeWorkflow:
 
     @workflow.signal
     def renew(self, *args: Any) -> None:
-        """Continue as new at the next quiet point: what follows can be taken over by any worker, an older one too.
-
-        Runs of before knew no such signal, and have it as a rejection; the worker that does renews them unasked.
-        """
-        if self.state.is_versioned:
-            self.renewed = self.woken = True
-        else:
-            self.unknown("renew", args)
+        """Continue as new at the next quiet point: what follows can be taken over by any worker, an older one too."""
+        self.renewed = self.woken = True
 
     @workflow.signal(dynamic=True)
     def unknown(self, name: str, args: Sequence[RawValue]) -> None:
@@ -285,9 +258,7 @@ class NodeWorkflow:
 
     async def change(self, name: str, args: tuple[Any, ...]) -> dict[str, Any]:
         """Carry an accepted update out, after what came before it; what that has made impossible is refused here."""
-        if not self.state.is_versioned:
-            self.drain()
-        elif self.inbox:
+        if self.inbox:
             await workflow.wait_condition(lambda: not self.inbox)
         self.woken = True
         try:
@@ -313,14 +284,20 @@ class NodeWorkflow:
         return report.view(self.state, workflow.now()).model_dump(mode="json", by_alias=True)
 
 
-def begin(start: Any, workflow_id: str, now: datetime) -> tuple[NodeState, str]:
+def begin(start: Any, workflow_id: str, now: datetime, *, decisions: int) -> tuple[NodeState, str]:
     """Return the state a run begins with, and "" or the sentence that says why it cannot begin.
 
-    `start` is ``{"node": <name>}``, or ``{"snapshot": …}``, our own. Never raises.
+    `start` is ``{"node": <name>}``, or what :func:`next_input` has returned. `decisions` is the version of the run's
+    decisions. Never raises.
     """
+    if refusal := too_old(decisions):
+        return NodeState(), refusal
     if not isinstance(start, dict):
         return NodeState(), 'input: must be {"node": <name>}'
     if "snapshot" in start:
+        written_by = start.get("decisions")
+        if refusal := too_old(written_by if type(written_by) is int else 0):
+            return NodeState(), f"snapshot: {refusal}"
         try:
             state = NodeState.model_validate(start["snapshot"])
         except ValueError as wrong:
@@ -331,7 +308,14 @@ def begin(start: Any, workflow_id: str, now: datetime) -> tuple[NodeState, str]:
         state.name = start["node"] if isinstance(start.get("node"), str) else ""
     if workflow_id != node_workflow_id(state.name):
         return NodeState(), f"node: must be the one of the workflow id {workflow_id}, is {state.name!r}"
+    state.decision_version = decisions
     return state, ""
+
+
+def next_input(state: NodeState) -> dict[str, Any]:
+    """Return the input of the run that follows this one."""
+    snapshot = state.model_dump(mode="json", exclude_defaults=True)
+    return {"snapshot": snapshot, "decisions": state.decision_version}
 
 
 def recorded() -> NodeSummary | None:

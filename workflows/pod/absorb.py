@@ -72,11 +72,6 @@ def _update_pod(state: PodState, payload: Any, now: datetime) -> None:
     apply(state, payload, now)
 
 
-def _update_pod_without_resizes(state: PodState, payload: Any, now: datetime) -> None:
-    """Take a pod as workers did that knew of no resizes: what they have refused must not be taken on a replay."""
-    apply(state, payload, now, resizes=False)
-
-
 def _pleg(state: PodState, payload: Any, now: datetime) -> None:
     signal = Pleg.model_validate(payload)
     uid = signal.status.uid
@@ -91,12 +86,7 @@ def _pleg(state: PodState, payload: Any, now: datetime) -> None:
         resizing.ask_again(state)
 
 
-def _backoff_expired_of_all(state: PodState, payload: Any, now: datetime) -> None:
-    """Take the queue's signal as workers did for which it ended every back-off of its subject."""
-    _backoff_expired(state, payload, now, all_of_it=True)
-
-
-def _backoff_expired(state: PodState, payload: Any, now: datetime, *, all_of_it: bool = False) -> None:
+def _backoff_expired(state: PodState, payload: Any, now: datetime) -> None:
     """Let go what a back-off holds: the one whose end the node's queue signals, or whatever an operator names.
 
     An operator names a container, or a step of the whole pod that has failed (`create_sandbox`). So does the agent when
@@ -134,7 +124,7 @@ def _backoff_expired(state: PodState, payload: Any, now: datetime, *, all_of_it:
         return  # of a back-off that is over, or of nothing that could have one
     elif _is_at_limit(state, subject):
         return  # it has become a hold, which only an operator ends
-    elif not all_of_it:
+    else:
         state.over = {**state.over, subject: now + QUEUE_TOLERANCE}
         return
     state.released = {**state.released, subject: expected}
@@ -167,7 +157,7 @@ def _restart(state: PodState, payload: Any, now: datetime) -> None:
         raise Rejected(f"container: is {signal.container!r}, must be a main container or a sidecar, one of {known}")
     rounds.release(state)
     for name in (signal.container,) if signal.container else mains:
-        newest = facts.remembered(state).newest(name)
+        newest = facts.known(state).newest(name)
         if newest is not None:
             state.replacing = {**state.replacing, newest.id: True}
         if newest is None or newest.state != "running":
@@ -209,12 +199,10 @@ def _probe(state: PodState, payload: Any, now: datetime) -> None:
 
 _SIGNALS = {
     "update_pod": _update_pod,
-    "update_pod_without_resizes": _update_pod_without_resizes,
     "delete_pod": delete,
     "pleg": _pleg,
     "probe": _probe,
     "backoff_expired": _backoff_expired,
-    "backoff_expired_of_all": _backoff_expired_of_all,
     "restart": _restart,
     "set_condition": _set_condition,
     "evict": _evict,

@@ -43,7 +43,7 @@ def start_container(state: PodState, planned_step: PlannedStep, now: datetime) -
     if held:
         return Decision(holds=(held,))
     apart = planned_step.verb == StepName.START_EPHEMERAL_CONTAINER
-    if (last := state.between_rounds) is not None and not (apart and last.lenient):
+    if (last := state.between_rounds) is not None and not apart:
         return _begin_anew(state, last, planned_step, now)
     allowed, store, exit_id = _crash_loop(state, name, restart, now)
     if not allowed.allowed:

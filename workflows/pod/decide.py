@@ -21,7 +21,6 @@ from syncpod.lifecycle.conditions import ALL_CONTAINERS_RESTARTING, is_true
 from syncpod.lifecycle.eviction import EVICTED
 from syncpod.lifecycle.plan import PlannedStep, plan_steps, something_to_stop
 from syncpod.lifecycle.restart import restart_policy
-from syncpod.lifecycle.sandbox import pod_sandbox_changed
 from syncpod.lifecycle.termination import kill_grace_seconds, moment_after, pod_grace_seconds, termination_order
 from syncpod.messages import (
     AllocateResources,
@@ -46,21 +45,14 @@ from workflows.pod.state import PodState
 OPERATOR_RESTARTS = "an operator restarts it"
 """Why a container is ended and started again that nothing else is wrong with."""
 
-OWN_GRACE = 2
-"""The version of decisions since which a kill of the whole pod within a sync takes the spec's grace as it is, 0 too."""
-
-MOVED = 2
-"""The version of decisions since which what is ended with its sandbox follows in the next, whatever it exits with."""
-
 ALLOCATE = "the pod asks for other resources"
 """Why a node is asked whether it has the room."""
 
 
-def next_step(state: PodState, now: datetime, *, pulling: Collection[str] = (), follow_anew: bool = True) -> Decision:
+def next_step(state: PodState, now: datetime, *, pulling: Collection[str] = ()) -> Decision:
     """Return the step to take now, or the holds to wait for.
 
-    `pulling` names the containers whose images are being pulled beside everything else: their start waits, and nobody
-    else's does. `follow_anew` is as in `planned`.
+    `pulling` names the containers whose images are being pulled beside the other steps: only their own starts wait.
     """
     if state.removed:
         return Decision()
@@ -68,7 +60,7 @@ def next_step(state: PodState, now: datetime, *, pulling: Collection[str] = (), 
         return _terminate(state, now)
     if state.adopting:
         return unless_held(state, _adopt(state), now)
-    steps = planned(state, follow_anew=follow_anew)
+    steps = planned(state)
     decision = _first_allowed(state, steps, pulling, now)
     for update in (_volumes(state, now), _allocation(state, now)):
         if update is not None:
@@ -76,16 +68,8 @@ def next_step(state: PodState, now: datetime, *, pulling: Collection[str] = (), 
     return replace(decision, plan=tuple(f"{step.verb} {step.container}".rstrip() for step in steps))
 
 
-def is_to_follow_anew(state: PodState) -> bool:
-    """Say whether a container that was ended only so that another follows has lost its sandbox before that."""
-    return bool(facts.followed(state)) and pod_sandbox_changed(state.pod.spec, facts.known(state)).changed
-
-
-def planned(state: PodState, *, follow_anew: bool = True) -> tuple[PlannedStep, ...]:
-    """Return the steps that the pod's actions stand for, regardless of back-offs.
-
-    Where not `follow_anew`, what was to follow in a sandbox that is lost is given up: an earlier worker decided so.
-    """
+def planned(state: PodState) -> tuple[PlannedStep, ...]:
+    """Return the steps that the pod's actions stand for, regardless of back-offs."""
     view = facts.known(state)
     pod = state.allocated_pod
     followed = [container.id for container in view.containers if state.is_followed(container)]
@@ -96,7 +80,7 @@ def planned(state: PodState, *, follow_anew: bool = True) -> tuple[PlannedStep, 
         startup=state.probes.get("startup", {}),
         actuated=state.applied_resources,
         restart_all=is_true(state.status.conditions, ALL_CONTAINERS_RESTARTING) and state.between_rounds is None,
-        followed=followed if follow_anew or not is_to_follow_anew(state) else (),
+        followed=followed,
     )
     stopped = (*state.stopped_sandboxes, *facts.gone_sandboxes(state))
     steps = plan_steps(pod, view, actions, stopped_sandboxes=stopped, cgroup_behind=state.cgroup_behind)
@@ -157,7 +141,7 @@ def _remember_kills(state: PodState, step: Step, now: datetime) -> None:
     match step.input:
         case KillPod(targets=targets, final=final):
             victims, words = [target.id for target in targets], ""
-            if not final and state.decision_version >= MOVED:
+            if not final:
                 state.replacing = dict.fromkeys(_moving(state), False) | state.replacing
         case KillContainer(target=target, message=words):
             victims = [target.id]
@@ -257,7 +241,7 @@ def _grace(state: PodState) -> int:
     Within a sync (its sandbox is lost, say) it is what each container would be given, and 0 leaves no time for hooks
     and turns. Mirrors kuberuntime_manager.go, v1.36, SyncPod, which kills without a grace of its own.
     """
-    if state.ending or state.decision_version < OWN_GRACE:
+    if state.ending:
         return pod_grace_seconds(state.pod)
     return kill_grace_seconds(state.pod, None)
 

@@ -25,7 +25,6 @@ from syncpod.pod import (
     downward_files,
     merge_update,
     pod_to_wire,
-    readmit,
     resized,
     validate_update,
 )
@@ -40,41 +39,13 @@ class Rejected(Exception):
     """What came in cannot be accepted; the text says why, in one sentence."""
 
 
-def apply(state: PodState, document: Any, now: datetime, *, resizes: bool = True) -> None:
+def apply(state: PodState, document: Any, now: datetime) -> None:
     """Take a Pod document as the desired pod; a repeat changes nothing. Raises PodInvalid naming the field.
 
     During deletion it becomes the successor, which follows when this life has ended. What may change is what the API
-    server lets change in a Pod (validation.go, v1.36, ValidatePodUpdate, ValidatePodResize); resources, unless not
-    `resizes`.
+    server lets change in a Pod (validation.go, v1.36, ValidatePodUpdate, ValidatePodResize).
     """
-    _apply(state, admit_pod(document), now, resizes=resizes)
-
-
-def apply_again(state: PodState, document: Any, now: datetime) -> None:
-    """Repeat an `apply` that history says was accepted, perhaps by a version that took more than this one does."""
-    _apply(state, readmit(document).pod, now)
-
-
-def resize(state: PodState, document: Any, now: datetime) -> None:
-    """Change CPU and memory of the pod, and nothing else; what is not named stays as it is.
-
-    Raises PodInvalid naming the field, Rejected of a pod that ends.
-    """
-    _resize(state, document, now, again=False)
-
-
-def resize_again(state: PodState, document: Any, now: datetime) -> None:
-    """Repeat a `resize` that history says was accepted, perhaps by a version that took more than this one does."""
-    _resize(state, document, now, again=True)
-
-
-def _resize(state: PodState, document: Any, now: datetime, *, again: bool) -> None:
-    if state.ending:
-        raise Rejected("the pod is being deleted or has finished: nothing of it can be resized")
-    _take(state, resized(state.pod, document, again=again), now, "resize")
-
-
-def _apply(state: PodState, new: Pod, now: datetime, *, resizes: bool = True) -> None:
+    new = admit_pod(document)
     for_another = new.metadata.name, new.metadata.namespace
     mine = state.pod.metadata
     if for_another != (mine.name, mine.namespace):
@@ -83,9 +54,17 @@ def _apply(state: PodState, new: Pod, now: datetime, *, resizes: bool = True) ->
         state.successor = pod_to_wire(new)
         state.note(now, "update", "apply", "the pod is being deleted; this one follows")
         return
-    if not resizes and not same_resources(resources_of(state.pod), resources_of(new)):
-        raise Rejected("resources: this pod was started by an earlier version; resize it by the update `resize`")
     _take(state, new, now, "apply")
+
+
+def resize(state: PodState, document: Any, now: datetime) -> None:
+    """Change CPU and memory of the pod, and nothing else; what is not named stays as it is.
+
+    Raises PodInvalid naming the field, Rejected of a pod that ends.
+    """
+    if state.ending:
+        raise Rejected("the pod is being deleted or has finished: nothing of it can be resized")
+    _take(state, resized(state.pod, document), now, "resize")
 
 
 def _take(state: PodState, new: Pod, now: datetime, update: str) -> None:
@@ -158,10 +137,6 @@ def try_ephemeral_container(state: PodState, document: Any, now: datetime) -> No
         raise PodInvalid(problems)
 
 
-SUCCESSORS_OWN = 2
-"""The version of decisions since which the end of a successor leaves the grace of the life before it alone."""
-
-
 def delete(state: PodState, payload: Any, now: datetime) -> None:
     """End the pod. A later request can only shorten the grace (pod_workers.go, v1.36, calculateEffectiveGracePeriod).
 
@@ -184,7 +159,7 @@ def delete(state: PodState, payload: Any, now: datetime) -> None:
     if state.successor is not None and request.uid in ("", _successor_uid(state)):
         state.successor = None
         state.note(now, "update", "delete", "the pod applied during the deletion does not follow")
-        if request.uid not in ("", state.pod.metadata.uid) and state.decision_version >= SUCCESSORS_OWN:
+        if request.uid not in ("", state.pod.metadata.uid):
             return
     if state.deletion is None:
         state.deletion = Deletion(requested_at=now, grace_seconds=grace)

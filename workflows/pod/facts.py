@@ -10,7 +10,7 @@ instance the record counts. So decisions are those that would be taken had the r
 
 What runs, or might, counts as the runtime lists it, whatever is recorded: otherwise a second one could be started.
 
-Pure: no clock, no I/O, no Temporal. Nothing here applies to a run before `PodState.by_record` is set.
+Pure: no clock, no I/O, no Temporal.
 """
 
 from __future__ import annotations
@@ -30,56 +30,28 @@ from workflows.pod.state import PodState
 LOST = "The container is no longer listed by the runtime, and nobody saw how it ended"
 """Message of an end whose exit code nobody knows; its reason and its code are the kubelet's for such a container."""
 
-COMPLETED = 2
-"""The version of decisions since which what is recorded counts at once: in the very task in which it is unlisted."""
-
-
-NUMBERED = 2
-"""The version of decisions since which the newest instance is the one with the highest number, whatever the dates."""
-
-
-def known(state: PodState) -> ObservedPod:
-    """Return the view that decisions are made from: `state.own`, completed once the run goes by its record."""
-    return completed(state) if state.by_record else state.own
-
-
-def remembered(state: PodState) -> ObservedPod:
-    """Return the view that is completed although the run may not go by its record yet; for earlier runs what is listed.
-
-    They stay with that, even where they go by their record otherwise: so they replay.
-    """
-    return completed(state) if state.decision_version >= COMPLETED else state.own
-
 
 def followed(state: PodState) -> tuple[str, ...]:
     """Return the containers that have ended only so that another instance follows, listed or not."""
     if not state.replacing:
         return ()
-    newest = newest_begun(state, remembered(state)).values()
+    newest = newest_begun(state).values()
     return tuple(container.name for container in newest if state.is_followed(container))
 
 
-def newest_begun(state: PodState, view: ObservedPod) -> dict[str, ObservedContainer]:
+def newest_begun(state: PodState) -> dict[str, ObservedContainer]:
     """Return each container's newest instance by name, but not one that was created and has not been started.
 
-    What such a one is to follow still waits for it: its start may have failed half-way.
+    The instance before such a one still waits for its successor: the successor's start may have failed half-way.
     """
-    if state.decision_version >= COMPLETED:
-        begun = tuple(container for container in view.containers if container.state != "created")
-        view = view.model_copy(update={"containers": begun})
-    return view.newest_by_name()
+    view = known(state)
+    begun = tuple(container for container in view.containers if container.state != "created")
+    return view.model_copy(update={"containers": begun}).newest_by_name()
 
 
-def differs(state: PodState) -> bool:
-    """Say whether the record says more, or something else, than the runtime lists, of a pod that goes on."""
-    return not state.ending and not state.removed and (bool(lost(state)) or completed(state) != state.own)
-
-
-def completed(state: PodState) -> ObservedPod:
-    """Return `state.own` as it would be had the runtime lost nothing that is recorded. Done twice it is done once."""
+def known(state: PodState) -> ObservedPod:
+    """Return the view that decisions are made from: `state.own` as if the runtime had lost nothing that is recorded."""
     view = state.own
-    if _reset_before_this_was_kept(state):
-        return view
     recorded = {exit_.id: exit_ for exit_ in state.exits if exit_.is_certain}
     listed = tuple(_as_recorded(container, recorded.get(container.id)) for container in view.containers)
     absent = tuple(_as_listed(state, exit_) for exit_ in _absent_ends(state, view))
@@ -87,9 +59,7 @@ def completed(state: PodState) -> ObservedPod:
     if sandboxes == view.sandboxes and listed == view.containers and not absent:
         return view
     containers = order_containers((*listed, *absent)) if absent else listed
-    if state.decision_version >= NUMBERED:
-        containers = order_restarts(containers)
-    return view.model_copy(update={"sandboxes": sandboxes, "containers": containers})
+    return view.model_copy(update={"sandboxes": sandboxes, "containers": order_restarts(containers)})
 
 
 # --- what is recorded and not listed ----------------------------------------------------------------------------------
@@ -152,11 +122,6 @@ def _gone_sandbox(state: PodState) -> tuple[ObservedSandbox, ...]:
     return (last.model_copy(update={"state": "SANDBOX_NOTREADY", "ip": None, "additional_ips": ()}),)
 
 
-def _reset_before_this_was_kept(state: PodState) -> bool:
-    """Say whether a restart of all containers was begun by a worker that did not keep what it removed."""
-    return state.restart_all is not None and not state.reset
-
-
 def gone_sandboxes(state: PodState) -> tuple[str, ...]:
     """Return the ids of sandboxes that are only known, so that there is nothing of them to stop."""
     listed = {sandbox.id for sandbox in state.own.sandboxes}
@@ -171,18 +136,17 @@ def lost(state: PodState) -> tuple[ObservedContainer, ...]:
 
     Not those that a restart of all containers has removed.
     """
-    if _reset_before_this_was_kept(state):
-        return ()
     return tuple(each for each in state.vanished.values() if each.restart_count > state.reset.get(each.name, -1))
 
 
-def go_by_record(state: PodState, now: datetime) -> None:
-    """Have the record decide from now on, and record the end of what was lost: unknown, at this moment.
+def record_lost(state: PodState, now: datetime) -> None:
+    """Record the end of every instance that was lost, as unknown and at this moment; not of a pod that is ending.
 
-    As kubelet_pods.go, v1.36, convertToAPIContainerStatuses: 137, `ContainerStatusUnknown`. Differences: there is an
-    event for it, and it counts for the back-off.
+    Mirrors kubelet_pods.go, v1.36, convertToAPIContainerStatuses: 137, `ContainerStatusUnknown`. Differences: there is
+    an event for it, and it counts for the back-off.
     """
-    state.by_record = True
+    if state.ending or state.removed:
+        return
     for instance in lost(state):
         cause = state.killed.get(instance.id, "")
         state.record_exit(

@@ -45,10 +45,6 @@ class Inbox:
         self._pending = self._pending[len(taken) :]
         return taken
 
-    def has(self, *names: str) -> bool:
-        """Say whether a signal of one of the names is pending."""
-        return any(signal.name in names for signal in self._pending)
-
 
 def _says(signal: Signal) -> tuple[Any, ...]:
     """Return what a signal says, but for when: a listing differs from the one before at least in its number and time.

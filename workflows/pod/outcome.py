@@ -38,11 +38,6 @@ from workflows.pod.state import HISTORY_KEPT, PodState, age, clipped
 _INSTANCES_KEPT = 50
 """Instances whose probe results are kept though the view does not have them: more than a pod starts at once."""
 
-FOLLOWED = 2
-"""The version of decisions since which a change that comes while files are written is written, too."""
-
-CAUSAL = 2
-"""The version of decisions since which what a step lists is newer than what was known when it began."""
 
 # --- what the runtime has ---------------------------------------------------------------------------------------------
 
@@ -57,9 +52,8 @@ def observe(state: PodState, listing: ObservedPod, now: datetime) -> None:
     """Merge a listing into the view and record what it shows for the first time: starts and exits."""
     before, listed_before = state.own, state.observed
     state.observed = merge(state.observed, listing)
-    if state.decision_version >= facts.NUMBERED:
-        containers = order_restarts(state.observed.containers)
-        state.observed = state.observed.model_copy(update={"containers": containers})
+    containers = order_restarts(state.observed.containers)
+    state.observed = state.observed.model_copy(update={"containers": containers})
     facts.tell_disagreements(state, listed_before, listing, now)
     recorded = {exit_.id: exit_.reason for exit_ in state.exits}
     # Oldest first, so that the exits are recorded in the order in which they happened.
@@ -81,8 +75,7 @@ def observe(state: PodState, listing: ObservedPod, now: datetime) -> None:
     present = {container.id for container in (*state.observed.containers, *state.vanished.values())}
     state.killed = {container_id: why for container_id, why in state.killed.items() if container_id in present}
     if state.replacing:
-        view = facts.completed(state) if state.decision_version >= facts.COMPLETED else facts.known(state)
-        newest = {container.id for container in facts.newest_begun(state, view).values()}
+        newest = {container.id for container in facts.newest_begun(state).values()}
         state.replacing = {instance: by for instance, by in state.replacing.items() if instance in newest}
     there = {sandbox.id for sandbox in state.observed.sandboxes}
     state.stopped_sandboxes = tuple(sandbox_id for sandbox_id in state.stopped_sandboxes if sandbox_id in there)
@@ -242,7 +235,7 @@ def _follow_numbers(state: PodState, step: Step, result: StepResult, now: dateti
     it lists is newer than what was known then, whatever the numbers say.
     """
     listed, known = result.status, step.known
-    if state.decision_version < CAUSAL or not listed.uid or listed.seq.boot >= known.boot:
+    if not listed.uid or listed.seq.boot >= known.boot:
         return
     state.observed = state.observed.model_copy(update={"seq": Seq()})
     text = f"The node's listings are numbered {listed.seq.boot}, and were {known.boot} before: the new ones count"
@@ -252,7 +245,7 @@ def _follow_numbers(state: PodState, step: Step, result: StepResult, now: dateti
 def _still_behind(state: PodState, step: Step) -> bool:
     """Say whether files that show the pod are still to follow it: it has changed since the step was given it."""
     given = getattr(step.input, "pod", None)
-    return state.volumes_behind and state.decision_version >= FOLLOWED and given != state.allocated_pod
+    return state.volumes_behind and given != state.allocated_pod
 
 
 def _done(state: PodState, step: Step) -> None:

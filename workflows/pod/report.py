@@ -88,7 +88,6 @@ def _computed(state: PodState, waiting: Mapping[str, WaitingReason], now: dateti
             followed=facts.followed(state),
             overdue=_overdue(state),
             begins_anew_later=state.between_rounds is not None,
-            decision_version=state.decision_version,
         )
     )
 
@@ -245,7 +244,6 @@ def plan(state: PodState, candidate: Any, now: datetime, *, update: str = "apply
             (desired.resize if update == "resize" else desired.apply)(trial, candidate, now)
         except (desired.Rejected, ValueError) as wrong:
             return {"error": str(wrong), "steps": [], "holds": []}
-    trial.obeys_restart_settings = True
     update_status(trial, (), now)
     decision = decide.next_step(trial, now)
     if decision.failure is not None:

@@ -17,7 +17,7 @@ from syncpod.pod import Pod, PodCondition
 from workflows.pod.state import PodState, Round
 
 
-def reset_by(state: PodState, removal: StepInput, *, lenient: bool) -> Round | None:
+def reset_by(state: PodState, removal: StepInput) -> Round | None:
     """Return the round that these removals begin; None where no exit is known that asked for it."""
     if not isinstance(removal, RemoveContainers):
         return None
@@ -27,18 +27,13 @@ def reset_by(state: PodState, removal: StepInput, *, lenient: bool) -> Round | N
         return None
     number = state.restart_all.number + 1 if state.restart_all is not None else 1
     cause = f"{exit_.name} exited with code {exit_.exit_code}"
-    return Round(
-        number=number, cause=cause, at=exit_.at, removed=removal.ids, exit_code=exit_.exit_code, lenient=lenient
-    )
+    return Round(number=number, cause=cause, at=exit_.at, removed=removal.ids, exit_code=exit_.exit_code)
 
 
 def release(state: PodState) -> None:
-    """End the back-off of all containers, where there is one: an operator will not wait for one of them.
-
-    Not of a round that an earlier worker has noted, which let only its own name end it.
-    """
+    """End the back-off of all containers, where there is one: an operator will not wait for one of them."""
     last = state.between_rounds
-    if last is not None and last.lenient:
+    if last is not None:
         state.released = {**state.released, backoff.RESTART_ALL: last.number}
 
 

@@ -1,6 +1,6 @@
-"""How a run begins: from a Pod document, or from the snapshot of the run before.
+"""How a run begins: with a Pod document, or with the snapshot of the run before.
 
-Runs in ``__init__`` of the workflow, before any signal handler: whatever a handler touches exists by then.
+The workflow calls this in ``__init__``, before any signal handler, so everything that a handler touches exists by then.
 """
 
 from __future__ import annotations
@@ -12,13 +12,14 @@ from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from syncpod.lifecycle.version import is_superseded, too_old
 from syncpod.messages import pod_workflow_id
-from syncpod.pod import ObjectMeta, PodInvalid, PodStatus, admit, parse_pod, readmit
+from syncpod.pod import Admission, ObjectMeta, Pod, PodInvalid, PodStatus, admit, parse_pod, readmit
 from workflows.pod.state import PodState
 
 
 class Adoption(BaseModel):
-    """What a start says of a pod that runs already, made for a workflow that is not there; typed by a person perhaps.
+    """What a start says of a pod that runs already but has lost its workflow; a person may have typed it.
 
     All of it is in the pod's record on its node.
     """
@@ -26,71 +27,115 @@ class Adoption(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     incarnation: str = Field(min_length=1)
-    """Which life of the pod is to go on, as its sandbox is annotated."""
+    """Which life of the pod goes on; its sandbox is annotated with it."""
 
 
-def begin(
-    start: Any, workflow_id: str, now: datetime, uuid4: Callable[[], UUID], task_queue: str, *, replaying: bool
+def initial_state(
+    start: Any, workflow_id: str, now: datetime, uuid4: Callable[[], UUID], task_queue: str, *, decisions: int
 ) -> tuple[PodState, str]:
-    """Return the state a run begins with, and "" or the sentence that says why it cannot begin.
+    """Return the state that a run begins with, and "" or the sentence that says why it cannot begin.
 
-    `start` is ``{"pod": <v1 Pod>}``, typed by a person and so checked strictly, or ``{"snapshot": …}``, our own. A pod
-    without a UID gets one; `uuid4` must be the workflow's. `replaying` says that an earlier worker has begun this run:
-    the pod was admitted then, and a version that takes less may not refuse it now. Never raises.
+    `start` is ``{"pod": <v1 Pod>}``, which a person may have typed, so it is checked strictly; or what
+    :func:`next_input` has returned. A pod without a UID gets one from `uuid4`, which must be the workflow's.
+    `decisions` is the version of the run's decisions. Never raises.
 
-    With ``"adopt": {"incarnation": "…"}`` beside it the pod runs already: it keeps its UID and goes on in that life.
+    ``"adopt": {"incarnation": "…"}`` beside the pod says that it runs already: it keeps its UID and its incarnation.
     """
+    if refusal := too_old(decisions):
+        return PodState(), refusal
     if not isinstance(start, dict):
         return PodState(), 'input: must be {"pod": <v1 Pod>}'
-    if "snapshot" in start:
-        try:
-            state = PodState.model_validate(start["snapshot"])
-        except ValueError as wrong:
-            return PodState(), f"snapshot: {wrong}"
-        ref = state.ref
-        if workflow_id != pod_workflow_id(ref.namespace, ref.name) or not (ref.uid and ref.incarnation):
-            return PodState(), f"snapshot: is none of {workflow_id}"
-        return state, ""
-    if "pod" not in start:
-        return PodState(), "pod: required"
     try:
-        adoption = Adoption.model_validate(start["adopt"]) if "adopt" in start else None
-        # What is adopted was admitted when it was applied, perhaps by a version that took more.
-        admission = (readmit if replaying or adoption is not None else admit)(start["pod"])
-    except PodInvalid as wrong:
+        if "snapshot" in start:
+            state = _continued(start, workflow_id)
+        else:
+            state = _new(start, workflow_id, now, uuid4, task_queue, decisions)
+    except (_Refused, PodInvalid) as wrong:
         return PodState(), str(wrong)
-    except ValidationError as wrong:
-        return PodState(), _adoption_problem(wrong)
-    pod = admission.pod
-    meta = pod.metadata.model_copy(update={"creation_timestamp": now.replace(microsecond=0), "generation": 1})
+    state.decision_version = decisions
+    return state, ""
+
+
+class _Refused(Exception):
+    """A run cannot begin; the text says why, in one sentence."""
+
+
+def _continued(start: dict[str, Any], workflow_id: str) -> PodState:
+    """Return the state that the run before has left. Raises _Refused."""
+    written_by = start.get("decisions")
+    if refusal := too_old(written_by if type(written_by) is int else 0):
+        raise _Refused(f"snapshot: {refusal}")
+    try:
+        state = PodState.model_validate(start["snapshot"])
+    except ValueError as wrong:
+        raise _Refused(f"snapshot: {wrong}") from None
+    ref = state.ref
+    if workflow_id != pod_workflow_id(ref.namespace, ref.name) or not (ref.uid and ref.incarnation):
+        raise _Refused(f"snapshot: is none of {workflow_id}")
+    return state
+
+
+def _new(
+    start: dict[str, Any], workflow_id: str, now: datetime, uuid4: Callable[[], UUID], task_queue: str, decisions: int
+) -> PodState:
+    """Return the state of a pod that has no run yet. Raises _Refused and PodInvalid."""
+    if "pod" not in start:
+        raise _Refused("pod: required")
+    adoption = _adoption(start)
+    # An adopted pod was admitted when it was applied, and the pod of a run with older decisions when that run began:
+    # rules that have become stricter since then do not apply to it.
+    # Replay: the version of the run decides, which is the same in each replay.
+    was_admitted = adoption is not None or is_superseded(decisions)
+    admission = (readmit if was_admitted else admit)(start["pod"])
+    meta = admission.pod.metadata.model_copy(update={"creation_timestamp": now.replace(microsecond=0), "generation": 1})
     if adoption is not None:
         meta = _as_recorded(meta, start["pod"])
         if not meta.uid:
-            return PodState(), "pod.metadata.uid: required with adopt: that of the pod that runs"
-    expected = pod_workflow_id(meta.namespace, meta.name)
-    if workflow_id != expected:
-        return PodState(), f"workflow id: must be {expected} for this pod, is {workflow_id}"
+            raise _Refused("pod.metadata.uid: required with adopt: that of the pod that runs")
     node = task_queue.removeprefix("node/")
-    if pod.spec.node_name and pod.spec.node_name != node:
-        return PodState(), f"spec.nodeName: is {pod.spec.node_name}, but the task queue is that of node {node}"
+    _check_place(admission.pod, workflow_id, node)
     meta = meta.model_copy(update={"uid": meta.uid or str(uuid4())})
-    spec = pod.spec.model_copy(update={"node_name": node})
+    spec = admission.pod.spec.model_copy(update={"node_name": node})
+    max_events = start.get("maxEvents", 0)
     state = PodState(
         incarnation=adoption.incarnation if adoption is not None else uuid4().hex[:16],
         adopting=adoption is not None,
-        pod=pod.model_copy(update={"metadata": meta, "spec": spec}),
+        pod=admission.pod.model_copy(update={"metadata": meta, "spec": spec}),
+        max_events=max_events if isinstance(max_events, int) else 0,
     )
-    if adoption is None:
+    _tell(state, admission, now)
+    return state
+
+
+def _adoption(start: dict[str, Any]) -> Adoption | None:
+    """Return what the start says of a pod that runs already. Raises _Refused."""
+    try:
+        return Adoption.model_validate(start["adopt"]) if "adopt" in start else None
+    except ValidationError as wrong:
+        raise _Refused(_adoption_problem(wrong)) from None
+
+
+def _check_place(pod: Pod, workflow_id: str, node: str) -> None:
+    """Raise _Refused if the pod belongs to another workflow or to another node."""
+    expected = pod_workflow_id(pod.metadata.namespace, pod.metadata.name)
+    if workflow_id != expected:
+        raise _Refused(f"workflow id: must be {expected} for this pod, is {workflow_id}")
+    if pod.spec.node_name and pod.spec.node_name != node:
+        raise _Refused(f"spec.nodeName: is {pod.spec.node_name}, but the task queue is that of node {node}")
+
+
+def _tell(state: PodState, admission: Admission, now: datetime) -> None:
+    """Record how the pod came to this workflow: applied, or adopted."""
+    meta = state.pod.metadata
+    if not state.adopting:
         for warning in admission.warnings:
             state.event(now, "Warning", "Ignored", str(warning))
         state.note(now, "update", "apply", "generation 1")
-    else:
-        # As far as is known; a deadline of the pod has been running since.
-        state.status = PodStatus(start_time=meta.creation_timestamp)
-        state.event(now, "Normal", "Adopted", "Its workflow was started anew, for what runs of it already")
-        state.note(now, "update", "adopt", f"generation {meta.generation}")
-    state.max_events = start.get("maxEvents", 0) if isinstance(start.get("maxEvents", 0), int) else 0
-    return state, ""
+        return
+    # As far as is known; a deadline of the pod has been running since.
+    state.status = PodStatus(start_time=meta.creation_timestamp)
+    state.event(now, "Normal", "Adopted", "Its workflow was started anew, for what runs of it already")
+    state.note(now, "update", "adopt", f"generation {meta.generation}")
 
 
 def _as_recorded(meta: ObjectMeta, document: Any) -> ObjectMeta:
@@ -125,5 +170,10 @@ def by_update(start: Any) -> bool:
 
 
 def snapshot(state: PodState) -> dict[str, Any]:
-    """Return what the next run begins with; JSON-able."""
+    """Return the state as JSON, without what has its default."""
     return state.model_dump(mode="json", exclude_defaults=True)
+
+
+def next_input(state: PodState) -> dict[str, Any]:
+    """Return the input of the run that follows this one."""
+    return {"snapshot": snapshot(state), "decisions": state.decision_version}

@@ -22,7 +22,7 @@ from syncpod.lifecycle.status import PodFailure
 from syncpod.lifecycle.version import DECISION_VERSION
 from syncpod.messages import STUCK_FAULTS, EventRecord, HistoryRecord, NodeFacts, PodRef, WirePod
 from syncpod.pod import Container, EphemeralContainer, Pod, PodStatus, ResourceRequirements
-from syncpod.pod.restart_settings import KUBELETS, RestartSettings, restart_settings
+from syncpod.pod.restart_settings import RestartSettings, restart_settings
 
 EVENTS_KEPT = 100
 HISTORY_KEPT = 200
@@ -73,8 +73,6 @@ class Round(BaseModel):
     """Of the exit that asked for it."""
     begun: bool = False
     """The pod has begun anew."""
-    lenient: bool = False
-    """While it is held back ephemeral containers start, and an operator may name any container to end its back-off."""
 
     @property
     def exit(self) -> RecordedExit:
@@ -112,8 +110,6 @@ class PodState(BaseModel):
     """By container: the number of its newest instance that ever ran."""
     exits: tuple[RecordedExit, ...] = ()
     """Past exits, oldest first."""
-    by_record: bool = False
-    """What is recorded decides where the runtime no longer lists it; see `facts`. Once True it stays so."""
     vanished: dict[str, ObservedContainer] = {}
     """By container: an instance that has run and is no longer listed, though nobody saw it end."""
     reset: dict[str, int] = {}
@@ -126,8 +122,6 @@ class PodState(BaseModel):
     """Why we killed a container, by runtime id; forgotten with the container."""
 
     backoff: BackoffStore = Field(default_factory=BackoffStore)
-    obeys_restart_settings: bool = False
-    """The pod's annotations on restarts are obeyed; workers before them have passed them over."""
     cleared: dict[str, str] = {}
     """By container: the exit (runtime id) that its back-off has been passed for, until the start succeeds or fails."""
     released: dict[str, int] = {}
@@ -240,7 +234,7 @@ class PodState(BaseModel):
     @property
     def restart_settings(self) -> RestartSettings:
         """How restarts are held back: as the pod's annotations say now, or as the kubelet does."""
-        return restart_settings(self.pod.metadata.annotations) if self.obeys_restart_settings else KUBELETS
+        return restart_settings(self.pod.metadata.annotations)
 
     def is_followed(self, container: ObservedContainer) -> bool:
         """Say whether an instance has ended, and only so that another follows."""

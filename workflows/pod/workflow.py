@@ -35,15 +35,12 @@ with workflow.unsafe.imports_passed_through():
     from syncpod.messages import POD_WORKFLOW, StepName
     from syncpod.messages.step_table import STEPS, Interruption
     from syncpod.pod import pod_to_wire
-    from syncpod.pod.restart_settings import says_restarts
-    from workflows.pod import absorb, decide, desired, facts, outcome, patches, report, resizing, rounds, start
+    from workflows.entity import decisions_taken
+    from workflows.pod import absorb, decide, desired, facts, outcome, report, resizing, rounds, start
     from workflows.pod.decision import Decision, Hold, Step
     from workflows.pod.inbox import PART, Inbox
     from workflows.pod.state import PodState
     from workflows.pod.steps import HEARTBEAT_TIMEOUT, RETRY
-
-INBOX_LIMIT = 256
-"""Signals of one workflow task from which on they are absorbed in parts (before `patches.PARTS`, in their handler)."""
 
 PAUSE = timedelta(milliseconds=1)
 """Between two parts, and before a run is left: the workflow task ends."""
@@ -84,15 +81,15 @@ class PodWorkflow:
         self.renewed = False
         self.leaving: asyncio.Task[None] | None = None
         self.queued: dict[str, tuple[int, datetime]] = {}
-        self.state, self.refusal = start.begin(
+        decisions = decisions_taken()
+        self.state, self.refusal = start.initial_state(
             start_input,
             workflow.info().workflow_id,
             workflow.now(),
             workflow.uuid4,
             workflow.info().task_queue,
-            replaying=workflow.unsafe.is_replaying(),
+            decisions=decisions,
         )
-        self.state.decision_version = decisions_of(workflow.info().get_current_build_id())
         self.counted = self.state.pod
 
     @workflow.run
@@ -105,21 +102,14 @@ class PodWorkflow:
         paused = False
         while True:
             paused = not await self.take_in() and paused
-            self.govern()
             absorb.tidy(self.state, workflow.now())
             outcome.expire(self.state, workflow.now())
             self.hurry()
-            if (same := resizing.as_allocated(self.state)) and self.patched(patches.AS_ALLOCATED):
-                resizing.take_as_applied(self.state, same)
+            resizing.take_as_applied(self.state, resizing.as_allocated(self.state))
             resizing.settle(self.state, workflow.now())
-            if facts.differs(self.state) and self.patched(patches.RECORDED):
-                facts.go_by_record(self.state, workflow.now())
+            facts.record_lost(self.state, workflow.now())
             report.update_status(self.state, self.holds, workflow.now())
-            if decide.is_unfinished(self.state) and not self.patched(patches.FINISHED):
-                self.state.finished = True
-            follow_anew = not decide.is_to_follow_anew(self.state) or self.patched(patches.ANEW)
-            now, pulls = workflow.now(), self.pulls
-            decision = decide.next_step(self.state, now, pulling=pulls, follow_anew=follow_anew)
+            decision = decide.next_step(self.state, workflow.now(), pulling=self.pulls)
             if decision.failure is not None:
                 outcome.fail(self.state, decision.failure, workflow.now())
                 continue
@@ -135,16 +125,16 @@ class PodWorkflow:
                     await self.let_pulls_go()
                     continue
                 if self.quiet():
-                    workflow.continue_as_new({"snapshot": start.snapshot(self.state)})
+                    workflow.continue_as_new(start.next_input(self.state))
             if decision.step is not None:
                 paused = False
                 step = replace(decision.step, known=self.state.observed.seq)
                 if decide.expiry(self.state) is not None:
                     # A step may take longer than the pod has; what is held is decided afresh after it.
-                    self.arm(Decision() if self.is_attentive else decision)
-                if step.name == StepName.PULL_IMAGE and self.patched(patches.BESIDE):
+                    self.arm(Decision())
+                if step.name == StepName.PULL_IMAGE:
                     self.pull(step)
-                    if self.is_attentive and len(self.pulls) % TOGETHER == 0:
+                    if len(self.pulls) % TOGETHER == 0:
                         await self.end_task(f"{len(self.pulls)} images are being pulled")
                 else:
                     await self.perform(step)
@@ -158,8 +148,8 @@ class PodWorkflow:
                 if self.state.removed:
                     workflow.continue_as_new(desired.successor_of(self.state))
                 if self.is_due():
-                    if paused or not self.is_attentive:
-                        workflow.continue_as_new({"snapshot": start.snapshot(self.state)})
+                    if paused:
+                        workflow.continue_as_new(start.next_input(self.state))
                     paused = await self.pause()
                     continue
             paused = False
@@ -174,19 +164,19 @@ class PodWorkflow:
         What comes in meanwhile is taken and shown: a kill alone may take hours, and a container that is not ready is
         to be seen at once.
         """
-        attentive, was_ending = self.is_attentive, self.is_ending
+        was_ending = self.is_ending
         spec = STEPS[step.name]
 
         def must_stop() -> bool:
             if step.name == StepName.KILL_CONTAINER:  # the pod's end has a grace of its own, which may be shorter
-                return attentive and not was_ending and self.ending()
+                return not was_ending and self.ending()
             if spec.interruption is Interruption.GOES_ON:
                 # Only a shorter grace interrupts a kill: it begins anew with what is left.
                 return step.name == StepName.KILL_POD and self.deadline_moved(kill_by)
             return self.ending()
 
         kill_by, activity, began = self.schedule(step)
-        while attentive and not activity.done() and not must_stop():
+        while not activity.done() and not must_stop():
             await self.until(lambda: activity.done() or must_stop() or bool(self.inbox))
             if self.inbox and not activity.done():
                 await self.look()
@@ -235,9 +225,9 @@ class PodWorkflow:
         if step.name == StepName.KILL_POD:
             self.publish()  # a kill takes as long as the grace: what is shown must not be of before
         argument = decide.begin(self.state, step, began)
-        if step.resets and self.patched(patches.ROUNDS):
-            self.state.restart_all = rounds.reset_by(self.state, step.input, lenient=self.patched(patches.LENIENT))
-        if step.replaces and self.patched(patches.REPLACED):
+        if step.resets:
+            self.state.restart_all = rounds.reset_by(self.state, step.input)
+        if step.replaces:
             self.state.replacing = {step.replaces: False} | self.state.replacing
         self.show()
         activity: workflow.ActivityHandle[Any] = workflow.start_activity(
@@ -272,7 +262,7 @@ class PodWorkflow:
         except asyncio.CancelledError:
             outcome.cancelled_step(self.state, step, began, workflow.now())
         else:
-            if resizing.is_outdated(self.state, step.input) and self.patched(patches.OUTDATED):
+            if resizing.is_outdated(self.state, step.input):
                 step = replace(step, outdated=True)
             outcome.finished_step(self.state, step, decoded(result), began, workflow.now())
         self.span(step, began)
@@ -392,20 +382,9 @@ class PodWorkflow:
             absorb.absorb(self.state, name, args, workflow.now())
 
     def ending(self) -> bool:
-        """Say whether the pod is to end, by what has been absorbed; an earlier run absorbs what is pending for it."""
-        if not self.is_attentive and self.inbox.has("delete_pod", "evict"):
-            self.drain()
+        """Say whether the pod is to end, by what has been absorbed and by its own deadline."""
         outcome.expire(self.state, workflow.now())
         return self.is_ending
-
-    @property
-    def is_attentive(self) -> bool:
-        """Whether what comes in while a step runs is taken then."""
-        return self.state.decision_version >= patches.ATTENTIVE
-
-    def patched(self, patch: str) -> bool:
-        """Say whether the run has a change that was made by patch: a run of newer decisions has all, with no marker."""
-        return self.is_attentive or workflow.patched(patch)
 
     @property
     def is_ending(self) -> bool:
@@ -414,15 +393,9 @@ class PodWorkflow:
 
     def hurry(self) -> None:
         """Let no kill that got stuck before delay the end of a pod that is to end now."""
-        if self.state.hurried and self.state.stuck_kills and self.patched(patches.HURRIED):
+        if self.state.hurried:
             self.state.forget_stuck_kills()
         self.state.hurried = False
-
-    def govern(self) -> None:
-        """Obey from here on what the pod says of its restarts, where it says anything."""
-        state = self.state
-        if not state.obeys_restart_settings and says_restarts(state.pod.metadata.annotations):
-            state.obeys_restart_settings = self.patched(patches.GOVERNED)
 
     def deadline_moved(self, kill_by: datetime | None) -> bool:
         """Say whether the grace has been shortened since a kill began."""
@@ -447,8 +420,7 @@ class PodWorkflow:
 
     def is_overlong(self) -> bool:
         """Say whether this run must be left though its pod is not at rest."""
-        too_long = self.is_attentive and workflow.info().get_current_history_length() >= TOO_LONG
-        return too_long and not self.state.removed
+        return workflow.info().get_current_history_length() >= TOO_LONG and not self.state.removed
 
     # --- telling ------------------------------------------------------------------------------------------------------
 
@@ -485,13 +457,11 @@ class PodWorkflow:
     def put(self, name: str, args: Sequence[Any]) -> None:
         """Collect one signal."""
         self.inbox.put(name, tuple(args))
-        if len(self.inbox) >= INBOX_LIMIT and not self.patched(patches.PARTS):
-            self.drain()
 
     @workflow.signal
     def update_pod(self, *args: Any) -> None:
         """Take one v1 Pod document as the desired pod."""
-        self.put("update_pod" if self.patched(patches.RESIZES) else "update_pod_without_resizes", args)
+        self.put("update_pod", args)
 
     @workflow.signal
     def delete_pod(self, *args: Any) -> None:
@@ -511,7 +481,7 @@ class PodWorkflow:
     @workflow.signal
     def backoff_expired(self, *args: Any) -> None:
         """End a container's back-off: ``{"container": "web"}``; the node's queue names the restart too."""
-        self.put("backoff_expired" if self.patched(patches.ONE_AT_A_TIME) else "backoff_expired_of_all", args)
+        self.put("backoff_expired", args)
 
     @workflow.signal
     def restart(self, *args: Any) -> None:
@@ -545,7 +515,7 @@ class PodWorkflow:
     @workflow.update
     async def apply(self, *args: Any) -> dict[str, Any]:
         """Take one v1 Pod document as the desired pod; returns its UID and generation."""
-        await self.change(desired.apply_again if workflow.unsafe.is_replaying() else desired.apply, args[0])
+        await self.change(desired.apply, args[0])
         return report.identity(self.state)
 
     @apply.validator
@@ -556,7 +526,7 @@ class PodWorkflow:
     @workflow.update
     async def resize(self, *args: Any) -> dict[str, Any]:
         """Change CPU and memory: ``{"containers": [{"name": "web", "resources": …}]}``; returns as `apply` does."""
-        await self.change(desired.resize_again if workflow.unsafe.is_replaying() else desired.resize, args[0])
+        await self.change(desired.resize, args[0])
         return report.identity(self.state)
 
     @resize.validator
@@ -588,10 +558,7 @@ class PodWorkflow:
 
     async def change(self, change: Callable[[PodState, Any, datetime], Any], document: Any) -> None:
         """Carry an accepted update out, after what came before it; what that has made impossible is refused here."""
-        if self.is_attentive:
-            await self.take_in()
-        else:
-            self.drain()
+        await self.take_in()
         self.woken = True
         try:
             change(self.state, document, workflow.now())

@@ -1,0 +1,30 @@
+"""A digest of the source that decides a workflow's commands, for the worker's build id."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Final
+
+ROOMS: Final = ("workflows", "syncpod/lifecycle", "syncpod/pod", "syncpod/messages")
+"""The packages whose code a workflow runs."""
+
+
+def source_digest(root: Path | None = None) -> str:
+    """Return 12 hexadecimal digits over the text of every module in :data:`ROOMS`, by name, in sorted order.
+
+    `root` is the directory that has the packages: a checkout, or site-packages; None means the one that this module was
+    loaded from. Reads about 60 small files, which takes a few milliseconds. Raises FileNotFoundError if a package has
+    no source there, as in a zip file.
+    """
+    root = root or Path(__file__).parent.parent
+    total = hashlib.sha256()
+    for room in ROOMS:
+        sources = sorted((root / room).rglob("*.py"), key=lambda path: path.relative_to(root).as_posix())
+        if not sources:
+            raise FileNotFoundError(f"{root / room}: has no source to name the build by")
+        for path in sources:
+            text = path.read_bytes()
+            total.update(f"{path.relative_to(root).as_posix()} {len(text)}\n".encode())
+            total.update(text)
+    return total.hexdigest()[:12]
