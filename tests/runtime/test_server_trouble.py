@@ -255,7 +255,7 @@ async def test_a_container_that_cannot_be_written_down_leaves_nothing(
     life, config = machine.life, container_config("other")
 
     def write(directory: Path, *_: object) -> None:
-        (directory / "record.new").write_bytes(b"half")
+        (directory / ".record.new").write_bytes(b"half")
         raise FULL
 
     with monkeypatch.context() as trouble:
