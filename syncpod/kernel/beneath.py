@@ -4,16 +4,15 @@ A container may put a symlink where a directory was, at any moment. So nothing i
 name: every step goes from an open directory to an open entry of it.
 """
 
-import ctypes
 import errno
 import os
 import stat
 from collections import deque
 from pathlib import Path
 
+from syncpod.kernel import libc
+
 _O_PATH = os.O_PATH | os.O_CLOEXEC
-_SYS_OPENAT2 = 437
-"""The same number on every architecture: it is younger than their common table."""
 _RESOLVE_BENEATH = 0x08 | 0x02
 """Never above the directory, not by `..`, not by an absolute symlink, and by none of /proc's."""
 _RACES = 128
@@ -22,12 +21,6 @@ _LINKS = 40
 """The kernel's own limit of symlinks on one path."""
 _DEPTH = 128
 """Directories that the walk keeps open; the kernel's own needs none."""
-
-_libc = ctypes.CDLL(None, use_errno=True)
-
-
-class _OpenHow(ctypes.Structure):
-    _fields_ = (("flags", ctypes.c_uint64), ("mode", ctypes.c_uint64), ("resolve", ctypes.c_uint64))
 
 
 class LeadsOut(OSError):
@@ -133,22 +126,14 @@ def walk_beneath(root: int, relative: str) -> int:
 
 
 def _openat2(root: int, relative: str) -> int:
-    how = _OpenHow(flags=_O_PATH, mode=0, resolve=_RESOLVE_BENEATH)
     for _ in range(_RACES):
-        result = _libc.syscall(
-            ctypes.c_long(_SYS_OPENAT2),
-            ctypes.c_int(root),
-            os.fsencode(relative or "."),
-            ctypes.byref(how),
-            ctypes.c_size_t(ctypes.sizeof(how)),
-        )
-        if result >= 0:
-            return int(result)
-        number = ctypes.get_errno()
-        if number == errno.EXDEV:
-            raise LeadsOut(number, "leads out of its directory", relative)
-        if number != errno.EAGAIN:
-            raise OSError(number, os.strerror(number), relative)
+        try:
+            return libc.openat2(root, relative or ".", _O_PATH, _RESOLVE_BENEATH)
+        except OSError as error:
+            if error.errno == errno.EXDEV:
+                raise LeadsOut(errno.EXDEV, "leads out of its directory", relative) from error
+            if error.errno != errno.EAGAIN:
+                raise
     raise OSError(errno.EAGAIN, "is being renamed all the time", relative)
 
 

@@ -4,7 +4,6 @@ As root, with the cgroupfs driver. Elsewhere the runtime makes a pod's cgroup, w
 limits are the runtime's to enforce, or to refuse, everywhere.
 """
 
-import contextlib
 import errno
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -12,7 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
-from syncpod.kernel.cgroup_mounts import MOUNTINFO, Hierarchy, hierarchies
+from syncpod.kernel import cgroupfs
+from syncpod.kernel.cgroupfs import Hierarchy, whole_hierarchies
+from syncpod.kernel.mountinfo import MOUNTINFO, read_mounts
 from syncpod.pod import Pod
 from syncpod.translation.cgroup_limits import (
     BEST_EFFORT_LIMITS,
@@ -141,14 +142,19 @@ def remove_empty_tiers(node: NodeContext, *, mountinfo: Path = MOUNTINFO) -> Non
     """
     for hierarchy in _hierarchies(node, mountinfo):
         for tier in TIERS.values():
-            _remove_if_empty(hierarchy.path / tier_cgroup(node, tier).relative_to("/"), hierarchy.path)
+            directory = hierarchy.path / tier_cgroup(node, tier).relative_to("/")
+            try:
+                cgroupfs.remove_marked(directory, hierarchy.path, _MADE_BY_US)
+            except OSError as error:
+                if error.errno not in _CLOSED:
+                    raise
 
 
 def _hierarchies(node: NodeContext, mountinfo: Path) -> tuple[Hierarchy, ...]:
     """Return where this node writes limits; nowhere where it makes no cgroups."""
     if not node.pod_cgroups or node.cgroup_driver != "cgroupfs":
         return ()
-    return hierarchies(mountinfo.read_text())
+    return whole_hierarchies(read_mounts(mountinfo))
 
 
 def _make_in(hierarchy: Hierarchy, cgroup: PurePosixPath, limits: CgroupLimits) -> set[str]:
@@ -186,31 +192,12 @@ def _above(root: Path, directory: Path) -> Iterator[Path]:
 
 def _make(hierarchy: Hierarchy, directory: Path, *, marked: bool) -> None:
     """Make a cgroup, or find it made; a marked one is ours to remove once it is empty."""
-    try:
-        directory.mkdir(mode=0o755)
-    except FileExistsError:
+    if not cgroupfs.make(directory, mark=_MADE_BY_US if marked else ""):
         return
-    if marked:
-        with contextlib.suppress(OSError):  # kernels before 5.7 know no such attribute; it then stays
-            os.setxattr(directory, _MADE_BY_US, b"1")
     if "cpuset" in hierarchy.controllers:
         # Where version 1 has CPU and cpuset in one hierarchy: an empty set lets no process in.
         for name in ("cpuset.cpus", "cpuset.mems"):
             _set(directory / name, (directory.parent / name).read_text().strip())
-
-
-def _remove_if_empty(directory: Path, root: Path) -> None:
-    """Remove a cgroup and those above it that were made with a mark and hold nothing any more."""
-    for place in (directory, *directory.parents):
-        if place == root:
-            return
-        try:
-            os.getxattr(place, _MADE_BY_US)
-            place.rmdir()
-        except FileNotFoundError:
-            continue
-        except OSError:
-            return  # not ours, or not empty
 
 
 def _hand_down(directory: Path, controllers: Iterable[str]) -> None:
@@ -235,11 +222,7 @@ def _write(directory: Path, files: Iterable[File]) -> set[str]:
 def _set(file: Path, value: str) -> bool:
     """Write one value; False where the kernel has no such file or controller. Raises OSError."""
     try:
-        descriptor = os.open(file, os.O_WRONLY | os.O_CLOEXEC)
-        try:
-            os.write(descriptor, value.encode())
-        finally:
-            os.close(descriptor)
+        cgroupfs.write(file, value)
     except OSError as error:
         if error.errno in _ABSENT:
             return False

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from protos.cri.v1 import api_pb2
+from syncpod.kernel.tree_removal import remove_tree
 from syncpod.runtime.calls import listing
 from syncpod.runtime.calls.events import Events
 from syncpod.runtime.calls.filters import Registry
@@ -25,7 +26,6 @@ from syncpod.runtime.images import roots as image_roots
 from syncpod.runtime.images.config import OwnImage
 from syncpod.runtime.images.inventory import Image, ImageStore
 from syncpod.runtime.port import Exited, Process, Processes
-from syncpod.runtime.processes.discard import remove_tree
 
 T = TypeVar("T")
 

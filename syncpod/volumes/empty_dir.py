@@ -171,5 +171,5 @@ def take_away_mounts(plugin: Path) -> None:
     except (FileNotFoundError, NotADirectoryError):
         return
     for place in places:
-        if mounting.is_mount(place) and [(each.root, each.kind) for each in mounting.mounts_at(place)] in _OURS:
+        if mounting.is_mount(place) and [(each.root, each.file_system) for each in mounting.mounts_at(place)] in _OURS:
             mounting.unmount(place)

@@ -5,13 +5,11 @@ the mount that holds it is shared (docker's `propagation: rshared`), and what it
 """
 
 import os
-import re
+from collections.abc import Collection, Iterable
 from pathlib import Path
 
+from syncpod.kernel.mountinfo import Mount, read_mounts
 from syncpod.kernel.mounting import effective_capabilities
-
-_SHARED = re.compile(r"\bshared:(\d+)")
-_ESCAPED = re.compile(r"\\([0-7]{3})")
 
 
 def shares_mounts(other: int) -> bool:
@@ -32,25 +30,24 @@ def mounts_reach(other: int, place: Path) -> bool:
     """
     if shares_mounts(other):
         return True
-    own = Path("/proc/self/mountinfo").read_text(errors="surrogateescape")
     try:
-        theirs = Path(f"/proc/{other}/mountinfo").read_text(errors="surrogateescape")
+        theirs = read_mounts(Path(f"/proc/{other}/mountinfo"))
     except OSError:
-        theirs = ""
-    return propagates(own, theirs, place.resolve())
+        theirs = ()
+    return propagates(read_mounts(), theirs, place.resolve())
 
 
-def propagates(own: str, theirs: str, place: Path) -> bool:
-    """Say whether mounts below an absolute path propagate, from the mountinfo of the one who mounts to the other's.
+def propagates(own: Iterable[Mount], theirs: Collection[Mount], place: Path) -> bool:
+    """Say whether mounts below an absolute path propagate from the process that mounts to another, by their mounts.
 
-    They do where the mount that holds the path is shared, and the other has one of its peers or slaves; of an empty
-    text nothing is asked.
+    They do where the mount that holds the path is shared and the other process has a peer or a slave of it. Where
+    nothing is known of the other's mounts, it is enough that ours is shared.
     """
-    holding = _mount_of(own, place)
-    shared = _SHARED.search(holding)
-    if shared is None:
+    group = next((tag.removeprefix("shared:") for tag in _propagation(own, place) if tag.startswith("shared:")), None)
+    if group is None:
         return False
-    return not theirs or re.search(rf"\b(?:shared|master):{shared[1]}\b", _propagation(theirs)) is not None
+    receiving = {f"shared:{group}", f"master:{group}"}
+    return not theirs or any(receiving & set(mount.propagation) for mount in theirs)
 
 
 def has_no_more_rights(other: int) -> bool:
@@ -80,18 +77,12 @@ def is_the_machines(path: Path, *, machine: Path = Path("/proc/1/root")) -> bool
         return False
 
 
-def _mount_of(mountinfo: str, place: Path) -> str:
-    """Return the optional fields of the mount that holds a path: the deepest one on its way, and the topmost there."""
-    best, found = -1, ""
-    for line in mountinfo.splitlines():
-        fields = line.split(" ")
-        point = Path(_ESCAPED.sub(lambda octal: chr(int(octal[1], 8)), fields[4]))
-        depth = len(point.parts)
-        if place.is_relative_to(point) and depth >= best:
-            best, found = depth, " ".join(fields[6 : fields.index("-")])
+def _propagation(mounts: Iterable[Mount], place: Path) -> tuple[str, ...]:
+    """Return how the mount that holds a path propagates: the deepest one on its way, and the topmost there."""
+    depth = -1
+    found: tuple[str, ...] = ()
+    for mount in mounts:
+        point = Path(mount.mount_point)
+        if place.is_relative_to(point) and len(point.parts) >= depth:
+            depth, found = len(point.parts), mount.propagation
     return found
-
-
-def _propagation(mountinfo: str) -> str:
-    lines = (line.split(" ") for line in mountinfo.splitlines())
-    return " ".join(field for fields in lines for field in fields[6 : fields.index("-")])

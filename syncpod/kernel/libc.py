@@ -1,4 +1,7 @@
-"""The Linux system calls that Python lacks, each raising OSError with the path it was about."""
+"""The Linux system calls that Python lacks, bound to libc. Each raises OSError, with the path that it was given.
+
+Containers' supervisors are forked with this imported: it needs nothing but ctypes.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,7 @@ MS_BIND = 0x1000
 MS_REC = 0x4000
 MS_PRIVATE = 0x40000
 MNT_DETACH = 0x2
+UMOUNT_NOFOLLOW = 0x8
 
 PR_SET_PDEATHSIG = 1
 PR_SET_NAME = 15
@@ -28,8 +32,9 @@ PR_CAP_AMBIENT_CLEAR_ALL = 4
 _AT_FDCWD = -100
 _AT_RECURSIVE = 0x8000
 _MOUNT_ATTR_RDONLY = 0x1
+_SYS_OPENAT2 = 437
 _SYS_MOUNT_SETATTR = 442
-"""The same number on every architecture: it is younger than their common table."""
+"""These two have the same number on every architecture."""
 _LINUX_CAPABILITY_VERSION_3 = 0x20080522
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -52,11 +57,22 @@ class _MountAttr(ctypes.Structure):
     )
 
 
-def _checked(result: int, path: str | None = None) -> int:
+class _OpenHow(ctypes.Structure):
+    _fields_ = (("flags", ctypes.c_uint64), ("mode", ctypes.c_uint64), ("resolve", ctypes.c_uint64))
+
+
+def _checked(result: int, path: str | os.PathLike[str] | None = None) -> int:
     if result < 0:
         number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number), path)
+        raise OSError(number, os.strerror(number), None if path is None else os.fspath(path))
     return result
+
+
+def _encoded(path: str | os.PathLike[str]) -> bytes:
+    encoded = os.fsencode(path)
+    if b"\0" in encoded:
+        raise ValueError(f"a path with a null byte: {path!r}")
+    return encoded
 
 
 def prctl(option: int, argument: int = 0, second: int = 0) -> int:
@@ -100,17 +116,33 @@ def sethostname(name: str) -> None:
     _checked(_libc.sethostname(encoded, ctypes.c_size_t(len(encoded))))
 
 
-def mount(source: str, target: str, kind: str, flags: int, options: str = "") -> None:
+def openat2(directory: int, path: str, flags: int, resolve: int) -> int:
+    """Open `path` from an open directory, restricted by `resolve` (`RESOLVE_…`), and return the descriptor.
+
+    Raises OSError: ENOSYS before Linux 5.6.
+    """
+    how = _OpenHow(flags=flags, mode=0, resolve=resolve)
+    result = _libc.syscall(
+        ctypes.c_long(_SYS_OPENAT2),
+        ctypes.c_int(directory),
+        _encoded(path),
+        ctypes.byref(how),
+        ctypes.c_size_t(ctypes.sizeof(how)),
+    )
+    return _checked(result, path)
+
+
+def mount(
+    source: str | os.PathLike[str], target: str | os.PathLike[str], kind: str, flags: int, options: str = ""
+) -> None:
     """Mount `source` at `target`; `options` are the file system's own."""
     _checked(
-        _libc.mount(
-            os.fsencode(source), os.fsencode(target), kind.encode(), ctypes.c_ulong(flags), os.fsencode(options)
-        ),
+        _libc.mount(_encoded(source), _encoded(target), kind.encode(), ctypes.c_ulong(flags), os.fsencode(options)),
         target,
     )
 
 
-def bind(source: str, target: str) -> None:
+def bind_recursively(source: str | os.PathLike[str], target: str | os.PathLike[str]) -> None:
     """Show `source`, with all that is mounted beneath it, at `target` too."""
     mount(source, target, "", MS_BIND | MS_REC)
 
@@ -125,7 +157,7 @@ def make_read_only(path: str, *, recursive: bool) -> None:
     result = _libc.syscall(
         ctypes.c_long(_SYS_MOUNT_SETATTR),
         ctypes.c_int(_AT_FDCWD),
-        os.fsencode(path),
+        _encoded(path),
         ctypes.c_uint(_AT_RECURSIVE if recursive else 0),
         ctypes.byref(attributes),
         ctypes.c_size_t(ctypes.sizeof(attributes)),
@@ -142,12 +174,12 @@ def make_read_only(path: str, *, recursive: bool) -> None:
 
 def pivot_root() -> None:
     """Make the working directory, a mount, the root; the old root then lies on top of it, to be detached."""
-    _checked(_libc.pivot_root(b".", b"."))
+    _checked(_libc.pivot_root(b".", b"."), ".")
 
 
-def detach(path: str) -> None:
-    """Take the mount at `path`, and all beneath it, out of this mount namespace."""
-    _checked(_libc.umount2(os.fsencode(path), ctypes.c_int(MNT_DETACH)), path)
+def unmount(path: str | os.PathLike[str], flags: int) -> None:
+    """Unmount the topmost mount at `path`; with `MNT_DETACH` all beneath it too, and although it is in use."""
+    _checked(_libc.umount2(_encoded(path), ctypes.c_int(flags)), path)
 
 
 def permitted_capabilities() -> int:
