@@ -6,9 +6,10 @@ from typing import Any, NamedTuple, TypeVar
 from syncpod.pod.containers import Container, EphemeralContainer
 from syncpod.pod.defaults import with_container_defaults, with_defaults
 from syncpod.pod.kinds import Pod
-from syncpod.pod.meta import CLUSTERS_METADATA, SERVERS_METADATA
+from syncpod.pod.meta import CLUSTERS_METADATA, SERVERS_METADATA, ObjectMeta
 from syncpod.pod.parse import parse_ephemeral_container, parse_pod
 from syncpod.pod.problems import PodInvalid, Problem
+from syncpod.pod.spec import PodSpec
 from syncpod.pod.status import PodStatus
 from syncpod.pod.support import check_supported, check_without_effect
 from syncpod.pod.validation.pod import validate_ephemeral_container, validate_pod
@@ -103,41 +104,44 @@ def admit_ephemeral_container(pod: Pod, document: Any) -> EphemeralContainer:
 
 
 def without_cluster(pod: Pod) -> tuple[Pod, list[Problem]]:
-    """Drop what a cluster put into the pod, and say so."""
-    metadata, spec, warnings = pod.metadata, pod.spec, []
-    from_server = bool(
-        metadata.resource_version or metadata.creation_timestamp or metadata.managed_fields or pod.status != PodStatus()
-    )
-    dropped = [name for name in SERVERS_METADATA if getattr(metadata, name) and (name != "uid" or from_server)]
-    if dropped:
-        names = ", ".join(map(wire_name, dropped))
-        warnings.append(Problem("metadata", f"dropped what an API server filled in: {names}"))
-    for name in CLUSTERS_METADATA:
-        if getattr(metadata, name):
-            dropped.append(name)
-            warnings.append(Problem(f"metadata.{wire_name(name)}", "dropped: it speaks to controllers of a cluster"))
-    if dropped:
-        blank = type(metadata)()
-        metadata = metadata.model_copy(update={name: getattr(blank, name) for name in dropped})
+    """Return the pod without what a cluster put into it, and a warning for each thing that was dropped."""
+    from_server = _is_from_server(pod)
+    metadata, warnings = _own_metadata(pod.metadata, from_server=from_server)
     if pod.status != PodStatus():
         warnings.append(Problem("status", "dropped: it is what another node saw"))
+    spec = pod.spec
     if from_server and spec.node_name:
         warnings.append(Problem("spec.nodeName", f"dropped: a scheduler chose {spec.node_name}"))
         spec = spec.model_copy(update={"node_name": ""})
     if tokens := {volume.name for volume in spec.volumes if _is_token_volume(volume)}:
-        warnings.append(
-            Problem("spec.volumes", f"dropped {', '.join(sorted(tokens))}: no API server issues tokens here")
-        )
-        spec = spec.model_copy(
-            update={
-                "volumes": tuple(volume for volume in spec.volumes if volume.name not in tokens),
-                "containers": tuple(_without_mounts(one, tokens) for one in spec.containers),
-                "init_containers": tuple(_without_mounts(one, tokens) for one in spec.init_containers),
-            }
-        )
-    if (metadata, spec) == (pod.metadata, pod.spec) and not warnings:
+        names = ", ".join(sorted(tokens))
+        warnings.append(Problem("spec.volumes", f"dropped {names}: no API server issues tokens here"))
+        spec = _without_volumes(spec, tokens)
+    if not warnings:
         return pod, []
     return pod.model_copy(update={"metadata": metadata, "spec": spec, "status": PodStatus()}), warnings
+
+
+def _is_from_server(pod: Pod) -> bool:
+    """Say whether an API server has written into the pod."""
+    metadata = pod.metadata
+    written = (metadata.resource_version, metadata.creation_timestamp, metadata.managed_fields)
+    return any(written) or pod.status != PodStatus()
+
+
+def _own_metadata(metadata: ObjectMeta, *, from_server: bool) -> tuple[ObjectMeta, list[Problem]]:
+    """Return the metadata without a cluster's, and warnings. A UID stays, unless an API server has chosen it."""
+    servers = [name for name in SERVERS_METADATA if getattr(metadata, name) and (name != "uid" or from_server)]
+    clusters = [name for name in CLUSTERS_METADATA if getattr(metadata, name)]
+    warnings = []
+    if servers:
+        names = ", ".join(map(wire_name, servers))
+        warnings.append(Problem("metadata", f"dropped what an API server filled in: {names}"))
+    warnings += [
+        Problem(f"metadata.{wire_name(name)}", "dropped: it speaks to controllers of a cluster") for name in clusters
+    ]
+    blank = ObjectMeta()
+    return metadata.model_copy(update={name: getattr(blank, name) for name in (*servers, *clusters)}), warnings
 
 
 def _is_token_volume(volume: Volume) -> bool:
@@ -146,6 +150,17 @@ def _is_token_volume(volume: Volume) -> bool:
         volume.name.startswith(_TOKEN_VOLUME)
         and volume.projected is not None
         and any(source.service_account_token is not None for source in volume.projected.sources)
+    )
+
+
+def _without_volumes(spec: PodSpec, names: set[str]) -> PodSpec:
+    """Return the spec without these volumes and their mounts."""
+    return spec.model_copy(
+        update={
+            "volumes": tuple(volume for volume in spec.volumes if volume.name not in names),
+            "containers": tuple(_without_mounts(one, names) for one in spec.containers),
+            "init_containers": tuple(_without_mounts(one, names) for one in spec.init_containers),
+        }
     )
 
 

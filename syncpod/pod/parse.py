@@ -16,7 +16,7 @@ from syncpod.pod.wire import Model
 _MAPS = frozenset(
     {
         "allocatedResources", "annotations", "binaryData", "data", "labels", "limits", "matchLabels", "nodeSelector",
-        "overhead", "requests", "stringData", "userAnnotations", "volumeAttributes",
+        "overhead", "requests", "stringData", "userAnnotations",
     }
 )  # fmt: skip
 """Fields whose keys a person chooses; in a path such a key is written in brackets."""

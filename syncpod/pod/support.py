@@ -35,13 +35,18 @@ class Rule(NamedTuple):
     accepted: tuple[Any, ...] = ()
 
 
+_NO_DRIVERS = (
+    "since no storage driver runs here: mount the storage on the node and use hostPath, or use emptyDir for data that "
+    "goes with the pod"
+)
+
 REFUSED = (
     Rule("<>.volumeDevices", "block volumes"),
     Rule("<>.resources.claims", "resource claims"),
     Rule("resources.claims", "resource claims"),
     Rule("<>.securityContext.windowsOptions", "Windows"),
     *(
-        Rule(f"volumes[].{field.alias}", f"{field.alias} volumes")
+        Rule(f"volumes[].{field.alias}", f"{field.alias} volumes, {_NO_DRIVERS}")
         for name, field in Volume.model_fields.items()
         if name != "name" and field.alias not in _SUPPORTED_VOLUMES
     ),
