@@ -4,6 +4,7 @@ A runtime drops in silence what it does not know; so what it does not announce i
 """
 
 import re
+from collections.abc import Iterator
 
 from syncpod.cri.port import RuntimeHandler, RuntimeStatus, RuntimeVersion
 from syncpod.pod import Pod
@@ -31,41 +32,56 @@ def refusals(pod: Pod, status: RuntimeStatus, version: RuntimeVersion | None = N
     Empty means that the pod can be run as it is written. A handler's name is only judged where handlers are announced:
     older runtimes refuse an unknown one themselves. ``version`` is given where :func:`needs_version` says so.
     """
-    spec = pod.spec
-    wanted = spec.runtime_class_name or ""
+    wanted = pod.spec.runtime_class_name or ""
     handler = next((each for each in status.runtime_handlers if each.name == wanted), None)
-    found: list[str] = []
+    return (
+        *_handler_refusals(wanted, handler, status),
+        *_supplemental_groups_refusals(pod, status),
+        *_user_namespace_refusals(pod, handler),
+        *_recursive_read_only_refusals(pod, handler),
+        *_image_volume_refusals(pod, version),
+    )
+
+
+def _handler_refusals(wanted: str, handler: RuntimeHandler | None, status: RuntimeStatus) -> Iterator[str]:
     if handler is None and status.runtime_handlers:
         known = ", ".join(sorted(each.name for each in status.runtime_handlers if each.name)) or "only its default"
-        found.append(f"spec.runtimeClassName: the runtime has no handler {wanted!r}; it has {known}")
-    security = spec.security_context
-    if (
-        security is not None
-        and security.supplemental_groups_policy == "Strict"
-        and not status.supplemental_groups_policy
-    ):
-        found.append(
+        yield f"spec.runtimeClassName: the runtime has no handler {wanted!r}; it has {known}"
+
+
+def _supplemental_groups_refusals(pod: Pod, status: RuntimeStatus) -> Iterator[str]:
+    security = pod.spec.security_context
+    strict = security is not None and security.supplemental_groups_policy == "Strict"
+    if strict and not status.supplemental_groups_policy:
+        yield (
             "spec.securityContext.supplementalGroupsPolicy: the runtime does not announce Strict, "
             "and would add the image's groups all the same"
         )
-    if spec.host_users is False:
-        if handler is None or not handler.user_namespaces:
-            found.append("spec.hostUsers: the runtime does not announce user namespaces, and would run the pod without")
-        else:
-            found.append("spec.hostUsers: user namespaces are not supported by this version")
+
+
+def _user_namespace_refusals(pod: Pod, handler: RuntimeHandler | None) -> Iterator[str]:
+    if pod.spec.host_users is not False:
+        return
+    if handler is None or not handler.user_namespaces:
+        yield "spec.hostUsers: the runtime does not announce user namespaces, and would run the pod without"
+    else:
+        yield "spec.hostUsers: user namespaces are not supported by this version"
+
+
+def _recursive_read_only_refusals(pod: Pod, handler: RuntimeHandler | None) -> Iterator[str]:
     if handler is None or not handler.recursive_read_only_mounts:
-        found.extend(
-            f"{path}.recursiveReadOnly: the runtime does not announce recursive read-only mounts"
-            for path in _recursive_read_only_mounts(pod)
-        )
-    if not mounts_images(version):
-        runtime = f"{version.name} {version.version}" if version is not None else "the runtime"
-        found.extend(
-            f"spec.volumes[{index}].image: {runtime} cannot mount images; containerd can from 2.1, CRI-O from 1.33"
-            for index, volume in enumerate(pod.spec.volumes)
-            if volume.image is not None
-        )
-    return tuple(found)
+        for path in _recursive_read_only_mounts(pod):
+            yield f"{path}.recursiveReadOnly: the runtime does not announce recursive read-only mounts"
+
+
+def _image_volume_refusals(pod: Pod, version: RuntimeVersion | None) -> Iterator[str]:
+    if mounts_images(version):
+        return
+    runtime = f"{version.name} {version.version}" if version is not None else "the runtime"
+    for index, volume in enumerate(pod.spec.volumes):
+        if volume.image is not None:
+            here = f"spec.volumes[{index}].image"
+            yield f"{here}: {runtime} cannot mount images; containerd can from 2.1, CRI-O from 1.33"
 
 
 def recursive_read_only_handlers(status: RuntimeStatus) -> tuple[str, ...]:
