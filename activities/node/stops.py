@@ -43,10 +43,6 @@ class Stops:
         task.add_done_callback(lambda done: self._ended(container_id, done))
         return task
 
-    def in_flight(self, container_id: str) -> int:
-        """Say how many StopContainer calls for this container are running."""
-        return len(self._running.get(container_id, ()))
-
     async def drain(self) -> None:
         """Wait for every call in flight; for a worker that shuts down in good order, and for tests."""
         while tasks := [task for calls in self._running.values() for _, task in calls]:

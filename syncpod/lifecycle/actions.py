@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Final, Literal
+from dataclasses import dataclass
+from typing import Literal
 
 KillReason = Literal["LivenessProbe", "StartupProbe", "Unknown", ""]
 """Why one container is killed, in the kubelet's words; empty for a changed definition and for a resize."""
@@ -93,12 +93,3 @@ class PodActions:
     """The pod-level resources differ from those last applied. Only found out once the pod is initialized."""
     containers_to_reset: tuple[ContainerToReset, ...] = ()
     """Instances to remove, in this order, in a RestartAllContainers pass; empty in any other."""
-
-    @property
-    def is_no_op(self) -> bool:
-        """Whether nothing is to be done: all but the naming of the sandbox that is there equals `NO_ACTION`."""
-        return replace(self, sandbox_id="", attempt=0) == NO_ACTION
-
-
-NO_ACTION: Final = PodActions()
-"""The sync that leaves everything as it is."""

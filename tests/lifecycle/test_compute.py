@@ -9,6 +9,7 @@ from tests.lifecycle.situation import (
     Situation,
     act,
     anew,
+    does_nothing,
     kill,
     one_debugger,
     three_containers,
@@ -632,6 +633,6 @@ def test_ephemeral_containers(mutate: Mutate, expected: PodActions) -> None:
 
 
 def test_a_sync_that_leaves_everything_as_it_is_calls_itself_a_no_op() -> None:
-    assert three_containers().decide().is_no_op
-    assert not three_containers().gone("foo1").decide().is_no_op
-    assert not three_containers().applied_to_pod(limits={"cpu": "1"}).decide().is_no_op
+    assert does_nothing(three_containers().decide())
+    assert not does_nothing(three_containers().gone("foo1").decide())
+    assert not does_nothing(three_containers().applied_to_pod(limits={"cpu": "1"}).decide())

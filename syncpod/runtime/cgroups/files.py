@@ -6,6 +6,7 @@ import errno
 from dataclasses import dataclass
 from pathlib import Path
 
+from protos.cri.v1.api_pb2 import LinuxContainerResources
 from syncpod.kernel import cgroupfs
 from syncpod.kernel.cgroupfs import read, write
 
@@ -56,13 +57,6 @@ class Memory:
         """What is left of the limit; None without one."""
         return None if self.limit is None else max(0, self.limit - self.working_set)
 
-    @property
-    def swap_available(self) -> int | None:
-        """What is left of the limit on swap; None without one."""
-        if self.swap_usage is None or self.swap_limit is None:
-            return None
-        return max(0, self.swap_limit - self.swap_usage)
-
 
 def read_number(file: Path) -> int | None:
     """Return the number a file holds; None where it is not there, or says `max`."""
@@ -81,6 +75,26 @@ def set_value(what: str, file: Path, value: str) -> None:
         write(file, value)
     except OSError as error:
         raise CgroupRefused(f"{what}: {file.name} cannot be set to {value}: {_reason(error)}") from error
+
+
+def apply_cpuset(directory: Path, resources: LinuxContainerResources) -> None:
+    """Set the processors and memory nodes that are given: the same files in both versions. Raises CgroupRefused."""
+    for name, value in (("cpus", resources.cpuset_cpus), ("mems", resources.cpuset_mems)):
+        if value:
+            set_value(f"cpuset {name}", directory / f"cpuset.{name}", value)
+
+
+def apply_huge_pages(directory: Path, resources: LinuxContainerResources, suffix: str) -> None:
+    """Set the limits on huge pages, in bytes; the names of their files end in `suffix`. Raises CgroupRefused.
+
+    What is reserved and not yet used is limited too, where the kernel can (5.7).
+    """
+    for limit in resources.hugepage_limits:
+        what, name = f"hugepages-{limit.page_size} limit", f"hugetlb.{limit.page_size}"
+        set_value(what, directory / f"{name}.{suffix}", str(limit.limit))
+        reserved = directory / f"{name}.rsvd.{suffix}"
+        if reserved.exists():
+            set_value(what, reserved, str(limit.limit))
 
 
 def remove_tree(directory: Path) -> None:

@@ -47,16 +47,9 @@ class Version1:
         if "memory" in self.controllers:
             _apply_memory(directory, resources)
         if "cpuset" in self.controllers:
-            for name, value in (("cpus", resources.cpuset_cpus), ("mems", resources.cpuset_mems)):
-                if value:
-                    files.set_value(f"cpuset {name}", directory / f"cpuset.{name}", value)
+            files.apply_cpuset(directory, resources)
         if "hugetlb" in self.controllers:
-            for limit in resources.hugepage_limits:
-                what, name = f"hugepages-{limit.page_size} limit", f"hugetlb.{limit.page_size}"
-                files.set_value(what, directory / f"{name}.limit_in_bytes", str(limit.limit))
-                reserved = directory / f"{name}.rsvd.limit_in_bytes"
-                if reserved.exists():
-                    files.set_value(what, reserved, str(limit.limit))
+            files.apply_huge_pages(directory, resources, "limit_in_bytes")
 
     def cpu_nanoseconds(self, directory: Path) -> int | None:
         """Return the CPU time used so far."""

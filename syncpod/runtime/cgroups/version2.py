@@ -44,16 +44,9 @@ class Version2:
         if "memory" in self.controllers:
             _apply_memory(directory, resources)
         if "cpuset" in self.controllers:
-            for name, value in (("cpus", resources.cpuset_cpus), ("mems", resources.cpuset_mems)):
-                if value:
-                    files.set_value(f"cpuset {name}", directory / f"cpuset.{name}", value)
+            files.apply_cpuset(directory, resources)
         if "hugetlb" in self.controllers:
-            for limit in resources.hugepage_limits:
-                what, name = f"hugepages-{limit.page_size} limit", f"hugetlb.{limit.page_size}"
-                files.set_value(what, directory / f"{name}.max", str(limit.limit))
-                reserved = directory / f"{name}.rsvd.max"
-                if reserved.exists():
-                    files.set_value(what, reserved, str(limit.limit))
+            files.apply_huge_pages(directory, resources, "max")
         for name, value in sorted(resources.unified.items()):
             if name.partition(".")[0] in self.controllers:
                 _set_unless_idle(name, directory / name, value)
