@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Final
 
 from protos.cri.v1 import api_pb2
-from syncpod.runtime.calls.refusals import invalid, unsupported
 from syncpod.runtime.host import DEFAULT_PATH, Host, home_of
 from syncpod.runtime.images.config import OwnImage
 from syncpod.runtime.images.inventory import Image
@@ -23,6 +22,7 @@ from syncpod.runtime.port import Mount, ProcessSpec, User
 from syncpod.runtime.processes import resolver
 from syncpod.runtime.processes.accounts import Account, Accounts, ImageAccounts, MachineAccounts, image_user
 from syncpod.runtime.processes.capabilities import NAMES
+from syncpod.runtime.refusals import invalid, unsupported
 
 _FIRST_REALTIME: Final = api_pb2.SIGNAL_SIGRTMIN
 _LAST_REALTIME: Final = api_pb2.SIGNAL_SIGRTMAX

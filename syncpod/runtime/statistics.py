@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable, Sequence
 
 from protos.cri.v1 import api_pb2
-from syncpod.runtime.calls import listing, statuses
+from syncpod.runtime import listing, statuses
 from syncpod.runtime.cgroups.files import Memory, Pressure, Pressures
 from syncpod.runtime.cgroups.limits import CgroupUsage
 from syncpod.runtime.cgroups.usage import CpuReading, DirectoryUsage, directory_usage, nano_cores
