@@ -27,7 +27,7 @@ _HELD = 256
 
 
 class CgroupBusy(OSError):
-    """A cgroup cannot be removed, since it still holds processes; the text names them, `filename` the directory."""
+    """A cgroup cannot be removed because it still holds processes. The text names them; `filename` is the directory."""
 
 
 @dataclass(frozen=True)
@@ -37,13 +37,13 @@ class Hierarchy:
     path: Path
     version: int
     controllers: frozenset[str]
-    """Of version 1. Version 2 says them in a file of each cgroup."""
+    """Version 1 only. In version 2 each cgroup lists its own in a file."""
     shown: str = "/"
     """The cgroup that the mount point shows."""
 
 
 def hierarchies(mounts: Iterable[Mount]) -> tuple[Hierarchy, ...]:
-    """Return every mount of a cgroup hierarchy; of those at one mount point the topmost."""
+    """Return every visible mount of a cgroup hierarchy: one per mount point, the topmost."""
     found: dict[str, Hierarchy] = {}
     for mount in mounts:
         if mount.file_system in ("cgroup", "cgroup2"):
@@ -54,7 +54,7 @@ def hierarchies(mounts: Iterable[Mount]) -> tuple[Hierarchy, ...]:
 
 
 def whole_hierarchies(mounts: Iterable[Mount]) -> tuple[Hierarchy, ...]:
-    """Return every hierarchy that is mounted from its root, in version 1 one for each controller or few."""
+    """Return every hierarchy that is mounted from its root. Version 1 has one for each controller or group of them."""
     return tuple(each for each in hierarchies(mounts) if _WHOLE.fullmatch(each.shown))
 
 
@@ -86,10 +86,10 @@ def write(file: Path, value: str) -> None:
 
 
 def make(directory: Path, *, mark: str = "") -> bool:
-    """Make a cgroup; False if it was there. Raises OSError: FileNotFoundError too where it was there and has just gone.
+    """Make a cgroup; False if it existed. Raises OSError, which is FileNotFoundError if it existed and has just gone.
 
-    A `mark` is an extended attribute (`user.…`) that says who made it, for :func:`remove_marked`. Kernels before 5.7
-    have none on cgroups: the cgroup then stays, as most runtimes leave theirs.
+    `mark` is an extended attribute (`user.…`) that says who made it, for :func:`remove_marked`. Kernels before 5.7 have
+    no such attributes on cgroups; such a cgroup is never removed by its mark.
     """
     try:
         directory.mkdir(mode=0o755)
@@ -104,9 +104,9 @@ def make(directory: Path, *, mark: str = "") -> bool:
 
 
 def remove_marked(directory: Path, top: Path, mark: str) -> None:
-    """Remove a cgroup and those above it, up to but not including `top`, that carry the mark and hold nothing any more.
+    """Remove a cgroup and those above it, below `top`, that carry the mark and are empty.
 
-    Stops at the first that has no mark or is in use; skips one that is gone. Raises OSError.
+    Stops at the first without the mark or in use; one that is gone is skipped. Raises OSError.
     """
     for place in (directory, *directory.parents):
         if place == top:
@@ -124,7 +124,7 @@ def remove_marked(directory: Path, top: Path, mark: str) -> None:
 
 
 def remove_tree(directory: Path) -> None:
-    """Remove a cgroup and all below it, from the bottom up. Gone already is success. Blocks up to 0.7 s for each.
+    """Remove a cgroup and all below it, from the bottom up. Already gone is success. Blocks up to 0.7 s for each.
 
     The kernel refuses to remove a cgroup with processes in it. Raises :class:`CgroupBusy`, OSError.
     """
@@ -133,7 +133,7 @@ def remove_tree(directory: Path) -> None:
 
 
 def processes_of(cgroup: Path) -> frozenset[int]:
-    """Return the processes of a cgroup itself: none where it is gone or threaded. Raises OSError.
+    """Return the processes of the cgroup itself; none if it is gone or threaded. Raises OSError.
 
     0 stands for a process that this pid namespace does not see.
     """

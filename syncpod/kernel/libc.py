@@ -76,7 +76,7 @@ def _encoded(path: str | os.PathLike[str]) -> bytes:
 
 
 def prctl(option: int, argument: int = 0, second: int = 0) -> int:
-    """Ask something of this process itself; the call's last two arguments are 0."""
+    """Change or read a property of this process (prctl(2), its last two arguments 0); return the result."""
     long = ctypes.c_ulong
     return _checked(_libc.prctl(ctypes.c_int(option), long(argument), long(second), long(0), long(0)))
 
@@ -88,14 +88,14 @@ def name_process(name: str) -> None:
 
 
 def title_process(title: str) -> None:
-    """Show `title`, as far as there is room, in place of this process's command line (`ps -o args`).
+    """Replace this process's command line, as `ps -o args` shows it, by as much of `title` as fits.
 
-    The room is what the command line took; nothing in Python looks there again.
+    It overwrites the memory of the original arguments, which Python has copied and does not read again.
     """
     with open("/proc/self/stat", "rb") as file:  # noqa: PTH123
         fields = file.read().rpartition(b")")[2].split()
     start, end = int(fields[45]), int(fields[46])
-    if 0 < start < end:  # 0 where the kernel keeps it to itself.
+    if 0 < start < end:  # 0 where the kernel hides the addresses.
         room = end - start
         ctypes.memmove(start, title.encode()[: room - 1].ljust(room, b"\0"), room)
 
@@ -111,7 +111,7 @@ def setns(descriptor: int, kind: int) -> None:
 
 
 def sethostname(name: str) -> None:
-    """Name this uts namespace's machine."""
+    """Set the host name of this UTS namespace."""
     encoded = name.encode()
     _checked(_libc.sethostname(encoded, ctypes.c_size_t(len(encoded))))
 
@@ -148,10 +148,10 @@ def bind_recursively(source: str | os.PathLike[str], target: str | os.PathLike[s
 
 
 def make_read_only(path: str, *, recursive: bool) -> None:
-    """Forbid writing through the mount at `path`, and, recursively, through all beneath it.
+    """Make the mount at `path` read-only and, with `recursive`, all mounts beneath it.
 
-    Raises OSError (ENOSYS) for a recursive one where the kernel is older than 5.12. A single mount is remounted there,
-    with the flags that it has: in a user namespace none of them may be lost.
+    Before Linux 5.12, a recursive change raises OSError (ENOSYS); a single mount is remounted with its present flags,
+    because a user namespace may not drop any of them.
     """
     attributes = _MountAttr(attr_set=_MOUNT_ATTR_RDONLY)
     result = _libc.syscall(
@@ -173,17 +173,20 @@ def make_read_only(path: str, *, recursive: bool) -> None:
 
 
 def pivot_root() -> None:
-    """Make the working directory, a mount, the root; the old root then lies on top of it, to be detached."""
+    """Make the working directory, which must be a mount point, the root.
+
+    The old root is then mounted over it, to be unmounted.
+    """
     _checked(_libc.pivot_root(b".", b"."), ".")
 
 
 def unmount(path: str | os.PathLike[str], flags: int) -> None:
-    """Unmount the topmost mount at `path`; with `MNT_DETACH` all beneath it too, and although it is in use."""
+    """Unmount the topmost mount at `path`; with `MNT_DETACH`, also all mounts beneath it, and even if it is in use."""
     _checked(_libc.umount2(_encoded(path), ctypes.c_int(flags)), path)
 
 
 def permitted_capabilities() -> int:
-    """Return this process's permitted capabilities, a bit each."""
+    """Return this process's permitted capabilities as a bit mask."""
     header = _CapabilityHeader(_LINUX_CAPABILITY_VERSION_3, 0)
     data = (_CapabilityData * 2)()
     _checked(_libc.capget(ctypes.byref(header), ctypes.byref(data)))
@@ -191,7 +194,7 @@ def permitted_capabilities() -> int:
 
 
 def set_capabilities(bits: int) -> None:
-    """Make `bits` this process's effective and permitted capabilities, and its inheritable ones none."""
+    """Set this process's effective and permitted capabilities to `bits`, and clear the inheritable ones."""
     header = _CapabilityHeader(_LINUX_CAPABILITY_VERSION_3, 0)
     data = (_CapabilityData * 2)()
     for half in range(2):

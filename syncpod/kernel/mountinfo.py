@@ -1,4 +1,4 @@
-"""Reading /proc/<pid>/mountinfo: what is mounted where, as one process sees it (proc_pid_mountinfo(5))."""
+"""Reading /proc/<pid>/mountinfo: the mounts that a process sees (proc_pid_mountinfo(5))."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Mount(NamedTuple):
     device: str
     """``major:minor`` of the file system, as in `st_dev`."""
     root: str
-    """The path in the file system that is shown; ``/`` is all of it."""
+    """The directory of the file system that is mounted; ``/`` is all of it."""
     mount_point: str
     """Where it is mounted, an absolute path without symlinks."""
     propagation: tuple[str, ...]
@@ -31,7 +31,7 @@ class Mount(NamedTuple):
 
 
 def read_mounts(file: Path = MOUNTINFO) -> tuple[Mount, ...]:
-    """Return the mounts that a mountinfo file lists: later ones cover earlier ones at the same place.
+    """Return the mounts that a mountinfo file lists. A later one hides an earlier one at the same mount point.
 
     Raises OSError.
     """

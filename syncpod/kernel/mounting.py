@@ -17,21 +17,22 @@ _CAP_SYS_ADMIN = 21
 
 @cache
 def may_mount() -> bool:
-    """Say whether this process may mount: it has CAP_SYS_ADMIN. What a security module adds shows when it is tried."""
+    """Say whether this process has CAP_SYS_ADMIN. A security module may still refuse a mount."""
     return bool(effective_capabilities(os.getpid()) >> _CAP_SYS_ADMIN & 1)
 
 
 def effective_capabilities(pid: int) -> int:
-    """Return a process's effective capabilities, a bit each. Raises OSError."""
+    """Return a process's effective capabilities as a bit mask. Raises OSError."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return next((int(line.split()[1], 16) for line in lines if line.startswith("CapEff:")), 0)
 
 
 def mount_tmpfs(path: Path, size_bytes: int | None, mode: int) -> None:
-    """Mount a tmpfs of that size (None: the kernel's default, half of the memory) and root permissions at a directory.
+    """Mount a tmpfs at a directory.
 
-    It is kept out of swap where the kernel can (6.4). Does nothing if a file system is mounted there already, so that a
-    repeat never lays an empty one over what was written (emptydir/empty_dir.go, v1.36, setupTmpfs). Raises OSError.
+    `size_bytes` None is the kernel's default, half of the memory; `mode` is its root's. It is kept out of swap where
+    the kernel supports that (6.4). Does nothing if something is mounted there already, so a repeated call never hides
+    files that were written (emptydir/empty_dir.go, v1.36, setupTmpfs). Raises OSError.
     """
     if is_mount(path):
         return
@@ -47,7 +48,7 @@ def mount_tmpfs(path: Path, size_bytes: int | None, mode: int) -> None:
 
 
 def mount_hugetlbfs(path: Path, page_bytes: int, mode: int) -> None:
-    """Mount a file system of huge pages, of that many bytes each, at a directory; what is there already stays.
+    """Mount a hugetlbfs with pages of `page_bytes` at a directory, unless something is mounted there already.
 
     The machine must have pages of that size. Raises OSError (emptydir/empty_dir.go, v1.36, setupHugepages).
     """
@@ -56,18 +57,19 @@ def mount_hugetlbfs(path: Path, page_bytes: int, mode: int) -> None:
 
 
 def bind(source: int | Path, target: Path) -> None:
-    """Show a file or directory at `target`, which must be of the same sort, without what is mounted beneath it.
+    """Bind a file or directory at `target`, which must be of the same kind, without the mounts beneath it.
 
-    A source that is an open descriptor (O_PATH will do) is exactly what it was when it was opened, whatever has become
-    of its name. Raises OSError.
+    A source may be an open descriptor (O_PATH is enough): then exactly the file that was opened is bound, even if its
+    name now means another. Raises OSError.
     """
     _mount(f"/proc/self/fd/{source}" if isinstance(source, int) else os.fspath(source), target, "", libc.MS_BIND, "")
 
 
 def unmount(path: Path) -> None:
-    """Take away whatever is mounted at `path`, all layers of it; nothing mounted, or no such path, is success.
+    """Unmount everything that is mounted at `path`. Nothing mounted there, or no such path, is success.
 
-    Never follows a symlink at the path's end. What is in use goes as soon as its last user does. Raises OSError.
+    Never follows a symlink in the last component. A mount in use is detached, and ends with its last user. Raises
+    OSError.
     """
     flags = libc.UMOUNT_NOFOLLOW
     while True:
@@ -79,16 +81,16 @@ def unmount(path: Path) -> None:
             elif error.errno in (errno.EINVAL, errno.ENOENT, errno.ENOTDIR):
                 return
             elif error.errno == errno.EPERM and not is_mount(path):
-                # Without the privilege the kernel does not even say whether there is anything.
+                # Without the privilege the kernel answers EPERM even if nothing is mounted.
                 return
             else:
                 raise _explained(error, "unmount what is", path) from error
 
 
 def is_mount(path: Path) -> bool:
-    """Say whether something is mounted at `path`, a file or a directory; no such path is none. Raises OSError.
+    """Say whether `path`, a file or a directory, is a mount point; False if it does not exist. Raises OSError.
 
-    A bind mount counts as well, which `os.path.ismount` cannot tell from its file system.
+    This finds bind mounts as well, which `os.path.ismount` does not.
     """
     try:
         return _mount_id(path) != _mount_id(path.parent)
@@ -97,7 +99,7 @@ def is_mount(path: Path) -> bool:
 
 
 def mounts_at(path: Path) -> tuple[Mount, ...]:
-    """Return what is mounted at exactly this path, an absolute one without symlinks, the lowest first.
+    """Return the mounts at exactly this path, the lowest first. The path must be absolute and without symlinks.
 
     Raises OSError.
     """
@@ -105,9 +107,9 @@ def mounts_at(path: Path) -> tuple[Mount, ...]:
 
 
 def mounts_below(directory: Path) -> tuple[Path, ...]:
-    """Return each place below a directory, an absolute one without symlinks, at which something is mounted.
+    """Return every mount point below a directory, the deepest first, so that they can be unmounted in this order.
 
-    The deepest first, so that they may be taken away in this order. Raises OSError.
+    The directory must be absolute and without symlinks. Raises OSError.
     """
     places = {Path(mount.mount_point) for mount in read_mounts()}
     below = (place for place in places if directory in place.parents)

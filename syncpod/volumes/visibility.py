@@ -1,7 +1,8 @@
-"""Whether a runtime sees what this process mounts, and this process the files that a runtime means.
+"""Whether a runtime sees what this process mounts, and whether both mean the same file by a path.
 
-On a machine's own terms both do. A worker in a container has a view of its own: what it mounts is seen outside where
-the mount that holds it is shared (docker's `propagation: rshared`), and what it sees at a path may be the container's.
+Directly on a machine both are true. A worker in a container has its own mount namespace: what it mounts is seen outside
+only if the mount above it is shared (docker's `propagation: rshared`), and a path may lead to the container's own
+files.
 """
 
 import os
@@ -13,9 +14,9 @@ from syncpod.kernel.mounting import effective_capabilities
 
 
 def shares_mounts(other: int) -> bool:
-    """Say whether a process, by pid, has this one's mounts, being in the same mount namespace.
+    """Say whether the process with this pid is in the same mount namespace as this one.
 
-    False where that cannot be told: it is in another pid namespace, or another user's. Raises nothing.
+    False where that cannot be told, because it is in another pid namespace or belongs to another user. Raises nothing.
     """
     try:
         return os.path.samestat(Path("/proc/self/ns/mnt").stat(), Path(f"/proc/{other}/ns/mnt").stat())
@@ -24,9 +25,9 @@ def shares_mounts(other: int) -> bool:
 
 
 def mounts_reach(other: int, place: Path) -> bool:
-    """Say whether what is mounted below `place` from now on is seen by a process, by pid.
+    """Say whether the process with this pid sees what is mounted below `place` from now on.
 
-    Where nothing can be learned of that process, it is believed if `place` lies on a shared mount. Blocks.
+    If that process's mounts cannot be read, the answer is yes if `place` is on a shared mount. Blocks.
     """
     if shares_mounts(other):
         return True
@@ -51,10 +52,10 @@ def propagates(own: Iterable[Mount], theirs: Collection[Mount], place: Path) -> 
 
 
 def has_no_more_rights(other: int) -> bool:
-    """Say whether a process, by pid, may do no more on this machine than this one: the same user, no capability more.
+    """Say whether the process with this pid has no more rights than this one: the same user, no more capabilities.
 
-    Capabilities in a user namespace of its own, such as a rootless runtime has, count for nothing here. False where
-    that cannot be told. Raises nothing.
+    Capabilities in a user namespace of its own, as a rootless runtime has, do not count. False where that cannot be
+    told. Raises nothing.
     """
     try:
         if Path(f"/proc/{other}").stat().st_uid != os.geteuid():
@@ -67,9 +68,9 @@ def has_no_more_rights(other: int) -> bool:
 
 
 def is_the_machines(path: Path, *, machine: Path = Path("/proc/1/root")) -> bool:
-    """Say whether a path names for this process what it names for the machine, as its first process sees that. Blocks.
+    """Say whether a path means the same file to this process as to the machine's first process. Blocks.
 
-    False where one of them has nothing there, or the machine's files cannot be looked at. Raises nothing.
+    False where one of them has no such file, or the machine's files cannot be read. Raises nothing.
     """
     try:
         return os.path.samestat(path.stat(), Path(f"{machine}{path}").stat())
@@ -78,7 +79,7 @@ def is_the_machines(path: Path, *, machine: Path = Path("/proc/1/root")) -> bool
 
 
 def _propagation(mounts: Iterable[Mount], place: Path) -> tuple[str, ...]:
-    """Return how the mount that holds a path propagates: the deepest one on its way, and the topmost there."""
+    """Return the propagation of the mount that holds a path: the topmost one at the deepest mount point on its way."""
     depth = -1
     found: tuple[str, ...] = ()
     for mount in mounts:
