@@ -1,6 +1,6 @@
-"""The cgroup above a pod's containers: who is in it, and its removal, which runtimes leave to us.
+"""The cgroup above a pod's containers: its processes, and its removal, which runtimes leave to us.
 
-After RemovePodSandbox the pod's cgroup stays behind in every controller's hierarchy; empty, as a rule.
+RemovePodSandbox leaves the pod's cgroup behind in every controller's hierarchy, usually empty.
 """
 
 import os
@@ -14,10 +14,10 @@ from syncpod.translation.context import NodeContext
 
 
 def populated(node: NodeContext, uid: str, ids: Collection[str], *, mountinfo: Path = MOUNTINFO) -> tuple[str, ...]:
-    """Return those of the pod's containers and sandboxes, by id, in whose cgroup there are processes. Blocks.
+    """Return the ids of those containers and sandboxes of the pod whose cgroups have processes. Blocks.
 
-    Runtimes put each beneath the pod's, named after the id: ``<id>``, or with systemd ``<runtime>-<id>.scope``.
-    Raises :class:`~syncpod.translation.paths.UnsafeName`, OSError.
+    Runtimes put each cgroup beneath the pod's and name it after the id: ``<id>``, or with systemd
+    ``<runtime>-<id>.scope``. Raises :class:`~syncpod.translation.paths.UnsafeName`, OSError.
     """
     found: set[str] = set()
     for directory in _directories(node, uid, mountinfo):
@@ -29,16 +29,16 @@ def populated(node: NodeContext, uid: str, ids: Collection[str], *, mountinfo: P
 def kill_pod_cgroup(node: NodeContext, uid: str, *, mountinfo: Path = MOUNTINFO) -> tuple[int, ...]:
     """SIGKILL whatever is in the pod's cgroup, and return which processes those were. Safe to repeat; blocks.
 
-    Only for a pod without containers and sandboxes: what is there is what a runtime has begun and forgotten. Mirrors
-    cm/pod_container_manager_linux.go, v1.36, tryKillingCgroupProcesses. Difference: each is held by a pidfd while it is
-    looked for in the cgroup again, so that none is hit that got the number of one that has ended.
-    Raises :class:`~syncpod.translation.paths.UnsafeName`, OSError.
+    Only for a pod without containers and sandboxes, where any process is one that a runtime started and forgot. Mirrors
+    cm/pod_container_manager_linux.go, v1.36, tryKillingCgroupProcesses. Difference: each process is held by a pidfd
+    while the cgroup is read again, so a process that got the pid of one that has ended is never killed. Raises
+    :class:`~syncpod.translation.paths.UnsafeName`, OSError.
     """
     return tuple(sorted({pid for top in _directories(node, uid, mountinfo) for pid in kill_processes(top)}))
 
 
 def count_processes(node: NodeContext, uid: str, *, mountinfo: Path = MOUNTINFO) -> int | None:
-    """Return how many processes a pod has, its sandbox's included, by its cgroup; None where it has none. Blocks.
+    """Return how many processes are in a pod's cgroup, its sandbox's included; None if it has no cgroup. Blocks.
 
     Raises :class:`~syncpod.translation.paths.UnsafeName`, OSError.
     """
@@ -51,15 +51,15 @@ def count_processes(node: NodeContext, uid: str, *, mountinfo: Path = MOUNTINFO)
 def remove_pod_cgroup(node: NodeContext, uid: str, *, mountinfo: Path = MOUNTINFO) -> None:
     """Remove the pod's cgroup, and those in it, from every hierarchy that is mounted. Safe to repeat; blocks.
 
-    Only for a pod without sandboxes. Cgroups are removed by rmdir alone, from the bottom up, which the kernel refuses
-    while a process is in one; the tiers and the parent of all pods stay. Raises :class:`CgroupBusy`.
+    Only for a pod without sandboxes. Cgroups are removed by rmdir, from the bottom up, which the kernel refuses while a
+    process is in one. The tiers and the parent of all pods stay. Raises :class:`~syncpod.kernel.cgroupfs.CgroupBusy`.
     """
     for directory in _directories(node, uid, mountinfo):
         remove_tree(directory)
 
 
 def _directories(node: NodeContext, uid: str, mountinfo: Path) -> Iterator[Path]:
-    """Yield every directory in which the pod's cgroup may be: in each tier of each hierarchy."""
+    """Yield every directory that may be the pod's cgroup: in each tier of each hierarchy."""
     below = [cgroup.relative_to("/") for cgroup in pod_cgroups(node, uid)]
     return (each.path / path for each in whole_hierarchies(read_mounts(mountinfo)) for path in below)
 

@@ -1,6 +1,6 @@
-"""What a pod asks of the runtime beyond the basics, against what the runtime announces.
+"""Refusing pods that need features which the runtime does not announce.
 
-A runtime drops in silence what it does not know; so what it does not announce is refused, by name.
+A runtime silently ignores what it does not know, so a feature that it does not announce is refused by name.
 """
 
 import re
@@ -10,16 +10,16 @@ from syncpod.cri.port import RuntimeHandler, RuntimeStatus, RuntimeVersion
 from syncpod.pod import Pod
 
 _IMAGE_VOLUMES = {"containerd": (2, 1), "cri-o": (1, 33)}
-"""The first versions of runtimes that mount images: nothing announces it, and older ones mount something else."""
+"""The first versions of runtimes that mount images. Nothing announces this, and older ones mount something else."""
 
 
 def needs_version(pod: Pod) -> bool:
-    """Say whether :func:`refusals` has to know the runtime's version to judge this pod."""
+    """Say whether :func:`refusals` needs the runtime's version for this pod."""
     return any(volume.image is not None for volume in pod.spec.volumes)
 
 
 def mounts_images(version: RuntimeVersion | None) -> bool:
-    """Say whether a runtime of that name and version can mount an image, or a directory of one."""
+    """Say whether a runtime of this name and version can mount an image, or a directory of one."""
     numbers = re.match(r"v?(\d+)\.(\d+)", version.version) if version is not None else None
     if version is None or numbers is None or version.name not in _IMAGE_VOLUMES:
         return False
@@ -27,10 +27,10 @@ def mounts_images(version: RuntimeVersion | None) -> bool:
 
 
 def refusals(pod: Pod, status: RuntimeStatus, version: RuntimeVersion | None = None) -> tuple[str, ...]:
-    """Return one sentence, with the field's path, for each thing that this runtime would leave out in silence.
+    """Return one sentence, with the field's path, for each feature that this runtime would silently ignore.
 
-    Empty means that the pod can be run as it is written. A handler's name is only judged where handlers are announced:
-    older runtimes refuse an unknown one themselves. ``version`` is given where :func:`needs_version` says so.
+    Empty means that the pod can run as written. A handler's name is checked only if the runtime announces handlers;
+    older runtimes refuse an unknown one themselves. ``version`` is needed if :func:`needs_version` says so.
     """
     wanted = pod.spec.runtime_class_name or ""
     handler = next((each for each in status.runtime_handlers if each.name == wanted), None)
