@@ -1,4 +1,4 @@
-"""Pods as data: the core/v1 models and what may be said about them without a clock or a machine."""
+"""Pods as data: the core/v1 models, and all rules about them that need neither a clock nor a machine."""
 
 from syncpod.pod.admission import Admission, admit, admit_ephemeral_container, admit_pod, check_size, readmit
 from syncpod.pod.config import ConfigMap, Secret

@@ -1,4 +1,4 @@
-"""Taking a pod in: parse, drop what belongs to a cluster, default, validate, and refuse what is not supported."""
+"""Admission of pods: parse, drop what belongs to a cluster, default, validate, and refuse what is not supported."""
 
 import json
 from typing import Any, NamedTuple, TypeVar
@@ -20,29 +20,29 @@ DROPPED = {
     **{f"metadata.{wire_name(name)}": "an API server writes it" for name in SERVERS_METADATA if name != "uid"},
     **{f"metadata.{wire_name(name)}": "controllers of a cluster act on it" for name in CLUSTERS_METADATA},
 }
-"""By path: what admission drops, with a warning, and why."""
+"""What admission drops, with a warning: the reason by path."""
 
 LARGEST_POD = 512 * 1024
-"""Bytes as JSON. A workflow's state is one payload, for which a server has 2 MiB: the pod may be in it twice, with the
-one that is to follow it, beside what is remembered of its life. (An API server's store has room for 1.5 MiB.)"""
+"""Bytes as JSON. A workflow's state is one payload, which a server limits to 2 MiB. It may hold the pod, the pod that
+replaces it, and the pod's history. (An API server's limit is 1.5 MiB.)"""
 
-_TOKEN_VOLUME = "kube-api-access-"  # the name of a volume, no secret
+_TOKEN_VOLUME = "kube-api-access-"  # the name of a volume, not a secret
 
 _Container = TypeVar("_Container", bound=Container)
 
 
 class Admission(NamedTuple):
-    """A pod that was taken, with its defaults, and what its author should know about it."""
+    """An admitted pod, with its defaults, and warnings for its author."""
 
     pod: Pod
     warnings: tuple[Problem, ...]
 
 
 def admit(document: Any) -> Admission:
-    """Take a Pod, or the document of one, for a first or a repeated apply; twice is the same as once.
+    """Admit a Pod, or the document of one, for a first or repeated apply. Idempotent.
 
-    What `kubectl get pod -o yaml` prints is taken too: what an API server filled in is dropped, with a warning. Raises
-    PodInvalid with all that is wrong, or unknown, or not supported.
+    The output of `kubectl get pod -o yaml` is accepted too: what an API server filled in is dropped, with a warning.
+    Raises PodInvalid with everything that is wrong, unknown or not supported.
     """
     pod = document if isinstance(document, Pod) else parse_pod(document)
     pod, warnings = without_cluster(pod)
@@ -59,7 +59,7 @@ def admit(document: Any) -> Admission:
 
 
 def check_size(pod: Pod) -> tuple[Problem, ...]:
-    """Return the problem of a pod that its workflow could not carry from run to run, with what has become of it."""
+    """Return a problem if the pod is too large for its workflow's state."""
     size = len(json.dumps(to_wire(pod), separators=(",", ":"), ensure_ascii=False).encode())
     if size <= LARGEST_POD:
         return ()
@@ -67,10 +67,10 @@ def check_size(pod: Pod) -> tuple[Problem, ...]:
 
 
 def readmit(document: Any) -> Admission:
-    """Take a pod again that was admitted before, perhaps by an earlier version: what it refuses now it took then.
+    """Admit a pod again that was admitted before, perhaps by an earlier version with other rules.
 
-    Unknown fields are passed over, and values that a later version no longer takes are left as they are. Raises
-    PodInvalid where the document cannot be read as a Pod at all.
+    Unknown fields are ignored, and values that are no longer accepted stay as they are. Raises PodInvalid if the
+    document cannot be read as a Pod at all.
     """
     pod = document if isinstance(document, Pod) else parse_pod(document, strict=False)
     pod, warnings = without_cluster(pod)
@@ -79,14 +79,14 @@ def readmit(document: Any) -> Admission:
 
 
 def admit_pod(document: Any) -> Pod:
-    """Take a pod as `admit` does, for callers that have nobody to warn."""
+    """Admit a pod as `admit` does, for callers that have nobody to warn."""
     return admit(document).pod
 
 
 def admit_ephemeral_container(pod: Pod, document: Any) -> EphemeralContainer:
-    """Take an ephemeral container, or the document of one, that is to join the pod.
+    """Admit an ephemeral container, or the document of one, for a running pod.
 
-    Raises PodInvalid; paths start at `ephemeralContainer`, or inside it where the document does not parse.
+    Raises PodInvalid; paths start at `ephemeralContainer`, or inside it if the document does not parse.
     """
     given = document if isinstance(document, EphemeralContainer) else parse_ephemeral_container(document)
     container = with_container_defaults(given, host_network=False)
