@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Final
 
 from syncpod.kernel.atomic_file import replace_file
+from syncpod.kernel.mountinfo import read_mounts
 
 NODE: Final = "SYNCPOD_NODE"
 STATE_DIR: Final = "SYNCPOD_STATE_DIR"
@@ -210,15 +211,13 @@ def memory_directory(state_dir: Path, environ: Mapping[str, str]) -> Path:
 def is_in_memory(path: Path) -> bool:
     """Say whether a path, or the nearest directory above it that is there, lies on a memory file system. Blocks."""
     there = next(place for place in (path, *path.parents) if place.exists())
-    device = there.stat().st_dev
+    number = there.stat().st_dev
+    device = f"{os.major(number)}:{os.minor(number)}"
     try:
-        lines = Path("/proc/self/mountinfo").read_text(errors="replace").splitlines()
+        mounts = read_mounts()
     except OSError:
         return False
-    for fields, _, source in (line.partition(" - ") for line in lines):
-        if fields.split()[2] == f"{os.major(device)}:{os.minor(device)}":
-            return source.split()[0] in _IN_MEMORY
-    return False
+    return next((mount.file_system for mount in mounts if mount.device == device), None) in _IN_MEMORY
 
 
 def make_memory_directory(path: Path) -> None:

@@ -9,8 +9,9 @@ from activities.containers.leftovers import say_killed
 from activities.containers.removal import remove_dead, remove_sandbox, remove_unstarted
 from activities.pods.admission import forget
 from activities.pods.stopping import stop_sandboxes
+from syncpod.kernel.cgroupfs import CgroupBusy
 from syncpod.messages import Outcome, RemovePod, StepResult
-from syncpod.node.cgroups import CgroupBusy, kill_pod_cgroup, remove_pod_cgroup
+from syncpod.node.cgroups import kill_pod_cgroup, remove_pod_cgroup
 from syncpod.node.directories import remove_pod_directories
 from syncpod.translation.names import POD_UID_LABEL
 

@@ -1,7 +1,7 @@
 """The container runtime: a narrow port and its client.
 
-`port` is what the rest of the project depends on, `errors` what its calls raise, `client` its implementation on a unix
-socket found by `endpoint`, `records` the way from CRI's messages to the port's records.
+The rest of the project depends on `port` and on the `errors` that its calls raise. `client` implements it on a unix
+socket that `endpoint` finds, and `records` converts CRI's messages to the port's records.
 """
 
 from syncpod.cri.port import ContainerConfig, CriRuntime, LinuxResources, SandboxConfig

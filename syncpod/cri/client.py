@@ -42,21 +42,22 @@ REQUEST_TIMEOUT_SECONDS: Final = 120.0
 """The kubelet's runtimeRequestTimeout."""
 
 LONGEST_TIMEOUT_SECONDS: Final = 2**31 - 1
-"""What StopContainer and ExecSync are given at the most, 68 years: the kubelet's numbers have 64 bits, but runtimes
-count nanoseconds in as many, and gRPC takes a deadline that it cannot represent for one that is over."""
+"""The longest timeout for StopContainer and ExecSync, 68 years. The kubelet's numbers have 64 bits, but runtimes count
+nanoseconds in 64 bits, and gRPC treats a deadline that it cannot represent as expired."""
 
 _CHANNEL_OPTIONS: Final = (
     # A container is about 800 bytes in a list; gRPC's own limit is 4 MiB. The kubelet's is 16 MiB.
     ("grpc.max_receive_message_length", 16 * 1024 * 1024),
     ("grpc.max_send_message_length", 16 * 1024 * 1024),
-    # Else it is the socket's path, which Go's HTTP/2 servers take for a malformed header.
+    # The default would be the socket's path, which Go's HTTP/2 servers reject as malformed.
     ("grpc.default_authority", "localhost"),
-    # A runtime that restarts is back within a second; gRPC would go on to wait for minutes. The kubelet's figures.
+    # A restarting runtime is back within a second, where gRPC's default back-off grows to minutes. The kubelet's
+    # values.
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 3000),
-    # Despite its name, how long one attempt to connect may take.
+    # Despite its name, this is the timeout of one attempt to connect.
     ("grpc.min_reconnect_backoff_ms", 5000),
-    # Clients of one process share no connection, so that none has to wait for another's reconnection.
+    # Clients in one process share no connection, so none waits for another's back-off.
     ("grpc.use_local_subchannel_pool", 1),
 )
 
@@ -68,11 +69,11 @@ _RPC: Final = {
     for service in file.services_by_name.values()
     for method in service.methods
 }
-"""Full names of methods by the names of their requests: no two share one."""
+"""Full method names by request type; no two methods share one."""
 
 _Headers = tuple[tuple[str, str], ...]
 _CONTAINERD: Final[_Headers] = (("containerd-namespace", "k8s.io"),)
-"""What containerd's own API wants to be told: the namespace in which its CRI makes everything."""
+"""containerd's own API needs the namespace in which its CRI plugin makes everything."""
 
 _Request = TypeVar("_Request", bound=Message)
 _Answer = TypeVar("_Answer", bound=Message)
@@ -82,10 +83,10 @@ _About = Mapping[str, str | int]
 class CriClient(CriRuntime):
     """A CRI v1 client. Make it inside a running event loop, and close it there.
 
-    `endpoint` is `unix:///path` or a path. Nothing is connected to until the first call, and a lost connection is made
-    anew by a later one. Timeouts are those of the kubelet (cri-client/pkg/remote_runtime.go, v1.36), in terms of
-    `timeout_seconds`: RunPodSandbox twice that; StopContainer that and the grace; ExecSync that and the command's own
-    time, or none at all when that is 0; PullImage none; all others that. None of the times is more than 68 years.
+    `endpoint` is `unix:///path` or a path. It connects with the first call, and later calls restore a lost connection.
+    Timeouts are those of the kubelet (cri-client/pkg/remote_runtime.go, v1.36), in terms of `timeout_seconds`:
+    RunPodSandbox has twice that; StopContainer that plus the grace; ExecSync that plus the command's own timeout, or
+    none if that is 0; PullImage none; all others that. No timeout is longer than 68 years.
     """
 
     def __init__(self, endpoint: str, *, timeout_seconds: float = REQUEST_TIMEOUT_SECONDS) -> None:
@@ -222,7 +223,7 @@ class CriClient(CriRuntime):
     async def discard_task(self, container_id: str) -> None:
         about = _container(container_id)
         kill = tasks_pb2.KillRequest(container_id=container_id, signal=signal.SIGKILL, all=True)
-        with contextlib.suppress(NotFound):  # it has ended; or there is none, which the next call says
+        with contextlib.suppress(NotFound):  # it has ended; or it does not exist, as the next call will tell
             await self._call("kill_task", self._tasks.Kill, kill, about=about, headers=_CONTAINERD)
         wait = tasks_pb2.WaitRequest(container_id=container_id)
         await self._call("wait_task", self._tasks.Wait, wait, about=about, headers=_CONTAINERD)
@@ -305,7 +306,7 @@ class CriClient(CriRuntime):
         )
 
     def _without_secrets(self, output: bytes) -> bytes:
-        """Return what a probe or a hook has written: it becomes an event or a line of the worker's log."""
+        """Return the output of a probe or a hook without secrets: it becomes an event or a line of the worker's log."""
         return self._unspeakable.without(output.decode(errors="surrogateescape")).encode(errors="surrogateescape")
 
     @override
@@ -395,7 +396,7 @@ class CriClient(CriRuntime):
         about: _About = _NOTHING,
         headers: _Headers = (),
     ) -> _Answer:
-        """Make one call; `timeout` in seconds, None for none. `about` is what the span shows of it."""
+        """Make one call; `timeout` is in seconds, or None. `about` holds the span's attributes."""
         with telemetry.operation(operation, rpc=_RPC[request.DESCRIPTOR.name], attributes=about):
             try:
                 return await method(request, timeout=timeout, metadata=headers)

@@ -19,9 +19,9 @@ _PATIENCE_SECONDS = 1.0
 
 
 class NoRuntime(Exception):
-    """None of the sockets tried can be connected to; the text is one sentence that says which and why not.
+    """No socket accepts a connection. The text is one sentence that names each and says why not.
 
-    `tried` has each with its reason, in order. `permission_denied` says that one is there, but not for this user.
+    `tried` has each with its reason, in order. `permission_denied` says that one exists but is closed to this user.
     """
 
     def __init__(self, tried: tuple[tuple[str, str], ...], *, asked_for: bool = False) -> None:
@@ -45,8 +45,8 @@ _DENIED = "permission denied"
 def candidates(environ: Mapping[str, str]) -> tuple[str, ...]:
     """Paths of the sockets to try, in order.
 
-    The one that the variable names and no other: whoever names a runtime does not want pods on a different one. Else
-    the well-known ones. Raises ValueError for an endpoint that is no unix socket.
+    If the variable names one, only that: whoever names a runtime does not want pods on another. Otherwise the
+    well-known ones. Raises ValueError for an endpoint that is not a unix socket.
     """
     named = environ.get(VARIABLE, "")
     return (socket_path(named),) if named else WELL_KNOWN
@@ -55,7 +55,7 @@ def candidates(environ: Mapping[str, str]) -> tuple[str, ...]:
 def find_endpoint(environ: Mapping[str, str]) -> str:
     """Return `unix:///path` of the first candidate that accepts a connection.
 
-    Says nothing about what answers there. Raises NoRuntime when there is none, ValueError as `candidates` does.
+    It does not check what answers there. Raises NoRuntime if none does, ValueError as `candidates` does.
     """
     tried: list[tuple[str, str]] = []
     for path in candidates(environ):
@@ -79,7 +79,7 @@ def socket_path(endpoint: str) -> str:
 
 
 def _obstacle(path: str) -> str | None:
-    """Say why nobody can be reached at `path`; None when somebody can."""
+    """Return why a connection to `path` fails; None if it succeeds."""
     try:
         if not stat.S_ISSOCK(Path(path).stat().st_mode):
             return "not a socket"
@@ -100,7 +100,7 @@ def _obstacle(path: str) -> str | None:
 
 
 def listener_pid(endpoint: str) -> int:
-    """Return the pid of the process that listens at an endpoint; 0 if this process's pid namespace has it not.
+    """Return the pid of the process that listens at an endpoint; 0 if it is in another pid namespace.
 
     Blocks. Raises OSError where nothing listens.
     """

@@ -1,8 +1,8 @@
 """What can go wrong with a CRI call, as types.
 
 gRPC codes do not say enough: containerd answers nearly everything with UNKNOWN, and the same event with different codes
-in different versions. So an error is classified by the call it came from, its code, and where need be its text
-(containerd 1.6 and 2.4 as measured, CRI-O by its sources).
+in different versions. So an error is classified by its call, its code and, where necessary, its text (containerd 1.6
+and 2.4 as measured, CRI-O by its sources).
 
     CriError
     ├── TransportFault          nobody knows what happened: read the state back, then try again
@@ -17,6 +17,7 @@ in different versions. So an error is classified by the call it came from, its c
     └── RuntimeFailure          the runtime tried and failed: a fault of the pod, as a rule
         ├── TaskLeft            RemoveContainer, RemovePodSandbox: containerd has a task that its CRI has lost sight of
         └── InvalidImageName, RegistryUnavailable, SignatureValidationFailed    PullImage
+
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class CriError(Exception):
     """A CRI call that failed.
 
     `operation` is the kubelet's name of the call (`run_podsandbox`), `code` the gRPC code's name (`UNKNOWN`), `message`
-    the runtime's words. The text of the exception is the message with the operation in front.
+    the runtime's text. The exception's text is the message, prefixed with the operation.
     """
 
     def __init__(self, operation: str, code: str, message: str) -> None:
@@ -45,15 +46,15 @@ class CriError(Exception):
 
 
 class TransportFault(CriError):
-    """The call may or may not have done its work: nothing came back that says so. Worth repeating as it is."""
+    """The call may or may not have had its effect: no answer came back. It can be repeated unchanged."""
 
 
 class Unavailable(TransportFault):
-    """There was no connection to the runtime, or it broke, or the runtime gave up the call because it is going down."""
+    """There is no connection to the runtime, or it broke, or the runtime cancelled the call while shutting down."""
 
 
 class DeadlineExceeded(TransportFault):
-    """There was no answer before the deadline; or the runtime itself ran into one of its own."""
+    """There was no answer before the deadline, or the runtime exceeded a deadline of its own."""
 
 
 class NotFound(CriError):
@@ -67,7 +68,7 @@ class ImageAbsent(NotFound):
 class NameReserved(CriError):
     """RunPodSandbox or CreateContainer: pod and attempt, or container and restart count, are taken.
 
-    By a sandbox or container that is there, or by one still being made, which no list shows yet.
+    The owner may still be in the making, and then appears in no list yet.
     """
 
     @property
@@ -81,11 +82,11 @@ StartedState = Literal["starting", "running", "exited", "unknown"]
 
 
 class AlreadyStarted(CriError):
-    """StartContainer: the container is past being merely created; see `state`."""
+    """StartContainer: the container is no longer in the created state; see `state`."""
 
     @property
     def state(self) -> StartedState:
-        """How far it is, going by the runtime's words."""
+        """Its state, by the runtime's text."""
         text = self.message.lower()
         if "already in starting state" in text:
             return "starting"
@@ -97,7 +98,7 @@ class AlreadyStarted(CriError):
 
 
 class CommandTimedOut(CriError):
-    """ExecSync: the command was still running when its time was over, and was killed."""
+    """ExecSync: the command exceeded its timeout and was killed."""
 
 
 class Unimplemented(CriError):
@@ -105,24 +106,24 @@ class Unimplemented(CriError):
 
 
 class RuntimeFailure(CriError):
-    """The runtime could not do what was asked; all that is none of the other kinds."""
+    """The runtime could not do what was asked, for any reason that is none of the others."""
 
 
 class TaskLeft(RuntimeFailure):
-    """RemoveContainer or RemovePodSandbox: there is still a task of what CRI holds for ended, or never started.
+    """RemoveContainer or RemovePodSandbox: a task is left of something that CRI believes ended or never started.
 
-    containerd loses sight of one when a start is given up between making the task and noting its process (the caller
-    has died, its time is over), or cannot be cleaned up after. What is left is a process that waits to be started, or
-    runs, or has ended unnoticed; no CRI call touches it, and none removes the container while it is there.
+    containerd loses track of a task if a start is cancelled between making the task and recording its process (the
+    caller died, or the deadline passed), or if its cleanup fails. The process then waits to be started, runs, or has
+    ended unnoticed. No CRI call reaches it, and none removes the container while it exists.
     """
 
 
 class InvalidImageName(RuntimeFailure):
-    """PullImage: the name cannot be parsed. No retry will help."""
+    """PullImage: the name cannot be parsed. Retrying is useless."""
 
 
 class RegistryUnavailable(RuntimeFailure):
-    """PullImage: the runtime says in so many words that the registry is away."""
+    """PullImage: the runtime says that the registry is unavailable."""
 
 
 class SignatureValidationFailed(RuntimeFailure):
@@ -136,18 +137,18 @@ _STARTED = re.compile(r"is already in starting state|is in CONTAINER_\w+ state|i
 _TASK_LEFT = re.compile(r"cannot delete running task ")
 _BAD_REFERENCE = re.compile(r"failed to parse image reference|invalid reference format|invalid image name")
 
-# What gRPC itself says when the client's clock ran out; a runtime's own deadline comes with other words.
+# gRPC's own text for the client's deadline; a runtime's deadline has other words.
 _CLIENT_DEADLINE = "Deadline Exceeded"
 
 
 def classify(operation: str, code: grpc.StatusCode, message: str) -> CriError:
-    """Return the error that `code` and `message` mean as the outcome of `operation` (the kubelet's operation_type)."""
+    """Return the error for `code` and `message` as the outcome of `operation` (the kubelet's operation_type)."""
     return _kind(operation, code, message)(operation, code.name, message)
 
 
 def _kind(operation: str, code: grpc.StatusCode, message: str) -> type[CriError]:
     match code:
-        # A cancellation of our own never gets here: asyncio raises CancelledError. The runtime's own means shutdown.
+        # Our own cancellation raises CancelledError and never gets here. One by the runtime means that it shuts down.
         case grpc.StatusCode.UNAVAILABLE | grpc.StatusCode.CANCELLED:
             return Unavailable
         case grpc.StatusCode.DEADLINE_EXCEEDED if operation == "exec_sync" and message != _CLIENT_DEADLINE:
@@ -174,9 +175,9 @@ def _kind(operation: str, code: grpc.StatusCode, message: str) -> type[CriError]
 
 
 def _pull_failure(message: str) -> type[RuntimeFailure]:
-    """Classify as the kubelet does: by how the text begins (images/image_manager.go, v1.36, evalCRIPullErr).
+    """Classify as the kubelet does, by the beginning of the text (images/image_manager.go, v1.36, evalCRIPullErr).
 
-    The invalid name is ours: the kubelet finds most of them before it asks the runtime.
+    Difference: invalid names are recognised too; the kubelet finds most of them before it calls the runtime.
     """
     if message.startswith("RegistryUnavailable"):
         return RegistryUnavailable

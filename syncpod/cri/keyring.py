@@ -1,7 +1,7 @@
-"""Which credentials are tried for an image: what docker's configuration says of registries, and how names match it.
+"""Which credentials are tried for an image: docker's configuration of registries, and how image names match it.
 
-Mirrors credentialprovider/keyring.go, config.go and secrets/secrets.go, v1.36. Pure. Nothing here shows a password: not
-a text of an error, not the `repr` of a record.
+Mirrors credentialprovider/keyring.go, config.go and secrets/secrets.go, v1.36. Pure. No error's text and no record's
+`repr` shows a password.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ SECRET_KEYS: Final = {
 """Types of Secrets that hold credentials for registries, and the key under which each holds them."""
 
 DEFAULT_REGISTRY: Final = "index.docker.io"
-"""Under what docker keeps the credentials of images whose names say no registry."""
+"""The key of docker's credentials for images whose names have no registry."""
 
 
 class DockerConfigInvalid(ValueError):
-    """A text is no configuration of docker; says what is wrong, and nothing of what is in it."""
+    """The text is not a valid docker configuration; says what is wrong without showing its content."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,23 +43,23 @@ class SecretSource:
 
 @dataclass(frozen=True, slots=True)
 class Credential:
-    """What one registry is told: a name and a password, and where they come from."""
+    """Credentials for one registry: user name and password, and where they come from."""
 
     username: str
     password: str = field(repr=False)
     email: str = field(default="", repr=False)
     source: SecretSource | None = None
-    """None: the node's own, which every pod on it may use."""
+    """None = the node's own credentials, which every pod on it may use."""
 
     @property
     def hash(self) -> str:
-        """Tell these words from others without saying them: SHA-256 in hex, as the kubelet's records have it."""
+        """Identifies the credentials without showing them: SHA-256 in hex, as in the kubelet's records."""
         said = {"username": self.username, "password": self.password, "email": self.email}
         return hashlib.sha256(go_json({name: word for name, word in said.items() if word}).encode()).hexdigest()
 
     @property
     def unspeakable(self) -> tuple[str, ...]:
-        """The texts that no error may show: the password, and how HTTP sends it."""
+        """The texts that no error may show: the password, and its form in an HTTP header."""
         encoded = base64.b64encode(f"{self.username}:{self.password}".encode()).decode()
         return (self.password, encoded) if self.password else ()
 
@@ -68,10 +68,10 @@ class Keyring:
     """Credentials by registry, the most specific first."""
 
     def __init__(self, credentials: Iterable[tuple[str, Credential]] = ()) -> None:
-        """Take pairs of a registry, as docker's configuration writes it, and what is said to it.
+        """Take pairs of a registry, as docker's configuration writes it, and its credentials.
 
-        A registry that is no address is left out, as the kubelet does. Two names of one registry keep their order,
-        which is chance there.
+        As in the kubelet, a registry that is not an address is left out. Two entries for one registry keep their order,
+        which is random in the kubelet.
         """
         found: dict[str, list[Credential]] = {}
         for registry, credential in credentials:
@@ -82,9 +82,9 @@ class Keyring:
         self._credentials = {key: tuple(found[key]) for key in sorted(found, reverse=True)}
 
     def lookup(self, repository: str) -> tuple[Credential, ...]:
-        """Return what is to be tried for a repository (`docker.io/library/nginx`), in order; nothing where none fits.
+        """Return the credentials to try for a repository (`docker.io/library/nginx`), in order; there may be none.
 
-        Those of docker's default registry count where no other fits.
+        Those of docker's default registry count if no other entry matches.
         """
         fitting = [
             each for key, credentials in self._credentials.items() if _matches(key, repository) for each in credentials
@@ -97,10 +97,10 @@ class Keyring:
 def credentials_in(
     text: bytes, *, legacy: bool = False, source: SecretSource | None = None
 ) -> list[tuple[str, Credential]]:
-    """Return what a configuration of docker says of each registry, in its order.
+    """Return the registries and credentials in a docker configuration, in its order.
 
-    The text is a `config.json`, of which only `auths` counts, or with `legacy` a `.dockercfg`, which is what `auths`
-    holds. Helpers and stores of credentials are not asked. Raises DockerConfigInvalid.
+    The text is a `config.json`, of which only `auths` counts, or with `legacy` a `.dockercfg`, which has the content of
+    `auths`. Credential helpers and stores are not used. Raises DockerConfigInvalid.
     """
     document = _object(_parsed(text), "it")
     auths = document if legacy else _object(_member(document, "auths"), "auths")
@@ -110,9 +110,9 @@ def credentials_in(
 def credentials_in_secret(
     secret_type: str, values: Mapping[str, bytes], source: SecretSource
 ) -> list[tuple[str, Credential]]:
-    """Return what a Secret says of each registry. Raises DockerConfigInvalid, also for one that is not made for this.
+    """Return the registries and credentials in a Secret. Raises DockerConfigInvalid, also for a Secret of another type.
 
-    Difference: a Secret of another type, or without its key, is named in an event; the kubelet passes over it.
+    Difference: a Secret of another type, or without its key, is reported in an event; the kubelet ignores it.
     """
     key = SECRET_KEYS.get(secret_type)
     if key is None:
@@ -142,7 +142,7 @@ def _object(value: Any, what: str) -> dict[str, Any]:
 
 
 def _member(document: dict[str, Any], name: str) -> Any:
-    """Return a member whatever its case, as Go reads it; the last one counts."""
+    """Return a member, ignoring case as Go does; the last one counts."""
     return next((document[key] for key in reversed(document) if key.lower() == name), None)
 
 
@@ -158,7 +158,7 @@ def _credential(entry: Any, source: SecretSource | None) -> Credential:
 
 
 def _decoded(auth: str) -> tuple[str, str]:
-    """Return name and password of an `auth` field, base64 with or without its padding."""
+    """Return user name and password from an `auth` field, which is base64 with or without padding."""
     encoded = auth.translate({ord("\r"): None, ord("\n"): None})
     if not encoded.endswith("="):
         encoded += "=" * (-len(encoded) % 4)
@@ -188,10 +188,11 @@ def _index_key(registry: str) -> str | None:
 def _matches(key: str, repository: str) -> bool:
     """Say whether a registry's key covers a repository (URLsMatch).
 
-    Ports are the same, hosts have as many labels and each fits, where `*` stands for any characters within one label;
-    the key's path begins the repository's, be it in the middle of a name.
+    The ports must be equal; the hosts must have the same number of labels, and each must match, where `*` stands for
+    any characters within one label; and the key's path must be a prefix of the repository's, even if it ends within a
+    name.
 
-    Difference: `[::1]` without a port fits itself; there its brackets are taken for a set of characters.
+    Difference: `[::1]` without a port matches itself; the kubelet treats its brackets as a set of characters.
     """
     wanted, found = _address(f"https://{key}"), _address(f"https://{repository}")
     if wanted is None or found is None or not unquote(found.path).startswith(unquote(wanted.path)):
@@ -205,7 +206,7 @@ def _matches(key: str, repository: str) -> bool:
 
 
 def _fits(pattern: str, label: str) -> bool:
-    """Say whether a label is what a pattern says; in time that grows with their lengths alone, whatever is written."""
+    """Say whether a label matches a pattern, without backtracking."""
     first, *between = pattern.split("*")
     if not between:
         return label == pattern
@@ -244,7 +245,7 @@ def _labels(host: str) -> tuple[list[str], str]:
 
 
 def _is_default_registry(repository: str) -> bool:
-    """Say whether an image would come from docker's default registry, by its name (isDefaultRegistryMatch)."""
+    """Say whether an image of this name comes from docker's default registry (isDefaultRegistryMatch)."""
     first, slash, _ = repository.partition("/")
     if not first:
         return False

@@ -1,8 +1,8 @@
 """The container runtime as the rest of the project sees it: the CRI calls that are used, in our own types.
 
-`CriRuntime` is the port. Its methods are named after CRI's calls, take keyword arguments and return the records below,
-so that nobody else knows gRPC or protobuf. The configurations of sandboxes and containers are the exception: large,
-made in one place (the translation from pods) and only passed on, they stay CRI messages, opaque to everybody between.
+`CriRuntime` is the port. Its methods are named after CRI's calls and return the records below, so that nobody else
+needs gRPC or protobuf. The configurations of sandboxes and containers are the exception: they are large, made in one
+place (the translation from pods) and only passed on, so they stay CRI messages.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class RuntimeVersion:
 
 @dataclass(frozen=True, slots=True)
 class RuntimeHandler:
-    """One runtime handler (what a RuntimeClass selects), and what it can do."""
+    """One runtime handler (what a RuntimeClass selects), and its features."""
 
     name: str
     """ "" is the default handler."""
@@ -44,9 +44,9 @@ class RuntimeHandler:
 
 @dataclass(frozen=True, slots=True)
 class RuntimeStatus:
-    """Whether pods can be started, and what the runtime can do beyond the basics.
+    """Whether pods can be started, and the runtime's optional features.
 
-    What is not announced must not be asked for: the runtime would drop the wish in silence.
+    A feature that is not announced must not be used: the runtime would silently ignore it.
     """
 
     runtime_ready: bool
@@ -58,14 +58,14 @@ class RuntimeStatus:
     user_namespaces_host_network: bool
     mount_options: bool
     runtime_handlers: tuple[RuntimeHandler, ...]
-    """Empty from runtimes older than the announcement of handlers (containerd 1.6)."""
+    """Empty from runtimes that do not announce handlers (containerd 1.6)."""
     info: Mapping[str, str]
     """The runtime's own words, usually JSON; empty unless verbose."""
 
 
 @dataclass(frozen=True, slots=True)
 class SandboxSummary:
-    """A sandbox as it stands in a list."""
+    """A sandbox as it appears in a list."""
 
     id: str
     attempt: int
@@ -92,17 +92,17 @@ class SandboxStatus:
     created_at: datetime | None
     network_mode: NetworkMode
     ip: str | None
-    """Primary address as the runtime words it; "" when it has none, None when there is no network status at all."""
+    """Primary address in the runtime's spelling; "" if it has none, None if there is no network status at all."""
     additional_ips: tuple[str, ...]
     labels: Mapping[str, str]
     annotations: Mapping[str, str]
     pid: int
-    """Of the pause process; 0 unless verbose, and when it does not run."""
+    """Pid of the pause process; 0 unless verbose, or if it does not run."""
 
 
 @dataclass(frozen=True, slots=True)
 class ContainerSummary:
-    """A container as it stands in a list: no exit code, no times but the first."""
+    """A container as it appears in a list: without exit code, and with no time but its creation."""
 
     id: str
     sandbox_id: str
@@ -119,7 +119,7 @@ class ContainerSummary:
 
 @dataclass(frozen=True, slots=True)
 class ContainerMount:
-    """A mount as it came out."""
+    """A mount of a container."""
 
     container_path: str
     host_path: str
@@ -138,10 +138,10 @@ class RuntimeContainerStatus:
     state: ContainerRuntimeState
     created_at: datetime | None
     started_at: datetime | None
-    """None until started; for good when the start failed."""
+    """None until it is started, and if its start failed."""
     finished_at: datetime | None
     exit_code: int
-    """Of no meaning until finished_at is set."""
+    """Meaningless until finished_at is set."""
     reason: str
     """`Completed`, `Error`, `OOMKilled`, `StartError`, ... May be set before the exit."""
     message: str
@@ -152,14 +152,14 @@ class RuntimeContainerStatus:
     log_path: str
     mounts: tuple[ContainerMount, ...]
     pid: int
-    """Of the main process; 0 unless verbose, and when it does not run."""
+    """Pid of the main process; 0 unless verbose, or if it does not run."""
     stop_signal: str = ""
-    """What it is stopped by, as core/v1 names it (`SIGTERM`); "" where the runtime knows of no choice."""
+    """Its stop signal, as core/v1 names it (`SIGTERM`); "" if the runtime does not support a choice."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExecResult:
-    """What a command did. The runtime cuts off each output at 16 MiB."""
+    """The result of a command. The runtime truncates each output at 16 MiB."""
 
     stdout: bytes
     stderr: bytes
@@ -176,22 +176,22 @@ class ImageStatus:
     size: int
     """Bytes."""
     uid: int | None
-    """The user it runs as, where the image gives a number."""
+    """The user it runs as, if the image names a uid."""
     username: str
-    """The user it runs as, where the image gives a name; "" otherwise. Neither number nor name: root."""
+    """The user it runs as, if the image has a name; "" otherwise. With neither uid nor name it is root."""
     pinned: bool
-    """Not to be removed by garbage collection (the pause image)."""
+    """Garbage collection must not remove it (the pause image)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ingest:
-    """A blob that is not complete: one being downloaded, or one that an earlier pull has left unfinished."""
+    """An incomplete blob: being downloaded, or left unfinished by an earlier pull."""
 
     ref: str
-    """`layer-sha256:…`, `manifest-sha256:…`, `config-sha256:…`; the same whoever downloads it."""
+    """`layer-sha256:…`, `manifest-sha256:…`, `config-sha256:…`; the same for every download of it."""
     done_bytes: int
     total_bytes: int
-    """0 where that is not known."""
+    """0 if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,36 +210,36 @@ class ImageFsInfo:
 
     image_filesystems: tuple[FilesystemUsage, ...]
     container_filesystems: tuple[FilesystemUsage, ...] = field(default=())
-    """Empty from runtimes older than the distinction; then the same as the images'."""
+    """Empty from older runtimes; then it is the images' file system."""
 
 
 @dataclass(frozen=True, slots=True)
 class CpuUsage:
-    """How much of the processors has been used, in all."""
+    """Cumulative CPU use."""
 
     measured_at_ns: int
     """By the runtime's clock, in nanoseconds since 1970."""
     used_ns: int
-    """Nanoseconds of one core since the beginning. Only grows: two measurements tell what is used at a time."""
+    """Cumulative nanoseconds of one core. It only grows; the rate follows from two measurements."""
     nano_cores: int | None
-    """The runtime's own reckoning of that, in billionths of a core, over a time that it does not tell; None = none.
+    """The rate as the runtime calculates it, in billionths of a core over an unknown interval; None = not given.
 
-    containerd 1.6 reckons from whenever it was asked last, and says 0 the first time.
+    containerd 1.6 takes the interval since the last request, and says 0 the first time.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class ContainerStats:
-    """What one container uses."""
+    """One container's use of resources."""
 
     id: str
     name: str
     writable_layer: FilesystemUsage | None
-    """What it has written to its own layer, as of some seconds ago; None where the runtime does not say."""
+    """The size of its writable layer some seconds ago; None if the runtime does not say."""
     cpu: CpuUsage | None = None
-    """None where the runtime does not say: of one that does not run."""
+    """None if the runtime does not say, as for a container that does not run."""
     working_set_bytes: int | None = None
-    """Memory that cannot be reclaimed without harm; None as for `cpu`."""
+    """The working set, which cannot be reclaimed without harm; None as for `cpu`."""
     memory_usage_bytes: int | None = None
     """All of it, page cache included; None where the runtime does not say."""
 
@@ -247,26 +247,26 @@ class ContainerStats:
 class CriRuntime(Protocol):
     """A container runtime.
 
-    Every method may raise `CriError` (see `syncpod.cri.errors` for the kinds). None repeats a call that failed: what a
-    lost answer means is the caller's to find out. All are safe to call at once from many tasks of one event loop.
-    Cancelling one cancels the call, which a runtime may answer by burning the sandbox or container: shield creates,
-    starts and stops.
+    Every method may raise `CriError` (see `syncpod.cri.errors` for the kinds). No method retries: the caller has to
+    find out what a lost answer means. All may be called concurrently from many tasks of one event loop. Cancelling a
+    task cancels its call, and a runtime may then leave a sandbox or container unusable: shield creates, starts and
+    stops.
     """
 
     def withhold(self, words: Iterable[str]) -> None:
-        """Keep words out of every error, every container's message and every command's output: values of Secrets."""
+        """Withhold these words, values of Secrets, from every error, container's message and command's output."""
         ...
 
     def speakable(self, text: str) -> str:
-        """Return a text that a container has left, without the words that are withheld."""
+        """Return a text from a container without the withheld words."""
         ...
 
     async def version(self) -> RuntimeVersion:
-        """Name the runtime. Raises Unimplemented when what listens there speaks no CRI v1."""
+        """Name the runtime. Raises Unimplemented if the server does not speak CRI v1."""
         ...
 
     async def status(self, *, verbose: bool = False) -> RuntimeStatus:
-        """Say whether runtime and network are ready, and what the runtime can do."""
+        """Return whether runtime and network are ready, and the runtime's features."""
         ...
 
     async def runtime_config(self, *, default: CgroupDriver = "cgroupfs") -> CgroupDriver:
@@ -278,18 +278,18 @@ class CriRuntime(Protocol):
         ...
 
     async def stop_pod_sandbox(self, sandbox_id: str) -> None:
-        """End everything in the sandbox at once, without grace, and its network. Safe to repeat."""
+        """Kill everything in the sandbox without grace, and tear down its network. Safe to repeat."""
         ...
 
     async def remove_pod_sandbox(self, sandbox_id: str) -> None:
-        """Remove the sandbox and its containers, ending by force what still runs. Gone already is success.
+        """Remove the sandbox and its containers, killing what still runs. Already gone is success.
 
-        Raises TaskLeft where containerd cannot; or says nothing, and leaves a pause process that was never started.
+        Raises TaskLeft if containerd cannot; or succeeds and leaves a pause process that was never started.
         """
         ...
 
     async def pod_sandbox_status(self, sandbox_id: str, *, verbose: bool = False) -> SandboxStatus:
-        """Tell all about one sandbox. Raises NotFound. Verbose adds the pid, and can hang with its shim."""
+        """Return one sandbox in full. Raises NotFound. Verbose adds the pid, and hangs if the sandbox's shim does."""
         ...
 
     async def list_pod_sandboxes(self, *, labels: Mapping[str, str] = ..., id: str = "") -> tuple[SandboxSummary, ...]:
@@ -305,24 +305,24 @@ class CriRuntime(Protocol):
         ...
 
     async def stop_container(self, container_id: str, *, timeout_seconds: int) -> None:
-        """Send the stop signal, wait up to `timeout_seconds`, kill; return when it has ended. Safe to repeat.
+        """Send the stop signal, and SIGKILL after `timeout_seconds`; return when it has ended. Safe to repeat.
 
-        Does nothing to a container not yet running, which may run thereafter. Raises NotFound from some runtimes.
+        Does nothing to a container that does not run yet and may run afterwards. Some runtimes raise NotFound.
         """
         ...
 
     async def remove_container(self, container_id: str) -> None:
-        """Remove a container, killing it without grace if it runs. Gone already is success. Its log file stays.
+        """Remove a container, killing it without grace if it runs. Already gone is success. Its log file stays.
 
-        Raises TaskLeft where something of it is left that has first to be discarded.
+        Raises TaskLeft if a task of it is left that must first be discarded.
         """
         ...
 
     async def discard_task(self, container_id: str) -> None:
-        """Kill at once, and take away, what runs in a container or sandbox that the runtime itself holds for ended.
+        """Kill and delete the task of a container or sandbox that the runtime believes ended.
 
-        For what `TaskLeft` tells of. No call of CRI: containerd's own, on the same socket. Returns when nothing of it
-        runs. Raises NotFound where there is no such task, Unimplemented from any other runtime.
+        For the case of `TaskLeft`. This is not a CRI call but containerd's own API, on the same socket. Returns when
+        nothing of it runs. Raises NotFound if there is no such task, Unimplemented from any other runtime.
         """
         ...
 
@@ -333,7 +333,7 @@ class CriRuntime(Protocol):
         ...
 
     async def container_status(self, container_id: str, *, verbose: bool = False) -> RuntimeContainerStatus:
-        """Tell all about one container. Raises NotFound. Verbose adds the pid."""
+        """Return one container in full. Raises NotFound. Verbose adds the pid."""
         ...
 
     async def exec_sync(self, container_id: str, command: tuple[str, ...], *, timeout_seconds: int) -> ExecResult:
@@ -343,36 +343,36 @@ class CriRuntime(Protocol):
     async def exec(
         self, container_id: str, command: tuple[str, ...], *, tty: bool, stdin: bool, stdout: bool, stderr: bool
     ) -> str:
-        """Prepare the streaming of a command; return the URL to connect to, good for one connection soon."""
+        """Prepare the streaming of a command; return the URL to connect to, valid once and for a short time."""
         ...
 
     async def attach(self, container_id: str, *, tty: bool, stdin: bool, stdout: bool, stderr: bool) -> str:
-        """Prepare the streaming of the main process; return the URL to connect to, good for one connection soon."""
+        """Prepare the streaming of the main process; return the URL to connect to, valid once and for a short time."""
         ...
 
     async def port_forward(self, sandbox_id: str) -> str:
-        """Prepare connections to a sandbox's ports; return the URL to connect to, good for one connection soon.
+        """Prepare connections to a sandbox's ports; return the URL to connect to, valid once and for a short time.
 
         The ports are named on that connection.
         """
         ...
 
     async def list_container_stats(self, *, sandbox_id: str, timeout_seconds: float) -> tuple[ContainerStats, ...]:
-        """Measure the containers of one sandbox: those that run, and where the runtime is containerd the others too.
+        """Measure the containers of one sandbox: those that run; from containerd the others too.
 
-        Has a timeout of its own, in seconds, since it waits for as long as one of their shims hangs: ask for each
-        sandbox alone, or one pod hides all others.
+        Has a timeout of its own, in seconds, because the call hangs as long as one of their shims does. Ask for each
+        sandbox separately, or one pod blocks all others.
         """
         ...
 
     async def reopen_container_log(self, container_id: str) -> None:
-        """Have a running container's log file opened anew, after rotation."""
+        """Make a running container reopen its log file, after rotation."""
         ...
 
     async def update_pod_sandbox_resources(
         self, sandbox_id: str, *, overhead: LinuxResources, resources: LinuxResources
     ) -> None:
-        """Tell of a sandbox's new resources, beside its overhead, before they are applied to its cgroup.
+        """Announce a sandbox's new resources and its overhead before they are applied to its cgroup.
 
         What is 0 or empty stays as it is. Raises Unimplemented from most runtimes.
         """
@@ -383,22 +383,22 @@ class CriRuntime(Protocol):
         ...
 
     async def image_status(self, image: str) -> ImageStatus | None:
-        """Tell about an image; None when it is not on the node (or is no image's name at all)."""
+        """Return an image; None if it is not on the node, or the name is invalid."""
         ...
 
     async def pull_image(
         self, image: str, *, credential: Credential | None = None, sandbox_config: SandboxConfig | None = None
     ) -> str:
-        """Fetch an image, however long that takes, as whom the credential says; return the reference it resolved to.
+        """Pull an image with this credential, however long that takes; return the reference that it resolved to.
 
-        What a registry answers is in the error's text, but never the password.
+        The error's text has the registry's answer, but never the password.
         """
         ...
 
     async def ingests(self) -> tuple[Ingest, ...] | None:
-        """Tell how far downloads are, of whatever image; None from a runtime that does not.
+        """Return the progress of all downloads; None if the runtime does not report it.
 
-        No call of CRI: containerd's own, on the same socket.
+        This is not a CRI call but containerd's own API, on the same socket.
         """
         ...
 
@@ -407,9 +407,9 @@ class CriRuntime(Protocol):
         ...
 
     async def remove_image(self, image: str) -> None:
-        """Remove an image. Gone already is success."""
+        """Remove an image. Already gone is success."""
         ...
 
     async def image_fs_info(self) -> ImageFsInfo:
-        """Tell how much disk images and containers use."""
+        """Return how much disk images and containers use."""
         ...

@@ -1,7 +1,7 @@
 """From CRI messages to the port's records.
 
-Nothing is judged here: what the runtime says is what the record says, but for times (nanoseconds since the epoch become
-UTC datetimes, 0 becomes None) and enums (a value of a later CRI becomes the least that can be relied on).
+Values are copied unchanged, except times (nanoseconds since the epoch become UTC datetimes, 0 becomes None) and enums
+(an unknown value of a later CRI becomes the most cautious one).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _CONTAINER_STATES: Final[Mapping[int, ContainerRuntimeState]] = {
 def moment(nanoseconds: int) -> datetime | None:
     """Return the time `nanoseconds` after the epoch, cut to microseconds; None for 0, CRI's "not yet".
 
-    None for what is before it as well: CRI-O says "not yet" with Go's zero time, which lies in the eighteenth century.
+    None for negative times too: CRI-O's "not yet" is Go's zero time, whose nanoseconds overflow to the year 1754.
     """
     return _EPOCH + timedelta(microseconds=nanoseconds // 1000) if nanoseconds > 0 else None
 
@@ -66,9 +66,9 @@ def pid(info: Mapping[str, str]) -> int:
 
 
 def spec_stop_signal(info: Mapping[str, str]) -> str:
-    """Return core/v1's name of the stop signal in a verbose answer, which CRI-O notes in the OCI configuration alone.
+    """Return core/v1's name of the stop signal in a verbose answer; CRI-O has it only in the OCI configuration.
 
-    "" if none is there, and for what is no such name: CRI-O stops by SIGTERM what it cannot read itself.
+    "" if there is none, or an unknown name: CRI-O itself uses SIGTERM for a name that it cannot parse.
     """
     try:
         found = _details(info)["runtimeSpec"]["annotations"][_STOP_SIGNAL]
@@ -86,7 +86,7 @@ def _details(info: Mapping[str, str]) -> dict[str, Any]:
 
 
 def cgroup_driver(info: Mapping[str, str]) -> CgroupDriver | None:
-    """Return the cgroup driver by containerd's configuration as verbose Status shows it; None if there is none to read.
+    """Return the cgroup driver from containerd's configuration in a verbose Status; None if it is not there.
 
     `SystemdCgroup` of the default handler's options decides; the older `systemdCgroup` stands beside the handlers.
     """
@@ -101,9 +101,9 @@ def cgroup_driver(info: Mapping[str, str]) -> CgroupDriver | None:
 
 
 def sandbox_image(info: Mapping[str, str]) -> str:
-    """Return the sandboxes' image by containerd 1.6's configuration as verbose Status shows it; "" if it is not there.
+    """Return the sandbox image from containerd 1.6's configuration in a verbose Status; "" if it is not there.
 
-    Later ones pin it instead.
+    Later versions pin it instead.
     """
     try:
         config = json.loads(info.get("config", "null"))
@@ -114,9 +114,9 @@ def sandbox_image(info: Mapping[str, str]) -> str:
 
 
 def unenforced_limits(info: Mapping[str, str]) -> Mapping[str, str]:
-    """Return why the runtime cannot enforce limits, by resource, as the embedded one's verbose Status shows it.
+    """Return why the runtime cannot enforce limits, by resource, from the embedded runtime's verbose Status.
 
-    Empty from a runtime that can, and from those that do not tell.
+    Empty from a runtime that can, or does not say.
     """
     try:
         config = json.loads(info.get("config", "null"))
@@ -127,7 +127,7 @@ def unenforced_limits(info: Mapping[str, str]) -> Mapping[str, str]:
 
 
 def runtime_status(answer: api_pb2.StatusResponse) -> RuntimeStatus:
-    """Read the runtime's readiness and features; a condition that is not reported does not hold."""
+    """Read the runtime's readiness and features; a missing condition counts as false."""
     conditions = {condition.type: condition for condition in answer.status.conditions}
     runtime, network = (
         conditions.get(name, api_pb2.RuntimeCondition(message=f"the runtime reports no condition {name}"))

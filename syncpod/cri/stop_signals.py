@@ -1,4 +1,4 @@
-"""The signal a container is stopped by: core/v1's names and CRI's numbers, which are not the kernel's."""
+"""Stop signals: core/v1's names and CRI's numbers, which are not the kernel's."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from protos.cri.v1.api_pb2 import Signal
 
 
 def stop_signal_number(name: str | None) -> Signal:
-    """Return what CRI calls ``SIGUSR1`` or ``SIGRTMIN+3``; the runtime's default without a name.
+    """Return CRI's number of ``SIGUSR1`` or ``SIGRTMIN+3``; without a name, that of the runtime's default.
 
-    Mirrors kuberuntime_container.go, v1.36, getStopSignal. Raises ValueError for a name that core/v1 has not.
+    Mirrors kuberuntime_container.go, v1.36, getStopSignal. Raises ValueError for a name that core/v1 does not have.
     """
     if name is None:
         return Signal.SIGNAL_RUNTIME_DEFAULT
@@ -18,7 +18,7 @@ def stop_signal_number(name: str | None) -> Signal:
 
 
 def stop_signal_name(number: int) -> str:
-    """Return core/v1's name of a signal; "" for the default, which says nothing, and for a number yet unknown."""
+    """Return core/v1's name of a signal; "" for the default and for an unknown number."""
     if number == Signal.SIGNAL_RUNTIME_DEFAULT or number not in Signal.values():
         return ""
     return Signal.Name(Signal.ValueType(number)).removeprefix("SIGNAL_").replace("PLUS", "+").replace("MINUS", "-")

@@ -1,6 +1,6 @@
 """Spans and metrics of CRI calls, with the kubelet's names (kuberuntime/instrumented_services.go, v1.36).
 
-Only the OpenTelemetry API is used: without a configured SDK all of it does nothing.
+This uses only the OpenTelemetry API, so without a configured SDK it does nothing.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ _SANDBOX_ERRORS = _METER.create_counter(
 def operation(name: str, *, rpc: str, attributes: Mapping[str, str | int]) -> Iterator[None]:
     """Make one call: a span `cri.<name>`, its count, its duration, and whether it failed (being cancelled included).
 
-    `name` is the kubelet's operation_type, `rpc` the full method name. Of the request only `attributes` is shown: names
-    and ids, never configurations, since environments hold secrets.
+    `name` is the kubelet's operation_type, `rpc` the full method name. The span shows `attributes` only: names and ids,
+    never configurations, because environments hold secrets.
     """
     service, _, method = rpc.strip("/").partition("/")
     labels = {"operation_type": name}

@@ -1,7 +1,7 @@
-"""Words that no text of the runtime may repeat: values of Secrets that containers were given.
+"""Withholding the values of Secrets, given to containers, from all texts of the runtime.
 
-A runtime quotes what it was asked for in its errors: a command that is not there, with a Secret's value expanded into
-it; a path that cannot be mounted. Those texts become events and statuses, and would lie in the pod's history for good.
+A runtime quotes requests in its errors: a missing command with a Secret's value expanded into it, or a path that cannot
+be mounted. Such texts become events and statuses, and would stay in the pod's history.
 """
 
 import json
@@ -12,21 +12,21 @@ from syncpod.pod.go_text import go_quote
 
 _MOST_WORDS = 4096
 _SHORT = 4
-"""Fewer characters are hidden only where they stand alone, or every text would be riddled with holes."""
+"""Shorter values are hidden only as whole words, or every text would be full of gaps."""
 _SHORTEST = 3
-"""Fewer are never hidden: everybody could guess them, and exit codes are numbers as short."""
+"""Shorter values are never hidden: they can be guessed, and exit codes are as short."""
 _MASK = "***"
 
 
 class Unspeakable:
-    """What must not be said, as far as this process has learned it; the longest-known words go when there are many."""
+    """The words to withhold that this process knows; when there are too many, the oldest are dropped."""
 
     def __init__(self) -> None:
         self._words: dict[str, None] = {}
         self._pattern: re.Pattern[str] | None = None
 
     def learn(self, words: Iterable[str]) -> None:
-        """Take in words that were not known, in each way in which a runtime would write them."""
+        """Add words, in each form in which a runtime would write them."""
         forms = [form for word in words for form in _forms(word) if form not in self._words]
         if forms:
             self._words.update(dict.fromkeys(forms))
@@ -35,7 +35,7 @@ class Unspeakable:
             self._pattern = _pattern(self._words)
 
     def without(self, text: str) -> str:
-        """Return the text with ``***`` for every word that it repeats."""
+        """Return the text with each known word replaced by ``***``."""
         return self._pattern.sub(_MASK, text) if self._pattern is not None and text else text
 
 
@@ -47,7 +47,7 @@ def _forms(word: str) -> tuple[str, ...]:
 
 
 def _pattern(words: Iterable[str]) -> re.Pattern[str]:
-    """Match any of the words, a longer one before one that it begins with."""
+    """Return a pattern for any of the words, the longest first."""
     ordered = sorted(words, key=len, reverse=True)
     parts = (re.escape(word) if len(word) >= _SHORT else rf"(?<!\w){re.escape(word)}(?!\w)" for word in ordered)
     return re.compile("|".join(parts))

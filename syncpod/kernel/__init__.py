@@ -1,1 +1,1 @@
-"""What the Linux kernel offers and Python does not: system calls, mounts, cgroup hierarchies, files replaced whole."""
+"""What the Linux kernel offers and Python does not: system calls, mounts, cgroups, atomic file replacement."""

@@ -1,4 +1,4 @@
-"""Replacing a file's content at once or not at all, for whatever a node keeps on disk."""
+"""Atomic replacement of files, for everything that a node keeps on disk."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from pathlib import Path
 
 
 def replace_file(path: Path, content: str | bytes, *, durable: bool, draft: Path | None = None) -> None:
-    """Replace a file's content, text as UTF-8: a reader, and whoever comes after a crash, has the old or the new whole.
+    """Replace a file's content atomically; text is written as UTF-8.
 
-    `durable`: it is on disk when this returns, and outlasts a power cut; without, the machine may lose the change, but
-    nobody sees half of it. The new file has mode 0600, whatever the old one had. It is written beside `path` under a
-    hidden name, or as `draft`, which must lie on the same file system; one that lies there from a crash is nobody's.
-    One writer at a time: others are kept out by the caller. Blocks. Raises OSError, and leaves no draft.
+    A reader sees either the old content or the new, also after a crash. With `durable` the new content is on disk when
+    this returns and survives a power cut; without it, a power cut may lose the change. The new file has mode 0600,
+    whatever the old one had. It is written under a hidden name beside `path`, or as `draft`, which must be on the same
+    file system; a draft left by a crash is overwritten. The caller must keep out other writers. Blocks. Raises OSError,
+    and then leaves no draft behind.
     """
     draft = draft or path.with_name(f".{path.name}.new")
     draft.unlink(missing_ok=True)
@@ -35,7 +36,10 @@ def replace_file(path: Path, content: str | bytes, *, durable: bool, draft: Path
 
 
 def sync_directory(directory: Path) -> None:
-    """Have what was made, renamed or removed in a directory outlast a power cut. Blocks. Raises OSError."""
+    """Sync a directory, so that what was made, renamed or removed in it survives a power cut. Blocks.
+
+    Raises OSError.
+    """
     opened = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(opened)

@@ -1,33 +1,26 @@
-"""Opening what lies in a directory that others write to, so that nothing in it leads out of it.
+"""Opening files in a directory that others write to, without ever being led out of it.
 
-A container may put a symlink where a directory was, at any moment. So nothing is looked at by name and then used by
-name: every step goes from an open directory to an open entry of it.
+A container may replace a directory by a symlink at any moment. So no path is checked first and opened later: every step
+goes from an open directory to an open entry of it.
 """
 
-import ctypes
 import errno
 import os
 import stat
 from collections import deque
 from pathlib import Path
 
+from syncpod.kernel import libc
+
 _O_PATH = os.O_PATH | os.O_CLOEXEC
-_SYS_OPENAT2 = 437
-"""The same number on every architecture: it is younger than their common table."""
 _RESOLVE_BENEATH = 0x08 | 0x02
-"""Never above the directory, not by `..`, not by an absolute symlink, and by none of /proc's."""
+"""RESOLVE_BENEATH and RESOLVE_NO_MAGICLINKS: neither `..`, an absolute symlink nor one of /proc's leads out."""
 _RACES = 128
-"""How often the kernel may say that somebody renamed something meanwhile."""
+"""How often to try again when the kernel reports a concurrent rename (EAGAIN)."""
 _LINKS = 40
 """The kernel's own limit of symlinks on one path."""
 _DEPTH = 128
-"""Directories that the walk keeps open; the kernel's own needs none."""
-
-_libc = ctypes.CDLL(None, use_errno=True)
-
-
-class _OpenHow(ctypes.Structure):
-    _fields_ = (("flags", ctypes.c_uint64), ("mode", ctypes.c_uint64), ("resolve", ctypes.c_uint64))
+"""How many directories the walk keeps open. openat2 needs no such limit."""
 
 
 class LeadsOut(OSError):
@@ -35,7 +28,7 @@ class LeadsOut(OSError):
 
 
 def open_directory(root: Path) -> int:
-    """Return a directory that is ours to name, open as a place to begin; symlinks on the way to it are followed."""
+    """Open a trusted directory to start from; symlinks on the way to it are followed. Raises OSError."""
     return os.open(root, _O_PATH | os.O_DIRECTORY)
 
 
@@ -47,7 +40,7 @@ def open_beneath(root: int, relative: str) -> int:
     try:
         return _openat2(root, relative)
     except OSError as error:
-        # EPERM is what an old seccomp filter says of a call that it does not know.
+        # An old seccomp filter answers EPERM to a call that it does not know.
         if error.errno not in (errno.ENOSYS, errno.EPERM):
             raise
         return walk_beneath(root, relative)
@@ -56,10 +49,10 @@ def open_beneath(root: int, relative: str) -> int:
 def make_beneath(root: int, relative: str, mode: int) -> int:
     """Make a directory beneath `root`, and those on the way that are missing, each with `mode`; return it open.
 
-    `relative` has no `..`. What is made is made in an open directory, so no symlink is followed from there on; one that
-    leads nowhere is not followed to make its target (subpath_linux.go, v1.36, SafeMakeDir; difference: two who make the
-    same directory at the same time both succeed). Raises as :func:`open_beneath`, and FileExistsError where something
-    else stands in the way.
+    `relative` must not contain `..`. Each directory is made inside an open one, so no symlink is followed from there
+    on, and the target of a dangling symlink is never made (subpath_linux.go, v1.36, SafeMakeDir; difference: two
+    callers that make the same directory at the same time both succeed). Raises as :func:`open_beneath`, and
+    FileExistsError if something other than a directory is in the way.
     """
     parts = [part for part in relative.split("/") if part not in ("", ".")]
     if ".." in parts:
@@ -77,11 +70,14 @@ def make_beneath(root: int, relative: str, mode: int) -> int:
 
 
 def read_beneath(root: int, relative: str, limit_bytes: int) -> bytes:
-    """Return what a regular file beneath `root` holds. Raises as :func:`open_beneath`, EFBIG above the limit."""
+    """Return the content of a regular file beneath `root`.
+
+    Raises as :func:`open_beneath`, and EFBIG above the limit.
+    """
     opened = open_beneath(root, relative)
     try:
         if not stat.S_ISREG(os.fstat(opened).st_mode):
-            # A named pipe would have to be waited for.
+            # Opening a named pipe would block.
             raise OSError(errno.EINVAL, "must be a regular file", relative)
         file = os.open(f"/proc/self/fd/{opened}", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     finally:
@@ -96,7 +92,7 @@ def read_beneath(root: int, relative: str, limit_bytes: int) -> bytes:
 def walk_beneath(root: int, relative: str) -> int:
     """Do what :func:`open_beneath` does on a kernel without openat2 (before 5.6), entry by entry.
 
-    `..` goes to the directory through which the path came, which is still open, whatever has become of its name.
+    `..` goes back to the directory that the path came through. It is still open, so a rename does not matter.
     """
     if relative.startswith("/"):
         raise LeadsOut(errno.EXDEV, "leads out of its directory", relative)
@@ -133,27 +129,19 @@ def walk_beneath(root: int, relative: str) -> int:
 
 
 def _openat2(root: int, relative: str) -> int:
-    how = _OpenHow(flags=_O_PATH, mode=0, resolve=_RESOLVE_BENEATH)
     for _ in range(_RACES):
-        result = _libc.syscall(
-            ctypes.c_long(_SYS_OPENAT2),
-            ctypes.c_int(root),
-            os.fsencode(relative or "."),
-            ctypes.byref(how),
-            ctypes.c_size_t(ctypes.sizeof(how)),
-        )
-        if result >= 0:
-            return int(result)
-        number = ctypes.get_errno()
-        if number == errno.EXDEV:
-            raise LeadsOut(number, "leads out of its directory", relative)
-        if number != errno.EAGAIN:
-            raise OSError(number, os.strerror(number), relative)
+        try:
+            return libc.openat2(root, relative or ".", _O_PATH, _RESOLVE_BENEATH)
+        except OSError as error:
+            if error.errno == errno.EXDEV:
+                raise LeadsOut(errno.EXDEV, "leads out of its directory", relative) from error
+            if error.errno != errno.EAGAIN:
+                raise
     raise OSError(errno.EAGAIN, "is being renamed all the time", relative)
 
 
 def _existing_part(root: int, parts: list[str]) -> tuple[int, int]:
-    """Return the deepest directory of the path that is there, open, and how many parts lead to it."""
+    """Open the deepest directory of the path that exists; return it and how many parts lead to it."""
     found, done = os.dup(root), 0
     for count in range(1, len(parts) + 1):
         try:
@@ -169,7 +157,7 @@ def _existing_part(root: int, parts: list[str]) -> tuple[int, int]:
 
 
 def _make_directory(parent: int, name: str, mode: int) -> int:
-    """Make a directory in an open one, or find it made, and return it open."""
+    """Make a directory in an open one unless it exists, and return it open."""
     try:
         os.mkdir(name, mode, dir_fd=parent)
     except FileExistsError:
@@ -181,6 +169,6 @@ def _make_directory(parent: int, name: str, mode: int) -> int:
     except NotADirectoryError as error:
         raise FileExistsError(errno.EEXIST, "must be a directory, and is something else", name) from error
     if made:
-        # Whatever the umask was. What was there keeps the permissions that its owner gave it.
+        # Override the umask. An existing directory keeps the permissions that its owner gave it.
         os.fchmod(child, mode)
     return child

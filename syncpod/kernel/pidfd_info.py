@@ -1,7 +1,7 @@
-"""The kernel's own word on how a process has ended: `ioctl(pidfd, PIDFD_GET_INFO)`, since Linux 6.15.
+"""Asking the kernel how a process ended: `ioctl(pidfd, PIDFD_GET_INFO)`, since Linux 6.15.
 
-It answers about any process that a pidfd was opened of, whoever its parent is, from the moment at which it was reaped
-for as long as the pidfd is open. So the end of a container's process is known though its runtime is down.
+The kernel answers for any process, whoever its parent is, from the moment it is reaped until its pidfd is closed. So a
+container's exit code is known even while its runtime is down.
 """
 
 from __future__ import annotations
@@ -11,17 +11,20 @@ import os
 import struct
 
 _INFO = struct.Struct("=QQ11Ii")
-"""`struct pidfd_info` as it was first (64 bytes): mask, cgroup id, eleven ids of the process, its wait status."""
+"""The first version of `struct pidfd_info` (64 bytes): mask, cgroup id, eleven ids of the process, its wait status."""
 _GET_INFO = (3 << 30) | (_INFO.size << 16) | (0xFF << 8) | 11
 """`_IOWR(0xFF, 11, struct pidfd_info)` of linux/pidfd.h."""
 _EXIT = 1 << 3
-"""PIDFD_INFO_EXIT: the wait status is asked for, and in the answer, is there."""
+"""PIDFD_INFO_EXIT: in the request, asks for the wait status; in the answer, says that it is there."""
 _SIGNALLED = 128
-"""What runtimes add to the number of the signal that has ended a process."""
+"""Runtimes report 128 plus the signal's number as the exit code of a process that a signal ended."""
 
 
 def tells_exits() -> bool:
-    """Say whether this kernel may tell by pidfd how a process ended; what 6.13 and 6.14 cannot shows with the first."""
+    """Say whether this kernel knows PIDFD_GET_INFO.
+
+    Linux 6.13 and 6.14 do, but without the exit: :func:`exit_code` raises.
+    """
     try:
         pidfd = os.pidfd_open(os.getpid())
     except OSError:
@@ -36,9 +39,9 @@ def tells_exits() -> bool:
 
 
 def exit_code(pidfd: int) -> int | None:
-    """Return a process' exit code as runtimes have it (128 + n where signal n ended it); None = it is not reaped yet.
+    """Return a process's exit code as runtimes report it (128 + n for signal n); None if it is not reaped yet.
 
-    Raises OSError where the kernel does not tell.
+    Raises OSError where the kernel cannot tell.
     """
     mask, status = _ask(pidfd)
     if not mask & _EXIT:
@@ -48,7 +51,7 @@ def exit_code(pidfd: int) -> int | None:
 
 
 def _ask(pidfd: int) -> tuple[int, int]:
-    """Return the mask of what the kernel has answered, and the wait status."""
+    """Return the mask of what the kernel has filled in, and the wait status."""
     answer = bytearray(_INFO.size)
     struct.pack_into("=Q", answer, 0, _EXIT)
     fcntl.ioctl(pidfd, _GET_INFO, answer)

@@ -9,16 +9,17 @@ _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class StillMounted(OSError):
-    """Something is mounted in the tree; what lies behind it is not ours to remove."""
+    """Something is mounted in the tree, and the files behind it are not ours to remove."""
 
 
 def remove_tree(path: Path) -> None:
-    """Remove a file, symlink or directory tree. Gone already is success; safe to repeat after dying halfway.
+    """Remove a file, symlink or directory tree. Already gone is success; safe to repeat after a crash halfway.
 
-    A symlink is removed itself, wherever it stands. A directory is only ever opened, without following symlinks, and
-    compared by mount before anything in it is touched, so that a container cannot lead the removal elsewhere. One that
-    is closed to us is opened up first, where it is ours. Depth costs nothing: what lies deeper is moved up and emptied
-    in turn. Raises :class:`StillMounted`, naming the place.
+    Symlinks are removed, never followed. Each directory is opened without following symlinks, and its mount is
+    compared, before anything in it is touched; so a container cannot redirect the removal. A directory of ours without
+    permissions is given them first. The depth of the tree is not limited: directories are moved up to the top and
+    emptied there, so neither the stack nor the number of open files grows. Raises :class:`StillMounted` naming the
+    place, and OSError.
     """
     try:
         parent = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -39,7 +40,7 @@ def remove_tree(path: Path) -> None:
 
 
 def _unlinked(directory: int, name: str) -> bool:
-    """Remove one entry if it is not a directory; return whether it was gone thereafter."""
+    """Remove an entry unless it is a directory; return whether it is gone."""
     try:
         if stat.S_ISDIR(os.stat(name, dir_fd=directory, follow_symlinks=False).st_mode):
             return False
@@ -50,7 +51,7 @@ def _unlinked(directory: int, name: str) -> bool:
 
 
 def _empty(parent: int, path: Path) -> None:
-    """Remove everything in a directory, moving its grandchildren up until there are none."""
+    """Remove everything in a directory, moving directories up from below until none are left."""
     _let_us_in(parent, path.name)
     top = os.open(path.name, _DIRECTORY, dir_fd=parent)
     try:
@@ -80,7 +81,7 @@ def _lift(top: int, name: str, mount: str, path: Path, moved: int) -> int:
                 moved += 1
                 if not _exists(top, lifted):
                     break
-            _let_us_in(child, entry)  # a directory's own ".." is written when it moves
+            _let_us_in(child, entry)  # moving a directory writes its ".."
             os.rename(entry, lifted, src_dir_fd=child, dst_dir_fd=top)
     finally:
         os.close(child)
@@ -89,7 +90,7 @@ def _lift(top: int, name: str, mount: str, path: Path, moved: int) -> int:
 
 
 def _let_us_in(directory: int, name: str) -> None:
-    """Give the owner access to a directory; the kernel's own in an overlay has no permissions at all."""
+    """Give the owner access to a directory; an overlay's work directory, which the kernel makes, has mode 000."""
     found = os.stat(name, dir_fd=directory, follow_symlinks=False)
     if stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and found.st_mode & 0o700 != 0o700:
         os.chmod(name, stat.S_IMODE(found.st_mode) | 0o700, dir_fd=directory)
@@ -109,7 +110,7 @@ def _exists(directory: int, name: str) -> bool:
 
 
 def _mount_of(descriptor: int) -> str:
-    """Return the id of the mount that an open directory lies in; a bind mount of the same file system has its own."""
+    """Return the id of the mount that an open directory is in; a bind mount of the same file system has another."""
     for line in Path(f"/proc/self/fdinfo/{descriptor}").read_text().splitlines():
         if line.startswith("mnt_id:"):
             return line.partition(":")[2].strip()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Literal
 
 KillReason = Literal["LivenessProbe", "StartupProbe", "Unknown", ""]
 """Why one container is killed, in the kubelet's words; empty for a changed definition and for a resize."""
@@ -93,7 +93,3 @@ class PodActions:
     """The pod-level resources differ from those last applied. Only found out once the pod is initialized."""
     containers_to_reset: tuple[ContainerToReset, ...] = ()
     """Instances to remove, in this order, in a RestartAllContainers pass; empty in any other."""
-
-
-NO_ACTION: Final = PodActions()
-"""The sync that leaves everything as it is."""

@@ -1,1 +1,1 @@
-"""What a node has and keeps: its machine, the directories, volumes, cgroups and records of its pods, their listing."""
+"""What a node has and keeps: its machine's facts, and its pods' directories, volumes, cgroups, records and listings."""

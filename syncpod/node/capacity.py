@@ -1,8 +1,8 @@
-"""What a node has for its pods: read from the machine, and said otherwise by its owner where that is wanted.
+"""What a node has for its pods: read from the machine, unless its owner sets other amounts.
 
-Mirrors nodestatus/setters.go, MachineInfo, and cm/node_container_manager_linux.go, v1.36. Differences: nothing is kept
-back for the system or for evictions unless the owner says less, and the number of pods has no limit unless he sets one
-(the kubelet's is 110).
+Mirrors nodestatus/setters.go, MachineInfo, and cm/node_container_manager_linux.go, v1.36. Differences: nothing is
+reserved for the system or for evictions unless the owner sets less, and the number of pods is unlimited unless the
+owner sets a limit (the kubelet's is 110).
 """
 
 import os
@@ -20,16 +20,16 @@ _SETTABLE = ("cpu", "memory", "ephemeral-storage", PODS)
 
 
 class CapacityInvalid(ValueError):
-    """A capacity that was set is none; the text says which and what would be right."""
+    """A capacity is set to an invalid value; the text says which, and what a valid one looks like."""
 
 
 def read_capacity(
     host: Host, state_dir: Path, overrides: Mapping[str, int] | None = None, root: Path = Path("/")
 ) -> Capacity:
-    """Return what the machine has, with what ``overrides`` says otherwise. Blocks. Raises OSError.
+    """Return what the machine has, with ``overrides`` in place of what was read. Blocks. Raises OSError.
 
-    Ephemeral storage is the file system of ``state_dir``, which must be there. Memory that is set aside as huge pages
-    is no longer there for other use.
+    Ephemeral storage is the file system of ``state_dir``, which must exist. Memory reserved for huge pages is not
+    counted as memory.
     """
     pages = _huge_pages(root / "sys/kernel/mm/hugepages")
     disk = os.statvfs(state_dir)
@@ -43,7 +43,7 @@ def read_capacity(
 
 
 def parse_capacity(text: str) -> Mapping[str, int]:
-    """Read ``cpu=8,memory=32Gi,pods=110``: what is named is as much as it says. Raises :class:`CapacityInvalid`."""
+    """Parse ``cpu=8,memory=32Gi,pods=110``. Raises :class:`CapacityInvalid`."""
     found: dict[str, int] = {}
     for part in filter(None, (part.strip() for part in text.split(","))):
         name, equals, amount = (piece.strip() for piece in part.partition("="))
@@ -63,7 +63,7 @@ def parse_capacity(text: str) -> Mapping[str, int]:
 
 
 def _huge_pages(directory: Path) -> dict[str, int]:
-    """Return the bytes of huge pages there are, by resource name; sizes of which there are none too."""
+    """Return the bytes of huge pages by resource name, including sizes of which there are no pages."""
     found: dict[int, int] = {}
     for entry in directory.iterdir() if directory.is_dir() else ():
         if matched := re.fullmatch(r"hugepages-(\d+)kB", entry.name):

@@ -1,32 +1,23 @@
-"""The cgroup above a pod's containers: who is in it, and its removal, which runtimes leave to us.
+"""The cgroup above a pod's containers: its processes, and its removal, which runtimes leave to us.
 
-After RemovePodSandbox the pod's cgroup stays behind in every controller's hierarchy; empty, as a rule.
+RemovePodSandbox leaves the pod's cgroup behind in every controller's hierarchy, usually empty.
 """
 
-import errno
 import os
-import signal
-import time
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
-from syncpod.kernel.cgroup_mounts import MOUNTINFO, hierarchies
+from syncpod.kernel.cgroupfs import kill_processes, processes_of, remove_tree, whole_hierarchies
+from syncpod.kernel.mountinfo import MOUNTINFO, read_mounts
 from syncpod.translation.cgroup_paths import pod_cgroups
 from syncpod.translation.context import NodeContext
 
-_TRIES = 5
-_FIRST_WAIT_SECONDS = 0.01
-
-
-class CgroupBusy(OSError):
-    """A pod's cgroup still holds processes; the text names the directory and their ids."""
-
 
 def populated(node: NodeContext, uid: str, ids: Collection[str], *, mountinfo: Path = MOUNTINFO) -> tuple[str, ...]:
-    """Return those of the pod's containers and sandboxes, by id, in whose cgroup there are processes. Blocks.
+    """Return the ids of those containers and sandboxes of the pod whose cgroups have processes. Blocks.
 
-    Runtimes put each beneath the pod's, named after the id: ``<id>``, or with systemd ``<runtime>-<id>.scope``.
-    Raises :class:`~syncpod.translation.paths.UnsafeName`, OSError.
+    Runtimes put each cgroup beneath the pod's and name it after the id: ``<id>``, or with systemd
+    ``<runtime>-<id>.scope``. Raises :class:`~syncpod.translation.paths.UnsafeName`, OSError.
     """
     found: set[str] = set()
     for directory in _directories(node, uid, mountinfo):
@@ -38,107 +29,41 @@ def populated(node: NodeContext, uid: str, ids: Collection[str], *, mountinfo: P
 def kill_pod_cgroup(node: NodeContext, uid: str, *, mountinfo: Path = MOUNTINFO) -> tuple[int, ...]:
     """SIGKILL whatever is in the pod's cgroup, and return which processes those were. Safe to repeat; blocks.
 
-    Only for a pod without containers and sandboxes: what is there is what a runtime has begun and forgotten. Mirrors
-    cm/pod_container_manager_linux.go, v1.36, tryKillingCgroupProcesses. Difference: each is held by a pidfd while it is
-    looked for in the cgroup again, so that none is hit that got the number of one that has ended.
-    Raises :class:`~syncpod.translation.paths.UnsafeName`, OSError.
+    Only for a pod without containers and sandboxes, where any process is one that a runtime started and forgot. Mirrors
+    cm/pod_container_manager_linux.go, v1.36, tryKillingCgroupProcesses. Difference: each process is held by a pidfd
+    while the cgroup is read again, so a process that got the pid of one that has ended is never killed. Raises
+    :class:`~syncpod.translation.paths.UnsafeName`, OSError.
     """
-    killed: set[int] = set()
-    for top in _directories(node, uid, mountinfo):
-        for directory, _, _ in os.walk(top):
-            cgroup = Path(directory)
-            killed.update(pid for pid in _processes(cgroup) - killed if _kill(pid, cgroup))
-    return tuple(sorted(killed))
+    return tuple(sorted({pid for top in _directories(node, uid, mountinfo) for pid in kill_processes(top)}))
 
 
 def count_processes(node: NodeContext, uid: str, *, mountinfo: Path = MOUNTINFO) -> int | None:
-    """Return how many processes a pod has, its sandbox's included, by its cgroup; None where it has none. Blocks.
+    """Return how many processes are in a pod's cgroup, its sandbox's included; None if it has no cgroup. Blocks.
 
     Raises :class:`~syncpod.translation.paths.UnsafeName`, OSError.
     """
     for top in _directories(node, uid, mountinfo):
         if top.is_dir():
-            return sum(len(_processes(Path(directory))) for directory, _, _ in os.walk(top))
+            return sum(len(processes_of(Path(directory))) for directory, _, _ in os.walk(top))
     return None
 
 
 def remove_pod_cgroup(node: NodeContext, uid: str, *, mountinfo: Path = MOUNTINFO) -> None:
     """Remove the pod's cgroup, and those in it, from every hierarchy that is mounted. Safe to repeat; blocks.
 
-    Only for a pod without sandboxes. Cgroups are removed by rmdir alone, from the bottom up, which the kernel refuses
-    while a process is in one; the tiers and the parent of all pods stay. Raises :class:`CgroupBusy`.
+    Only for a pod without sandboxes. Cgroups are removed by rmdir, from the bottom up, which the kernel refuses while a
+    process is in one. The tiers and the parent of all pods stay. Raises :class:`~syncpod.kernel.cgroupfs.CgroupBusy`.
     """
     for directory in _directories(node, uid, mountinfo):
-        _remove(directory)
+        remove_tree(directory)
 
 
 def _directories(node: NodeContext, uid: str, mountinfo: Path) -> Iterator[Path]:
-    """Yield every directory in which the pod's cgroup may be: in each tier of each hierarchy."""
+    """Yield every directory that may be the pod's cgroup: in each tier of each hierarchy."""
     below = [cgroup.relative_to("/") for cgroup in pod_cgroups(node, uid)]
-    return (each.path / path for each in hierarchies(mountinfo.read_text()) for path in below)
-
-
-def _remove(cgroup: Path) -> None:
-    for directory, _, _ in os.walk(cgroup, topdown=False):
-        _rmdir(Path(directory))
-
-
-def _rmdir(directory: Path) -> None:
-    wait = _FIRST_WAIT_SECONDS
-    for tries_left in reversed(range(_TRIES)):
-        try:
-            directory.rmdir()
-        except FileNotFoundError:
-            return
-        except OSError as error:
-            if error.errno != errno.EBUSY:
-                raise
-            if not tries_left:
-                raise CgroupBusy(error.errno, f"still in use by {_users(directory)}", str(directory)) from error
-            # A process that has just exited keeps its cgroup busy for a moment.
-            time.sleep(wait)
-            wait *= 2
-        else:
-            return
-
-
-def _users(cgroup: Path) -> str:
-    try:
-        processes = cgroup.joinpath("cgroup.procs").read_text().split()
-    except OSError as error:
-        return f"processes that cannot be read ({error.strerror})"
-    return f"processes {', '.join(processes)}" if processes else "a cgroup below it"
+    return (each.path / path for each in whole_hierarchies(read_mounts(mountinfo)) for path in below)
 
 
 def _is_populated(cgroup: Path) -> bool:
     """Say whether there are processes in a cgroup or below it."""
-    return any(_processes(Path(directory)) for directory, _, _ in os.walk(cgroup))
-
-
-def _processes(cgroup: Path) -> frozenset[int]:
-    """Return who is in a cgroup itself: nobody where it has gone, or is threaded; 0 is one not seen from here."""
-    try:
-        return frozenset(map(int, cgroup.joinpath("cgroup.procs").read_text().split()))
-    except OSError as error:
-        if error.errno not in (errno.ENOENT, errno.ENODEV, errno.EOPNOTSUPP):
-            raise
-        return frozenset()
-
-
-def _kill(pid: int, cgroup: Path) -> bool:
-    """SIGKILL a process if it is in that cgroup; say whether it was. Raises OSError."""
-    if pid == 0:
-        return False
-    try:
-        process = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return False
-    try:
-        if pid not in _processes(cgroup):
-            return False
-        signal.pidfd_send_signal(process, signal.SIGKILL)
-    except ProcessLookupError:
-        return False
-    finally:
-        os.close(process)
-    return True
+    return any(processes_of(Path(directory)) for directory, _, _ in os.walk(cgroup))

@@ -1,7 +1,7 @@
-"""What a pod needs on disk before its sandbox and before each container: planned as values, made in one small place.
+"""What a pod needs on disk before its sandbox and before each container: first planned as values, then made.
 
-Making and removing block (a hostPath may lie on a network file system that hangs), so they belong on a thread. All of
-it is safe to repeat.
+Making and removing block (a hostPath may be on a network file system that hangs), so they belong on a thread.
+Everything is safe to repeat.
 """
 
 import contextlib
@@ -43,17 +43,17 @@ _HOSTS_FILE = 0o644
 
 @dataclass(frozen=True)
 class Directory:
-    """A directory of ours: where, and with which permissions."""
+    """A directory of ours, and its permissions."""
 
     path: Path
     mode: int
     shared: bool = False
-    """Others use it too, a kubelet perhaps: once it is there, its permissions are not ours to change."""
+    """Others, such as a kubelet, use it too: if it exists, its permissions are not changed."""
 
 
 @dataclass(frozen=True)
 class PodPlan:
-    """What must be there before a pod's sandbox: its directories in the order of making, then its volumes."""
+    """What a pod needs before its sandbox: its directories, in the order in which they are made, and its volumes."""
 
     directories: tuple[Directory, ...]
     own: Path
@@ -63,12 +63,12 @@ class PodPlan:
 
 @dataclass(frozen=True)
 class ContainerPlan:
-    """What must be there before a container is created; ``pod`` and ``pod_ips`` make its /etc/hosts, if it gets one."""
+    """What a container needs before it is created; ``pod`` and ``pod_ips`` are for its /etc/hosts, if it gets one."""
 
     directories: tuple[Directory, ...]
     etc_hosts: Path | None
     message_file: Path | None
-    """Where the instance leaves its termination message, if it has a place for one."""
+    """The instance's termination message file, if it has one."""
     pod: Pod
     pod_ips: tuple[str, ...]
 
@@ -82,7 +82,7 @@ def own_directories(uid: str, node: NodeContext) -> tuple[Directory, ...]:
 def plan_pod(pod: Pod, node: NodeContext) -> PodPlan:
     """Return what the pod needs before its sandbox.
 
-    Raises :class:`~syncpod.node.pod_volumes.MountFailure` for a kind of volume that cannot be had here, and
+    Raises :class:`~syncpod.node.pod_volumes.MountFailure` for a kind of volume that this node cannot provide, and
     :class:`~syncpod.translation.paths.UnsafeName` for names that would lead out of their directories.
     """
     uid = pod.metadata.uid
@@ -103,17 +103,17 @@ def plan_pod(pod: Pod, node: NodeContext) -> PodPlan:
 
 
 def prepare_pod(plan: PodPlan, store: ObjectStore) -> None:
-    """Make the pod's directories and its volumes, out of what there is of ConfigMaps and Secrets. Blocks; repeatable.
+    """Make the pod's directories and its volumes, from the existing ConfigMaps and Secrets. Blocks; safe to repeat.
 
-    Raises :class:`~syncpod.node.pod_volumes.MountFailure` with all volumes that cannot be had, and :class:`OSError`
-    where the node's disk is at fault.
+    Raises :class:`~syncpod.node.pod_volumes.MountFailure` with every volume that cannot be made, and :class:`OSError`
+    if the node's disk is at fault.
     """
     make_directories(plan.directories)
     make_volumes(plan.own, plan.volumes, store)
 
 
 def make_directories(directories: tuple[Directory, ...]) -> None:
-    """Make directories in their order, or find them made. Blocks; safe to repeat. Raises OSError."""
+    """Make the missing ones of these directories, in their order. Blocks; safe to repeat. Raises OSError."""
     for directory in directories:
         _make(directory)
 
@@ -148,7 +148,7 @@ def prepare_container(plan: ContainerPlan, *, hosts_of_node: Path = Path("/etc/h
         return
     of_node = hosts_of_node.read_text(errors="surrogateescape") if plan.pod.spec.host_network else ""
     text = hosts_file(plan.pod, plan.pod_ips, of_node).encode(errors="surrogateescape")
-    # Written in place: containers that already run have this very file mounted.
+    # Written in place, because running containers have this very file mounted.
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
     with os.fdopen(os.open(plan.etc_hosts, flags, _HOSTS_FILE), "wb") as file:
         os.fchmod(file.fileno(), _HOSTS_FILE)
@@ -156,10 +156,10 @@ def prepare_container(plan: ContainerPlan, *, hosts_of_node: Path = Path("/etc/h
 
 
 def remove_pod_directories(node: NodeContext, *, namespace: str, name: str, uid: str) -> None:
-    """Remove the pod's directory with its volumes, what of it lies in memory, and its logs. Blocks; safe to repeat.
+    """Remove the pod's directory with its volumes, its directory in memory, and its logs. Blocks; safe to repeat.
 
     Only for a pod without containers. What was mounted for it is unmounted first; hostPaths are not touched. The pod's
-    record goes last, since by it whoever comes after a death halfway knows whose the rest is. Raises
+    record is removed last: after a crash halfway it tells whose the rest is. Raises
     :class:`~syncpod.kernel.tree_removal.StillMounted` while something else is mounted in a volume, and OSError.
     """
     own, logs = pod_directory(node, uid), pod_log_directory(node, namespace, name, uid)
@@ -178,16 +178,16 @@ def remove_pod_directories(node: NodeContext, *, namespace: str, name: str, uid:
 
 
 def remove_pod_volumes(node: NodeContext, uid: str) -> None:
-    """Remove the pod's volumes, on disk and in memory, and leave all else. Blocks; safe to repeat.
+    """Remove the pod's volumes, on disk and in memory, and nothing else. Blocks; safe to repeat.
 
-    Only for a pod without containers, of which nothing runs again. Raises as `remove_pod_directories`.
+    Only for a pod without containers, which will never run again. Raises as `remove_pod_directories`.
     """
     with contextlib.suppress(FileNotFoundError, NotADirectoryError), alone(pod_directory(node, uid)):
         _remove_volumes(node, uid)
 
 
 def _remove_volumes(node: NodeContext, uid: str) -> None:
-    """Unmount and remove a pod's volumes and what marks them as whole; the caller has its directory alone."""
+    """Unmount and remove a pod's volumes and the files that mark them as complete. The caller holds the pod's lock."""
     own = pod_directory(node, uid)
     clear_sub_paths(sub_paths_directory(node, uid))
     take_away_mounts(own / "volumes" / EMPTY_DIR)
@@ -197,14 +197,14 @@ def _remove_volumes(node: NodeContext, uid: str) -> None:
 
 
 def _directories_of(volumes: tuple[PodVolume, ...], node: NodeContext) -> Iterator[Directory]:
-    """Yield what must stand above volumes, each once: a pod's own in memory, and those of the plugins."""
+    """Yield the directories above volumes, each once: the pod's own in memory, and the plugins'."""
     told: set[Path] = set()
     for volume in volumes:
         if volume.path is None:
             continue
         plugin, above = volume.path.parent, [_OURS]
         if plugin.is_relative_to(node.memory_dir):
-            # The node's, that of all pods, and the pod's with its volumes.
+            # The memory directory itself, its `pods`, the pod's, and that one's `volumes`.
             above = [_PRIVATE, _PRIVATE, _OURS, _OURS, _OURS]
         yield from _nested(plugin, above, told)
         if isinstance(volume.source, EmptyDir):
@@ -212,7 +212,7 @@ def _directories_of(volumes: tuple[PodVolume, ...], node: NodeContext) -> Iterat
 
 
 def _nested(innermost: Path, modes: list[int], told: set[Path]) -> Iterator[Directory]:
-    """Yield a directory and as many above it as there are modes, outermost first, but for those told before."""
+    """Yield a directory and its parents, one for each mode, outermost first, without those yielded before."""
     paths = (innermost, *innermost.parents)[: len(modes)]
     for path, mode in zip(reversed(paths), modes, strict=True):
         if path not in told:
@@ -221,7 +221,7 @@ def _nested(innermost: Path, modes: list[int], told: set[Path]) -> Iterator[Dire
 
 
 def _make(directory: Directory) -> None:
-    """Make one directory of ours, or find it made; what stands there must be a directory and no symlink."""
+    """Make one directory of ours unless it exists; what exists must be a directory and not a symlink."""
     path = directory.path
     if not path.parent.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -232,6 +232,6 @@ def _make(directory: Directory) -> None:
             raise NotADirectoryError(f"{path}: must be a directory, and is something else") from None
         if directory.shared:
             return
-    # Whatever the umask was, or a dying predecessor left undone.
+    # Override the umask, and complete what a crash left unfinished.
     if stat.S_IMODE(path.lstat().st_mode) != directory.mode:
         path.chmod(directory.mode)

@@ -1,8 +1,8 @@
-"""Whether a node has room for one more pod: what it requests and which ports it wants, against what is taken.
+"""Whether a node has room for one more pod: its requests and host ports against what other pods take.
 
-Mirrors pkg/scheduler/framework/plugins/noderesources/fit.go and nodeports/node_ports.go, v1.36, as the kubelet asks
-them (lifecycle/predicate.go). Differences: ``pods`` counts only where the node has a number for it, and no taint,
-affinity or nodeName is looked at, since no scheduler has chosen by them.
+Mirrors pkg/scheduler/framework/plugins/noderesources/fit.go and nodeports/node_ports.go, v1.36, as the kubelet calls
+them (lifecycle/predicate.go). Differences: ``pods`` counts only if the node has a limit for it; taints, affinity and
+nodeName are ignored, since there is no scheduler.
 """
 
 from collections import Counter
@@ -20,12 +20,12 @@ _FIRST = ("cpu", "memory", "ephemeral-storage")
 _PORTS = "Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports"
 
 Capacity = Mapping[str, int]
-"""What a node has for pods: cpu in millicores, all else in its own unit. What is not named is not limited, but for huge
-pages: a size that is not named is one the machine has not got."""
+"""What a node has for pods: cpu in millicores, everything else in its own unit. A resource that is not named is
+unlimited, except huge pages: a size that is not named does not exist on the machine."""
 
 
 class Refusal(NamedTuple):
-    """Why a node does not let a pod in: the kubelet's reason, and its words."""
+    """Why a node does not admit a pod: the kubelet's reason and message."""
 
     reason: str
     message: str
@@ -33,22 +33,22 @@ class Refusal(NamedTuple):
 
 @dataclass(frozen=True)
 class Demand:
-    """What one pod takes of its node from its admission to its end."""
+    """What one pod takes from its node, from its admission to its end."""
 
     amounts: Mapping[str, int]
     """Requests with overhead, as in :data:`Capacity`."""
     ports: tuple[HostPort, ...] = ()
     burstable: bool = False
-    """Its CPU request weighs in the tier of the burstable."""
+    """Its CPU request counts towards the weight of the burstable tier."""
 
     @property
     def burstable_milli_cpu(self) -> int:
-        """The millicores by which the tier of the burstable weighs more."""
+        """The millicores that this adds to the weight of the burstable tier."""
         return self.amounts.get("cpu", 0) if self.burstable else 0
 
 
 class Taken:
-    """What pods take of a node together."""
+    """What all pods together take from a node."""
 
     def __init__(self, demands: Iterable[Demand] = ()) -> None:
         self.pods = 0
@@ -63,13 +63,13 @@ class Taken:
         self._count(demand, 1)
 
     def remove(self, demand: Demand) -> None:
-        """Count one pod less, which was counted with that demand."""
+        """Count one pod less, which was added with this demand."""
         self._count(demand, -1)
 
     def refusal(self, demand: Demand, capacity: Capacity) -> Refusal | None:
-        """Return the first reason, in the kubelet's order, for which one more pod does not fit; None: it fits.
+        """Return the first reason, in the kubelet's order, why one more pod does not fit; None if it fits.
 
-        A pod that requests nothing of a resource fits however much of it is taken.
+        A resource that the pod does not request is ignored, even if other pods take more of it than there is.
         """
         if PODS in capacity and self.pods + 1 > capacity[PODS]:
             return _out_of(PODS, 1, self.pods, capacity[PODS])
@@ -94,11 +94,11 @@ class Taken:
 
 
 def refusal_of_resize(demand: Demand, others: Taken, capacity: Capacity) -> tuple[Refusal, bool] | None:
-    """Return why what a pod now asks for does not fit beside the others, and whether it never will; None: it fits.
+    """Return why a pod's new requests do not fit beside the others, and whether they never will; None if they fit.
 
-    Mirrors allocation_manager.go, v1.36, canAdmitPod. Difference: what the whole node has not got never will fit, as
-    kubelets up to 1.35 said. That of 1.36 leaves it to its API server (plugin/pkg/admission/podresize), which is none
-    of ours, and would ask for it for ever.
+    Mirrors allocation_manager.go, v1.36, canAdmitPod. Difference: more than the whole node has never fits, as in
+    kubelets up to 1.35. In 1.36 an API server refuses such a resize (plugin/pkg/admission/podresize); without one the
+    kubelet would retry it for ever.
     """
     for name in sorted(demand.amounts, key=_in_order):
         limit = capacity.get(name, 0 if name.startswith(HUGE_PAGES) else None)
@@ -110,7 +110,7 @@ def refusal_of_resize(demand: Demand, others: Taken, capacity: Capacity) -> tupl
 
 
 def rank_of_resize(pod: Pod) -> tuple[int, bool]:
-    """Return what the pods that wait for room are sorted by: priority first, then the guaranteed before the others.
+    """Return the sort key of pods that wait for room: by priority, then guaranteed pods before the others.
 
     Mirrors allocation_manager.go, v1.36, sortPendingResizes.
     """
@@ -118,9 +118,9 @@ def rank_of_resize(pod: Pod) -> tuple[int, bool]:
 
 
 def demand_of(pod: Pod) -> Demand:
-    """Return what a pod takes of its node (calculateResource, GetHostPorts).
+    """Return what a pod takes from its node (calculateResource, GetHostPorts).
 
-    Raises ValueError for a quantity that is none; validation has refused it before.
+    Raises ValueError for an invalid quantity, which validation has refused before.
     """
     requests = pod_amounts(pod, "requests")
     return Demand(

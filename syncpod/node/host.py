@@ -1,4 +1,4 @@
-"""Reads the machine under the node, from /proc, /sys, /etc and routes: :class:`~syncpod.translation.context.Host`."""
+"""Reads facts of the machine from /proc, /sys, /etc and its routes: :class:`~syncpod.translation.context.Host`."""
 
 import fcntl
 import os
@@ -14,14 +14,14 @@ from syncpod.translation.context import Host, NodeContext, Resolver
 from syncpod.translation.dns import parse_resolv_conf
 
 _STUB = ("127.0.0.53",)
-"""systemd-resolved on the host's loopback, where no pod with a network of its own reaches it."""
+"""systemd-resolved listens on the host's loopback, which a pod with its own network cannot reach."""
 _SIOCGIFADDR = 0x8915
 _ROUTED = ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1"))
-"""Addresses for documentation: everybody's default route leads to them, and nobody is there."""
+"""Addresses reserved for documentation: default routes lead to them, and nobody has them."""
 
 
 def read_host(root: Path = Path("/")) -> Host:
-    """Read the machine whose file system begins at ``root``. Cheap; sends nothing. Raises OSError, ValueError."""
+    """Read the machine whose file system is at ``root``. Cheap; sends no packets. Raises OSError, ValueError."""
     unified = (root / "sys/fs/cgroup/cgroup.controllers").exists()
     return Host(
         addresses=_addresses(),
@@ -39,9 +39,9 @@ def read_host(root: Path = Path("/")) -> Host:
 
 
 def with_current_resolver(node: NodeContext, root: Path = Path("/")) -> NodeContext:
-    """Return the node with the host's resolver as it is now; a sandbox is made with it, as the kubelet makes its own.
+    """Return the node with the host's present resolver: as in the kubelet, each sandbox gets the current one.
 
-    Raises :class:`SandboxConfigError` for a resolv.conf that cannot be read or understood.
+    Raises :class:`SandboxConfigError` if resolv.conf cannot be read or parsed.
     """
     try:
         resolver = read_resolver(root)
@@ -51,9 +51,9 @@ def with_current_resolver(node: NodeContext, root: Path = Path("/")) -> NodeCont
 
 
 def read_resolver(root: Path = Path("/")) -> Resolver:
-    """Return what /etc/resolv.conf says, or what stands behind it where it only names systemd-resolved's stub.
+    """Return /etc/resolv.conf, or systemd-resolved's own file where that one only names its stub.
 
-    A host without the file has nothing to hand on. Raises OSError, ValueError.
+    A host without the file has an empty resolver. Raises OSError, ValueError.
     """
     found = _resolver(root / "etc/resolv.conf")
     if found is not None and found.servers == _STUB:
@@ -91,17 +91,17 @@ def _in_units(kilobytes: int) -> str:
 
 
 def _has_hugetlb(root: Path, unified: bool) -> bool:
-    """Say whether the controller is where a runtime looks for it, which a kernel that has it need not have mounted."""
+    """Say whether the controller is mounted where a runtime looks for it; a kernel may have it unmounted."""
     if not unified:
         return (root / "sys/fs/cgroup/hugetlb").is_dir()
     return "hugetlb" in (root / "sys/fs/cgroup/cgroup.controllers").read_text().split()
 
 
 def _swap_file(root: Path, unified: bool) -> Path:
-    """Return the file that is there where swap is accounted (swapControllerAvailable, v1.36)."""
+    """Return a file that exists only if swap is accounted (swapControllerAvailable, v1.36)."""
     if not unified:
         return root / "sys/fs/cgroup/memory/memory.memsw.limit_in_bytes"
-    # The root of the hierarchy has no such file, so look in our own cgroup.
+    # The root cgroup has no such file, so look in our own cgroup.
     own = next(
         (line[3:] for line in (root / "proc/self/cgroup").read_text().splitlines() if line.startswith("0::")), "/"
     )
@@ -115,14 +115,14 @@ def _has_apparmor(root: Path) -> bool:
 
 
 def _thermal_throttles(root: Path) -> tuple[str, ...]:
-    """Return the directories that tell containers of each CPU's heat (securitycontext/util.go, v1.36)."""
+    """Return each CPU's thermal_throttle directory (securitycontext/util.go, v1.36)."""
     found = (root / "sys/devices/system/cpu").glob("cpu*/thermal_throttle")
     names = sorted((path.parent.name for path in found), key=lambda name: int(name.removeprefix("cpu")))
     return tuple(f"/sys/devices/system/cpu/{name}/thermal_throttle" for name in names)
 
 
 def _addresses() -> tuple[str, ...]:
-    """Return the addresses that the default routes leave from, IPv4 first; without any, an interface's own."""
+    """Return the source addresses of the default routes, IPv4 first; without a route, an interface's address."""
     routed = tuple(address for family, beyond in _ROUTED if (address := _source_address(family, beyond)))
     return routed or _interface_addresses()[:1]
 
@@ -130,7 +130,7 @@ def _addresses() -> tuple[str, ...]:
 def _source_address(family: socket.AddressFamily, beyond: str) -> str:
     with socket.socket(family, socket.SOCK_DGRAM) as probe:
         try:
-            probe.connect((beyond, 9))  # UDP: finds the route, sends nothing
+            probe.connect((beyond, 9))  # connecting UDP looks up the route and sends nothing
         except OSError:
             return ""
         address = ip_address(probe.getsockname()[0])

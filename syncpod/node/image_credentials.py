@@ -1,4 +1,4 @@
-"""The node's own credentials for registries, which every pod on it may use: a file as `docker login` writes it.
+"""The node's own registry credentials, which every pod on it may use: a file as `docker login` writes it.
 
 Mirrors credentialprovider/provider.go, v1.36, defaultDockerConfigProvider.
 """
@@ -14,20 +14,20 @@ log = logging.getLogger("syncpod.images")
 
 
 class NodeCredentials:
-    """Reads the file whenever it has changed. Differences: only the one that is named counts, and at once.
+    """Reads the file whenever it has changed. Differences: only the named file counts, and a change counts at once.
 
-    The kubelet looks in its own directory and its user's home, and believes for five minutes what it found. Of the
-    file only `auths` counts, as there: helpers and stores of credentials are not asked.
+    The kubelet searches its own directory and its user's home, and caches the result for five minutes. As in the
+    kubelet, only `auths` counts: credential helpers and stores are not used.
     """
 
     def __init__(self, path: Path | None) -> None:
-        """Take the file's path; None = the node has no credentials. It need not be there yet."""
+        """Take the file's path, which need not exist yet; None means that the node has no credentials."""
         self._path = path
         self._version: tuple[int, int, int] | None = None
         self._keyring = Keyring()
 
     def keyring(self) -> Keyring:
-        """Return what the file says now, nothing where it cannot be read, which the log then says once. Blocks."""
+        """Return the file's present credentials; none if it cannot be read, which is logged once. Blocks."""
         if self._path is None:
             return self._keyring
         try:

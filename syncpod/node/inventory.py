@@ -1,6 +1,6 @@
-"""What a node's runtime has of the node's own, whether or not anybody asks for it: pods, and what names no pod.
+"""Everything with the node's label in its runtime, wanted or not: pods, and things that belong to no pod.
 
-By two lists alone, so that it can be taken of a runtime in which hardly anything answers.
+It needs two list calls only, so it works even if other calls to the runtime hang.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from syncpod.translation import names
 
 @dataclass(frozen=True)
 class PodInRuntime:
-    """One pod that the runtime has something of."""
+    """One pod that has sandboxes or containers in the runtime."""
 
     namespace: str
     name: str
     uid: str
     incarnation: str
-    """Which life of the pod has made its newest sandbox; "" = not said."""
+    """The incarnation that made the newest sandbox; "" = unknown."""
     cluster: str
-    """The Temporal cluster that has its workflow; "" = not said. Where its sandboxes say more than one, none."""
+    """The Temporal cluster that has its workflow; "" = unknown, or its sandboxes name more than one."""
     sandboxes: tuple[SandboxSummary, ...]
     containers: tuple[ContainerSummary, ...]
 
@@ -39,31 +39,31 @@ class PodInRuntime:
 
     @property
     def made_at(self) -> datetime | None:
-        """When the oldest of it was made, by the node's clock; None where the runtime does not say."""
+        """When its oldest part was made, by the node's clock; None if the runtime does not say."""
         return made_at([*(each.created_at for each in self.sandboxes), *(each.created_at for each in self.containers)])
 
 
 @dataclass(frozen=True)
 class Nameless:
-    """A sandbox or container with the node's label that is of no pod.
+    """A sandbox or container with the node's label that belongs to no pod.
 
-    No label says of which, or none that can be read; or its number is none that a pod's own have, and no step sees it.
+    Its labels name no pod, or its attempt is out of the range that our pods use, so that no step sees it.
     """
 
     kind: Literal["sandbox", "container"]
     id: str
     cluster: str
-    """As the sandbox says that it is, or is in; "" = not said."""
+    """The cluster that its sandbox names; "" = unknown."""
     uid: str
-    """Of the pod whose sandbox it is in; "" = of none."""
+    """UID of the pod whose sandbox it is in; "" = none."""
     running: int
-    """How many containers of ours run that go with it."""
+    """How many running containers of ours go with it."""
     made_at: datetime | None
 
 
 @dataclass(frozen=True)
 class Inventory:
-    """All that the node's label is on."""
+    """Everything that has the node's label."""
 
     pods: Mapping[str, PodInRuntime]
     """By UID."""
@@ -71,9 +71,9 @@ class Inventory:
 
 
 async def take_inventory(runtime: CriRuntime, owner: str, records: Mapping[str, PodRecord]) -> Inventory:
-    """Return what the runtime has of the node `owner`; `records` are its pods' records, by UID. Raises CriError.
+    """Return what the runtime has of the node `owner`, whose pods' records are `records`, by UID. Raises CriError.
 
-    What lacks the label does not exist here.
+    What lacks the label is ignored.
     """
     ours = {names.NODE_LABEL: owner}
     sandboxes, containers = await asyncio.gather(
@@ -91,7 +91,7 @@ async def take_inventory(runtime: CriRuntime, owner: str, records: Mapping[str, 
         if container not in nameless_containers:
             pods.setdefault(container.labels[names.POD_UID_LABEL], ([], []))[1].append(container)
     homes = {each.id: each for each in sandboxes}
-    lost = {each.id for each in nameless_sandboxes}  # with which goes all that is in them
+    lost = {each.id for each in nameless_sandboxes}  # removing it removes all that is in it
     outside = [each for each in nameless_containers if each.sandbox_id not in lost]
     return Inventory(
         pods={uid: _pod(uid, *found, records.get(uid)) for uid, found in pods.items()},
@@ -103,7 +103,7 @@ async def take_inventory(runtime: CriRuntime, owner: str, records: Mapping[str, 
 
 
 def is_named(thing: SandboxSummary | ContainerSummary) -> bool:
-    """Say whether labels name a pod (namespace, name, and a UID), and its listings would show what has them."""
+    """Say whether labels name a pod (namespace, name and UID), so that the pod's listing includes it."""
     labels = thing.labels
     return bool(
         labels.get(names.POD_NAMESPACE_LABEL)

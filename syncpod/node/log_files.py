@@ -1,7 +1,7 @@
-"""The files of one container instance's log: the one that grows, and those that were rotated away.
+"""The log files of one container instance: the current one and the rotated ones.
 
-Names are the kubelet's (logs/container_log_manager.go, v1.36): ``0.log`` grows, ``0.log.<YYYYMMDD-HHMMSS>`` was rotated
-then, with ``.gz`` once it is compressed; ``.tmp`` is being compressed.
+Names are the kubelet's (logs/container_log_manager.go, v1.36): ``0.log`` is current, ``0.log.<YYYYMMDD-HHMMSS>`` was
+rotated at that time, ``.gz`` is compressed, ``.tmp`` is being compressed.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ UNFINISHED: Final = ".tmp"
 
 
 def rotated_files(path: Path) -> list[Path]:
-    """Return what was rotated away of a log and is still kept, oldest first, each once. Blocks."""
+    """Return the rotated files of a log that are still kept, oldest first, each once. Blocks."""
     found: dict[str, Path] = {}
-    for file in sorted(path.parent.glob(f"{path.name}.*")):  # a file comes before what it is compressed to
+    for file in sorted(path.parent.glob(f"{path.name}.*")):  # a file sorts before its compressed form
         if not file.name.endswith(UNFINISHED):
             found.setdefault(file.name.removesuffix(COMPRESSED), file)
     return [found[name] for name in sorted(found)]
 
 
 def is_being_written(descriptor: int) -> bool:
-    """Say whether anybody has a file open for writing; True where that cannot be told. `descriptor` is open to read.
+    """Say whether anybody has a file open for writing; True if that cannot be told. `descriptor` is open for reading.
 
-    The kernel gives a lease for reading only to a file that nobody may write to. It is given back at once; who opens
-    the file in that moment waits for it, and the signal that tells us so is one that nobody heeds.
+    The kernel grants a read lease only on a file that nobody has open for writing. The lease is given back at once; an
+    open in that moment waits for it, and the signal that announces it is ignored.
     """
     try:
         fcntl.fcntl(descriptor, fcntl.F_SETSIG, signal.SIGURG)

@@ -1,10 +1,9 @@
-"""The cgroups of pods and of their tiers: made with their limits before a runtime puts anything there, and resized.
+"""The cgroups of pods and of their tiers: made with their limits before the runtime uses them, and resized.
 
-As root, with the cgroupfs driver. Elsewhere the runtime makes a pod's cgroup, without limits; each container's own
-limits are the runtime's to enforce, or to refuse, everywhere.
+This needs root and the cgroupfs driver. Elsewhere the runtime makes a pod's cgroup, without limits. The limits of
+single containers are always the runtime's to enforce or to refuse.
 """
 
-import contextlib
 import errno
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -12,7 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
-from syncpod.kernel.cgroup_mounts import MOUNTINFO, Hierarchy, hierarchies
+from syncpod.kernel import cgroupfs
+from syncpod.kernel.cgroupfs import Hierarchy, whole_hierarchies
+from syncpod.kernel.mountinfo import MOUNTINFO, read_mounts
 from syncpod.pod import Pod
 from syncpod.translation.cgroup_limits import (
     BEST_EFFORT_LIMITS,
@@ -28,7 +29,7 @@ from syncpod.translation.cgroup_paths import TIERS, pod_cgroup, tier_cgroup
 from syncpod.translation.context import NodeContext
 
 _CONTROLLERS = ("cpu", "memory", "hugetlb")
-"""Those that limits are written for; the runtime makes a pod's cgroup for the others."""
+"""The controllers that limits are written for; in the others' hierarchies the runtime makes a pod's cgroup."""
 _CLOSED = (errno.EACCES, errno.EPERM, errno.EROFS)
 _MADE_BY_US = "user.syncpod.tier"
 _TRIES = 5
@@ -36,14 +37,14 @@ _ABSENT = (errno.ENOENT, errno.EOPNOTSUPP, errno.ENODEV)
 
 
 class LimitsRefused(Exception):
-    """The pod asks for a limit of all its containers together that nothing here would enforce; the text names it."""
+    """The pod sets a limit for all its containers together that this node cannot enforce; the text names it."""
 
 
 def make_pod_cgroup(node: NodeContext, pod: Pod, *, mountinfo: Path = MOUNTINFO) -> None:
-    """Make the pod's cgroup with its limits; one that is there is given them. Safe to repeat; blocks.
+    """Make the pod's cgroup with its limits, or set them on the existing one. Safe to repeat; blocks.
 
-    Mirrors cm/pod_container_manager_linux.go, v1.36, EnsureExists. Where that cannot be done (no root, closed cgroups,
-    a controller that the kernel lacks, systemd) it is left out, unless the pod itself asks for the limit: then
+    Mirrors cm/pod_container_manager_linux.go, v1.36, EnsureExists. Limits that cannot be set (no root, closed cgroups,
+    a controller that the kernel lacks, systemd) are left out, unless the pod itself asks for one: that raises
     :class:`LimitsRefused`. Raises :class:`~syncpod.translation.paths.UnsafeName`, OSError.
     """
     enforced: set[str] = set()
@@ -59,10 +60,10 @@ def make_pod_cgroup(node: NodeContext, pod: Pod, *, mountinfo: Path = MOUNTINFO)
 
 @dataclass(frozen=True)
 class Enforced:
-    """What the kernel holds a pod to as a whole."""
+    """The limits that the kernel enforces on a pod as a whole, and what it uses."""
 
     memory: int | None = None
-    """Bytes; None = no limit, or none that can be read here."""
+    """Bytes; None = no limit, or it cannot be read here."""
     memory_usage: int | None = None
     """Bytes, page cache included; None = it cannot be read here."""
     cpu_quota: int | None = None
@@ -72,7 +73,7 @@ class Enforced:
 
 
 def read_pod_cgroup(node: NodeContext, pod: Pod, *, mountinfo: Path = MOUNTINFO) -> Enforced:
-    """Return what the pod's cgroup is given, as far as this node writes such (GetPodCgroupConfig). Blocks.
+    """Return the settings of the pod's cgroup, if this node writes any (GetPodCgroupConfig). Blocks.
 
     Raises :class:`~syncpod.translation.paths.UnsafeName`, OSError.
     """
@@ -89,7 +90,7 @@ def read_pod_cgroup(node: NodeContext, pod: Pod, *, mountinfo: Path = MOUNTINFO)
 
 
 def read_memory_limit(node: NodeContext, pod: Pod, container_id: str, *, mountinfo: Path = MOUNTINFO) -> int | None:
-    """Return the memory that one of the pod's containers is held to; None where there is none, or none to be read.
+    """Return the memory limit of one of the pod's containers; None if it has none, or it cannot be read here.
 
     Blocks. Raises :class:`~syncpod.translation.paths.UnsafeName`, OSError.
     """
@@ -100,10 +101,10 @@ def read_memory_limit(node: NodeContext, pod: Pod, container_id: str, *, mountin
 
 
 def change_pod_cgroup(node: NodeContext, pod: Pod, limits: CgroupLimits, *, mountinfo: Path = MOUNTINFO) -> None:
-    """Give the pod's cgroup those limits that are named; the others stay as they are. Safe to repeat; blocks.
+    """Set those limits of the pod's cgroup that are given; the others stay as they are. Safe to repeat; blocks.
 
-    Mirrors cm/pod_container_manager_linux.go, v1.36, SetPodCgroupConfig. Where it cannot be done it is left out, as by
-    `make_pod_cgroup`: raises :class:`LimitsRefused` as that does; OSError, where the kernel refuses.
+    Mirrors cm/pod_container_manager_linux.go, v1.36, SetPodCgroupConfig. What cannot be set is left out, or raises
+    :class:`LimitsRefused`, as in `make_pod_cgroup`. Raises OSError if the kernel refuses.
     """
     enforced: set[str] = set()
     for hierarchy, has, directory in _places(node, pod, mountinfo):
@@ -118,7 +119,7 @@ def change_pod_cgroup(node: NodeContext, pod: Pod, limits: CgroupLimits, *, moun
 
 
 def weigh_tiers(node: NodeContext, burstable_milli_cpu: int, *, mountinfo: Path = MOUNTINFO) -> None:
-    """Let each tier that there is weigh what it should: the burstable what its pods request, the other next to nothing.
+    """Set the weights of the existing tiers: the burstable's to its pods' requests, best-effort's to the least.
 
     Mirrors cm/qos_container_manager_linux.go, v1.36, setCPUCgroupConfig. Safe to repeat; blocks. Raises OSError.
     """
@@ -135,24 +136,30 @@ def weigh_tiers(node: NodeContext, burstable_milli_cpu: int, *, mountinfo: Path 
 
 
 def remove_empty_tiers(node: NodeContext, *, mountinfo: Path = MOUNTINFO) -> None:
-    """Remove the tiers, and the cgroups above them, that were made here and hold nothing any more.
+    """Remove the tiers, and the cgroups above them, that this node made and that are empty.
 
-    Difference: the kubelet's stay. Safe to repeat, and while pods' cgroups are being made; blocks. Raises OSError.
+    Difference: the kubelet leaves its own. Safe to repeat, also while pods' cgroups are being made; blocks. Raises
+    OSError.
     """
     for hierarchy in _hierarchies(node, mountinfo):
         for tier in TIERS.values():
-            _remove_if_empty(hierarchy.path / tier_cgroup(node, tier).relative_to("/"), hierarchy.path)
+            directory = hierarchy.path / tier_cgroup(node, tier).relative_to("/")
+            try:
+                cgroupfs.remove_marked(directory, hierarchy.path, _MADE_BY_US)
+            except OSError as error:
+                if error.errno not in _CLOSED:
+                    raise
 
 
 def _hierarchies(node: NodeContext, mountinfo: Path) -> tuple[Hierarchy, ...]:
-    """Return where this node writes limits; nowhere where it makes no cgroups."""
+    """Return the hierarchies that this node writes limits to; none if it makes no cgroups."""
     if not node.pod_cgroups or node.cgroup_driver != "cgroupfs":
         return ()
-    return hierarchies(mountinfo.read_text())
+    return whole_hierarchies(read_mounts(mountinfo))
 
 
 def _make_in(hierarchy: Hierarchy, cgroup: PurePosixPath, limits: CgroupLimits) -> set[str]:
-    """Make a cgroup with its limits in one hierarchy; return the controllers by which they are enforced there."""
+    """Make a cgroup with its limits in one hierarchy; return the controllers that enforce them."""
     has = _controllers(hierarchy)
     files = [entry for entry in as_files(limits, hierarchy.version) if entry.controller in has]
     if not files:
@@ -185,48 +192,29 @@ def _above(root: Path, directory: Path) -> Iterator[Path]:
 
 
 def _make(hierarchy: Hierarchy, directory: Path, *, marked: bool) -> None:
-    """Make a cgroup, or find it made; a marked one is ours to remove once it is empty."""
-    try:
-        directory.mkdir(mode=0o755)
-    except FileExistsError:
+    """Make a cgroup unless it exists; a marked one is ours to remove once it is empty."""
+    if not cgroupfs.make(directory, mark=_MADE_BY_US if marked else ""):
         return
-    if marked:
-        with contextlib.suppress(OSError):  # kernels before 5.7 know no such attribute; it then stays
-            os.setxattr(directory, _MADE_BY_US, b"1")
     if "cpuset" in hierarchy.controllers:
-        # Where version 1 has CPU and cpuset in one hierarchy: an empty set lets no process in.
+        # Version 1 may have cpu and cpuset in one hierarchy, and an empty cpuset lets no process in.
         for name in ("cpuset.cpus", "cpuset.mems"):
             _set(directory / name, (directory.parent / name).read_text().strip())
 
 
-def _remove_if_empty(directory: Path, root: Path) -> None:
-    """Remove a cgroup and those above it that were made with a mark and hold nothing any more."""
-    for place in (directory, *directory.parents):
-        if place == root:
-            return
-        try:
-            os.getxattr(place, _MADE_BY_US)
-            place.rmdir()
-        except FileNotFoundError:
-            continue
-        except OSError:
-            return  # not ours, or not empty
-
-
 def _hand_down(directory: Path, controllers: Iterable[str]) -> None:
-    """Let the cgroups in a cgroup of version 2 have the controllers that it has itself, where the kernel lets it."""
+    """Enable these controllers for the cgroups below one of version 2, as far as the kernel allows."""
     held = set((directory / "cgroup.subtree_control").read_text().split())
     for controller in sorted(frozenset(controllers) - held):
         try:
             _set(directory / "cgroup.subtree_control", f"+{controller}")
         except OSError as error:
-            # Processes are in the cgroup itself, or realtime ones somewhere: then the files below it are not there.
+            # The cgroup itself has processes, or there are realtime ones: then the files below it do not exist.
             if error.errno not in (errno.EBUSY, errno.EINVAL):
                 raise
 
 
 def _write(directory: Path, files: Iterable[File]) -> set[str]:
-    """Write files of a cgroup; return the controllers of which all were there."""
+    """Write files of a cgroup; return the controllers all of whose files exist."""
     entries = tuple(files)
     absent = {entry.controller for entry in entries if not _set(directory / entry.name, entry.value)}
     return {entry.controller for entry in entries} - absent
@@ -235,11 +223,7 @@ def _write(directory: Path, files: Iterable[File]) -> set[str]:
 def _set(file: Path, value: str) -> bool:
     """Write one value; False where the kernel has no such file or controller. Raises OSError."""
     try:
-        descriptor = os.open(file, os.O_WRONLY | os.O_CLOEXEC)
-        try:
-            os.write(descriptor, value.encode())
-        finally:
-            os.close(descriptor)
+        cgroupfs.write(file, value)
     except OSError as error:
         if error.errno in _ABSENT:
             return False
@@ -249,13 +233,13 @@ def _set(file: Path, value: str) -> bool:
 
 
 def _places(node: NodeContext, pod: Pod, mountinfo: Path) -> Iterator[tuple[Hierarchy, frozenset[str], Path]]:
-    """Yield where the pod's cgroup may be, with the controllers that limits are written for there."""
+    """Yield each hierarchy, those of its controllers that limits are written for, and the pod's cgroup in it."""
     cgroup = pod_cgroup(node, pod).relative_to("/")
     return ((each, _controllers(each), each.path / cgroup) for each in _hierarchies(node, mountinfo))
 
 
 class _Files(NamedTuple):
-    """The names of files that say what a cgroup is given."""
+    """The names of the files that hold a cgroup's settings and memory use."""
 
     memory: str
     memory_usage: str
@@ -268,11 +252,11 @@ _FILES = {
     2: _Files("memory.max", "memory.current", "cpu.max", "cpu.weight"),
 }
 _UNLIMITED = 1 << 62
-"""Memory of version 1 is limited to nearly 2^63 bytes where it is not."""
+"""In version 1, unlimited memory reads as nearly 2^63 bytes."""
 
 
 def _amount(file: Path) -> int | None:
-    """Read a limit or an amount, of CPU its first number; None where there is no limit, or no such file."""
+    """Read a limit or an amount (for CPU, the first number); None if there is no limit, or no such file."""
     try:
         first = file.read_text().split()[0]
     except OSError as error:
@@ -284,7 +268,7 @@ def _amount(file: Path) -> int | None:
 
 
 def _require_enforced(node: NodeContext, asked: Mapping[str, str], enforced: Collection[str]) -> None:
-    """Raise LimitsRefused for the first limit that is asked for and that no controller enforces."""
+    """Raise LimitsRefused for the first requested limit that no controller enforces."""
     for name, controller in asked.items():
         if controller not in enforced:
             raise LimitsRefused(

@@ -1,7 +1,7 @@
-"""What a node knows of its own pods without asking anybody: each one's last synced Pod, beside its volumes.
+"""What a node knows of its pods by itself: the last synced Pod of each, stored beside its volumes.
 
-The agent refreshes volumes and holds pods to their limits by it, and admission counts by it what is taken. It holds
-references to ConfigMaps and Secrets, never what is in them.
+The agent uses it to refresh volumes and to enforce limits, and admission to count what is taken. It has references to
+ConfigMaps and Secrets, never their content.
 """
 
 import errno
@@ -17,9 +17,9 @@ from syncpod.translation.context import NodeContext
 from syncpod.translation.paths import pod_directory, pods_directory
 
 RECORD_NAME = "pod.json"
-"""The record's name in its pod's directory."""
+"""The record's file name in the pod's directory."""
 Mark = Literal["admitted", "finished", "evicted"]
-"""What is noted of a pod's life."""
+"""A mark in a pod's record."""
 
 
 class PodRecord(BaseModel):
@@ -30,30 +30,30 @@ class PodRecord(BaseModel):
     pod: Annotated[Pod, PlainSerializer(pod_to_wire, return_type=dict[str, Any])] = Field(default_factory=Pod)
     incarnation: str = ""
     admitted: bool = False
-    """The node has let it in: what it requests counts as taken until it has finished, or its directory goes."""
+    """The node has admitted it: its requests count as taken until it has finished or its directory is removed."""
     finished: bool = False
-    """Nothing of it will run again: it has been stopped for good."""
+    """It has been stopped for good: nothing of it will run again."""
     evicted: bool = False
-    """The node has put it out: none of its dead containers is needed any more."""
+    """The node has evicted it: none of its dead containers is needed any more."""
     cluster: str = ""
-    """The Temporal cluster and namespace that have its workflow; "" = noted by an earlier version."""
+    """The Temporal cluster and namespace that have its workflow; "" = written by an earlier version."""
 
 
 def write_pod_record(node: NodeContext, record: PodRecord) -> None:
-    """Replace the pod's record at once or not at all; mode 0600. The pod's directory must be there.
+    """Replace the pod's record atomically; mode 0600. The pod's directory must exist.
 
-    It is not forced to disk: who finds none after a power cut makes it anew. Blocks. Raises OSError, UnsafeName.
+    It is not synced to disk: if a power cut loses it, it is made anew. Blocks. Raises OSError, UnsafeName.
     """
     path = pod_directory(node, record.pod.metadata.uid) / RECORD_NAME
     replace_file(path, record.model_dump_json(), durable=False)
 
 
 def mark_pod_record(node: NodeContext, record: PodRecord, mark: Mark) -> None:
-    """Set a mark in the pod's record, at once or not at all; `record` is what was read of it.
+    """Set a mark in the pod's record atomically; `record` is what was read of it.
 
-    On a full disk it is set in the place of its absence, which takes no space: a pod whose own files fill the disk
-    could else never be ended, nor its files be removed. Its time of modification is moved on by hand, since two marks
-    may be set before the kernel's clock of files ticks, and who knows the first would never read the second.
+    It overwrites the bytes of the unset mark, which needs no space: otherwise a pod whose own files fill the disk could
+    never be ended, nor its files removed. The modification time is advanced explicitly, because two marks may be set
+    within one tick of the kernel's file clock, and a reader that has seen the first would never read the second.
 
     Blocks. Raises OSError, UnsafeName.
     """
@@ -64,7 +64,7 @@ def mark_pod_record(node: NodeContext, record: PodRecord, mark: Mark) -> None:
             raise
         absent, present = f'"{mark}":false'.encode(), f'"{mark}":true '.encode()
         with (pod_directory(node, record.pod.metadata.uid) / RECORD_NAME).open("r+b", buffering=0) as file:
-            # The marks come after the pod: what it holds of such words is quoted, or before them.
+            # The marks come after the pod, so the same words inside the pod come before them.
             at = file.read().rfind(absent)
             if at < 0:
                 raise
@@ -75,7 +75,7 @@ def mark_pod_record(node: NodeContext, record: PodRecord, mark: Mark) -> None:
 
 
 def read_pod_record(node: NodeContext, uid: str) -> PodRecord | None:
-    """Return the record of one pod, None where there is none that can be read. Blocks. Raises OSError, UnsafeName."""
+    """Return the record of one pod; None if there is no readable one. Blocks. Raises OSError, UnsafeName."""
     return _read(pod_directory(node, uid) / RECORD_NAME)
 
 
@@ -86,10 +86,10 @@ def read_pod_records(node: NodeContext) -> tuple[PodRecord, ...]:
 
 
 def cluster_of(record: PodRecord | None, incarnation: str, annotated: str) -> str:
-    """Return the Temporal cluster that a sandbox's pod belongs to: the record's, else the one that it was made for.
+    """Return the Temporal cluster that a sandbox's pod belongs to: the record's, else the annotated one.
 
-    `annotated` is what the sandbox says, for ever; only the record can say that its life goes on in another cluster,
-    which has adopted it. A record of another life of the pod, or of an earlier version, says nothing.
+    `annotated` is the sandbox's annotation, which never changes; only the record shows that another cluster has adopted
+    the pod. A record of another incarnation, or of an earlier version, is ignored.
     """
     if record is not None and record.cluster and incarnation and record.incarnation == incarnation:
         return record.cluster

@@ -1,4 +1,4 @@
-"""A pod's volumes: where each lies and what it takes to make it, then made, brought up to date and taken away."""
+"""A pod's volumes: where each one is and how it is made, and making, updating and removing them."""
 
 import contextlib
 import errno
@@ -27,15 +27,15 @@ from syncpod.volumes.payload import PayloadError, default_mode, sources
 
 @dataclass(frozen=True)
 class VolumeFailure:
-    """One volume that cannot be had, in the kubelet's words."""
+    """One volume that cannot be made, in the kubelet's words."""
 
     message: str
     wants: tuple[ObjectRef, ...] = ()
-    """The ConfigMaps and Secrets that would have to appear, or to change, before it could be."""
+    """The ConfigMaps and Secrets that must appear or change before it can be made."""
 
 
 class MountFailure(Exception):
-    """Volumes that cannot be had: reason FailedMount. Each failure's message is an event's."""
+    """Volumes that cannot be made: reason FailedMount. Each failure's message becomes an event."""
 
     def __init__(self, *failures: VolumeFailure) -> None:
         super().__init__("; ".join(failure.message for failure in failures))
@@ -44,20 +44,23 @@ class MountFailure(Exception):
 
 @dataclass(frozen=True)
 class PodVolume:
-    """One volume of a pod, and what has to be done for it before the sandbox."""
+    """One volume of a pod, and what to do for it before the sandbox."""
 
     name: str
     source: EmptyDir | Files | HostPath | None
-    """None: the runtime makes it, out of an image."""
+    """None: the runtime makes it from an image."""
 
     @property
     def path(self) -> Path | None:
-        """Where it lies if it is made for the pod."""
+        """Its path, if it is made for the pod."""
         return self.source.path if isinstance(self.source, EmptyDir | Files) else None
 
 
 def pod_volumes(pod: Pod, node: NodeContext) -> tuple[PodVolume, ...]:
-    """Return the pod's volumes in their order. Raises MountFailure for all that cannot be had here, and UnsafeName."""
+    """Return the pod's volumes in their order.
+
+    Raises MountFailure with all that this node cannot provide, and UnsafeName.
+    """
     planned, failures = [], []
     for index, volume in enumerate(pod.spec.volumes):
         try:
@@ -72,12 +75,12 @@ def pod_volumes(pod: Pod, node: NodeContext) -> tuple[PodVolume, ...]:
 
 
 def make_volumes(own: Path, volumes: tuple[PodVolume, ...], store: ObjectStore) -> None:
-    """Look at the pod's hostPaths and make its other volumes; what was made before is brought up to date.
+    """Check the pod's hostPaths and make or update its other volumes.
 
-    `own` is the pod's directory. What can be made is, whatever becomes of the others. Blocks; safe to repeat. Raises
-    MountFailure with all that cannot be had, and FileNotFoundError where the pod has been removed meanwhile.
+    `own` is the pod's directory. One failure does not keep the others from being made. Blocks; safe to repeat. Raises
+    MountFailure with all failures, and FileNotFoundError if the pod has been removed meanwhile.
     """
-    # Outside the lock: a hostPath may lie on a file system that hangs.
+    # Outside the lock: a hostPath may be on a file system that hangs.
     places = [volume for volume in volumes if isinstance(volume.source, HostPath)]
     failures = [failure for volume in places if (failure := _failure_of(volume, _make, store))]
     with alone(own):
@@ -90,10 +93,10 @@ def make_volumes(own: Path, volumes: tuple[PodVolume, ...], store: ObjectStore) 
 def refresh_volumes(
     pod: Pod, node: NodeContext, store: ObjectStore, changed: Collection[ObjectRef] | None = None
 ) -> tuple[str, ...]:
-    """Bring up to date what volumes of files show, and return the names of those that changed.
+    """Update the content of volumes of files, and return the names of those that changed.
 
-    Only those that show one of the objects that have `changed` (None: all), and only where they have been made: a step
-    makes them, and may be about to. Blocks. Raises MountFailure with all that cannot be had; they stay as they are.
+    Only volumes that show one of the `changed` objects (None: all) and that a step has already made are updated.
+    Blocks. Raises MountFailure with all failures; those volumes stay as they are.
     """
     written = []
 
@@ -158,7 +161,7 @@ def _shows(volume: PodVolume, changed: Collection[ObjectRef] | None) -> bool:
 def _failure_of(
     volume: PodVolume, act: Callable[[PodVolume, ObjectStore], object], store: ObjectStore
 ) -> VolumeFailure | None:
-    """Do something about one volume, and return what stood in the way."""
+    """Do something with one volume, and return the failure, if any."""
     try:
         act(volume, store)
     except PayloadError as error:
@@ -175,7 +178,7 @@ def _failure(volume: str, why: str, wants: tuple[ObjectRef, ...] = ()) -> Volume
 
 
 def _bytes(page_size: str) -> int:
-    """Return a size of pages as cgroups name it in bytes: ``2MB`` is 2097152."""
+    """Return the bytes of a page size as cgroups name it: ``2MB`` is 2097152."""
     unit = page_size.lstrip("0123456789")
     return int(page_size.removesuffix(unit)) << 10 * ("B", "KB", "MB", "GB", "TB").index(unit)
 
@@ -186,9 +189,9 @@ def _kind(volume: Volume) -> str:
 
 @contextlib.contextmanager
 def alone(own: Path) -> Iterator[None]:
-    """Keep out whoever else writes the volumes of this pod: a step and the agent may be about them at once.
+    """Keep out other writers of this pod's volumes: a step and the agent may work on them at the same time.
 
-    Raises FileNotFoundError where the pod's directory is gone, or goes while it is waited for.
+    Raises FileNotFoundError if the pod's directory is gone, or is removed while this waits.
     """
     opened = os.open(own, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:

@@ -1,9 +1,9 @@
-"""Which images this node has pulled, and with whose credentials: what decides who may use an image that is there.
+"""Which images this node has pulled, and with whose credentials: this decides which pods may use a present image.
 
-An image that was pulled with a Secret lies on the node for every pod to start; so each pull leaves a record, and a pod
-that cannot show the same credentials has to have the registry asked again. Files below `<state>/image_manager` are the
-kubelet's, to the last field: `pulling/` holds the intents, `pulled/` the outcomes, each under the SHA-256 of its name.
-They hold hashes of credentials, never credentials.
+An image that was pulled with a Secret is on the node for any pod to start. So each pull leaves a record, and for a pod
+without the same credentials the registry is asked again. The files below `<state>/image_manager` have the kubelet's
+format: `pulling/` holds the intents, `pulled/` the outcomes, each named by the SHA-256 of its image. They hold hashes
+of credentials, never credentials.
 
 Mirrors images/pullmanager, v1.36 (KubeletEnsureSecretPulledImages).
 """
@@ -28,7 +28,7 @@ from syncpod.node.verification import Verification, without_tag_and_digest
 log = logging.getLogger("syncpod.images")
 
 SECRETS_KEPT: Final = 100
-"""Secrets of one image above which a look adds no more to its record: namespaces come and go without end."""
+"""How many Secrets one image's record may hold before a mere check adds no more; namespaces come and go without end."""
 
 _PREFIX: Final = "sha256-"
 _DRAFT: Final = ".tmp"
@@ -44,7 +44,7 @@ class _Record(BaseModel):
 
 
 class PullSecret(_Record):
-    """A Secret that an image was pulled with, and the hash of what it said then."""
+    """A Secret that an image was pulled with, and the hash of its credentials at that time."""
 
     uid: str = ""
     namespace: str = ""
@@ -53,16 +53,16 @@ class PullSecret(_Record):
 
     @property
     def coordinates(self) -> tuple[str, str, str]:
-        """Namespace, name and UID: which Secret is meant."""
+        """Namespace, name and UID of the Secret."""
         return self.namespace, self.name, self.uid
 
 
 class PullCredentials(_Record):
-    """Who has been shown to have access to an image."""
+    """Who has proved to have access to an image."""
 
     kubernetes_secrets: tuple[PullSecret, ...] = ()
     node_pods_accessible: bool = False
-    """Every pod of the node: it was pulled without credentials, or with the node's own."""
+    """Every pod of the node may use it: it was pulled without credentials, or with the node's own."""
 
 
 class PulledRecord(_Record):
@@ -72,13 +72,14 @@ class PulledRecord(_Record):
     api_version: str = _API_VERSION
     last_updated_time: datetime
     image_ref: str
-    """As the runtime calls it: its id."""
+    """The image's id in the runtime."""
     credential_mapping: dict[str, PullCredentials] = Field(default_factory=dict)
-    """By image as pods name it, without tag and digest. Empty: pulled we know not how, so that all must show theirs."""
+    """By image name as pods write it, without tag and digest. Empty: credentials unknown, so every pod must show its
+    own."""
 
     @property
     def subject(self) -> str:
-        """What its file is named for."""
+        """The name that its file's name is the hash of."""
         return self.image_ref
 
 
@@ -96,21 +97,21 @@ _T = TypeVar("_T", PulledRecord, _Intent)
 
 
 def pulled_images(state_dir: Path) -> tuple[PulledRecord, ...]:
-    """Return the records of all images that this node has pulled, whether they are still there or not.
+    """Return the records of all images that this node has pulled, present or not.
 
-    For whoever is not the worker; that asks its `PullRecords`. What cannot be read is left out. Blocks. Raises OSError.
+    For other processes; the worker uses its `PullRecords`. Unreadable records are left out. Blocks. Raises OSError.
     """
     return tuple(record for _, record in _read_all(state_dir / "image_manager" / "pulled", PulledRecord) if record)
 
 
 class PullRecords:
-    """The records of one node, held by its worker alone: read once, then kept in memory and on disk.
+    """The records of one node, owned by its worker: read once, then kept in memory and on disk.
 
-    Safe between threads. Reading and deciding never block; what records something writes files, and so does.
+    Thread-safe. Reading and deciding never block; recording writes files, and blocks.
     """
 
     def __init__(self, state_dir: Path, verification: Verification) -> None:
-        """Read what is there. Blocks. Raises OSError."""
+        """Read the records on disk. Blocks. Raises OSError."""
         self._pulling = state_dir / "image_manager" / "pulling"
         self._pulled = state_dir / "image_manager" / "pulled"
         self._verification = verification
@@ -123,17 +124,17 @@ class PullRecords:
     # --- deciding -----------------------------------------------------------------------------------------------------
 
     def asks_for_credentials(self, image: str, image_ref: str) -> bool:
-        """Say whether `may_use` could depend on the credentials that a pod shows."""
+        """Say whether the result of `may_use` could depend on a pod's credentials."""
         with self._lock:
             found = self._accessible(image, image_ref)
             return not isinstance(found, bool)
 
     def may_use(self, image: str, image_ref: str, credentials: Iterable[Credential]) -> bool:
-        """Say whether a pod may start what is there, or the registry has to be asked on its behalf first.
+        """Say whether a pod may use a present image; if not, the registry must be asked with the pod's credentials.
 
-        `image` is as the pod names it, `image_ref` its id, `credentials` what the pod has for its registry. The same
-        credentials from another Secret will do, and so will the same Secret with others since: both are remembered
-        (image_pull_manager.go, v1.36, MustAttemptImagePull, the other way round).
+        `image` is the name that the pod uses, `image_ref` its id, `credentials` what the pod has for the registry. The
+        same credentials from another Secret are accepted, and so is the same Secret with new credentials; both are
+        recorded (image_pull_manager.go, v1.36, MustAttemptImagePull, the other way round).
         """
         with self._lock:
             found = self._accessible(image, image_ref)
@@ -147,7 +148,7 @@ class PullRecords:
             return False
 
     def _accessible(self, image: str, image_ref: str) -> bool | PullCredentials:
-        """Say who may use an image: everybody, nobody, or those who show one of these."""
+        """Return who may use an image: everybody, nobody, or those with one of these Secrets."""
         record = self._records.get(image_ref)
         unreadable = _file_name(image_ref) in self._unreadable
         ours = record is not None or unreadable or image in self._under_way or image in self._intents
@@ -163,16 +164,20 @@ class PullRecords:
     # --- recording ----------------------------------------------------------------------------------------------------
 
     def intend(self, image: str) -> None:
-        """Note that a pull begins: should we die in it, the image counts as one of ours. Blocks. Raises OSError."""
+        """Record that a pull begins, so that its image counts as pulled by us even after a crash. Blocks.
+
+        Raises OSError.
+        """
         with self._lock:
             if image not in self._under_way:
                 _replace(self._pulling / _file_name(image), _Intent(image=image))
             self._under_way[image] = self._under_way.get(image, 0) + 1
 
     def pulled(self, image: str, image_ref: str, credential: Credential | None) -> None:
-        """Note that a pull has ended well, and with what. Blocks.
+        """Record that a pull has succeeded, and with which credentials. Blocks.
 
-        What cannot be written stays an intent, and is looked at again by the next worker; the pull has succeeded.
+        If the record cannot be written, the intent stays for the next worker to resolve; the pull still counts as
+        successful.
         """
         secret = _secret_of(credential) if credential is not None else None
         seen = PullCredentials(kubernetes_secrets=(secret,)) if secret else PullCredentials(node_pods_accessible=True)
@@ -181,12 +186,12 @@ class PullRecords:
                 self._forget_intent(image)
 
     def failed(self, image: str) -> None:
-        """Note that a pull has ended without an image. Blocks."""
+        """Record that a pull has failed. Blocks."""
         with self._lock:
             self._forget_intent(image)
 
     def _remember(self, image: str, image_ref: str, seen: PullCredentials | None) -> bool:
-        """Merge what was seen into the record; None: nothing but that it was pulled. Say whether that is on disk."""
+        """Merge an access into the image's record; None adds only that it was pulled. Say whether that is on disk."""
         record = self._records.get(image_ref) or PulledRecord(last_updated_time=_now(), image_ref=image_ref)
         mapping = dict(record.credential_mapping)
         if seen is not None:
@@ -219,10 +224,10 @@ class PullRecords:
     # --- the worker's life --------------------------------------------------------------------------------------------
 
     async def recover(self, find: Callable[[str], Awaitable[str | None]]) -> None:
-        """Make of each pull that an earlier worker died in a record without credentials, if its image is there.
+        """Turn each pull that an earlier worker did not finish into a record without credentials if its image exists.
 
-        `find` returns the id of an image that is there. Difference: the runtime is asked by each name, where the
-        kubelet compares texts, and so loses sight of names without a registry.
+        `find` returns the id of a present image. Difference: the runtime is asked for each name, while the kubelet
+        compares texts and so misses names without a registry.
         """
         for image in sorted(self._intents):
             image_ref = await find(image)
@@ -233,9 +238,9 @@ class PullRecords:
                     self._forget_intent(image)
 
     def prune(self, present: Collection[str], *, before: datetime) -> None:
-        """Forget images that are not among `present` (ids), unless pulled since `before`. Blocks.
+        """Delete the records of images that are not `present` (ids), unless pulled after `before`. Blocks.
 
-        Mirrors PruneUnknownRecords, for image garbage collection: `before` is when it began to list.
+        Mirrors PruneUnknownRecords, for image garbage collection; `before` is when the listing of images began.
         """
         with self._lock:
             for image_ref, record in list(self._records.items()):
@@ -257,13 +262,13 @@ def _secret_of(credential: Credential) -> PullSecret | None:
 
 
 def _same(shown: PullSecret, known: PullSecret) -> bool:
-    """Say whether a Secret is as good as one that is known: the same words, or itself with others."""
+    """Say whether a known Secret grants this one access: it has the same credentials, or is the same Secret."""
     same_words = bool(known.credential_hash) and shown.credential_hash == known.credential_hash
     return same_words or shown.coordinates == known.coordinates
 
 
 def _merged(known: PullCredentials | None, seen: PullCredentials) -> PullCredentials:
-    """Add what was seen to what is known; access for all makes the rest superfluous."""
+    """Add an access to the known ones; access for every pod replaces all others."""
     if known is None or known.node_pods_accessible or seen.node_pods_accessible:
         return known if known is not None and known.node_pods_accessible else seen
     secrets = {secret.coordinates: secret for secret in (*known.kubernetes_secrets, *seen.kubernetes_secrets)}
@@ -290,7 +295,7 @@ def _readable(directory: Path, model: type[_T]) -> Iterator[_T]:
 
 
 def _read_all(directory: Path, model: type[_T]) -> Iterator[tuple[Path, _T | None]]:
-    """Yield each file of records, and what is in it; None where that is none, or is not what the file is named for."""
+    """Yield each record file and its record; None if it is invalid, or not the one that the file is named for."""
     for path in sorted(directory.glob(f"{_PREFIX}*")):
         if path.suffix == _DRAFT:
             continue
@@ -305,7 +310,7 @@ def _read_all(directory: Path, model: type[_T]) -> Iterator[tuple[Path, _T | Non
 
 
 def _replace(path: Path, record: PulledRecord | _Intent) -> None:
-    """Replace a file at once or not at all; 0600, in directories of 0700. Raises OSError."""
-    for directory in reversed(path.parents[:3]):  # the state directory too, where nobody has made it yet
+    """Replace a file atomically, with mode 0600 in directories of mode 0700. Raises OSError."""
+    for directory in reversed(path.parents[:3]):  # the state directory too, if it does not exist yet
         directory.mkdir(mode=0o700, exist_ok=True)
     replace_file(path, record.model_dump_json(), durable=False, draft=path.with_name(f"{path.name}{_DRAFT}"))

@@ -1,8 +1,9 @@
-"""The one place that reads a pod as a whole from the runtime.
+"""The one place that reads whole pods from the runtime.
 
-Two lists say what there is, by labels; what they do not say (exit codes, times, addresses) is asked for one by one, and
-only where it can have changed. Steps read their pod after their last call (`read`), the node agent reads all of them
-each second (`read_all`); both through one `PodReader` of the node's process, which numbers the listings.
+Two list calls, filtered by labels, say what exists. Exit codes, times and addresses need a status call for each sandbox
+or container, which is made only if the answer can have changed. Steps read their pod after their last call (`read`),
+the node agent reads all pods every second (`read_all`). Both use the one `PodReader` of the node's process, which
+numbers the listings.
 
     ┌ ListPodSandbox ┐     ┌ PodSandboxStatus  unless known: READY with its address, or dead without ┐
     ┤                ├──►──┤                                                                         ├──► ObservedPod
@@ -32,13 +33,13 @@ from syncpod.translation.paths import is_uid
 log = logging.getLogger(__name__)
 
 PID_NOT_SAID = -1
-"""In place of the pid of what runs, where the runtime does not say it."""
+"""Stands for the pid of a running process that the runtime does not report."""
 
 _ATTEMPTS_AT_ONCE = 64
-"""Pods of which `read_all` asks for statuses at the same time: thousands would all be late for each other."""
+"""For how many pods `read_all` asks for statuses at the same time; with thousands each would delay the others."""
 
 _LARGEST_NUMBER = 2**31 - 2
-"""Of a sandbox' attempt or a container's restart: CRI has larger ones, and a view has not."""
+"""The largest attempt of a sandbox or restart of a container in a view; CRI's numbers can be larger."""
 
 _Item = TypeVar("_Item")
 _Record = TypeVar("_Record")
@@ -46,9 +47,9 @@ _Record = TypeVar("_Record")
 
 @dataclass(frozen=True, slots=True)
 class Relist:
-    """All pods of the node as one listing found them, and those that it could not read.
+    """All pods of the node as one listing found them, and the failures.
 
-    A pod is in one of the two, by UID. One in neither has nothing in the runtime.
+    Each pod is in one of the two, by UID. A pod in neither has nothing in the runtime.
     """
 
     seq: Seq
@@ -58,19 +59,18 @@ class Relist:
 
 @dataclass(slots=True)
 class _Listed:
-    """What the two lists have of one pod."""
+    """What the two lists say about one pod."""
 
     sandboxes: list[SandboxSummary] = field(default_factory=list)
     containers: list[ContainerSummary] = field(default_factory=list)
 
 
 class PodReader:
-    """Reads pods of `owner` (the node's name, `syncpod.dev/node`) from `runtime`. One for all of a node's process.
+    """Reads pods of `owner` (the node's name, `syncpod.dev/node`) from `runtime`. A node's process has exactly one.
 
-    `boot` counts the lives of that process on this node: with a counter that each listing takes before it begins, it
-    is the `seq` by which views tell a newer listing from an older one. What carries no label of the owner does not
-    exist here, nor, but for one warning, what carries it and can be of no pod: somebody else has made it. Safe to use
-    from many tasks of one event loop.
+    `boot` counts the process's starts on this node. Together with a counter that each listing takes before it begins,
+    it is the `seq` that orders listings. What lacks the owner's label is ignored. What has the label but can belong to
+    no pod is ignored after one warning: somebody else has made it. Safe to use from many tasks of one event loop.
     """
 
     def __init__(
@@ -83,9 +83,9 @@ class PodReader:
         calls_per_pod: int = 8,
         exits: SeenExits | None = None,
     ) -> None:
-        """Say how long `read_all` waits for any one pod, and how many calls at once are made for one.
+        """`pod_timeout_seconds` limits how long `read_all` waits for a pod, `calls_per_pod` the calls at once for it.
 
-        `exits` has how containers were seen to end, for those of which the runtime does not know it.
+        `exits` has the ends that the node saw itself, for containers whose end the runtime does not know.
         """
         self.exits = exits
         self._runtime = runtime
@@ -98,14 +98,13 @@ class PodReader:
         self._containers: dict[str, ObservedContainer] = {}
         self._late: dict[str, asyncio.Task[ObservedPod]] = {}
         self._passed_over: dict[str, str] = {}
-        """By id: what has the owner's label and can be of no pod, and why."""
+        """By id: what has the owner's label and can belong to no pod, and why."""
         self._attempts = asyncio.Semaphore(_ATTEMPTS_AT_ONCE)
 
     async def read(self, uid: str) -> ObservedPod:
-        """Read one pod. Without sandboxes and containers if the runtime has none. Raises CriError.
+        """Read one pod; it is empty if the runtime has nothing of it. Raises CriError.
 
-        Has no time limit but that of its calls. A step that has just started a container costs two lists and one
-        status here.
+        Has no timeout beyond those of its calls. After a start this costs two lists and one status.
         """
         seq, observed_at = self._begin()
         pods = await self._list({names.POD_UID_LABEL: uid})
@@ -114,9 +113,9 @@ class PodReader:
     async def read_all(self) -> Relist:
         """Read every pod of the owner: the kubelet's relist (pleg/generic.go, v1.36, Relist).
 
-        Raises CriError if the lists themselves fail. A pod of which some status fails, or is late, is among `failures`;
-        unlike in the kubelet it holds up no other pod, and while its calls hang no more of them are made for it here.
-        With nothing changed since the last time this is two calls.
+        Raises CriError if the lists themselves fail. A pod whose status fails or is late is in `failures`; unlike in
+        the kubelet it delays no other pod, and while its calls hang this makes no more of them. If nothing has changed
+        since the last time this costs two calls.
         """
         seq, observed_at = self._begin()
         ended = self.exits.ids() if self.exits is not None else frozenset()
@@ -126,7 +125,7 @@ class PodReader:
             self.exits.forget(ended - {container.id for pod in pods.values() for container in pod.containers})
         by_uid: dict[str, ObservedPod | CriError] = {}
         for uid, listed in pods.items():
-            # Mostly all of it is known: then no task and no timer is made for it, which thousands of pods would feel.
+            # Usually everything is known. Then no task and no timer is made, which matters with thousands of pods.
             known = self._known(listed)
             if known is not None and uid not in self._late:
                 by_uid[uid] = _observed_pod(seq, observed_at, uid, listed, *known)
@@ -144,8 +143,8 @@ class PodReader:
     async def pid_of(self, container_id: str) -> int:
         """Return the pid of a running container's main process; 0 if it does not run or is gone. Raises CriError.
 
-        PID_NOT_SAID if it runs, and the runtime does not say as which process.
-        The process may have ended since, and its number belong to another: open a pidfd, then ask again.
+        PID_NOT_SAID if it runs and the runtime does not report the pid. By now the process may have ended and its pid
+        belong to another: open a pidfd, then ask again.
         """
         try:
             status = await self._runtime.container_status(container_id, verbose=True)
@@ -154,7 +153,10 @@ class PodReader:
         return (status.pid or PID_NOT_SAID) if status.state == "running" else 0
 
     async def sandbox_pid(self, sandbox_id: str) -> int:
-        """Return the pid of a ready sandbox' pause process; else as `pid_of`. Slow, or in error, if its shim hangs."""
+        """Return the pid of a ready sandbox's pause process; otherwise like `pid_of`.
+
+        Slow, or fails, if the shim hangs.
+        """
         try:
             status = await self._runtime.pod_sandbox_status(sandbox_id, verbose=True)
         except NotFound:
@@ -162,7 +164,7 @@ class PodReader:
         return (status.pid or PID_NOT_SAID) if status.state == "SANDBOX_READY" else 0
 
     async def _attempt(self, seq: Seq, observed_at: datetime, uid: str, listed: _Listed) -> ObservedPod | CriError:
-        """Complete one pod's listing in its time, or say why not. A late one goes on, to fill what is known."""
+        """Complete one pod's listing within its timeout, or return why not. A late one goes on and fills the cache."""
         if uid not in self._late:
             async with self._attempts:
                 reading = asyncio.create_task(self._complete(seq, observed_at, uid, listed))
@@ -184,10 +186,11 @@ class PodReader:
     def _arrived(self, uid: str, reading: asyncio.Task[ObservedPod]) -> None:
         del self._late[uid]
         if not reading.cancelled():
-            reading.exception()  # The next relist meets it again, should it last; asyncio need not complain of it.
+            # A lasting error shows at the next relist; asyncio need not report that nobody retrieved it.
+            reading.exception()
 
     def _begin(self) -> tuple[Seq, datetime]:
-        # Before the first call: what a listing lacks is gone only if the listing began after it was seen.
+        # Taken before the first call: absence counts only in a listing that began after the thing was seen.
         return Seq(boot=self._boot, counter=next(self._counter)), datetime.now(UTC)
 
     async def _list(self, labels: Mapping[str, str]) -> dict[str, _Listed]:
@@ -213,14 +216,14 @@ class PodReader:
         return dict(pods)
 
     def _pass_over(self, odd: Mapping[str, str], *, whole: bool) -> None:
-        """Say once of each thing that it is passed over; with the `whole` listing, forget those that are gone."""
+        """Warn once about each ignored thing; with the `whole` listing, forget those that are gone."""
         for id_, why in odd.items():
             if id_ not in self._passed_over:
                 log.warning("passed over, although it has this node's label: %s", why)
         self._passed_over = dict(odd) if whole else {**self._passed_over, **odd}
 
     async def _complete(self, seq: Seq, observed_at: datetime, uid: str, listed: _Listed) -> ObservedPod:
-        """Add to the lists what only a status says."""
+        """Add what only status calls tell."""
         known = self._known(listed)
         if known is not None:
             return _observed_pod(seq, observed_at, uid, listed, *known)
@@ -237,13 +240,13 @@ class PodReader:
         return _observed_pod(seq, observed_at, uid, listed, sandboxes, containers)
 
     def _known(self, listed: _Listed) -> tuple[tuple[ObservedSandbox, ...], tuple[ObservedContainer, ...]] | None:
-        """Return what is known of all of a pod; None if anything has to be asked for."""
+        """Return all of a pod from the cache; None if anything has to be asked for."""
         sandboxes = _all_of(map(self._known_sandbox, listed.sandboxes))
         containers = _all_of(map(self._known_container, listed.containers))
         return None if sandboxes is None or containers is None else (sandboxes, containers)
 
     def _known_sandbox(self, listed: SandboxSummary) -> ObservedSandbox | None:
-        """Return what is known, if it holds still: a ready one keeps its address, a dead one without gets none."""
+        """Return the cached status if it is still valid: a ready sandbox keeps its address, a dead one gets none."""
         known = self._sandboxes.get(listed.id)
         if known is None or known.state != listed.state:
             return None
@@ -256,9 +259,9 @@ class PodReader:
         return observed
 
     def _known_container(self, listed: ContainerSummary) -> ObservedContainer | None:
-        """Return what is known, if it holds still: an exit is final, and in other states only a new state says more.
+        """Return the cached status if it is still valid: an exit is final; otherwise only a new state brings news.
 
-        That a running container's reason may change meanwhile (OOMKilled, of one process of many) is left for its exit.
+        A running container's reason may change (OOMKilled, for one of many processes); its exit will show that.
         """
         known = self._containers.get(listed.id)
         if known is None or known.state == "unknown":
@@ -268,7 +271,7 @@ class PodReader:
         return known if known.state == listed.state else None
 
     async def _ask_container(self, listed: ContainerSummary) -> ObservedContainer:
-        # Who watches the process of what runs would ask for its pid at once: that is one call less.
+        # Verbose, for the pid: the watcher of the process would ask for it at once.
         status = await self._runtime.container_status(listed.id, verbose=listed.state == "running")
         observed = _observed_container(listed.sandbox_id, status)
         if (exit_ := observed.exit) is not None:
@@ -286,7 +289,10 @@ class PodReader:
         return exit_.model_copy(update={"message": self._runtime.speakable(said)})
 
     def _forget_all_but(self, pods: Iterable[_Listed]) -> None:
-        """Drop what is not listed. What a newer listing has learnt meanwhile may go too: it is asked for again."""
+        """Drop what is not listed.
+
+        What a newer listing has just added may be dropped too, and is then asked for again.
+        """
         sandboxes: set[str] = set()
         containers: set[str] = set()
         for listed in pods:
@@ -297,7 +303,7 @@ class PodReader:
 
 
 def why_of_no_pod(uid: str, number: int) -> str:
-    """Return why what is so labelled and numbered can be of no pod; "" = it can."""
+    """Return why something with these labels and this number can belong to no pod; "" if it can."""
     if not is_uid(uid):
         return f"{uid[:100]!r} is no pod's UID"
     return f"{number} is no attempt's number" if number > _LARGEST_NUMBER else ""
@@ -319,7 +325,7 @@ async def _each(
     known: Callable[[_Item], _Record | None],
     ask: Callable[[_Item], Awaitable[_Record]],
 ) -> tuple[_Record, ...]:
-    """Return a record for each item: the known one, or what asking gives. One that has vanished is left out."""
+    """Return a record for each item, cached or asked for; those that have vanished are left out."""
 
     async def asked(item: _Item) -> _Record | None:
         async with slots:
@@ -337,7 +343,7 @@ async def _each(
 
 
 async def _together(coroutines: Iterable[Coroutine[None, None, _Record]]) -> list[_Record]:
-    """Run all at once; when one fails, cancel the others and raise its error."""
+    """Run all concurrently; when one fails, cancel the others and raise its error."""
     tasks = [asyncio.create_task(coroutine) for coroutine in coroutines]
     try:
         return await asyncio.gather(*tasks)
@@ -367,7 +373,7 @@ def _observed_pod(
 
 
 def _identity(listed: _Listed) -> tuple[str, str]:
-    """Return the pod's name and namespace, as its sandboxes or containers are labelled; "" if there are none."""
+    """Return the pod's name and namespace by its sandboxes or the labels of its containers; "" if it has none."""
     for sandbox in listed.sandboxes:
         return sandbox.name, sandbox.namespace
     for container in listed.containers:

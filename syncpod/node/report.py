@@ -1,6 +1,6 @@
-"""What a node's agent says of its node, on disk: its conditions, its orphans, and what it has tidied up.
+"""The agent's report on its node, on disk: conditions, orphans, and what it has cleaned up.
 
-For the command line, which reads it in the state directory, as it does the worker's record.
+The command line reads it from the state directory.
 """
 
 from __future__ import annotations
@@ -31,30 +31,30 @@ class NodeCondition(_Said):
 
 
 class Orphan(_Said):
-    """Something in the runtime that nobody asks for: a pod, or what names none."""
+    """Something in the runtime that no workflow asks for: a pod, or a thing that belongs to none."""
 
     kind: Literal["pod", "sandbox", "container"] = "pod"
     id: str = ""
-    """The runtime's, of what names no pod."""
+    """Its id in the runtime, if it belongs to no pod."""
     namespace: str = ""
     name: str = ""
     uid: str = ""
     why: str = ""
     left: str = ""
-    """Why it is left as it is; "" = it is being killed."""
+    """Why it is not killed; "" = it is being killed."""
     running: int = 0
     """How many of its containers run."""
     since: datetime | None = None
-    """When it was first seen to be one, in this life of the agent."""
+    """When it was first seen, since the agent started."""
 
 
 class Chore(_Said):
-    """Something that the node does again and again."""
+    """A task that the node does periodically."""
 
     name: str = ""
     every_seconds: float = 0.0
     done: int = 0
-    """How much it has removed in this life of the agent."""
+    """How many it has removed since the agent started."""
     what: str = ""
     """Of what."""
 
@@ -69,12 +69,12 @@ class NodeReport(_Said):
 
 
 def write_node_report(state_dir: Path, report: NodeReport) -> None:
-    """Replace the report at once or not at all; mode 0600. Blocks. Raises OSError."""
+    """Replace the report atomically; mode 0600. Blocks. Raises OSError."""
     replace_file(state_dir / _NAME, report.model_dump_json(indent=1) + "\n", durable=False)
 
 
 def read_node_report(state_dir: Path) -> NodeReport | None:
-    """Return what the agent has last said, None where it has said nothing that can be read. Blocks."""
+    """Return the agent's last report; None if there is no readable one. Blocks."""
     try:
         return NodeReport.model_validate_json((state_dir / _NAME).read_bytes())
     except (OSError, ValidationError):

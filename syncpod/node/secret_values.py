@@ -1,4 +1,4 @@
-"""What of a node's Secrets no message may repeat: their values, gathered for the runtime's client to withhold."""
+"""The values of a node's Secrets, which the runtime's client withholds from every message."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ log = logging.getLogger(__name__)
 def known_secret_values(store: ObjectStore) -> frozenset[str]:
     """Return the values of all Secrets of the node, as `secret_values` does. Blocks. Raises OSError.
 
-    For a worker that has just begun: what its elder gave to containers, the runtime may repeat to it.
+    For a new worker: the runtime may repeat values to it that an earlier worker gave to containers.
     """
     return secret_values(store, store.versions())
 
@@ -22,7 +22,7 @@ def known_secret_values(store: ObjectStore) -> frozenset[str]:
 def secret_values(store: ObjectStore, refs: Iterable[ObjectRef]) -> frozenset[str]:
     """Return the values of those objects that are Secrets, as environments have them. Blocks.
 
-    A Secret that is not there has none; one that cannot be read is given to nobody, and is said in the log alone.
+    A missing Secret has none. One that cannot be read is given to no container, so it is only logged.
     """
     found: dict[ObjectRef, Mapping[str, bytes]] = {}
     for ref in {ref for ref in refs if ref.kind == "Secret"}:

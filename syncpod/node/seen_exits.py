@@ -1,9 +1,8 @@
-"""How containers were seen to end by the node itself, past the runtime: kept for what the runtime does not know.
+"""How containers ended, as the node itself saw it: kept for exits that the runtime does not know.
 
-A runtime that was down when a container ended may only know that it has: containerd 2 lists it as EXITED 255 `Unknown`,
-with the time at which it came up again. The agent has heard the end all the same, and from the kernel how it was.
-It is kept on disk, by container, for as long as the runtime lists the container: whoever asks the runtime later, in
-another life of the worker, would be told again that nothing is known.
+A runtime that was down when a container ended may not know how: containerd 2 lists it as EXITED 255 `Unknown`, finished
+when containerd came up again. The agent has seen the end, and the kernel has told it the exit code. It is kept on disk,
+by container, as long as the runtime lists the container, since a later worker would again be told `Unknown`.
 """
 
 from __future__ import annotations
@@ -22,36 +21,36 @@ from syncpod.lifecycle.exit import Exit, reason_of
 log = logging.getLogger(__name__)
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
-"""Ids that may be file names: those of every runtime are."""
+"""Ids that are safe as file names; those of all runtimes are."""
 
 
 class SeenExits:
-    """The ends that were seen on one node, by container id, in files of mode 0600. All of it belongs to one event loop.
+    """The ends that were seen on one node, by container id, in files of mode 0600. Belongs to one event loop.
 
-    What is noted counts at once; files are written and removed in a thread of their own, one after the other: those
-    that all share may hang with the volumes of pods. One that cannot be written or read is logged, and costs what it
-    would have told: nothing depends on it otherwise.
+    What is noted counts at once. Files are written and removed in a thread of its own, one after the other, because the
+    shared threads may hang with the volumes of pods. A file that cannot be written or read is logged and its content
+    lost; nothing else depends on it.
     """
 
     def __init__(self, directory: Path) -> None:
-        """Keep them in `directory`, made (0700) when the first is; what an earlier life has left there counts.
+        """Keep them in `directory`, which is made (0700) with the first; files of earlier workers count.
 
         Blocks.
         """
         self._directory = directory
         self._seen: dict[str, Exit] = {}
         self._changed: set[str] = set()
-        """Containers whose files do not say yet what is known of them."""
+        """Containers whose files are not up to date."""
         self._writing: asyncio.Task[None] | None = None
         self._writer = ThreadPoolExecutor(1, "seen exits")
         for path in sorted(directory.glob("*")):
             if path.name.startswith("."):
-                path.unlink(missing_ok=True)  # a draft of a life that was cut off
+                path.unlink(missing_ok=True)  # a draft that a crash left behind
             elif (read := _read(path)) is not None:
                 self._seen[path.name] = read
 
     def note(self, container_id: str, exit_code: int, at: datetime) -> None:
-        """Keep how a container was seen to end, and when by the node's clock."""
+        """Record how a container ended, and when by the node's clock."""
         if not _ID.fullmatch(container_id):
             return
         reason = reason_of(exit_code)
@@ -59,11 +58,11 @@ class SeenExits:
         self._write_soon(container_id)
 
     def of(self, container_id: str) -> Exit | None:
-        """Return how a container was seen to end; None where it was not, or is gone from the runtime's list."""
+        """Return how a container was seen to end; None if it was not, or the runtime no longer lists it."""
         return self._seen.get(container_id)
 
     def complete(self, exit_: Exit) -> Exit:
-        """Return a container's exit as it was seen, where the runtime does not know how the container ended."""
+        """Return a container's exit, with the end that the node saw if the runtime does not know it."""
         seen = self._seen.get(exit_.id)
         if seen is None or not exit_.is_unknown_to_runtime:
             return exit_
@@ -71,7 +70,7 @@ class SeenExits:
         return exit_.model_copy(update=how)
 
     def ids(self) -> frozenset[str]:
-        """Return of whom an end is kept."""
+        """Return the ids of containers with a recorded end."""
         return frozenset(self._seen)
 
     def forget(self, container_ids: Collection[str]) -> None:
@@ -81,7 +80,7 @@ class SeenExits:
                 self._write_soon(container_id)
 
     async def settled(self) -> None:
-        """Wait until the files say what is known."""
+        """Wait until the files are up to date."""
         while self._writing is not None:
             await asyncio.wait({self._writing})
 
@@ -102,7 +101,7 @@ class SeenExits:
 
 
 def _write(directory: Path, changed: Mapping[str, Exit | None]) -> None:
-    """Have the files of these containers say how they were seen to end; None removes one. Blocks."""
+    """Write the files of these containers; None removes one. Blocks."""
     for container_id, seen in changed.items():
         path = directory / container_id
         try:

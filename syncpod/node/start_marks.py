@@ -1,13 +1,13 @@
-"""That a container was told to start: noted on its node just before, one note for each container of a pod.
+"""Start marks: a node notes that it is about to start a container, one mark for each container of a pod.
 
-Between StartContainer and the moment at which the pod's workflow has the answer, that an instance has run is known to
-the runtime alone, and gone with what it lists: whoever removed the ended instance while the worker is dead would have
-it run a second time. By the mark, `<state>/pods/<uid>/starts/<container>`, the next worker knows.
+Between StartContainer and the moment when the pod's workflow has the answer, only the runtime knows that an instance
+has run. If somebody removed the ended instance while the worker is dead, it would run a second time. The mark,
+`<state>/pods/<uid>/starts/<container>`, tells the next worker.
 
-A container's mark is that of its newest instance, and replaces the one before: a later number is asked for only once
-the workflow knows of the earlier. They go with the pod's directory. None is forced to disk: they are to outlast the
-worker, and what a process has written the kernel has. A power cut may lose the last ones, of starts that the pod's
-workflow has not heard of, while the runtime, which does force its records to disk, still lists those instances.
+A container's mark is that of its newest instance and replaces the one before: a later number is started only once the
+workflow knows of the earlier. Marks are removed with the pod's directory. They are not synced to disk: they must
+survive the worker, not the kernel. A power cut may lose the last ones, but the runtime, which does sync its records,
+then still lists those instances.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from syncpod.translation.paths import pod_directory, safe_name
 log = logging.getLogger(__name__)
 
 GONE = "The container was told to start and is no longer listed by the runtime: nobody saw how it ended"
-"""Message of an end that nobody knows."""
+"""Message of an exit that nobody saw."""
 
 _STARTS = "starts"
 _SIZE = 512
-"""Bytes of each file, so that any mark fits in the place of any other; one that is longer gets a file of its own."""
+"""Size of each file in bytes, so that a mark can overwrite any other; a longer mark replaces the file."""
 
 
 class StartMark(BaseModel):
-    """An instance of a container that was told to start."""
+    """A container's instance that was told to start."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -52,27 +52,27 @@ class StartMark(BaseModel):
 
 @dataclass(frozen=True)
 class WithdrawnMark:
-    """A mark that counts no more, and can be put back: a rename either way, which a full disk does not refuse."""
+    """A mark set aside that can be restored; both are renames, which work on a full disk."""
 
     path: Path
     """Where it counts."""
     aside: Path
 
     def put_back(self) -> None:
-        """Have it count again. Blocks. Raises OSError."""
+        """Restore it. Blocks. Raises OSError."""
         self.aside.replace(self.path)
 
     def drop(self) -> None:
-        """Forget it. Blocks; safe to repeat. Raises OSError."""
+        """Delete it. Blocks; safe to repeat. Raises OSError."""
         self.aside.unlink(missing_ok=True)
 
 
 def write_start_mark(node: NodeContext, uid: str, container: str, mark: StartMark) -> None:
-    """Have a container's mark be this one, at once or not at all; mode 0600.
+    """Write a container's mark atomically; mode 0600.
 
-    It is written over the one before, by one call and within one page, which a death does not cut in two. That costs a
-    fifth of a new file, and no space: on a full disk the next start may be the one that tidies up. Where there is none
-    yet a full disk refuses it, and the container must not be started.
+    It overwrites the one before with one call within one page, which a crash does not split. That costs a fifth of
+    writing a new file, and no disk space: on a full disk the next start may be the one that cleans up. A first mark
+    needs space; if there is none, the container must not be started.
 
     Blocks. Raises OSError, UnsafeName.
     """
@@ -84,18 +84,18 @@ def write_start_mark(node: NodeContext, uid: str, container: str, mark: StartMar
 
 
 def read_start_mark(node: NodeContext, uid: str, container: str) -> StartMark | None:
-    """Return a container's mark, None where there is none. Blocks. Raises OSError, UnsafeName.
+    """Return a container's mark; None if there is none. Blocks. Raises OSError, UnsafeName.
 
-    One that cannot be read is none, and logged: only a power cut leaves one.
+    An unreadable one, which only a power cut leaves, is logged and counts as none.
     """
     return _read(_path(node, uid, container))
 
 
 def withdraw_start_mark(node: NodeContext, uid: str, container_id: str) -> WithdrawnMark | None:
-    """Have the mark of an instance (its id in the runtime) not count; None where it has none.
+    """Set aside the mark of an instance, given by its id in the runtime; None if it has none.
 
-    To be done before what never ran is removed, since its number is free then. Who dies in between leaves an instance
-    that is listed as never started, or nothing. Blocks. Raises OSError, UnsafeName.
+    Call it before removing an instance that never ran, whose number is then free again. A crash in between leaves an
+    instance that is listed as never started, or nothing. Blocks. Raises OSError, UnsafeName.
     """
     directory = pod_directory(node, uid) / _STARTS
     try:
@@ -114,10 +114,10 @@ def withdraw_start_mark(node: NodeContext, uid: str, container_id: str) -> Withd
 
 
 def as_ended(mark: StartMark, container: Container | EphemeralContainer, seen: Exit | None) -> ObservedContainer:
-    """Return an instance that has run and is gone as a runtime would list it, so that its end is recorded like others.
+    """Return an instance that ran and is gone as a runtime would list it, so that its end is recorded like any other.
 
-    As it was seen to end, else as the kubelet has it of a container that it cannot find: 137, `ContainerStatusUnknown`
-    (kubelet_pods.go, v1.36, convertToAPIContainerStatuses).
+    Its end is the one that was seen, else the kubelet's for a container that it cannot find: 137,
+    `ContainerStatusUnknown` (kubelet_pods.go, v1.36, convertToAPIContainerStatuses).
     """
     gone = ObservedContainer(
         id=mark.id,
@@ -137,7 +137,7 @@ def _path(node: NodeContext, uid: str, container: str) -> Path:
 
 
 def _write_over(path: Path, content: bytes) -> bool:
-    """Write a file's content in its place if it is there and as long; say whether that is done."""
+    """Overwrite a file in place if it exists and has the same length; say whether that was done."""
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except FileNotFoundError:

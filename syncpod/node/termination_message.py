@@ -1,4 +1,4 @@
-"""What a container says at its end: a file of its own, and where it left that empty, the end of its log.
+"""A container's termination message: a file that it writes or, if that is empty, the end of its log.
 
 Mirrors kuberuntime_container.go, v1.36, getTerminationMessage and readLastStringFromContainerLogs.
 """
@@ -17,19 +17,19 @@ from syncpod.translation import names
 from syncpod.translation.mounts import container_place
 
 MESSAGE_LIMIT: Final = 4096
-"""Bytes of the file that are read."""
+"""How many bytes of the file are read."""
 LOG_LIMIT: Final = 2048
 LOG_LINES: Final = 80
-"""Bytes and lines of the log that stand for a message."""
+"""How many bytes and lines of the log can be the message."""
 _TAIL: Final = 1 << 20
-"""Bytes of the log in which its last lines are looked for."""
+"""How many bytes from the end of the log are searched for its last lines."""
 _MODE: Final = 0o666
 _KEPT: Final = 3
-"""Files of a container that are kept: the runtime lists two of its instances, and a third may just be starting."""
+"""How many files of a container are kept: the runtime lists two of its instances, and a third may be starting."""
 
 
 def make_message_file(path: Path) -> None:
-    """Make the file, which everybody in the container may write to, and remove those of instances long gone.
+    """Make the file, writable by every user in the container, and remove those of old instances.
 
     Blocks; safe to repeat. Raises OSError.
     """
@@ -46,14 +46,14 @@ def make_message_file(path: Path) -> None:
 
 
 def wants_message(status: RuntimeContainerStatus) -> bool:
-    """Say whether something is to be read for a container: it has ended, and has a place for its words."""
+    """Say whether a container has a message to read: it has ended, and has a file for it."""
     return status.state == "exited" and bool(
         status.annotations.get(names.CONTAINER_TERMINATION_MESSAGE_PATH_ANNOTATION)
     )
 
 
 def termination_message(status: RuntimeContainerStatus, exit_: Exit) -> str:
-    """Return the exit's message with what the container said at its end. Blocks; a file that is gone says nothing."""
+    """Return the exit's message with the container's own added. Blocks; a missing file counts as empty."""
     said, in_file = _said(status)
     falls_back = (
         status.annotations.get(names.CONTAINER_TERMINATION_MESSAGE_POLICY_ANNOTATION) == "FallbackToLogsOnError"
@@ -66,7 +66,7 @@ def termination_message(status: RuntimeContainerStatus, exit_: Exit) -> str:
 
 
 def _said(status: RuntimeContainerStatus) -> tuple[str, bool]:
-    """Return what is in the file, and whether that settles it."""
+    """Return the file's content, and whether that is the final message."""
     place = container_place(status.annotations.get(names.CONTAINER_TERMINATION_MESSAGE_PATH_ANNOTATION, ""))
     mounted = next((mount for mount in status.mounts if mount.container_path == place), None)
     if mounted is None:
@@ -81,7 +81,7 @@ def _said(status: RuntimeContainerStatus) -> tuple[str, bool]:
 
 
 def _end_of_log(log: Path) -> str:
-    """Return the last lines that the container wrote, of both streams, without what the runtime adds to each."""
+    """Return the container's last lines on both streams, without the runtime's prefixes."""
     try:
         data = _last_bytes(log, _TAIL)
     except OSError as error:
@@ -103,7 +103,7 @@ def _end_of_log(log: Path) -> str:
 
 def _last_bytes(path: Path, limit: int) -> bytes:
     """Return the last bytes of a regular file. Raises OSError."""
-    if "\0" in str(path):  # whoever made a container may have named any file, and the runtime failed over it too
+    if "\0" in str(path):  # a container's creator may have named any file; the runtime failed on it too
         raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), str(path))
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(descriptor, "rb") as file:

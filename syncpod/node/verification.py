@@ -1,4 +1,4 @@
-"""Which images a pod may start only if it has credentials for them, although they are on the node already.
+"""For which present images a pod must have credentials before it may use them.
 
 Mirrors images/pullmanager/image_pull_policies.go, v1.36. Pure.
 """
@@ -19,19 +19,19 @@ POLICIES: Final = (NEVER_VERIFY, NEVER_VERIFY_PRELOADED, NEVER_VERIFY_ALLOWLISTE
 
 
 class VerificationInvalid(ValueError):
-    """A policy or a pattern is none; the text says which and what would be right."""
+    """A policy or a pattern is invalid; the text says which, and what a valid one looks like."""
 
 
 @dataclass(frozen=True)
 class Verification:
     """The node's imagePullCredentialsVerificationPolicy and preloadedImagesVerificationAllowlist.
 
-    Raises VerificationInvalid for what the kubelet's configuration would be refused for.
+    Raises VerificationInvalid for values that the kubelet would refuse.
     """
 
     policy: str = NEVER_VERIFY_PRELOADED
     allowed: tuple[str, ...] = ()
-    """Images by name, without tag and digest, as pods write them; one that ends in `/*`: all that begin so."""
+    """Image names as pods write them, without tag and digest; a trailing `/*` matches all with that prefix."""
 
     def __post_init__(self) -> None:
         if self.policy not in POLICIES:
@@ -42,7 +42,7 @@ class Verification:
             _check_pattern(pattern)
 
     def is_needed(self, image: str, *, pulled_by_us: bool) -> bool:
-        """Say whether credentials have to be verified for an image that is there, named as its pod names it."""
+        """Say whether credentials must be verified for a present image, given by the name that the pod uses."""
         match self.policy:
             case "NeverVerify":
                 return False
@@ -60,9 +60,9 @@ class Verification:
 
 
 def without_tag_and_digest(image: str) -> str:
-    """Return an image's name as it was written, less its tag and digest (trimImageTagDigest); itself where it is none.
+    """Return an image's name without tag and digest (trimImageTagDigest); an invalid one is returned as it is.
 
-    Nothing is added to it, so that `busybox` and `docker.io/library/busybox` are two.
+    Nothing is added, so `busybox` and `docker.io/library/busybox` are different names.
     """
     name = parse_image_name(image)
     if name is None:
@@ -72,7 +72,7 @@ def without_tag_and_digest(image: str) -> str:
 
 
 def _check_pattern(pattern: str) -> None:
-    """Raise VerificationInvalid for what stands for no image (getAllowlistImagePattern)."""
+    """Raise VerificationInvalid for a pattern that matches no image (getAllowlistImagePattern)."""
     if pattern.endswith("/*"):
         name, is_one = pattern[:-2], len(pattern) > 2
     else:

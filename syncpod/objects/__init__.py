@@ -1,4 +1,4 @@
-"""ConfigMaps and Secrets as a node keeps them: what a pod refers to, and never a part of its workflow."""
+"""ConfigMaps and Secrets as a node keeps them. Pods refer to them; their content is never part of a workflow."""
 
 from syncpod.objects.admission import ObjectAdmission, admit_object
 from syncpod.objects.references import Reference, Use, references, resolve

@@ -10,7 +10,7 @@ _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 
 class ObjectAdmission(NamedTuple):
-    """An object that was taken, and what its author should know about it."""
+    """An admitted object, and what its author should know about it."""
 
     object: ConfigMap | Secret
     warnings: tuple[Problem, ...]
@@ -19,9 +19,9 @@ class ObjectAdmission(NamedTuple):
 def admit_object(given: ConfigMap | Secret) -> ObjectAdmission:
     """Take an object for a first or a repeated apply; one without a namespace goes to ``default``.
 
-    What `kubectl get -o yaml` prints is taken too: what an API server filled in is dropped, with a warning, and so is
-    kubectl's note of what it applied last, in which a Secret's values stand in clear. Raises PodInvalid with all that
-    is wrong.
+    The output of `kubectl get -o yaml` is accepted too. What an API server filled in is dropped with a warning, and so
+    is kubectl's last-applied annotation, which repeats a Secret's values in clear. Raises PodInvalid with every
+    problem.
     """
     problems = validate_config_map(given) if isinstance(given, ConfigMap) else validate_secret(given)
     if problems:

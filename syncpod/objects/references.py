@@ -18,25 +18,28 @@ class Reference:
 
     ref: ObjectRef
     optional: bool
-    """The pod goes on without it: it is marked so, or is a pull secret, which the kubelet does without too."""
+    """The pod can do without it: it is marked optional, or it is a pull secret, which the kubelet does without too."""
     key: str | None
-    """The one key that a variable takes; None where all of them, or a volume's items, are meant."""
+    """The one key that a variable takes; None if all keys, or a volume's items, are meant."""
     path: str
-    """Of the field, as Kubernetes spells it: ``spec.containers[0].env[2].valueFrom.secretKeyRef``."""
+    """The field's path, as Kubernetes spells it: ``spec.containers[0].env[2].valueFrom.secretKeyRef``."""
     use: Use
 
 
 def references(pod: Pod) -> tuple[Reference, ...]:
     """Return every ConfigMap and Secret that the pod names, place by place in the manifest's order.
 
-    An object that is named twice is there twice. What only volume plugins of a cluster use (CSI, iSCSI, and so on) is
-    not looked at: such pods are refused (pod/util.go, v1.36, VisitPodSecretNames and VisitPodConfigmapNames).
+    An object that is named twice appears twice. The Secrets of storage drivers (CSI, iSCSI and so on) are not included:
+    pods with such volumes are refused (pod/util.go, v1.36, VisitPodSecretNames and VisitPodConfigmapNames).
     """
     return tuple(_references(pod))
 
 
 def resolve(store: ObjectStore, pod: Pod) -> Mapping[ObjectRef, Mapping[str, bytes]]:
-    """Return what the pod refers to and is there: each object's values. Blocks. Raises OSError, ObjectUnreadable."""
+    """Return the values of each object that the pod refers to and that exists. Blocks.
+
+    Raises OSError, ObjectUnreadable.
+    """
     found: dict[ObjectRef, Mapping[str, bytes]] = {}
     for ref in sorted({reference.ref for reference in references(pod)}):
         held = store.get(ref)
@@ -48,7 +51,7 @@ def resolve(store: ObjectStore, pod: Pod) -> Mapping[ObjectRef, Mapping[str, byt
 def _references(pod: Pod) -> Iterator[Reference]:
     namespace, spec = pod.metadata.namespace or "default", pod.spec
     for index, pull in enumerate(spec.image_pull_secrets):
-        if pull.name:  # validation lets a nameless one stand, as the API server does
+        if pull.name:  # validation accepts an empty name, as the API server does
             ref = ObjectRef("Secret", namespace, pull.name)
             yield Reference(ref, True, None, f"spec.imagePullSecrets[{index}]", "pull")
     for index, volume in enumerate(spec.volumes):

@@ -1,4 +1,4 @@
-"""Which object is meant: a kind, a namespace and a name."""
+"""A reference to an object: kind, namespace and name."""
 
 from dataclasses import dataclass
 from typing import Final, Literal
@@ -13,7 +13,7 @@ KINDS: Final[tuple[Kind, ...]] = ("ConfigMap", "Secret")
 
 @dataclass(frozen=True, order=True, slots=True)
 class ObjectRef:
-    """One ConfigMap or Secret, whether it is there or not; ``str`` is what the kubelet calls it: ``configmap "x"``."""
+    """One ConfigMap or Secret, which may not exist; ``str`` gives the kubelet's words: ``configmap "x"``."""
 
     kind: Kind
     namespace: str
@@ -24,5 +24,5 @@ class ObjectRef:
 
 
 def ref_of(found: ConfigMap | Secret) -> ObjectRef:
-    """Return what names the object; one without a namespace is in ``default``."""
+    """Return the reference to an object; one without a namespace is in ``default``."""
     return ObjectRef(found.kind, found.metadata.namespace or "default", found.metadata.name)

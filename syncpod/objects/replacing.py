@@ -1,4 +1,4 @@
-"""What becomes of an object when a person puts another of its name: the API server's part, without a server."""
+"""Replacing an object by another of the same name, as an API server would."""
 
 import base64
 from collections.abc import Iterator
@@ -13,17 +13,17 @@ Change = Literal["created", "configured", "unchanged"]
 
 
 class ObjectRefused(ValueError):
-    """An object may not become what was asked for; the text says why as kubectl does, and shows no value."""
+    """The object may not be changed in this way. The text says why in kubectl's words, and shows no value."""
 
 
 def replaced(
     held: ConfigMap | Secret | None, wanted: ConfigMap | Secret, *, now: datetime, uid: str
 ) -> tuple[ConfigMap | Secret, Change]:
-    """Return what is to be kept where `held` is there and `wanted`, of its kind, was put, and what that does.
+    """Return the object to keep when `wanted` is put where `held` may be, and what that did.
 
-    Identity (uid, creationTimestamp, resourceVersion) is the node's to give: what `wanted` says of it does not count.
-    Labels, annotations and data become exactly what is wanted, so that what a manifest no longer has goes; `apply` of
-    kubectl would leave what others had added. ``stringData`` becomes ``data``, and a Secret without a type ``Opaque``.
+    The node chooses uid, creationTimestamp and resourceVersion; those of `wanted` are ignored. Labels, annotations and
+    data become exactly those of `wanted`, so what a manifest no longer has is removed; `kubectl apply` would keep what
+    others had added. ``stringData`` becomes ``data``, and a Secret without a type becomes ``Opaque``.
 
     Raises ObjectRefused for a change of what is immutable (apis/core/validation.go, v1.36, ValidateConfigMapUpdate and
     ValidateSecretUpdate).
@@ -45,7 +45,7 @@ def replaced(
 
 
 def _content(given: ConfigMap | Secret) -> ConfigMap | Secret:
-    """Return the object without identity, as it is kept: with a namespace, and a Secret's strings as its data."""
+    """Return the object as it is stored, but without identity: with a namespace, and a Secret's strings as data."""
     metadata = type(given.metadata)(
         name=given.metadata.name,
         namespace=given.metadata.namespace or "default",

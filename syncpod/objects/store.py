@@ -1,6 +1,6 @@
-"""ConfigMaps and Secrets on the node's disk and in its memory: one file for each, replaced at once or not at all.
+"""ConfigMaps and Secrets on the node's disk and in its memory: one file for each, replaced atomically.
 
-The command line writes and the worker reads, at the same time and without speaking to one another. ConfigMaps lie
+The command line writes them and the worker reads them, concurrently and without talking to each other. ConfigMaps are
 below the state directory, Secrets below a directory on a memory file system; both as `kubectl get -o json` shows them.
 """
 
@@ -29,31 +29,34 @@ from syncpod.pod.wire import to_wire
 _DIRECTORIES: Final[dict[Kind, str]] = {"ConfigMap": "configmaps", "Secret": "secrets"}
 _SUFFIX: Final = ".json"
 _LONG: Final = "~"
-"""Ends the file of a name that would be too long with the suffix: a directory takes 255 bytes, a name has up to 253."""
+"""Suffix for a name too long for the usual one: a file name has at most 255 bytes, an object's name up to 253."""
 _LONGEST_WITH_SUFFIX: Final = 255 - len(_SUFFIX)
 _DRAFT: Final = ".draft"
 _LOCK: Final = ".lock"
 
 
 class ObjectUnreadable(ValueError):
-    """A file of the store is not what the store wrote; the text names it, and shows nothing of what is in it."""
+    """A file of the store does not hold what the store wrote.
+
+    The text names the file, and shows nothing of its content.
+    """
 
 
 class ObjectStore:
     """The ConfigMaps and Secrets of one node. Every method blocks, and may be called by several processes at once.
 
-    `state_dir` and `memory_dir` are private to this user; what is missing below them is made, 0700, and files are
-    0600. A reader sees an object as it was before a put or as it is after it, and so does whoever comes after a crash
-    between any two instructions. All methods raise OSError where the file system fails.
+    `state_dir` and `memory_dir` are private to this user; missing directories below them are made with mode 0700, files
+    have 0600. A reader sees an object either as it was before a put or as it is after it, also after a crash. All
+    methods raise OSError where the file system fails.
     """
 
     def __init__(self, state_dir: Path, memory_dir: Path) -> None:
         self._roots: dict[Kind, Path] = {"ConfigMap": state_dir / "objects", "Secret": memory_dir / "objects"}
 
     def put(self, wanted: ConfigMap | Secret) -> Change:
-        """Keep an object that was admitted, in place of the one of its name; on disk when this returns.
+        """Store an admitted object in place of the one of its name; it is on disk when this returns.
 
-        Raises ObjectRefused for a change of what is immutable, ValueError for a name that is none, ObjectUnreadable.
+        Raises ObjectRefused for a change of an immutable field, ValueError for an invalid name, ObjectUnreadable.
         """
         with self._locked(wanted.kind):
             kept, change = self._replaced(wanted)
@@ -62,11 +65,11 @@ class ObjectStore:
             return change
 
     def would_put(self, wanted: ConfigMap | Secret) -> Change:
-        """Return what a put would do now; nothing is written. Raises as a put does."""
+        """Return what a put would do now, without writing. Raises as a put does."""
         return self._replaced(wanted)[1]
 
     def add(self, wanted: ConfigMap | Secret) -> bool:
-        """Keep an object that was admitted if there is none of its name; say whether there was none."""
+        """Store an admitted object unless one of its name exists; say whether it was stored."""
         with self._locked(wanted.kind):
             if self.get(ref_of(wanted)) is not None:
                 return False
@@ -74,34 +77,37 @@ class ObjectStore:
             return True
 
     def get(self, ref: ObjectRef) -> ConfigMap | Secret | None:
-        """Return the object, or None where it is not there. Raises ObjectUnreadable."""
+        """Return the object, or None if it does not exist. Raises ObjectUnreadable."""
         return _read(self._file(ref), ref.kind) if _is_name(ref) else None
 
     def list(self, kind: Kind, namespace: str | None = None) -> tuple[ConfigMap | Secret, ...]:
-        """Return all objects of a kind, of one namespace or of all, by namespace and name. Raises ObjectUnreadable."""
+        """Return all objects of a kind, in one namespace or all, sorted by namespace and name.
+
+        Raises ObjectUnreadable.
+        """
         refs = sorted(ref for ref, _entry in self._entries(kind) if namespace in (None, ref.namespace))
         found = (self.get(ref) for ref in refs)
         return tuple(held for held in found if held is not None)
 
     def delete(self, ref: ObjectRef) -> bool:
-        """Remove an object, also one that cannot be read; say whether it was there."""
+        """Remove an object, even an unreadable one; say whether it existed."""
         file = self._file(ref)
         if not _is_name(ref) or not os.path.lexists(file):
             return False
         with self._locked(ref.kind):
-            # What a put that was killed had begun to write goes with whatever is deleted.
+            # The draft of a put that was killed is removed too.
             self._draft(ref.kind).unlink(missing_ok=True)
             try:
                 file.unlink()
             except (FileNotFoundError, NotADirectoryError):
                 return False
             sync_directory(file.parent)
-            with contextlib.suppress(OSError):  # not empty: others are in this namespace
+            with contextlib.suppress(OSError):  # not empty: the namespace has other objects
                 file.parent.rmdir()
             return True
 
     def versions(self) -> dict[ObjectRef, str]:
-        """Return a word for each object that is there, which differs when the object does. No file is opened."""
+        """Return a version for each object, which changes with the object. No file is opened."""
         return {
             ref: f"{status.st_mtime_ns}-{status.st_ino}-{status.st_size}"
             for kind in KINDS
@@ -109,7 +115,7 @@ class ObjectStore:
         }
 
     def _entries(self, kind: Kind) -> Iterator[tuple[ObjectRef, os.stat_result]]:
-        """Yield what is there of a kind, in no order; what comes or goes meanwhile may be missed."""
+        """Yield the objects of a kind, in no order; one that is added or removed meanwhile may be missed."""
         for namespace in _scan(self._roots[kind] / _DIRECTORIES[kind]):
             if not namespace.is_dir(follow_symlinks=False):
                 continue
@@ -135,14 +141,14 @@ class ObjectStore:
         return self._roots[kind] / _DRAFT
 
     def _write(self, kept: ConfigMap | Secret) -> None:
-        """Replace the object's file; the lock is held, so the draft that may lie there is nobody's."""
+        """Replace the object's file. The caller holds the lock, so a draft that is there is left over."""
         file = self._file(ref_of(kept))
         _make_private(file.parent)
         replace_file(file, _to_json(kept), durable=True, draft=self._draft(kept.kind))
 
     @contextlib.contextmanager
     def _locked(self, kind: Kind) -> Iterator[None]:
-        """Keep other writers of this kind out; the lock goes with the process that held it."""
+        """Keep out other writers of this kind. The lock ends with the process that holds it."""
         root = self._roots[kind]
         _make_private(root)
         lock = os.open(root / _LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
@@ -154,7 +160,7 @@ class ObjectStore:
 
 
 def _is_name(ref: ObjectRef) -> bool:
-    """Say whether an object may be called so; what may not is never there, and never becomes part of a path."""
+    """Say whether this is a valid name. An invalid one names no object and never becomes part of a path."""
     return not syntax.dns_label(ref.namespace) and not syntax.dns_subdomain(ref.name)
 
 
@@ -163,7 +169,7 @@ def _file_name(name: str) -> str:
 
 
 def _object_name(file_name: str) -> str:
-    """Return the name of the object that a file holds; "" for what is none."""
+    """Return the name of the object that a file holds; "" if it holds none."""
     name = file_name.removesuffix(_SUFFIX if file_name.endswith(_SUFFIX) else _LONG)
     return name if _file_name(name) == file_name else ""
 
@@ -179,7 +185,7 @@ def _read(file: Path, kind: Kind) -> ConfigMap | Secret | None:
         return None
     try:
         return ConfigMap.model_validate_json(text) if kind == "ConfigMap" else Secret.model_validate_json(text)
-    except ValidationError:  # its text would show what is in the file
+    except ValidationError:  # its text would show the file's content
         raise ObjectUnreadable(f"{file}: holds no {kind}: delete it, and apply it again") from None
 
 
@@ -192,6 +198,6 @@ def _scan(directory: Path) -> tuple[os.DirEntry[str], ...]:
 
 
 def _make_private(directory: Path) -> None:
-    """Make a directory and what is missing above it, for this user alone."""
+    """Make a directory and its missing parents, accessible to this user alone."""
     for missing in reversed([path for path in (directory, *directory.parents) if not path.exists()]):
         missing.mkdir(mode=0o700, exist_ok=True)

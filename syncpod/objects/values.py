@@ -1,4 +1,4 @@
-"""What is in a ConfigMap or Secret: bytes by key, however they were written."""
+"""The values of a ConfigMap or Secret as bytes by key."""
 
 import base64
 
@@ -8,7 +8,7 @@ from syncpod.pod import ConfigMap, Secret
 def values(found: ConfigMap | Secret) -> dict[str, bytes]:
     """Return each key's bytes: ``data`` and ``binaryData``, or ``data`` with ``stringData`` laid over it.
 
-    The object must have passed its validation; raises ValueError, with no value in it, where base64 is none.
+    The object must have passed validation. Raises ValueError, which shows no value, for invalid base64.
     """
     if isinstance(found, ConfigMap):
         texts, encoded = found.data, found.binary_data

@@ -1,4 +1,4 @@
-"""Taking a pod in: parse, drop what belongs to a cluster, default, validate, and refuse what is not supported."""
+"""Admission of pods: parse, drop what belongs to a cluster, default, validate, and refuse what is not supported."""
 
 import json
 from typing import Any, NamedTuple, TypeVar
@@ -6,9 +6,10 @@ from typing import Any, NamedTuple, TypeVar
 from syncpod.pod.containers import Container, EphemeralContainer
 from syncpod.pod.defaults import with_container_defaults, with_defaults
 from syncpod.pod.kinds import Pod
-from syncpod.pod.meta import CLUSTERS_METADATA, SERVERS_METADATA
+from syncpod.pod.meta import CLUSTERS_METADATA, SERVERS_METADATA, ObjectMeta
 from syncpod.pod.parse import parse_ephemeral_container, parse_pod
 from syncpod.pod.problems import PodInvalid, Problem
+from syncpod.pod.spec import PodSpec
 from syncpod.pod.status import PodStatus
 from syncpod.pod.support import check_supported, check_without_effect
 from syncpod.pod.validation.pod import validate_ephemeral_container, validate_pod
@@ -19,29 +20,29 @@ DROPPED = {
     **{f"metadata.{wire_name(name)}": "an API server writes it" for name in SERVERS_METADATA if name != "uid"},
     **{f"metadata.{wire_name(name)}": "controllers of a cluster act on it" for name in CLUSTERS_METADATA},
 }
-"""By path: what admission drops, with a warning, and why."""
+"""What admission drops, with a warning: the reason by path."""
 
 LARGEST_POD = 512 * 1024
-"""Bytes as JSON. A workflow's state is one payload, for which a server has 2 MiB: the pod may be in it twice, with the
-one that is to follow it, beside what is remembered of its life. (An API server's store has room for 1.5 MiB.)"""
+"""Bytes as JSON. A workflow's state is one payload, which a server limits to 2 MiB. It may hold the pod, the pod that
+replaces it, and the pod's history. (An API server's limit is 1.5 MiB.)"""
 
-_TOKEN_VOLUME = "kube-api-access-"  # the name of a volume, no secret
+_TOKEN_VOLUME = "kube-api-access-"  # the name of a volume, not a secret
 
 _Container = TypeVar("_Container", bound=Container)
 
 
 class Admission(NamedTuple):
-    """A pod that was taken, with its defaults, and what its author should know about it."""
+    """An admitted pod, with its defaults, and warnings for its author."""
 
     pod: Pod
     warnings: tuple[Problem, ...]
 
 
 def admit(document: Any) -> Admission:
-    """Take a Pod, or the document of one, for a first or a repeated apply; twice is the same as once.
+    """Admit a Pod, or the document of one, for a first or repeated apply. Idempotent.
 
-    What `kubectl get pod -o yaml` prints is taken too: what an API server filled in is dropped, with a warning. Raises
-    PodInvalid with all that is wrong, or unknown, or not supported.
+    The output of `kubectl get pod -o yaml` is accepted too: what an API server filled in is dropped, with a warning.
+    Raises PodInvalid with everything that is wrong, unknown or not supported.
     """
     pod = document if isinstance(document, Pod) else parse_pod(document)
     pod, warnings = without_cluster(pod)
@@ -58,7 +59,7 @@ def admit(document: Any) -> Admission:
 
 
 def check_size(pod: Pod) -> tuple[Problem, ...]:
-    """Return the problem of a pod that its workflow could not carry from run to run, with what has become of it."""
+    """Return a problem if the pod is too large for its workflow's state."""
     size = len(json.dumps(to_wire(pod), separators=(",", ":"), ensure_ascii=False).encode())
     if size <= LARGEST_POD:
         return ()
@@ -66,10 +67,10 @@ def check_size(pod: Pod) -> tuple[Problem, ...]:
 
 
 def readmit(document: Any) -> Admission:
-    """Take a pod again that was admitted before, perhaps by an earlier version: what it refuses now it took then.
+    """Admit a pod again that was admitted before, perhaps by an earlier version with other rules.
 
-    Unknown fields are passed over, and values that a later version no longer takes are left as they are. Raises
-    PodInvalid where the document cannot be read as a Pod at all.
+    Unknown fields are ignored, and values that are no longer accepted stay as they are. Raises PodInvalid if the
+    document cannot be read as a Pod at all.
     """
     pod = document if isinstance(document, Pod) else parse_pod(document, strict=False)
     pod, warnings = without_cluster(pod)
@@ -78,14 +79,14 @@ def readmit(document: Any) -> Admission:
 
 
 def admit_pod(document: Any) -> Pod:
-    """Take a pod as `admit` does, for callers that have nobody to warn."""
+    """Admit a pod as `admit` does, for callers that have nobody to warn."""
     return admit(document).pod
 
 
 def admit_ephemeral_container(pod: Pod, document: Any) -> EphemeralContainer:
-    """Take an ephemeral container, or the document of one, that is to join the pod.
+    """Admit an ephemeral container, or the document of one, for a running pod.
 
-    Raises PodInvalid; paths start at `ephemeralContainer`, or inside it where the document does not parse.
+    Raises PodInvalid; paths start at `ephemeralContainer`, or inside it if the document does not parse.
     """
     given = document if isinstance(document, EphemeralContainer) else parse_ephemeral_container(document)
     container = with_container_defaults(given, host_network=False)
@@ -103,41 +104,44 @@ def admit_ephemeral_container(pod: Pod, document: Any) -> EphemeralContainer:
 
 
 def without_cluster(pod: Pod) -> tuple[Pod, list[Problem]]:
-    """Drop what a cluster put into the pod, and say so."""
-    metadata, spec, warnings = pod.metadata, pod.spec, []
-    from_server = bool(
-        metadata.resource_version or metadata.creation_timestamp or metadata.managed_fields or pod.status != PodStatus()
-    )
-    dropped = [name for name in SERVERS_METADATA if getattr(metadata, name) and (name != "uid" or from_server)]
-    if dropped:
-        names = ", ".join(map(wire_name, dropped))
-        warnings.append(Problem("metadata", f"dropped what an API server filled in: {names}"))
-    for name in CLUSTERS_METADATA:
-        if getattr(metadata, name):
-            dropped.append(name)
-            warnings.append(Problem(f"metadata.{wire_name(name)}", "dropped: it speaks to controllers of a cluster"))
-    if dropped:
-        blank = type(metadata)()
-        metadata = metadata.model_copy(update={name: getattr(blank, name) for name in dropped})
+    """Return the pod without what a cluster put into it, and a warning for each thing that was dropped."""
+    from_server = _is_from_server(pod)
+    metadata, warnings = _own_metadata(pod.metadata, from_server=from_server)
     if pod.status != PodStatus():
         warnings.append(Problem("status", "dropped: it is what another node saw"))
+    spec = pod.spec
     if from_server and spec.node_name:
         warnings.append(Problem("spec.nodeName", f"dropped: a scheduler chose {spec.node_name}"))
         spec = spec.model_copy(update={"node_name": ""})
     if tokens := {volume.name for volume in spec.volumes if _is_token_volume(volume)}:
-        warnings.append(
-            Problem("spec.volumes", f"dropped {', '.join(sorted(tokens))}: no API server issues tokens here")
-        )
-        spec = spec.model_copy(
-            update={
-                "volumes": tuple(volume for volume in spec.volumes if volume.name not in tokens),
-                "containers": tuple(_without_mounts(one, tokens) for one in spec.containers),
-                "init_containers": tuple(_without_mounts(one, tokens) for one in spec.init_containers),
-            }
-        )
-    if (metadata, spec) == (pod.metadata, pod.spec) and not warnings:
+        names = ", ".join(sorted(tokens))
+        warnings.append(Problem("spec.volumes", f"dropped {names}: no API server issues tokens here"))
+        spec = _without_volumes(spec, tokens)
+    if not warnings:
         return pod, []
     return pod.model_copy(update={"metadata": metadata, "spec": spec, "status": PodStatus()}), warnings
+
+
+def _is_from_server(pod: Pod) -> bool:
+    """Say whether an API server has written into the pod."""
+    metadata = pod.metadata
+    written = (metadata.resource_version, metadata.creation_timestamp, metadata.managed_fields)
+    return any(written) or pod.status != PodStatus()
+
+
+def _own_metadata(metadata: ObjectMeta, *, from_server: bool) -> tuple[ObjectMeta, list[Problem]]:
+    """Return the metadata without a cluster's, and warnings. A UID stays, unless an API server has chosen it."""
+    servers = [name for name in SERVERS_METADATA if getattr(metadata, name) and (name != "uid" or from_server)]
+    clusters = [name for name in CLUSTERS_METADATA if getattr(metadata, name)]
+    warnings = []
+    if servers:
+        names = ", ".join(map(wire_name, servers))
+        warnings.append(Problem("metadata", f"dropped what an API server filled in: {names}"))
+    warnings += [
+        Problem(f"metadata.{wire_name(name)}", "dropped: it speaks to controllers of a cluster") for name in clusters
+    ]
+    blank = ObjectMeta()
+    return metadata.model_copy(update={name: getattr(blank, name) for name in (*servers, *clusters)}), warnings
 
 
 def _is_token_volume(volume: Volume) -> bool:
@@ -146,6 +150,17 @@ def _is_token_volume(volume: Volume) -> bool:
         volume.name.startswith(_TOKEN_VOLUME)
         and volume.projected is not None
         and any(source.service_account_token is not None for source in volume.projected.sources)
+    )
+
+
+def _without_volumes(spec: PodSpec, names: set[str]) -> PodSpec:
+    """Return the spec without these volumes and their mounts."""
+    return spec.model_copy(
+        update={
+            "volumes": tuple(volume for volume in spec.volumes if volume.name not in names),
+            "containers": tuple(_without_mounts(one, names) for one in spec.containers),
+            "init_containers": tuple(_without_mounts(one, names) for one in spec.init_containers),
+        }
     )
 
 

@@ -1,4 +1,4 @@
-"""What a pod asks for altogether: the requests and limits of its containers, of the pod as a whole, and its overhead.
+"""A pod's total requests and limits: those of its containers, pod-level ones, and its overhead.
 
 Mirrors component-helpers `resource/helpers.go`, v1.36, PodRequests and PodLimits.
 """
@@ -16,26 +16,26 @@ Amounts = Mapping[str, Quantity]
 Kind = Literal["requests", "limits"]
 
 HUGE_PAGES = "hugepages-"
-"""How the names of huge pages begin; the size of one follows, as in `hugepages-2Mi`."""
+"""Prefix of huge pages' names, before the size of a page, as in `hugepages-2Mi`."""
 
 _OF_PODS = ("cpu", "memory")
 _ZERO = parse_quantity("0")
 
 
 def is_pod_level(name: str) -> bool:
-    """Say whether a resource may be set for a pod as a whole (IsSupportedPodLevelResource)."""
+    """Say whether a resource may be set at pod level (IsSupportedPodLevelResource)."""
     return name in _OF_PODS or name.startswith(HUGE_PAGES)
 
 
 def read_amounts(written: Mapping[str, str]) -> Amounts:
-    """Return written quantities as numbers. Raises ValueError for what is none (validation has refused it before)."""
+    """Return quantities as numbers. Raises ValueError for an invalid one, which validation has refused before."""
     return {name: parse_quantity(text) for name, text in written.items()}
 
 
 def pod_amounts(pod: Pod, kind: Kind, *, overhead: bool = True) -> Amounts:
-    """Return the pod's requests or limits: what it says of itself as a whole, else the most its containers need.
+    """Return the pod's requests or limits: pod-level ones, else the most that its containers need at one time.
 
-    The overhead comes on top: of each request, and of each limit that there is. Raises ValueError as `read_amounts`.
+    The overhead is added to each request and to each existing limit. Raises ValueError as `read_amounts`.
     """
     total = dict(containers_amounts(pod.spec, kind))
     if pod.spec.resources is not None:
@@ -49,7 +49,7 @@ def pod_amounts(pod: Pod, kind: Kind, *, overhead: bool = True) -> Amounts:
 
 
 def containers_amounts(spec: PodSpec, kind: Kind) -> Amounts:
-    """Return what the containers ask for together: the most that is needed at any one time.
+    """Return what the containers request together: the most that they need at any one time.
 
     Main containers and sidecars add up. An init container runs with the sidecars started before it, and counts only
     where it needs more than they all do later (AggregateContainerRequests, AggregateContainerLimits).

@@ -1,4 +1,4 @@
-"""ConfigMap and Secret: data that pods take in."""
+"""ConfigMap and Secret."""
 
 from typing import Any, Literal
 
@@ -31,7 +31,7 @@ class Secret(Model):
     api_version: Literal["v1"] = "v1"
     metadata: ObjectMeta = Field(default_factory=ObjectMeta)
     immutable: Flag | None = None
-    # What is secret is in no repr, so that no log and no failing comparison shows it.
+    # Secret values are not in the repr, so neither logs nor failing assertions show them.
     data: dict[str, Base64] = Field(default_factory=dict, repr=False)
     string_data: dict[str, str] = Field(default_factory=dict, repr=False)
     type: str = ""

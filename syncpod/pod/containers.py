@@ -22,7 +22,7 @@ from syncpod.pod.wire import EMPTY_IS_UNSET, Flag, Int32, Model
 
 
 class ContainerPort(Model):
-    """A port that a container listens on, and perhaps its twin on the node."""
+    """A port that a container listens on, and possibly a port of the node that leads to it."""
 
     name: str = ""
     host_port: Int32 | None = None
@@ -32,7 +32,7 @@ class ContainerPort(Model):
 
 
 class VolumeMount(Model):
-    """A volume's place in a container."""
+    """A volume mounted into a container."""
 
     name: str = ""
     read_only: Flag = False
@@ -44,21 +44,21 @@ class VolumeMount(Model):
 
 
 class VolumeDevice(Model):
-    """A block volume's place in a container."""
+    """A block volume's device in a container."""
 
     name: str = ""
     device_path: str = ""
 
 
 class ContainerRestartRuleOnExitCodes(Model):
-    """A set of exit codes, or all codes but those."""
+    """A set of exit codes, or all codes except those."""
 
     operator: ExitCodesOperator | None = None
     values: tuple[Int32, ...] = ()
 
 
 class ContainerRestartRule(Model):
-    """What to do when the container has exited in a certain way; the first rule that holds counts."""
+    """What to do when the container exits in a certain way; the first matching rule counts."""
 
     action: ContainerRestartRuleAction | None = None
     exit_codes: ContainerRestartRuleOnExitCodes | None = None
@@ -95,6 +95,6 @@ class Container(Model):
 
 
 class EphemeralContainer(Container):
-    """A container added to a running pod for a look around; it is never restarted."""
+    """A container added to a running pod for debugging; it is never restarted."""
 
     target_container_name: str = ""

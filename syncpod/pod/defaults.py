@@ -1,4 +1,4 @@
-"""The values that the API server fills in where a pod leaves them open.
+"""The defaults that the API server fills in.
 
 Mirrors `pkg/apis/core/v1/defaults.go`, v1.36, for a Pod, and the copy of AppArmor annotations into fields that
 `pkg/registry/core/pod/strategy.go`, applyAppArmorVersionSkew, makes on creation.
@@ -31,7 +31,7 @@ DEFAULT_TERMINATION_GRACE_PERIOD_SECONDS = 30
 DEFAULT_TERMINATION_MESSAGE_PATH = "/dev/termination-log"
 DEFAULT_SCHEDULER_NAME = "default-scheduler"
 APP_ARMOR_ANNOTATION = "container.apparmor.security.beta.kubernetes.io/"
-"""With a container's name behind it: the annotation that came before `securityContext.appArmorProfile`."""
+"""Followed by a container's name: the annotation that preceded `securityContext.appArmorProfile`."""
 
 _FILE_MODE = 0o644
 _TOKEN_SECONDS = 3600
@@ -40,7 +40,7 @@ _Record = TypeVar("_Record", bound=Model)
 
 
 def with_defaults(pod: Pod) -> Pod:
-    """Return the pod with every default filled in; a pod that has them all is returned equal."""
+    """Return the pod with every default filled in. Idempotent."""
     spec = pod.spec
     pod_profile = spec.security_context.app_armor_profile if spec.security_context else None
     profiles = _annotated_profiles(pod.metadata.annotations, pod_profile)
@@ -109,13 +109,13 @@ def with_container_defaults(container: _AnyContainer, host_network: bool) -> _An
 
 
 def default_pull_policy(image: str) -> str:
-    """Return Always for the tag `latest`, written or implied, else IfNotPresent, for a reference that is none too."""
+    """Return Always for the tag `latest`, written or implied, else IfNotPresent, also for an invalid reference."""
     name = parse_image_name(image)
     return "Always" if name is not None and name.tag == "latest" else "IfNotPresent"
 
 
 def _grace_period(seconds: int | None) -> int:
-    """Return the time a pod gets to end: a negative one is a second (`conversion.go`, Convert_v1_Pod_To_core_Pod)."""
+    """Return the grace period; a negative one becomes a second (`conversion.go`, Convert_v1_Pod_To_core_Pod)."""
     if seconds is None:
         return DEFAULT_TERMINATION_GRACE_PERIOD_SECONDS
     return 1 if seconds < 0 else seconds
@@ -126,22 +126,22 @@ def _or(value: Any, default: Any) -> Any:
 
 
 def _changed(record: _Record, wanted: Mapping[str, Any]) -> _Record:
-    """Return the record with the wanted values, itself if it has them all."""
+    """Return the record with these values; the record itself if it has them already."""
     changes = {name: value for name, value in wanted.items() if getattr(record, name) != value}
     return record.model_copy(update=changes) if changes else record
 
 
 def _resources(resources: ResourceRequirements) -> ResourceRequirements:
-    """Round to thousandths, and let a limit be the request where none is given."""
+    """Round to thousandths, and use the limit for a missing request."""
     limits, requests = _rounded(resources.limits), _rounded(resources.requests)
     return _changed(resources, {"limits": limits, "requests": {**limits, **requests}})
 
 
 def _pod_resources(spec: PodSpec) -> ResourceRequirements | None:
-    """Complete what the pod says of itself as a whole, given containers that have their defaults.
+    """Complete the pod-level resources, given containers that have their defaults.
 
-    With a limit of anything, what is not requested is what the containers request together, else the limit; huge pages
-    that only containers limit are limited to their sum (defaultHugePagePodLimits, defaultPodRequests).
+    If there is any pod-level limit, a missing request becomes the sum of the containers' requests, else the limit; huge
+    pages that only containers limit get the sum as limit (defaultHugePagePodLimits, defaultPodRequests).
     """
     if spec.resources is None:
         return None
@@ -229,7 +229,7 @@ def _volume(volume: Volume) -> Volume:
 
 
 def volume_sources(volume: Volume) -> tuple[str, ...]:
-    """Return the wire names of the sources that a volume has: one, when it is right."""
+    """Return the wire names of a volume's sources; a valid volume has one."""
     return tuple(
         str(field.alias)
         for name, field in Volume.model_fields.items()
@@ -268,7 +268,7 @@ def _projected(projected: ProjectedVolumeSource) -> ProjectedVolumeSource:
 def _annotated_profiles(
     annotations: Mapping[str, str], pod_profile: AppArmorProfile | None
 ) -> Mapping[str, AppArmorProfile]:
-    """Return, by container name, the AppArmor profiles that annotations ask for and the pod does not."""
+    """Return, by container name, the AppArmor profiles that only annotations ask for."""
     profiles = {}
     for key, value in annotations.items():
         if key.startswith(APP_ARMOR_ANNOTATION) and (profile := annotated_profile(value)) not in (None, pod_profile):

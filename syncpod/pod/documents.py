@@ -17,7 +17,7 @@ LARGEST_MANIFEST = 10 * 1024 * 1024
 """Bytes; the kubelet's limit for a static pod's file."""
 
 Manifest = Pod | ConfigMap | Secret
-"""What a document of a manifest may be."""
+"""The kinds of objects in a manifest."""
 
 _PARSERS: Mapping[str, Callable[[Any], Manifest]] = {
     "Pod": parse_pod,
@@ -28,10 +28,10 @@ _LISTS = {"List": None, **{f"{kind}List": kind for kind in _PARSERS}}
 
 
 def load_documents(text: str | bytes, *, source: str = "-") -> tuple[Manifest, ...]:
-    """Read every object of a stream, in order; lists are opened and empty documents passed over.
+    """Read every object of a stream, in order; the items of lists are read, and empty documents are skipped.
 
-    Objects are parsed, strictly, and no more: `admit` defaults and validates. Raises ManifestErrors with one sentence
-    for each object that cannot be taken, which names the source, the document and the field.
+    Objects are only parsed, strictly; `admit` defaults and validates them. Raises ManifestErrors with one sentence for
+    each invalid object, which names the source, the document and the field.
     """
     loaded: list[Manifest] = []
     wrong: list[ManifestError] = []
@@ -51,7 +51,7 @@ def load_documents(text: str | bytes, *, source: str = "-") -> tuple[Manifest, .
     try:
         for number, document in read_documents(text, source=source):
             loaded.extend(load(number, document))
-    except ManifestError as error:  # the text itself: nothing after it can be read
+    except ManifestError as error:  # the text itself is malformed: nothing after it can be read
         wrong.append(error)
     if wrong:
         raise ManifestErrors(wrong)
@@ -63,7 +63,7 @@ def read_documents(text: str | bytes, *, source: str = "-") -> Iterator[tuple[in
 
     Raises ManifestError.
     """
-    # Whoever only handles pods, such as a workflow, is spared the time that importing PyYAML takes.
+    # Imported here, so that code that only handles pods, such as a workflow, need not load PyYAML.
     from syncpod.pod.yaml_stream import MOST_VALUES, YamlError, read_yaml
 
     decoded = _decoded(text, source)
@@ -91,16 +91,19 @@ def _decoded(text: str | bytes, source: str) -> str:
 
 
 def _holds_no_more_values(text: str, most: int) -> bool:
-    """Say whether JSON text surely has no more values than that; its parser would build them all before it stops."""
+    """Say whether JSON text certainly has no more values than that; its parser would build all of them first."""
     return text.count(",") + text.count("{") + text.count("[") + text.count(":") <= most
 
 
 class _NotJson(ValueError):
-    """The text is no JSON that Kubernetes takes; as YAML it may still be read, or refused with a place."""
+    """The text is not JSON that Kubernetes accepts.
+
+    Reading it as YAML may succeed, or give an error with a position.
+    """
 
 
 def _read_json(text: str) -> list[Any] | None:
-    """Return the values of a stream of JSON, which its parser reads ten times as fast; None if it is none."""
+    """Return the values of a stream of JSON, whose parser is ten times as fast; None if it is not JSON."""
     stripped = text.lstrip()
     if not stripped.startswith("{"):
         return None
@@ -138,7 +141,7 @@ def _no_constant(_name: str) -> Any:
 
 
 def _opened(document: Any, source: str, number: int) -> Iterator[tuple[str, Any]]:
-    """Yield the objects of a document and the paths they stand at: itself, or a list's items."""
+    """Yield the objects of a document and their paths: the document itself, or a list's items."""
     if not isinstance(document, dict):
         raise ManifestError(source, number, "must be an object with apiVersion and kind")
     kind = document.get("kind")
@@ -149,7 +152,7 @@ def _opened(document: Any, source: str, number: int) -> Iterator[tuple[str, Any]
     if not isinstance(items, list):
         raise ManifestError(source, number, "items: must be a list")
     for index, item in enumerate(items):
-        # The items of a PodList need not say what they are.
+        # The items of a PodList may omit their kind.
         implied = {"apiVersion": "v1", "kind": _LISTS[kind]} if _LISTS[kind] else {}
         yield f"items[{index}]", {**implied, **item} if isinstance(item, dict) else item
 

@@ -3,8 +3,6 @@
 from typing import Literal
 
 AppArmorProfileType = Literal["Unconfined", "RuntimeDefault", "Localhost"]
-AzureDataDiskCachingMode = Literal["None", "ReadOnly", "ReadWrite"]
-AzureDataDiskKind = Literal["Shared", "Dedicated", "Managed"]
 ConditionStatus = Literal["True", "False", "Unknown"]
 ContainerRestartRuleAction = Literal["Restart", "RestartAllContainers"]
 ExitCodesOperator = Literal["In", "NotIn"]

@@ -1,4 +1,4 @@
-"""Environment variables and the places their values come from."""
+"""Environment variables and the sources of their values."""
 
 from syncpod.pod.wire import Flag, Model, QuantityText
 

@@ -1,4 +1,4 @@
-"""Text as Go's standard library writes it, for what a kubelet, crictl or a program in a container reads back."""
+"""Text as Go's standard library writes it, for kubelets, crictl and programs in containers that read it."""
 
 import json
 from typing import Any

@@ -20,7 +20,7 @@ _LONGEST_NAME = 255
 
 
 class ImageName(NamedTuple):
-    """A parsed reference; `tag` is `latest` where neither tag nor digest was written."""
+    """A parsed reference; `tag` is `latest` if neither tag nor digest was written."""
 
     repository: str
     tag: str
@@ -30,7 +30,7 @@ class ImageName(NamedTuple):
 def parse_image_name(image: str) -> ImageName | None:
     """Return the parts of an image reference, the repository with its registry (`docker.io/library/nginx`).
 
-    None if it is none: the kubelet then waits with InvalidImageName.
+    None if it is invalid: the kubelet then reports InvalidImageName.
     """
     matched = _REFERENCE.fullmatch(image)
     if matched is None or _IDENTIFIER.fullmatch(image):

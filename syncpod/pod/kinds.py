@@ -11,7 +11,7 @@ from syncpod.pod.wire import Model
 
 
 class Pod(Model):
-    """A pod: what is wanted of it and what is the case."""
+    """A pod: its spec and its status."""
 
     kind: Literal["Pod"] = "Pod"
     api_version: Literal["v1"] = "v1"

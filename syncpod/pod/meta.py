@@ -17,15 +17,14 @@ SERVERS_METADATA = (
     "deletion_grace_period_seconds",
     "managed_fields",
 )
-"""What the keeper of an object writes, here as in a cluster. A pod's `uid` is a person's choice in a manifest that
-bears no other sign of a server."""
+"""Fields that an API server writes. In a manifest with no other sign of a server, `uid` is the author's choice."""
 
 CLUSTERS_METADATA = ("owner_references", "finalizers")
-"""What other parts of a cluster act on."""
+"""Fields that other parts of a cluster act on."""
 
 
 class OwnerReference(Model):
-    """The object that this one belongs to."""
+    """An object's owner."""
 
     api_version: str = ""
     kind: str = ""
@@ -36,7 +35,7 @@ class OwnerReference(Model):
 
 
 class ManagedFieldsEntry(Model):
-    """Who last set which fields, as server-side apply keeps it; read over, never acted on."""
+    """Who last set which fields, for server-side apply; parsed and ignored."""
 
     manager: str = ""
     operation: str = ""
@@ -48,7 +47,7 @@ class ManagedFieldsEntry(Model):
 
 
 class ObjectMeta(Model):
-    """What every object carries: its name, identity, labels and annotations."""
+    """The metadata of an object: its name, identity, labels and annotations."""
 
     name: str = ""
     generate_name: str = ""
@@ -76,7 +75,7 @@ class LabelSelectorRequirement(Model):
 
 
 class LabelSelector(Model):
-    """Labels that must match, all of them."""
+    """Conditions on labels, all of which must hold."""
 
     match_labels: dict[str, str] = Field(default_factory=dict)
     match_expressions: tuple[LabelSelectorRequirement, ...] = ()
@@ -106,7 +105,7 @@ class TypedObjectReference(Model):
 
 
 class KeyToPath(Model):
-    """One key of a ConfigMap or Secret, and the file it becomes."""
+    """One key of a ConfigMap or Secret, and the file that it becomes."""
 
     key: str = ""
     path: str = ""

@@ -1,4 +1,4 @@
-"""From JSON-able data to models, with each mistake named by its path."""
+"""Parsing JSON-like data into models; every mistake is reported with its path."""
 
 import difflib
 from collections.abc import Iterator, Mapping
@@ -16,17 +16,17 @@ from syncpod.pod.wire import Model
 _MAPS = frozenset(
     {
         "allocatedResources", "annotations", "binaryData", "data", "labels", "limits", "matchLabels", "nodeSelector",
-        "overhead", "requests", "stringData", "userAnnotations", "volumeAttributes",
+        "overhead", "requests", "stringData", "userAnnotations",
     }
 )  # fmt: skip
-"""Fields whose keys a person chooses; in a path such a key is written in brackets."""
+"""Fields whose keys the user chooses; in a path such a key is written in brackets."""
 
 _DEEPEST = 100
 _MOST_VALUES = 20_000
-"""How many values a pod may have. Reading one takes some 10 to 40 µs, and a workflow's task has two seconds in all."""
+"""How many values a pod may have. Parsing one takes some 10 to 40 µs, and a workflow task has two seconds."""
 
 _MOST_ELEMENTS = {"containers": 500, "initContainers": 500, "ephemeralContainers": 500, "volumes": 500}
-"""How many there may be of what takes ten times as long."""
+"""Limits for elements that take ten times as long."""
 
 _OF_PROCESSES = (Pod, EphemeralContainer)
 _NO_NULS = "must have no NUL character, which no process and no path can be given"
@@ -40,10 +40,10 @@ _Parsed = TypeVar("_Parsed", bound=Model)
 def parse_pod(document: Any, *, strict: bool = True) -> Pod:
     """Read a Pod from data such as `json.loads` returns.
 
-    With `strict`, an unknown field is a problem, as a person's slip must be; `status` alone may hold fields that this
-    version does not know, since an API server wrote it; and what no node could run is refused at once: thousands of
-    containers, values by the ten thousand, text with NULs in it. Without, unknown fields are ignored, as between our
-    own versions. A null is an absent field. Raises PodInvalid with every problem found.
+    With `strict`, for what a person wrote, an unknown field is a problem, except in `status`, which an API server
+    writes; and what no node could run is refused at once: thousands of containers, tens of thousands of values, text
+    with NULs. Without `strict`, for messages between our own versions, unknown fields are ignored. A null counts as an
+    absent field. Raises PodInvalid with every problem.
     """
     if not strict:
         return _parse(Pod, document, strict=False)
@@ -86,7 +86,7 @@ def _parse(model: type[_Parsed], document: Any, *, strict: bool) -> _Parsed:
 
 
 def _check_size(document: Any) -> None:
-    """Refuse a pod that is larger than any that could run, before work is spent on it."""
+    """Refuse a pod that is too large to run, before parsing it."""
     spec = document.get("spec") if isinstance(document, Mapping) else None
     for name, most in _MOST_ELEMENTS.items():
         found = spec.get(name) if isinstance(spec, Mapping) else None
@@ -104,10 +104,10 @@ def _check_size(document: Any) -> None:
 
 
 def _without_nulls(value: Any, no_nuls: str, chosen_keys: bool, path: tuple[int | str, ...]) -> Any:
-    """Drop null fields, and make null values of text maps empty: what Go's decoder does with them.
+    """Drop null fields, and make null values in text maps empty, as Go's decoder does.
 
-    Raises PodInvalid for depth, for text that JSON can spell and UTF-8 cannot, and with `no_nuls`, which says why, for
-    NULs. `chosen_keys` says that the value is such a map.
+    Raises PodInvalid for too deep nesting, for text that is not valid UTF-8 and, if `no_nuls` gives a message, for
+    NULs. `chosen_keys` says that the value is a map with keys that the user chooses.
     """
     if len(path) > _DEEPEST:
         raise PodInvalid([Problem("", f"nested more than {_DEEPEST} levels deep")])
@@ -125,7 +125,7 @@ def _without_nulls(value: Any, no_nuls: str, chosen_keys: bool, path: tuple[int 
 
 
 def _text(value: Any, no_nuls: str, path: tuple[int | str, ...]) -> Any:
-    """Return a value that is no text, or a text that may stand where it does."""
+    """Return the value if it is not text, or valid text."""
     if isinstance(value, str):
         if no_nuls and "\0" in value:
             raise PodInvalid([Problem(_field_path(path), no_nuls)])
@@ -188,7 +188,7 @@ def _message(
 
 
 def _suggestion(model: type[Model], location: tuple[int | str, ...]) -> str:
-    """Name the known field that an unknown one resembles, if one does."""
+    """Return the known field that an unknown one resembles, if any."""
     if len(str(location[-1])) > _LONGEST_SUGGESTED:
         return ""
     holder: Any = model
@@ -205,7 +205,7 @@ def _suggestion(model: type[Model], location: tuple[int | str, ...]) -> str:
 
 
 def _model_of(holder: type[Model], name: str) -> type[Model] | None:
-    """Return the model that the named field of `holder` holds, directly or in a list."""
+    """Return the model of a field of `holder`, directly or as a list's elements."""
     for field in holder.model_fields.values():
         if field.alias == name:
             return _first_model(field.annotation)

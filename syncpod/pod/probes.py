@@ -51,7 +51,7 @@ class SleepAction(Model):
 
 
 class Probe(Model):
-    """A periodic question to a container; times are in seconds."""
+    """A periodic check of a container; times are in seconds."""
 
     exec: ExecAction | None = None
     http_get: HTTPGetAction | None = None
@@ -75,7 +75,7 @@ class LifecycleHandler(Model):
 
 
 class Lifecycle(Model):
-    """What happens right after a container's start and right before its end."""
+    """Hooks right after a container's start and right before its end."""
 
     post_start: LifecycleHandler | None = None
     pre_stop: LifecycleHandler | None = None

@@ -11,7 +11,7 @@ _LONGEST_REASON = _SHOWN * _LONGEST_MESSAGE
 
 @dataclass(frozen=True, order=True, slots=True)
 class Problem:
-    """One thing that is wrong, or worth a warning, and where.
+    """One error or warning about a pod, and the field it is about.
 
     `path` is spelled as Kubernetes spells it (`spec.containers[0].image`, `metadata.labels[app]`) and is empty where
     the whole document is meant.
@@ -21,21 +21,21 @@ class Problem:
     message: str
 
     def __str__(self) -> str:
-        """Write it as one line: what a person chose is cut, and shown as what it is where it would look otherwise."""
+        """Format it as one line: user-chosen text is truncated, and characters that could mislead are escaped."""
         path, message = in_ascii(self.path, _LONGEST_PATH), on_one_line(self.message, _LONGEST_MESSAGE)
         return f"{path}: {message}" if path else message
 
 
 def on_one_line(text: str, longest: int) -> str:
-    """Return a text with what a terminal would obey or leave out written as escapes, cut behind so many characters."""
+    """Return a text with control and invisible characters escaped, truncated to this many characters."""
     cut = text if len(text) <= longest else f"{text[:longest]}…"
     return cut if cut.isprintable() else "".join(one if one.isprintable() else _escaped(one) for one in cut)
 
 
 def in_ascii(text: str, longest: int) -> str:
-    """Return a text as `on_one_line` does, with letters that are not ASCII as escapes too.
+    """Return a text as `on_one_line` does, with non-ASCII characters escaped too.
 
-    This is for names, which are ASCII when they are right: a Cyrillic letter in one is not to pass for a Latin one.
+    This is for names, which are ASCII if they are valid, so that a Cyrillic letter does not pass for a Latin one.
     """
     line = on_one_line(text, longest)
     return line if line.isascii() else "".join(one if one.isascii() or one == "…" else _escaped(one) for one in line)
@@ -51,14 +51,14 @@ def sentence(problems: Iterable[Problem]) -> str:
 
 
 def lines(problems: Iterable[Problem]) -> list[str]:
-    """Write problems as lines, at most twenty of them, and one that says how many more there are."""
+    """Format problems as lines, at most twenty, and a last line that says how many more there are."""
     found = tuple(problems)
     texts = [str(problem) for problem in found[:_SHOWN]]
     return [*texts, f"and {len(found) - _SHOWN} more"] if len(found) > _SHOWN else texts
 
 
 class PodInvalid(ValueError):
-    """A document is not a pod that can be taken; `problems` says why, all of it."""
+    """A document is not a pod that can be admitted; `problems` has every reason."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(problems)
@@ -78,7 +78,7 @@ class ManifestError(ValueError):
 
 
 class ManifestErrors(ValueError):
-    """What of a file or stream cannot be taken: a line for each object, at most twenty of them."""
+    """Objects of a file or stream are invalid: a line for each, at most twenty."""
 
     def __init__(self, errors: Iterable[ManifestError]) -> None:
         self.errors = tuple(errors)

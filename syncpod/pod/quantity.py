@@ -1,8 +1,7 @@
 """Quantities such as `100m`, `1.5Gi` and `129e6`: exact numbers with a suffix.
 
-Mirrors apimachinery `pkg/api/resource/quantity.go`, v1.36, ParseQuantity. Two differences, both deliberate: a number
-must have a digit (`+`, `.` and `Ki` are zero to Go), and an exponent beyond ±1000 is refused, where Go goes on with
-whatever 32 bits make of it.
+Mirrors apimachinery `pkg/api/resource/quantity.go`, v1.36, ParseQuantity. Two deliberate differences: a number must
+have a digit (Go reads `+`, `.` and `Ki` as zero), and an exponent beyond ±1000 is refused, which Go lets overflow.
 """
 
 import re
@@ -27,7 +26,7 @@ def _away_from_zero(number: Fraction) -> int:
 
 @dataclass(frozen=True, order=True, slots=True)
 class Quantity:
-    """An exact number; quantities compare by number alone, so that `1` equals `1000m`."""
+    """An exact number; quantities compare by number only, so `1` equals `1000m`."""
 
     number: Fraction
 
@@ -42,7 +41,7 @@ class Quantity:
 
 @lru_cache(maxsize=4096)
 def parse_quantity(text: str) -> Quantity:
-    """Read a quantity exactly; less than a billionth counts as a billionth.
+    """Parse a quantity exactly; anything less than a billionth counts as a billionth.
 
     Raises ValueError with a sentence that says what a quantity looks like.
     """
@@ -61,10 +60,10 @@ def parse_quantity(text: str) -> Quantity:
 
 
 def quantity_text(quantity: Quantity, *, like: str) -> str:
-    """Write a quantity as Kubernetes does: a whole number before the largest suffix that leaves one.
+    """Format a quantity as Kubernetes does: a whole number with the largest suffix that allows one.
 
-    `like` is a quantity as it was typed: what was given in powers of two is written so, as long as that is exact and
-    comes to 1024 or more; what was given with an exponent is written with one (quantity.go, v1.36, CanonicalizeBytes).
+    `like` is a quantity as it was written, whose notation is kept: powers of two if the result is exact and at least
+    1024, or an exponent (quantity.go, v1.36, CanonicalizeBytes).
     """
     number, suffix = quantity.number, _suffix(like)
     if suffix in _BINARY and number.denominator == 1 and abs(number) >= 1024:
@@ -88,7 +87,7 @@ def _suffix(text: str) -> str:
 
 
 def _scale(suffix: str) -> tuple[Fraction, int | None]:
-    """Return what a suffix multiplies by, and the number it caps at."""
+    """Return a suffix's factor, and its maximum."""
     if suffix in _DECIMAL:
         return Fraction(10) ** _DECIMAL[suffix], None
     if suffix in _BINARY:

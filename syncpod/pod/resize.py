@@ -1,4 +1,4 @@
-"""What a resize asks for: CPU and memory of containers and of the pod as a whole, and nothing else."""
+"""Resizing a pod: new CPU and memory for containers and for the pod as a whole, and nothing else."""
 
 from typing import Any
 
@@ -14,9 +14,9 @@ from syncpod.pod.validation.pod import validate_pod
 def resized(pod: Pod, document: Any) -> Pod:
     """Return the pod with the resources that a resize, or the document of one, names; all others stay as they are.
 
-    It is what `kubectl patch --subresource resize` takes as the patch of a spec: amounts are merged by name, and what
-    is not requested but limited is requested too. Raises PodInvalid with the path of all that is wrong: in the document
-    where it cannot be read, else in the pod. Whether the pod may be changed so at all, `validate_update` says.
+    The resize has the form of a spec patch for `kubectl patch --subresource resize`: amounts are merged by name, and a
+    limit without a request sets the request too. Raises PodInvalid with every problem's path, in the document if it
+    cannot be parsed, else in the pod. `validate_update` decides whether the pod may be changed in this way.
     """
     wanted = document if isinstance(document, PodResize) else parse_resize(document)
     spec = pod.spec
@@ -53,7 +53,7 @@ def _check_names(wanted: tuple[ContainerResize, ...], there: tuple[Container, ..
 
 
 def _check_only_amounts(wanted: PodResize) -> list[Problem]:
-    """Check that something is asked for, and nothing beyond CPU and memory."""
+    """Check that the resize asks for something, and only for CPU and memory."""
     every = [(wanted.resources, "resources")] if wanted.resources is not None else []
     for path, containers in (("containers", wanted.containers), ("initContainers", wanted.init_containers)):
         every += [(container.resources, f"{path}[{index}].resources") for index, container in enumerate(containers)]

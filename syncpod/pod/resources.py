@@ -1,4 +1,4 @@
-"""Requests, limits and how a container takes a change of them."""
+"""Requests, limits and resize policies."""
 
 from pydantic import Field
 
@@ -14,7 +14,7 @@ class ResourceClaim(Model):
 
 
 class ResourceRequirements(Model):
-    """What is guaranteed (requests) and what is allowed (limits), by resource name."""
+    """Requests and limits by resource name."""
 
     limits: dict[str, QuantityText] = Field(default_factory=dict)
     requests: dict[str, QuantityText] = Field(default_factory=dict)
@@ -36,7 +36,7 @@ class ContainerResizePolicy(Model):
 
 
 class ContainerResize(Model):
-    """What one container is to be guaranteed and allowed from now on; what is not named stays as it is."""
+    """New requests and limits of one container; those that are not named stay as they are."""
 
     name: str = ""
     resources: ResourceRequirements = Field(default_factory=ResourceRequirements)
@@ -48,4 +48,4 @@ class PodResize(Model):
     containers: tuple[ContainerResize, ...] = ()
     init_containers: tuple[ContainerResize, ...] = ()
     resources: ResourceRequirements | None = None
-    """Of the pod as a whole."""
+    """Pod-level resources."""

@@ -1,4 +1,4 @@
-"""What a pod says of its own restarts, by annotation: how fast they may follow one another, and how many there may be.
+"""A pod's settings for its own restarts, in annotations: their back-off and their number.
 
 ::
 
@@ -7,8 +7,8 @@
     syncpod.dev/backoff-max: 5m                    syncpod.dev/restart-limit-action: hold
     syncpod.dev/backoff-reset-after: 10m
 
-Spans of time are Go durations. What is not written is as the kubelet has it. `syncpod.lifecycle.restart_policy` obeys
-them; image pulls and failed steps keep the kubelet's numbers.
+Times are Go durations. The defaults are the kubelet's. `syncpod.lifecycle.restart_policy` applies the settings; image
+pulls and failed steps always use the kubelet's values.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ LIMIT: Final = "syncpod.dev/restart-limit"
 ACTION: Final = "syncpod.dev/restart-limit-action"
 
 _OURS: Final = ("syncpod.dev/backoff", "syncpod.dev/restart")
-"""How names begin of which one that we do not know is a mistake."""
+"""An unknown annotation with this prefix is a mistake."""
 
 _UNITS: Final = {
     **{"ns": Fraction(1, 1000), "us": Fraction(1), "µs": Fraction(1), "ms": Fraction(1000)},
@@ -53,40 +53,40 @@ Action = Literal["hold", "fail"]
 
 @dataclass(frozen=True, slots=True)
 class RestartSettings:
-    """How restarts of a pod's containers are held back. The defaults are the kubelet's."""
+    """The back-off of a pod's restarts. The defaults are the kubelet's."""
 
     initial: timedelta = timedelta(seconds=10)
-    """How long the second restart in a row waits, measured from the exit; the first is made at once."""
+    """The delay of the second restart in a row, measured from the exit; the first is immediate."""
     factor: float = 2
-    """By how much each wait is longer than the one before."""
+    """The factor from one delay to the next."""
     maximum: timedelta = timedelta(seconds=300)
-    """No wait is longer."""
+    """The longest delay."""
     reset_after: timedelta = timedelta(seconds=600)
-    """A container that runs for longer, from its start, has its past forgotten: waits and count begin anew."""
+    """After a container has run for longer than this, its delay and its count start anew."""
     exempt: tuple[int, ...] = ()
-    """Exit codes after which a container is started again at once, and which count for nothing."""
+    """Exit codes after which a container restarts at once, without counting."""
     limit: int | None = None
-    """How many restarts in a row there may be; None = no end."""
+    """The most restarts in a row; None = unlimited."""
     action: Action = "hold"
-    """What follows then: the container is held until an operator retries, or the whole pod fails."""
+    """What happens then: the container is held until an operator retries, or the whole pod fails."""
 
 
 KUBELETS: Final = RestartSettings()
-"""The settings of a pod that says nothing."""
+"""The settings of a pod without such annotations."""
 
 
 def restart_settings(annotations: Mapping[str, str]) -> RestartSettings:
-    """Return what a pod's annotations say. What is wrong in them says nothing; `check_restart_settings` finds it."""
+    """Return the settings in a pod's annotations. Invalid ones are ignored; `check_restart_settings` reports them."""
     return _read(annotations, "")[0]
 
 
 def says_restarts(annotations: Mapping[str, str]) -> bool:
-    """Say whether any of the annotations is written."""
+    """Say whether any of the annotations is set."""
     return any(name in annotations for name in _READERS)
 
 
 def check_restart_settings(annotations: Mapping[str, str], path: str) -> Iterator[Problem]:
-    """Check the annotations; `path` is where they stand, as `metadata.annotations`."""
+    """Check the annotations; `path` is theirs, such as `metadata.annotations`."""
     settings, problems = _read(annotations, path)
     yield from problems
     for name in annotations:
@@ -118,7 +118,7 @@ def _read(annotations: Mapping[str, str], path: str) -> tuple[RestartSettings, l
 
 
 def _duration(lowest: timedelta, highest: timedelta, span: str) -> Callable[[str], timedelta]:
-    """Return what reads a Go duration of that span; it raises ValueError with what would be right."""
+    """Return a parser of Go durations in this range; it raises ValueError with what would be valid."""
 
     def read(text: str) -> timedelta:
         microseconds, position = Fraction(0), 0
@@ -170,4 +170,4 @@ _READERS: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
     LIMIT: ("limit", _limit),
     ACTION: ("action", _action),
 }
-"""By annotation: which attribute it sets, and what reads it."""
+"""The attribute that each annotation sets, and its parser."""

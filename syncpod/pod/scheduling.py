@@ -1,4 +1,4 @@
-"""What a scheduler reads: affinity, tolerations, spreading, gates, resource claims."""
+"""Fields for a scheduler: affinity, tolerations, topology spread, gates, resource claims."""
 
 from typing import Annotated
 
@@ -31,13 +31,13 @@ class NodeSelectorTerm(Model):
 
 
 class NodeSelector(Model):
-    """Terms of which one must hold."""
+    """Terms, one of which must hold."""
 
     node_selector_terms: tuple[NodeSelectorTerm, ...] = ()
 
 
 class PreferredSchedulingTerm(Model):
-    """A term that is liked, with its weight (1 to 100)."""
+    """A preferred term, with its weight (1 to 100)."""
 
     weight: Int32 = 0
     preference: NodeSelectorTerm = Field(default_factory=NodeSelectorTerm)
@@ -51,7 +51,7 @@ class NodeAffinity(Model):
 
 
 class PodAffinityTerm(Model):
-    """Pods, found by labels and namespaces, and the topology they are near in."""
+    """Pods, selected by labels and namespaces, and the topology that defines nearness."""
 
     label_selector: LabelSelector | None = None
     namespaces: tuple[str, ...] = ()
@@ -62,14 +62,14 @@ class PodAffinityTerm(Model):
 
 
 class WeightedPodAffinityTerm(Model):
-    """A pod affinity term that is liked, with its weight (1 to 100)."""
+    """A preferred pod affinity term, with its weight (1 to 100)."""
 
     weight: Int32 = 0
     pod_affinity_term: PodAffinityTerm = Field(default_factory=PodAffinityTerm)
 
 
 class PodAffinity(Model):
-    """Pods to be near to."""
+    """Pods to be near."""
 
     required_during_scheduling_ignored_during_execution: tuple[PodAffinityTerm, ...] = ()
     preferred_during_scheduling_ignored_during_execution: tuple[WeightedPodAffinityTerm, ...] = ()

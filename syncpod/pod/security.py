@@ -58,7 +58,7 @@ class Sysctl(Model):
 
 
 class SecurityContext(Model):
-    """Privileges of one container; what is set here wins over the pod's."""
+    """Privileges of one container, which override the pod's."""
 
     capabilities: Capabilities | None = None
     privileged: Flag | None = None
@@ -75,7 +75,7 @@ class SecurityContext(Model):
 
 
 class PodSecurityContext(Model):
-    """Privileges and identity that all containers of a pod start from."""
+    """Privileges and identity that all containers of a pod inherit."""
 
     se_linux_options: SELinuxOptions | None = None
     windows_options: WindowsSecurityContextOptions | None = None

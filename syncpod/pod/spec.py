@@ -36,7 +36,7 @@ class PodDNSConfigOption(Model):
 
 
 class PodDNSConfig(Model):
-    """Resolver settings, added to what the DNS policy gives."""
+    """Resolver settings, added to those of the DNS policy."""
 
     nameservers: tuple[str, ...] = ()
     searches: tuple[str, ...] = ()
@@ -56,7 +56,7 @@ class PodOS(Model):
 
 
 class PodSpec(Model):
-    """What is wanted of a pod."""
+    """The desired state of a pod."""
 
     volumes: tuple[Volume, ...] = ()
     init_containers: tuple[Container, ...] = ()

@@ -1,9 +1,9 @@
-"""Static pods: the name and the UID that a pod gets by where its manifest lies, with no API server to give it one.
+"""Static pods: the name and UID that a pod gets from its manifest's path, without an API server.
 
-Mirrors pkg/kubelet/config/common.go, v1.36, applyDefaults, generatePodName. Differences: what is hashed is the pod as
-its manifest says it, as canonical JSON, where the kubelet hashes Go's print of the pod with all its defaults; so here a
-later version, with other defaults, does not take every static pod for another one. And a static pod may refer to
-ConfigMaps and Secrets, which lie on the node.
+Mirrors pkg/kubelet/config/common.go, v1.36, applyDefaults, generatePodName. Differences: the UID is a hash of the
+manifest's pod as canonical JSON, where the kubelet hashes Go's print of the pod with its defaults; so a later version
+with other defaults keeps the UIDs of static pods. And a static pod may refer to ConfigMaps and Secrets, since the node
+has them.
 """
 
 from syncpod.pod.hashing import canonical_json
@@ -16,14 +16,14 @@ _FNV_OFFSET = 0x6C62272E07BB014262B821756295C58D
 _FNV_PRIME = 0x0000000001000000000000000000013B
 _MASK = (1 << 128) - 1
 FROM_NODE = Toleration(operator="Exists", effect="NoExecute")
-"""What a static pod tolerates without having said so: it stays on its node."""
+"""The toleration that every static pod gets, so that it stays on its node."""
 
 
 def static_pod(pod: Pod, *, node: str, path: str) -> Pod:
-    """Return a pod as the manifest `path` of `node` makes it: with its UID, name, namespace, node and annotation.
+    """Return a static pod of the manifest `path` on `node`: with UID, name, namespace, node and annotation set.
 
-    `pod` is as it was parsed, before defaults. A UID of its own is kept. Which source it is from, and since when, is
-    said where that is known: by the node's workflow.
+    `pod` is as parsed, without defaults. A UID in the manifest is kept. The node's workflow adds the annotations for
+    the config source and time.
     """
     meta = pod.metadata
     uid = meta.uid or static_uid(pod, f"host:{node}", f"file:{path}")
@@ -43,12 +43,12 @@ def static_pod(pod: Pod, *, node: str, path: str) -> Pod:
 
 
 def static_uid(pod: Pod, *origin: str) -> str:
-    """Return the UID of a pod that its manifest gives none: 32 hex digits, of what it says and where it is from."""
+    """Return the UID for a manifest without one: 32 hex digits, from its content and its origin."""
     return content_uid(canonical_json(pod), *origin)
 
 
 def content_uid(text: str, *origin: str) -> str:
-    """Return the UID of a pod whose canonical JSON is `text`: FNV-1a, 128 bits, over it and then over each `origin`."""
+    """Return the UID of a pod whose canonical JSON is `text`: FNV-1a, 128 bits, of it and then of each `origin`."""
     return format(_fnv1a_128("".join((text, *origin)).encode("utf-8", "surrogatepass")), "032x")
 
 

@@ -29,7 +29,7 @@ class HostIP(Model):
 
 
 class PodCondition(Model):
-    """One aspect of the pod's state, and since when it is so."""
+    """One condition of the pod, and since when it has its value."""
 
     type: str = ""
     observed_generation: Int64 | None = None
@@ -92,7 +92,7 @@ class VolumeStatus(Model):
 
 
 class VolumeMountStatus(Model):
-    """A mount as it really is."""
+    """The actual state of a mount."""
 
     name: str = ""
     mount_path: str = ""
@@ -137,7 +137,7 @@ class ResourceStatus(Model):
 
 
 class ContainerStatus(Model):
-    """The state of one container: now, last time, and how often it was restarted."""
+    """The state of one container, its last state, and how often it was restarted."""
 
     name: str = ""
     state: ContainerState = Field(default_factory=ContainerState)
@@ -199,7 +199,7 @@ class NodeAllocatableResourceClaimStatus(Model):
 
 
 class PodStatus(Model):
-    """What is the case with a pod."""
+    """The observed state of a pod."""
 
     observed_generation: Int64 | None = None
     phase: Annotated[PodPhase | None, EMPTY_IS_UNSET] = None

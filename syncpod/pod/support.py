@@ -1,7 +1,7 @@
-"""What this version does not do yet, refused by name, and what no node does, accepted with a warning.
+"""Fields that this version does not support, refused by name, and fields that no node acts on, accepted with a warning.
 
-A refusal keeps a promise: no field is taken and then forgotten. A warning says that a field speaks to a part of a
-cluster that is not here, and that the pod runs all the same.
+No field is accepted and then silently ignored: it is refused, or a warning says that it is for a part of a cluster that
+does not exist here, and the pod runs anyway.
 """
 
 from collections.abc import Iterator
@@ -21,11 +21,11 @@ _SUPPORTED_RESOURCES = ("cpu", "memory", "ephemeral-storage")
 
 
 IN_EVERY_CONTAINER = "spec.<containers>[]"
-"""How a path says: in each of the three lists of containers."""
+"""In a path, stands for each of the three lists of containers."""
 
 
 class Rule(NamedTuple):
-    """A field of the spec, what is said about it, and the values about which nothing is said.
+    """A field of the spec, the sentence about it, and the values that need none.
 
     In a path, `[]` stands for every element of a list and `<>` for each of the three lists of containers.
     """
@@ -35,13 +35,18 @@ class Rule(NamedTuple):
     accepted: tuple[Any, ...] = ()
 
 
+_NO_DRIVERS = (
+    "since no storage driver runs here: mount the storage on the node and use hostPath, or use emptyDir for data that "
+    "goes with the pod"
+)
+
 REFUSED = (
     Rule("<>.volumeDevices", "block volumes"),
     Rule("<>.resources.claims", "resource claims"),
     Rule("resources.claims", "resource claims"),
     Rule("<>.securityContext.windowsOptions", "Windows"),
     *(
-        Rule(f"volumes[].{field.alias}", f"{field.alias} volumes")
+        Rule(f"volumes[].{field.alias}", f"{field.alias} volumes, {_NO_DRIVERS}")
         for name, field in Volume.model_fields.items()
         if name != "name" and field.alias not in _SUPPORTED_VOLUMES
     ),
@@ -78,7 +83,7 @@ WITHOUT_EFFECT = (
 
 
 def check_supported(pod: Pod) -> tuple[Problem, ...]:
-    """Return what this version refuses by name in a pod that has its defaults."""
+    """Return what is not supported in a pod that has its defaults."""
     spec = to_wire(pod).get("spec", {})
     return tuple(
         (
@@ -93,7 +98,7 @@ def check_supported(pod: Pod) -> tuple[Problem, ...]:
 
 
 def check_without_effect(pod: Pod) -> tuple[Problem, ...]:
-    """Return a warning for each field that is accepted and has no effect on a node by itself."""
+    """Return a warning for each field that is accepted and has no effect here."""
     spec = to_wire(pod).get("spec", {})
     warnings = [Problem(path, rule.sentence) for rule in WITHOUT_EFFECT for path in _matches(spec, rule)]
     added = (FROM_NODE,) if HASH_ANNOTATION in pod.metadata.annotations else ()
@@ -110,7 +115,7 @@ def check_without_effect(pod: Pod) -> tuple[Problem, ...]:
 
 
 def _matches(spec: dict[str, Any], rule: Rule) -> Iterator[str]:
-    """Yield the path of each value that the rule speaks about."""
+    """Yield the path of each value that the rule applies to."""
     groups = ("containers[]", "initContainers[]", "ephemeralContainers[]") if rule.path.startswith("<>") else ("",)
     for group in groups:
         for path, value in _values(spec, rule.path.replace("<>", group).split("."), "spec"):
@@ -134,7 +139,7 @@ def _values(value: Any, steps: list[str], path: str) -> Iterator[tuple[str, Any]
 
 
 def _refused_resources(spec: dict[str, Any]) -> Iterator[Problem]:
-    """Refuse devices that nothing would hand out."""
+    """Refuse requests for devices, which no device plugin provides here."""
     owners = [
         (f"spec.{group}[{index}].resources.{kind}", amounts)
         for group in ("containers", "initContainers", "ephemeralContainers")

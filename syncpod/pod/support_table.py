@@ -1,7 +1,6 @@
-"""What becomes of each field of a Pod, as a table: taken, taken with a warning, or refused by name.
+"""A table of each field of a Pod: supported, ignored with a warning, or refused.
 
-Read off the models and off the rules of :mod:`syncpod.pod.support`, so that it cannot say anything else than what
-admission does.
+It is made from the models and the rules of :mod:`syncpod.pod.support`, so it always agrees with admission.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from syncpod.pod.support import IN_EVERY_CONTAINER, REFUSED, WITHOUT_EFFECT, Rul
 from syncpod.pod.wire import wire_name
 
 SINCE = "0.1.0"
-"""The version that took the first fields; one that takes more names its fields in `_TAKEN_SINCE`."""
+"""The version that supported the first fields; fields of later versions are in `_TAKEN_SINCE`."""
 
 _TAKEN_SINCE: dict[str, str] = {}
 """By path, where it is not :data:`SINCE`."""
@@ -30,7 +29,7 @@ _LISTS_OF_CONTAINERS = ("containers", "initContainers", "ephemeralContainers")
 
 
 class Support(Enum):
-    """What becomes of a field."""
+    """How admission treats a field."""
 
     TAKEN = "supported"
     PARTLY = "some values"
@@ -39,7 +38,7 @@ class Support(Enum):
 
 
 class Row(NamedTuple):
-    """One field: its path, what becomes of it, what is said about it, and the version that first took it."""
+    """One field: its path, its support, a note, and the version that first supported it."""
 
     path: str
     support: Support
@@ -50,8 +49,8 @@ class Row(NamedTuple):
 def rows() -> Iterator[Row]:
     """Yield every field of a Pod's metadata and spec, in the order of the models.
 
-    The three lists of containers are one: a path in them begins with ``spec.<containers>[]``. A field that is refused
-    or ignored as a whole stands for all that is in it.
+    The three lists of containers appear once, with paths that begin with ``spec.<containers>[]``. A field that is
+    refused or ignored as a whole has one row for everything in it.
     """
     yield from _rows(ObjectMeta, "metadata")
     yield from _rows(PodSpec, "spec")
@@ -87,7 +86,7 @@ def _rows(model: type[BaseModel], path: str) -> Iterator[Row]:
 
 
 def _row(path: str, shown: str) -> Row:
-    """Return what the rules say of a field; those of the spec have no `spec.` before them."""
+    """Return the row of a field by the rules, whose paths lack the leading `spec.`."""
     if path in DROPPED:
         return Row(shown, Support.WARNED, DROPPED[path], "")
     for rule in REFUSED:
@@ -157,7 +156,7 @@ def _written(value: Any) -> str:
 
 
 def unused_notes() -> tuple[str, ...]:
-    """Return the paths of notes about no field, or about one that is not taken: none, unless a model has changed."""
+    """Return the paths of notes without a supported field: none, unless a model has changed."""
     taken = {row.path.removesuffix("[]") for row in rows() if row.support is Support.TAKEN}
     return tuple(path for path in (*_NOTES, *_TAKEN_SINCE) if path not in taken)
 

@@ -1,9 +1,9 @@
-"""What may change in a pod that exists, and what comes of it.
+"""Which changes of an existing pod are allowed, and their result.
 
 Mirrors `pkg/apis/core/validation`, v1.36, ValidatePodUpdate: images, activeDeadlineSeconds (set or lowered),
 tolerations (added), scheduling gates (removed), labels and annotations; and ValidatePodResize: CPU and memory of
-containers and of the pod as a whole (changed or added). Difference: the API server takes the latter through a
-subresource alone. Ephemeral containers have an update of their own.
+containers and of the pod as a whole (changed or added). Difference: the API server accepts the latter only through a
+subresource. Ephemeral containers have an update of their own.
 """
 
 from collections.abc import Iterator
@@ -27,17 +27,17 @@ _QUANTITIES = frozenset({"limits", "requests", "overhead"})
 
 
 def validate_update(old: Pod, new: Pod) -> tuple[Problem, ...]:
-    """Return what keeps `new` from taking the place of `old`; both have their defaults.
+    """Return the problems with changing `old` to `new`; both have their defaults.
 
-    That a resize must not change the pod's QoS class is not among it: see `lifecycle.qos`.
-    An absent UID, nodeName or list of ephemeral containers in `new` means the old one: a manifest has none of them. A
-    pull policy that follows from the image stays as it was, as it does for `kubectl apply`.
+    The rule that a resize must not change the QoS class is checked elsewhere: see `lifecycle.qos`. An absent UID,
+    nodeName or list of ephemeral containers in `new` means the old one, since a manifest has none of them. A default
+    pull policy stays as it was, as with `kubectl apply`.
     """
     return tuple(_problems(old, new))
 
 
 def merge_update(old: Pod, new: Pod) -> Pod:
-    """Return `old` as `new` wants it: its labels, annotations and spec, with the identity and status that `old` has.
+    """Return `new`'s labels, annotations and spec with `old`'s identity and status.
 
     The generation grows by one if the spec changed. `validate_update(old, new)` must be empty.
     """
@@ -69,13 +69,13 @@ def _problems(old: Pod, new: Pod) -> Iterator[Problem]:
 
 
 def _check_resizes(old: PodSpec, new: PodSpec) -> Iterator[Problem]:
-    """Check that no request or limit is removed, and that what runs only once needs no restart to be resized."""
+    """Check that no request or limit is removed, and that resizing a container that runs only once needs no restart."""
     yield from _check_removals(old.resources, new.resources, "spec.resources")
     for before, after, path in (
         (old.containers, new.containers, "spec.containers"),
         (old.init_containers, new.init_containers, "spec.initContainers"),
     ):
-        # Other containers, or another order, are a change that is refused as such.
+        # Other containers, or another order, are refused elsewhere.
         for index, (mine, theirs) in enumerate(zip(before, after, strict=False)):
             if mine.name != theirs.name:
                 continue
@@ -110,14 +110,14 @@ def _check_deadline(old: int | None, new: int | None) -> Iterator[Problem]:
 
 
 def _check_tolerations(old: tuple[Toleration, ...], new: tuple[Toleration, ...]) -> Iterator[Problem]:
-    """Check that tolerations were only added; how long one tolerates may change."""
+    """Check that tolerations were only added; tolerationSeconds may change."""
     kept = [toleration.model_copy(update={"toleration_seconds": None}) for toleration in new]
     if any(toleration.model_copy(update={"toleration_seconds": None}) not in kept for toleration in old):
         yield Problem("spec.tolerations", "may only be added to; delete the pod and apply it again to remove one")
 
 
 def _with_kept_fields(old: PodSpec, new: PodSpec) -> PodSpec:
-    """Return the new spec with what a manifest leaves to the running pod."""
+    """Return the new spec with the running pod's values for what a manifest lacks."""
     return new.model_copy(
         update={
             "node_name": new.node_name or old.node_name,
@@ -129,7 +129,7 @@ def _with_kept_fields(old: PodSpec, new: PodSpec) -> PodSpec:
 
 
 def _with_kept_policies(old: tuple[Container, ...], new: tuple[Container, ...]) -> tuple[Container, ...]:
-    """Give each container of `new` the policy that the one in its place in `old` got by default, if it has its own."""
+    """Keep in each container of `new` the pull policy of its counterpart in `old`, if both are defaults."""
     policies = [(one.name, one.image_pull_policy) if _has_default_policy(one) else None for one in old]
     policies += [None] * (len(new) - len(old))
     return tuple(
@@ -175,7 +175,7 @@ def _fixed_resources(resources: ResourceRequirements) -> ResourceRequirements:
 
 
 def _differences(old: Any, new: Any, path: str) -> Iterator[str]:
-    """Yield the paths of the smallest parts that differ; a list of another length differs as a whole."""
+    """Yield the paths of the smallest differing parts; lists of different lengths differ as a whole."""
     if old == new:
         return
     if isinstance(old, dict) and isinstance(new, dict):

@@ -1,7 +1,7 @@
 """Volumes of a pod and their sources."""
 
 from collections.abc import Iterator
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import Field
 
@@ -9,30 +9,11 @@ from syncpod.pod.enums import HostPathType, PersistentVolumeAccessMode, Persiste
 from syncpod.pod.env import ObjectFieldSelector, ResourceFieldSelector
 from syncpod.pod.meta import KeyToPath, LabelSelector, ObjectMeta, TypedLocalObjectReference, TypedObjectReference
 from syncpod.pod.resources import VolumeResourceRequirements
-from syncpod.pod.volume_plugins import (
-    AWSElasticBlockStoreVolumeSource,
-    AzureDiskVolumeSource,
-    AzureFileVolumeSource,
-    CephFSVolumeSource,
-    CinderVolumeSource,
-    CSIVolumeSource,
-    FCVolumeSource,
-    FlexVolumeSource,
-    FlockerVolumeSource,
-    GCEPersistentDiskVolumeSource,
-    GitRepoVolumeSource,
-    GlusterfsVolumeSource,
-    ISCSIVolumeSource,
-    NFSVolumeSource,
-    PhotonPersistentDiskVolumeSource,
-    PortworxVolumeSource,
-    QuobyteVolumeSource,
-    RBDVolumeSource,
-    ScaleIOVolumeSource,
-    StorageOSVolumeSource,
-    VsphereVirtualDiskVolumeSource,
-)
 from syncpod.pod.wire import EMPTY_IS_UNSET, Flag, Int32, Int64, Model, QuantityText
+
+DriverSource = dict[str, Any]
+"""The source of a volume that a storage driver would provide. Its fields are never read: such a volume is refused by
+name (:mod:`syncpod.pod.support`)."""
 
 
 class HostPathVolumeSource(Model):
@@ -200,32 +181,32 @@ class Volume(Model):
     name: str = ""
     host_path: HostPathVolumeSource | None = None
     empty_dir: EmptyDirVolumeSource | None = None
-    gce_persistent_disk: GCEPersistentDiskVolumeSource | None = None
-    aws_elastic_block_store: AWSElasticBlockStoreVolumeSource | None = None
-    git_repo: GitRepoVolumeSource | None = None
+    gce_persistent_disk: DriverSource | None = None
+    aws_elastic_block_store: DriverSource | None = None
+    git_repo: DriverSource | None = None
     secret: SecretVolumeSource | None = None
-    nfs: NFSVolumeSource | None = None
-    iscsi: ISCSIVolumeSource | None = None
-    glusterfs: GlusterfsVolumeSource | None = None
+    nfs: DriverSource | None = None
+    iscsi: DriverSource | None = None
+    glusterfs: DriverSource | None = None
     persistent_volume_claim: PersistentVolumeClaimVolumeSource | None = None
-    rbd: RBDVolumeSource | None = None
-    flex_volume: FlexVolumeSource | None = None
-    cinder: CinderVolumeSource | None = None
-    cephfs: CephFSVolumeSource | None = None
-    flocker: FlockerVolumeSource | None = None
+    rbd: DriverSource | None = None
+    flex_volume: DriverSource | None = None
+    cinder: DriverSource | None = None
+    cephfs: DriverSource | None = None
+    flocker: DriverSource | None = None
     downward_api: DownwardAPIVolumeSource | None = None
-    fc: FCVolumeSource | None = None
-    azure_file: AzureFileVolumeSource | None = None
+    fc: DriverSource | None = None
+    azure_file: DriverSource | None = None
     config_map: ConfigMapVolumeSource | None = None
-    vsphere_volume: VsphereVirtualDiskVolumeSource | None = None
-    quobyte: QuobyteVolumeSource | None = None
-    azure_disk: AzureDiskVolumeSource | None = None
-    photon_persistent_disk: PhotonPersistentDiskVolumeSource | None = None
+    vsphere_volume: DriverSource | None = None
+    quobyte: DriverSource | None = None
+    azure_disk: DriverSource | None = None
+    photon_persistent_disk: DriverSource | None = None
     projected: ProjectedVolumeSource | None = None
-    portworx_volume: PortworxVolumeSource | None = None
-    scale_io: ScaleIOVolumeSource | None = None
-    storageos: StorageOSVolumeSource | None = None
-    csi: CSIVolumeSource | None = None
+    portworx_volume: DriverSource | None = None
+    scale_io: DriverSource | None = None
+    storageos: DriverSource | None = None
+    csi: DriverSource | None = None
     ephemeral: EphemeralVolumeSource | None = None
     image: ImageVolumeSource | None = None
 

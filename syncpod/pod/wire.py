@@ -18,7 +18,6 @@ from syncpod.pod.quantity import parse_quantity
 
 _WORDS = {
     "api": "API", "fqdn": "FQDN", "id": "ID", "io": "IO", "ip": "IP", "ipc": "IPC", "ips": "IPs", "pid": "PID",
-    "uri": "URI", "uuid": "UUID", "wwns": "WWNs",
 }  # fmt: skip
 """Words that Kubernetes writes in capitals wherever they do not open a name."""
 

@@ -23,11 +23,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from protos.cri.v1 import api_pb2
-from syncpod.runtime import store
+from syncpod.runtime import listing, store
 from syncpod.runtime.asking import Unanswered, ask, discard, end_of, end_what_runs, unknown
-from syncpod.runtime.calls import listing
-from syncpod.runtime.calls.refusals import Refusal, failed, invalid, not_found, precondition, unsupported
-from syncpod.runtime.calls.statuses import container_record, event, image_of, sandbox_record
 from syncpod.runtime.cgroups.limits import CgroupRefused, container_cgroup
 from syncpod.runtime.cgroups.resource_changes import changed
 from syncpod.runtime.images.config import OwnImage
@@ -43,7 +40,9 @@ from syncpod.runtime.processes.process_spec import (
     wanted_mounts,
 )
 from syncpod.runtime.processes.resolver import RESOLV_CONF
+from syncpod.runtime.refusals import Refusal, failed, invalid, not_found, precondition, unsupported
 from syncpod.runtime.state import Caller, Container, Runtime, Sandbox, in_thread, interned, log, remove_directory
+from syncpod.runtime.statuses import container_record, event, image_of, sandbox_record
 
 _START_ERROR = 128
 _CLOSING_TRIES: Final = 3

@@ -8,8 +8,8 @@ from typing import Final
 import grpc
 
 from protos.cri.v1 import api_pb2
-from syncpod.runtime.calls.refusals import Refusal, failed
 from syncpod.runtime.port import Process, StartFailed, Stream, Streams
+from syncpod.runtime.refusals import Refusal, failed
 
 MAX_OUTPUT: Final = 16 * 1024 * 1024 - 4096
 """Bytes of both outputs together: so the answer always fits the 16 MiB that the kubelet takes.

@@ -17,12 +17,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NoReturn
 
+from syncpod.kernel.tree_removal import remove_tree
 from syncpod.runtime.images.archive import ArchiveInvalid, FoundImage, Source, images_in, opened
 from syncpod.runtime.images.inventory import ROOTS, Content, ImageStore, Reference, ReferenceInvalid, parse_reference
 from syncpod.runtime.images.layers import layer_tar
 from syncpod.runtime.images.roots import UNFINISHED, held, remove_unfinished
 from syncpod.runtime.images.unpacking import EntryInvalid, Unpacking
-from syncpod.runtime.processes.discard import remove_tree
 
 
 class CannotLoad(Exception):

@@ -17,18 +17,17 @@ from pathlib import Path
 from typing import Any, Final
 
 from protos.cri.v1 import api_pb2
-from syncpod.runtime import store
+from syncpod.runtime import listing, store
 from syncpod.runtime.addresses import free_address
 from syncpod.runtime.asking import Unanswered, ask, discard, end_of, end_what_runs
-from syncpod.runtime.calls import listing
-from syncpod.runtime.calls.refusals import failed, invalid, not_found
-from syncpod.runtime.calls.statuses import event, sandbox_record
 from syncpod.runtime.cgroups.limits import CgroupRefused, container_cgroup
 from syncpod.runtime.containers import Containers
 from syncpod.runtime.port import Exited, Process, ProcessSpec, StartFailed
 from syncpod.runtime.processes.process_spec import check_sandbox
 from syncpod.runtime.processes.resolver import RESOLV_CONF, resolv_conf
+from syncpod.runtime.refusals import failed, invalid, not_found
 from syncpod.runtime.state import Caller, Runtime, Sandbox, exhausted, in_thread, interned, log, remove_directory
+from syncpod.runtime.statuses import event, sandbox_record
 
 _BOOT_SECONDS: Final = 3.0
 """How long a server looks for what an earlier one left before it serves: what is not found by then is found later."""

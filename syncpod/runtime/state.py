@@ -15,17 +15,17 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from protos.cri.v1 import api_pb2
-from syncpod.runtime.calls import listing
-from syncpod.runtime.calls.events import Events
-from syncpod.runtime.calls.filters import Registry
-from syncpod.runtime.calls.refusals import Refusal
+from syncpod.kernel.tree_removal import remove_tree
+from syncpod.runtime import listing
 from syncpod.runtime.cgroups.limits import Cgroups
+from syncpod.runtime.events import Events
 from syncpod.runtime.host import Host
 from syncpod.runtime.images import roots as image_roots
 from syncpod.runtime.images.config import OwnImage
 from syncpod.runtime.images.inventory import Image, ImageStore
 from syncpod.runtime.port import Exited, Process, Processes
-from syncpod.runtime.processes.discard import remove_tree
+from syncpod.runtime.refusals import Refusal
+from syncpod.runtime.registry import Registry
 
 T = TypeVar("T")
 

@@ -16,12 +16,12 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from syncpod.kernel.atomic_file import replace_file
 from syncpod.runtime.port import Exited
 
 _RECORD = "record"
@@ -29,14 +29,11 @@ _ENDED = "ended"
 
 
 def replace(path: Path, data: bytes) -> None:
-    """Write a file, 0600, so that a reader at any time sees all of the old or all of the new one.
+    """Write a file, 0600, so that a reader at any time sees all of the old or all of the new one. Raises OSError.
 
-    There is no fsync: after a crash of the machine nothing of what the record tells runs any more.
+    It is not synced to disk: after a crash of the machine nothing that the record describes still runs.
     """
-    made = path.with_name(f"{path.name}.new")
-    with os.fdopen(os.open(made, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "wb") as file:
-        file.write(data)
-    made.rename(path)
+    replace_file(path, data, durable=False)
 
 
 def write_record(directory: Path, facts: Mapping[str, Any], request: bytes) -> None:
@@ -82,7 +79,7 @@ def unmake(directory: Path) -> None:
 
     It opens no file, so it can be done when none can be opened.
     """
-    for name in (_RECORD, f"{_RECORD}.new"):
+    for name in (_RECORD, f".{_RECORD}.new"):
         (directory / name).unlink(missing_ok=True)
     with contextlib.suppress(FileNotFoundError):
         directory.rmdir()

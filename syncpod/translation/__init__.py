@@ -1,1 +1,1 @@
-"""From a Pod to what a runtime is asked for: values in, values out, given what is known of the node."""
+"""From a Pod to what a runtime is asked for: pure functions of the pod and of what is known of the node."""

@@ -1,7 +1,7 @@
-"""Limits that a resize adds, against what the runtime can enforce.
+"""Refusing limits that a resize adds and the runtime cannot enforce.
 
-Difference from the kubelet, whose runtimes can enforce each: where cgroups are closed to the embedded runtime, a
-container with a limit is never created, so none may be added to one that does without.
+Difference from the kubelet, whose runtimes enforce all limits: the embedded runtime without access to cgroups never
+creates a container with a limit, so none may be added to a running one either.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from syncpod.pod.amounts import read_amounts
 
 
 def added_limits(before: Pod, after: Pod) -> tuple[tuple[str, str], ...]:
-    """Return the limits that are set after a resize and were not before: the path of each, and its resource.
+    """Return the limits that a resize sets for the first time: the path of each, and its resource.
 
-    Those of the pod as a whole come first. Raises ValueError for a quantity that is none; validation has refused it.
+    Pod-level limits come first. Raises ValueError for an invalid quantity, which validation has refused before.
     """
     had = {(path, name) for path, resources in _resources(before) for name in _limited(resources)}
     return tuple(
@@ -27,9 +27,9 @@ def added_limits(before: Pod, after: Pod) -> tuple[tuple[str, str], ...]:
 
 
 def refusal_of_limits(added: tuple[tuple[str, str], ...], unenforced: Mapping[str, str]) -> str:
-    """Return the sentence for the first limit that the runtime cannot enforce; "": it can.
+    """Return the sentence for the first limit that the runtime cannot enforce; "" if it can enforce all.
 
-    `unenforced` says why not, by resource, as the runtime does (:func:`syncpod.cri.records.unenforced_limits`).
+    `unenforced` has the runtime's reasons by resource (:func:`syncpod.cri.records.unenforced_limits`).
     """
     for path, name in added:
         if name in unenforced:
@@ -38,7 +38,7 @@ def refusal_of_limits(added: tuple[tuple[str, str], ...], unenforced: Mapping[st
 
 
 def _resources(pod: Pod) -> Iterator[tuple[str, ResourceRequirements]]:
-    """Yield what is asked for, by path; a resize leaves containers where they are."""
+    """Yield the resources by path. A resize does not change the order of containers."""
     spec = pod.spec
     if spec.resources is not None:
         yield "spec.resources", spec.resources

@@ -1,4 +1,4 @@
-"""What a pod's cgroup is given: its weight, and the limits that hold for all its containers together.
+"""The settings of a pod's cgroup: its weight, and the limits for all its containers together.
 
 Mirrors cm/helpers_linux.go, v1.36, ResourceConfigForPod, and cm/cgroup_manager_linux.go.
 """
@@ -16,7 +16,7 @@ from syncpod.translation.resources import MIN_SHARES, PERIOD_US, bytes_of, cpu_q
 
 @dataclass(frozen=True)
 class CgroupLimits:
-    """What is written into a cgroup; None is left as it is: in a new one, no limit."""
+    """The settings to write into a cgroup; None is left unchanged, which means no limit in a new one."""
 
     cpu_shares: int | None = None
     cpu_quota: int | None = None
@@ -30,8 +30,8 @@ class CgroupLimits:
 def pod_limits(pod: Pod, host: Host) -> CgroupLimits:
     """Return the limits of the whole pod, its overhead included.
 
-    CPU and memory are limited where the pod says so as a whole, or where every container is; else some container may
-    take what there is. Difference: a sidecar without a limit is one without, whatever sidecars before it have.
+    CPU and memory are limited if the pod has a pod-level limit, or if every container has one. Difference: a sidecar
+    without a limit counts as unlimited even if sidecars before it have limits.
     """
     requests, limits = pod_amounts(pod, "requests"), pod_amounts(pod, "limits")
     cpu = limits["cpu"].milli_value() if _is_limited(pod, "cpu") else 0
@@ -46,19 +46,19 @@ def pod_limits(pod: Pod, host: Host) -> CgroupLimits:
 
 
 def asked_as_a_whole(pod: Pod) -> Mapping[str, str]:
-    """Return the limits that the pod itself asks for, by resource: the controller that has to enforce each."""
+    """Return the controller that has to enforce each pod-level limit, by resource."""
     amounts = read_amounts(pod.spec.resources.limits) if pod.spec.resources is not None else {}
     controllers = {name: "hugetlb" if name.startswith(HUGE_PAGES) else name for name in amounts}
     return {name: controllers[name] for name, amount in amounts.items() if amount.number > 0}
 
 
 def burstable_limits(milli_cpu: int) -> CgroupLimits:
-    """Return the weight of the burstable tier against each guaranteed pod: what its pods request together."""
+    """Return the burstable tier's settings: it weighs what its pods request together."""
     return CgroupLimits(cpu_shares=cpu_shares(milli_cpu))
 
 
 BEST_EFFORT_LIMITS = CgroupLimits(cpu_shares=MIN_SHARES)
-"""The best-effort tier weighs as little as there is, however many pods are in it."""
+"""The best-effort tier has the least weight, however many pods are in it."""
 
 
 class File(NamedTuple):
@@ -70,7 +70,7 @@ class File(NamedTuple):
 
 
 def as_files(limits: CgroupLimits, version: int) -> tuple[File, ...]:
-    """Return what to write where, in the order of writing."""
+    """Return the files to write, in the order of writing."""
     pages = (limits.hugepages or {}).items()
     if version == 1:
         files = [File("cpu", "cpu.shares", str(limits.cpu_shares))] if limits.cpu_shares is not None else []
@@ -96,12 +96,12 @@ def cpu_weight(shares: int) -> int:
 
 
 def shares_of_weight(weight: int) -> int:
-    """Return shares for a weight of version 2, as near as can be told (CpuWeightToCPUShares)."""
+    """Return the shares for a weight of version 2, as precisely as possible (CpuWeightToCPUShares)."""
     return 2 + (weight - 1) * 262142 // 9999
 
 
 def _is_limited(pod: Pod, name: str) -> bool:
-    """Say whether there is a limit of a resource for all that the pod runs."""
+    """Say whether a resource is limited for everything that the pod runs."""
     spec = pod.spec
     if asked_as_a_whole(pod).get(name):
         return True

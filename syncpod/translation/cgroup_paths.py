@@ -1,4 +1,4 @@
-"""Where the cgroups of pods and of their tiers lie, as paths below each hierarchy's root."""
+"""The cgroups of pods and of their tiers, as paths below each hierarchy's root."""
 
 from collections.abc import Mapping
 from pathlib import PurePosixPath
@@ -9,32 +9,31 @@ from syncpod.translation.context import NodeContext
 from syncpod.translation.paths import pod_directory
 
 TIERS: Mapping[QOSClass, str] = {"Guaranteed": "", "Burstable": "burstable", "BestEffort": "besteffort"}
-"""By class of pods: the name of the cgroup between them and the parent of all."""
+"""By QoS class: the name of the cgroup between its pods and the parent of all pods."""
 
 
 def pod_cgroup(node: NodeContext, pod: Pod) -> PurePosixPath:
     """Return the pod's cgroup as a path below each hierarchy's root; it is what ``cgroup_parent`` is given.
 
-    With the cgroupfs driver ``/<parent>/<tier>/pod<uid>``, where burstable and best-effort pods have a tier of their
-    own, and guaranteed ones lie above these. With systemd the parts form the name of a slice, dashes in them written as
-    underscores, and each slice lies in the one named by its beginning:
-    ``/syncpod.slice/syncpod-burstable.slice/syncpod-burstable-pod<uid>.slice``
-    (cm/pod_container_manager_linux.go, v1.36, GetPodContainerName; cm/cgroup_manager_linux.go, ToCgroupfs, ToSystemd).
-    Raises :class:`~syncpod.translation.paths.UnsafeName`.
+    With the cgroupfs driver this is ``/<parent>/<tier>/pod<uid>``; burstable and best-effort pods have a tier each,
+    guaranteed pods are directly below the parent. With systemd the parts form the name of a slice, with dashes in them
+    written as underscores, and each slice is inside the one that its name begins with:
+    ``/syncpod.slice/syncpod-burstable.slice/syncpod-burstable-pod<uid>.slice`` (cm/pod_container_manager_linux.go,
+    v1.36, GetPodContainerName; cm/cgroup_manager_linux.go, ToCgroupfs, ToSystemd). Raises
+    :class:`~syncpod.translation.paths.UnsafeName`.
     """
     return _pod_cgroup(node, TIERS[pod_qos(pod)], pod.metadata.uid)
 
 
 def tier_cgroup(node: NodeContext, tier: str) -> PurePosixPath:
-    """Return the cgroup above all pods of a tier; ``""`` is that of the guaranteed, which is above the tiers too."""
+    """Return the cgroup above all pods of a tier; ``""`` is the guaranteed pods', which is above the other tiers."""
     return _path(node, *_parts(node, tier))
 
 
 def pod_cgroups(node: NodeContext, uid: str) -> tuple[PurePosixPath, ...]:
-    """Return wherever the cgroup of a pod may be, of which only the UID is known: in each tier.
+    """Return all paths that the cgroup of a pod with this UID may have: one in each tier.
 
-    That of the guaranteed is also where all pods were before there were tiers. Raises
-    :class:`~syncpod.translation.paths.UnsafeName`.
+    Earlier versions had all pods where guaranteed ones are now. Raises :class:`~syncpod.translation.paths.UnsafeName`.
     """
     return tuple(_pod_cgroup(node, tier, uid) for tier in TIERS.values())
 

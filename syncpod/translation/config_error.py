@@ -1,12 +1,12 @@
-"""Why a pod could not be put into the runtime's words: the pod is at fault, or the node it was sent to."""
+"""Why a pod could not be translated: the fault is in the pod, or in the node."""
 
 
 class SandboxConfigError(ValueError):
-    """The pod gives no valid PodSandboxConfig; the text is one sentence with the field's path."""
+    """No valid PodSandboxConfig can be made from the pod. The text is one sentence with the field's path."""
 
 
 class ContainerConfigError(ValueError):
-    """A container gives no valid ContainerConfig.
+    """No valid ContainerConfig can be made from a container.
 
     ``reason`` becomes the container's waiting reason, ``message`` its message (kuberuntime_container.go, v1.36,
     startContainer: every failure of generateContainerConfig is a CreateContainerConfigError).

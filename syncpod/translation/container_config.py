@@ -42,13 +42,12 @@ def container_config(
     images: Mapping[str, str] = NOTHING,
     target_id: str = "",
 ) -> ContainerConfig:
-    """Return the container's config, the same for the same values.
+    """Return the container's config; equal arguments give equal configs.
 
-    ``observed_image`` is the runtime's word on the container's image, which gives the reference to create from and the
-    user that runs. ``pod_ips`` are the pod's addresses, primary first; a pod on the node's network has the node's.
-    ``variables`` are :func:`container_variables`; ``sub_paths`` and ``images`` what
-    :func:`~.mounts.container_mounts` wants. ``target_id`` is the id of an ephemeral container's target.
-    Raises :class:`ContainerConfigError`.
+    ``observed_image`` is what the runtime says about the container's image; it gives the reference to create from and
+    the user. ``pod_ips`` are the pod's addresses, primary first; a pod on the node's network has the node's.
+    ``variables`` are :func:`container_variables`; ``sub_paths`` and ``images`` what :func:`~.mounts.container_mounts`
+    wants. ``target_id`` is the id of an ephemeral container's target. Raises :class:`ContainerConfigError`.
     """
     path = container_path(pod, container.name, kind)
     if isinstance(container, EphemeralContainer) and container.target_container_name and not target_id:
@@ -97,7 +96,7 @@ def container_variables(
     node: NodeContext,
     sources: Sources = NO_SOURCES,
 ) -> dict[str, str]:
-    """Return the container's environment; a pod on the node's network has the node's addresses.
+    """Return the container's environment; in a pod on the node's network it shows the node's addresses.
 
     Raises :class:`ContainerConfigError`, :class:`~syncpod.translation.env.ObjectMissing`.
     """
@@ -107,7 +106,7 @@ def container_variables(
 
 
 def container_path(pod: Pod, name: str, kind: ContainerKind) -> str:
-    """Return where a container stands in its pod, for messages: ``spec.initContainers[1]``."""
+    """Return a container's path in its pod, for messages: ``spec.initContainers[1]``."""
     field, containers = {
         "container": ("containers", pod.spec.containers),
         "init_container": ("initContainers", pod.spec.init_containers),
@@ -118,7 +117,7 @@ def container_path(pod: Pod, name: str, kind: ContainerKind) -> str:
 
 
 def _expanded(words: tuple[str, ...], variables: Mapping[str, str], path: str) -> list[str]:
-    """Return words of a command line with their references expanded: text, as the wire has them."""
+    """Return a command's words with their references expanded, as text that CRI can carry."""
     expanded = [expand(word, variables) for word in words]
     for index, word in enumerate(expanded):
         try:

@@ -1,4 +1,4 @@
-"""What the translation needs to know of the node: values, read once by :mod:`syncpod.node.host` and never looked up."""
+"""What the translation needs to know about the node, as values; :mod:`syncpod.node.host` reads the machine's."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from syncpod.cri.port import CgroupDriver
 
 @dataclass(frozen=True)
 class Resolver:
-    """What a resolv.conf says."""
+    """The content of a resolv.conf."""
 
     servers: tuple[str, ...] = ()
     searches: tuple[str, ...] = ()
@@ -19,7 +19,7 @@ class Resolver:
 
 @dataclass(frozen=True)
 class Host:
-    """The machine under the node. The defaults describe a small one without IP, SELinux or cgroup v2."""
+    """The node's machine. The defaults describe a small one without IP, SELinux or cgroup v2."""
 
     addresses: tuple[str, ...] = ()
     """The node's IPs, primary first, at most one of each family."""
@@ -28,7 +28,7 @@ class Host:
     hugepage_sizes: tuple[str, ...] = ()
     """Page sizes as cgroups name them: ``2MB``, ``1GB``."""
     hugetlb_controller: bool = True
-    """Cgroups can limit huge pages; a runtime may refuse to start what is limited where they cannot."""
+    """Cgroups can limit huge pages; where they cannot, a runtime may refuse to start containers with such limits."""
     selinux: bool = False
     """SELinux is enabled, so volumes are relabelled."""
     unified_cgroups: bool = False
@@ -36,21 +36,21 @@ class Host:
     apparmor: bool = False
     """AppArmor is enabled, so profiles can be enforced."""
     swap_controller: bool = False
-    """The memory controller accounts swap, so containers can be kept from it."""
+    """The memory controller accounts for swap, so containers can be denied it."""
     masked_paths: tuple[str, ...] = ()
-    """Files of this machine to hide from containers besides the fixed ones: its CPUs' thermal_throttle directories."""
+    """More paths to hide from containers: this machine's thermal_throttle directories."""
     resolver: Resolver = Resolver()
 
 
 @dataclass(frozen=True)
 class NodeContext:
-    """The node as the translation sees it: its name, its places on disk, its cgroups and its machine."""
+    """The node as the translation sees it: its name, directories, cgroups and machine."""
 
     name: str
     state_dir: Path
     """Holds ``pods/<uid>`` and ``seccomp``; 0700."""
     memory_dir: Path
-    """On a memory file system: holds the Secrets, and below ``pods/<uid>`` the volumes made of them; 0700."""
+    """On a memory file system: holds the Secrets and, below ``pods/<uid>``, the volumes made from them; 0700."""
     log_dir: Path
     """Holds ``<namespace>_<name>_<uid>/<container>/<restart>.log``; log agents look in ``/var/log/pods``."""
     cluster: str
@@ -58,28 +58,29 @@ class NodeContext:
     cgroup_parent: str = "syncpod"
     """Name of the cgroup above the pods', its parts separated by slashes."""
     cgroup_driver: CgroupDriver = "cgroupfs"
-    """As the runtime answers RuntimeConfig: who makes cgroups, it or systemd."""
+    """The runtime's answer to RuntimeConfig: whether it makes cgroups itself or has systemd make them."""
     capacity: Mapping[str, int] = field(default_factory=dict)
-    """What the node has for pods: cpu in millicores, all else in its own unit; see :mod:`syncpod.node.fit`."""
+    """What the node has for pods: cpu in millicores, everything else in its own unit; see :mod:`syncpod.node.fit`."""
     pod_cgroups: bool = True
-    """The node gives each pod a cgroup with limits, where it may; False = the runtime makes it, with none."""
+    """The node makes each pod's cgroup, with limits, where it may; False = the runtime makes it, without limits."""
     recursive_read_only_handlers: tuple[str, ...] = ()
     """Runtime handlers that announce recursive read-only mounts; ``""`` is the runtime's default handler."""
     may_mount: bool = False
-    """The worker may mount file systems, and the runtime sees what it mounts below ``state_dir``."""
+    """The worker may mount file systems, and the runtime sees its mounts below ``state_dir``."""
     hands_over_paths: bool = False
-    """The runtime may do no more on this machine than the worker: no path that it is handed leads it to more."""
+    """The runtime has no more rights on this machine than the worker, so no path can lead it further than the
+    worker."""
     has_own_files: bool = False
-    """The worker has a mount namespace of its own, a container's: a path may mean something else to the runtime."""
+    """The worker is in a container's mount namespace: a path may mean something else to the runtime."""
     host: Host = field(default_factory=Host)
 
 
 def ordered_pod_ips(ip: str | None, additional: tuple[str, ...], node_addresses: tuple[str, ...]) -> tuple[str, ...]:
     """Return a pod's IPs as status shows them: the node's primary family first, one of each family at most.
 
-    ``ip`` and ``additional`` are a sandbox status' network; ``None`` and ``""`` mean that it has none. One address that
-    does not parse makes all of them worthless, and nothing is returned
-    (kuberuntime_sandbox.go, determinePodSandboxIPs, and kubelet_pods.go, sortPodIPs, v1.36).
+    ``ip`` and ``additional`` are from a sandbox status; ``None`` and ``""`` mean that it has no network. If one address
+    does not parse, none is returned (kuberuntime_sandbox.go, determinePodSandboxIPs, and kubelet_pods.go, sortPodIPs,
+    v1.36).
     """
     reported = ((ip,) if ip else ()) + additional
     try:

@@ -1,7 +1,7 @@
-"""DNS settings of a pod: its policy, its own dnsConfig, and the limits that resolvers have.
+"""DNS settings of a pod: dnsPolicy, dnsConfig, and the limits of resolvers.
 
-Mirrors network/dns/dns.go, v1.36. There is no cluster DNS here, so ClusterFirst is what the kubelet makes of it without
-one: the host's resolver, and an event.
+Mirrors network/dns/dns.go, v1.36. There is no cluster DNS here, so ClusterFirst means what it means to a kubelet
+without one: the host's resolver, and an event.
 """
 
 from collections.abc import Iterable
@@ -15,19 +15,19 @@ _SERVERS_LIMIT = 3
 _SEARCHES_LIMIT = 32
 _SEARCH_CHARS_LIMIT = 2048
 _SEARCH_NAME_LIMIT = 253
-"""Characters of one search domain; glibc 2.28 aborts above 255."""
+"""The most characters of one search domain; glibc 2.28 aborts above 255."""
 
 
 @dataclass(frozen=True)
 class DnsEvent:
-    """A warning event that the pod gets once its sandbox is being made."""
+    """A warning event for the pod, emitted when its sandbox is made."""
 
     reason: str
     message: str
 
 
 def parse_resolv_conf(text: str) -> Resolver:
-    """Read a resolv.conf: nameservers add up, the last search line counts, options override by name (parseResolvConf).
+    """Parse a resolv.conf: nameservers add up, the last search line counts, options override by name (parseResolvConf).
 
     Raises :class:`ValueError` for a nameserver line without an address.
     """
@@ -48,10 +48,10 @@ def parse_resolv_conf(text: str) -> Resolver:
 
 
 def pod_dns(pod: Pod, host: Resolver) -> tuple[DNSConfig, tuple[DnsEvent, ...]]:
-    """Return the sandbox's DNS config and the events it gives rise to (GetPodDNS).
+    """Return the sandbox's DNS config, and the events to emit (GetPodDNS).
 
-    ``host`` is the host's resolver now: the kubelet reads its resolv.conf anew for each sandbox. Difference: options
-    come in the order they were given, not in that of a Go map.
+    ``host`` is the host's present resolver: the kubelet reads resolv.conf for each sandbox. Difference: options keep
+    the order in which they were given, where the kubelet has a Go map's.
     """
     spec = pod.spec
     events: list[DnsEvent] = []
@@ -82,7 +82,7 @@ def pod_dns(pod: Pod, host: Resolver) -> tuple[DNSConfig, tuple[DnsEvent, ...]]:
 
 
 def _searches_within_limits(searches: list[str]) -> list[str]:
-    """Drop what no resolver takes: domains beyond the 32nd, over-long ones, then from the end until the line fits."""
+    """Drop what resolvers do not accept: domains after the 32nd, long ones, then the last ones until the line fits."""
     kept = [domain for domain in searches[:_SEARCHES_LIMIT] if len(domain) <= _SEARCH_NAME_LIMIT]
     while len(" ".join(kept)) > _SEARCH_CHARS_LIMIT:
         kept.pop()

@@ -18,8 +18,8 @@ _RESOURCES = ("cpu", "memory", "ephemeral-storage")
 def field_value(selector: ObjectFieldSelector, pod: Pod, node: NodeContext, pod_ips: tuple[str, ...], path: str) -> str:
     """Return the text of a field of the pod (kubelet_pods.go, v1.36, podFieldSelectorRuntimeValue).
 
-    ``path`` names the selector in the pod, for the error. A label or annotation that is not there gives ``""``, as do
-    the pod's addresses while it has none. Raises :class:`ContainerConfigError` for a field that is not exposed.
+    ``path`` is the selector's path in the pod, for errors. A missing label or annotation gives ``""``, and so do the
+    pod's addresses while it has none. Raises :class:`ContainerConfigError` for a field that is not exposed.
     """
     meta, spec, wanted = pod.metadata, pod.spec, selector.field_path
     if selector.api_version not in ("", "v1"):
@@ -58,11 +58,11 @@ def field_value(selector: ObjectFieldSelector, pod: Pod, node: NodeContext, pod_
 def resource_value(
     selector: ResourceFieldSelector, pod: Pod, container: Container, node: NodeContext, path: str
 ) -> str:
-    """Return a request or limit of a container over the divisor, rounded up.
+    """Return a request or limit of a container, divided by the divisor and rounded up.
 
-    A limit that is not set, or 0, is the pod's as a whole, else what the node has for pods (kubelet_resources.go,
-    v1.36, defaultPodLimitsForDownwardAPI, and pkg/api/v1/resource/helpers.go, ExtractContainerResourceValue); a request
-    that is not set is 0. Raises :class:`ContainerConfigError` for an unknown resource or container.
+    A limit that is not set, or 0, is the pod-level limit, else what the node has for pods (kubelet_resources.go, v1.36,
+    defaultPodLimitsForDownwardAPI, and pkg/api/v1/resource/helpers.go, ExtractContainerResourceValue); a request that
+    is not set is 0. Raises :class:`ContainerConfigError` for an unknown resource or container.
     """
     kind, _, resource = selector.resource.partition(".")
     if kind not in ("limits", "requests") or not (resource in _RESOURCES or resource.startswith("hugepages-")):
@@ -86,11 +86,10 @@ def resource_value(
 
 
 def volume_field(file: DownwardAPIVolumeFile, pod: Pod, node: NodeContext, path: str) -> str:
-    """Return what a file of a downwardAPI volume says; ``path`` is the file's place in the pod.
+    """Return the text of a file of a downwardAPI volume; ``path`` is the file's path in the pod.
 
-    Only what a volume may show: of the pod its metadata, for nothing else is known before its sandbox; of a container
-    that it names what :func:`resource_value` gives (downwardapi.go, v1.36, CollectData). Raises
-    :class:`ContainerConfigError`.
+    A volume may show the pod's metadata, since nothing else is known before its sandbox, and a container's
+    :func:`resource_value` (downwardapi.go, v1.36, CollectData). Raises :class:`ContainerConfigError`.
     """
     if file.field_ref is not None:
         wanted = file.field_ref.field_path
@@ -116,7 +115,7 @@ def _host_addresses(node: NodeContext, path: str) -> tuple[str, ...]:
 
 
 def _limit(resource: str, pod: Pod, container: Container, node: NodeContext, path: str) -> Quantity:
-    """Return what bounds a container's use of a resource. Raises :class:`ContainerConfigError` where nothing does."""
+    """Return the limit on a container's use of a resource. Raises :class:`ContainerConfigError` if there is none."""
     own = parse_quantity(container.resources.limits.get(resource, "0"))
     if own.number > 0 or resource not in _RESOURCES:
         return own

@@ -14,7 +14,7 @@ from syncpod.translation.expansion import expand
 
 
 class ObjectMissing(ContainerConfigError):
-    """A ConfigMap or Secret that has to be there is not, or has not the key; it may still come, or get it."""
+    """A required ConfigMap or Secret, or its key, is missing; it may still be created."""
 
     def __init__(self, ref: ObjectRef, message: str) -> None:
         super().__init__(message)
@@ -23,25 +23,28 @@ class ObjectMissing(ContainerConfigError):
 
 @dataclass(frozen=True)
 class EnvFile:
-    """A file of variables in a volume of the pod."""
+    """A file of variables in one of the pod's volumes."""
 
     path: str
-    """On the node, for the message."""
+    """The path on the node, for the message."""
     content: bytes | None = field(repr=False)
-    """None where it could not be read."""
+    """None if it could not be read."""
 
 
 @dataclass(frozen=True)
 class Sources:
-    """What a node has of what a container's environment refers to. Its repr shows nothing of it."""
+    """The objects and files that a container's environment refers to, as far as they exist.
+
+    Its repr shows no content.
+    """
 
     objects: Mapping[ObjectRef, Mapping[str, bytes]] = field(default_factory=dict, repr=False)
-    """Of ConfigMaps only ``data``: ``binaryData`` gives no variables."""
+    """``binaryData`` of ConfigMaps is left out: it gives no variables."""
     files: Mapping[tuple[str, str], EnvFile] = field(default_factory=dict, repr=False)
-    """By volume and path; without those whose volume has no place on the node."""
+    """By volume and path, without files of volumes that have no directory on the node."""
 
     def secrets(self) -> frozenset[str]:
-        """Return the values of Secrets as the environment has them: what no message may repeat."""
+        """Return the values of Secrets as they appear in the environment; no message may repeat them."""
         return frozenset(
             _text(value)
             for ref, values in self.objects.items()
@@ -87,15 +90,15 @@ def environment(
 ) -> dict[str, str]:
     """Return the container's variables in the order in which they are first declared; a later one of a name wins.
 
-    First come those of envFrom, source by source, each one's in order of key, under any name that the key and prefix
-    make; then those of env, in which a value sees what was declared before it. What is optional and not there declares
-    nothing, so that an earlier variable of the name stays. There are no service variables without a cluster. Bytes of
-    a value that are no UTF-8 are kept as surrogate escapes. ``path`` is the container's place in the pod.
+    First come those of envFrom, source by source and sorted by key, named by prefix and key; then those of env, whose
+    values can refer to earlier variables. A missing optional source declares nothing, so an earlier variable of the
+    same name stays. Without a cluster there are no service variables. Bytes that are not UTF-8 are kept as surrogate
+    escapes. ``path`` is the container's path in the pod.
 
-    Mirrors kubelet_pods.go, v1.36, makeEnvironmentVariables; differences: the kubelet hands the variables over in the
-    order of a Go map, which is none, and leaves a NUL byte for the runtime to fail at. Raises
-    :class:`ContainerConfigError`; :class:`ObjectMissing` where an object may still come. No text of theirs has a value
-    of a ConfigMap, a Secret or a file in it.
+    Mirrors kubelet_pods.go, v1.36, makeEnvironmentVariables. Differences: the kubelet passes the variables in the
+    random order of a Go map, and leaves a NUL byte for the runtime to fail on. Raises :class:`ContainerConfigError`,
+    and :class:`ObjectMissing` if an object may still be created. Their texts never show a value of a ConfigMap, a
+    Secret or a file.
     """
     scope = _Scope(pod, container, node, pod_ips, sources)
     variables = dict(scope.from_whole_objects())
@@ -115,7 +118,7 @@ def environment(
 
 @dataclass(frozen=True)
 class _Scope:
-    """What the variables of one container may refer to."""
+    """What the variables of one container can refer to."""
 
     pod: Pod
     container: Container
@@ -135,7 +138,7 @@ class _Scope:
                 yield f"{source.prefix}{key}", _text(value)
 
     def from_source(self, source: EnvVarSource, path: str) -> str | None:
-        """Return a value, None where it is optional and not there."""
+        """Return a value; None if it is optional and missing."""
         if source.field_ref is not None:
             return field_value(source.field_ref, self.pod, self.node, self.pod_ips, f"{path}.fieldRef")
         if source.resource_field_ref is not None:
@@ -171,7 +174,7 @@ class _Scope:
         return _text(values[key])
 
     def _file_key(self, selector: FileKeySelector) -> str | None:
-        """Return a variable of a file; an empty one counts as none, and a file that is not there is never optional."""
+        """Return a variable of a file; an empty one counts as missing. The file itself is never optional."""
         file = self.sources.files.get((selector.volume_name, selector.path))
         if file is None:
             raise ContainerConfigError(

@@ -1,11 +1,11 @@
-"""Files of variables that a container leaves for the next ones (fileKeyRef)."""
+"""The format of files of variables that one container writes for later ones (fileKeyRef)."""
 
 _BLANKS = b" \t"
 _LONGEST_LINE = 64 * 1024
 
 
 class EnvFileInvalid(ValueError):
-    """A file is not in the form that variables are read from; the text names the line, and shows nothing of it."""
+    """A file of variables has an invalid line. The text names the line, and does not show it."""
 
 
 def env_file_value(content: bytes, key: str) -> bytes:
@@ -39,7 +39,7 @@ def env_file_value(content: bytes, key: str) -> bytes:
 
 
 class _Lines:
-    """The lines of a file as Go's bufio.Scanner reads them: without their ends, LF or CRLF, and none too long."""
+    """The lines of a file as Go's bufio.Scanner reads them: without LF or CRLF, and of limited length."""
 
     def __init__(self, content: bytes) -> None:
         self._lines = iter(content.removesuffix(b"\n").split(b"\n") if content else ())
@@ -59,7 +59,7 @@ class _Lines:
 
 
 def _quoted(lines: _Lines, rest: bytes) -> bytes:
-    """Return what stands before the closing quote, on this line or a later one."""
+    """Return the text up to the closing quote, on this line or a later one."""
     taken: list[bytes] = []
     while True:
         before, quote, after = rest.partition(b"'")

@@ -7,11 +7,11 @@ _DOLLAR = re.compile(r"\$(?:\(([^)]*)\)|(.))", re.DOTALL)
 
 
 def expand(text: str, values: Mapping[str, str]) -> str:
-    """Replace each ``$(NAME)`` whose name has a value; leave the others as they stand, and write ``$`` for ``$$``.
+    """Replace each ``$(NAME)`` that has a value and leave the others; replace ``$$`` by ``$``.
 
-    No value is expanded again. A dollar sign before anything else stays, and so does one that ends the text
-    (third_party/forked/golang/expansion, v1.36, Expand). One difference: a character beyond ASCII after it stays, too,
-    where Expand takes its first byte for a character, and tears it apart.
+    Values are not expanded again. A dollar sign before anything else stays, and so does one at the end
+    (third_party/forked/golang/expansion, v1.36, Expand). Difference: a non-ASCII character after a dollar sign stays
+    whole, where Expand splits off its first byte.
     """
 
     def one(match: re.Match[str]) -> str:
@@ -24,5 +24,5 @@ def expand(text: str, values: Mapping[str, str]) -> str:
 
 
 def references(text: str) -> frozenset[str]:
-    """Return the names that `text` refers to, whether they have values or not."""
+    """Return the names that `text` refers to."""
     return frozenset(match[1] for match in _DOLLAR.finditer(text) if match[1] is not None)

@@ -1,24 +1,25 @@
-"""What a pod asks of the runtime beyond the basics, against what the runtime announces.
+"""Refusing pods that need features which the runtime does not announce.
 
-A runtime drops in silence what it does not know; so what it does not announce is refused, by name.
+A runtime silently ignores what it does not know, so a feature that it does not announce is refused by name.
 """
 
 import re
+from collections.abc import Iterator
 
 from syncpod.cri.port import RuntimeHandler, RuntimeStatus, RuntimeVersion
 from syncpod.pod import Pod
 
 _IMAGE_VOLUMES = {"containerd": (2, 1), "cri-o": (1, 33)}
-"""The first versions of runtimes that mount images: nothing announces it, and older ones mount something else."""
+"""The first versions of runtimes that mount images. Nothing announces this, and older ones mount something else."""
 
 
 def needs_version(pod: Pod) -> bool:
-    """Say whether :func:`refusals` has to know the runtime's version to judge this pod."""
+    """Say whether :func:`refusals` needs the runtime's version for this pod."""
     return any(volume.image is not None for volume in pod.spec.volumes)
 
 
 def mounts_images(version: RuntimeVersion | None) -> bool:
-    """Say whether a runtime of that name and version can mount an image, or a directory of one."""
+    """Say whether a runtime of this name and version can mount an image, or a directory of one."""
     numbers = re.match(r"v?(\d+)\.(\d+)", version.version) if version is not None else None
     if version is None or numbers is None or version.name not in _IMAGE_VOLUMES:
         return False
@@ -26,46 +27,61 @@ def mounts_images(version: RuntimeVersion | None) -> bool:
 
 
 def refusals(pod: Pod, status: RuntimeStatus, version: RuntimeVersion | None = None) -> tuple[str, ...]:
-    """Return one sentence, with the field's path, for each thing that this runtime would leave out in silence.
+    """Return one sentence, with the field's path, for each feature that this runtime would silently ignore.
 
-    Empty means that the pod can be run as it is written. A handler's name is only judged where handlers are announced:
-    older runtimes refuse an unknown one themselves. ``version`` is given where :func:`needs_version` says so.
+    Empty means that the pod can run as written. A handler's name is checked only if the runtime announces handlers;
+    older runtimes refuse an unknown one themselves. ``version`` is needed if :func:`needs_version` says so.
     """
-    spec = pod.spec
-    wanted = spec.runtime_class_name or ""
+    wanted = pod.spec.runtime_class_name or ""
     handler = next((each for each in status.runtime_handlers if each.name == wanted), None)
-    found: list[str] = []
+    return (
+        *_handler_refusals(wanted, handler, status),
+        *_supplemental_groups_refusals(pod, status),
+        *_user_namespace_refusals(pod, handler),
+        *_recursive_read_only_refusals(pod, handler),
+        *_image_volume_refusals(pod, version),
+    )
+
+
+def _handler_refusals(wanted: str, handler: RuntimeHandler | None, status: RuntimeStatus) -> Iterator[str]:
     if handler is None and status.runtime_handlers:
         known = ", ".join(sorted(each.name for each in status.runtime_handlers if each.name)) or "only its default"
-        found.append(f"spec.runtimeClassName: the runtime has no handler {wanted!r}; it has {known}")
-    security = spec.security_context
-    if (
-        security is not None
-        and security.supplemental_groups_policy == "Strict"
-        and not status.supplemental_groups_policy
-    ):
-        found.append(
+        yield f"spec.runtimeClassName: the runtime has no handler {wanted!r}; it has {known}"
+
+
+def _supplemental_groups_refusals(pod: Pod, status: RuntimeStatus) -> Iterator[str]:
+    security = pod.spec.security_context
+    strict = security is not None and security.supplemental_groups_policy == "Strict"
+    if strict and not status.supplemental_groups_policy:
+        yield (
             "spec.securityContext.supplementalGroupsPolicy: the runtime does not announce Strict, "
             "and would add the image's groups all the same"
         )
-    if spec.host_users is False:
-        if handler is None or not handler.user_namespaces:
-            found.append("spec.hostUsers: the runtime does not announce user namespaces, and would run the pod without")
-        else:
-            found.append("spec.hostUsers: user namespaces are not supported by this version")
+
+
+def _user_namespace_refusals(pod: Pod, handler: RuntimeHandler | None) -> Iterator[str]:
+    if pod.spec.host_users is not False:
+        return
+    if handler is None or not handler.user_namespaces:
+        yield "spec.hostUsers: the runtime does not announce user namespaces, and would run the pod without"
+    else:
+        yield "spec.hostUsers: user namespaces are not supported by this version"
+
+
+def _recursive_read_only_refusals(pod: Pod, handler: RuntimeHandler | None) -> Iterator[str]:
     if handler is None or not handler.recursive_read_only_mounts:
-        found.extend(
-            f"{path}.recursiveReadOnly: the runtime does not announce recursive read-only mounts"
-            for path in _recursive_read_only_mounts(pod)
-        )
-    if not mounts_images(version):
-        runtime = f"{version.name} {version.version}" if version is not None else "the runtime"
-        found.extend(
-            f"spec.volumes[{index}].image: {runtime} cannot mount images; containerd can from 2.1, CRI-O from 1.33"
-            for index, volume in enumerate(pod.spec.volumes)
-            if volume.image is not None
-        )
-    return tuple(found)
+        for path in _recursive_read_only_mounts(pod):
+            yield f"{path}.recursiveReadOnly: the runtime does not announce recursive read-only mounts"
+
+
+def _image_volume_refusals(pod: Pod, version: RuntimeVersion | None) -> Iterator[str]:
+    if mounts_images(version):
+        return
+    runtime = f"{version.name} {version.version}" if version is not None else "the runtime"
+    for index, volume in enumerate(pod.spec.volumes):
+        if volume.image is not None:
+            here = f"spec.volumes[{index}].image"
+            yield f"{here}: {runtime} cannot mount images; containerd can from 2.1, CRI-O from 1.33"
 
 
 def recursive_read_only_handlers(status: RuntimeStatus) -> tuple[str, ...]:

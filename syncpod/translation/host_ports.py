@@ -1,4 +1,4 @@
-"""The ports of the node that a pod takes, and which exclude one another.
+"""The ports of the node that a pod takes, and their conflicts.
 
 Mirrors scheduler/util/utils.go, GetHostPorts, and kube-scheduler's framework.HostPortInfo, v1.36.
 """
@@ -12,7 +12,7 @@ _EVERY_ADDRESS = "0.0.0.0"
 
 
 class HostPort(NamedTuple):
-    """A port on one address of the node; ``0.0.0.0`` is all of them."""
+    """A port on one address of the node; ``0.0.0.0`` means all addresses."""
 
     ip: str
     protocol: str
@@ -22,7 +22,7 @@ class HostPort(NamedTuple):
 def host_ports(pod: Pod) -> tuple[HostPort, ...]:
     """Return the ports of the node that the pod's main containers and sidecars take, each once.
 
-    On the node's network every container port is one, which defaulting has written down.
+    In a pod on the node's network every container port is one; defaulting has set hostPort.
     """
     sidecars = (each for each in pod.spec.init_containers if each.restart_policy == "Always")
     found = (
@@ -35,9 +35,9 @@ def host_ports(pod: Pod) -> tuple[HostPort, ...]:
 
 
 def is_taken(wanted: Iterable[HostPort], used: Collection[HostPort]) -> bool:
-    """Say whether one of the ports wanted is in use: on the same address, or where either is for all addresses.
+    """Say whether a wanted port is taken: on the same address, or either of the two is on all addresses.
 
-    Difference: ``::`` is all addresses as well, where the scheduler takes it for one among others.
+    Difference: ``::`` means all addresses too, where the scheduler treats it as a single one.
     """
     everywhere = {(port.protocol, port.port) for port in used if _is_every(port.ip)}
     anywhere = {(port.protocol, port.port) for port in used}

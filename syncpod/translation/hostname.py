@@ -1,19 +1,19 @@
-"""The host name of a pod, and the domain it may have."""
+"""The host name and domain of a pod."""
 
 from syncpod.pod import Pod
 from syncpod.translation.config_error import SandboxConfigError
 
 _HOSTNAME_LIMIT = 63
 _KERNEL_LIMIT = 64
-"""Characters of the kernel's node name, without the closing zero."""
+"""The kernel's limit of a host name in characters, without the terminating NUL."""
 
 
 def hostname_and_domain(pod: Pod) -> tuple[str, str]:
     """Return the pod's short host name, and its domain (``""`` without a subdomain).
 
-    Names longer than 63 are cut there, and a ``-`` or ``.`` that then ends them is taken off (kubelet_pods.go, v1.36,
-    GeneratePodHostNameAndDomain). Difference: without a cluster there is no cluster domain, so the domain is
-    ``<subdomain>.<namespace>.svc``, where the kubelet would leave a dot at the end.
+    Names are cut to 63 characters, then a trailing ``-`` or ``.`` is removed (kubelet_pods.go, v1.36,
+    GeneratePodHostNameAndDomain). Difference: without a cluster domain the domain is ``<subdomain>.<namespace>.svc``,
+    where the kubelet would leave a trailing dot.
     """
     spec = pod.spec
     if spec.hostname_override is not None:
@@ -24,9 +24,10 @@ def hostname_and_domain(pod: Pod) -> tuple[str, str]:
 
 
 def kernel_hostname(pod: Pod) -> str:
-    """Return what the kernel is told: the short name, or with setHostnameAsFQDN the whole one.
+    """Return the host name to set in the kernel: the short one, or with setHostnameAsFQDN the full one.
 
-    Raises :class:`SandboxConfigError` for a whole name above 64 characters (util_unix.go, v1.36, GetNodenameForKernel).
+    Raises :class:`SandboxConfigError` if the full name has more than 64 characters (util_unix.go, v1.36,
+    GetNodenameForKernel).
     """
     hostname, domain = hostname_and_domain(pod)
     if not (domain and pod.spec.set_hostname_as_fqdn):

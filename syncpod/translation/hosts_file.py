@@ -16,7 +16,7 @@ _LOCAL = (
 
 
 def hosts_file(pod: Pod, pod_ips: tuple[str, ...], hosts_of_node: str) -> str:
-    """Return the file's text: the node's own for a pod on its network, else local names and the pod's; then aliases.
+    """Return the file's text: the node's own for a pod on its network, else local names and the pod's, then aliases.
 
     ``hosts_of_node`` is the text of the node's /etc/hosts; only a pod with hostNetwork gets it.
     """

@@ -1,7 +1,7 @@
 """Labels and annotations of sandboxes and containers: the kubelet's, byte for byte, and ours.
 
-With them crictl and log agents know our containers, a container can be killed with no spec at hand, and ours are told
-from everybody else's.
+They let crictl and log agents recognise our containers, let a container be killed without its spec, and tell our
+containers from everybody else's.
 """
 
 from typing import Any
@@ -13,7 +13,7 @@ from syncpod.translation.context import NodeContext
 
 
 def sandbox_labels(pod: Pod, node: NodeContext) -> dict[str, str]:
-    """Return the pod's own labels, the kubelet's over them, and the one that says whose sandbox this is.
+    """Return the pod's own labels, overridden by the kubelet's, and the label that names the sandbox's owner.
 
     labels.go, v1.36, newPodLabels; the last label is ours.
     """
@@ -21,7 +21,7 @@ def sandbox_labels(pod: Pod, node: NodeContext) -> dict[str, str]:
 
 
 def sandbox_annotations(pod: Pod, node: NodeContext, incarnation: str) -> dict[str, str]:
-    """Return the pod's own annotations, this life's id and the cluster that answers for it.
+    """Return the pod's own annotations, the incarnation's id and the cluster that has its workflow.
 
     labels.go, v1.36, newPodAnnotations; the last two are ours.
     """
@@ -33,7 +33,7 @@ def sandbox_annotations(pod: Pod, node: NodeContext, incarnation: str) -> dict[s
 
 
 def container_labels(pod: Pod, container: Container, node: NodeContext) -> dict[str, str]:
-    """Return the labels of a container: pod, container, and owner; none of the pod's own (newContainerLabels)."""
+    """Return a container's labels: pod, container and owner, without the pod's own labels (newContainerLabels)."""
     return {**_identity(pod), names.CONTAINER_NAME_LABEL: container.name, names.NODE_LABEL: node.name}
 
 
@@ -69,7 +69,7 @@ def _identity(pod: Pod) -> dict[str, str]:
 
 
 def _port(port: ContainerPort) -> dict[str, Any]:
-    """One port as core/v1 marshals it: all but containerPort left out when empty."""
+    """Return a port as core/v1 marshals it: empty fields except containerPort are left out."""
     wire: dict[str, Any] = {
         "name": port.name,
         "hostPort": port.host_port,

@@ -32,9 +32,9 @@ def container_mounts(
 ) -> list[Mount]:
     """Return the container's mounts in the order of its volumeMounts, then /etc/hosts.
 
-    The files behind them are made by :mod:`syncpod.node.directories`. ``path`` is the container's place in the pod.
-    ``sub_paths`` has, by the mount's index, what stands for a part of a volume: the prepared place on the node, or the
-    path inside the image. ``images`` has the runtime's word for the image of each image volume, by the volume's name.
+    :mod:`syncpod.node.directories` makes the files behind them. ``path`` is the container's path in the pod.
+    ``sub_paths`` has, by the mount's index, the source of a part of a volume: the prepared path on the node, or the
+    path inside the image. ``images`` has the runtime's reference to each image volume's image, by the volume's name.
     Raises :class:`ContainerConfigError` (kubelet_pods.go, v1.36, makeMounts).
     """
     if container.volume_devices:
@@ -65,22 +65,25 @@ def container_mounts(
 
 
 def volume_places(pod: Pod, node: NodeContext) -> dict[str, Path]:
-    """Return where each of the pod's volumes lies on the node, by name; an image's lies nowhere. Raises UnsafeName."""
+    """Return the path of each of the pod's volumes on the node, by name; an image volume has none.
+
+    Raises UnsafeName.
+    """
     places = {volume.name: _place(pod, volume, node) for volume in pod.spec.volumes}
     return {name: place for name, place in places.items() if place is not None}
 
 
 def manages_etc_hosts(pod: Pod, container: Container, pod_ips: tuple[str, ...]) -> bool:
-    """Return whether the container gets the pod's /etc/hosts: once there is an address, and not over its own mount."""
+    """Say whether the container gets the pod's /etc/hosts: the pod has an address, and no volume is mounted there."""
     return (bool(pod_ips) or pod.spec.host_network) and all(
         mount.mount_path != ETC_HOSTS for mount in container.volume_mounts
     )
 
 
 def container_place(path: str) -> str:
-    """Return a place in a container as an absolute path: one that is not begins at its root.
+    """Return a path in a container as an absolute one; a relative path starts at the root.
 
-    The API takes either; mirrors volume/util, v1.36, MakeAbsolutePath, and kuberuntime_container.go, makeMounts.
+    The API accepts both; mirrors volume/util, v1.36, MakeAbsolutePath, and kuberuntime_container.go, makeMounts.
     """
     return path if path.startswith("/") else f"/{path}"
 
@@ -92,7 +95,7 @@ def _place(pod: Pod, volume: Volume, node: NodeContext) -> Path | None:
 
 
 def _image_mount(reference: str, image: str, mount: VolumeMount, part: str) -> Mount:
-    """Return the mount of an image, which the runtime makes, read-only, of the image or of a directory in it."""
+    """Return the read-only mount of an image, or of a directory in it; the runtime makes it."""
     return Mount(
         container_path=container_place(mount.mount_path),
         image=ImageSpec(image=image or reference, user_specified_image=reference),
@@ -105,7 +108,7 @@ def _volume_mount(pod: Pod, volume: Volume, mount: VolumeMount, node: NodeContex
     place = _place(pod, volume, node)
     if place is None:
         raise ContainerConfigError(f"{path}.name: the kind of volume {volume.name!r} is not supported by this version")
-    # What is the node's is not relabelled: the node still needs it.
+    # A hostPath is not relabelled: the node itself uses it.
     is_ours = volume.host_path is None
     return Mount(
         container_path=container_place(mount.mount_path),
@@ -118,7 +121,7 @@ def _volume_mount(pod: Pod, volume: Volume, mount: VolumeMount, node: NodeContex
 
 
 def _recursive_read_only(pod: Pod, mount: VolumeMount, node: NodeContext, path: str) -> bool:
-    """Return whether the mounts below this one are read-only too (resolveRecursiveReadOnly)."""
+    """Say whether the mounts below this one are read-only too (resolveRecursiveReadOnly)."""
     wanted = mount.recursive_read_only or "Disabled"
     if wanted == "Disabled":
         return False

@@ -1,7 +1,7 @@
 """Names of the labels and annotations that sandboxes and containers carry in the runtime.
 
-The first group is the kubelet's own (kuberuntime/labels.go, v1.36), so that crictl and log agents read our pods as they
-read its. The second is ours. Labels can be selected by, annotations cannot; the runtime keeps both as they were given.
+The first group is the kubelet's (kuberuntime/labels.go, v1.36), so that crictl and log agents can read our pods. The
+second is ours. Lists can be filtered by labels, but not by annotations; the runtime keeps both unchanged.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ CONTAINER_RESTART_COUNT_ANNOTATION: Final = "io.kubernetes.container.restartCoun
 CONTAINER_TERMINATION_MESSAGE_PATH_ANNOTATION: Final = "io.kubernetes.container.terminationMessagePath"
 CONTAINER_TERMINATION_MESSAGE_POLICY_ANNOTATION: Final = "io.kubernetes.container.terminationMessagePolicy"
 CONTAINER_PRE_STOP_HANDLER_ANNOTATION: Final = "io.kubernetes.container.preStopHandler"
-"""The preStop hook as JSON, so that a container can be stopped well by somebody who has lost its spec."""
+"""The preStop hook as JSON, so that a container can be stopped properly without its spec."""
 CONTAINER_PORTS_ANNOTATION: Final = "io.kubernetes.container.ports"
 """The declared ports as JSON."""
 POD_DELETION_GRACE_PERIOD_ANNOTATION: Final = "io.kubernetes.pod.deletionGracePeriod"
@@ -28,7 +28,7 @@ POD_TERMINATION_GRACE_PERIOD_ANNOTATION: Final = "io.kubernetes.pod.terminationG
 """Seconds."""
 
 NODE_LABEL: Final = "syncpod.dev/node"
-"""Name of the node whose agent owns the sandbox or container. What lacks it is never touched."""
+"""Name of the node whose agent owns the sandbox or container. Things without it are never touched."""
 INCARNATION_ANNOTATION: Final = "syncpod.dev/incarnation"
 """Tells this pod from an earlier one with the same static UID."""
 CLUSTER_ANNOTATION: Final = "syncpod.dev/cluster"

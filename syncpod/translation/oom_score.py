@@ -1,4 +1,4 @@
-"""How soon the kernel kills which container when the node's memory runs out."""
+"""In which order the kernel kills containers when the node's memory runs out."""
 
 from syncpod.lifecycle.eviction import is_critical
 from syncpod.lifecycle.qos import pod_qos
@@ -12,13 +12,13 @@ _ZERO = parse_quantity("0")
 
 
 def oom_score_adj(pod: Pod, container: Container, memory_bytes: int) -> int:
-    """Return the container's oom_score_adj, -997 to 1000: the more memory it asked for, the later it is killed.
+    """Return the container's oom_score_adj, -997 to 1000: the more memory it requests, the later it is killed.
 
-    ``memory_bytes`` is the node's. A burstable container lies between 3 and 999, and a sidecar never goes before the
-    main container that asked for least. What the pod requests as a whole beyond its containers is shared out equally
-    (qos/policy.go, v1.36, GetContainerOOMScoreAdjust). The class `system-node-critical` counts where the pod is
-    critical by its priority, or for being static (types/pod_update.go, IsNodeCriticalPod): else the kernel would spare
-    what the node puts out like any other.
+    ``memory_bytes`` is the node's. A burstable container gets 3 to 999, and a sidecar is never killed before the main
+    container that requests least. What the pod-level request exceeds the containers' is divided equally (qos/policy.go,
+    v1.36, GetContainerOOMScoreAdjust). The class `system-node-critical` counts where the pod is critical by its
+    priority, or for being static (types/pod_update.go, IsNodeCriticalPod): otherwise the kernel would spare a pod that
+    the node itself evicts like any other.
     """
     if pod.spec.priority_class_name == "system-node-critical" and is_critical(pod):
         return _GUARANTEED
@@ -35,7 +35,7 @@ def oom_score_adj(pod: Pod, container: Container, memory_bytes: int) -> int:
 
 
 def _share_of_the_rest(pod: Pod) -> int:
-    """Return what each container gets of the memory that only the pod as a whole requests, in bytes.
+    """Return each container's share, in bytes, of the memory that the pod-level request has beyond its containers'.
 
     kubelet/qos/helpers.go, v1.36, remainingPodMemReqPerContainer.
     """

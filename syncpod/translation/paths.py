@@ -1,4 +1,4 @@
-"""Where a pod's things lie on disk. Every name that becomes part of a path is checked here: the runtime checks none."""
+"""The paths of a pod's files. Every name that becomes part of a path is checked here: the runtime checks none."""
 
 import re
 from pathlib import Path
@@ -7,17 +7,17 @@ from syncpod.pod import Container, Pod, Volume
 from syncpod.translation.context import NodeContext
 
 _NAME_LIMIT = 255
-"""Bytes of one name in a directory."""
+"""The most bytes of a file name."""
 EMPTY_DIR = "kubernetes.io~empty-dir"
 _UID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 class UnsafeName(ValueError):
-    """A name that would lead out of its directory, or that no file system takes."""
+    """A name that would lead out of its directory, or that no file system accepts."""
 
 
 def is_uid(uid: str) -> bool:
-    """Say whether a pod's UID can name a directory."""
+    """Say whether a pod's UID is safe as a directory's name."""
     return bool(_UID.fullmatch(uid)) and len(uid.encode()) <= _NAME_LIMIT
 
 
@@ -34,15 +34,15 @@ def pod_directory(node: NodeContext, uid: str) -> Path:
 
 
 def memory_pod_directory(node: NodeContext, uid: str) -> Path:
-    """Return ``<memory>/pods/<uid>``, which holds what of a pod may not lie on a disk. Raises :class:`UnsafeName`."""
+    """Return ``<memory>/pods/<uid>``, for files of a pod that must not be on a disk. Raises :class:`UnsafeName`."""
     return node.memory_dir / "pods" / pod_directory(node, uid).name
 
 
 def volume_directory(node: NodeContext, uid: str, volume: Volume) -> Path | None:
-    """Return where a volume lies that is made for the pod: ``…/<uid>/volumes/kubernetes.io~<plugin>/<name>``.
+    """Return the path of a volume that is made for the pod: ``…/<uid>/volumes/kubernetes.io~<plugin>/<name>``.
 
-    Below the pod's directory as the kubelet has it; below its directory in memory if it is of a Secret, or an emptyDir
-    in memory on a node that may not mount. None for other kinds. Raises :class:`UnsafeName`.
+    It is below the pod's directory, as in the kubelet, or below its directory in memory for a Secret, and for an
+    emptyDir in memory on a node that may not mount. None for other kinds. Raises :class:`UnsafeName`.
     """
     plugin = volume_plugin(volume)
     if plugin is None:
@@ -52,7 +52,7 @@ def volume_directory(node: NodeContext, uid: str, volume: Volume) -> Path | None
 
 
 def volume_plugin(volume: Volume) -> str | None:
-    """Return the directory name of the kubelet's plugin for a kind that is made for the pod, None for other kinds."""
+    """Return the directory name of the kubelet's plugin, for kinds of volumes that are made for the pod; else None."""
     kinds = (
         (volume.empty_dir, EMPTY_DIR),
         (volume.config_map, "kubernetes.io~configmap"),
@@ -64,7 +64,7 @@ def volume_plugin(volume: Volume) -> str | None:
 
 
 def empty_dir_ready_file(node: NodeContext, uid: str, volume: str) -> Path:
-    """Return the file that stands once an emptyDir is whole, where the kubelet has its own. Raises UnsafeName."""
+    """Return the file that marks an emptyDir as complete, at the kubelet's path. Raises UnsafeName."""
     name = safe_name(volume, "spec.volumes[].name")
     return pod_directory(node, uid) / "plugins" / EMPTY_DIR / name / "ready"
 
@@ -111,7 +111,7 @@ def message_file(node: NodeContext, uid: str, container: Container, restart_coun
     """Return the file that an instance sees at its terminationMessagePath; None where it has no such path.
 
     Raises :class:`UnsafeName` (kuberuntime_container.go, v1.36, makeMounts). Difference: the file is named after the
-    restart, and not at random, so that a repeated start finds the one it had.
+    restart count, not at random, so that a repeated start finds it again.
     """
     if not container.termination_message_path:
         return None
@@ -120,7 +120,10 @@ def message_file(node: NodeContext, uid: str, container: Container, restart_coun
 
 
 def safe_name(name: str, path: str) -> str:
-    """Return a name that is to be one part of a path, as it is. Raises :class:`UnsafeName`, which names the field."""
+    """Return a name unchanged if it is safe as one component of a path.
+
+    Raises :class:`UnsafeName`, which names the field.
+    """
     if name in ("", ".", "..") or "/" in name or "\0" in name:
         raise UnsafeName(f"{path}: {name!r} is no name for a file or directory")
     if len(name.encode()) > _NAME_LIMIT:

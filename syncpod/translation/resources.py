@@ -17,37 +17,37 @@ _SHARES_PER_CPU = 1024
 _MAX_SHARES = 262144
 _MIN_QUOTA_US = 1000
 _MAX_QUOTA_US = 2**44 - 1
-"""What the kernel takes (sched/core.c, MAX_BW); more CPUs than any machine has."""
+"""The kernel's maximum (sched/core.c, MAX_BW), more CPUs than any machine has."""
 _MAX_BYTES = 2**63 - 1
-"""What CRI has bits for, and the kernel takes for no limit."""
+"""CRI's largest number, which the kernel treats as no limit."""
 _UNITS = ("B", "KB", "MB", "GB", "TB", "PB")
 _ZERO = parse_quantity("0")
 
 
 def cpu_shares(milli_cpu: int) -> int:
-    """Return the CPU weight of that many millicores: 1024 for a core, from 2 to 262144."""
+    """Return the CPU shares for this many millicores: 1024 per core, from 2 to 262144."""
     return min(max(milli_cpu * _SHARES_PER_CPU // 1000, MIN_SHARES), _MAX_SHARES)
 
 
 def cpu_quota(milli_cpu: int) -> int:
-    """Return the microseconds of CPU that many millicores have in each 100 ms; 0 = no limit.
+    """Return the CPU quota for this many millicores, in microseconds per 100 ms; 0 = no limit.
 
-    At least 1000, and no more than the kernel takes.
+    At least 1000, and at most the kernel's maximum.
     """
     return min(max(milli_cpu * PERIOD_US // 1000, _MIN_QUOTA_US), _MAX_QUOTA_US) if milli_cpu else 0
 
 
 def bytes_of(amount: Quantity) -> int:
-    """Return an amount in whole bytes, as many as CRI has bits for: what several containers may use can be more."""
+    """Return an amount in whole bytes, at most CRI's largest number, which a sum over containers can exceed."""
     return min(amount.value(), _MAX_BYTES)
 
 
 def container_resources(pod: Pod, container: Container, host: Host) -> LinuxContainerResources:
-    """Return what the container may use and how dispensable it is (generateLinuxContainerResources).
+    """Return the container's limits and its oom_score_adj (generateLinuxContainerResources).
 
-    What it does not limit itself is limited as the pod is as a whole. Huge pages of every size the machine has are
-    limited, to 0 unless asked for. Swap is not for containers, where its accounting allows keeping them from it
-    (configureContainerSwapResources, NoSwap).
+    Without a limit of its own it has the pod-level limit. Huge pages of each size that the machine has are limited, to
+    0 unless requested. Containers get no swap, if its accounting allows denying it (configureContainerSwapResources,
+    NoSwap).
     """
     requests, limits = read_amounts(container.resources.requests), _bounded(pod, container)
     resources = _linux_resources(requests, limits, host)
@@ -61,14 +61,14 @@ def container_resources(pod: Pod, container: Container, host: Host) -> LinuxCont
 
 
 def sandbox_resources(pod: Pod, host: Host) -> LinuxContainerResources:
-    """Return the resources of the pod as a whole, without its overhead (calculateSandboxResources)."""
+    """Return the sandbox's resources: the whole pod's, without its overhead (calculateSandboxResources)."""
     return _linux_resources(
         pod_amounts(pod, "requests", overhead=False), pod_amounts(pod, "limits", overhead=False), host
     )
 
 
 def overhead_resources(pod: Pod, host: Host) -> LinuxContainerResources:
-    """Return what the sandbox itself takes; nothing is set where the pod names no overhead."""
+    """Return the sandbox's overhead; empty if the pod sets none."""
     if not pod.spec.overhead:
         return LinuxContainerResources()
     overhead = read_amounts(pod.spec.overhead)
@@ -78,7 +78,7 @@ def overhead_resources(pod: Pod, host: Host) -> LinuxContainerResources:
 def hugepage_limits(amounts: Amounts, host: Host) -> list[HugepageLimit]:
     """Return the limit for each size of pages that the machine has, 0 where none are named (HugePageLimits).
 
-    None where cgroups cannot limit them, where the kubelet's limits are left out by containerd and refused by CRI-O.
+    None if cgroups cannot limit them; there containerd ignores the kubelet's limits and CRI-O refuses them.
     """
     if not host.hugetlb_controller:
         return []
@@ -91,7 +91,7 @@ def hugepage_limits(amounts: Amounts, host: Host) -> list[HugepageLimit]:
 
 
 def _bounded(pod: Pod, container: Container) -> Amounts:
-    """Return a container's limits, those of the pod as a whole where it has none (getCPULimit, getMemoryLimit)."""
+    """Return a container's limits, with pod-level limits where it has none (getCPULimit, getMemoryLimit)."""
     own = {
         name: amount
         for name, amount in read_amounts(container.resources.limits).items()
@@ -102,7 +102,7 @@ def _bounded(pod: Pod, container: Container) -> Amounts:
 
 
 def _linux_resources(requests: Amounts, limits: Amounts, host: Host) -> LinuxContainerResources:
-    """Turn CPU and memory into shares, quota and limit; a CPU request that is not set is the limit."""
+    """Convert CPU and memory to shares, quota and limit; an unset CPU request defaults to the limit."""
     cpu_limit = limits.get("cpu", _ZERO)
     resources = LinuxContainerResources(
         cpu_period=PERIOD_US,
@@ -111,7 +111,7 @@ def _linux_resources(requests: Amounts, limits: Amounts, host: Host) -> LinuxCon
         memory_limit_in_bytes=bytes_of(limits.get("memory", _ZERO)),
     )
     if host.unified_cgroups:
-        # One process out of memory ends the container, as the kubelet has it on cgroup v2.
+        # As in the kubelet on cgroup v2, running out of memory kills the whole container.
         resources.unified["memory.oom.group"] = "1"
     return resources
 

@@ -14,11 +14,11 @@ from syncpod.translation.security import sandbox_security_context
 
 
 def sandbox_config(pod: Pod, *, attempt: int, node: NodeContext, incarnation: str) -> PodSandboxConfig:
-    """Return the sandbox's config, the same for the same values.
+    """Return the sandbox's config; equal arguments give equal configs.
 
     Used for RunPodSandbox and again for each CreateContainer and PullImage in that sandbox. ``node.host.resolver`` is
-    the host's resolver at this moment. Raises :class:`SandboxConfigError` for a host name that the kernel does not
-    take, and :class:`~syncpod.translation.paths.UnsafeName` for names that lead out of their directories.
+    the host's present resolver. Raises :class:`SandboxConfigError` for a host name that the kernel does not accept, and
+    :class:`~syncpod.translation.paths.UnsafeName` for names that lead out of their directories.
     """
     meta = pod.metadata
     dns, _ = pod_dns(pod, node.host.resolver)
@@ -41,7 +41,7 @@ def sandbox_config(pod: Pod, *, attempt: int, node: NodeContext, incarnation: st
 
 
 def runtime_handler(pod: Pod) -> str:
-    """Return the runtime handler the pod asks for; ``""`` is the runtime's default.
+    """Return the runtime handler that the pod asks for; ``""`` is the runtime's default.
 
     Difference: with no API server there are no RuntimeClass objects, so runtimeClassName names the handler itself.
     """
@@ -49,10 +49,10 @@ def runtime_handler(pod: Pod) -> str:
 
 
 def _port_mappings(pod: Pod) -> list[PortMapping]:
-    """Return every port of main containers and sidecars; the runtime passes over those without a host port.
+    """Return every port of main containers and sidecars; the runtime ignores those without a host port.
 
-    One port of a container counts once, by its name or, unnamed, by all it says (container/helpers.go,
-    MakePortMappings). Difference: the kubelet leaves out sidecars, so that their host ports are silently not mapped.
+    Duplicate ports of a container count once, compared by name or, if unnamed, by all fields (container/helpers.go,
+    MakePortMappings). Difference: the kubelet leaves out sidecars, so their host ports are silently not mapped.
     """
     sidecars = (each for each in pod.spec.init_containers if each.restart_policy == "Always")
     return [mapping for container in (*pod.spec.containers, *sidecars) for mapping in _container_ports(container)]

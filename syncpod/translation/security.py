@@ -1,4 +1,4 @@
-"""Security contexts: who a container runs as, and what is kept from it.
+"""Security contexts: the user of a container, its privileges and its confinement.
 
 Mirrors securitycontext/util.go, kuberuntime/security_context.go, kuberuntime/helpers.go and util/util.go, v1.36.
 """
@@ -43,7 +43,7 @@ MASKED_PATHS = (
     "/sys/firmware",
     "/sys/devices/virtual/powercap",
 )
-"""Hidden from containers unless procMount is Unmasked; the machine's own paths come on top."""
+"""Hidden from containers unless procMount is Unmasked; the machine's own paths are added."""
 READONLY_PATHS = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger")
 """Read-only in containers unless procMount is Unmasked."""
 
@@ -51,10 +51,10 @@ _LARGEST_USER_ID = 2**31 - 1
 
 
 def namespace_options(pod: Pod, target_id: str = "") -> NamespaceOption:
-    """Return the pod's namespaces: of the node where it asks so, else its own.
+    """Return the pod's namespaces: the node's where the pod asks for them, else its own.
 
-    The pid namespace is each container's own unless shared; with ``target_id`` it is that container's. Unset would mean
-    the pause's (NamespacesForPod; kuberuntime_container_linux.go, generateLinuxContainerConfig).
+    Each container has its own pid namespace unless it is shared; with ``target_id`` it is that container's. Leaving it
+    unset would mean the sandbox's (NamespacesForPod; kuberuntime_container_linux.go, generateLinuxContainerConfig).
     """
     spec = pod.spec
     pid: Literal["NODE", "POD", "CONTAINER", "TARGET"] = "CONTAINER"
@@ -73,10 +73,10 @@ def namespace_options(pod: Pod, target_id: str = "") -> NamespaceOption:
 
 
 def sandbox_security_context(pod: Pod) -> LinuxSandboxSecurityContext:
-    """Return the sandbox's context: the pause is confined by RuntimeDefault, and privileged if any container is.
+    """Return the sandbox's security context: confined by RuntimeDefault, and privileged if any container is.
 
-    generatePodSandboxLinuxConfig; the namespaces are always said, where the kubelet leaves them out of a pod without a
-    security context, which defaulting never lets through.
+    Mirrors generatePodSandboxLinuxConfig. The namespaces are always set; the kubelet omits them for a pod without a
+    security context, which defaulting always adds.
     """
     security = pod.spec.security_context or PodSecurityContext()
     containers = (*pod.spec.init_containers, *pod.spec.containers, *pod.spec.ephemeral_containers)
@@ -95,10 +95,10 @@ def sandbox_security_context(pod: Pod) -> LinuxSandboxSecurityContext:
 def container_security_context(
     pod: Pod, container: Container, node: NodeContext, image: ImageStatus | None, target_id: str, path: str
 ) -> LinuxContainerSecurityContext:
-    """Return the container's context, what it says itself over what its pod says.
+    """Return the container's security context; its own settings override the pod's.
 
-    Without a runAsUser the image's user is named, uid 0 if it has none (getImageUser). ``path`` is the container's
-    place in the pod. Raises :class:`ContainerConfigError` (determineEffectiveSecurityContext).
+    Without runAsUser it has the image's user, or uid 0 if the image names none (getImageUser). ``path`` is the
+    container's path in the pod. Raises :class:`ContainerConfigError` (determineEffectiveSecurityContext).
     """
     pod_security = pod.spec.security_context or PodSecurityContext()
     security = effective_security_context(pod, container)
@@ -127,7 +127,7 @@ def container_security_context(
 
 
 def effective_security_context(pod: Pod, container: Container) -> SecurityContext:
-    """Return the container's security context with the pod's where it leaves a field open."""
+    """Return the container's security context, with the pod's value for each unset field."""
     pod_security = pod.spec.security_context or PodSecurityContext()
     own = container.security_context or SecurityContext()
     inherited = {
@@ -146,9 +146,9 @@ def effective_security_context(pod: Pod, container: Container) -> SecurityContex
 
 
 def verify_run_as_non_root(pod: Pod, container: Container, image: ImageStatus | None) -> None:
-    """Raise :class:`ContainerConfigError`, in the kubelet's words, if runAsNonRoot is asked for and not certain.
+    """Raise :class:`ContainerConfigError`, in the kubelet's words, if runAsNonRoot is set and the user may be root.
 
-    Only numbers count: a user name of the image is no proof (security_context_others.go, verifyRunAsNonRoot).
+    Only numbers count: a user name in the image proves nothing (security_context_others.go, verifyRunAsNonRoot).
     """
     security = effective_security_context(pod, container)
     if not security.run_as_non_root:
@@ -175,7 +175,7 @@ def verify_run_as_non_root(pod: Pod, container: Container, image: ImageStatus | 
 
 
 def _image_user(image: ImageStatus | None) -> tuple[int | None, str]:
-    """Return the image's user as a number or as a name, one of the two; an image that says neither runs as 0."""
+    """Return the image's user as a number or as a name; an image with neither runs as 0."""
     if image is not None and image.uid is not None:
         return image.uid, ""
     if image is not None and image.username:
@@ -188,9 +188,9 @@ def _node_or_pod(of_the_node: bool) -> str:
 
 
 def _capabilities(capabilities: Capabilities | None) -> Capability | None:
-    """Return what is added and dropped, by the names that a pod spec has.
+    """Return the added and dropped capabilities, named as in a pod spec.
 
-    A prefix of ``CAP_`` is taken off, where the kubelet passes it on and containerd 1.6 then leaves the capability out.
+    Difference: a ``CAP_`` prefix is removed; the kubelet passes it on, and containerd 1.6 then ignores the capability.
     """
     if capabilities is None:
         return None
@@ -217,7 +217,7 @@ def _selinux(options: PodSELinuxOptions | None) -> SELinuxOption | None:
 
 
 def _seccomp(profile: SeccompProfile | None, node: NodeContext, path: str) -> SecurityProfile:
-    """Return the seccomp profile; none asked for is Unconfined, the kubelet's default (seccompDefault off)."""
+    """Return the seccomp profile; without one it is Unconfined, the kubelet's default (seccompDefault off)."""
     match profile.type if profile is not None else None:
         case "RuntimeDefault":
             return SecurityProfile(profile_type=SecurityProfile.RuntimeDefault)
@@ -231,7 +231,7 @@ def _seccomp(profile: SeccompProfile | None, node: NodeContext, path: str) -> Se
 
 
 def _local_profile(profile: SeccompProfile, node: NodeContext, path: str) -> str:
-    """Return the file of a Localhost profile, which lies below the state directory's ``seccomp``."""
+    """Return the file of a Localhost profile, below ``seccomp`` in the state directory."""
     relative = PurePosixPath(profile.localhost_profile or "")
     if not relative.parts or relative.is_absolute() or ".." in relative.parts:
         raise ContainerConfigError(
@@ -241,7 +241,7 @@ def _local_profile(profile: SeccompProfile, node: NodeContext, path: str) -> str
 
 
 def _apparmor(profile: AppArmorProfile | None, path: str) -> tuple[SecurityProfile | None, str]:
-    """Return the AppArmor profile and its older spelling, which runtimes before the field still read."""
+    """Return the AppArmor profile, and its older spelling for runtimes that do not know the field."""
     match profile.type if profile is not None else None:
         case "RuntimeDefault":
             return SecurityProfile(profile_type=SecurityProfile.RuntimeDefault), "runtime/default"

@@ -1,4 +1,4 @@
-"""Which parts of its volumes a container mounts (subPath, subPathExpr), as plans that :mod:`syncpod.volumes` makes."""
+"""The parts of its volumes that a container mounts (subPath, subPathExpr), as plans for :mod:`syncpod.volumes`."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,11 +13,11 @@ from syncpod.volumes.subpath import SubPath
 
 
 def sub_path_texts(container: Container, variables: Mapping[str, str], path: str) -> dict[int, str]:
-    """Return the part of its volume that each of the container's mounts wants, by index; without those that want all.
+    """Return the part of its volume that each mount asks for, by the mount's index, without mounts of whole volumes.
 
-    ``variables`` is the container's environment, ``path`` its place in the pod. A message shows an expression as it was
-    written: what it comes to may be a secret. Raises :class:`ContainerConfigError` (kubelet_pods.go, v1.36, makeMounts,
-    and container/helpers.go, ExpandContainerVolumeMounts).
+    ``variables`` is the container's environment, ``path`` its path in the pod. Messages show an expression as written,
+    because its result may be secret. Raises :class:`ContainerConfigError` (kubelet_pods.go, v1.36, makeMounts, and
+    container/helpers.go, ExpandContainerVolumeMounts).
     """
     wanted = {
         index: _text(mount, variables, f"{path}.volumeMounts[{index}]")
@@ -27,10 +27,9 @@ def sub_path_texts(container: Container, variables: Mapping[str, str], path: str
 
 
 def plan_sub_paths(pod: Pod, container: Container, node: NodeContext, texts: Mapping[int, str]) -> dict[int, SubPath]:
-    """Return what is to be prepared for each mount of `texts` whose volume has a place on the node.
+    """Return what to prepare for each mount in `texts` whose volume has a directory on the node.
 
-    An image's volume has none: of it the runtime itself takes the part. Raises
-    :class:`~syncpod.translation.paths.UnsafeName`.
+    An image volume has none: the runtime itself mounts the part. Raises :class:`~syncpod.translation.paths.UnsafeName`.
     """
     volumes, places = volume_places(pod, node), sub_paths_directory(node, pod.metadata.uid)
     owner = safe_name(container.name, "spec.containers[].name")

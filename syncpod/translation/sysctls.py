@@ -1,4 +1,4 @@
-"""Which kernel parameters a pod may set: those that are its namespaces' own and touch no other pod.
+"""Which kernel parameters a pod may set: those that belong to its namespaces and affect no other pod.
 
 Mirrors sysctl/safe_sysctls.go and sysctl/allowlist.go, v1.36, with component-helpers' node/util/sysctl.
 """
@@ -27,27 +27,27 @@ _SAFE: Mapping[str, tuple[int, int]] = {
     "net.ipv4.tcp_rmem": (4, 15),
     "net.ipv4.tcp_wmem": (4, 15),
 }
-"""Safe ones, and the kernel since which each belongs to a namespace."""
+"""The safe sysctls, and the kernel version since which each belongs to a namespace."""
 _OF_IPC = re.compile(r"kernel\.(sem|shm|shmall|shmmax|shmmni|shm_rmid_forced|msg|msgmax|msgmnb|msgmni)|fs\.mqueue\..*")
 _PATTERN = re.compile(r"[a-z0-9]([-_a-z0-9]*[a-z0-9])?([./][a-z0-9]([-_a-z0-9]*[a-z0-9])?)*([./]?\*)?|\*")
 _LONGEST = 253
 
 
 class SysctlPatternInvalid(ValueError):
-    """A pattern of sysctls that are to be allowed is none; the text says which and why."""
+    """A pattern of allowed sysctls is invalid; the text says which and why."""
 
 
 @dataclass(frozen=True)
 class AllowedSysctls:
-    """What pods may set on a node: the safe ones of its kernel, and those that its owner allows besides."""
+    """The sysctls that pods may set on a node: its kernel's safe ones, and those that its owner allows."""
 
     names: Mapping[str, Namespace]
     prefixes: Mapping[str, Namespace]
 
     def refusal(self, pod: Pod) -> str | None:
-        """Return the kubelet's sentence for the first sysctl of the pod that it may not set; None: all are allowed.
+        """Return the kubelet's sentence for the pod's first forbidden sysctl; None if all are allowed.
 
-        One of a namespace that the pod shares with the node would be set for the whole node.
+        A sysctl of a namespace that the pod shares with the node would change the whole node.
         """
         security, spec = pod.spec.security_context, pod.spec
         for sysctl in security.sysctls if security is not None else ():
@@ -66,10 +66,10 @@ class AllowedSysctls:
 
 
 def allowed_sysctls(kernel: str, unsafe: Iterable[str] = ()) -> AllowedSysctls:
-    """Return what pods may set on a kernel of that release, with the unsafe ones that are allowed.
+    """Return the sysctls that pods may set on a kernel of this release, given the unsafe ones that are allowed.
 
-    Each of ``unsafe`` is a name, or the beginning of names with a ``*`` behind it. Raises :class:`SysctlPatternInvalid`
-    for one that is malformed, or that belongs to no namespace, and so would change the node.
+    Each of ``unsafe`` is a name, or a prefix followed by ``*``. Raises :class:`SysctlPatternInvalid` if one is
+    malformed, or belongs to no namespace and so would change the node.
     """
     found = re.match(r"(\d+)\.(\d+)", kernel)
     release = (int(found[1]), int(found[2])) if found else (0, 0)

@@ -1,1 +1,1 @@
-"""Volumes as files: what each kind shows, and how it comes onto the disk so that nobody sees it half-done."""
+"""Volumes as files: what each kind contains, and how it is written so that nobody sees a part of it."""

@@ -18,19 +18,19 @@ HUGE_PAGES: Final = "HugePages"
 
 _ON_DISK = 0o777
 _IN_MEMORY = 0o1777
-"""Of a memory file system's root, as the kernel has it by itself: who did not make a file does not remove it."""
+"""Mode of a memory file system's root, the kernel's own default: the sticky bit lets only owners remove files."""
 
 
 _OURS = ([("/", "tmpfs")], [("/", "hugetlbfs")])
 
 
 class EmptyDirRefused(Exception):
-    """An emptyDir cannot be had as it is written; the text says why."""
+    """The node cannot provide the emptyDir as written; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tmpfs:
-    """A file system in memory, at most that many bytes."""
+    """A file system in memory, of at most that many bytes."""
 
     size_bytes: int
 
@@ -44,11 +44,11 @@ class Hugetlbfs:
 
 @dataclass(frozen=True, slots=True)
 class EmptyDir:
-    """An emptyDir to be made: its directory, what is mounted there if anything, and whose group it takes."""
+    """An emptyDir to make: its directory, what to mount there, and the group it is given to."""
 
     path: Path
     ready: Path
-    """A file that stands once the directory is whole; from then on it is the containers' own."""
+    """A file that exists once the directory is complete; from then on the directory belongs to the containers."""
     mode: int
     mount: Tmpfs | Hugetlbfs | None = None
     group: int | None = None
@@ -65,10 +65,10 @@ def empty_dir(
     memory_bytes: int,
     page_sizes: Collection[int] = (),
 ) -> EmptyDir:
-    """Return what has to be made for an emptyDir at `path`, on a node of so much memory and huge pages of such sizes.
+    """Return what to make for an emptyDir at `path`, given the node's memory and the sizes of its huge pages.
 
-    In memory it is a tmpfs of its own where the node may mount; else `path` must lie on a memory file system, and what
-    watches the disk holds it to its size. Raises EmptyDirRefused (emptydir/empty_dir.go, v1.36, setupTmpfs and
+    One in memory is a tmpfs of its own where the node may mount. Elsewhere `path` must be on a memory file system, and
+    the agent's disk limits enforce the size. Raises EmptyDirRefused (emptydir/empty_dir.go, v1.36, setupTmpfs and
     setupHugepages).
     """
     group = pod.spec.security_context.fs_group if pod.spec.security_context is not None else None
@@ -88,7 +88,7 @@ def empty_dir(
 def memory_limit(pod: Pod, size_limit: str | None, memory_bytes: int) -> int:
     """Return how large an emptyDir in memory may grow, in bytes.
 
-    The least of its own limit, of the pod's memory limit (where every container has one), and of the node's memory
+    That is the least of its own limit, the pod's memory limit (if every container has one) and the node's memory
     (calculateEmptyDirMemorySize).
     """
     sizes = [memory_bytes]
@@ -98,10 +98,10 @@ def memory_limit(pod: Pod, size_limit: str | None, memory_bytes: int) -> int:
 
 
 def make_empty_dir(volume: EmptyDir) -> None:
-    """Make an emptyDir unless it is there, whole. Blocks; safe to repeat, whenever the one before died.
+    """Make an emptyDir unless it is complete already. Blocks; safe to repeat after a crash at any point.
 
-    Once it is whole its permissions are its containers' own, and survive every sandbox. The directories
-    above it and above its file must be there. Raises OSError.
+    Once it is complete its permissions belong to the containers and are never changed again. The directories above it
+    and above its file must exist. Raises OSError.
     """
     if volume.ready.exists() and _stands(volume):
         return
@@ -123,14 +123,14 @@ def make_empty_dir(volume: EmptyDir) -> None:
 
 
 def _stands(volume: EmptyDir) -> bool:
-    """Say whether the directory, and what is mounted there, is still there: what was in memory goes with a reboot."""
+    """Say whether the directory and its mount still exist; a reboot empties memory."""
     if volume.mount is not None:
         return mounting.is_mount(volume.path)
     return volume.path.is_dir() and not volume.path.is_symlink()
 
 
 def _page_bytes(pod: Pod, medium: str) -> int:
-    """Return the size of the pages that a medium means; a container must ask for such ones (getPageSizeMountOption)."""
+    """Return the page size that a medium means; a container must request such pages (getPageSizeMountOption)."""
     named = medium.removeprefix(HUGE_PAGES).removeprefix("-")
     wanted = parse_quantity(named).value() if named else None
     asked = {
@@ -148,7 +148,7 @@ def _page_bytes(pod: Pod, medium: str) -> int:
 
 
 def _pod_memory(pod: Pod) -> int:
-    """Return the pod's memory limit in bytes, 0 where it has none: then not all its containers have one."""
+    """Return the pod's memory limit in bytes; 0 if a container has none."""
     whole = pod.spec.resources is not None and "memory" in pod.spec.resources.limits
     if not whole and not all("memory" in container.resources.limits for container in _containers(pod)):
         return 0
@@ -161,15 +161,15 @@ def _containers(pod: Pod) -> tuple[Container, ...]:
 
 
 def take_away_mounts(plugin: Path) -> None:
-    """Unmount what was mounted for the emptyDirs in their plugin's directory, and nothing else. Blocks; repeatable.
+    """Unmount what was mounted for the emptyDirs in their plugin's directory, and nothing else. Blocks; safe to repeat.
 
-    Only a whole file system in memory, or of huge pages, mounted at the volume's own place and alone there, can be
-    ours. What else is mounted there stays, and the directory with it. Raises OSError.
+    Only a whole tmpfs or hugetlbfs that is mounted directly at the volume's path, with nothing over it, can be ours.
+    Any other mount stays, and so does its directory. Raises OSError.
     """
     try:
         places = sorted(plugin.iterdir())
     except (FileNotFoundError, NotADirectoryError):
         return
     for place in places:
-        if mounting.is_mount(place) and [(each.root, each.kind) for each in mounting.mounts_at(place)] in _OURS:
+        if mounting.is_mount(place) and [(each.root, each.file_system) for each in mounting.mounts_at(place)] in _OURS:
             mounting.unmount(place)

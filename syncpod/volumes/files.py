@@ -12,12 +12,12 @@ from syncpod.volumes.writer import write
 
 ON_DISK = 0o777
 IN_MEMORY = 0o1777
-"""Permissions of the volume itself, which containers only ever see read-only: those of the kubelet's emptyDirs."""
+"""Mode of the volume's directory, that of the kubelet's emptyDirs; containers see it read-only anyway."""
 
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """A volume of files to be made: where, of what, and whose group it takes."""
+    """A volume of files to make: where, from what, and the group it is given to."""
 
     path: Path
     mode: int
@@ -27,16 +27,16 @@ class Files:
 
     @property
     def objects(self) -> frozenset[ObjectRef]:
-        """The ConfigMaps and Secrets that it shows, whether they are there or not."""
+        """The ConfigMaps and Secrets that it shows, whether they exist or not."""
         return frozenset(source.ref for source in self.sources if isinstance(source, ObjectSource))
 
 
 def make_files(volume: Files, objects: Objects) -> bool:
-    """Make the volume, or bring it up to date; say whether its files changed. Blocks; safe to repeat.
+    """Make or update the volume; say whether its files changed. Blocks; safe to repeat.
 
-    The directory above it must be there, and nobody else may write it. Nothing is made where the files cannot be had:
-    raises PayloadError, and OSError; what the volume showed before still stands then (configmap.go, secret.go,
-    projected.go, downwardapi.go, v1.36, SetUpAt).
+    The directory above it must exist, and nobody else may write to the volume. Raises PayloadError if the files cannot
+    be made, and OSError; the volume then still shows what it showed before (configmap.go, secret.go, projected.go,
+    downwardapi.go, v1.36, SetUpAt).
     """
     files = payload(volume.sources, objects, volume.file_mode)
     _make_root(volume)
@@ -47,20 +47,20 @@ def make_files(volume: Files, objects: Objects) -> bool:
 
 
 def _make_root(volume: Files) -> None:
-    """Make the volume's own directory, or put right what a dying predecessor left undone."""
+    """Make the volume's directory, or complete one that was left unfinished by a crash."""
     volume.path.mkdir(exist_ok=True)
     found, mode = volume.path.lstat(), volume.mode
     if volume.group is not None:
         mode |= stat.S_ISGID
         if found.st_gid != volume.group:
             change_group(volume.path, volume.group)
-    # A change of group takes the setgid bit away.
+    # Changing the group clears the setgid bit.
     if stat.S_IMODE(volume.path.lstat().st_mode) != mode:
         volume.path.chmod(mode)
 
 
 def objects_of(volumes: Iterable[Files], store: ObjectStore) -> Objects:
-    """Return what there is now of the objects that volumes show. Blocks. Raises OSError, PayloadError."""
+    """Return the objects that volumes show, as far as they exist now. Blocks. Raises OSError, PayloadError."""
     wanted = sorted({ref for volume in volumes for ref in volume.objects})
     found = {}
     for ref in wanted:

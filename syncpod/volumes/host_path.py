@@ -1,4 +1,4 @@
-"""A place of the node that a volume shows: looked at, and made where the pod says so."""
+"""hostPath volumes: a path of the node, checked against its type, and made if the type says so."""
 
 import os
 import stat
@@ -19,19 +19,19 @@ _CHECKS = {
 
 
 class HostPathUnfit(Exception):
-    """What is there is not what the pod says it is; the text is the kubelet's."""
+    """The path is not of the type that the pod names; the text is the kubelet's."""
 
 
 @dataclass(frozen=True, slots=True)
 class HostPath:
-    """A place of the node, and what must be there."""
+    """A path of the node, and the type it must have."""
 
     path: Path
     type: HostPathType
 
 
 def check_host_path(place: HostPath) -> None:
-    """Look at a hostPath, making it where its type says to. Blocks; safe to repeat.
+    """Check a hostPath, and make it where its type says so. Blocks; safe to repeat.
 
     Raises HostPathUnfit if something else is there (hostpath/host_path.go, v1.36, checkType), and OSError.
     """

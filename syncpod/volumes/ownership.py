@@ -1,4 +1,4 @@
-"""A volume given to the pod's group, securityContext.fsGroup."""
+"""Giving a volume to the pod's group (securityContext.fsGroup)."""
 
 import os
 import stat
@@ -10,12 +10,12 @@ _ENTER = stat.S_ISGID | 0o110
 
 
 def give_to_group(volume: Path, group: int, *, read_only: bool) -> None:
-    """Give everything in a volume to a group, which may then read it, and write it unless it is `read_only`.
+    """Give everything in a volume to a group, with permission to read and, unless `read_only`, to write.
 
-    Directories hand the group on to what is made in them. Symlinks are given away themselves and never followed.
-    Nothing else may change the tree meanwhile. Mirrors volume_linux.go, v1.36, SetVolumeOwnership for the kinds that
-    live and die with the pod: fsGroupChangePolicy says nothing about these. Difference: the kubelet logs what it cannot
-    change and goes on; here it raises OSError, since the pod would not have what it was promised.
+    Directories pass the group on to what is made in them. Symlinks are changed themselves and never followed. Nothing
+    else may change the tree meanwhile. Mirrors volume_linux.go, v1.36, SetVolumeOwnership for volumes that live as long
+    as the pod, to which fsGroupChangePolicy does not apply. Difference: the kubelet logs what it cannot change and goes
+    on; this raises OSError, because the pod would not get what it asked for.
     """
     _give(os.fspath(volume), group, read_only, None)
     for _, directories, files, here in os.fwalk(volume, follow_symlinks=False):
@@ -24,9 +24,9 @@ def give_to_group(volume: Path, group: int, *, read_only: bool) -> None:
 
 
 def change_group(path: str | Path, group: int, directory: int | None = None) -> None:
-    """Give one file, directory or symlink to a group. Raises OSError, which names the field where nobody may do that.
+    """Give one file, directory or symlink to a group. Raises OSError, which names fsGroup if permission is lacking.
 
-    Only root may give files to any group; others only to one that they are members of.
+    Only root may choose any group; other users only one that they are members of.
     """
     try:
         os.chown(path, -1, group, dir_fd=directory, follow_symlinks=False)
@@ -47,5 +47,5 @@ def _give(name: str, group: int, read_only: bool, directory: int | None) -> None
     more = _READ_ONLY if read_only else _READ_WRITE
     if stat.S_ISDIR(found.st_mode):
         more |= _ENTER
-    # After the change of group, which takes the setgid bit away.
+    # After the change of group, which clears the setgid bit.
     os.chmod(name, stat.S_IMODE(found.st_mode) | more, dir_fd=directory)

@@ -1,6 +1,6 @@
-"""What a volume of files shows, as values: which sources it has, and the bytes and mode of each file they make of it.
+"""What a volume of files shows, as values: its sources, and the bytes and mode of each file that they give.
 
-Pure: what ConfigMaps and Secrets hold is given, and so is the text of the pod's own fields.
+Pure: the caller passes in the content of ConfigMaps and Secrets, and the text of the pod's fields.
 """
 
 import posixpath
@@ -14,7 +14,7 @@ from syncpod.pod.meta import KeyToPath
 from syncpod.pod.volumes import DownwardAPIVolumeFile, VolumeProjection
 
 DEFAULT_MODE: Final = 0o644
-"""Of files where neither the volume nor an item says otherwise."""
+"""Mode of files where neither the volume nor an item sets one."""
 
 _MISSING_KEY: Final[Mapping[Kind, str]] = {
     "ConfigMap": "configmap references non-existent config key: {}",
@@ -24,38 +24,38 @@ _LONGEST_PATH = 4096
 _LONGEST_NAME = 255
 
 Objects = Mapping[ObjectRef, Mapping[str, bytes]]
-"""What there is of ConfigMaps and Secrets: each one's bytes by key. What is not in it is not there."""
+"""The existing ConfigMaps and Secrets: each one's bytes by key."""
 
 TextOf = Callable[[DownwardAPIVolumeFile, str], str]
-"""Gives the text of a field of the pod; takes the file and its path in the pod, for errors."""
+"""Returns the text of a pod's field for a file; also takes the file's path in the pod, for errors."""
 
 
 class PayloadError(Exception):
-    """A volume's files cannot be had. The text is the kubelet's; no value of a ConfigMap or Secret is in it."""
+    """A volume's files cannot be made. The text is the kubelet's, and shows no value of a ConfigMap or Secret."""
 
     def __init__(self, message: str, *wants: ObjectRef) -> None:
         super().__init__(message)
         self.wants = wants
-        """The objects that would have to appear, or to change, before it could succeed."""
+        """The objects that must appear or change before this can succeed."""
 
 
 @dataclass(frozen=True, slots=True)
 class PayloadFile:
-    """One file of a volume. It does not show its bytes: they may be a Secret's."""
+    """One file of a volume. Its repr hides the bytes, which may be a Secret's."""
 
     data: bytes = field(repr=False)
     mode: int
 
 
 Payload = Mapping[str, PayloadFile]
-"""The files of a volume by path, relative to it and clean."""
+"""The files of a volume by normalised path relative to it."""
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectSource:
-    """All keys of a ConfigMap or Secret as files of that name, or those that `items` picks, under paths of their own.
+    """All keys of a ConfigMap or Secret as files of that name, or only those in `items`, at the paths given there.
 
-    `optional`: the object may be missing, and so may keys that are picked.
+    `optional`: the object, or a key in `items`, may be missing.
     """
 
     ref: ObjectRef
@@ -65,7 +65,7 @@ class ObjectSource:
 
 @dataclass(frozen=True, slots=True)
 class TextSource:
-    """One file with a field of the pod; no `mode` means the volume's."""
+    """One file with a field of the pod; without `mode` it has the volume's."""
 
     path: str
     text: str
@@ -76,10 +76,10 @@ Source = ObjectSource | TextSource
 
 
 def sources(volume: Volume, path: str, namespace: str, text_of: TextOf) -> tuple[Source, ...] | None:
-    """Return what a volume's files are made from, in order; None for a kind that is not made of files.
+    """Return the sources of a volume's files, in order; None for a volume that is not made of files.
 
-    `path` is the volume's place in the pod, `namespace` the pod's. Raises PayloadError for a source that only an API
-    server could give, and whatever `text_of` raises.
+    `path` is the volume's path in the pod, `namespace` the pod's. Raises PayloadError for a source that only an API
+    server could provide, and whatever `text_of` raises.
     """
     if (config_map := volume.config_map) is not None:
         return (_object("ConfigMap", namespace, config_map.name, config_map.items, config_map.optional),)
@@ -97,16 +97,16 @@ def sources(volume: Volume, path: str, namespace: str, text_of: TextOf) -> tuple
 
 
 def default_mode(volume: Volume) -> int:
-    """Return the mode of a volume's files where an item says none."""
+    """Return the mode of a volume's files where an item sets none."""
     kinds = (volume.config_map, volume.secret, volume.downward_api, volume.projected)
     said = next((kind.default_mode for kind in kinds if kind is not None), None)
     return DEFAULT_MODE if said is None else said
 
 
 def payload(sources: Sequence[Source], objects: Objects, mode: int) -> Payload:
-    """Return the files that the sources make, `mode` being theirs unless an item says otherwise.
+    """Return the files that the sources give, with `mode` unless an item sets another.
 
-    Of two files of one path the later stands. Raises PayloadError with all that is wrong, in the kubelet's words
+    Of two files with the same path the later wins. Raises PayloadError with every problem, in the kubelet's words
     (configmap.go and secret.go, MakePayload; projected.go, collectData; downwardapi.go, CollectData; v1.36).
     """
     files: dict[str, PayloadFile] = {}
@@ -192,7 +192,7 @@ def _clean(path: str) -> str:
 
 
 def _check_no_conflict(files: Payload) -> None:
-    """Raise PayloadError where one file stands in the way of another's directory."""
+    """Raise PayloadError if one file has the path of another's directory."""
     for path in files:
         above = posixpath.dirname(path)
         while above:

@@ -1,8 +1,8 @@
-"""Parts of volumes (subPath): what a container is given in place of the whole volume.
+"""Parts of volumes (subPath) that are mounted into a container in place of the whole volume.
 
-A container that has the volume already can change what a path in it means, between the node's look and the runtime's
-mount. So the part is opened once, beneath the volume, and that very file or directory is bound at a place of the
-node's own, which the runtime is told. Everything blocks, and is safe to repeat.
+A container that already has the volume can change what a path in it means between the node's check and the runtime's
+mount. So the node opens the part once, beneath the volume, and bind-mounts exactly that file or directory at a path of
+its own, which it gives to the runtime. Everything blocks, and is safe to repeat.
 """
 
 import errno
@@ -19,33 +19,33 @@ _OURS_FILE = 0o640
 
 
 class SubPathRefused(Exception):
-    """A part of a volume cannot be given to a container; the text is the kubelet's, and says nothing of the node."""
+    """A part of a volume cannot be given to a container. The text is the kubelet's, and shows nothing of the node."""
 
 
 @dataclass(frozen=True)
 class SubPath:
-    """A part of a volume, wanted by one of a container's mounts."""
+    """A part of a volume that one of a container's mounts asks for."""
 
     volume: str
     container: str
     root: Path
     """The volume on the node."""
     relative: str
-    """Of the part, beneath `root`: neither absolute nor with `..`."""
+    """The part's path beneath `root`: relative, without `..`."""
     place: Path
     """Where it is bound: ``<pod directory>/volume-subpaths/<volume>/<container>/<index of the mount>``."""
 
 
 def prepare_sub_path(sub_path: SubPath, *, may_mount: bool) -> Path:
-    """Return the path that the runtime is to mount, after making the directories of it that are missing.
+    """Make the part's missing directories, and return the path for the runtime to mount.
 
-    They get the volume's permissions. Where the node may mount, the path is `place`, at which the part is bound anew;
-    what was bound there before is taken away. Elsewhere it is the part's own path as it was found, with no symlink in
-    it: between this and the runtime's mount a container that shares the volume could still change it, so it is only for
-    a runtime that may see no more than this process.
+    New directories get the volume's permissions. Where the node may mount, the path is `place`, where the part is bound
+    in place of whatever was bound there before. Elsewhere it is the part's own path, with symlinks resolved. A
+    container that shares the volume could still change that path before the runtime mounts it, so this is only for a
+    runtime that has no more permissions than this process.
 
     Mirrors subpath_linux.go, v1.36, SafeMakeDir and PrepareSafeSubpath; difference: an absolute symlink is refused even
-    if it leads, by the node's paths, back into the volume. Raises :class:`SubPathRefused`, caused by what was wrong.
+    if, on the node, it leads back into the volume. Raises :class:`SubPathRefused`, whose cause says what is wrong.
     """
     opened = _open(sub_path)
     try:
@@ -60,10 +60,10 @@ def prepare_sub_path(sub_path: SubPath, *, may_mount: bool) -> Path:
 
 
 def clear_sub_paths(directory: Path, container: str | None = None) -> None:
-    """Take away what was bound for a container, or for all of a pod's, below its ``volume-subpaths`` directory.
+    """Unmount what was bound for a container, or for all containers of a pod, below ``volume-subpaths``.
 
-    Call it for a container before its next instance, for a pod when no container of it is left. Nothing in a volume is
-    touched: only empty directories and the files that were bound over are removed. Raises OSError.
+    Call it for a container before its next instance, and for a pod when it has no containers left. Nothing in a volume
+    is touched: only empty directories and the files that served as mount points are removed. Raises OSError.
     """
     for volume in _entries(directory):
         for owner in _entries(volume):
@@ -77,7 +77,7 @@ def clear_sub_paths(directory: Path, container: str | None = None) -> None:
 
 
 def _open(sub_path: SubPath) -> int:
-    """Return the part, opened, or made and opened where it is missing."""
+    """Open the part, making it first where it is missing, and return its descriptor."""
     try:
         root = open_directory(sub_path.root)
     except OSError as error:
@@ -100,7 +100,7 @@ def _make(root: int, sub_path: SubPath) -> int:
 
 
 def refused_part(tried: str, sub_path: SubPath) -> SubPathRefused:
-    """Return the refusal in the kubelet's words: what failed, and not why, which could tell of files of the node."""
+    """Return the refusal in the kubelet's words: what failed, but not why, which could reveal files of the node."""
     return SubPathRefused(f'failed to {tried} for volumeMount "{sub_path.volume}" of container "{sub_path.container}"')
 
 
@@ -111,7 +111,7 @@ def _bind(opened: int, place: Path) -> None:
     if stat.S_ISDIR(os.fstat(opened).st_mode):
         place.mkdir(mode=_OURS)
     else:
-        # A file will do for whatever is no directory: a socket, a device.
+        # An empty file can be the mount point of anything but a directory, such as a socket or a device.
         os.close(os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _OURS_FILE))
     bind(opened, place)
 

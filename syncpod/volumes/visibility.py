@@ -1,23 +1,22 @@
-"""Whether a runtime sees what this process mounts, and this process the files that a runtime means.
+"""Whether a runtime sees what this process mounts, and whether both mean the same file by a path.
 
-On a machine's own terms both do. A worker in a container has a view of its own: what it mounts is seen outside where
-the mount that holds it is shared (docker's `propagation: rshared`), and what it sees at a path may be the container's.
+Directly on a machine both are true. A worker in a container has its own mount namespace: what it mounts is seen outside
+only if the mount above it is shared (docker's `propagation: rshared`), and a path may lead to the container's own
+files.
 """
 
 import os
-import re
+from collections.abc import Collection, Iterable
 from pathlib import Path
 
+from syncpod.kernel.mountinfo import Mount, read_mounts
 from syncpod.kernel.mounting import effective_capabilities
-
-_SHARED = re.compile(r"\bshared:(\d+)")
-_ESCAPED = re.compile(r"\\([0-7]{3})")
 
 
 def shares_mounts(other: int) -> bool:
-    """Say whether a process, by pid, has this one's mounts, being in the same mount namespace.
+    """Say whether the process with this pid is in the same mount namespace as this one.
 
-    False where that cannot be told: it is in another pid namespace, or another user's. Raises nothing.
+    False where that cannot be told, because it is in another pid namespace or belongs to another user. Raises nothing.
     """
     try:
         return os.path.samestat(Path("/proc/self/ns/mnt").stat(), Path(f"/proc/{other}/ns/mnt").stat())
@@ -26,38 +25,37 @@ def shares_mounts(other: int) -> bool:
 
 
 def mounts_reach(other: int, place: Path) -> bool:
-    """Say whether what is mounted below `place` from now on is seen by a process, by pid.
+    """Say whether the process with this pid sees what is mounted below `place` from now on.
 
-    Where nothing can be learned of that process, it is believed if `place` lies on a shared mount. Blocks.
+    If that process's mounts cannot be read, the answer is yes if `place` is on a shared mount. Blocks.
     """
     if shares_mounts(other):
         return True
-    own = Path("/proc/self/mountinfo").read_text(errors="surrogateescape")
     try:
-        theirs = Path(f"/proc/{other}/mountinfo").read_text(errors="surrogateescape")
+        theirs = read_mounts(Path(f"/proc/{other}/mountinfo"))
     except OSError:
-        theirs = ""
-    return propagates(own, theirs, place.resolve())
+        theirs = ()
+    return propagates(read_mounts(), theirs, place.resolve())
 
 
-def propagates(own: str, theirs: str, place: Path) -> bool:
-    """Say whether mounts below an absolute path propagate, from the mountinfo of the one who mounts to the other's.
+def propagates(own: Iterable[Mount], theirs: Collection[Mount], place: Path) -> bool:
+    """Say whether mounts below an absolute path propagate from the process that mounts to another, by their mounts.
 
-    They do where the mount that holds the path is shared, and the other has one of its peers or slaves; of an empty
-    text nothing is asked.
+    They do where the mount that holds the path is shared and the other process has a peer or a slave of it. Where
+    nothing is known of the other's mounts, it is enough that ours is shared.
     """
-    holding = _mount_of(own, place)
-    shared = _SHARED.search(holding)
-    if shared is None:
+    group = next((tag.removeprefix("shared:") for tag in _propagation(own, place) if tag.startswith("shared:")), None)
+    if group is None:
         return False
-    return not theirs or re.search(rf"\b(?:shared|master):{shared[1]}\b", _propagation(theirs)) is not None
+    receiving = {f"shared:{group}", f"master:{group}"}
+    return not theirs or any(receiving & set(mount.propagation) for mount in theirs)
 
 
 def has_no_more_rights(other: int) -> bool:
-    """Say whether a process, by pid, may do no more on this machine than this one: the same user, no capability more.
+    """Say whether the process with this pid has no more rights than this one: the same user, no more capabilities.
 
-    Capabilities in a user namespace of its own, such as a rootless runtime has, count for nothing here. False where
-    that cannot be told. Raises nothing.
+    Capabilities in a user namespace of its own, as a rootless runtime has, do not count. False where that cannot be
+    told. Raises nothing.
     """
     try:
         if Path(f"/proc/{other}").stat().st_uid != os.geteuid():
@@ -70,9 +68,9 @@ def has_no_more_rights(other: int) -> bool:
 
 
 def is_the_machines(path: Path, *, machine: Path = Path("/proc/1/root")) -> bool:
-    """Say whether a path names for this process what it names for the machine, as its first process sees that. Blocks.
+    """Say whether a path means the same file to this process as to the machine's first process. Blocks.
 
-    False where one of them has nothing there, or the machine's files cannot be looked at. Raises nothing.
+    False where one of them has no such file, or the machine's files cannot be read. Raises nothing.
     """
     try:
         return os.path.samestat(path.stat(), Path(f"{machine}{path}").stat())
@@ -80,18 +78,12 @@ def is_the_machines(path: Path, *, machine: Path = Path("/proc/1/root")) -> bool
         return False
 
 
-def _mount_of(mountinfo: str, place: Path) -> str:
-    """Return the optional fields of the mount that holds a path: the deepest one on its way, and the topmost there."""
-    best, found = -1, ""
-    for line in mountinfo.splitlines():
-        fields = line.split(" ")
-        point = Path(_ESCAPED.sub(lambda octal: chr(int(octal[1], 8)), fields[4]))
-        depth = len(point.parts)
-        if place.is_relative_to(point) and depth >= best:
-            best, found = depth, " ".join(fields[6 : fields.index("-")])
+def _propagation(mounts: Iterable[Mount], place: Path) -> tuple[str, ...]:
+    """Return the propagation of the mount that holds a path: the topmost one at the deepest mount point on its way."""
+    depth = -1
+    found: tuple[str, ...] = ()
+    for mount in mounts:
+        point = Path(mount.mount_point)
+        if place.is_relative_to(point) and len(point.parts) >= depth:
+            depth, found = len(point.parts), mount.propagation
     return found
-
-
-def _propagation(mountinfo: str) -> str:
-    lines = (line.split(" ") for line in mountinfo.splitlines())
-    return " ".join(field for fields in lines for field in fields[6 : fields.index("-")])

@@ -1,4 +1,4 @@
-"""Files that change all at once: a volume's set of files is replaced by one rename, as atomic_writer.go, v1.36, does.
+"""Files that change all at once: one rename replaces a volume's set of files, as in atomic_writer.go, v1.36.
 
 ::
 
@@ -10,8 +10,8 @@
         key -> ..data/key                              what people open
         directory -> ..data/directory
 
-Whoever reads through the links sees the set that was there or the one that is to be. So does whoever comes after a
-process that died between any two instructions: what such a one leaves beside the set is cleared away by the next write.
+Readers of the links see either the old set or the new one, also after a crash at any point. The next write clears away
+what a crash left.
 """
 
 import os
@@ -34,11 +34,11 @@ _NANOSECONDS = 1_000_000_000
 
 
 def write(volume: Path, payload: Payload, before_shown: Callable[[], None] = lambda: None) -> bool:
-    """Let the volume, a directory that is there, show exactly these files; say whether that changed anything.
+    """Make the volume, an existing directory, show exactly these files; say whether anything changed.
 
-    Files have their mode whatever the umask. `before_shown` is called between writing a new set and showing it, to give
-    files their owners. Where the volume shows these bytes already, nothing is written and modes stay as they are: they
-    may have been widened for a group. One writer at a time. Blocks. Raises OSError; the old set then still stands.
+    Files get their mode whatever the umask. `before_shown` is called after a new set is written and before it is shown,
+    to change the files' owners. If the volume shows these bytes already, nothing is written and modes stay: they may
+    have been widened for a group. One writer at a time. Blocks. Raises OSError; the old set is then still shown.
     """
     shown = _shown(volume)
     changed = shown is None or not _holds(volume / shown, payload)
@@ -48,7 +48,7 @@ def write(volume: Path, payload: Payload, before_shown: Callable[[], None] = lam
         _show(volume, fresh)
         shown = fresh
     wanted = {path.partition("/")[0] for path in payload}
-    # After the set: a name is there only once there is something behind it.
+    # After the set is shown, so that every link leads somewhere.
     for name in sorted(wanted):
         _link(volume, name)
     _clear_away(volume, wanted, shown)
@@ -56,7 +56,7 @@ def write(volume: Path, payload: Payload, before_shown: Callable[[], None] = lam
 
 
 def _shown(volume: Path) -> str | None:
-    """Return the name of the set that is shown; None where there is none, or it is gone."""
+    """Return the name of the set that is shown; None if there is none, or it is gone."""
     try:
         name = os.readlink(volume / DATA)  # noqa: PTH115
         whole = _SET.fullmatch(name) and stat.S_ISDIR((volume / name).lstat().st_mode)
@@ -66,7 +66,7 @@ def _shown(volume: Path) -> str | None:
 
 
 def _holds(directory: Path, payload: Payload) -> bool:
-    """Say whether a set consists of these bytes under these paths, and nothing else."""
+    """Say whether a set has exactly these bytes at these paths."""
     found = dict(_sizes(directory, ""))
     if found != {path: len(file.data) for path, file in payload.items()}:
         return False
@@ -74,7 +74,7 @@ def _holds(directory: Path, payload: Payload) -> bool:
 
 
 def _sizes(directory: Path, above: str) -> Iterator[tuple[str, int]]:
-    """Yield each file's path and size; what is neither file nor directory has the size -1."""
+    """Yield each file's path and size; the size is -1 for what is neither file nor directory."""
     with os.scandir(directory) as entries:
         for entry in entries:
             path = f"{above}{entry.name}"
@@ -86,7 +86,7 @@ def _sizes(directory: Path, above: str) -> Iterator[tuple[str, int]]:
 
 
 def _make_set(volume: Path, payload: Payload) -> str:
-    """Write a new set of files that nothing leads to yet, and return its name."""
+    """Write a new set of files, which no link leads to yet, and return its name."""
     directory = _make_directory(volume)
     for path, file in payload.items():
         above = directory
@@ -122,7 +122,7 @@ def _show(volume: Path, fresh: str) -> None:
 
 
 def _link(volume: Path, name: str) -> None:
-    """Let a name lead into whichever set is shown. Raises FileExistsError where something of another sort stands."""
+    """Make a link that leads into whichever set is shown. Raises FileExistsError if something else has the name."""
     link, target = volume / name, f"{DATA}/{name}"
     if not link.is_symlink():
         link.symlink_to(target)
@@ -132,7 +132,7 @@ def _link(volume: Path, name: str) -> None:
 
 
 def _clear_away(volume: Path, wanted: set[str], shown: str | None) -> None:
-    """Remove names that nothing is behind any more, sets that are not shown, and what a dead writer left."""
+    """Remove links that lead nowhere, sets that are not shown, and what a crashed writer left."""
     for entry in sorted(os.listdir(volume)):  # noqa: PTH208
         path = volume / entry
         if entry == _DATA_DRAFT or (path.is_symlink() and entry != DATA and entry not in wanted):

@@ -24,7 +24,8 @@ from syncpod.cli.machine.state_directory import MARK, RuntimeRecord, prepare, re
 from syncpod.cli.strays import clearing
 from syncpod.cri import endpoint
 from syncpod.cri.port import SandboxSummary
-from syncpod.kernel.cgroup_mounts import hierarchies
+from syncpod.kernel.cgroupfs import whole_hierarchies
+from syncpod.kernel.mountinfo import read_mounts
 from syncpod.kernel.mounting import bind, is_mount, may_mount, mount_tmpfs, unmount
 from syncpod.node_settings import NodeSettings, WorkerRecord, node_settings, write_worker_record
 from syncpod.translation.names import NODE_LABEL
@@ -260,7 +261,7 @@ def test_an_orphan_that_is_removed_leaves_no_logs_and_no_cgroup(
         place.mkdir(parents=True)
     cgroups = [
         each.path / f"test-{UID}" / "besteffort" / f"pod{UID}"
-        for each in hierarchies(Path("/proc/self/mountinfo").read_text())
+        for each in whole_hierarchies(read_mounts())
         if os.access(each.path, os.W_OK)
     ]
     orphan = SandboxSummary("1", 0, UID, "web", "default", "SANDBOX_NOTREADY", None, {NODE_LABEL: "here"}, {}, "")

@@ -6,13 +6,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
-from syncpod.lifecycle.actions import NO_ACTION, ContainerToKill, KillReason, PodActions
+from syncpod.lifecycle.actions import ContainerToKill, KillReason, PodActions
 from syncpod.lifecycle.compute import compute_pod_actions
 from syncpod.lifecycle.observed import ContainerRuntimeState, ObservedContainer, ObservedPod, ObservedSandbox
 from syncpod.lifecycle.pod_resources import PodResources
 from syncpod.pod import Pod, container_hash
 
 SANDBOX = ObservedSandbox(id="sandbox", attempt=0, state="SANDBOX_READY", ip="10.0.0.1")
+
+NO_ACTION = PodActions()
+"""The sync that leaves everything as it is."""
+
+
+def does_nothing(actions: PodActions) -> bool:
+    """Whether nothing is to be done: the sandbox that is there may be named."""
+    return replace(actions, sandbox_id="", attempt=0) == NO_ACTION
 
 
 @dataclass

@@ -7,11 +7,12 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from syncpod.lifecycle.actions import NO_ACTION, PodActions
+from syncpod.lifecycle.actions import PodActions
 from syncpod.lifecycle.observed import ObservedContainer
 from syncpod.lifecycle.restart import is_sidecar, matching_rule
 from syncpod.pod import Container
-from tests.lifecycle.worlds import Runtime, World, is_no_op, with_reordered_mappings, worlds
+from tests.lifecycle.situation import NO_ACTION, does_nothing
+from tests.lifecycle.worlds import Runtime, World, with_reordered_mappings, worlds
 
 
 def started(world: World, actions: PodActions) -> list[Container]:
@@ -178,13 +179,13 @@ def test_carried_out_often_enough_the_actions_come_to_nothing_more_to_do(world: 
             older = [other for other in now.observed.containers if other.name == container.name and other != newest]
             assert len([other for other in instances if other not in older]) <= 1
         waiting = [c for c in runtime.containers if runtime_waits_for(runtime, c)]
-        if is_no_op(actions) and not waiting:
+        if does_nothing(actions) and not waiting:
             break
         runtime.pass_time()
     else:
         pytest.fail("the pod does not come to rest")
     final = runtime.world()
-    assert is_no_op(final.decide())
+    assert does_nothing(final.decide())
     statuses = final.observed.newest_by_name()
     states = [statuses[container.name].state for container in runtime.pod.spec.containers if container.name in statuses]
     assert "running" in states
@@ -205,10 +206,9 @@ def runtime_waits_for(runtime: Runtime, container: ObservedContainer) -> bool:
 
 
 def test_doing_nothing_is_the_default() -> None:
-    assert PodActions() == NO_ACTION
-    assert is_no_op(NO_ACTION)
-    assert is_no_op(PodActions(sandbox_id="sandbox", attempt=3))
-    assert not is_no_op(PodActions(update_pod_level_resources=True))
+    assert does_nothing(PodActions())
+    assert does_nothing(PodActions(sandbox_id="sandbox", attempt=3))
+    assert not does_nothing(PodActions(update_pod_level_resources=True))
 
 
 def test_actions_are_values_that_nothing_changes() -> None:

@@ -9,13 +9,13 @@ from tests.lifecycle.situation import (
     Situation,
     act,
     anew,
+    does_nothing,
     kill,
     one_debugger,
     three_containers,
     three_init_containers,
     three_sidecars,
 )
-from tests.lifecycle.worlds import is_no_op
 
 Mutate = Callable[[Situation], Situation]
 Table = dict[str, tuple[Mutate, PodActions]]
@@ -633,6 +633,6 @@ def test_ephemeral_containers(mutate: Mutate, expected: PodActions) -> None:
 
 
 def test_a_sync_that_leaves_everything_as_it_is_calls_itself_a_no_op() -> None:
-    assert is_no_op(three_containers().decide())
-    assert not is_no_op(three_containers().gone("foo1").decide())
-    assert not is_no_op(three_containers().applied_to_pod(limits={"cpu": "1"}).decide())
+    assert does_nothing(three_containers().decide())
+    assert not does_nothing(three_containers().gone("foo1").decide())
+    assert not does_nothing(three_containers().applied_to_pod(limits={"cpu": "1"}).decide())

@@ -7,7 +7,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from syncpod.lifecycle.actions import NO_ACTION, PodActions
+from syncpod.lifecycle.actions import PodActions
 from syncpod.lifecycle.compute import compute_pod_actions
 from syncpod.lifecycle.observed import ObservedContainer, ObservedPod, ObservedSandbox
 from syncpod.lifecycle.pod_resources import PodResources
@@ -16,11 +16,6 @@ from syncpod.lifecycle.restart_all import should_restart_all
 from syncpod.pod import Container, Pod, ResourceRequirements, container_hash
 
 RESULTS = ("success", "failure", "unknown")
-
-
-def is_no_op(actions: PodActions) -> bool:
-    """Whether nothing is to be done: all but the naming of the sandbox that is there equals `NO_ACTION`."""
-    return replace(actions, sandbox_id="", attempt=0) == NO_ACTION
 
 
 @dataclass(frozen=True)

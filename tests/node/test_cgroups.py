@@ -10,23 +10,13 @@ from typing import Any
 
 import pytest
 
-from syncpod.kernel.cgroup_mounts import Hierarchy, hierarchies
-from syncpod.node.cgroups import CgroupBusy, kill_pod_cgroup, populated, remove_pod_cgroup
+from syncpod.kernel.cgroupfs import CgroupBusy, whole_hierarchies
+from syncpod.kernel.mountinfo import read_mounts
+from syncpod.node.cgroups import kill_pod_cgroup, populated, remove_pod_cgroup
 from syncpod.translation.cgroup_paths import pod_cgroup, pod_cgroups
 from syncpod.translation.context import NodeContext
 from syncpod.translation.paths import UnsafeName
 from tests.translation.translation import NODE, make_pod
-
-MOUNTINFO = r"""
-24 1 0:22 / /proc rw,nosuid shared:5 - proc proc rw
-30 24 0:26 / /sys/fs/cgroup rw shared:9 - tmpfs tmpfs ro,mode=755
-31 30 0:27 / /sys/fs/cgroup/cpu,cpuacct rw shared:10 - cgroup cgroup rw,cpu,cpuacct
-32 30 0:28 / /sys/fs/cgroup/systemd rw - cgroup cgroup rw,name=systemd
-33 30 0:29 / /sys/fs/cgroup/with\040space rw shared:11 master:2 - cgroup cgroup rw,memory
-34 30 0:30 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw
-35 30 0:27 /docker/1 /part rw - cgroup cgroup rw,cpu,cpuacct
-36 30 0:27 / /sys/fs/cgroup/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct
-""".strip()
 
 GUARANTEED = {"requests": {"cpu": "1", "memory": "1Mi"}, "limits": {"cpu": "1", "memory": "1Mi"}}
 BURSTABLE = {"requests": {"cpu": "1"}}
@@ -69,21 +59,7 @@ def test_a_uid_that_leads_elsewhere_names_no_cgroup(uid: str) -> None:
         pod_cgroups(NODE, uid)
 
 
-def test_every_hierarchy_that_is_mounted_whole_is_found_once() -> None:
-    assert hierarchies(MOUNTINFO) == (
-        Hierarchy(Path("/sys/fs/cgroup/cpu,cpuacct"), 1, frozenset({"cpu", "cpuacct"})),
-        Hierarchy(Path("/sys/fs/cgroup/systemd"), 1, frozenset({"name=systemd"})),
-        Hierarchy(Path("/sys/fs/cgroup/with space"), 1, frozenset({"memory"})),
-        Hierarchy(Path("/sys/fs/cgroup/unified"), 2, frozenset()),
-    )
-
-
-def test_a_hierarchy_is_whole_too_where_it_is_seen_from_within_a_namespace() -> None:
-    line = "59 49 0:38 /../.. /sys/fs/cgroup rw,relatime - cgroup2 cgroup rw,nsdelegate"
-    assert [each.path for each in hierarchies(line)] == [Path("/sys/fs/cgroup")]
-
-
-HIERARCHIES = [each.path for each in hierarchies(Path("/proc/self/mountinfo").read_text())]
+HIERARCHIES = [each.path for each in whole_hierarchies(read_mounts())]
 
 
 @pytest.fixture

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from syncpod.kernel.cgroup_mounts import hierarchies
+from syncpod.kernel.cgroupfs import whole_hierarchies
+from syncpod.kernel.mountinfo import read_mounts
 from syncpod.node.cgroups import remove_pod_cgroup
 from syncpod.node.pod_cgroups import (
     Enforced,
@@ -164,7 +165,7 @@ def test_a_change_that_nothing_enforces_is_refused_where_the_pod_asks_for_it_its
 
 # --- this machine's ---------------------------------------------------------------------------------------------------
 
-HERE = hierarchies(Path("/proc/self/mountinfo").read_text())
+HERE = whole_hierarchies(read_mounts())
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from syncpod.pod import Volume, check_supported, check_without_effect, parse_pod, with_defaults
+from syncpod.pod import PodInvalid, Volume, admit, check_supported, check_without_effect, parse_pod, with_defaults
 from tests.pod.examples import changed
 
 C = "spec.containers.0"
@@ -48,7 +48,27 @@ SOURCES = sorted({str(field.alias) for field in Volume.model_fields.values()} - 
 def test_every_other_kind_of_volume_is_refused_by_name(source: str) -> None:
     document = changed({"spec.volumes": [{"name": "a", "emptyDir": {}}, {"name": "b", source: {}}]})
     found = check_supported(with_defaults(parse_pod(document)))
-    assert [str(problem) for problem in found] == [f"spec.volumes[1].{source}: not supported yet: {source} volumes"]
+    assert [str(problem) for problem in found] == [
+        f"spec.volumes[1].{source}: not supported yet: {source} volumes, since no storage driver runs here: "
+        "mount the storage on the node and use hostPath, or use emptyDir for data that goes with the pod"
+    ]
+
+
+def test_the_drivers_own_fields_are_not_looked_at() -> None:
+    """Whether an nfs volume names its server is of no use to someone who cannot have one."""
+    pod = changed({"spec.volumes.0": {"name": "work", "nfs": {"path": "relative", "anything": [1, {"deep": None}]}}})
+    assert problems(pod) == [
+        "spec.volumes[0].nfs: not supported yet: nfs volumes, since no storage driver runs here: "
+        "mount the storage on the node and use hostPath, or use emptyDir for data that goes with the pod"
+    ]
+    with pytest.raises(PodInvalid, match=r"^spec\.volumes\[0\]\.nfs: must be an object$"):
+        parse_pod(changed({"spec.volumes.0": {"name": "work", "nfs": "server:/path"}}))
+
+
+def problems(document: dict[str, Any]) -> list[str]:
+    with pytest.raises(PodInvalid) as caught:
+        admit(document)
+    return [str(problem) for problem in caught.value.problems]
 
 
 SUPPORTED: list[dict[str, Any]] = [

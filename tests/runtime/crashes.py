@@ -18,8 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from protos.cri.v1 import api_pb2 as cri
-from syncpod.runtime import host
-from syncpod.runtime.calls import statuses
+from syncpod.runtime import host, statuses
 from syncpod.runtime.cgroups.limits import Cgroups
 from syncpod.runtime.containers import Containers
 from syncpod.runtime.images.inventory import ImageStore, parse_reference

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from protos.cri.v1 import api_pb2 as cri
-from syncpod.runtime.calls.refusals import Refusal
 from syncpod.runtime.images.config import ImageConfig, OwnImage
 from syncpod.runtime.port import User
 from syncpod.runtime.processes.accounts import Account, ImageAccounts, image_user
 from syncpod.runtime.processes.process_spec import environment, user
+from syncpod.runtime.refusals import Refusal
 from tests.runtime.test_server_refusals import ORDINARY, ROOT
 
 

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from syncpod.runtime.cgroups.mounts import hierarchies
+from syncpod.kernel.mountinfo import read_mounts
+from syncpod.runtime.cgroups.mounts import mounted_hierarchies
 
 NOBODY = 65534
 LIVES = """
@@ -55,7 +56,7 @@ print(json.dumps(told))
 
 
 def version_2() -> Path | None:
-    mounted = hierarchies(Path("/proc/self/mountinfo").read_text(), Path("/proc/self/cgroup").read_text())
+    mounted = mounted_hierarchies(read_mounts(), Path("/proc/self/cgroup").read_text())
     return next((mount.mount_point for mount in mounted if mount.version == 2), None)
 
 

@@ -1,17 +1,18 @@
 """Which cgroups a process has, by what the kernel tells it, and which limits can then be enforced."""
 
 from dataclasses import replace
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 import pytest
 
 from protos.cri.v1.api_pb2 import HugepageLimit, LinuxContainerResources
+from syncpod.kernel.mountinfo import parse_mounts
 from syncpod.runtime.cgroups.limits import CgroupRefused, Cgroups
-from syncpod.runtime.cgroups.mounts import Mounted, find, hierarchies
+from syncpod.runtime.cgroups.mounts import Mounted, find, mounted_hierarchies
 from syncpod.runtime.cgroups.version1 import Version1
 from syncpod.runtime.cgroups.version2 import Version2
 
-HYBRID = r"""
+HYBRID = rb"""
 24 1 0:22 / /proc rw,nosuid shared:5 - proc proc rw
 30 24 0:26 / /sys/fs/cgroup rw shared:9 - tmpfs tmpfs ro,mode=755
 31 30 0:27 / /sys/fs/cgroup/cpu,cpuacct rw shared:10 - cgroup cgroup rw,cpu,cpuacct
@@ -28,11 +29,11 @@ HYBRID_OWN = """9:pids:/mine
 2:name=systemd:/init.scope
 0::/init.scope
 """
-UNIFIED = "29 23 0:26 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw,nsdelegate,memory_recursiveprot"
+UNIFIED = b"29 23 0:26 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw,nsdelegate,memory_recursiveprot"
 
 
 def test_each_hierarchy_of_use_is_found_once_and_only_where_we_can_see_ourselves_in_it() -> None:
-    found = hierarchies(HYBRID, HYBRID_OWN)
+    found = mounted_hierarchies(parse_mounts(HYBRID), HYBRID_OWN)
     assert [(mount.version, str(mount.own_directory), sorted(mount.controllers)) for mount in found] == [
         (1, "/sys/fs/cgroup/cpu,cpuacct", ["cpu", "cpuacct"]),
         (1, "/sys/fs/cgroup/systemd/init.scope", ["name=systemd"]),
@@ -42,16 +43,19 @@ def test_each_hierarchy_of_use_is_found_once_and_only_where_we_can_see_ourselves
 
 
 def test_a_mount_that_shows_a_part_of_a_hierarchy_is_of_use_if_we_are_in_that_part() -> None:
-    mount = UNIFIED.replace(" / ", " /machine/1 ")
-    own = PurePosixPath("/machine/1/web")
-    assert hierarchies(mount, f"0::{own}\n") == (
-        Mounted(2, Path("/sys/fs/cgroup"), PurePosixPath("/machine/1"), own, frozenset()),
+    mounts = parse_mounts(UNIFIED.replace(b" / ", b" /machine/1 "))
+    own = "/machine/1/web"
+    assert mounted_hierarchies(mounts, f"0::{own}\n") == (
+        Mounted(2, Path("/sys/fs/cgroup"), Path("/sys/fs/cgroup/web"), frozenset()),
     )
-    assert hierarchies(mount, "0::/machine/10\n") == ()
+    assert mounted_hierarchies(mounts, "0::/machine/10\n") == ()
 
 
 def test_without_any_mounted_cgroups_the_reason_is_that() -> None:
-    assert find("24 1 0:22 / /proc rw - proc proc rw", "", root=True).why_not == "no cgroups are mounted here"
+    assert (
+        find(parse_mounts(b"24 1 0:22 / /proc rw - proc proc rw"), "", root=True).why_not
+        == "no cgroups are mounted here"
+    )
 
 
 CLOSED = Cgroups(why_not="cgroups are closed to this user", remedy="run as root")

@@ -303,7 +303,7 @@ def test_a_cgroup_that_the_container_made_in_its_own_is_killed_and_removed_with_
 def test_a_cgroup_in_use_is_not_removed_and_its_processes_are_named(containers: Containers) -> None:
     path = containers.make()
     process = containers.start(path, FAMILY.replace("range(3)", "range(0)"))
-    with pytest.raises(CgroupRefused, match=f"it holds processes {process.pid}$"):
+    with pytest.raises(CgroupRefused, match=f"still in use by processes {process.pid}$"):
         containers.cgroups.remove(path)
     assert process.poll() is None
 

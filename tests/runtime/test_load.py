@@ -18,13 +18,13 @@ from typing import IO, Any
 
 import pytest
 
+from syncpod.kernel.tree_removal import remove_tree
 from syncpod.runtime.images.archive import ArchiveInvalid, Descriptor
 from syncpod.runtime.images.config import ConfigInvalid, ImageConfig, read_config, stop_signal
 from syncpod.runtime.images.inventory import Image, ImageStore
 from syncpod.runtime.images.layers import layer_tar
 from syncpod.runtime.images.unpacking import Unpacking
 from syncpod.runtime.load import CannotLoad, load, main
-from syncpod.runtime.processes.discard import remove_tree
 from syncpod.runtime.processes.process_spec import stop_signal as number_of
 from tests.runtime.image_files import Layout, entry, hard_link, layer, symlink, write_directory, write_tar
 

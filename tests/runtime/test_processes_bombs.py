@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from protos.cri.v1.api_pb2 import LinuxContainerResources
-from syncpod.runtime.cgroups import files
+from syncpod.kernel import cgroupfs
 from syncpod.runtime.cgroups.limits import Cgroups, container_cgroup
 from syncpod.runtime.processes import records
 from syncpod.runtime.processes.records import Level
@@ -55,14 +55,14 @@ def cgroup(request: pytest.FixtureRequest) -> Iterator[tuple[Path, ...]]:
     directories = tuple(each.base / path.lstrip("/") for each in cgroups.hierarchies)
     for file in (each / "pids.max" for each in directories):
         if file.exists():
-            files.write(file, str(MOST))
+            cgroupfs.write(file, str(MOST))
     yield directories
     cgroups.kill(path)
     cgroups.remove(path)
 
 
 def inside(cgroup: tuple[Path, ...]) -> set[int]:
-    return {pid for directory in cgroup for pid in files.processes_in(directory)}
+    return {pid for directory in cgroup for pid in cgroupfs.processes_below(directory)}
 
 
 async def bombed(machine: Machine, cgroup: tuple[Path, ...]) -> int:

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from syncpod.kernel import linux
+from syncpod.kernel import libc
+from syncpod.kernel.tree_removal import StillMounted, remove_tree
 from syncpod.runtime.port import Mount, StartFailed, User
-from syncpod.runtime.processes.discard import remove_tree
 from syncpod.runtime.processes.records import Level
 from syncpod.runtime.root import layers
 from tests.runtime.supervised_processes import WITH_OWN_ROOT, Machine, machine_at
@@ -118,7 +118,7 @@ async def test_files_beside_what_is_mounted_are_the_hosts_only_to_read(level: Le
         (tmp_path / "source").mkdir()
         (tmp_path / "source" / "file").write_text("of the mount\n")
         try:
-            linux.bind(str(tmp_path / "source"), str(mounted))
+            libc.bind_recursively(str(tmp_path / "source"), str(mounted))
         except PermissionError:
             pytest.skip("only root may mount")
         try:
@@ -129,7 +129,7 @@ async def test_files_beside_what_is_mounted_are_the_hosts_only_to_read(level: Le
                 )
                 seen = await output(machine, script)
         finally:
-            linux.detach(str(mounted))
+            libc.unmount(str(mounted), libc.MNT_DETACH)
         assert seen == ["large", "mounted", "of the mount", "more"]
         assert (Path(place, "small").read_text(), Path(place, "large").stat().st_size) == ("of the host\n", 2 << 20)
         assert (tmp_path / "source" / "file").read_text() == "of the mount\n"
@@ -300,7 +300,7 @@ async def test_a_tree_deeper_than_any_stack_can_be_removed(machine: Machine) -> 
 
 
 def test_removing_takes_names_that_are_in_its_own_way(tmp_path: Path) -> None:
-    for name in ("full", ".lifted-0", ".lifted-1/.lifted-0", "full/.lifted-0", "full/b/c/.lifted-1", "full/d/e/f"):
+    for name in ("full", ".removed-0", ".removed-1/.removed-0", "full/.removed-0", "full/b/c/.removed-1", "full/d/e/f"):
         (tmp_path / "gone" / name).mkdir(parents=True, exist_ok=True)
         (tmp_path / "gone" / name / "file").touch()
     remove_tree(tmp_path / "gone")
@@ -313,12 +313,12 @@ def test_removing_leaves_what_is_mounted_alone(tmp_path: Path) -> None:
     (tmp_path / "kept" / "file").touch()
     mounted = tmp_path / "gone" / "a" / "b"
     mounted.mkdir(parents=True)
-    linux.bind(str(tmp_path / "kept"), str(mounted))
+    libc.bind_recursively(str(tmp_path / "kept"), str(mounted))
     try:
-        with pytest.raises(OSError, match="something is mounted here; it is left alone"):
+        with pytest.raises(StillMounted):
             remove_tree(tmp_path / "gone")
     finally:
-        linux.detach(str(mounted))
+        libc.unmount(str(mounted), libc.MNT_DETACH)
     assert (tmp_path / "kept" / "file").exists()
     remove_tree(tmp_path / "gone")
     assert not (tmp_path / "gone").exists()

@@ -35,9 +35,9 @@ def test_whatever_it_was_about_to_change_the_next_server_goes_on_from_there(live
 def test_it_was_killed_at_every_kind_of_change(lives: list[dict[str, Any]]) -> None:
     about = {life["before"].split("/")[0] + " " + life["before"].rpartition("/")[2] for life in lives}
     assert {
-        "os.rename sandboxes record.new",
-        "os.rename containers record.new",
-        "os.rename containers ended.new",
+        "os.rename sandboxes .record.new",
+        "os.rename containers .record.new",
+        "os.rename containers .ended.new",
         "os.mkdir containers process",
         "os.remove containers record",
         "os.remove sandboxes record",

@@ -11,8 +11,8 @@ import grpc.aio
 import pytest
 
 from protos.cri.v1 import api_pb2 as cri
-from syncpod.runtime.calls.refusals import Refusal
 from syncpod.runtime.processes.process_spec import check_container
+from syncpod.runtime.refusals import Refusal
 from tests.agent.waiting import until, until_asked
 from tests.runtime.image_files import Layout, entry, layer, symlink, write_tar
 from tests.runtime.real_pods import Pod

@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protos.cri.v1 import api_pb2 as cri
+from syncpod.runtime import listing
 from syncpod.runtime.addresses import free_address
-from syncpod.runtime.calls import listing
-from syncpod.runtime.calls.events import Events
-from syncpod.runtime.calls.filters import Registry, has_labels
-from syncpod.runtime.calls.refusals import MAX_SENTENCE, Refusal, invalid
+from syncpod.runtime.events import Events
+from syncpod.runtime.refusals import MAX_SENTENCE, Refusal, invalid
+from syncpod.runtime.registry import Registry, has_labels
 
 labels = st.dictionaries(st.text(min_size=1, max_size=20), st.text(max_size=300), max_size=5)
 

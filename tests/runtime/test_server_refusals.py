@@ -13,11 +13,11 @@ import grpc
 import pytest
 
 from protos.cri.v1 import api_pb2 as cri
-from syncpod.runtime.calls.refusals import Refusal
 from syncpod.runtime.host import Host
 from syncpod.runtime.images.inventory import Image, parse_reference
 from syncpod.runtime.port import User
 from syncpod.runtime.processes import process_spec, resolver
+from syncpod.runtime.refusals import Refusal
 
 ROOT = Host(isolation="namespaces", uid=0, gid=0, groups=(0,), search_path="/usr/bin:/bin", lowest_oom_score_adj=-1000)
 ORDINARY = replace(ROOT, uid=54321, gid=54321, groups=(54321, 54322), lowest_oom_score_adj=100)

@@ -16,12 +16,11 @@ import grpc
 import pytest
 
 from protos.cri.v1 import api_pb2 as cri
-from syncpod.runtime import asking, sandboxes, store
-from syncpod.runtime.calls import statuses
-from syncpod.runtime.calls.refusals import Refusal
+from syncpod.runtime import asking, sandboxes, statuses, store
 from syncpod.runtime.executions import exec_sync
 from syncpod.runtime.images.inventory import parse_reference
 from syncpod.runtime.port import Exited, Process
+from syncpod.runtime.refusals import Refusal
 from syncpod.runtime.state import Container, Sandbox
 from tests.agent.waiting import until
 from tests.runtime.crashes import RUNS_ON, Life, container_config
@@ -255,7 +254,7 @@ async def test_a_container_that_cannot_be_written_down_leaves_nothing(
     life, config = machine.life, container_config("other")
 
     def write(directory: Path, *_: object) -> None:
-        (directory / "record.new").write_bytes(b"half")
+        (directory / ".record.new").write_bytes(b"half")
         raise FULL
 
     with monkeypatch.context() as trouble:

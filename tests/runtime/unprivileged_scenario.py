@@ -6,9 +6,9 @@ import shutil
 import sys
 from pathlib import Path
 
+from syncpod.kernel.tree_removal import remove_tree
 from syncpod.runtime.port import Exited, Mount, ProcessSpec, StartFailed, User
 from syncpod.runtime.processes.contained import Contained
-from syncpod.runtime.processes.discard import remove_tree
 from syncpod.runtime.processes.records import Level
 from syncpod.runtime.processes.supervised import Supervised
 

@@ -6,13 +6,12 @@ is below its conmon.
 
 import contextlib
 import json
-import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tests.runtimes.leftovers import Names, remove_cgroup, unmount_below
+from tests.runtimes.leftovers import Names, empty, remove_cgroup, unmount_below
 from tests.runtimes.processes import Process, kill, processes, with_descendants
 
 _CNI_RESULTS = Path("/var/lib/cni/results")
@@ -33,11 +32,7 @@ def clear(directory: Path) -> None:
         result.unlink(missing_ok=True)
     for cgroup in cgroups:
         remove_cgroup(cgroup)
-    for entry in directory.iterdir():
-        if entry.is_dir() and not entry.is_symlink():
-            shutil.rmtree(entry)
-        elif entry.name != "lock":
-            entry.unlink()
+    empty(directory)
 
 
 def end_processes(directory: Path) -> None:

@@ -46,6 +46,11 @@ def clear(directory: Path) -> None:
     _remove_firewall_rules(names.network)
     for cgroup in cgroups:
         remove_cgroup(cgroup)
+    empty(directory)
+
+
+def empty(directory: Path) -> None:
+    """Remove all that is in a runtime's directory but its lock."""
     for entry in directory.iterdir():
         if entry.is_dir() and not entry.is_symlink():
             shutil.rmtree(entry)

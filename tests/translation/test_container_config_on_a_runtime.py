@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from syncpod.cri.client import CriClient
-from syncpod.kernel.cgroup_mounts import hierarchies
+from syncpod.kernel.cgroupfs import whole_hierarchies
+from syncpod.kernel.mountinfo import read_mounts
 from syncpod.node.cgroups import remove_pod_cgroup
 from syncpod.node.directories import (
     plan_container,
@@ -30,7 +31,7 @@ from tests.runtimes.images import BUSYBOX, USER_1000
 from tests.translation.translation import NODE, make_pod
 
 SLEEP = ["sleep", "1000"]
-HIERARCHIES = [each.path for each in hierarchies(Path("/proc/self/mountinfo").read_text())]
+HIERARCHIES = [each.path for each in whole_hierarchies(read_mounts())]
 NETWORK, HOSTS = str(Path("/proc/self/ns/net").readlink()), Path("/etc/hosts").read_text()
 """The node's own."""
 

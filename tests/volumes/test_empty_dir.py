@@ -167,7 +167,7 @@ def test_one_of_huge_pages_is_a_file_system_of_them(tmp_path: Path) -> None:
     volume = planned(plugin / "v", "HugePages", of=Pod.model_validate({"spec": {"containers": [HUGE]}}))
     make_empty_dir(volume)
     make_empty_dir(volume)
-    assert [each.kind for each in mounting.mounts_at(volume.path)] == ["hugetlbfs"]
+    assert [each.file_system for each in mounting.mounts_at(volume.path)] == ["hugetlbfs"]
     assert os.statvfs(volume.path).f_bsize == 2 * MIB
     take_away_mounts(plugin)
     assert not mounting.is_mount(volume.path)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from syncpod.kernel.mountinfo import parse_mounts
 from syncpod.kernel.mounting import may_mount
 from syncpod.volumes.visibility import has_no_more_rights, is_the_machines, mounts_reach, propagates, shares_mounts
 
@@ -37,15 +38,15 @@ def test_mounts_of_a_container_are_seen_outside_where_the_directory_is_shared_wi
     propagation: str, outside: str, seen: bool
 ) -> None:
     own = CONTAINER.format(propagation=propagation).replace("rw  -", "rw -")
-    assert propagates(own, outside, STATE) is seen
+    assert propagates(parse_mounts(own.encode()), parse_mounts(outside.encode()), STATE) is seen
 
 
 def test_the_deepest_mount_on_the_way_counts_and_the_one_on_top_of_it() -> None:
     own = CONTAINER.format(propagation="shared:1")
-    assert not propagates(own, HOST, Path("/var/lib/other"))
-    assert propagates(own, HOST, Path("/var/lib/a b/c"))
+    assert not propagates(parse_mounts(own.encode()), parse_mounts(HOST.encode()), Path("/var/lib/other"))
+    assert propagates(parse_mounts(own.encode()), parse_mounts(HOST.encode()), Path("/var/lib/a b/c"))
     covered = own + "60 51 0:70 / /var/lib/syncpod rw - tmpfs tmpfs rw\n"
-    assert not propagates(covered, HOST, STATE)
+    assert not propagates(parse_mounts(covered.encode()), parse_mounts(HOST.encode()), STATE)
 
 
 def test_a_process_in_the_same_mount_namespace_sees_everything(tmp_path: Path) -> None:

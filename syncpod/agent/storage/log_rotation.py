@@ -91,13 +91,6 @@ class LogRotation:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def rotate_all(self) -> None:
-        """Rotate each log that is due, and tidy up after it; one that cannot be is left for later, with a warning."""
-        await self._look()
-        await asyncio.gather(*self._under_way.values())
-        if self._compressing is not None:
-            await self._compressing
-
     async def _look(self) -> None:
         """Begin to rotate what is due, unless that is under way."""
         running = {

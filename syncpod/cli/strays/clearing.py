@@ -126,7 +126,7 @@ def clear_runtime(here: NodeSettings, *, simulated: bool, everything: bool) -> N
 
 def remove_files(here: NodeSettings, sandboxes: Iterable[SandboxSummary]) -> None:
     """Remove cgroup, volumes, logs and directory of pods whose sandboxes are removed; say what stays, and why."""
-    from syncpod.node.cgroups import CgroupBusy, remove_pod_cgroup
+    from syncpod.node.cgroups import remove_pod_cgroup
     from syncpod.node.directories import remove_pod_directories
     from syncpod.translation.context import NodeContext
     from syncpod.translation.names import NODE_LABEL
@@ -144,7 +144,7 @@ def remove_files(here: NodeSettings, sandboxes: Iterable[SandboxSummary]) -> Non
         try:
             remove_pod_cgroup(context, uid)
             remove_pod_directories(context, namespace=namespace, name=name, uid=uid)
-        except (CgroupBusy, OSError, ValueError) as error:
+        except (OSError, ValueError) as error:
             warn(f'something is left of pod "{printable(name)}": {error}')
 
 

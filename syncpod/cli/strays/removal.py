@@ -20,7 +20,7 @@ from syncpod.cli.temporal.pod_waits import until_gone
 from syncpod.cri.client import CriClient
 from syncpod.cri.errors import CriError, NotFound
 from syncpod.lifecycle.termination import stop_timeout_seconds
-from syncpod.node.cgroups import CgroupBusy, remove_pod_cgroup
+from syncpod.node.cgroups import remove_pod_cgroup
 from syncpod.node.directories import remove_pod_directories
 from syncpod.translation.names import NODE_LABEL, POD_TERMINATION_GRACE_PERIOD_ANNOTATION
 
@@ -100,7 +100,7 @@ def _remove_files(place: Here, stray: Stray) -> None:
     try:
         remove_pod_cgroup(place.node, pod.uid)
         remove_pod_directories(place.node, namespace=pod.namespace, name=pod.name, uid=pod.uid)
-    except (CgroupBusy, OSError, ValueError) as error:
+    except (OSError, ValueError) as error:
         raise Failure(f'pod "{pod.name}" is killed, but something of it is left on disk: {error}') from None
 
 

@@ -1,4 +1,4 @@
-"""Checks of the sources that a node fills volumes from by itself; those of storage drivers are checked next door."""
+"""Checks of the sources that a node fills volumes from by itself."""
 
 from collections.abc import Iterator
 

@@ -7,7 +7,6 @@ from syncpod.pod.defaults import volume_sources
 from syncpod.pod.problems import Problem
 from syncpod.pod.validation import syntax
 from syncpod.pod.validation.cluster_sources import check_claim_template
-from syncpod.pod.validation.volume_plugins import check_plugin
 from syncpod.pod.validation.volume_sources import (
     check_config_map,
     check_downward_api,
@@ -37,9 +36,11 @@ def check_volumes(volumes: tuple[Volume, ...], pod_name: str, path: str) -> Iter
         if len(sources) > 1:
             yield Problem(here, f"must have one source, not {' and '.join(sources)}")
         yield from _check_source(volume, pod_name, here)
-        claim = volume.persistent_volume_claim
-        if claim is not None and claim.claim_name in made:
-            yield Problem(f"{here}.persistentVolumeClaim.claimName", "must not be the claim of an ephemeral volume")
+        if (claim := volume.persistent_volume_claim) is not None:
+            if not claim.claim_name:
+                yield Problem(f"{here}.persistentVolumeClaim.claimName", "required")
+            elif claim.claim_name in made:
+                yield Problem(f"{here}.persistentVolumeClaim.claimName", "must not be the claim of an ephemeral volume")
 
 
 def _check_source(volume: Volume, pod_name: str, path: str) -> Iterator[Problem]:
@@ -61,7 +62,6 @@ def _check_source(volume: Volume, pod_name: str, path: str) -> Iterator[Problem]
         yield from check_claim_template(volume.ephemeral, f"{path}.ephemeral")
         if pod_name and volume.name and (wrong := syntax.dns_subdomain(f"{pod_name}-{volume.name}")):
             yield Problem(f"{path}.name", f"its claim's name, with the pod's before it, {wrong}")
-    yield from check_plugin(volume, path)
 
 
 def check_mounts(container: Container, volumes: Mapping[str, Volume], path: str) -> Iterator[Problem]:

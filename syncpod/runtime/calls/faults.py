@@ -16,6 +16,7 @@ from typing import Final, NoReturn, Protocol
 
 import grpc
 
+from syncpod.kernel.atomic_file import replace_file
 from syncpod.runtime.simulation.script import (
     PREFIX,
     CallScript,
@@ -115,9 +116,7 @@ class ScriptedFaults:
         except FileNotFoundError:
             counts = {}
         number = counts.get(what, 0)
-        draft = file.with_suffix(".new")
-        draft.write_text(json.dumps({**counts, what: number + 1}))
-        draft.replace(file)
+        replace_file(file, json.dumps({**counts, what: number + 1}), durable=False)
         return number
 
     def _forget_old(self) -> None:

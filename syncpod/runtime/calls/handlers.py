@@ -12,7 +12,7 @@ from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
 
 from syncpod.runtime.calls.faults import CallFailed
-from syncpod.runtime.calls.refusals import Refusal
+from syncpod.runtime.refusals import Refusal
 from syncpod.runtime.state import exhausted, log, log_error
 
 _UNFORESEEN: Final = "the runtime failed in a way that it did not foresee; its log has the details"

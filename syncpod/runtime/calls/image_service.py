@@ -9,9 +9,9 @@ from collections.abc import AsyncIterator
 
 from protos.cri.v1 import api_pb2
 from syncpod.runtime.calls.faults import Faults
-from syncpod.runtime.calls.refusals import failed, invalid
 from syncpod.runtime.calls.validation import image_name
 from syncpod.runtime.images.inventory import Content, Image, ReferenceInvalid, parse_reference
+from syncpod.runtime.refusals import failed, invalid
 from syncpod.runtime.state import Runtime, exhausted
 
 

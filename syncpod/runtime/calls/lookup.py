@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from syncpod.runtime.calls import listing
+from syncpod.runtime import listing
 from syncpod.runtime.calls.faults import Faults
-from syncpod.runtime.calls.refusals import failed
 from syncpod.runtime.port import Process
+from syncpod.runtime.refusals import failed
 from syncpod.runtime.state import Container, Runtime, Sandbox
 
 

@@ -8,13 +8,14 @@ from importlib.metadata import version
 from typing import Final
 
 from protos.cri.v1 import api_pb2
-from syncpod.runtime.calls import statuses, validation
+from syncpod.runtime import statuses
+from syncpod.runtime.calls import validation
 from syncpod.runtime.calls.faults import Faults
-from syncpod.runtime.calls.filters import has_labels
 from syncpod.runtime.calls.lookup import Lookup, running
-from syncpod.runtime.calls.refusals import failed, invalid, not_found, precondition
 from syncpod.runtime.cgroups.limits import CgroupRefused
 from syncpod.runtime.containers import Containers
+from syncpod.runtime.refusals import failed, invalid, not_found, precondition
+from syncpod.runtime.registry import has_labels
 from syncpod.runtime.sandboxes import Sandboxes
 from syncpod.runtime.state import Runtime
 

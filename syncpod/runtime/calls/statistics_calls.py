@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 from protos.cri.v1 import api_pb2
-from syncpod.runtime.calls.filters import has_labels
 from syncpod.runtime.calls.lookup import Lookup, running
-from syncpod.runtime.calls.refusals import failed
-from syncpod.runtime.cgroups.statistics import Statistics
+from syncpod.runtime.refusals import failed
+from syncpod.runtime.registry import has_labels
 from syncpod.runtime.state import Runtime
+from syncpod.runtime.statistics import Statistics
 
 
 class StatisticsCalls:

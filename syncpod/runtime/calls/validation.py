@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from protos.cri.v1 import api_pb2
-from syncpod.runtime.calls.refusals import invalid
+from syncpod.runtime.refusals import invalid
 
 _MAX_NAME: Final = 253
 _MAX_LABEL_KEY: Final = 253 + 1 + 63

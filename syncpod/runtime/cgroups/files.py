@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
-import os
-import time
 from dataclasses import dataclass
 from pathlib import Path
 
-_MADE_BY_US = "user.syncpod.made"
-_TRIES = 7
-_FIRST_WAIT_SECONDS = 0.01
+from protos.cri.v1.api_pb2 import LinuxContainerResources
+from syncpod.kernel import cgroupfs
+from syncpod.kernel.cgroupfs import read, write
 
 
 class CgroupRefused(Exception):
@@ -60,24 +57,6 @@ class Memory:
         """What is left of the limit; None without one."""
         return None if self.limit is None else max(0, self.limit - self.working_set)
 
-    @property
-    def swap_available(self) -> int | None:
-        """What is left of the limit on swap; None without one."""
-        return None if self.swap_limit is None else max(0, self.swap_limit - (self.swap_usage or 0))
-
-
-def read(file: Path) -> str | None:
-    """Return a file's text without the line's end; None where the cgroup, or this file of it, is not there."""
-    try:
-        return file.read_text().rstrip("\n")
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except OSError as error:
-        # A cgroup that is being removed answers ENODEV on files that were opened before.
-        if error.errno == errno.ENODEV:
-            return None
-        raise
-
 
 def read_number(file: Path) -> int | None:
     """Return the number a file holds; None where it is not there, or says `max`."""
@@ -90,15 +69,6 @@ def read_table(file: Path) -> dict[str, int]:
     return {name: int(number) for name, number in (line.split(maxsplit=1) for line in (read(file) or "").splitlines())}
 
 
-def write(file: Path, value: str) -> None:
-    """Write one value into a file of a cgroup. Raises OSError; a file that is not there is never made."""
-    descriptor = os.open(file, os.O_WRONLY | os.O_CLOEXEC)
-    try:
-        os.write(descriptor, value.encode())
-    finally:
-        os.close(descriptor)
-
-
 def set_value(what: str, file: Path, value: str) -> None:
     """Write a value that was asked for by the name `what`. Raises :class:`CgroupRefused`."""
     try:
@@ -107,51 +77,35 @@ def set_value(what: str, file: Path, value: str) -> None:
         raise CgroupRefused(f"{what}: {file.name} cannot be set to {value}: {_reason(error)}") from error
 
 
-def make_directory(directory: Path, *, marked: bool) -> bool:
-    """Make a cgroup; False if it was there. A marked one is ours to remove, even for a later server, once it is empty.
+def apply_cpuset(directory: Path, resources: LinuxContainerResources) -> None:
+    """Set the processors and memory nodes that are given: the same files in both versions. Raises CgroupRefused."""
+    for name, value in (("cpus", resources.cpuset_cpus), ("mems", resources.cpuset_mems)):
+        if value:
+            set_value(f"cpuset {name}", directory / f"cpuset.{name}", value)
 
-    Raises OSError.
+
+def apply_huge_pages(directory: Path, resources: LinuxContainerResources, suffix: str) -> None:
+    """Set the limits on huge pages, in bytes; the names of their files end in `suffix`. Raises CgroupRefused.
+
+    What is reserved and not yet used is limited too, where the kernel can (5.7).
     """
-    try:
-        directory.mkdir(mode=0o755)
-    except FileExistsError:
-        if not directory.is_dir():
-            raise
-        return False
-    if marked:
-        # Kernels before 5.7 know no such attribute; the directory then stays, as runtimes generally leave it.
-        with contextlib.suppress(OSError):
-            os.setxattr(directory, _MADE_BY_US, b"1")
-    return True
+    for limit in resources.hugepage_limits:
+        what, name = f"hugepages-{limit.page_size} limit", f"hugetlb.{limit.page_size}"
+        set_value(what, directory / f"{name}.{suffix}", str(limit.limit))
+        reserved = directory / f"{name}.rsvd.{suffix}"
+        if reserved.exists():
+            set_value(what, reserved, str(limit.limit))
 
 
 def remove_tree(directory: Path) -> None:
-    """Remove a cgroup and those that its processes made in it, from the bottom up; none is fine. Blocks up to 0.7 s.
+    """Remove a cgroup and those that its processes made in it; none is fine. Blocks up to 0.7 s for each.
 
     Raises :class:`CgroupRefused` naming the processes that are still in it.
     """
-    for found, _, _ in os.walk(directory, topdown=False):
-        _remove_patiently(Path(found))
-
-
-def remove_marked(directory: Path, base: Path) -> None:
-    """Remove a cgroup and those above it, up to `base`, that were made with a mark and hold nothing any more.
-
-    One that is gone already is passed over. Raises OSError.
-    """
-    for place in (directory, *directory.parents):
-        if place == base:
-            return
-        try:
-            if not _is_marked(place):
-                return
-            place.rmdir()
-        except FileNotFoundError:
-            continue
-        except OSError as error:
-            if error.errno in (errno.EBUSY, errno.ENOTEMPTY):
-                return
-            raise
+    try:
+        cgroupfs.remove_tree(directory)
+    except OSError as error:
+        raise CgroupRefused(f"{error.filename}: cannot be removed: {_reason(error)}") from error
 
 
 def pressures(file: Path) -> Pressures | None:
@@ -177,52 +131,6 @@ def parse_pressures(text: str) -> Pressures:
         )
     nothing = Pressure(0, 0.0, 0.0, 0.0)
     return Pressures(some=lines.get("some", nothing), full=lines.get("full", nothing))
-
-
-def processes_in(directory: Path) -> tuple[int, ...]:
-    """Return the ids of all processes in a cgroup and below it; none if it is gone."""
-    found: dict[int, None] = {}
-    for below, _, _ in os.walk(directory):
-        try:
-            text = read(Path(below, "cgroup.procs"))
-        except OSError as error:
-            # A threaded cgroup's processes are listed by the one above it.
-            if error.errno != errno.EOPNOTSUPP:
-                raise
-            continue
-        # 0 stands for a process that this pid namespace cannot see.
-        found |= {int(line): None for line in (text or "").split() if line != "0"}
-    return tuple(found)
-
-
-def _remove_patiently(directory: Path) -> None:
-    wait = _FIRST_WAIT_SECONDS
-    for tries_left in reversed(range(_TRIES)):
-        try:
-            directory.rmdir()
-        except FileNotFoundError:
-            return
-        except OSError as error:
-            if error.errno != errno.EBUSY:
-                raise CgroupRefused(f"{directory}: cannot be removed: {_reason(error)}") from error
-            if not tries_left:
-                users = ", ".join(map(str, processes_in(directory))) or "that cannot be seen"
-                raise CgroupRefused(f"{directory}: cannot be removed, it holds processes {users}") from error
-            # A process that was just killed keeps its cgroup busy for a moment.
-            time.sleep(wait)
-            wait *= 2
-        else:
-            return
-
-
-def _is_marked(directory: Path) -> bool:
-    try:
-        os.getxattr(directory, _MADE_BY_US)
-    except FileNotFoundError:
-        raise
-    except OSError:
-        return False
-    return True
 
 
 def _reason(error: OSError) -> str:

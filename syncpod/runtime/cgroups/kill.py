@@ -8,17 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import os
-import signal
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from syncpod.runtime.cgroups import files
+from syncpod.kernel import cgroupfs
 
 _ROUNDS = 100
-_HELD = 256
-"""How many processes are held at once: a process may have 1024 descriptors, or fewer that are free."""
 
 
 @dataclass(frozen=True)
@@ -40,13 +36,13 @@ def kill(directories: tuple[Path, ...]) -> int:
     freezer = next((found for each in directories if (found := _freezer(each))), None)
     if whole is not None:
         with _gone_is_fine():
-            files.write(whole, "1")
+            cgroupfs.write(whole, "1")
     elif freezer is not None:
         _kill_frozen(freezer, directories)
     # Those that had entered only some of the hierarchies; where nothing stops them from forking, until all know.
     seen = 0
     for _ in range(_ROUNDS):
-        seen = sum(_kill_listed(directory) for directory in directories)
+        seen = sum(len(cgroupfs.kill_processes(directory)) for directory in directories)
         if not seen or whole or freezer:
             break
     return seen
@@ -67,38 +63,12 @@ def _kill_frozen(freezer: _Freezer, directories: tuple[Path, ...]) -> None:
     """Kill what is listed while none of it can fork; the dead go once they may go on."""
     try:
         with _gone_is_fine():
-            files.write(freezer.file, freezer.stop)
+            cgroupfs.write(freezer.file, freezer.stop)
         for directory in directories:
-            _kill_listed(directory)
+            cgroupfs.kill_processes(directory)
     finally:
         with _gone_is_fine():
-            files.write(freezer.file, freezer.go_on)
-
-
-def _kill_listed(directory: Path) -> int:
-    """Send SIGKILL to each process in the cgroup, and say to how many.
-
-    A process may end at any moment and its id be another's. Held by a pidfd first, then seen in the cgroup still, it is
-    the one that was meant.
-    """
-    listed = files.processes_in(directory)
-    return sum(_kill_some(directory, listed[at : at + _HELD]) for at in range(0, len(listed), _HELD))
-
-
-def _kill_some(directory: Path, pids: tuple[int, ...]) -> int:
-    held: dict[int, int] = {}
-    try:
-        for pid in pids:
-            with contextlib.suppress(ProcessLookupError):
-                held[pid] = os.pidfd_open(pid)
-        still = held.keys() & set(files.processes_in(directory))
-        for pid in still:
-            with contextlib.suppress(ProcessLookupError):
-                signal.pidfd_send_signal(held[pid], signal.SIGKILL)
-        return len(still)
-    finally:
-        for descriptor in held.values():
-            os.close(descriptor)
+            cgroupfs.write(freezer.file, freezer.go_on)
 
 
 @contextlib.contextmanager

@@ -19,6 +19,8 @@ from pathlib import Path, PurePosixPath
 from typing import TypeVar
 
 from protos.cri.v1.api_pb2 import LinuxContainerResources
+from syncpod.kernel import cgroupfs
+from syncpod.kernel.mountinfo import read_mounts
 from syncpod.runtime.cgroups import files, kill, mounts
 from syncpod.runtime.cgroups.files import CgroupRefused, Memory, Pressures
 from syncpod.runtime.cgroups.mounts import Hierarchy
@@ -35,6 +37,8 @@ _POLICIES = ("memory.oom.group", "memory.swap.max", "cpu.weight", "cpu.weight.ni
 """Files of version 2 that the kubelet sets for every container, or that are weights: done without where they cannot be
 had. A container that asks for no limit would otherwise be refused one."""
 _MAKE_TRIES = 3
+_MADE_BY_US = "user.syncpod.made"
+"""An extended attribute of the parents that are ours to remove, even for a later server, once they are empty."""
 
 T = TypeVar("T")
 
@@ -81,8 +85,8 @@ class Cgroups:
     @classmethod
     def find(cls) -> Cgroups:
         """Find what is open to us: as root every hierarchy, else a subtree of version 2 that was delegated to us."""
-        mountinfo, own = (files.read(Path("/proc/self", name)) or "" for name in ("mountinfo", "cgroup"))
-        found = mounts.find(mountinfo, own, root=os.geteuid() == 0)
+        own_cgroups = cgroupfs.read(Path("/proc/self/cgroup")) or ""
+        found = mounts.find(read_mounts(), own_cgroups, root=os.geteuid() == 0)
         return cls(found.hierarchies, found.why_not, found.remedy)
 
     @property
@@ -178,7 +182,7 @@ class Cgroups:
             timestamp=time.time_ns(),
             cpu_nanoseconds=first(lambda each, directory: each.cpu_nanoseconds(directory)),
             memory=first(lambda each, directory: each.memory(directory)),
-            processes=len(files.processes_in(places[0][1])) if tasks is None else tasks,
+            processes=len(cgroupfs.processes_below(places[0][1])) if tasks is None else tasks,
             cpu_pressure=first(lambda each, directory: each.pressures(directory, "cpu")),
             memory_pressure=first(lambda each, directory: each.pressures(directory, "memory")),
             io_pressure=first(lambda each, directory: each.pressures(directory, "io")),
@@ -205,7 +209,7 @@ class Cgroups:
         """
         for hierarchy, directory in self._directories(path):
             files.remove_tree(directory)
-            files.remove_marked(directory.parent, hierarchy.base)
+            cgroupfs.remove_marked(directory.parent, hierarchy.base, _MADE_BY_US)
 
     def remove_parent(self, parent: str) -> None:
         """Remove a pod's cgroup, given its sandbox's `cgroup_parent`, and those above it: what is ours and empty.
@@ -214,7 +218,7 @@ class Cgroups:
         """
         parts = _parts("linux.cgroup_parent", parent or _DEFAULT_PARENT)
         for hierarchy in self.hierarchies:
-            files.remove_marked(hierarchy.base.joinpath(*parts), hierarchy.base)
+            cgroupfs.remove_marked(hierarchy.base.joinpath(*parts), hierarchy.base, _MADE_BY_US)
 
     def _directories(self, path: str) -> Iterator[tuple[Hierarchy, Path]]:
         parts = _ours(path)
@@ -264,10 +268,10 @@ def _make(hierarchy: Hierarchy, directory: Path) -> None:
         try:
             for parent in above:
                 place = hierarchy.base / parent
-                if place != hierarchy.base and files.make_directory(place, marked=True):
+                if place != hierarchy.base and cgroupfs.make(place, mark=_MADE_BY_US):
                     hierarchy.prepare(place)
                 hierarchy.open_to(place)
-            if files.make_directory(directory, marked=False):
+            if cgroupfs.make(directory):
                 hierarchy.prepare(directory)
         except FileNotFoundError as error:
             if not tries_left:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import os
-import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+from syncpod.kernel import cgroupfs
+from syncpod.kernel.mountinfo import Mount
 from syncpod.runtime.cgroups import version1, version2
 from syncpod.runtime.cgroups.version1 import Version1
 from syncpod.runtime.cgroups.version2 import Version2, pass_down
 
 Hierarchy = Version1 | Version2
-
-_OCTAL = re.compile(r"\\([0-7]{3})")
 
 
 @dataclass(frozen=True)
@@ -22,20 +22,10 @@ class Mounted:
 
     version: int
     mount_point: Path
-    root: PurePosixPath
-    """The cgroup that the mount point shows."""
-    own: PurePosixPath
-    """The cgroup of this process."""
+    own_directory: Path
+    """Where this process's cgroup is seen."""
     controllers: frozenset[str]
-    """Of version 1; version 2 says them in a file."""
-
-    @property
-    def own_directory(self) -> Path | None:
-        """Where this process's cgroup is seen; None if the mount shows another part of the hierarchy."""
-        try:
-            return self.mount_point / self.own.relative_to(self.root)
-        except ValueError:
-            return None
+    """Of version 1, those of use to us; version 2 says them in a file."""
 
 
 @dataclass(frozen=True)
@@ -47,12 +37,12 @@ class Found:
     remedy: str = ""
 
 
-def find(mountinfo: str, own_cgroups: str, *, root: bool) -> Found:
+def find(mounts: Iterable[Mount], own_cgroups: str, *, root: bool) -> Found:
     """Find what is open, and in version 2 have all useful controllers passed down to there.
 
-    The arguments are the texts of /proc/self/mountinfo and /proc/self/cgroup, and whether we are root. Raises OSError.
+    `own_cgroups` is the text of /proc/self/cgroup, `root` whether we are root. Raises OSError.
     """
-    mounted = hierarchies(mountinfo, own_cgroups)
+    mounted = mounted_hierarchies(mounts, own_cgroups)
     if not mounted:
         return Found((), "no cgroups are mounted here", "mount them")
     if root:
@@ -70,26 +60,21 @@ def find(mountinfo: str, own_cgroups: str, *, root: bool) -> Found:
     return Found((), "cgroups are closed to this user", "run as root")
 
 
-def hierarchies(mountinfo: str, own_cgroups: str) -> tuple[Mounted, ...]:
-    """Return every hierarchy of use to us, once each: where it was mounted first."""
+def mounted_hierarchies(mounts: Iterable[Mount], own_cgroups: str) -> tuple[Mounted, ...]:
+    """Return every hierarchy of use to us, once each: the first mount that shows the cgroup of this process."""
     own = _own(own_cgroups)
     found: dict[frozenset[str], Mounted] = {}
-    for line in mountinfo.splitlines():
-        fields = line.split()
-        after = fields.index("-") + 1
-        kind, options = fields[after], fields[after + 2].split(",")
-        if kind == "cgroup":
-            version, controllers = 1, frozenset(version1.USED) & set(options)
-            place = next((own[name] for name in sorted(controllers) if name in own), None)
+    for each in cgroupfs.hierarchies(mounts):
+        controllers = each.controllers & frozenset(version1.USED)
+        if each.version == 1:
             if not controllers:
                 continue
-        elif kind == "cgroup2":
-            version, controllers, place = 2, frozenset[str](), own.get("")
+            place = next((own[name] for name in sorted(controllers) if name in own), "/")
         else:
-            continue
-        mounted = Mounted(version, Path(_plain(fields[4])), _path(fields[3]), _path(place or "/"), controllers)
-        if mounted.own_directory is not None:
-            found.setdefault(controllers, mounted)
+            place = own.get("", "/")
+        if PurePosixPath(place).is_relative_to(each.shown):
+            directory = each.path / PurePosixPath(place).relative_to(each.shown)
+            found.setdefault(controllers, Mounted(each.version, each.path, directory, controllers))
     return tuple(found.values())
 
 
@@ -117,7 +102,7 @@ def _delegated(mount: Mounted) -> Version2 | None:
     cgroup that is ours to write to, so that what lies elsewhere is of no use, even if it is ours.
     """
     directory = mount.own_directory
-    while directory is not None and directory != mount.mount_point:
+    while directory != mount.mount_point:
         directory = directory.parent
         if _writable(directory, "cgroup.procs", "cgroup.subtree_control"):
             return Version2(directory, pass_down(directory, frozenset(version2.USED)))
@@ -126,11 +111,3 @@ def _delegated(mount: Mounted) -> Version2 | None:
 
 def _writable(directory: Path, *names: str) -> bool:
     return all(os.access(path, os.W_OK) for path in (directory, *(directory / name for name in names)))
-
-
-def _path(text: str) -> PurePosixPath:
-    return PurePosixPath(_plain(text))
-
-
-def _plain(text: str) -> str:
-    return _OCTAL.sub(lambda match: chr(int(match[1], 8)), text)

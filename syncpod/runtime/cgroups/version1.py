@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from protos.cri.v1.api_pb2 import LinuxContainerResources
+from syncpod.kernel import cgroupfs
 from syncpod.runtime.cgroups import files
 from syncpod.runtime.cgroups.files import CgroupRefused, Memory, Pressures
 
@@ -33,8 +34,8 @@ class Version1:
         if "cpuset" not in self.controllers:
             return
         for name in ("cpuset.cpus", "cpuset.mems"):
-            if not files.read(directory / name):
-                files.set_value("cpuset", directory / name, files.read(directory.parent / name) or "")
+            if not cgroupfs.read(directory / name):
+                files.set_value("cpuset", directory / name, cgroupfs.read(directory.parent / name) or "")
 
     def open_to(self, directory: Path) -> None:
         """Let the cgroups in `directory` have the controllers: in version 1 they do."""
@@ -46,16 +47,9 @@ class Version1:
         if "memory" in self.controllers:
             _apply_memory(directory, resources)
         if "cpuset" in self.controllers:
-            for name, value in (("cpus", resources.cpuset_cpus), ("mems", resources.cpuset_mems)):
-                if value:
-                    files.set_value(f"cpuset {name}", directory / f"cpuset.{name}", value)
+            files.apply_cpuset(directory, resources)
         if "hugetlb" in self.controllers:
-            for limit in resources.hugepage_limits:
-                what, name = f"hugepages-{limit.page_size} limit", f"hugetlb.{limit.page_size}"
-                files.set_value(what, directory / f"{name}.limit_in_bytes", str(limit.limit))
-                reserved = directory / f"{name}.rsvd.limit_in_bytes"
-                if reserved.exists():
-                    files.set_value(what, reserved, str(limit.limit))
+            files.apply_huge_pages(directory, resources, "limit_in_bytes")
 
     def cpu_nanoseconds(self, directory: Path) -> int | None:
         """Return the CPU time used so far."""
@@ -117,7 +111,7 @@ def _apply_cpu(directory: Path, resources: LinuxContainerResources) -> None:
 
 def _try(setting: tuple[Path, str]) -> bool:
     try:
-        files.write(*setting)
+        cgroupfs.write(*setting)
     except OSError as error:
         if error.errno == errno.EINVAL:
             return False
@@ -144,7 +138,7 @@ def _apply_memory(directory: Path, resources: LinuxContainerResources) -> None:
             settings.reverse()
     for file, value in settings:
         try:
-            files.write(file, str(value))
+            cgroupfs.write(file, str(value))
         except OSError as error:
             if error.errno == errno.EBUSY:
                 usage = files.read_number(directory / "memory.usage_in_bytes")

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from protos.cri.v1.api_pb2 import LinuxContainerResources
+from syncpod.kernel import cgroupfs
 from syncpod.runtime.cgroups import files
 from syncpod.runtime.cgroups.files import CgroupRefused, Memory, Pressures
 
@@ -43,16 +44,9 @@ class Version2:
         if "memory" in self.controllers:
             _apply_memory(directory, resources)
         if "cpuset" in self.controllers:
-            for name, value in (("cpus", resources.cpuset_cpus), ("mems", resources.cpuset_mems)):
-                if value:
-                    files.set_value(f"cpuset {name}", directory / f"cpuset.{name}", value)
+            files.apply_cpuset(directory, resources)
         if "hugetlb" in self.controllers:
-            for limit in resources.hugepage_limits:
-                what, name = f"hugepages-{limit.page_size} limit", f"hugetlb.{limit.page_size}"
-                files.set_value(what, directory / f"{name}.max", str(limit.limit))
-                reserved = directory / f"{name}.rsvd.max"
-                if reserved.exists():
-                    files.set_value(what, reserved, str(limit.limit))
+            files.apply_huge_pages(directory, resources, "max")
         for name, value in sorted(resources.unified.items()):
             if name.partition(".")[0] in self.controllers:
                 _set_unless_idle(name, directory / name, value)
@@ -99,10 +93,10 @@ def pass_down(directory: Path, controllers: frozenset[str]) -> frozenset[str]:
     down this far, costs none of the others.
     """
     file = directory / "cgroup.subtree_control"
-    for controller in sorted(controllers - set((files.read(file) or "").split())):
+    for controller in sorted(controllers - set((cgroupfs.read(file) or "").split())):
         with contextlib.suppress(OSError):
-            files.write(file, f"+{controller}")
-    return controllers & set((files.read(file) or "").split())
+            cgroupfs.write(file, f"+{controller}")
+    return controllers & set((cgroupfs.read(file) or "").split())
 
 
 def weight_of(shares: int) -> int:
@@ -153,7 +147,7 @@ def swap_max(resources: LinuxContainerResources) -> str | None:
 def _apply_cpu(directory: Path, resources: LinuxContainerResources) -> None:
     if resources.cpu_shares:
         files.set_value("cpu shares", directory / "cpu.weight", str(weight_of(resources.cpu_shares)))
-    limit = cpu_max(resources, files.read(directory / "cpu.max") or "")
+    limit = cpu_max(resources, cgroupfs.read(directory / "cpu.max") or "")
     if limit is not None:
         files.set_value("cpu limit", directory / "cpu.max", limit)
 

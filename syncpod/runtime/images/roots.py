@@ -19,7 +19,7 @@ from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Final
 
-from syncpod.runtime.processes.discard import remove_tree
+from syncpod.kernel.tree_removal import remove_tree
 
 UNFINISHED: Final = "unfinished-"
 _REMOVED: Final = "removed-"

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from syncpod.runtime.processes.discard import remove_tree
+from syncpod.kernel.tree_removal import remove_tree
 
 _WHITEOUT: Final = ".wh."
 _OPAQUE: Final = ".wh..wh..opq"

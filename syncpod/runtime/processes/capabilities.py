@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 
-from syncpod.kernel import linux
+from syncpod.kernel import libc
 
 _IN_ORDER = """
     CHOWN DAC_OVERRIDE DAC_READ_SEARCH FOWNER FSETID KILL SETGID SETUID SETPCAP LINUX_IMMUTABLE NET_BIND_SERVICE
@@ -47,8 +47,8 @@ def limit(bits: int) -> None:
         if bits >> number & 1:
             continue
         try:
-            if linux.prctl(linux.PR_CAPBSET_READ, number):
-                linux.prctl(linux.PR_CAPBSET_DROP, number)
+            if libc.prctl(libc.PR_CAPBSET_READ, number):
+                libc.prctl(libc.PR_CAPBSET_DROP, number)
         except OSError as error:
             if error.errno == errno.EINVAL:
                 return  # The kernel knows none beyond.

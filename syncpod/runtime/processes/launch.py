@@ -18,7 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
-from syncpod.kernel import linux
+from syncpod.kernel import libc
 from syncpod.runtime.port import ProcessSpec, StartFailed
 from syncpod.runtime.processes import capabilities
 from syncpod.runtime.processes.records import Level
@@ -100,7 +100,7 @@ def run_command(
     _take_stdio(spec, stdio, terminal=terminal)
     place(spec)
     for descriptor, kind in namespaces:
-        linux.setns(descriptor, kind)
+        libc.setns(descriptor, kind)
     _become_user(spec)
     _change_directory(spec.working_directory or "/")
     _die_with(parent)
@@ -119,7 +119,7 @@ def _as_new_process() -> None:
 
 def _die_with(parent: int) -> None:
     """Be killed when the parent ends, which it may have done already."""
-    linux.prctl(linux.PR_SET_PDEATHSIG, signal.SIGKILL)
+    libc.prctl(libc.PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(0)
 
@@ -157,10 +157,10 @@ def _become_user(spec: ProcessSpec) -> None:
     keep = None
     if spec.added_capabilities or spec.dropped_capabilities:
         try:
-            keep = capabilities.kept(linux.permitted_capabilities(), spec.added_capabilities, spec.dropped_capabilities)
+            keep = capabilities.kept(libc.permitted_capabilities(), spec.added_capabilities, spec.dropped_capabilities)
         except ValueError as error:
             raise StartFailed(str(error)) from error
-        linux.prctl(linux.PR_CAP_AMBIENT, linux.PR_CAP_AMBIENT_CLEAR_ALL)
+        libc.prctl(libc.PR_CAP_AMBIENT, libc.PR_CAP_AMBIENT_CLEAR_ALL)
         capabilities.limit(keep)
     user = spec.user
     if user is not None and (user.uid, user.gid) != (os.geteuid(), os.getegid()):
@@ -174,9 +174,9 @@ def _become_user(spec: ProcessSpec) -> None:
         with contextlib.suppress(PermissionError):  # Without root the groups are those that we have.
             os.setgroups(user.groups)
     if keep is not None:
-        linux.set_capabilities(keep & linux.permitted_capabilities())
+        libc.set_capabilities(keep & libc.permitted_capabilities())
     if spec.no_new_privileges:
-        linux.prctl(linux.PR_SET_NO_NEW_PRIVS, 1)
+        libc.prctl(libc.PR_SET_NO_NEW_PRIVS, 1)
 
 
 def _change_directory(path: str) -> None:

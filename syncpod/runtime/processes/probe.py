@@ -13,7 +13,7 @@ from pathlib import Path
 if __name__ == "__main__":
     sys.path.append(str(Path(__file__).parents[3]))
 
-from syncpod.runtime.processes.discard import remove_tree
+from syncpod.kernel.tree_removal import remove_tree
 from syncpod.runtime.processes.records import Level
 from syncpod.runtime.root import rootfs
 

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Final
 
 from protos.cri.v1 import api_pb2
-from syncpod.runtime.calls.refusals import invalid, unsupported
 from syncpod.runtime.host import DEFAULT_PATH, Host, home_of
 from syncpod.runtime.images.config import OwnImage
 from syncpod.runtime.images.inventory import Image
@@ -23,6 +22,7 @@ from syncpod.runtime.port import Mount, ProcessSpec, User
 from syncpod.runtime.processes import resolver
 from syncpod.runtime.processes.accounts import Account, Accounts, ImageAccounts, MachineAccounts, image_user
 from syncpod.runtime.processes.capabilities import NAMES
+from syncpod.runtime.refusals import invalid, unsupported
 
 _FIRST_REALTIME: Final = api_pb2.SIGNAL_SIGRTMIN
 _LAST_REALTIME: Final = api_pb2.SIGNAL_SIGRTMAX
@@ -183,49 +183,68 @@ def user(
     Names and memberships are the image's own, as in containerd; those of the machine where it has no files. Without
     root, whoever the server is stands for an image's root.
     """
+    accounts = accounts_of(image)
+    account, asked = _account(security, host, path, image, accounts)
+    gid = security.run_as_group.value if security.HasField("run_as_group") else account.gid
+    if host.isolation == "simulated":
+        return None
+    if not host.root:
+        _require_own_user(security, host, path, account, gid, asked)
+        return None
     merge = security.supplemental_groups_policy == api_pb2.Merge
     groups = tuple(security.supplemental_groups)
-    accounts = accounts_of(image)
-    asked = f"{path}.run_as_username" if security.run_as_username else f"{path}.run_as_user"
-    found: Account | None
+    if image is None and account.uid == 0 and gid == 0 and merge and not groups:
+        return None
+    memberships = accounts.groups_of(account, gid) if merge else ()
+    return User(account.uid, gid, tuple(dict.fromkeys((*memberships, *groups))))
+
+
+def _account(
+    security: api_pb2.LinuxContainerSecurityContext,
+    host: Host,
+    path: str,
+    image: OwnImage | None,
+    accounts: Accounts,
+) -> tuple[Account, str]:
+    """Return whose process it is to be, and the field that says so. Raises Refusal."""
     if security.run_as_username:
-        found = accounts.named(security.run_as_username)
-        if found is None:
-            raise invalid(f"{path}.run_as_username", f'no user "{security.run_as_username}" {accounts.where}')
-    elif security.HasField("run_as_user"):
-        found = accounts.numbered(security.run_as_user.value)
-    elif image is not None and image.config.user:
-        asked = "config.image"
+        field = f"{path}.run_as_username"
+        named = accounts.named(security.run_as_username)
+        if named is None:
+            raise invalid(field, f'no user "{security.run_as_username}" {accounts.where}')
+        return named, field
+    field = f"{path}.run_as_user"
+    if security.HasField("run_as_user"):
+        return accounts.numbered(security.run_as_user.value), field
+    if image is not None and image.config.user:
+        field = "config.image"
         try:
             found, gid = image_user(image.config.user, accounts)
         except LookupError as problem:
-            raise invalid("config.image", f'is to run as user "{image.config.user}": {problem.args[0]}') from problem
-        found = replace(found, gid=gid)
-        if found.uid == 0 and not host.root:
-            found = accounts.numbered(host.uid)
-    else:
-        found = accounts.numbered(0 if image is not None and host.root else host.uid)
-    gid = security.run_as_group.value if security.HasField("run_as_group") else found.gid
-    if host.isolation == "simulated":
-        return None
-    if host.root:
-        if image is None and found.uid == 0 and gid == 0 and merge and not groups:
-            return None
-        memberships = accounts.groups_of(found, gid) if merge else ()
-        return User(found.uid, gid, tuple(dict.fromkeys((*memberships, *groups))))
-    if found.uid != host.uid:
-        raise unsupported(asked, f"only root can run as user {found.uid}: remove runAsUser, or run the runtime as root")
+            raise invalid(field, f'is to run as user "{image.config.user}": {problem.args[0]}') from problem
+        stands_for_server = found.uid == 0 and not host.root
+        return accounts.numbered(host.uid) if stands_for_server else replace(found, gid=gid), field
+    return accounts.numbered(0 if image is not None and host.root else host.uid), field
+
+
+def _require_own_user(
+    security: api_pb2.LinuxContainerSecurityContext, host: Host, path: str, account: Account, gid: int, asked: str
+) -> None:
+    """Refuse what only root can do: run a process as anybody but the server's own user. Raises Refusal."""
+    if account.uid != host.uid:
+        raise unsupported(
+            asked, f"only root can run as user {account.uid}: remove runAsUser, or run the runtime as root"
+        )
     if gid != host.gid and security.HasField("run_as_group"):
         raise unsupported(f"{path}.run_as_group", f"only root can run as group {gid}: remove it, or run as root")
-    foreign = [group for group in groups if group not in host.groups]
+    foreign = [group for group in security.supplemental_groups if group not in host.groups]
     if foreign:
         raise unsupported(
             f"{path}.supplemental_groups",
             f"this user is no member of group {foreign[0]}, which only root could change: remove it, or run as root",
         )
-    if not merge:
+    if security.supplemental_groups_policy != api_pb2.Merge:
         raise unsupported(f"{path}.supplemental_groups_policy", "only root can leave groups: remove Strict")
-    return None
 
 
 def accounts_of(image: OwnImage | None) -> Accounts:

@@ -21,6 +21,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
+from syncpod.kernel.atomic_file import replace_file
 from syncpod.runtime.port import Mount, ProcessSpec, User
 
 SPEC = "spec.json"
@@ -87,10 +88,7 @@ def write_record(directory: Path, name: str, record: Any) -> None:
 
 def write_json(path: Path, document: Any) -> None:
     """Write JSON, whole or not at all, for nobody else to read."""
-    temporary = path.with_name(path.name + ".new")
-    with open(temporary, "w", opener=lambda name, flags: os.open(name, flags, 0o600), encoding="utf-8") as file:
-        json.dump(document, file)
-    temporary.replace(path)
+    replace_file(path, json.dumps(document), durable=False)
 
 
 def read_started(directory: Path) -> Started | None:

@@ -20,7 +20,7 @@ from collections import deque
 from pathlib import Path
 from typing import NoReturn
 
-from syncpod.kernel import linux
+from syncpod.kernel import libc
 from syncpod.runtime.cgroups import kill
 from syncpod.runtime.port import ProcessSpec, StartFailed
 from syncpod.runtime.processes import launch
@@ -97,7 +97,7 @@ class Supervisor:
     def run(self) -> NoReturn:
         """Start the main process, serve until it has ended, and record that."""
         show_role("supervisor", self._spec)
-        linux.prctl(linux.PR_SET_CHILD_SUBREAPER, 1)
+        libc.prctl(libc.PR_SET_CHILD_SUBREAPER, 1)
         try:
             self._start()
         except StartFailed as failure:
@@ -148,9 +148,9 @@ class Supervisor:
         main = identity_of(self._main)
         if self._level is not Level.PLAIN:
             own = {
-                "user": (linux.CLONE_NEWUSER, self._level is Level.USER_NAMESPACES),
-                "mnt": (linux.CLONE_NEWNS, True),
-                "uts": (linux.CLONE_NEWUTS, bool(self._spec.hostname)),
+                "user": (libc.CLONE_NEWUSER, self._level is Level.USER_NAMESPACES),
+                "mnt": (libc.CLONE_NEWNS, True),
+                "uts": (libc.CLONE_NEWUTS, bool(self._spec.hostname)),
             }
             self._namespaces = [
                 (os.open(f"/proc/{self._main}/ns/{name}", os.O_RDONLY), kind)
@@ -422,5 +422,5 @@ class Supervisor:
 
 def show_role(role: str, spec: ProcessSpec) -> None:
     """Have `ps` tell what this process is for."""
-    linux.name_process(f"syncpod-{role}")
-    linux.title_process(f"syncpod-{role} {spec.id[:13]}")
+    libc.name_process(f"syncpod-{role}")
+    libc.title_process(f"syncpod-{role} {spec.id[:13]}")

@@ -14,7 +14,7 @@ import os
 import shutil
 from pathlib import Path
 
-from syncpod.kernel import linux
+from syncpod.kernel import libc
 from syncpod.runtime.root.layers import KERNEL, RootLayers, is_beneath, liken
 
 HOSTNAME = "etc/hostname"
@@ -42,7 +42,7 @@ class _HostRoot:
 
     def compose(self) -> None:
         self._root.begin()
-        linux.bind(str(self._root.path), str(self._root.path))
+        libc.bind_recursively(str(self._root.path), str(self._root.path))
         with os.scandir("/") as entries:
             for entry in entries:
                 with contextlib.suppress(FileNotFoundError):  # Gone meanwhile: others live on this machine too.
@@ -80,9 +80,9 @@ class _HostRoot:
                 return
         with contextlib.suppress(OSError):  # What cannot be shown is not there.
             target.touch()
-            linux.bind(entry.path, str(target))
+            libc.bind_recursively(entry.path, str(target))
             self._root.shared.append(entry.path)
-            linux.make_read_only(str(target), recursive=False)
+            libc.make_read_only(str(target), recursive=False)
 
     def _show_directory(self, path: str, target: Path) -> None:
         """Show a directory of the host's, and what is mounted beneath it, under a private layer where that can be."""
@@ -115,7 +115,7 @@ class _HostRoot:
             self._show_directory(point, target)
             return
         with contextlib.suppress(OSError):
-            linux.bind(point, str(target))
+            libc.bind_recursively(point, str(target))
             self._root.shared.append(f"/{target.relative_to(self._root.path)}")
 
     def _make_again(self, path: str, target: Path) -> None:
@@ -142,7 +142,7 @@ def _write_hostname(root: RootLayers, directory: Path, hostname: str) -> None:
         if "/etc" in root.shared:
             return
         place.touch()
-    linux.bind(str(own), str(place))
+    libc.bind_recursively(str(own), str(place))
     root.overlays.append(f"/{HOSTNAME}")
 
 
@@ -153,4 +153,4 @@ def _keep_resolver(root: RootLayers) -> None:
         place = root.path / real[1:]
         place.parent.mkdir(parents=True, exist_ok=True)
         place.touch()
-        linux.bind(real, str(place))
+        libc.bind_recursively(real, str(place))

@@ -9,7 +9,7 @@ import contextlib
 import os
 from pathlib import Path
 
-from syncpod.kernel import linux
+from syncpod.kernel import libc
 from syncpod.runtime.port import Mount, StartFailed
 from syncpod.runtime.root.host_root import HOSTNAME
 from syncpod.runtime.root.layers import KERNEL, RootLayers
@@ -35,7 +35,7 @@ def compose_from_image(root: RootLayers, image: str) -> None:
     for name in KERNEL:
         root.share(f"/{name}", root.path / name)
     # What an image has there is hidden, as by the tmpfs that runc mounts.
-    linux.mount("tmpfs", str(root.path / "dev"), "tmpfs", 0, "mode=755")
+    libc.mount("tmpfs", str(root.path / "dev"), "tmpfs", 0, "mode=755")
     root.show_devices(root.path / "dev")
 
 

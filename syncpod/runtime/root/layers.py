@@ -11,7 +11,8 @@ import os
 import stat
 from pathlib import Path
 
-from syncpod.kernel import linux
+from syncpod.kernel import libc
+from syncpod.kernel.mountinfo import read_mounts
 
 LAYERS = "layers"
 """The overlays' upper and work directories, under the container's directory."""
@@ -30,7 +31,7 @@ class RootLayers:
     def __init__(self, directory: Path, *, user_namespace: bool) -> None:
         """Make it under the container's `directory`; with a `user_namespace` overlays keep their marks as users do."""
         self.path = directory / ROOT
-        self.mount_points = _mount_points()
+        self.mount_points = tuple(mount.mount_point for mount in read_mounts())
         self.hidden = os.path.realpath(directory.parents[1])
         """Where the containers' own directories are: not shown, since this root is in one of them."""
         self.shared: list[str] = []
@@ -50,7 +51,7 @@ class RootLayers:
     def share(self, path: str, target: Path) -> None:
         """Show a directory of the host's as it is."""
         target.mkdir(exist_ok=True)
-        linux.bind(path, str(target))
+        libc.bind_recursively(path, str(target))
         self.shared.append(path)
 
     def lay(self, lower: str, target: Path, like: os.stat_result, *, without_state: bool = False) -> bool:
@@ -70,7 +71,7 @@ class RootLayers:
             # Volatile: nothing of it need survive a crash of the machine, and nothing waits for a disk.
             for more in (",volatile", ""):
                 with contextlib.suppress(OSError):
-                    linux.mount("overlay", str(target), "overlay", 0, options + more)
+                    libc.mount("overlay", str(target), "overlay", 0, options + more)
                     self.overlays.append(f"/{target.relative_to(self.path)}")
                     return True
         return False
@@ -83,14 +84,14 @@ class RootLayers:
         mask, shown = layer / "mask", layer / "shown"
         mask.mkdir(exist_ok=True)
         shown.mkdir(exist_ok=True)
-        linux.mount("tmpfs", str(mask), "tmpfs", 0, "mode=755")
+        libc.mount("tmpfs", str(mask), "tmpfs", 0, "mode=755")
         hidden = Path(self.hidden).relative_to(path)
         (mask / hidden.parent).mkdir(parents=True, exist_ok=True)
         os.mknod(mask / hidden, stat.S_IFCHR)
         for above in hidden.parents:  # From the bottom up: we may not be let into what is like the host's.
             liken(mask / above, (path / above).stat())
         options = f"lowerdir={_escaped(mask)}:{_escaped(path)}{self._attributes}"
-        linux.mount("overlay", str(shown), "overlay", linux.MS_RDONLY, options)
+        libc.mount("overlay", str(shown), "overlay", libc.MS_RDONLY, options)
         return str(shown)
 
     def show_devices(self, target: Path) -> None:
@@ -104,9 +105,9 @@ class RootLayers:
         if linked:
             beneath = target / _HOST_DEVICES
             beneath.mkdir()
-            linux.bind("/dev", str(beneath))
+            libc.bind_recursively("/dev", str(beneath))
             with contextlib.suppress(OSError):  # Before Linux 5.12 only the modes of what is there protect it.
-                linux.make_read_only(str(beneath), recursive=True)
+                libc.make_read_only(str(beneath), recursive=True)
         with os.scandir("/dev") as entries:
             for entry in entries:
                 place = target / entry.name
@@ -117,7 +118,7 @@ class RootLayers:
                         place.mkdir(exist_ok=True)
                     else:
                         place.touch()
-                    linux.bind(entry.path, str(place))
+                    libc.bind_recursively(entry.path, str(place))
                 elif linked:
                     link = entry.is_symlink()
                     place.symlink_to(Path(entry.path).readlink() if link else f"{_HOST_DEVICES}/{entry.name}")
@@ -130,7 +131,7 @@ class RootLayers:
         with contextlib.suppress(OSError):  # Not a terminal.
             terminal = os.ttyname(0)
             place.touch()
-            linux.bind(terminal, str(place))
+            libc.bind_recursively(terminal, str(place))
 
 
 def is_beneath(path: str, directory: str) -> bool:
@@ -143,13 +144,6 @@ def liken(path: Path, like: os.stat_result) -> None:
     with contextlib.suppress(OSError):  # Without root it is ours, as is everybody who sees it.
         os.chown(path, like.st_uid, like.st_gid)
     path.chmod(stat.S_IMODE(like.st_mode))
-
-
-def _mount_points() -> tuple[str, ...]:
-    with open("/proc/self/mountinfo", "rb") as file:  # noqa: PTH123
-        fields = [line.split(b" ")[4] for line in file]
-    # Space, tab, newline and backslash are written as octal numbers.
-    return tuple(os.fsdecode(field.decode("unicode_escape").encode("latin-1")) for field in fields)
 
 
 def _escaped(path: str | os.PathLike[str]) -> str:

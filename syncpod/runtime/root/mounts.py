@@ -7,7 +7,7 @@ import os
 import stat
 from pathlib import Path
 
-from syncpod.kernel import linux
+from syncpod.kernel import libc
 from syncpod.runtime.port import Mount, StartFailed
 from syncpod.runtime.root.layers import KERNEL, RootLayers, is_beneath
 
@@ -44,11 +44,11 @@ class RootMounts:
             self._make_file(target)
         target = os.path.realpath(target)
         try:
-            linux.bind(origin, target)
+            libc.bind_recursively(origin, target)
             if mount.recursive_read_only:
-                linux.make_read_only(target, recursive=True)
+                libc.make_read_only(target, recursive=True)
             elif mount.read_only:
-                linux.make_read_only(target, recursive=False)
+                libc.make_read_only(target, recursive=False)
         except OSError as error:
             if error.errno == errno.ENOSYS:
                 why = "recursive read-only mounts need Linux 5.12"
@@ -91,14 +91,14 @@ class RootMounts:
         """Forbid writing to what is the host's, before a volume may lie in it."""
         for path in self._shared:
             if path[1:] not in KERNEL:
-                linux.make_read_only(path, recursive=True)
+                libc.make_read_only(path, recursive=True)
 
     def freeze_private(self) -> None:
         """Forbid writing to the private layers, but not to the volumes in them."""
         for path in ("/", *self._overlays):
             volume = any(path == each or is_beneath(path, each) for each in self._volumes)
             if not volume and path != "/dev":
-                linux.make_read_only(path, recursive=False)
+                libc.make_read_only(path, recursive=False)
 
 
 def in_order(mounts: tuple[Mount, ...]) -> tuple[Mount, ...]:

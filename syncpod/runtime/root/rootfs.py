@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from syncpod.kernel import linux
+from syncpod.kernel import libc
 from syncpod.runtime.port import Mount
 from syncpod.runtime.root.host_root import compose_from_host
 from syncpod.runtime.root.image_root import compose_from_image, own_files
@@ -35,14 +35,14 @@ def enter(
     the rest.
     """
     uid, gid = os.geteuid(), os.getegid()
-    linux.unshare(
-        linux.CLONE_NEWNS | (linux.CLONE_NEWUTS if hostname else 0) | (linux.CLONE_NEWUSER if user_namespace else 0)
+    libc.unshare(
+        libc.CLONE_NEWNS | (libc.CLONE_NEWUTS if hostname else 0) | (libc.CLONE_NEWUSER if user_namespace else 0)
     )
     if user_namespace:
         _map_own_user(uid, gid)
     if hostname:
-        linux.sethostname(hostname)
-    linux.mount("", "/", "", linux.MS_REC | linux.MS_PRIVATE)
+        libc.sethostname(hostname)
+    libc.mount("", "/", "", libc.MS_REC | libc.MS_PRIVATE)
     if image:
         mounts = (*own_files(directory, mounts, hostname, read_only=read_only), *mounts)
     mounts = in_order(mounts)
@@ -54,7 +54,7 @@ def enter(
         compose_from_host(root, directory, hostname)
     old = os.open("/", os.O_RDONLY | os.O_DIRECTORY)
     os.chdir(root.path)
-    linux.pivot_root()
+    libc.pivot_root()
     # The old root now lies over the new one, unseen by absolute paths; the sources still belong to this namespace.
     laid = RootMounts(root)
     if read_only:
@@ -66,7 +66,7 @@ def enter(
     if read_only:
         laid.freeze_private()
     os.fchdir(old)
-    linux.detach(".")
+    libc.unmount(".", libc.MNT_DETACH)
     os.close(old)
     os.chdir("/")
 

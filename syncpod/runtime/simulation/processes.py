@@ -18,6 +18,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
+from syncpod.kernel.atomic_file import replace_file
 from syncpod.runtime.port import Exited, Mount, ProcessSpec, StartFailed, Stream, Usage
 from syncpod.runtime.simulation.script import (
     ContainerScript,
@@ -68,10 +69,7 @@ class _Record:
 
     def write(self, directory: str) -> None:
         """Replace what is there, at once or not at all."""
-        draft = f"{directory}/.{_RECORD}.new"
-        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "w") as file:
-            json.dump(asdict(self), file)
-        os.replace(draft, f"{directory}/{_RECORD}")  # noqa: PTH105
+        replace_file(Path(directory, _RECORD), json.dumps(asdict(self)), durable=False)
 
     @classmethod
     def read(cls, directory: Path) -> _Record | None:

@@ -1,4 +1,7 @@
-"""The Linux system calls that Python lacks, each raising OSError with the path it was about."""
+"""The Linux system calls that Python lacks, bound to libc. Each raises OSError, with the path that it was given.
+
+Containers' supervisors are forked with this imported: it needs nothing but ctypes.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,7 @@ MS_BIND = 0x1000
 MS_REC = 0x4000
 MS_PRIVATE = 0x40000
 MNT_DETACH = 0x2
+UMOUNT_NOFOLLOW = 0x8
 
 PR_SET_PDEATHSIG = 1
 PR_SET_NAME = 15
@@ -28,8 +32,9 @@ PR_CAP_AMBIENT_CLEAR_ALL = 4
 _AT_FDCWD = -100
 _AT_RECURSIVE = 0x8000
 _MOUNT_ATTR_RDONLY = 0x1
+_SYS_OPENAT2 = 437
 _SYS_MOUNT_SETATTR = 442
-"""The same number on every architecture: it is younger than their common table."""
+"""These two have the same number on every architecture."""
 _LINUX_CAPABILITY_VERSION_3 = 0x20080522
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -52,15 +57,26 @@ class _MountAttr(ctypes.Structure):
     )
 
 
-def _checked(result: int, path: str | None = None) -> int:
+class _OpenHow(ctypes.Structure):
+    _fields_ = (("flags", ctypes.c_uint64), ("mode", ctypes.c_uint64), ("resolve", ctypes.c_uint64))
+
+
+def _checked(result: int, path: str | os.PathLike[str] | None = None) -> int:
     if result < 0:
         number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number), path)
+        raise OSError(number, os.strerror(number), None if path is None else os.fspath(path))
     return result
 
 
+def _encoded(path: str | os.PathLike[str]) -> bytes:
+    encoded = os.fsencode(path)
+    if b"\0" in encoded:
+        raise ValueError(f"a path with a null byte: {path!r}")
+    return encoded
+
+
 def prctl(option: int, argument: int = 0, second: int = 0) -> int:
-    """Ask something of this process itself; the call's last two arguments are 0."""
+    """Change or read a property of this process (prctl(2), its last two arguments 0); return the result."""
     long = ctypes.c_ulong
     return _checked(_libc.prctl(ctypes.c_int(option), long(argument), long(second), long(0), long(0)))
 
@@ -72,14 +88,14 @@ def name_process(name: str) -> None:
 
 
 def title_process(title: str) -> None:
-    """Show `title`, as far as there is room, in place of this process's command line (`ps -o args`).
+    """Replace this process's command line, as `ps -o args` shows it, by as much of `title` as fits.
 
-    The room is what the command line took; nothing in Python looks there again.
+    It overwrites the memory of the original arguments, which Python has copied and does not read again.
     """
     with open("/proc/self/stat", "rb") as file:  # noqa: PTH123
         fields = file.read().rpartition(b")")[2].split()
     start, end = int(fields[45]), int(fields[46])
-    if 0 < start < end:  # 0 where the kernel keeps it to itself.
+    if 0 < start < end:  # 0 where the kernel hides the addresses.
         room = end - start
         ctypes.memmove(start, title.encode()[: room - 1].ljust(room, b"\0"), room)
 
@@ -95,37 +111,53 @@ def setns(descriptor: int, kind: int) -> None:
 
 
 def sethostname(name: str) -> None:
-    """Name this uts namespace's machine."""
+    """Set the host name of this UTS namespace."""
     encoded = name.encode()
     _checked(_libc.sethostname(encoded, ctypes.c_size_t(len(encoded))))
 
 
-def mount(source: str, target: str, kind: str, flags: int, options: str = "") -> None:
+def openat2(directory: int, path: str, flags: int, resolve: int) -> int:
+    """Open `path` from an open directory, restricted by `resolve` (`RESOLVE_…`), and return the descriptor.
+
+    Raises OSError: ENOSYS before Linux 5.6.
+    """
+    how = _OpenHow(flags=flags, mode=0, resolve=resolve)
+    result = _libc.syscall(
+        ctypes.c_long(_SYS_OPENAT2),
+        ctypes.c_int(directory),
+        _encoded(path),
+        ctypes.byref(how),
+        ctypes.c_size_t(ctypes.sizeof(how)),
+    )
+    return _checked(result, path)
+
+
+def mount(
+    source: str | os.PathLike[str], target: str | os.PathLike[str], kind: str, flags: int, options: str = ""
+) -> None:
     """Mount `source` at `target`; `options` are the file system's own."""
     _checked(
-        _libc.mount(
-            os.fsencode(source), os.fsencode(target), kind.encode(), ctypes.c_ulong(flags), os.fsencode(options)
-        ),
+        _libc.mount(_encoded(source), _encoded(target), kind.encode(), ctypes.c_ulong(flags), os.fsencode(options)),
         target,
     )
 
 
-def bind(source: str, target: str) -> None:
+def bind_recursively(source: str | os.PathLike[str], target: str | os.PathLike[str]) -> None:
     """Show `source`, with all that is mounted beneath it, at `target` too."""
     mount(source, target, "", MS_BIND | MS_REC)
 
 
 def make_read_only(path: str, *, recursive: bool) -> None:
-    """Forbid writing through the mount at `path`, and, recursively, through all beneath it.
+    """Make the mount at `path` read-only and, with `recursive`, all mounts beneath it.
 
-    Raises OSError (ENOSYS) for a recursive one where the kernel is older than 5.12. A single mount is remounted there,
-    with the flags that it has: in a user namespace none of them may be lost.
+    Before Linux 5.12, a recursive change raises OSError (ENOSYS); a single mount is remounted with its present flags,
+    because a user namespace may not drop any of them.
     """
     attributes = _MountAttr(attr_set=_MOUNT_ATTR_RDONLY)
     result = _libc.syscall(
         ctypes.c_long(_SYS_MOUNT_SETATTR),
         ctypes.c_int(_AT_FDCWD),
-        os.fsencode(path),
+        _encoded(path),
         ctypes.c_uint(_AT_RECURSIVE if recursive else 0),
         ctypes.byref(attributes),
         ctypes.c_size_t(ctypes.sizeof(attributes)),
@@ -141,17 +173,20 @@ def make_read_only(path: str, *, recursive: bool) -> None:
 
 
 def pivot_root() -> None:
-    """Make the working directory, a mount, the root; the old root then lies on top of it, to be detached."""
-    _checked(_libc.pivot_root(b".", b"."))
+    """Make the working directory, which must be a mount point, the root.
+
+    The old root is then mounted over it, to be unmounted.
+    """
+    _checked(_libc.pivot_root(b".", b"."), ".")
 
 
-def detach(path: str) -> None:
-    """Take the mount at `path`, and all beneath it, out of this mount namespace."""
-    _checked(_libc.umount2(os.fsencode(path), ctypes.c_int(MNT_DETACH)), path)
+def unmount(path: str | os.PathLike[str], flags: int) -> None:
+    """Unmount the topmost mount at `path`; with `MNT_DETACH`, also all mounts beneath it, and even if it is in use."""
+    _checked(_libc.umount2(_encoded(path), ctypes.c_int(flags)), path)
 
 
 def permitted_capabilities() -> int:
-    """Return this process's permitted capabilities, a bit each."""
+    """Return this process's permitted capabilities as a bit mask."""
     header = _CapabilityHeader(_LINUX_CAPABILITY_VERSION_3, 0)
     data = (_CapabilityData * 2)()
     _checked(_libc.capget(ctypes.byref(header), ctypes.byref(data)))
@@ -159,7 +194,7 @@ def permitted_capabilities() -> int:
 
 
 def set_capabilities(bits: int) -> None:
-    """Make `bits` this process's effective and permitted capabilities, and its inheritable ones none."""
+    """Set this process's effective and permitted capabilities to `bits`, and clear the inheritable ones."""
     header = _CapabilityHeader(_LINUX_CAPABILITY_VERSION_3, 0)
     data = (_CapabilityData * 2)()
     for half in range(2):

@@ -11,8 +11,7 @@ from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import Message
 
 from protos.cri.v1 import api_pb2
-from syncpod.runtime import store
-from syncpod.runtime.calls import listing
+from syncpod.runtime import listing, store
 from syncpod.runtime.images.config import OwnImage, read_config
 from syncpod.runtime.processes.process_spec import user
 from syncpod.runtime.state import Container, Runtime, Sandbox

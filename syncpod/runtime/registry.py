@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Generic, Protocol, TypeVar
 
-from syncpod.runtime.calls.refusals import invalid, not_found, precondition
+from syncpod.runtime.refusals import invalid, not_found, precondition
 
 
 class Identified(Protocol):

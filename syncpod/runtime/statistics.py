@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable, Sequence
 
 from protos.cri.v1 import api_pb2
-from syncpod.runtime.calls import listing, statuses
+from syncpod.runtime import listing, statuses
 from syncpod.runtime.cgroups.files import Memory, Pressure, Pressures
 from syncpod.runtime.cgroups.limits import CgroupUsage
 from syncpod.runtime.cgroups.usage import CpuReading, DirectoryUsage, directory_usage, nano_cores
@@ -180,10 +180,10 @@ def _memory_of(now: int, usage: Usage) -> api_pb2.MemoryUsage:
 
 
 def _swap(now: int, memory: Memory) -> api_pb2.SwapUsage:
-    used = api_pb2.UInt64Value(value=memory.swap_usage or 0)
-    usage = api_pb2.SwapUsage(timestamp=now, swap_usage_bytes=used)
-    if memory.swap_available is not None:
-        usage.swap_available_bytes.value = memory.swap_available
+    used = memory.swap_usage or 0
+    usage = api_pb2.SwapUsage(timestamp=now, swap_usage_bytes=api_pb2.UInt64Value(value=used))
+    if memory.swap_limit is not None:
+        usage.swap_available_bytes.value = max(0, memory.swap_limit - used)
     return usage
 
 

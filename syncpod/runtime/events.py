@@ -9,7 +9,7 @@ from typing import Final
 import grpc
 
 from protos.cri.v1 import api_pb2
-from syncpod.runtime.calls.refusals import Refusal
+from syncpod.runtime.refusals import Refusal
 
 _WAITING: Final = 1000
 """How many events may wait for one reader."""

@@ -1,0 +1,63 @@
+"""Reading /proc/<pid>/mountinfo: the mounts that a process sees (proc_pid_mountinfo(5))."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+MOUNTINFO = Path("/proc/self/mountinfo")
+
+_OCTAL = re.compile(rb"\\([0-7]{3})")
+"""The kernel writes space, tab, newline, backslash and `#` as three octal digits."""
+
+
+class Mount(NamedTuple):
+    """One mount. Paths are decoded as `os.fsdecode` does, so that any name survives."""
+
+    device: str
+    """``major:minor`` of the file system, as in `st_dev`."""
+    root: str
+    """The directory of the file system that is mounted; ``/`` is all of it."""
+    mount_point: str
+    """Where it is mounted, an absolute path without symlinks."""
+    propagation: tuple[str, ...]
+    """``shared:1``, ``master:2`` and the like; empty for a private mount."""
+    file_system: str
+    """``tmpfs``, ``ext4`` and so on."""
+    options: tuple[str, ...]
+    """The file system's own options."""
+
+
+def read_mounts(file: Path = MOUNTINFO) -> tuple[Mount, ...]:
+    """Return the mounts that a mountinfo file lists. A later one hides an earlier one at the same mount point.
+
+    Raises OSError.
+    """
+    return parse_mounts(file.read_bytes())
+
+
+def parse_mounts(text: bytes) -> tuple[Mount, ...]:
+    """Return the mounts of a mountinfo text.
+
+    Fields are separated by exactly one space and lines by exactly one newline: a source may be empty, and a path may
+    hold any other white space. Raises ValueError for a text that is not mountinfo.
+    """
+    return tuple(_mount(line.split(b" ")) for line in text.split(b"\n") if line)
+
+
+def _mount(fields: list[bytes]) -> Mount:
+    dash = fields.index(b"-", 6)
+    return Mount(
+        device=os.fsdecode(fields[2]),
+        root=_path(fields[3]),
+        mount_point=_path(fields[4]),
+        propagation=tuple(map(os.fsdecode, fields[6:dash])),
+        file_system=os.fsdecode(fields[dash + 1]),
+        options=tuple(os.fsdecode(fields[dash + 3]).split(",")),
+    )
+
+
+def _path(field: bytes) -> str:
+    return os.fsdecode(_OCTAL.sub(lambda found: bytes([int(found[1], 8)]), field))

@@ -1,0 +1,64 @@
+"""Reading mountinfo, whatever the names in it."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from syncpod.kernel.mountinfo import Mount, parse_mounts, read_mounts
+from syncpod.kernel.mounting import bind, may_mount, mounts_at, mounts_below, unmount
+
+LINE = rb"36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 shared:7 - ext3 /dev/root rw,errors=continue"
+
+
+def test_the_fields_of_a_line() -> None:
+    assert parse_mounts(LINE + b"\n") == (
+        Mount("98:0", "/mnt1", "/mnt2", ("master:1", "shared:7"), "ext3", ("rw", "errors=continue")),
+    )
+
+
+@pytest.mark.parametrize(
+    ("written", "path"),
+    [
+        (rb"/a\040b\011c\012d\134e", "/a b\tc\nd\\e"),
+        (b"/carriage\rreturn\x0b\x0c", "/carriage\rreturn\x0b\x0c"),
+        ("/line\u2028separator\x85é".encode(), "/line\u2028separator\x85é"),
+        (b"/not-utf-8-\xff", os.fsdecode(b"/not-utf-8-\xff")),
+        (b"/-", "/-"),
+    ],
+)
+def test_a_mount_point_may_have_any_name(written: bytes, path: str) -> None:
+    assert [mount.mount_point for mount in parse_mounts(LINE.replace(b"/mnt2", written))] == [path]
+
+
+def test_a_source_may_be_empty() -> None:
+    (mount,) = parse_mounts(LINE.replace(b"/dev/root", b""))
+    assert (mount.file_system, mount.options) == ("ext3", ("rw", "errors=continue"))
+
+
+def test_a_mount_without_peers_is_private() -> None:
+    assert parse_mounts(LINE.replace(b"master:1 shared:7 ", b""))[0].propagation == ()
+
+
+@pytest.mark.skipif(not may_mount(), reason="needs CAP_SYS_ADMIN")
+@pytest.mark.parametrize("source", ["none", ""])
+def test_this_machine_is_read_with_hostile_mounts_in_it(tmp_path: Path, source: str) -> None:
+    place = tmp_path / os.fsdecode(b"a b\r\n\\\xff#")
+    place.mkdir()
+    subprocess.run(["mount", "-n", "-i", "-t", "tmpfs", source, place], check=True)
+    try:
+        (mount,) = (each for each in read_mounts() if each.mount_point == str(place))
+        assert mount.file_system == "tmpfs"
+        assert mounts_at(place) == (mount,)
+        assert mounts_below(tmp_path) == (place,)
+    finally:
+        unmount(place)
+    assert mounts_below(tmp_path) == ()
+
+
+@pytest.mark.skipif(not may_mount(), reason="needs CAP_SYS_ADMIN")
+def test_a_mount_that_fails_names_the_place(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError) as failed:
+        bind(tmp_path, tmp_path / "absent")
+    assert failed.value.filename == str(tmp_path / "absent")
