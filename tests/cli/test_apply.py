@@ -19,8 +19,9 @@ from syncpod.cli.commands import up
 from syncpod.cli.failure import Failure
 from syncpod.cli.input.manifests import admitted
 from syncpod.cli.machine.settings import settings
+from syncpod.cli.readings import Reading
 from syncpod.cli.temporal import nodes, pods, updates
-from syncpod.cli.temporal.handover import Change, apply_pod
+from syncpod.cli.temporal.pod_apply import Change, apply_pod
 from syncpod.messages import Fault, StepName
 from syncpod.pod import parse_pod
 from tests.cli.conftest import Command, program, silent_node
@@ -336,7 +337,7 @@ async def test_a_node_that_is_away_loses_nothing_and_is_named(
     reads: list[str] = []
     read = pods._read
 
-    async def counted(client: Client, workflow_id: str, execution: WorkflowExecution | None) -> pods.Reading | None:
+    async def counted(client: Client, workflow_id: str, execution: WorkflowExecution | None) -> Reading | None:
         reads.append(workflow_id)
         return await read(client, workflow_id, execution)
 

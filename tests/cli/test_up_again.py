@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from syncpod.cli.machine.processes import identify
-from syncpod.cli.strays.unclaimed import sentence
+from syncpod.cli.strays.notice import sentence
 from tests.cli.conftest import Result, program
 from tests.cli.machine import EMBEDDED, Run, machine
 from tests.cli.manifests import manifest

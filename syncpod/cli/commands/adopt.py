@@ -44,7 +44,7 @@ def adopt(
     from syncpod.cli.several import do_all
     from syncpod.cli.strays.listing import chosen, here, named_only, require_choice
     from syncpod.cli.temporal import session
-    from syncpod.cli.temporal.handover import has_search_attributes
+    from syncpod.cli.temporal.pod_apply import has_search_attributes
 
     names, brief = pod_names(what or []), named_only(output)
     require_choice(names, everything=everything)

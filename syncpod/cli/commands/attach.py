@@ -68,7 +68,7 @@ async def attach(pod: Pod, container_id: str, *, stdin: bool, tty: bool) -> int:
 
     Raises BadInput, and Failure where the runtime refuses or cannot be reached, or the stream breaks.
     """
-    from syncpod.cli.machine.containers import runtime_of, unanswered
+    from syncpod.cli.machine.runtime_client import runtime_of, unanswered
     from syncpod.cli.streams import terminal
     from syncpod.cli.streams.remote_command import stream
     from syncpod.cri.errors import CriError, TransportFault

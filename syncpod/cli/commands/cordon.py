@@ -29,7 +29,7 @@ def uncordon(nodes: NodeNames) -> None:
 
 
 def _change(words: list[str], change: Literal["cordon", "uncordon"]) -> None:
-    from syncpod.cli.commands.node_listing import node_names
+    from syncpod.cli.input.arguments import node_names
     from syncpod.cli.temporal import session
 
     names = node_names(words)

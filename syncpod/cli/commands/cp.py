@@ -77,7 +77,8 @@ def cp(
 
     async def work(client: Client) -> None:
         from syncpod.cli.commands.exec import run_in
-        from syncpod.cli.machine.containers import chosen_container, running_instance, runtime_of
+        from syncpod.cli.machine.containers import chosen_container, running_instance
+        from syncpod.cli.machine.runtime_client import runtime_of
         from syncpod.cli.streams.tar_copy import Copying
         from syncpod.cli.temporal.pods import require_pod
 

@@ -127,7 +127,7 @@ def debug(
     )
 
     async def work(client: Client) -> int:
-        from syncpod.cli.machine.containers import runtime_of
+        from syncpod.cli.machine.runtime_client import runtime_of
         from syncpod.cli.temporal.pods import require_pod
 
         found = (await require_pod(client, namespace, name)).pod
@@ -172,7 +172,7 @@ async def _copy(
 ) -> tuple[Pod, str]:
     """Apply a copy of the pod with the container in it; return both, the latter by name. Raises BadInput, Failure."""
     from syncpod.cli.commands.debug_container import debug_copy
-    from syncpod.cli.temporal.handover import apply_pod, has_search_attributes, refuse_cordoned
+    from syncpod.cli.temporal.pod_apply import apply_pod, has_search_attributes, refuse_cordoned
     from syncpod.cli.temporal.pods import read_pod, require_pod
 
     namespace = pod.metadata.namespace
@@ -223,7 +223,8 @@ async def _stay(pod: Pod, name: str) -> int:
     One without input is followed by its log, so that nothing is missed of what it wrote before we were there; so is
     one that has ended already. Raises Failure.
     """
-    from syncpod.cli.machine.containers import current_instance, runtime_of, status_of, unanswered
+    from syncpod.cli.machine.containers import current_instance, status_of
+    from syncpod.cli.machine.runtime_client import runtime_of, unanswered
     from syncpod.cri.errors import CriError, TransportFault
 
     instance = current_instance(pod, name)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from syncpod.cli.input.arguments import Kind
     from syncpod.cli.input.selector import Selector as Conditions
-    from syncpod.cli.temporal.pods import Reading
+    from syncpod.cli.readings import Reading
     from syncpod.objects import ObjectRef
 
 
@@ -51,7 +51,7 @@ def delete(
     Containers are stopped with the pod's grace, and nothing of it is left on the node. A container keeps what it was
     given of a ConfigMap or Secret; one that is started later waits until the object is there again.
     """
-    from syncpod.cli.commands.apply import parse_timeout
+    from syncpod.cli.input.arguments import read_timeout
     from syncpod.cli.several import together
 
     things = named(what or [])
@@ -62,7 +62,7 @@ def delete(
         raise BadInput("say what to delete, in one way: NAME..., -f FILE, -l SELECTOR or --all")
     mark = read_dry_run(dry_run)
     grace = _grace(grace_period, now=now, force=force)
-    patience = parse_timeout(timeout)
+    patience = read_timeout(timeout)
     scope = None if all_namespaces else namespace or "default"
     pods, objects = _wanted(things, filename, namespace, scope, conditions)
     deeds: list[Callable[[], None]] = []
@@ -84,7 +84,7 @@ def delete(
 
         deeds.append(lambda: session.run(work))
     if objects:
-        from syncpod.cli.machine.objects import delete_objects
+        from syncpod.cli.machine.object_store import delete_objects
 
         deeds.append(lambda: delete_objects(objects, ignore_not_found=ignore_not_found, mark=mark))
     failures = [failure for deed in deeds for failure in _failure_of(deed)]
@@ -121,7 +121,7 @@ def _wanted(
         if kind == "Pod":
             pods = [(namespace or "default", name) for name in names] if names else None
             continue
-        from syncpod.cli.machine.objects import find
+        from syncpod.cli.machine.object_store import find
         from syncpod.objects import ObjectRef, ref_of
 
         if names:
@@ -147,33 +147,24 @@ async def delete_pods(
     The request is a signal: it is kept even while the pod's node is away. With a `mark` it is only said which would be
     ended, with the mark behind each.
     """
+    from syncpod.cli.temporal.pod_deletion import remark_on_source, request_deletion
     from syncpod.cli.temporal.pods import not_found, read_pod
 
     if not pods:
         remark("No resources found")
         return
-    begun = await asyncio.gather(*(read_pod(client, *pod) if mark else begin(client, *pod, grace) for pod in pods))
+    begun = await asyncio.gather(
+        *(read_pod(client, *pod) if mark else request_deletion(client, *pod, grace) for pod in pods)
+    )
     missing = [pod for pod, reading in zip(pods, begun, strict=True) if reading is None]
     ending = [reading for reading in begun if reading is not None]
     for reading in ending:
         say(f'pod "{reading.pod.metadata.name}" {verb}{mark}')
-        say_governed(reading)
+        remark_on_source(reading)
     if wait and not mark:
         await _until_gone(client, ending, patience)
     if missing and not ignore_not_found:
         raise Failure("\n".join(str(not_found(name, namespace)) for namespace, name in missing))
-
-
-def say_governed(reading: Reading) -> None:
-    """Remark that a pod comes back as long as its node is to have it."""
-    from syncpod.messages.node import API_SOURCE, FILE_SOURCE, SOURCE_ANNOTATION
-
-    meta = reading.pod.metadata
-    source = meta.annotations.get(SOURCE_ANNOTATION, API_SOURCE)
-    if source == FILE_SOURCE:
-        remark(f'Note: pod "{meta.name}" is of its node\'s manifests: it comes back as long as they have it')
-    elif source != API_SOURCE:
-        remark(f'Note: pod "{meta.name}" is of the list {source}: it comes back when that is sent again with it')
 
 
 def _grace(seconds: int, *, now: bool, force: bool) -> int | None:
@@ -198,27 +189,6 @@ async def _selected(client: Client, namespace: str | None, conditions: Condition
     from syncpod.cli.temporal.pods import list_pods
 
     return [reading.key for reading in await list_pods(client, namespace, conditions)]
-
-
-async def begin(client: Client, namespace: str, name: str, grace: int | None) -> Reading | None:
-    """Ask for the pod's end; return the pod as it was before, None where there is none."""
-    from temporalio.service import RPCError, RPCStatusCode
-
-    from syncpod.cli.temporal.pods import handle_of, read_pod
-
-    reading = await read_pod(client, namespace, name)
-    if reading is None:
-        return None
-    request: dict[str, str | int] = {} if grace is None else {"gracePeriodSeconds": grace}
-    if reading.pod.metadata.deletion_timestamp is None:
-        request["uid"] = reading.pod.metadata.uid  # of one that is ending already, what was applied since is meant too
-    try:
-        await handle_of(client, namespace, name).signal("delete_pod", request)
-    except RPCError as error:
-        if error.status == RPCStatusCode.NOT_FOUND:
-            return None
-        raise
-    return reading
 
 
 async def _until_gone(client: Client, ending: list[Reading], patience: timedelta | None) -> None:

@@ -43,14 +43,14 @@ def down(
 
     The pods are stopped with their own grace. What `up` has not started is left alone.
     """
-    from syncpod.cli.commands.apply import parse_timeout
+    from syncpod.cli.input.arguments import read_timeout
     from syncpod.cli.machine import purge as purging
     from syncpod.cli.machine.object_store import memory_directory_of
     from syncpod.cli.machine.settings import settings
     from syncpod.cli.machine.state_directory import recorded_worker
     from syncpod.node_settings import MEMORY_DIR
 
-    patience = parse_timeout(timeout)
+    patience = read_timeout(timeout)
     here = settings(node=node, state_dir=state_dir)
     directory = here.state_dir
     memory = memory_directory_of(here, is_named=bool(os.environ.get(MEMORY_DIR)))
@@ -91,10 +91,11 @@ def _delete_pods(here: NodeSettings, patience: timedelta | None, *, everything: 
     What is needed for that and does not run any more is started: else the pods would come up again with the next `up`.
     """
     from syncpod.cli import parts
-    from syncpod.cli.machine import node_process, runtime_process
+    from syncpod.cli.machine import runtime_process, worker_process
     from syncpod.cli.machine.runtime_choice import choose
     from syncpod.cli.machine.state_directory import recorded_runtime, recorded_worker
-    from syncpod.cli.strays.clearing import clear_runtime, delete_all, pods_of
+    from syncpod.cli.strays.runtime_cleanup import clear_runtime
+    from syncpod.cli.temporal.pod_deletion import delete_all, pods_of
 
     directory = here.state_dir
     before = recorded_worker(directory)
@@ -105,11 +106,11 @@ def _delete_pods(here: NodeSettings, patience: timedelta | None, *, everything: 
             if pods_of(server.config, here.node):
                 if followed := _end_follower(directory):
                     remark(f"The worker followed {followed}: another, which does not, is started to delete the pods")
-                elif node_process.serving(directory) is None:
+                elif worker_process.serving(directory) is None:
                     remark("No worker runs: one is started to delete the pods")
                 parts.start_node(here, choose(here), server)
                 delete_all(server.config, here.node, patience)
-        elif (worker := node_process.serving(directory)) is not None:
+        elif (worker := worker_process.serving(directory)) is not None:
             remark(f"Note: the pods of node {worker.node}, whose worker `syncpod up` has not started, are not deleted")
             return
         own = recorded_runtime(directory)
@@ -124,9 +125,9 @@ def _end_follower(directory: Path) -> str:
 
     Return their directory; "" where none was ended.
     """
-    from syncpod.cli.machine import node_process
+    from syncpod.cli.machine import worker_process
 
-    worker = node_process.serving(directory)
+    worker = worker_process.serving(directory)
     if worker is None or not worker.manifest_dir or not _end_worker(directory):
         return ""
     return worker.manifest_dir
@@ -197,12 +198,12 @@ def _forget(directory: Path) -> None:
 
 def _what_others_run(directory: Path) -> list[str]:
     """Return what runs in the state directory and was not started by `up`."""
-    from syncpod.cli.machine import node_process, runtime_process
+    from syncpod.cli.machine import runtime_process, worker_process
     from syncpod.cli.machine.state_directory import running_server, running_worker
 
     found = []
     ours = running_worker(directory)
-    if (worker := node_process.serving(directory)) is not None and (ours is None or ours.pid != worker.pid):
+    if (worker := worker_process.serving(directory)) is not None and (ours is None or ours.pid != worker.pid):
         found.append(f"the worker (pid {worker.pid})")
     if (runtime := runtime_process.serving(directory)) is not None and not runtime.detached:
         found.append(f"the embedded runtime at {runtime.endpoint} (pid {runtime.process.pid})")

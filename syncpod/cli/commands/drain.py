@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from temporalio.client import Client
 
     from syncpod.cli.input.selector import Selector
-    from syncpod.cli.temporal.pods import Reading
+    from syncpod.cli.readings import Reading
 
 
 def drain(
@@ -54,8 +54,7 @@ def drain(
     """
     from temporalio.service import RPCError
 
-    from syncpod.cli.commands.apply import parse_timeout
-    from syncpod.cli.commands.node_listing import node_names
+    from syncpod.cli.input.arguments import node_names, read_timeout
     from syncpod.cli.several import together
     from syncpod.cli.temporal import session
 
@@ -67,7 +66,7 @@ def drain(
         delete_data=delete_emptydir_data,
         conditions=read_selector(pod_selector, "--pod-selector"),
         grace=None if grace_period == -1 else grace_period,
-        patience=parse_timeout(timeout),
+        patience=read_timeout(timeout),
         mark=read_dry_run(dry_run),
     )
 
@@ -162,7 +161,7 @@ def _refuse(name: str, pods: Sequence[Reading], how: _How) -> None:
 
 async def _end(client: Client, pods: Sequence[Reading], how: _How) -> None:
     """End pods all at once, and say of each when it has gone. Raises Failure where one takes too long."""
-    from syncpod.cli.commands.delete import begin, say_governed
+    from syncpod.cli.temporal.pod_deletion import remark_on_source, request_deletion
     from syncpod.cli.temporal.pod_waits import until_gone
 
     async def end(one: Reading) -> None:
@@ -170,10 +169,10 @@ async def _end(client: Client, pods: Sequence[Reading], how: _How) -> None:
         say(f"evicting pod {namespace}/{name}{how.mark}")
         if how.dry_run:
             return
-        if await begin(client, namespace, name, how.grace) is not None:
+        if await request_deletion(client, namespace, name, how.grace) is not None:
             await until_gone(client, namespace, name, one.pod.metadata.uid)
         say(f"pod/{name} evicted")
-        say_governed(one)
+        remark_on_source(one)
 
     ending = [asyncio.create_task(end(one), name="/".join(one.key)) for one in pods]
     if not ending:

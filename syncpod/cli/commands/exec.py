@@ -53,7 +53,8 @@ def exec_(
     tty = tty and has_terminal(stdin=stdin)
 
     async def work(client: Client) -> int:
-        from syncpod.cli.machine.containers import chosen_container, running_instance, runtime_of
+        from syncpod.cli.machine.containers import chosen_container, running_instance
+        from syncpod.cli.machine.runtime_client import runtime_of
         from syncpod.cli.temporal.pods import require_pod
 
         found = (await require_pod(client, namespace, name)).pod
@@ -106,7 +107,7 @@ async def run_in(
 
     Raises Failure where the runtime refuses or cannot be reached, or the stream breaks (`StreamBroken`).
     """
-    from syncpod.cli.machine.containers import unanswered
+    from syncpod.cli.machine.runtime_client import unanswered
     from syncpod.cli.streams.remote_command import stream
     from syncpod.cri.errors import CriError, TransportFault
 

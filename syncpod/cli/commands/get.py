@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from syncpod.cli.input.arguments import Kind
     from syncpod.cli.input.selector import Selector as Conditions
-    from syncpod.cli.temporal.pods import Reading
+    from syncpod.cli.readings import Reading
     from syncpod.cli.view.label_columns import LabelColumns
     from syncpod.objects import Kind as ObjectKind
 
@@ -56,7 +56,8 @@ def get(
     itself, `{.items[*].metadata.name}`. A path has fields, indices, `[*]` and filters, `[?(@.type=="Ready")]`; `..`,
     slices, unions and `range` are not supported.
     """
-    from syncpod.cli.commands.node_listing import get_nodes, named_nodes
+    from syncpod.cli.commands.node_listing import get_nodes
+    from syncpod.cli.input.arguments import named_nodes
     from syncpod.cli.streams import interrupts
     from syncpod.cli.view.label_columns import read_label_columns
 
@@ -205,7 +206,7 @@ class _Printer:
         say("\n".join(lines))
 
     def _remember(self, readings: Sequence[Reading]) -> None:
-        from syncpod.cli.view.columns import summarize
+        from syncpod.cli.view.pod_columns import summarize
 
         self._printed = {}
         for one in readings:
@@ -233,7 +234,7 @@ def _document(reading: Reading) -> dict[str, Any]:
 
 def _get_objects(kind: ObjectKind, names: Sequence[str], request: _Request, found: _Found, *, watch: bool) -> list[str]:
     """Print objects of one kind, or add them to what is printed at the end; return as for pods."""
-    from syncpod.cli.machine.objects import find
+    from syncpod.cli.machine.object_store import find
     from syncpod.cli.view.object_table import changed_since, print_objects
     from syncpod.pod import pod_to_wire
 

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from temporalio.client import Client
 
     from syncpod.cli.machine.containers import Instance
+    from syncpod.cli.readings import Reading
     from syncpod.cli.streams.log_files import Runs
-    from syncpod.cli.temporal.pods import Reading
     from syncpod.cri.client import CriClient
     from syncpod.pod import Pod
     from syncpod.translation.context import NodeContext
@@ -228,7 +228,8 @@ class _Reader:
 
     async def _print_instance(self, pod: Pod, container: str) -> None:
         """Print the log of the instance that the pod's status names, from where the runtime has it."""
-        from syncpod.cli.machine.containers import current_instance, previous_instance, runtime_of
+        from syncpod.cli.machine.containers import current_instance, previous_instance
+        from syncpod.cli.machine.runtime_client import runtime_of
         from syncpod.cri.errors import CriError
 
         instance = (previous_instance if self._previous else current_instance)(pod, container)
@@ -255,7 +256,7 @@ class _Reader:
 
     async def _print(self, pod: Pod, container: str, path: Path, runs: Runs) -> None:
         from syncpod.cli.streams.log_files import read_blocks
-        from syncpod.cli.view.log_lines import LogText
+        from syncpod.cli.streams.log_lines import LogText
 
         text = LogText(
             timestamps=self._timestamps,
@@ -288,7 +289,7 @@ class _Reader:
 
 async def _log_path(pod: Pod, container: str, instance: Instance, runtime: CriClient) -> Path:
     """Return the instance's log: where the runtime says, else, for one that is removed, where such logs lie."""
-    from syncpod.cli.machine.containers import unanswered
+    from syncpod.cli.machine.runtime_client import unanswered
     from syncpod.cli.machine.settings import settings
     from syncpod.cri.errors import CriError, NotFound, TransportFault
 

@@ -22,8 +22,8 @@ def node() -> None:
     in `kubectl describe node`. What nobody asks for is killed only if the Temporal server's own records speak against
     it; else it is left as it is and named here, with the reason: `syncpod adopt` has it go on, `syncpod prune` ends it.
     """
-    from syncpod.cli.machine.node_process import serving
     from syncpod.cli.machine.settings import settings
+    from syncpod.cli.machine.worker_process import serving
     from syncpod.node.report import read_node_report
     from syncpod.node_settings import read_worker_record
 

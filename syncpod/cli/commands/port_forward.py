@@ -57,7 +57,7 @@ def port_forward(
         raise BadInput("--address: name where to listen: localhost or an address, several with commas")
 
     async def work(client: Client) -> None:
-        from syncpod.cli.machine.containers import runtime_of
+        from syncpod.cli.machine.runtime_client import runtime_of
         from syncpod.cli.streams.forwarded_ports import Forwarder
         from syncpod.cli.temporal.pods import require_pod
 

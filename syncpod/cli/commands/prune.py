@@ -48,7 +48,7 @@ def prune(
     from syncpod.cli.several import do_all
     from syncpod.cli.strays.listing import chosen, here, named_only, require_choice
     from syncpod.cli.temporal import session
-    from syncpod.cli.temporal.handover import has_search_attributes
+    from syncpod.cli.temporal.pod_apply import has_search_attributes
 
     grace, brief = _grace(grace_period, now=now), named_only(output)
     names = pod_names(what or [])

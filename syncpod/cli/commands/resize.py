@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from temporalio.client import Client
 
-    from syncpod.cli.temporal.pods import Reading
+    from syncpod.cli.readings import Reading
     from syncpod.pod import Pod, PodResize
 
 
@@ -59,7 +59,7 @@ def resize(
       syncpod resize web --pod --limits cpu=2
       syncpod resize web --limits memory=128Mi --dry-run
     """  # fmt: skip  # noqa: D301
-    from syncpod.cli.commands.apply import parse_timeout
+    from syncpod.cli.input.arguments import read_timeout
     from syncpod.cli.input.resize_request import parse_amounts, resize_of
     from syncpod.cli.temporal import session
 
@@ -69,7 +69,7 @@ def resize(
         raise BadInput("say what is to change: --limits cpu=500m,memory=256Mi, or --requests, or both")
     if whole and container:
         raise BadInput("either --pod or --container: a pod as a whole is no container")
-    patience = parse_timeout(timeout)
+    patience = read_timeout(timeout)
 
     async def work(client: Client) -> None:
         from syncpod.cli.temporal.operator_signals import pod_to_signal

@@ -32,14 +32,14 @@ def restart(
     and without a back-off; one that waits out a back-off is started now. The pod keeps its place, its addresses and its
     volumes. Sidecars are restarted when they are named, init containers never.
     """
-    from syncpod.cli.commands.apply import parse_timeout
+    from syncpod.cli.input.arguments import read_timeout
     from syncpod.cli.several import do_all
     from syncpod.cli.temporal import session
 
     names = pod_names(what or [])
     if not names:
         raise BadInput("name a pod")
-    patience = parse_timeout(timeout)
+    patience = read_timeout(timeout)
 
     async def work(client: Client) -> None:
         await do_all(

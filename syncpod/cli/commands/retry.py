@@ -34,11 +34,11 @@ def retry(
     It also lets go of a container that its restart limit holds (annotation `syncpod.dev/restart-limit`): that waits for
     nothing else, and its restarts are counted anew.
     """
-    from syncpod.cli.commands.apply import parse_timeout
+    from syncpod.cli.input.arguments import read_timeout
     from syncpod.cli.temporal import session
 
     name = pod_name(what or [])
-    patience = parse_timeout(timeout)
+    patience = read_timeout(timeout)
 
     async def work(client: Client) -> None:
         await _retry(client, namespace, name, container, patience, wait=wait)
@@ -80,7 +80,7 @@ async def _held(client: Client, namespace: str, name: str) -> list[str]:
 def _nothing_waits(pod: Pod, container: str, held: list[str]) -> Failure:
     """Say that there is no back-off to end, and what is the case instead."""
     from syncpod.cli.machine.containers import chosen_container
-    from syncpod.cli.view.columns import summarize
+    from syncpod.cli.view.pod_columns import summarize
 
     name = pod.metadata.name
     if not container:

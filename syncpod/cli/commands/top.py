@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from syncpod.cli.input.selector import Selector as Conditions
-    from syncpod.cli.machine.usage import ContainerUsage, Measured, Usage
+    from syncpod.cli.machine.container_usage import ContainerUsage, Measured, Usage
 
 app = typer.Typer(help="Show what pods and the node use of processors and memory.", no_args_is_help=True)
 
@@ -121,7 +121,7 @@ def print_pods(
     headers: bool,
 ) -> None:
     """Print the table of pods, or of their containers, in order of name or the greatest first."""
-    from syncpod.cli.machine.usage import total
+    from syncpod.cli.machine.container_usage import total
 
     rows: list[tuple[tuple[str, ...], Usage]] = []
     if by_container:
@@ -156,17 +156,17 @@ def _is_chosen(each: ContainerUsage, namespace: str | None, names: Sequence[str]
 
 def _node() -> str:
     """Return the name of this machine's node."""
-    from syncpod.cli.machine.node_process import local_node
+    from syncpod.cli.machine.worker_process import local_node
 
     return local_node("")
 
 
 def _measured() -> Measured:
     """Ask this machine's runtime. Raises Failure."""
-    from syncpod.cli.machine.containers import unanswered
+    from syncpod.cli.machine.container_usage import measure
     from syncpod.cli.machine.runtime_choice import endpoint_of
+    from syncpod.cli.machine.runtime_client import unanswered
     from syncpod.cli.machine.settings import settings
-    from syncpod.cli.machine.usage import measure
     from syncpod.cri.client import CriClient
     from syncpod.cri.errors import CriError, TransportFault
 

@@ -77,15 +77,16 @@ def up(
     this command ends.
     """
     from syncpod.cli import parts
-    from syncpod.cli.commands.apply import parse_timeout
+    from syncpod.cli.input.arguments import read_timeout
     from syncpod.cli.input.manifests import Manifests, admitted
-    from syncpod.cli.machine import node_process
-    from syncpod.cli.machine.object_store import keep, memory_directory_of, require_possible
+    from syncpod.cli.machine import worker_process
+    from syncpod.cli.machine.object_apply import keep, require_possible
+    from syncpod.cli.machine.object_store import memory_directory_of
     from syncpod.cli.machine.runtime_choice import choose
     from syncpod.cli.machine.settings import settings
-    from syncpod.cli.strays import unclaimed
+    from syncpod.cli.strays import notice
 
-    patience = parse_timeout(timeout)
+    patience = read_timeout(timeout)
     here = settings(
         node=node,
         state_dir=state_dir,
@@ -102,7 +103,7 @@ def up(
     choice = choose(here, asked=runtime_endpoint, embedded=embedded, simulate=simulate)
     begun = False
     try:
-        followed = node_process.followed_last(here.state_dir)
+        followed = worker_process.followed_last(here.state_dir)
         server = parts.start_server(here)
         running = parts.start_node(here, choice, server)
         if not (server.started or running.started):
@@ -110,7 +111,7 @@ def up(
         _tell(here, server, running)
         if followed and not running.worker.manifest_dir:
             remark(_not_followed(followed))
-        if note := unclaimed.note(server.config, running.worker):
+        if note := notice.note(server.config, running.worker):
             remark(note)
         if filename:
             say()
@@ -140,14 +141,14 @@ async def _bring_up(
     config: ClientConnectConfig, manifests: Manifests, here: NodeSettings, node: str, patience: timedelta | None
 ) -> None:
     from syncpod.cli.commands.apply import apply_all
-    from syncpod.cli.input.ephemeral import without_known
-    from syncpod.cli.machine.object_store import keep
+    from syncpod.cli.machine.object_apply import keep
     from syncpod.cli.temporal import session
-    from syncpod.cli.temporal.handover import refuse_cordoned
+    from syncpod.cli.temporal.ephemeral_containers import without_known
+    from syncpod.cli.temporal.pod_apply import refuse_cordoned
     from syncpod.cli.temporal.pod_waits import until_settled, verdicts
-    from syncpod.cli.temporal.progress import Progress
-    from syncpod.cli.view.columns import HEADER
+    from syncpod.cli.view.pod_columns import HEADER
     from syncpod.cli.view.pod_table import coloured_lines
+    from syncpod.cli.view.progress import Progress
 
     client = await session.connect(config)
     try:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from syncpod.cli.input.goals import Goal
     from syncpod.cli.input.selector import Selector as Conditions
-    from syncpod.cli.temporal.pods import Reading
+    from syncpod.cli.readings import Reading
 
 _OUTPUTS = ("json", "yaml", "name")
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from syncpod.cli.failure import BadInput, Failure
-from syncpod.cli.machine.listening import listens
+from syncpod.cli.machine.listening_process import listens
 from syncpod.cli.machine.processes import end, identify, last_lines, start_detached
 from syncpod.cli.machine.state_directory import (
     ServerRecord,

@@ -11,7 +11,7 @@ from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError
 
 from syncpod.cli.failure import Failure
-from syncpod.cli.machine.node_process import serving
+from syncpod.cli.machine.worker_process import serving
 from syncpod.cli.temporal.pods import QUERY_DEADLINE, handle_of
 from syncpod.messages import POD_WORKFLOW, HistoryRecord, Outcome, StepName
 from syncpod.pod import pod_to_wire

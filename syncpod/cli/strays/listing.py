@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from syncpod.cli.console import printable
 from syncpod.cli.failure import BadInput, Failure
-from syncpod.cli.machine.node_process import local_node
 from syncpod.cli.machine.settings import settings
+from syncpod.cli.machine.worker_process import local_node
 from syncpod.node.inventory import Inventory, Nameless, PodInRuntime, take_inventory
 from syncpod.node.pod_records import PodRecord, read_pod_records
 from syncpod.translation.context import NodeContext
@@ -93,7 +93,7 @@ def this_node() -> NodeContext:
 
 async def take_stock(place: Here) -> tuple[Inventory, Mapping[str, PodRecord]]:
     """Return what the runtime has of the node, and the records of its pods. Raises Failure."""
-    from syncpod.cli.machine.containers import unanswered
+    from syncpod.cli.machine.runtime_client import unanswered
     from syncpod.cri.client import CriClient
     from syncpod.cri.errors import CriError, TransportFault
 

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from syncpod.cli.failure import Failure
-from syncpod.cli.machine.node_process import serving
+from syncpod.cli.machine.worker_process import serving
 from syncpod.cli.strays.adoption import start_for
 from syncpod.cli.temporal.pod_waits import until_gone
 from syncpod.cri.client import CriClient

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from syncpod.cli.failure import BadInput, Failure
-from syncpod.cli.machine.listening import listens
+from syncpod.cli.machine.listening_process import listens
 from syncpod.cli.machine.settings import settings
 from syncpod.cli.machine.state_directory import running_server
 
@@ -43,7 +43,7 @@ def _own_address(directory: Path) -> str:
     own = running_server(directory)
     if own is not None and listens(own.process.pid, own.address):
         return own.address
-    from syncpod.cli.machine.node_process import serving
+    from syncpod.cli.machine.worker_process import serving
     from syncpod.temporal.plugin import DEFAULT_ADDRESS
 
     sentence = (

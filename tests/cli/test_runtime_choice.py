@@ -21,7 +21,7 @@ from syncpod.cli.machine.processes import identify
 from syncpod.cli.machine.runtime_choice import choose, endpoint_of
 from syncpod.cli.machine.settings import settings
 from syncpod.cli.machine.state_directory import MARK, RuntimeRecord, prepare, recorded_runtime, write_runtime
-from syncpod.cli.strays import clearing
+from syncpod.cli.strays import runtime_cleanup
 from syncpod.cri import endpoint
 from syncpod.cri.port import SandboxSummary
 from syncpod.kernel.cgroup_mounts import hierarchies
@@ -129,7 +129,7 @@ def test_a_worker_keeps_its_runtime(here: NodeSettings, monkeypatch: pytest.Monk
     prepare(here.state_dir)
     worker = WorkerRecord(os.getpid(), "vm/1/1", "vm", "unix:///run/a.sock", "a 1", "127.0.0.1:1", "default", "q", 1)
     write_worker_record(here.state_dir, worker)
-    monkeypatch.setattr("syncpod.cli.machine.node_process._is_worker", lambda pid: True)
+    monkeypatch.setattr("syncpod.cli.machine.worker_process._is_worker", lambda pid: True)
     assert choose(here).endpoint == "unix:///run/a.sock"
     with pytest.raises(BadInput, match=r"runs pods on unix:///run/a\.sock"):
         choose(here, embedded=True)
@@ -269,7 +269,7 @@ def test_an_orphan_that_is_removed_leaves_no_logs_and_no_cgroup(
             for one in (*reversed(cgroup.parents[:2]), cgroup):
                 one.mkdir()
                 stack.callback(take_away, one)
-        clearing.remove_files(here, [orphan])
+        runtime_cleanup.remove_files(here, [orphan])
         assert not any(cgroup.exists() for cgroup in cgroups) and all(one.parent.is_dir() for one in cgroups)
     assert [path.name for path in (tmp_path / "logs").iterdir()] == [kept.name]
     assert not (tmp_path / "state" / "pods" / UID).exists() and capsys.readouterr().err == ""
