@@ -12,7 +12,7 @@ import typer
 
 from syncpod.cli.console import remark
 from syncpod.cli.failure import BadInput, Failure
-from syncpod.cli.input.arguments import pod_names, read_selector
+from syncpod.cli.input.arguments import pod_names, read_duration, read_selector
 from syncpod.cli.input.options import Container, Namespace, PodNames, Selector
 
 if TYPE_CHECKING:
@@ -156,13 +156,11 @@ def _noted(reading: Reading) -> tuple[Pod, NodeContext]:
 
 
 def _since(span: str, moment: str) -> datetime | None:
-    from syncpod.cli.view.durations import parse_duration
-
     if span and moment:
         raise BadInput("either --since or --since-time")
     try:
         if span:  # 0 = from the beginning, as for kubectl
-            return datetime.now(UTC) - long if (long := parse_duration(span)) else None
+            return datetime.now(UTC) - long if (long := read_duration(span)) else None
         if not moment:
             return None
         at = datetime.fromisoformat(moment)

@@ -9,7 +9,7 @@ import typer
 
 from syncpod.cli.console import say
 from syncpod.cli.failure import BadInput, Failure
-from syncpod.cli.input.arguments import pod_names, read_selector
+from syncpod.cli.input.arguments import pod_names, read_duration, read_selector
 from syncpod.cli.input.options import AllNamespaces, Filenames, Namespace, PodNames, Selector
 
 if TYPE_CHECKING:
@@ -92,10 +92,8 @@ def _goal(text: str) -> Goal:
 
 def _patience(text: str) -> timedelta | None:
     """Return how long to wait; None = as long as it takes (kubectl: a week)."""
-    from syncpod.cli.view.durations import parse_duration
-
     try:
-        span = parse_duration(text.removeprefix("-"))
+        span = read_duration(text.removeprefix("-"))
     except ValueError as wrong:
         raise BadInput(f"--timeout: {wrong}") from None
     return None if text.startswith("-") and span else span

@@ -142,12 +142,24 @@ def read_dry_run(text: str) -> str:
     return marks[text]
 
 
-def read_timeout(text: str) -> timedelta | None:
-    """Return how long to wait; None = as long as it takes. Raises BadInput."""
-    from syncpod.cli.view.durations import parse_duration
+def read_duration(text: str) -> timedelta:
+    """Read a Go duration: ``30s``, ``1h30m``, ``0``. Raises ValueError with what would be right."""
+    from datetime import timedelta
+
+    from syncpod.go_durations import GoDurationTooLong, parse_go_duration
 
     try:
-        return parse_duration(text) or None
+        return timedelta(microseconds=parse_go_duration(text) // 1000)
+    except GoDurationTooLong:
+        raise ValueError(f"{text!r} is too long a duration: write at most 2562047h") from None
+    except ValueError:
+        raise ValueError(f"{text!r} is no duration: write 30s, 5m or 1h30m") from None
+
+
+def read_timeout(text: str) -> timedelta | None:
+    """Return how long to wait; None = as long as it takes. Raises BadInput."""
+    try:
+        return read_duration(text) or None
     except ValueError as wrong:
         raise BadInput(f"--timeout: {wrong}") from None
 
