@@ -95,7 +95,7 @@ def reader(**given: Any) -> Any:
         **{"follow": False, "previous": False, "tail": None, "since": None, "rotated": False, "limit_bytes": None},
         **{"timestamps": False, "prefix": False, "ignore_errors": False},
     }
-    return logs._Reader(**(usual | given))
+    return logs._Reader(logs._Manner(**(usual | given)))
 
 
 def test_what_cannot_be_read_keeps_no_other_from_being_printed(

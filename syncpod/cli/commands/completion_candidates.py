@@ -175,13 +175,18 @@ def _words(command: Any, line: _Line) -> Iterable[str]:
     if metavar == "NODE":
         return [node for node in names_on_disk.nodes() if node not in line.words]
     if metavar.startswith("POD"):
-        is_of_orphans = command.name in _OF_ORPHANS and "--force" not in line.values
-        pods = (names_on_disk.orphans if is_of_orphans else names_on_disk.pods)(line.namespace)
-        has_kind = bool(line.words) and line.words[0] in _POD_WORDS
-        unnamed = [pod for pod in pods if pod not in line.pods]
-        return [*unnamed, *([] if has_kind else [f"pod/{pod}" for pod in unnamed])]
+        return _pods(line, orphans=command.name in _OF_ORPHANS and "--force" not in line.values)
     choices = metavar.split("|")
     return choices if len(choices) > 1 else ()
+
+
+def _pods(line: _Line, *, orphans: bool) -> list[str]:
+    """Return the pods that are not named yet, plainly and, where no word for pods comes first, as ``pod/web``."""
+    there = names_on_disk.orphans(line.namespace) if orphans else names_on_disk.pods(line.namespace)
+    unnamed = [pod for pod in there if pod not in line.pods]
+    if line.words and line.words[0] in _POD_WORDS:
+        return unnamed
+    return [*unnamed, *(f"pod/{pod}" for pod in unnamed)]
 
 
 def _things(line: _Line, *, with_nodes: bool) -> Iterable[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -31,53 +31,61 @@ _NEVER_RAN: Final = ("StartError", "ContainerCannotRun")
 """Reasons of an end whose message says what kept the container from running."""
 
 
+Image = Annotated[str, typer.Option("--image", metavar="IMAGE", help="The image to look around with.")]
+Target = Annotated[str, typer.Option("--target", metavar="NAME", help="A container whose processes are to be seen.")]
+ContainerName = Annotated[
+    str, typer.Option("--container", "-c", metavar="NAME", help="What to call it.", show_default="debugger-xxxxx")
+]
+Stdin = Annotated[bool, typer.Option("--stdin", "-i", help="Give it input; ours where we are attached.")]
+Tty = Annotated[bool, typer.Option("--tty", "-t", help="Give it a terminal.")]
+Attach = Annotated[
+    bool | None, typer.Option("--attach/--no-attach", help="Stay with it until it ends.", show_default="with -i")
+]
+Env = Annotated[list[str] | None, typer.Option("--env", metavar="NAME=VALUE", help="A variable of its environment.")]
+PullPolicy = Annotated[
+    str, typer.Option("--image-pull-policy", metavar="POLICY", help="Always, IfNotPresent or Never.")
+]
+ArgumentsOnly = Annotated[bool, typer.Option("--arguments-only", help="Give COMMAND to the image's own program.")]
+Profile = Annotated[
+    str,
+    typer.Option(
+        "--profile",
+        metavar="PROFILE",
+        help="What it may do: general, baseline, restricted, netadmin, sysadmin. By default general, or baseline "
+        "where containers are given no capabilities: on the embedded runtime without root.",
+    ),
+]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Only what the container writes.")]
+CopyTo = Annotated[
+    str, typer.Option("--copy-to", metavar="NAME", help="Leave the pod alone, and join a copy of this name.")
+]
+ShareProcesses = Annotated[
+    bool | None,
+    typer.Option(
+        "--share-processes/--no-share-processes",
+        help="With --copy-to: let all containers be seen.",
+        show_default="share-processes",
+    ),
+]
+
+
 def debug(
     pod: Annotated[str, typer.Argument(metavar="POD", hidden=True, show_default=False)],
     command: Annotated[list[str] | None, typer.Argument(metavar="-- COMMAND", hidden=True, show_default=False)] = None,
     namespace: Namespace = "default",
-    image: Annotated[str, typer.Option("--image", metavar="IMAGE", help="The image to look around with.")] = "",
-    target: Annotated[
-        str, typer.Option("--target", metavar="NAME", help="A container whose processes are to be seen.")
-    ] = "",
-    container: Annotated[
-        str, typer.Option("--container", "-c", metavar="NAME", help="What to call it.", show_default="debugger-xxxxx")
-    ] = "",
-    stdin: Annotated[bool, typer.Option("--stdin", "-i", help="Give it input; ours where we are attached.")] = False,
-    tty: Annotated[bool, typer.Option("--tty", "-t", help="Give it a terminal.")] = False,
-    attach: Annotated[
-        bool | None,
-        typer.Option("--attach/--no-attach", help="Stay with it until it ends.", show_default="with -i"),
-    ] = None,
-    env: Annotated[
-        list[str] | None, typer.Option("--env", metavar="NAME=VALUE", help="A variable of its environment.")
-    ] = None,
-    image_pull_policy: Annotated[
-        str, typer.Option("--image-pull-policy", metavar="POLICY", help="Always, IfNotPresent or Never.")
-    ] = "",
-    arguments_only: Annotated[
-        bool, typer.Option("--arguments-only", help="Give COMMAND to the image's own program.")
-    ] = False,
-    profile: Annotated[
-        str,
-        typer.Option(
-            "--profile",
-            metavar="PROFILE",
-            help="What it may do: general, baseline, restricted, netadmin, sysadmin. By default general, or baseline "
-            "where containers are given no capabilities: on the embedded runtime without root.",
-        ),
-    ] = "",
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only what the container writes.")] = False,
-    copy_to: Annotated[
-        str, typer.Option("--copy-to", metavar="NAME", help="Leave the pod alone, and join a copy of this name.")
-    ] = "",
-    share_processes: Annotated[
-        bool | None,
-        typer.Option(
-            "--share-processes/--no-share-processes",
-            help="With --copy-to: let all containers be seen.",
-            show_default="share-processes",
-        ),
-    ] = None,
+    image: Image = "",
+    target: Target = "",
+    container: ContainerName = "",
+    stdin: Stdin = False,
+    tty: Tty = False,
+    attach: Attach = None,
+    env: Env = None,
+    image_pull_policy: PullPolicy = "",
+    arguments_only: ArgumentsOnly = False,
+    profile: Profile = "",
+    quiet: Quiet = False,
+    copy_to: CopyTo = "",
+    share_processes: ShareProcesses = None,
 ) -> None:
     """Look around in a running pod, from a container of its own.
 
@@ -94,59 +102,70 @@ def debug(
       cat script.sh | syncpod debug web -i --image busybox -- sh
       syncpod debug web -it --image busybox --copy-to web-debug
     """  # noqa: D301
-    from syncpod.cli.commands.debug_container import Wanted, default_profile, require_image_name
+    from syncpod.cli.commands.debug_container import Wanted
     from syncpod.cli.temporal import session
 
     name = pod_name([pod])
-    if copy_to and target:
+    how = _How(stdin if attach is None else attach, copy_to=copy_to, share_processes=share_processes, quiet=quiet)
+    wanted = Wanted(image, container, target, tuple(command or ()), arguments_only, tuple(env or ()))
+    wanted = replace(wanted, pull_policy=image_pull_policy, profile=profile, stdin=stdin, tty=tty)
+    _require_sense(name, wanted, how)
+    if how.attached and tty:
+        wanted = replace(wanted, tty=has_terminal(stdin=stdin))
+    # What is piped into the container ends for it, too; a terminal may be attached to it again.
+    wanted = replace(wanted, stdin_once=stdin and how.attached and not wanted.tty)
+    raise typer.Exit(session.run(lambda client: _debug(client, namespace, name, wanted, how)))
+
+
+@dataclass(frozen=True)
+class _How:
+    """Where the container goes, and what we do with it there."""
+
+    attached: bool
+    """Whether we stay with it until it ends."""
+    copy_to: str
+    """Name of the copy of the pod that it joins; "" = the pod itself."""
+    share_processes: bool | None
+    """Whether the containers of the copy see one another; None = not said, which means that they do."""
+    quiet: bool
+
+
+def _require_sense(name: str, wanted: Wanted, how: _How) -> None:
+    """Raise BadInput for flags that do not go together, or without what all the others are about."""
+    from syncpod.cli.commands.debug_container import require_image_name
+
+    if how.copy_to and wanted.target:
         raise BadInput("--target is of no use to a copy, whose containers see one another (--share-processes)")
-    if share_processes is not None and not copy_to:
-        flag = "--share-processes" if share_processes else "--no-share-processes"
+    if how.share_processes is not None and not how.copy_to:
+        flag = "--share-processes" if how.share_processes else "--no-share-processes"
         raise BadInput(f"{flag} needs --copy-to: whether the containers of a running pod see one another is settled")
-    if not image:
+    if not wanted.image:
         raise BadInput(f"say what to look around with: syncpod debug {name} --image IMAGE")
-    require_image_name(image)
-    if tty and not stdin:
+    require_image_name(wanted.image)
+    if wanted.tty and not wanted.stdin:
         raise BadInput("--tty needs --stdin")
-    attached = stdin if attach is None else attach
-    if attached and tty:
-        tty = has_terminal(stdin=stdin)
-    wanted = Wanted(
-        image=image,
-        name=container,
-        target=target,
-        command=tuple(command or ()),
-        arguments_only=arguments_only,
-        env=tuple(env or ()),
-        pull_policy=image_pull_policy,
-        profile=profile,
-        stdin=stdin,
-        # What is piped into the container ends for it, too; a terminal may be attached to it again.
-        stdin_once=stdin and attached and not tty,
-        tty=tty,
-    )
 
-    async def work(client: Client) -> int:
-        from syncpod.cli.machine.runtime_client import runtime_of
-        from syncpod.cli.temporal.pods import require_pod
 
-        found = (await require_pod(client, namespace, name)).pod
-        if attached:
-            runtime_of(found)  # a pod of another node is refused before anything is changed
-        chosen = wanted if profile else replace(wanted, profile=default_profile(found))
-        if copy_to:
-            made, joined = await _copy(
-                client, found, chosen, copy_to, share_processes=share_processes is not False, quiet=quiet
-            )
-        else:
-            made, joined = found, await _join(client, found, chosen, quiet=quiet)
-        if attached:
-            return await _stay(await _until_begun(client, made, joined), joined)
-        if not (copy_to or quiet):
-            say(f'ephemeral container "{joined}" joined pod "{name}"')
-        return 0
+async def _debug(client: Client, namespace: str, name: str, wanted: Wanted, how: _How) -> int:
+    """Have the container join the pod, or a copy of it; return its exit code where we stay with it, else 0."""
+    from syncpod.cli.commands.debug_container import default_profile
+    from syncpod.cli.machine.runtime_client import runtime_of
+    from syncpod.cli.temporal.pods import require_pod
 
-    raise typer.Exit(session.run(work))
+    pod = (await require_pod(client, namespace, name)).pod
+    if how.attached:
+        runtime_of(pod)  # a pod of another node is refused before anything is changed
+    if not wanted.profile:
+        wanted = replace(wanted, profile=default_profile(pod))
+    if how.copy_to:
+        pod, joined = await _copy(client, pod, wanted, how)
+    else:
+        joined = await _join(client, pod, wanted, quiet=how.quiet)
+    if how.attached:
+        return await _stay(await _until_begun(client, pod, joined), joined)
+    if not (how.copy_to or how.quiet):
+        say(f'ephemeral container "{joined}" joined pod "{name}"')
+    return 0
 
 
 async def _join(client: Client, pod: Pod, wanted: Wanted, *, quiet: bool) -> str:
@@ -167,24 +186,22 @@ async def _join(client: Client, pod: Pod, wanted: Wanted, *, quiet: bool) -> str
     return container.name
 
 
-async def _copy(
-    client: Client, pod: Pod, wanted: Wanted, name: str, *, share_processes: bool, quiet: bool
-) -> tuple[Pod, str]:
+async def _copy(client: Client, pod: Pod, wanted: Wanted, how: _How) -> tuple[Pod, str]:
     """Apply a copy of the pod with the container in it; return both, the latter by name. Raises BadInput, Failure."""
     from syncpod.cli.commands.debug_container import debug_copy
     from syncpod.cli.temporal.pod_apply import apply_pod, has_search_attributes, refuse_cordoned
     from syncpod.cli.temporal.pods import read_pod, require_pod
 
-    namespace = pod.metadata.namespace
-    copy, container = debug_copy(pod, wanted, name, share_processes=share_processes)
+    namespace, name = pod.metadata.namespace, how.copy_to
+    copy, container = debug_copy(pod, wanted, name, share_processes=how.share_processes is not False)
     if await read_pod(client, namespace, name) is not None:
         raise BadInput(f'--copy-to: there is a pod "{name}" already')
     await refuse_cordoned(client, [copy.pod], pod.spec.node_name)
-    if not (wanted.name or quiet):
+    if not (wanted.name or how.quiet):
         remark(f"Defaulting debug container name to {container}.")
     has_attributes = await has_search_attributes(client)
     await apply_pod(client, copy.pod, node=pod.spec.node_name, has_attributes=has_attributes)
-    if not quiet:
+    if not how.quiet:
         say(f"pod/{name} created")
     for warning in copy.warnings:
         warn(f"pod {name}: {warning}")

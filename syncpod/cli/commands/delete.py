@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Annotated
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from syncpod.cli.console import remark, say
 from syncpod.cli.failure import BadInput, Failure
-from syncpod.cli.input.arguments import named, read_dry_run, read_selector
-from syncpod.cli.input.options import AllNamespaces, DryRun, Filenames, Namespace, Selector, Things, Timeout
+from syncpod.cli.input.arguments import named, read_dry_run, read_selector, read_timeout
+from syncpod.cli.input.options import (
+    AllNamespaces,
+    DryRun,
+    Filenames,
+    GracePeriod,
+    Namespace,
+    Selector,
+    Things,
+    Timeout,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine, Sequence
     from datetime import timedelta
 
     from temporalio.client import Client
@@ -31,12 +41,7 @@ def delete(
     everything: Annotated[bool, typer.Option("--all", help="Every one of the namespace.")] = False,
     namespace: Namespace = "",
     all_namespaces: AllNamespaces = False,
-    grace_period: Annotated[
-        int,
-        typer.Option(
-            "--grace-period", metavar="SECONDS", help="Instead of the pod's own grace.", show_default="its own"
-        ),
-    ] = -1,
+    grace_period: GracePeriod = -1,
     now: Annotated[bool, typer.Option("--now", help="With a grace of 1 second.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Kill at once, without grace.")] = False,
     wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Whether to wait until they are gone.")] = True,
@@ -51,47 +56,66 @@ def delete(
     Containers are stopped with the pod's grace, and nothing of it is left on the node. A container keeps what it was
     given of a ConfigMap or Secret; one that is started later waits until the object is there again.
     """
-    from syncpod.cli.input.arguments import read_timeout
-    from syncpod.cli.several import together
-
     things = named(what or [])
     conditions = read_selector(selector)
     names = any(things.values())
     ways = [names, bool(filename), bool(conditions.requirements) or everything or all_namespaces]
     if sum(ways) != 1 or (filename and what):
         raise BadInput("say what to delete, in one way: NAME..., -f FILE, -l SELECTOR or --all")
-    mark = read_dry_run(dry_run)
-    grace = _grace(grace_period, now=now, force=force)
-    patience = read_timeout(timeout)
+    how = _How(
+        mark=read_dry_run(dry_run),
+        grace=_grace(grace_period, now=now, force=force),
+        verb="force deleted" if force else "deleted",
+        wait=wait,
+        patience=read_timeout(timeout),
+        ignore_not_found=ignore_not_found,
+    )
     scope = None if all_namespaces else namespace or "default"
     pods, objects = _wanted(things, filename, namespace, scope, conditions)
-    deeds: list[Callable[[], None]] = []
 
     async def work(client: Client) -> None:
-        await delete_pods(
-            client,
-            await _selected(client, scope, conditions) if pods is None else pods,
-            grace=grace,
-            wait=wait,
-            patience=patience,
-            ignore_not_found=ignore_not_found,
-            verb="force deleted" if force else "deleted",
-            mark=mark,
-        )
+        await _delete_pods(client, await _selected(client, scope, conditions) if pods is None else pods, how)
 
-    if pods is None or pods:
+    _delete(work if pods is None or pods else None, objects, how)
+    if not objects and pods == []:
+        remark("No resources found")
+
+
+@dataclass(frozen=True)
+class _How:
+    """How things are deleted."""
+
+    mark: str
+    """What is said behind each thing where nothing is done; "" = it is done."""
+    grace: int | None
+    """Seconds; None = each pod's own."""
+    verb: str
+    """What is said to have been done to a pod."""
+    wait: bool
+    """Whether to wait until the pods are gone."""
+    patience: timedelta | None
+    """How long; None = as long as it takes."""
+    ignore_not_found: bool
+
+
+def _delete(
+    pods: Callable[[Client], Coroutine[Any, Any, None]] | None, objects: Sequence[ObjectRef], how: _How
+) -> None:
+    """Delete pods, by what is to be done on the server, and then objects; what fails keeps back no other part."""
+    from syncpod.cli.several import together
+
+    deeds: list[Callable[[], None]] = []
+    if pods is not None:
         from syncpod.cli.temporal import session
 
-        deeds.append(lambda: session.run(work))
+        deeds.append(lambda: session.run(pods))
     if objects:
         from syncpod.cli.machine.object_store import delete_objects
 
-        deeds.append(lambda: delete_objects(objects, ignore_not_found=ignore_not_found, mark=mark))
+        deeds.append(lambda: delete_objects(objects, ignore_not_found=how.ignore_not_found, mark=how.mark))
     failures = [failure for deed in deeds for failure in _failure_of(deed)]
     if failures:
         raise together(failures, done=len(failures) < len(deeds))
-    if not objects and pods == []:
-        remark("No resources found")
 
 
 def _failure_of(deed: Callable[[], None]) -> list[Failure]:
@@ -131,21 +155,10 @@ def _wanted(
     return pods, objects
 
 
-async def delete_pods(
-    client: Client,
-    pods: list[tuple[str, str]],
-    *,
-    grace: int | None,
-    wait: bool = True,
-    patience: timedelta | None = None,
-    ignore_not_found: bool = False,
-    verb: str = "deleted",
-    mark: str = "",
-) -> None:
+async def _delete_pods(client: Client, pods: Sequence[tuple[str, str]], how: _How) -> None:
     """End pods, given by namespace and name, all at once. Raises Failure for those that are not there or take too long.
 
-    The request is a signal: it is kept even while the pod's node is away. With a `mark` it is only said which would be
-    ended, with the mark behind each.
+    The request is a signal: it is kept even while the pod's node is away.
     """
     from syncpod.cli.temporal.pod_deletion import remark_on_source, request_deletion
     from syncpod.cli.temporal.pods import not_found, read_pod
@@ -154,16 +167,16 @@ async def delete_pods(
         remark("No resources found")
         return
     begun = await asyncio.gather(
-        *(read_pod(client, *pod) if mark else request_deletion(client, *pod, grace) for pod in pods)
+        *(read_pod(client, *pod) if how.mark else request_deletion(client, *pod, how.grace) for pod in pods)
     )
     missing = [pod for pod, reading in zip(pods, begun, strict=True) if reading is None]
     ending = [reading for reading in begun if reading is not None]
     for reading in ending:
-        say(f'pod "{reading.pod.metadata.name}" {verb}{mark}')
+        say(f'pod "{reading.pod.metadata.name}" {how.verb}{how.mark}')
         remark_on_source(reading)
-    if wait and not mark:
-        await _until_gone(client, ending, patience)
-    if missing and not ignore_not_found:
+    if how.wait and not how.mark:
+        await _until_gone(client, ending, how.patience)
+    if missing and not how.ignore_not_found:
         raise Failure("\n".join(str(not_found(name, namespace)) for namespace, name in missing))
 
 

@@ -11,8 +11,8 @@ import typer
 from syncpod.cli.commands.cordon import NodeNames
 from syncpod.cli.console import remark, say, warn
 from syncpod.cli.failure import BadInput, Failure
-from syncpod.cli.input.arguments import read_dry_run, read_selector
-from syncpod.cli.input.options import DryRun, Timeout
+from syncpod.cli.input.arguments import node_names, read_dry_run, read_selector, read_timeout
+from syncpod.cli.input.options import DryRun, GracePeriod, Timeout
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,26 +24,27 @@ if TYPE_CHECKING:
     from syncpod.cli.readings import Reading
 
 
+Force = Annotated[
+    bool, typer.Option("--force", help="Also end pods that nobody makes again: here, all that were applied.")
+]
+DeleteData = Annotated[
+    bool, typer.Option("--delete-emptydir-data", help="Also end pods that have data in an emptyDir, which is lost.")
+]
+IgnoreDaemonSets = Annotated[
+    bool, typer.Option("--ignore-daemonsets", help="Taken as for kubectl; there are no DaemonSets here.")
+]
+PodSelector = Annotated[
+    str, typer.Option("--pod-selector", metavar="SELECTOR", help="Only pods with these labels, as for `get -l`.")
+]
+
+
 def drain(
     nodes: NodeNames,
-    force: Annotated[
-        bool, typer.Option("--force", help="Also end pods that nobody makes again: here, all that were applied.")
-    ] = False,
-    delete_emptydir_data: Annotated[
-        bool, typer.Option("--delete-emptydir-data", help="Also end pods that have data in an emptyDir, which is lost.")
-    ] = False,
-    _ignore_daemonsets: Annotated[
-        bool, typer.Option("--ignore-daemonsets", help="Taken as for kubectl; there are no DaemonSets here.")
-    ] = False,
-    pod_selector: Annotated[
-        str, typer.Option("--pod-selector", metavar="SELECTOR", help="Only pods with these labels, as for `get -l`.")
-    ] = "",
-    grace_period: Annotated[
-        int,
-        typer.Option(
-            "--grace-period", metavar="SECONDS", help="Instead of each pod's own grace.", show_default="its own"
-        ),
-    ] = -1,
+    force: Force = False,
+    delete_emptydir_data: DeleteData = False,
+    _ignore_daemonsets: IgnoreDaemonSets = False,
+    pod_selector: PodSelector = "",
+    grace_period: GracePeriod = -1,
     timeout: Timeout = "0",
     dry_run: DryRun = "none",
 ) -> None:
@@ -52,10 +53,6 @@ def drain(
     What a node's manifest directory has stays, and is named: static pods end when their files go. Nothing of a node is
     ended where a pod stands in the way, as for kubectl.
     """
-    from temporalio.service import RPCError
-
-    from syncpod.cli.input.arguments import node_names, read_timeout
-    from syncpod.cli.several import together
     from syncpod.cli.temporal import session
 
     names = node_names(nodes)
@@ -69,22 +66,7 @@ def drain(
         patience=read_timeout(timeout),
         mark=read_dry_run(dry_run),
     )
-
-    async def work(client: Client) -> None:
-        for name in names:
-            await _cordon(client, name, how)
-        failures = []
-        for name in names:
-            try:
-                await _drain(client, name, how)
-            except Failure as failure:
-                failures.append(failure)
-            except RPCError as error:
-                failures.append(session.refused(error))
-        if failures:
-            raise together(failures, done=True)
-
-    session.run(work)
+    session.run(lambda client: _drain_all(client, names, how))
 
 
 @dataclass(frozen=True)
@@ -107,6 +89,27 @@ class _How:
     def cordoned(self) -> str:
         """What is said of a node behind why it is not drained."""
         return "" if self.dry_run else ", which stays cordoned"
+
+
+async def _drain_all(client: Client, names: Sequence[str], how: _How) -> None:
+    """Cordon all nodes, then drain one after the other; one that fails keeps back no other. Raises Failure."""
+    from temporalio.service import RPCError
+
+    from syncpod.cli.several import together
+    from syncpod.cli.temporal import session
+
+    for name in names:
+        await _cordon(client, name, how)
+    failures = []
+    for name in names:
+        try:
+            await _drain(client, name, how)
+        except Failure as failure:
+            failures.append(failure)
+        except RPCError as error:
+            failures.append(session.refused(error))
+    if failures:
+        raise together(failures, done=True)
 
 
 async def _cordon(client: Client, name: str, how: _How) -> None:

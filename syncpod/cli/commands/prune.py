@@ -10,7 +10,7 @@ import typer
 from syncpod.cli.console import remark, say
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input.arguments import pod_names
-from syncpod.cli.input.options import NamespaceOfAll, OnlyNames, PodNames
+from syncpod.cli.input.options import GracePeriod, NamespaceOfAll, OnlyNames, PodNames
 
 if TYPE_CHECKING:
     from temporalio.client import Client
@@ -29,12 +29,7 @@ def prune(
         bool, typer.Option("--all", help="Everything of this node that has no workflow, what names no pod too.")
     ] = False,
     namespace: NamespaceOfAll = "",
-    grace_period: Annotated[
-        int,
-        typer.Option(
-            "--grace-period", metavar="SECONDS", help="Instead of the pod's own grace.", show_default="its own"
-        ),
-    ] = -1,
+    grace_period: GracePeriod = -1,
     now: Annotated[bool, typer.Option("--now", help="As --grace-period=1.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be killed and removed.")] = False,
     output: OnlyNames = "",

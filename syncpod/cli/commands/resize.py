@@ -21,24 +21,29 @@ if TYPE_CHECKING:
     from syncpod.pod import Pod, PodResize
 
 
+Containers = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--container",
+        "-c",
+        metavar="NAME",
+        help="The container; * in it stands for anything. May be repeated.",
+        show_default="every main container",
+    ),
+]
+Limits = Annotated[
+    str, typer.Option("--limits", metavar="cpu=…,memory=…", help="What it may use at most.", show_default=False)
+]
+Requests = Annotated[
+    str, typer.Option("--requests", metavar="cpu=…,memory=…", help="What it is guaranteed.", show_default=False)
+]
+
+
 def resize(
     what: PodNames = None,
-    container: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--container",
-            "-c",
-            metavar="NAME",
-            help="The container; * in it stands for anything. May be repeated.",
-            show_default="every main container",
-        ),
-    ] = None,
-    limits: Annotated[
-        str, typer.Option("--limits", metavar="cpu=…,memory=…", help="What it may use at most.", show_default=False)
-    ] = "",
-    requests: Annotated[
-        str, typer.Option("--requests", metavar="cpu=…,memory=…", help="What it is guaranteed.", show_default=False)
-    ] = "",
+    container: Containers = None,
+    limits: Limits = "",
+    requests: Requests = "",
     whole: Annotated[bool, typer.Option("--pod", help="Resize the pod as a whole, not its containers.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be done.")] = False,
     namespace: Namespace = "default",

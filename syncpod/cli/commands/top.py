@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -47,31 +48,51 @@ def pod(
         raise BadInput(f"--sort-by: must be cpu or memory, not {sort_by}")
     if names and (conditions.requirements or all_namespaces):
         raise BadInput("pods are either named, or chosen by --selector or --all-namespaces")
-    scope = None if all_namespaces else namespace
+    chosen = _Chosen(None if all_namespaces else namespace, names, conditions)
     measured = _measured()
-    chosen = [each for each in measured.containers if _is_chosen(each, scope, names, conditions)]
-    if chosen:
+    found = [each for each in measured.containers if chosen.has(each)]
+    if found:
         print_pods(
-            chosen,
+            found,
             by_container=containers,
             namespaces=all_namespaces,
             sort_by=sort_by,
             with_sum=with_sum,
             headers=not no_headers,
         )
-    silent = [
-        (name, why)
-        for space, name, why in measured.unmeasured
-        if scope in (None, space) and (not names or name in names)
-    ]
-    missing = [name for name in names if name not in {each.pod for each in chosen} | {name for name, _ in silent}]
+    silent = [(name, why) for space, name, why in measured.unmeasured if chosen.may_have(space, name)]
+    _tell_what_lacks(chosen, found, silent)
+
+
+@dataclass(frozen=True)
+class _Chosen:
+    """Which pods are asked about."""
+
+    namespace: str | None
+    """None = all."""
+    names: Sequence[str]
+    """Empty = all."""
+    conditions: Conditions
+
+    def has(self, each: ContainerUsage) -> bool:
+        """Say whether a container is of such a pod."""
+        return self.may_have(each.namespace, each.pod) and self.conditions.matches(each.labels)
+
+    def may_have(self, namespace: str, name: str) -> bool:
+        """Say whether a pod of which no labels are known may be one."""
+        return self.namespace in (None, namespace) and (not self.names or name in self.names)
+
+
+def _tell_what_lacks(chosen: _Chosen, found: Sequence[ContainerUsage], silent: Sequence[tuple[str, str]]) -> None:
+    """Remark which pods were not measured, and why. Raises Failure for those that are named and do not run here."""
     for name, why in silent:
         remark(f"Note: pod {name} is not measured: {why}")
-    if missing:
+    known = {each.pod for each in found} | {name for name, _ in silent}
+    if missing := [name for name in chosen.names if name not in known]:
         node = _node()
         raise Failure("\n".join(f'pod "{name}": nothing of it runs on this node, {node}' for name in missing))
-    if not chosen and not silent:
-        remark("No resources found" + ("" if all_namespaces else f" in {namespace} namespace."))
+    if not found and not silent:
+        remark("No resources found" + ("" if chosen.namespace is None else f" in {chosen.namespace} namespace."))
 
 
 def node(
@@ -146,12 +167,6 @@ def print_pods(
         lines += [[*blank, "________", "________"]]
         lines += [[*blank, cores(whole.cpu_nano_cores), mebibytes(whole.memory_bytes)]]
     say("\n".join(columns(lines)))
-
-
-def _is_chosen(each: ContainerUsage, namespace: str | None, names: Sequence[str], conditions: Conditions) -> bool:
-    if namespace not in (None, each.namespace) or (names and each.pod not in names):
-        return False
-    return conditions.matches(each.labels)
 
 
 def _node() -> str:

@@ -13,6 +13,7 @@ import typer
 
 from syncpod.cli.console import columns, paint, program, remark, say
 from syncpod.cli.failure import INTERRUPTED, BadInput, Failure
+from syncpod.cli.input.arguments import read_timeout
 from syncpod.cli.input.options import Filenames, ManifestNamespace, Node, StateDir, Timeout
 
 if TYPE_CHECKING:
@@ -22,8 +23,46 @@ if TYPE_CHECKING:
 
     from syncpod.cli import parts
     from syncpod.cli.input.manifests import Manifests
+    from syncpod.cli.machine.runtime_choice import Choice
     from syncpod.node_settings import NodeSettings
     from syncpod.pod import Admission
+
+
+RuntimeEndpoint = Annotated[
+    str,
+    typer.Option(
+        "--runtime-endpoint",
+        metavar="SOCKET",
+        help="The CRI socket.",
+        show_default="where it usually is, else the embedded runtime",
+    ),
+]
+Embedded = Annotated[bool, typer.Option("--embedded", help="Use the embedded runtime, whatever else is there.")]
+Simulate = Annotated[
+    bool, typer.Option("--simulate", help="Use the embedded runtime with timers in place of processes.")
+]
+MemoryDir = Annotated[
+    str,
+    typer.Option(
+        "--memory-dir",
+        metavar="DIR",
+        help="Where Secrets are kept.",
+        envvar="SYNCPOD_MEMORY_DIR",
+        show_envvar=False,
+        show_default="a directory in memory",
+    ),
+]
+ManifestsDir = Annotated[
+    str,
+    typer.Option(
+        "--manifests",
+        metavar="DIR",
+        help="A directory of manifests, one pod each, that the node keeps running.",
+        envvar="SYNCPOD_MANIFEST_DIR",
+        show_envvar=False,
+        show_default=False,
+    ),
+]
 
 
 def up(
@@ -31,43 +70,11 @@ def up(
     namespace: ManifestNamespace = "",
     node: Node = "",
     state_dir: StateDir = "",
-    runtime_endpoint: Annotated[
-        str,
-        typer.Option(
-            "--runtime-endpoint",
-            metavar="SOCKET",
-            help="The CRI socket.",
-            show_default="where it usually is, else the embedded runtime",
-        ),
-    ] = "",
-    embedded: Annotated[
-        bool, typer.Option("--embedded", help="Use the embedded runtime, whatever else is there.")
-    ] = False,
-    simulate: Annotated[
-        bool, typer.Option("--simulate", help="Use the embedded runtime with timers in place of processes.")
-    ] = False,
-    memory_dir: Annotated[
-        str,
-        typer.Option(
-            "--memory-dir",
-            metavar="DIR",
-            help="Where Secrets are kept.",
-            envvar="SYNCPOD_MEMORY_DIR",
-            show_envvar=False,
-            show_default="a directory in memory",
-        ),
-    ] = "",
-    manifests_dir: Annotated[
-        str,
-        typer.Option(
-            "--manifests",
-            metavar="DIR",
-            help="A directory of manifests, one pod each, that the node keeps running.",
-            envvar="SYNCPOD_MANIFEST_DIR",
-            show_envvar=False,
-            show_default=False,
-        ),
-    ] = "",
+    runtime_endpoint: RuntimeEndpoint = "",
+    embedded: Embedded = False,
+    simulate: Simulate = False,
+    memory_dir: MemoryDir = "",
+    manifests_dir: ManifestsDir = "",
     timeout: Timeout = "0",
 ) -> None:
     """Start server, runtime and worker, and bring pods up.
@@ -76,15 +83,11 @@ def up(
     the embedded runtime, where neither containerd nor CRI-O answers; and a worker. All of it and the pods stay when
     this command ends.
     """
-    from syncpod.cli import parts
-    from syncpod.cli.input.arguments import read_timeout
     from syncpod.cli.input.manifests import Manifests, admitted
-    from syncpod.cli.machine import worker_process
-    from syncpod.cli.machine.object_apply import keep, require_possible
+    from syncpod.cli.machine.object_apply import require_possible
     from syncpod.cli.machine.object_store import memory_directory_of
     from syncpod.cli.machine.runtime_choice import choose
     from syncpod.cli.machine.settings import settings
-    from syncpod.cli.strays import notice
 
     patience = read_timeout(timeout)
     here = settings(
@@ -99,8 +102,22 @@ def up(
     here = replace(here, memory_dir=memory_directory_of(here, is_named=bool(memory_dir)))
     manifests = admitted(filename, namespace) if filename else Manifests([], [])
     require_possible(manifests, here)
-    admissions = manifests.pods
     choice = choose(here, asked=runtime_endpoint, embedded=embedded, simulate=simulate)
+    server = _start(here, choice, manifests, patience)
+    _tell_what_next(here, server, manifests.pods)
+
+
+def _start(here: NodeSettings, choice: Choice, manifests: Manifests, patience: timedelta | None) -> parts.Server:
+    """Start what does not run, and bring up what the manifests have; return the server. Raises Failure.
+
+    Ctrl-C ends this with a word on what runs by then.
+    """
+    from syncpod.cli import parts
+    from syncpod.cli.machine import worker_process
+    from syncpod.cli.machine.object_apply import keep
+    from syncpod.cli.strays import notice
+
+    admissions = manifests.pods
     begun = False
     try:
         followed = worker_process.followed_last(here.state_dir)
@@ -113,18 +130,18 @@ def up(
             remark(_not_followed(followed))
         if note := notice.note(server.config, running.worker):
             remark(note)
-        if filename:
+        if admissions or manifests.objects:
             say()
         if admissions:
             begun = True
             asyncio.run(_bring_up(server.config, manifests, here, running.worker.node, patience))
-        elif filename:
+        else:
             keep(manifests, here)
     except KeyboardInterrupt:
         what = _how_to_go_on(admissions) if begun else _what_runs(here, admissions)
         remark("\n".join(["", *_exports(here, None), what]))
         raise typer.Exit(INTERRUPTED) from None
-    _tell_what_next(here, server, admissions)
+    return server
 
 
 def _require_directory(manifests: Path) -> None:

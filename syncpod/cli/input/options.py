@@ -58,5 +58,9 @@ StateDir = Annotated[
 Timeout = Annotated[
     str, typer.Option("--timeout", metavar="DURATION", help="How long to wait: 30s, 5m; 0 = as long as it takes.")
 ]
+GracePeriod = Annotated[
+    int,
+    typer.Option("--grace-period", metavar="SECONDS", help="Instead of the pod's own grace.", show_default="its own"),
+]
 DryRun = Annotated[str, typer.Option("--dry-run", metavar="none|client|server", help="Only say what would be done.")]
 Container = Annotated[str, typer.Option("--container", "-c", metavar="NAME", help="The container.")]
