@@ -298,7 +298,7 @@ async def test_a_changed_pod_is_not_ready_by_what_it_was_before(
     pod["spec"]["containers"][0]["image"] = "busybox:2"
     late = await syncpod("apply", "-f", "-", "--wait", "--timeout", "1s", *on, stdin=as_json(pod))
     assert (late.code, late.out) == (1, f"pod/{name} configured\n")
-    assert f'pod "{name}" is not ready after 1s: Running, its workflow has something left to do\n' in late.err
+    assert f'pod "{name}" is not ready after 1s: Running, its workflow still has something to do\n' in late.err
     node.gate.pop("kill_container").set()
     changed = await syncpod("apply", "-f", "-", "--wait", *on, stdin=as_json(pod))
     assert (changed.code, changed.out) == (0, f"pod/{name} unchanged\npod/{name} ready\n")

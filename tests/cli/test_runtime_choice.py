@@ -176,7 +176,7 @@ def test_what_up_has_not_started_is_left_alone(tmp_path: Path) -> None:
             (state / "runtime" / "sandboxes" / "a").mkdir(parents=True)
             down = program("down", "--state-dir", str(state))
             assert (down.code, down.out) == (0, ""), down.err
-            assert f"the worker (pid {worker.pid}) was not started by `syncpod up`; it runs on" in down.err
+            assert f"the worker (pid {worker.pid}) was not started by `syncpod up`; it keeps running" in down.err
             assert "the pods of node vm, whose worker `syncpod up` has not started, are not deleted" in down.err
             purge = program("down", "--purge", "--state-dir", str(state))
             assert purge.code == 1 and "is in use by what `syncpod up` has not started" in purge.err
@@ -218,7 +218,7 @@ def test_all_that_is_ours_is_purged_and_what_others_put_there_stays(tmp_path: Pa
     closed.chmod(0)
     (state / "notes").write_text("of somebody")
     purging.require_ours(state)
-    with pytest.raises(Failure, match="others have put something there: notes"):
+    with pytest.raises(Failure, match="it has files that are not syncpod's: notes"):
         purging.purge(state, tmp_path / "memory", tmp_path / "logs")
     assert [path.name for path in state.iterdir()] == ["notes"]
     (state / "notes").unlink()
@@ -234,7 +234,7 @@ def test_logs_below_the_state_directory_are_purged_and_what_others_put_there_sta
     for directory in (logs, beside):
         (directory / name / "app").mkdir(parents=True)
     (state / "var" / "notes").touch()
-    with pytest.raises(Failure, match="others have put something there: var"):
+    with pytest.raises(Failure, match="it has files that are not syncpod's: var"):
         purging.purge(state, tmp_path / "memory", logs)
     assert [path.name for path in (state / "var").iterdir()] == ["notes"]
     (state / "var" / "notes").unlink()

@@ -92,7 +92,7 @@ async def test_a_runtime_that_repeats_itself_is_asked_again_and_one_that_hangs_i
     runtime = Measuring()  # type: ignore[abstract]  # what else a runtime can do is not asked of it
     measured = await measure(runtime, "vm")
     assert measured.containers == (ContainerUsage("default", "calm", "app", {"app": "calm"}, Usage(SECOND, MI)),)
-    assert measured.unmeasured == (("default", "hung", "the runtime does not tell of it within 3 s"),)
+    assert measured.unmeasured == (("default", "hung", "the runtime does not report it within 3 s"),)
     assert runtime.asked == 4
 
 
@@ -157,8 +157,8 @@ def test_the_machine_is_measured_by_proc(tmp_path: Path, monkeypatch: pytest.Mon
     ("arguments", "code", "sentence"),
     [
         (("top", "pod", "--sort-by", "disk"), 2, "--sort-by: must be cpu or memory, not disk"),
-        (("top", "pod", "web", "-A"), 2, "pods are either named, or chosen by --selector or --all-namespaces"),
-        (("top", "node", "elsewhere"), 1, 'node "elsewhere" is not this machine, which is'),
+        (("top", "pod", "web", "-A"), 2, "name pods, or choose them with --selector or --all-namespaces, not both"),
+        (("top", "node", "elsewhere"), 1, 'node "elsewhere" is not this machine, '),
     ],
 )
 def test_what_cannot_be_shown_is_said(

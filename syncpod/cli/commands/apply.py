@@ -34,17 +34,17 @@ def apply(
     node: Node = "",
     dry_run: DryRun = "none",
 ) -> None:
-    """Make pods, ConfigMaps and Secrets, or change them.
+    """Create or change pods, ConfigMaps and Secrets.
 
-    What may change in a pod is what Kubernetes lets change: images, CPU and memory (see `resize`), labels, annotations,
+    A pod may change as Kubernetes lets it change: images, CPU and memory (see `resize`), labels, annotations,
     activeDeadlineSeconds, added tolerations. Takes what `kubectl get -o yaml` prints. Every document is checked before
     anything is done.
 
-    ConfigMaps and Secrets are kept on this machine, for the pods of its node; Secrets in memory, so that they have to
-    be applied again when it has been started anew. Neither is ever sent to the Temporal server.
+    ConfigMaps and Secrets are kept on this machine, for the pods of its node. Secrets are kept in memory: apply them
+    again after a reboot. Neither is ever sent to the Temporal server.
 
-    With `--dry-run=client` manifests are checked here and compared with what is there; with `--dry-run=server` pods'
-    workflows are asked as well what they would refuse, and nodes whether they are cordoned. `plan` shows the steps.
+    With `--dry-run=client`, manifests are checked here and compared with what exists. With `--dry-run=server`, the
+    pods' workflows are also asked what they would refuse, and nodes whether they are cordoned. `plan` shows the steps.
     """
     from syncpod.cli.input.manifests import admitted
     from syncpod.cli.machine.object_apply import keep, require_possible
@@ -59,7 +59,7 @@ def apply(
     patience = read_timeout(timeout)
     mark = read_dry_run(dry_run)
     if mark and wait:
-        raise BadInput("either --dry-run or --wait: nothing is done that could be waited for")
+        raise BadInput("either --dry-run or --wait: a dry run does nothing to wait for")
     manifests = admitted(filename, namespace)
     machine = settings()
     require_possible(manifests, machine, asked=node)

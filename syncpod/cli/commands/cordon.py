@@ -16,15 +16,15 @@ NodeNames = Annotated[list[str], typer.Argument(metavar="NODE", hidden=True, sho
 
 
 def cordon(nodes: NodeNames) -> None:
-    """Have a node take no new pods.
+    """Mark a node as unschedulable: it takes no new pods.
 
-    Pods that are there go on, also over restarts of their node, and so do those of its manifest directory.
+    Its pods keep running, also across restarts of the node, and so do those of its manifest directory.
     """
     _change(nodes, "cordon")
 
 
 def uncordon(nodes: NodeNames) -> None:
-    """Have a node take new pods again."""
+    """Mark a node as schedulable: it takes new pods again."""
     _change(nodes, "uncordon")
 
 

@@ -33,14 +33,14 @@ class Place:
 
 
 NoPreserve = Annotated[
-    bool, typer.Option("--no-preserve", help="Into a container: keep neither owners nor permissions.")
+    bool, typer.Option("--no-preserve", help="Into a container: do not keep owners and permissions.")
 ]
 Retries = Annotated[
     int | None,
     typer.Option(
         "--retries",
         metavar="N",
-        help="How often to go on after a break, out of a container; -1 = always.",
+        help="Out of a container: how often to resume after a break; -1 = always.",
         show_default="0",
     ),
 ]
@@ -54,11 +54,11 @@ def cp(
     no_preserve: NoPreserve = False,
     retries: Retries = None,
 ) -> None:
-    """Copy a file or a directory into a container, or out of one.
+    """Copy files and directories to and from containers.
 
-    One of SRC and DST is a path here, the other POD:PATH or NAMESPACE/POD:PATH. Into a container, what DST names as a
-    directory receives SRC as an entry; out of one, a directory's contents go into DST, which is made where it is
-    missing. The container needs `tar`. What would lead out of DST is left out, and said.
+    One of SRC and DST is a path here, the other POD:PATH or NAMESPACE/POD:PATH. Copying into a container: if DST is a
+    directory, SRC becomes an entry of it. Copying out: the contents of a directory go into DST, which is created if it
+    is missing. The container needs `tar`. Entries that would lead out of DST are skipped with a warning.
 
     \b
     Examples:
@@ -80,12 +80,12 @@ def cp(
 def _require_one_here(source: Place, destination: Place, *, no_preserve: bool, retries: int | None) -> None:
     """Raise BadInput unless one end is here, what is to be copied from here is there, and the flags fit the way."""
     if bool(source.pod) == bool(destination.pod):
-        raise BadInput("one of SRC and DST has to be in a pod (POD:PATH), and the other here")
+        raise BadInput("one of SRC and DST must be in a pod (POD:PATH), the other here")
     if source.pod and no_preserve:
         raise BadInput("--no-preserve is for a copy into a container: out of one, owners are never kept")
     if not source.pod:
         if retries is not None:
-            raise BadInput("--retries is for a copy out of a container: into one, none can go on after a break")
+            raise BadInput("--retries is for a copy out of a container: a copy into one cannot be resumed")
         _require(Path(source.path))
 
 

@@ -31,39 +31,41 @@ _NEVER_RAN: Final = ("StartError", "ContainerCannotRun")
 """Reasons of an end whose message says what kept the container from running."""
 
 
-Image = Annotated[str, typer.Option("--image", metavar="IMAGE", help="The image to look around with.")]
-Target = Annotated[str, typer.Option("--target", metavar="NAME", help="A container whose processes are to be seen.")]
+Image = Annotated[str, typer.Option("--image", metavar="IMAGE", help="The image of the debug container.")]
+Target = Annotated[str, typer.Option("--target", metavar="NAME", help="The container whose processes it is to see.")]
 ContainerName = Annotated[
-    str, typer.Option("--container", "-c", metavar="NAME", help="What to call it.", show_default="debugger-xxxxx")
+    str, typer.Option("--container", "-c", metavar="NAME", help="Its name.", show_default="debugger-xxxxx")
 ]
-Stdin = Annotated[bool, typer.Option("--stdin", "-i", help="Give it input; ours where we are attached.")]
+Stdin = Annotated[bool, typer.Option("--stdin", "-i", help="Keep its stdin open; while attached, it reads our input.")]
 Tty = Annotated[bool, typer.Option("--tty", "-t", help="Give it a terminal.")]
 Attach = Annotated[
-    bool | None, typer.Option("--attach/--no-attach", help="Stay with it until it ends.", show_default="with -i")
+    bool | None, typer.Option("--attach/--no-attach", help="Attach to it until it ends.", show_default="with -i")
 ]
-Env = Annotated[list[str] | None, typer.Option("--env", metavar="NAME=VALUE", help="A variable of its environment.")]
+Env = Annotated[list[str] | None, typer.Option("--env", metavar="NAME=VALUE", help="An environment variable for it.")]
 PullPolicy = Annotated[
     str, typer.Option("--image-pull-policy", metavar="POLICY", help="Always, IfNotPresent or Never.")
 ]
-ArgumentsOnly = Annotated[bool, typer.Option("--arguments-only", help="Give COMMAND to the image's own program.")]
+ArgumentsOnly = Annotated[
+    bool, typer.Option("--arguments-only", help="Pass COMMAND as arguments to the image's entry point.")
+]
 Profile = Annotated[
     str,
     typer.Option(
         "--profile",
         metavar="PROFILE",
         help="What it may do: general, baseline, restricted, netadmin, sysadmin. By default general, or baseline "
-        "where containers are given no capabilities: on the embedded runtime without root.",
+        "where containers cannot have capabilities: on the embedded runtime without root.",
     ),
 ]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Only what the container writes.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only the container's output.")]
 CopyTo = Annotated[
-    str, typer.Option("--copy-to", metavar="NAME", help="Leave the pod alone, and join a copy of this name.")
+    str, typer.Option("--copy-to", metavar="NAME", help="Debug a copy of the pod with this name instead.")
 ]
 ShareProcesses = Annotated[
     bool | None,
     typer.Option(
         "--share-processes/--no-share-processes",
-        help="With --copy-to: let all containers be seen.",
+        help="With --copy-to: share one process namespace.",
         show_default="share-processes",
     ),
 ]
@@ -87,13 +89,13 @@ def debug(
     copy_to: CopyTo = "",
     share_processes: ShareProcesses = None,
 ) -> None:
-    """Look around in a running pod, from a container of its own.
+    """Debug a running pod from a container of its own.
 
-    An ephemeral container joins the pod; its exit code is passed on. The pod's other containers run on as they are. An
-    ephemeral container is never started again and cannot be taken away: it stays in the pod, ended, until the pod is
-    deleted. One that does not start is tried again with a back-off, and keeps the pod from nothing. With --copy-to the
-    pod itself is left alone: a copy of it is made that has the container besides, without the pod's labels, annotations
-    and probes.
+    An ephemeral container joins the pod; its exit code is passed on. The pod's other containers keep running. An
+    ephemeral container is never restarted and cannot be removed: it stays in the pod, ended, until the pod is deleted.
+    If it does not start, the node tries again with a back-off, and nothing else in the pod waits for it. With
+    --copy-to, the pod itself is left alone: the container is added to a copy of it, without the pod's labels,
+    annotations and probes.
 
     \b
     Examples:
@@ -135,12 +137,14 @@ def _require_sense(name: str, wanted: Wanted, how: _How) -> None:
     from syncpod.cli.commands.debug_container import require_image_name
 
     if how.copy_to and wanted.target:
-        raise BadInput("--target is of no use to a copy, whose containers see one another (--share-processes)")
+        raise BadInput(
+            "--target does not go with --copy-to: containers of a copy share their processes (--share-processes)"
+        )
     if how.share_processes is not None and not how.copy_to:
         flag = "--share-processes" if how.share_processes else "--no-share-processes"
-        raise BadInput(f"{flag} needs --copy-to: whether the containers of a running pod see one another is settled")
+        raise BadInput(f"{flag} needs --copy-to: for a running pod it cannot be changed")
     if not wanted.image:
-        raise BadInput(f"say what to look around with: syncpod debug {name} --image IMAGE")
+        raise BadInput(f"name an image: syncpod debug {name} --image IMAGE")
     require_image_name(wanted.image)
     if wanted.tty and not wanted.stdin:
         raise BadInput("--tty needs --stdin")
@@ -223,12 +227,12 @@ async def _until_begun(client: Client, pod: Pod, container: str) -> Pod:
         if state.running is not None or state.terminated is not None or ended is not None:
             return reading.pod
         if reading.pod.metadata.deletion_timestamp is not None or reading.pod.status.phase in ("Succeeded", "Failed"):
-            raise Failure(f'pod "{meta.name}" ends: container "{container}" is not started any more')
+            raise Failure(f'pod "{meta.name}" ends: container "{container}" will not be started')
         if state.waiting is not None and state.waiting.reason not in _UNDER_WAY:
             why = ": ".join(part for part in (state.waiting.reason, state.waiting.message) if part)
             raise Failure(
                 f'container "{container}" does not start: {why}\n'
-                f"it stays in the pod, which tries again: `syncpod describe pod {meta.name}` shows what comes of it, "
+                f"it stays in the pod, which tries again: `syncpod describe pod {meta.name}` shows its state, "
                 f"and once it runs, `syncpod attach {meta.name} -c {container}` attaches"
             )
         await asyncio.sleep(_POLL_SECONDS)
@@ -257,7 +261,7 @@ async def _stay(pod: Pod, name: str) -> int:
             raise unanswered(fault) from None
         except CriError as error:
             why = error.message or error.code
-            raise Failure(f'the runtime does not tell of container "{name}": {why}') from None
+            raise Failure(f'the runtime does not report container "{name}": {why}') from None
 
 
 async def _attach(runtime: CriClient, pod: Pod, container_id: str, *, tty: bool) -> bool:
@@ -307,5 +311,5 @@ async def _outcome(runtime: CriClient, pod: Pod, container: str, container_id: s
                 warn(f"container {container}: {printable(status.message)}")
             return status.exit_code
         await asyncio.sleep(_POLL_SECONDS)
-    remark(f"The container runs on: `syncpod attach {pod.metadata.name} -c {container}` attaches again.")
+    remark(f"The container keeps running: `syncpod attach {pod.metadata.name} -c {container}` attaches again.")
     return 0

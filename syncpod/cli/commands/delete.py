@@ -38,23 +38,25 @@ def delete(
     what: Things = None,
     filename: Filenames = None,
     selector: Selector = "",
-    everything: Annotated[bool, typer.Option("--all", help="Every one of the namespace.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="All of them in the namespace.")] = False,
     namespace: Namespace = "",
     all_namespaces: AllNamespaces = False,
     grace_period: GracePeriod = -1,
-    now: Annotated[bool, typer.Option("--now", help="With a grace of 1 second.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Kill at once, without grace.")] = False,
-    wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Whether to wait until they are gone.")] = True,
+    now: Annotated[bool, typer.Option("--now", help="Same as --grace-period=1.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Kill at once, without a grace period.")] = False,
+    wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until they are gone.")] = True,
     timeout: Timeout = "0",
-    ignore_not_found: Annotated[bool, typer.Option("--ignore-not-found", help="What is not there is fine.")] = False,
+    ignore_not_found: Annotated[
+        bool, typer.Option("--ignore-not-found", help="Do not fail for what does not exist.")
+    ] = False,
     dry_run: DryRun = "none",
 ) -> None:
-    """End pods; remove ConfigMaps and Secrets.
+    """Delete pods, ConfigMaps and Secrets.
 
-    As for kubectl: `delete web`, `delete pod/web`, `delete cm settings`, `delete secret/keys`.
+    As with kubectl: `delete web`, `delete pod/web`, `delete cm settings`, `delete secret/keys`.
 
-    Containers are stopped with the pod's grace, and nothing of it is left on the node. A container keeps what it was
-    given of a ConfigMap or Secret; one that is started later waits until the object is there again.
+    Containers are stopped with the pod's grace period, and nothing of the pod is left on the node. A running container
+    keeps what it was given of a ConfigMap or Secret; one that starts later waits until the object exists again.
     """
     things = named(what or [])
     conditions = read_selector(selector)
@@ -193,7 +195,7 @@ def _grace(seconds: int, *, now: bool, force: bool) -> int | None:
     if force:
         return 0
     if seconds == 0:
-        remark("Note: without --force a grace period of 0 means 1 second")
+        remark("Note: without --force, a grace period of 0 means 1 second")
         return 1
     return None if seconds == -1 else seconds
 
@@ -222,4 +224,4 @@ async def _until_gone(client: Client, ending: list[Reading], patience: timedelta
         task.result()
     if pending:
         names = ", ".join(sorted(f'"{task.get_name()}"' for task in pending))
-        raise Failure(f"timed out waiting for {names} to end; the deletion goes on")
+        raise Failure(f"timed out waiting for {names} to end; the deletion continues")

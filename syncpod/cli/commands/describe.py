@@ -31,8 +31,9 @@ def describe(
 ) -> None:
     """Show a pod in full: state, conditions, events, steps.
 
-    Or a node, `describe node n1`; a ConfigMap, `describe cm settings`; or of a Secret all but its values, `describe
-    secret keys`. A kind without a name means all of that kind: `describe pods`, of the namespace; `describe nodes`.
+    Also shows a node, `describe node n1`; a ConfigMap, `describe cm settings`; and a Secret without its values,
+    `describe secret keys`. A kind without a name means all of that kind: `describe pods`, in the namespace; `describe
+    nodes`.
     """
     from syncpod.cli.commands.node_listing import describe_nodes
     from syncpod.cli.input.arguments import named_nodes
@@ -47,7 +48,7 @@ def describe(
     if not what and not conditions.requirements:
         raise BadInput("name what to describe, or choose it with --selector")
     if any(things.values()) and conditions.requirements:
-        raise BadInput("what is described is either named, or chosen by --selector")
+        raise BadInput("name what to describe, or choose it with --selector, not both")
     described, missing = [], []
     for kind, names in things.items():
         parts, absent = (

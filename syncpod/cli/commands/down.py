@@ -25,9 +25,9 @@ _SERVER_SECONDS = 15.0
 def down(
     state_dir: StateDir = "",
     node: Node = "",
-    keep_pods: Annotated[bool, typer.Option("--keep-pods", help="Let the pods run on, for the next `up`.")] = False,
+    keep_pods: Annotated[bool, typer.Option("--keep-pods", help="Leave the pods running for the next `up`.")] = False,
     purge: Annotated[
-        bool, typer.Option("--purge", help="Remove the state directory too: database, logs, Secrets, all of it.")
+        bool, typer.Option("--purge", help="Also remove the state directory: database, logs, Secrets, everything.")
     ] = False,
     timeout: Annotated[
         str,
@@ -35,13 +35,13 @@ def down(
             "--timeout",
             metavar="DURATION",
             help="How long the pods may take to end.",
-            show_default="their longest grace, and half a minute",
+            show_default="their longest grace period and 30s",
         ),
     ] = "0",
 ) -> None:
-    """Delete this node's pods, and end all that `up` started.
+    """Delete this node's pods, and end what `up` started.
 
-    The pods are stopped with their own grace. What `up` has not started is left alone.
+    The pods are stopped with their own grace periods. What `up` has not started is left alone.
     """
     from syncpod.cli.input.arguments import read_timeout
     from syncpod.cli.machine import purge as purging
@@ -57,7 +57,7 @@ def down(
     before = recorded_worker(directory)
     logs = here.log_dir if before is None else Path(before.log_dir)
     if keep_pods and purge:
-        raise BadInput("either --keep-pods or --purge: pods do not run on without their state")
+        raise BadInput("either --keep-pods or --purge: pods cannot keep running without their state")
     if not directory.is_dir():
         remark(f"Nothing to end: {directory} is not there")
         return
@@ -74,9 +74,9 @@ def down(
     if not ended:
         remark(f"Nothing to end: nothing that `syncpod up` has started runs in {directory}")
     for what in others:
-        remark(f"Note: {what} was not started by `syncpod up`; it runs on")
+        remark(f"Note: {what} was not started by `syncpod up`; it keeps running")
     if ended and keep_pods:
-        say(f"pods run on; `{program()} up` serves them again")
+        say(f"the pods keep running; `{program()} up` serves them again")
     if purge:
         purging.purge(directory, memory, logs)
         say(f"{directory} removed")
@@ -105,7 +105,9 @@ def _delete_pods(here: NodeSettings, patience: timedelta | None, *, everything: 
             server = parts.start_server_of(here, before)
             if pods_of(server.config, here.node):
                 if followed := _end_follower(directory):
-                    remark(f"The worker followed {followed}: another, which does not, is started to delete the pods")
+                    remark(
+                        f"The worker followed {followed}: another one, which does not, is started to delete the pods"
+                    )
                 elif worker_process.serving(directory) is None:
                     remark("No worker runs: one is started to delete the pods")
                 parts.start_node(here, choose(here), server)
@@ -134,7 +136,9 @@ def _end_follower(directory: Path) -> str:
 
 
 def _how_to_keep() -> str:
-    return f"nothing has been ended; `{program()} down --keep-pods` ends what serves the pods, and leaves them"
+    return (
+        f"nothing has been ended; `{program()} down --keep-pods` ends what serves the pods, and leaves the pods running"
+    )
 
 
 # --- processes --------------------------------------------------------------------------------------------------------

@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 
 
 Force = Annotated[
-    bool, typer.Option("--force", help="Also end pods that nobody makes again: here, all that were applied.")
+    bool, typer.Option("--force", help="Also end pods that nothing creates again: here, all that were applied.")
 ]
 DeleteData = Annotated[
-    bool, typer.Option("--delete-emptydir-data", help="Also end pods that have data in an emptyDir, which is lost.")
+    bool, typer.Option("--delete-emptydir-data", help="Also end pods with an emptyDir, whose data is lost.")
 ]
 IgnoreDaemonSets = Annotated[
-    bool, typer.Option("--ignore-daemonsets", help="Taken as for kubectl; there are no DaemonSets here.")
+    bool, typer.Option("--ignore-daemonsets", help="Accepted as by kubectl; there are no DaemonSets here.")
 ]
 PodSelector = Annotated[
     str, typer.Option("--pod-selector", metavar="SELECTOR", help="Only pods with these labels, as for `get -l`.")
@@ -48,10 +48,10 @@ def drain(
     timeout: Timeout = "0",
     dry_run: DryRun = "none",
 ) -> None:
-    """Cordon nodes and end their pods.
+    """Drain nodes: cordon them, and end their pods.
 
-    What a node's manifest directory has stays, and is named: static pods end when their files go. Nothing of a node is
-    ended where a pod stands in the way, as for kubectl.
+    Pods from a node's manifest directory stay, and are listed: static pods end when their files are removed. As with
+    kubectl, no pod of a node is ended if one of them must not be.
     """
     from syncpod.cli.temporal import session
 
@@ -130,16 +130,14 @@ async def _drain(client: Client, name: str, how: _How) -> None:
     there = [one for one in await list_pods(client, None, Selector()) if one.pod.spec.node_name == name]
     silent = [one for one in there if not one.current]
     if silent:
-        raise Failure(
-            f"it is not known what the {len(silent)} pods are of node {name}{how.cordoned}, since it does not answer"
-        )
+        raise Failure(f"node {name}{how.cordoned}, does not answer: nothing is known of its {len(silent)} pods")
     # Only now: of one that does not answer, not all labels are known.
     chosen = [one for one in there if how.conditions.matches(one.pod.metadata.labels)]
     static = [one for one in chosen if _is_static(one)]
     pods = [one for one in chosen if not _is_static(one)]
     _refuse(name, pods, how)
     if static:
-        remark(f"Static pods stay: {_names(static)} (they end when their manifests go)")
+        remark(f"Static pods stay: {_names(static)} (they end when their manifests are removed)")
     unmanaged = [one for one in pods if not _has_ended(one)]
     if unmanaged:
         warn(f"deleting Pods that declare no controller: {_names(unmanaged)}")
@@ -188,7 +186,7 @@ async def _end(client: Client, pods: Sequence[Reading], how: _How) -> None:
         task.result()
     if pending:
         names = ", ".join(sorted(task.get_name() for task in pending))
-        raise Failure(f"timed out waiting for {names} to end; the deletion goes on, and the node stays cordoned")
+        raise Failure(f"timed out waiting for {names} to end; the deletion continues, and the node stays cordoned")
 
 
 def _is_static(one: Reading) -> bool:

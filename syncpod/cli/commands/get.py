@@ -31,11 +31,11 @@ _WATCH_SECONDS = 1.0
 
 
 Output = Annotated[
-    str, typer.Option("--output", "-o", metavar="wide|json|yaml|name|jsonpath='{PATH}'", help="How to print.")
+    str, typer.Option("--output", "-o", metavar="wide|json|yaml|name|jsonpath='{PATH}'", help="The output format.")
 ]
 LabelKeys = Annotated[
     list[str] | None,
-    typer.Option("--label-columns", "-L", metavar="KEY,...", help="These labels as columns of their own."),
+    typer.Option("--label-columns", "-L", metavar="KEY,...", help="Show these labels as columns."),
 ]
 
 
@@ -45,19 +45,18 @@ def get(
     all_namespaces: AllNamespaces = False,
     selector: Selector = "",
     output: Output = "",
-    watch: Annotated[bool, typer.Option("--watch", "-w", help="Go on, with a line for each change.")] = False,
-    no_headers: Annotated[bool, typer.Option("--no-headers", help="Leave out the column names.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Keep watching, and print each change.")] = False,
+    no_headers: Annotated[bool, typer.Option("--no-headers", help="Do not print the column names.")] = False,
     label_columns: LabelKeys = None,
-    show_labels: Annotated[bool, typer.Option("--show-labels", help="All labels, in the last column.")] = False,
+    show_labels: Annotated[bool, typer.Option("--show-labels", help="Show all labels in the last column.")] = False,
 ) -> None:
     r"""List pods, nodes, or this machine's ConfigMaps and Secrets.
 
-    They are named as for kubectl: `pod web`, `pod/web`, or plainly `web`; `configmaps`, `cm settings`, `secret/keys`,
-    `nodes`.
+    Name them as with kubectl: `pod web`, `pod/web`, or just `web`; `configmaps`, `cm settings`, `secret/keys`, `nodes`.
 
-    A JSONPath is written as for kubectl: text, and paths in braces, `{.metadata.name}{"\n"}`; of what is not named by
-    itself, `{.items[*].metadata.name}`. A path has fields, indices, `[*]` and filters, `[?(@.type=="Ready")]`; `..`,
-    slices, unions and `range` are not supported.
+    A JSONPath is written as with kubectl: text, and paths in braces, `{.metadata.name}{"\n"}`; for several objects,
+    `{.items[*].metadata.name}`. A path has fields, indices, `[*]` and filters, `[?(@.type=="Ready")]`; `..`, slices,
+    unions and `range` are not supported.
     """
     from syncpod.cli.commands.node_listing import get_nodes
     from syncpod.cli.input.arguments import named_nodes
@@ -72,15 +71,15 @@ def get(
         interrupts.heed()
     if (nodes := named_nodes(what or [])) is not None:
         if selector:
-            raise BadInput("--selector: nodes are named, or all are listed")
+            raise BadInput("--selector: nodes are listed by name, or all of them")
         get_nodes(nodes, output, labels, headers=not no_headers, watch=watch)
         return
     things = named(what or [])
     conditions = read_selector(selector)
     if any(things.values()) and (conditions.requirements or all_namespaces):
-        raise BadInput("what is listed is either named, or chosen by --selector or --all-namespaces")
+        raise BadInput("name what to list, or choose it with --selector or --all-namespaces, not both")
     if watch and len(things) > 1:
-        raise BadInput("--watch goes on with things of one kind")
+        raise BadInput("--watch works with one kind at a time")
     scope = None if all_namespaces else namespace
     _get(things, _Request(scope, conditions, output, labels, not no_headers, len(things) > 1, watch))
 

@@ -33,23 +33,19 @@ _SELECTED_TAIL = 10
 """Lines of each container when pods are chosen by label, as kubectl has it."""
 
 
-AllContainers = Annotated[bool, typer.Option("--all-containers", help="Those of all containers.")]
-Follow = Annotated[bool, typer.Option("--follow", "-f", help="Go on until the container ends.")]
-Previous = Annotated[bool, typer.Option("--previous", "-p", help="Of the instance before the last restart.")]
-Tail = Annotated[int, typer.Option("--tail", metavar="N", help="Only the last N lines.", show_default="all")]
-Since = Annotated[str, typer.Option("--since", metavar="DURATION", help="Not older than this: 10s, 5m.")]
-SinceTime = Annotated[str, typer.Option("--since-time", metavar="TIME", help="Not before: RFC 3339.")]
-Rotated = Annotated[
-    bool, typer.Option("--rotated", help="From the files that were rotated away as well, the oldest first.")
-]
+AllContainers = Annotated[bool, typer.Option("--all-containers", help="Print the logs of all containers.")]
+Follow = Annotated[bool, typer.Option("--follow", "-f", help="Follow the log until the container ends.")]
+Previous = Annotated[bool, typer.Option("--previous", "-p", help="Print the log from before the last restart.")]
+Tail = Annotated[int, typer.Option("--tail", metavar="N", help="Print only the last N lines.", show_default="all")]
+Since = Annotated[str, typer.Option("--since", metavar="DURATION", help="Only lines newer than this: 10s, 5m.")]
+SinceTime = Annotated[str, typer.Option("--since-time", metavar="TIME", help="Only lines from this time on: RFC 3339.")]
+Rotated = Annotated[bool, typer.Option("--rotated", help="Also read rotated files, the oldest first.")]
 LimitBytes = Annotated[
-    int, typer.Option("--limit-bytes", metavar="N", help="At most N bytes of each container.", show_default="all")
+    int, typer.Option("--limit-bytes", metavar="N", help="Print at most N bytes of each container.", show_default="all")
 ]
-Timestamps = Annotated[bool, typer.Option("--timestamps", help="With the time of each line.")]
-Prefix = Annotated[bool, typer.Option("--prefix", help="With pod and container before each line.")]
-IgnoreErrors = Annotated[
-    bool, typer.Option("--ignore-errors", help="Go on where a container's logs cannot be read, and say so.")
-]
+Timestamps = Annotated[bool, typer.Option("--timestamps", help="Print the time of each line.")]
+Prefix = Annotated[bool, typer.Option("--prefix", help="Print pod and container before each line.")]
+IgnoreErrors = Annotated[bool, typer.Option("--ignore-errors", help="Report logs that cannot be read, and go on.")]
 MaxLogRequests = Annotated[
     int, typer.Option("--max-log-requests", metavar="N", help="How many containers may be followed at once.")
 ]
@@ -73,11 +69,11 @@ def logs(
     ignore_errors: IgnoreErrors = False,
     max_log_requests: MaxLogRequests = 5,
 ) -> None:
-    """Print what a pod's containers have written.
+    """Print the logs of a pod's containers.
 
-    Reads the files that the runtime writes on this machine: of each container the one that grows, as kubectl does, and
-    with --rotated also those that were rotated away and are still kept. --follow goes on across rotations. While the
-    pod's workflow does not answer, the files are found without it, and --follow goes on until it is interrupted.
+    Reads the files that the runtime writes on this machine: for each container the current one, as kubectl does, and
+    with --rotated also older ones that are still kept. --follow continues across rotations. While the pod's workflow
+    does not answer, the files are found without it, and --follow continues until it is interrupted.
     """
     from syncpod.cli.streams import interrupts
     from syncpod.cli.temporal import session
@@ -106,7 +102,7 @@ def logs(
         ]
         if follow and len(chosen) > max_log_requests:
             raise BadInput(
-                f"{len(chosen)} containers would be followed, and at most {max_log_requests} may be: "
+                f"{len(chosen)} containers would be followed, but at most {max_log_requests} may be: "
                 "raise --max-log-requests, or choose fewer"
             )
         await _Reader(manner).read(chosen)
@@ -308,7 +304,7 @@ class _Reader:
         except FileNotFoundError:
             if self._manner.previous:  # a node keeps the newest dead instance, and with the others go their logs
                 sentence = f'previous terminated container "{container}" in pod "{pod.metadata.name}" not found'
-                raise Failure(f"{sentence}: it has been removed, and its log with it") from None
+                raise Failure(f"{sentence}: it has been removed together with its log") from None
             raise Failure(f'the log of container "{container}" is gone: {path}') from None
         except PermissionError:
             raise BadInput(f"{path}: permission denied; run as root") from None
@@ -336,4 +332,4 @@ async def _log_path(pod: Pod, container: str, instance: Instance, runtime: CriCl
     except TransportFault as fault:
         raise unanswered(fault) from None
     except CriError as error:
-        raise Failure(f'the runtime does not tell of container "{container}": {error.message or error.code}') from None
+        raise Failure(f'the runtime does not report container "{container}": {error.message or error.code}') from None

@@ -25,13 +25,13 @@ def plan(
     what: PodNames = None,
     filename: Filenames = None,
     namespace: ManifestNamespace = "",
-    output: Annotated[str, typer.Option("--output", "-o", metavar="json", help="How to print.")] = "",
+    output: Annotated[str, typer.Option("--output", "-o", metavar="json", help="The output format.")] = "",
 ) -> None:
-    """Show what an apply would do; nothing is done.
+    """Show what an apply would do, without doing it.
 
     ConfigMaps and Secrets count as they are on this machine now.
 
-    With names in place of manifests: what is about to be done for pods as they are.
+    With names of pods instead of manifests, it shows what is about to be done for these pods.
     """
     from syncpod.cli.input.manifests import Manifests, admitted
     from syncpod.cli.machine.worker_process import local_node

@@ -26,19 +26,19 @@ connection to the runtime of its own."""
 def prune(
     what: PodNames = None,
     everything: Annotated[
-        bool, typer.Option("--all", help="Everything of this node that has no workflow, what names no pod too.")
+        bool, typer.Option("--all", help="Everything of this node without a workflow, also what names no pod.")
     ] = False,
     namespace: NamespaceOfAll = "",
     grace_period: GracePeriod = -1,
-    now: Annotated[bool, typer.Option("--now", help="As --grace-period=1.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be killed and removed.")] = False,
+    now: Annotated[bool, typer.Option("--now", help="Same as --grace-period=1.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print what would be killed and removed.")] = False,
     output: OnlyNames = "",
 ) -> None:
     """Kill and remove what runs without a workflow.
 
-    Containers of this machine's pods that have none are stopped with the pod's grace; sandbox, containers, volumes and
-    logs are removed. A pod that has a workflow is left alone: `syncpod delete` ends it. What has not the node's label
-    is never touched.
+    Containers of this machine's pods that have no workflow are stopped with the pod's grace period; sandbox,
+    containers, volumes and logs are removed. A pod that has a workflow is left alone: `syncpod delete` ends it.
+    Anything without the node's label is never touched.
     """
     from syncpod.cli.several import do_all
     from syncpod.cli.strays.listing import chosen, here, named_only, require_choice

@@ -27,12 +27,12 @@ Containers = Annotated[
         "--container",
         "-c",
         metavar="NAME",
-        help="The container; * in it stands for anything. May be repeated.",
+        help="The container; * matches anything. May be repeated.",
         show_default="every main container",
     ),
 ]
 Limits = Annotated[
-    str, typer.Option("--limits", metavar="cpu=…,memory=…", help="What it may use at most.", show_default=False)
+    str, typer.Option("--limits", metavar="cpu=…,memory=…", help="The most that it may use.", show_default=False)
 ]
 Requests = Annotated[
     str, typer.Option("--requests", metavar="cpu=…,memory=…", help="What it is guaranteed.", show_default=False)
@@ -50,12 +50,12 @@ def resize(
     wait: Annotated[bool, typer.Option("--wait", help="Wait until it is done.")] = False,
     timeout: Timeout = "5m",
 ) -> None:
-    """Change how much CPU and memory a pod may use, while it runs.
+    """Change the CPU and memory of a running pod in place.
 
-    What is not named stays as it is; a request or limit can be added or changed, and not be removed. The pod's QoS
-    class may not change: of a Guaranteed pod, change requests and limits alike. Containers run on, unless their
-    resizePolicy asks for a restart. Where the node has no room now, the resize is Deferred until it has; where it never
-    can have, it is Infeasible. The pod's conditions PodResizePending and PodResizeInProgress tell how far it is.
+    What is not named stays as it is; a request or limit can be added or changed, but not removed. The pod's QoS class
+    must not change: for a Guaranteed pod, change requests and limits alike. Containers keep running, unless their
+    resizePolicy asks for a restart. If the node has no room now, the resize is Deferred until it has; if it can never
+    have, the resize is Infeasible. The pod's conditions PodResizePending and PodResizeInProgress show its progress.
 
     \b
     Examples:

@@ -34,12 +34,12 @@ RuntimeEndpoint = Annotated[
         "--runtime-endpoint",
         metavar="SOCKET",
         help="The CRI socket.",
-        show_default="where it usually is, else the embedded runtime",
+        show_default="the usual ones, else the embedded runtime",
     ),
 ]
-Embedded = Annotated[bool, typer.Option("--embedded", help="Use the embedded runtime, whatever else is there.")]
+Embedded = Annotated[bool, typer.Option("--embedded", help="Use the embedded runtime, even if another is there.")]
 Simulate = Annotated[
-    bool, typer.Option("--simulate", help="Use the embedded runtime with timers in place of processes.")
+    bool, typer.Option("--simulate", help="Use the embedded runtime, with timers instead of processes.")
 ]
 MemoryDir = Annotated[
     str,
@@ -79,9 +79,9 @@ def up(
 ) -> None:
     """Start server, runtime and worker, and bring pods up.
 
-    Started is what does not run already: a Temporal dev server, unless the environment or temporal.toml names another;
-    the embedded runtime, where neither containerd nor CRI-O answers; and a worker. All of it and the pods stay when
-    this command ends.
+    It starts what is not running: a Temporal dev server, unless the environment or temporal.toml names another; the
+    embedded runtime, if neither containerd nor CRI-O answers; and a worker. They and the pods keep running when this
+    command ends.
     """
     from syncpod.cli.input.manifests import Manifests, admitted
     from syncpod.cli.machine.object_apply import require_possible
@@ -205,15 +205,15 @@ def _tell(here: NodeSettings, server: parts.Server, running: parts.Node) -> None
     if not is_in_memory(here.memory_dir):
         remark(f"Note: {here.memory_dir} is not on a memory file system: Secrets lie on its disk")
     if not is_marked(directory):
-        remark(f"Note: {directory} has files of others: `{program()} down --purge` will not remove it")
+        remark(f"Note: {directory} has other files: `{program()} down --purge` will not remove it")
 
 
 def _not_followed(directory: str) -> str:
     """Say that the worker does not follow what the one before it did; it leaves the pods of it as they are."""
     us = shlex.quote(program())
     return (
-        f"Note: {directory} is no longer followed: its pods stay as they are, whatever becomes of their files; "
-        f"`{us} down --keep-pods`, then `{us} up --manifests {shlex.quote(directory)}` has it followed again"
+        f"Note: {directory} is no longer followed: its pods stay as they are, whatever happens to their files; "
+        f"`{us} down --keep-pods`, then `{us} up --manifests {shlex.quote(directory)}` follows it again"
     )
 
 
@@ -274,7 +274,7 @@ def _how_to_stop(admissions: list[Admission]) -> str:
     us = shlex.quote(program())
     name, flag = (admissions[0].pod.metadata.name, _namespace_flag(admissions[0])) if admissions else ("NAME", "")
     return (
-        f"Pods and all that serves them run on. `{us} delete{flag} pod {name}` ends a pod,\n"
+        f"The pods and all that serves them keep running. `{us} delete{flag} pod {name}` ends a pod,\n"
         f"`{us} down` everything, `{us} down --purge` leaves no file either."
     )
 

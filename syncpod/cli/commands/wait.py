@@ -44,18 +44,20 @@ def wait(
     timeout: Annotated[
         str,
         typer.Option(
-            "--timeout", metavar="DURATION", help="How long to wait: 30s, 5m; 0 = look once; -1s = as long as it takes."
+            "--timeout",
+            metavar="DURATION",
+            help="How long to wait: 30s, 5m; 0 = check once; -1s = as long as it takes.",
         ),
     ] = "30s",
-    output: Annotated[str, typer.Option("--output", "-o", metavar="json|yaml|name", help="How to print.")] = "",
+    output: Annotated[str, typer.Option("--output", "-o", metavar="json|yaml|name", help="The output format.")] = "",
 ) -> None:
-    """Wait until pods have come to what is asked for.
+    """Wait until pods meet a condition.
 
-    A condition is met when it has the value, True unless another is given; a path, when it leads to the value, or to
-    any value where none is given. All pods have the same time. One that is not there is an error, unless its creation
-    or deletion is waited for; one that goes meanwhile is waited for until it is there again.
+    A condition is met when it has the given value, or True if none is given; a path, when it leads to the given value,
+    or to any value if none is given. The timeout is for all pods together. A pod that does not exist is an error,
+    unless the wait is for its creation or deletion; one that is deleted meanwhile is waited for until it exists again.
 
-    What a wait is for is written as for `kubectl wait`. When time is over the exit code is 1.
+    --for is written as with `kubectl wait`. On a timeout the exit code is 1.
     """
     from syncpod.cli.streams import interrupts
     from syncpod.cli.temporal import session
@@ -69,7 +71,7 @@ def wait(
     if sum((bool(names), bool(filename), chosen)) != 1:
         raise BadInput("say which pods to wait for, in one way: POD..., -f FILE, -l SELECTOR or --all")
     if names and all_namespaces:
-        raise BadInput("pods that are named are of one namespace: leave out --all-namespaces")
+        raise BadInput("named pods are in one namespace: leave out --all-namespaces")
     keys = _of_files(filename, namespace) if filename else [(namespace, name) for name in names]
     scope = None if all_namespaces else namespace
 

@@ -42,4 +42,4 @@ def unanswered(fault: TransportFault) -> Failure:
         return Failure(f"{where} in time")
     if record is not None and record.endpoint == endpoint:
         return Failure(f"{where}: `{program()} up` starts it again")
-    return Failure(f"{where}: it has to be started again")
+    return Failure(f"{where}: start it again")

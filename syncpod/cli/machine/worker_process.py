@@ -110,5 +110,5 @@ def worker_program() -> Path:
     """Return the path of worker.py, beside the package in a checkout and in an installation alike."""
     program = Path(syncpod.__file__).resolve().parent.parent / "worker.py"
     if not program.is_file():
-        raise Failure(f"{program} is not there: install syncpod anew")
+        raise Failure(f"{program} is missing: install syncpod again")
     return program

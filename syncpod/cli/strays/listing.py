@@ -104,7 +104,7 @@ async def take_stock(place: Here) -> tuple[Inventory, Mapping[str, PodRecord]]:
     except TransportFault as fault:
         raise unanswered(fault) from None
     except CriError as error:
-        raise Failure(f"the runtime at {place.endpoint} does not tell of its pods: {error.message}") from None
+        raise Failure(f"the runtime at {place.endpoint} does not list its pods: {error.message}") from None
 
 
 def require_choice(names: Sequence[str], *, everything: bool) -> None:
@@ -182,7 +182,7 @@ def _claim(stray: Stray) -> tuple[bool, float, str]:
 
 def refusal_of_open(stray: Stray) -> str:
     """Return why a pod with a workflow is left alone."""
-    return f'pod "{stray.pod.name}" has an open workflow, which answers for it'
+    return f'pod "{stray.pod.name}" has an open workflow, which looks after it'
 
 
 def taken(stray: Stray) -> str:

@@ -53,7 +53,7 @@ def remove_files(here: NodeSettings, sandboxes: Iterable[SandboxSummary]) -> Non
             remove_pod_cgroup(context, uid)
             remove_pod_directories(context, namespace=namespace, name=name, uid=uid)
         except (CgroupBusy, OSError, ValueError) as error:
-            warn(f'something is left of pod "{printable(name)}": {error}')
+            warn(f'some files are left of pod "{printable(name)}": {error}')
 
 
 async def _clear(endpoint: str, node: str, *, everything: bool) -> list[SandboxSummary]:
@@ -66,7 +66,7 @@ async def _clear(endpoint: str, node: str, *, everything: bool) -> list[SandboxS
     async with CriClient(endpoint) as runtime:
         for sandbox in await runtime.list_pod_sandboxes():
             if not everything and sandbox.labels.get(NODE_LABEL) != node:
-                remark(f"Note: sandbox {sandbox.id[:13]} ({sandbox.name}) is not syncpod's; it runs on")
+                remark(f"Note: sandbox {sandbox.id[:13]} ({sandbox.name}) is not syncpod's; it keeps running")
                 continue
             with contextlib.suppress(NotFound):
                 await runtime.stop_pod_sandbox(sandbox.id)

@@ -44,5 +44,5 @@ async def _refusal(client: Client, pod: Pod) -> str:
     known = running.pod.spec.ephemeral_containers
     for index, container in enumerate(pod.spec.ephemeral_containers):
         if container not in known:
-            return f"{_FIELD}[{index}]: is none that the pod has; `syncpod debug` adds them to a running pod"
+            return f"{_FIELD}[{index}]: is not one of the pod's; `syncpod debug` adds them to a running pod"
     return ""

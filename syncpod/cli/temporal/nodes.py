@@ -72,7 +72,7 @@ async def require_node(client: Client, name: str) -> NodeReading:
     """Return one node. Raises Failure where there is none."""
     reading = await read_node(client, name)
     if reading is None:
-        raise Failure(f'nodes "{name}" not found (a node appears when its worker first serves)')
+        raise Failure(f'nodes "{name}" not found (a node appears when its worker first runs)')
     return reading
 
 

@@ -59,7 +59,7 @@ async def signal(client: Client, pod: Pod, name: str, payload: dict[str, Any]) -
                 raise Failure(f'pod "{meta.name}": {record.reason.removeprefix(f"signal {name}: ")}')
             return
         await asyncio.sleep(_POLL_SECONDS)
-    raise Failure(f'pod "{meta.name}" does not answer; the request is kept, and is met when its node serves again')
+    raise Failure(f'pod "{meta.name}" does not answer; the request is kept until its node serves again')
 
 
 async def _records(client: Client, pod: Pod, name: str) -> Counter[HistoryRecord] | None:

@@ -55,9 +55,11 @@ def remark_on_source(reading: Reading) -> None:
     meta = reading.pod.metadata
     source = meta.annotations.get(SOURCE_ANNOTATION, API_SOURCE)
     if source == FILE_SOURCE:
-        remark(f'Note: pod "{meta.name}" is of its node\'s manifests: it comes back as long as they have it')
+        remark(f'Note: pod "{meta.name}" comes from its node\'s manifests: it comes back as long as its file is there')
     elif source != API_SOURCE:
-        remark(f'Note: pod "{meta.name}" is of the list {source}: it comes back when that is sent again with it')
+        remark(
+            f'Note: pod "{meta.name}" comes from the list {source}: it comes back when that list is sent again with it'
+        )
 
 
 def pods_of(config: ClientConnectConfig, node: str) -> list[Reading]:
@@ -81,7 +83,7 @@ def delete_all(config: ClientConnectConfig, node: str, patience: timedelta | Non
             if not readings:
                 return
             await _delete(client, readings, patience)
-        raise Failure(f"pods are applied on node {node} all the while")
+        raise Failure(f"pods keep being applied on node {node}")
 
     session.run_on(config, work)
 
@@ -114,7 +116,7 @@ async def _delete(client: Client, readings: list[Reading], patience: timedelta |
         names = ", ".join(sorted(f'"{waits[task].pod.metadata.name}"' for task in pending))
         raise Failure(
             f"{names} did not end within {short_duration(allowed)}: `syncpod describe pod` says why; "
-            "the deletion goes on"
+            "the deletion continues"
         )
 
 

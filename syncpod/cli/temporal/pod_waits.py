@@ -105,7 +105,7 @@ def _because(applied: Applied, reading: Reading | None) -> str:
         return f": node {applied.node} is away" if applied.node_is_away else ""
     if not reading.current:
         return f": node {reading.pod.spec.node_name} is away"
-    left = ", its workflow has something left to do" if is_ready(reading.pod) else ""
+    left = ", its workflow still has something to do" if is_ready(reading.pod) else ""
     return f": {unready(reading.pod)}{left}"
 
 

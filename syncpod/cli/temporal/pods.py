@@ -147,7 +147,7 @@ async def _read(client: Client, workflow_id: str, execution: WorkflowExecution |
         raise
     except ValueError:
         raise Failure(
-            f"the workflow {workflow_id} does not answer: it is paused, or otherwise neither runs nor has ended"
+            f"the workflow {workflow_id} does not answer: it is paused, or otherwise neither running nor ended"
         ) from None
     if recorded.status in ENDED:
         return None

@@ -98,7 +98,7 @@ def run_on(config: ClientConnectConfig, work: Callable[[Client], Awaitable[_Resu
             raise
         # The SDK knows no word for a workflow that is paused, and raises this wherever it meets one.
         raise Failure(
-            "a workflow neither runs nor has ended: it is paused, perhaps (`temporal workflow unpause` has it go on)"
+            "a workflow is neither running nor ended: perhaps it is paused (`temporal workflow unpause` resumes it)"
         ) from None
 
 
