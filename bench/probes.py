@@ -18,7 +18,7 @@ from bench.idle import resident_bytes
 from bench.pods import simulated_pod
 from bench.simulated_node import SimulatedNode, each, markdown, simulated_node
 from bench.stage import NODE
-from syncpod.cli.temporal.handover import apply_pod
+from syncpod.cli.temporal.pod_apply import apply_pod
 
 PERIODS = (0, 10, 1)
 """Seconds between two questions of a probe, one row each; 0 = the same containers without probes."""

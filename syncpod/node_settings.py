@@ -19,6 +19,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
+from syncpod.go_durations import parse_go_duration
 from syncpod.kernel.atomic_file import replace_file
 from syncpod.kernel.mountinfo import read_mounts
 
@@ -46,9 +47,6 @@ RUNTIME_ENDPOINT: Final = "CONTAINER_RUNTIME_ENDPOINT"
 
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _CGROUP_PART = re.compile(r"[A-Za-z0-9._-]+")
-_DURATION = re.compile(r"(?:\d+(?:\.\d+)?(?:h|ms|m|s))+|0")
-_DURATION_PART = re.compile(r"(\d+(?:\.\d+)?)(h|ms|m|s)")
-_SECONDS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
 _SIZE = re.compile(r"([0-9]+)(Ki|Mi|Gi|k|M|G|)")
 _FACTORS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30}
 _YES, _NO = ("1", "true", "yes", "on"), ("", "0", "false", "no", "off")
@@ -343,9 +341,10 @@ def _duration(name: str, environ: Mapping[str, str], usual: float) -> float:
     text = environ.get(name)
     if not text:
         return usual
-    if not _DURATION.fullmatch(text):
-        raise SettingsInvalid(f"{name}={text!r}: must be a duration such as 90s, 2m or 1h30m")
-    return sum(float(count) * _SECONDS[unit] for count, unit in _DURATION_PART.findall(text))
+    try:
+        return parse_go_duration(text) / 1e9
+    except ValueError:
+        raise SettingsInvalid(f"{name}={text!r}: must be a duration such as 90s, 2m or 1h30m") from None
 
 
 def _flag(name: str, text: str) -> bool:

@@ -170,9 +170,9 @@ def main() -> NoReturn:
 def run(arguments: Sequence[str]) -> int:
     """Run one command; return the exit code."""
     if arguments and arguments[0] == completion.WORD:
-        from syncpod.cli.input import candidates
+        from syncpod.cli.commands import completion_candidates
 
-        if found := candidates.complete(program, arguments[1:]):
+        if found := completion_candidates.complete(program, arguments[1:]):
             say(found)
         return 0
     try:

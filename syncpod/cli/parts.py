@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from syncpod.cli.console import paint, program, remark
 from syncpod.cli.failure import BadInput, Failure
-from syncpod.cli.machine import node_process, runtime_process
+from syncpod.cli.machine import runtime_process, worker_process
 from syncpod.cli.machine.settings import settings
 from syncpod.cli.machine.state_directory import (
     RuntimeRecord,
@@ -112,7 +112,7 @@ def start_node(here: NodeSettings, choice: Choice, server: Server) -> Node:
     endpoint = own.endpoint if own is not None else choice.endpoint
     if own is not None and own.simulated:
         here = replace(here, capacity=here.capacity or _UNBOUNDED, pod_cgroups=False)
-    worker, started = node_process.start(here, endpoint, config, own_server=server.own is not None)
+    worker, started = worker_process.start(here, endpoint, config, own_server=server.own is not None)
     if started:
         remark(paint(f"worker started (pid {worker.pid})", "dim"))
         return Node(worker, own, started)
@@ -131,7 +131,7 @@ def start_node(here: NodeSettings, choice: Choice, server: Server) -> Node:
 
 def _require_workers(here: NodeSettings, address: str, namespace: str) -> None:
     """Raise Failure where a worker runs that serves another server."""
-    worker = node_process.serving(here.state_dir)
+    worker = worker_process.serving(here.state_dir)
     if worker is not None:
         _require_server(here, worker, address, namespace)
 

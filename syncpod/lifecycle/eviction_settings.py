@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping
 from typing import Final, NamedTuple, cast
 
+from syncpod.go_durations import parse_go_duration
 from syncpod.lifecycle.eviction import RESOURCES, Amount, EvictionPolicy, Signal, Threshold, percent
 from syncpod.pod import parse_quantity, quantity_text
 
@@ -20,9 +21,6 @@ DEFAULT_HARD: Final = (
 NONE: Final = "none"
 
 _PART = re.compile(r"\d+(\.\d+)?%", re.ASCII)
-_DURATION = re.compile(r"(?:\d+(?:\.\d+)?(?:h|ms|m|s))+|0", re.ASCII)
-_DURATION_PART = re.compile(r"(\d+(?:\.\d+)?)(h|ms|m|s)", re.ASCII)
-_SECONDS: Final = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
 _WHOLE = re.compile(r"\d{1,9}", re.ASCII)
 
 
@@ -82,9 +80,10 @@ def eviction_policy(settings: EvictionSettings) -> EvictionPolicy:
 
 def duration_seconds(setting: str, text: str) -> float:
     """Read a duration as Go writes it. Raises EvictionSettingInvalid."""
-    if not _DURATION.fullmatch(text):
-        raise EvictionSettingInvalid(setting, f"{text!r} must be a duration such as 90s, 2m or 1h30m")
-    return sum(float(count) * _SECONDS[unit] for count, unit in _DURATION_PART.findall(text))
+    try:
+        return parse_go_duration(text) / 1e9
+    except ValueError:
+        raise EvictionSettingInvalid(setting, f"{text!r} must be a duration such as 90s, 2m or 1h30m") from None
 
 
 def _thresholds(setting: str, text: str) -> dict[Signal, Amount | None]:

@@ -17,9 +17,9 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from fractions import Fraction
 from typing import Any, Final, Literal
 
+from syncpod.go_durations import GoDurationTooLong, parse_go_duration
 from syncpod.pod.problems import Problem
 
 INITIAL: Final = "syncpod.dev/backoff-initial"
@@ -33,16 +33,11 @@ ACTION: Final = "syncpod.dev/restart-limit-action"
 _OURS: Final = ("syncpod.dev/backoff", "syncpod.dev/restart")
 """An unknown annotation with this prefix is a mistake."""
 
-_UNITS: Final = {
-    **{"ns": Fraction(1, 1000), "us": Fraction(1), "µs": Fraction(1), "ms": Fraction(1000)},
-    **{"s": Fraction(10**6), "m": Fraction(60 * 10**6), "h": Fraction(3600 * 10**6)},
-}
-"""Microseconds in each of Go's units."""
-_PART: Final = re.compile(r"([0-9]{1,12}(?:\.[0-9]{0,9})?|\.[0-9]{1,9})(ns|us|µs|ms|s|m|h)")
 _FACTOR: Final = re.compile(r"[0-9]{1,3}(\.[0-9]{1,6})?")
 _CODE: Final = re.compile(r"0|[1-9][0-9]{0,2}")
 _NUMBER: Final = re.compile(r"0|[1-9][0-9]{0,6}")
 
+_MICROSECOND: Final = timedelta(microseconds=1)
 _SECOND: Final = timedelta(seconds=1)
 _DAY: Final = timedelta(days=1)
 _LARGEST_FACTOR: Final = 10
@@ -121,17 +116,16 @@ def _duration(lowest: timedelta, highest: timedelta, span: str) -> Callable[[str
     """Return a parser of Go durations in this range; it raises ValueError with what would be valid."""
 
     def read(text: str) -> timedelta:
-        microseconds, position = Fraction(0), 0
-        for part in _PART.finditer(text):
-            if part.start() != position:
-                break
-            microseconds += Fraction(part[1]) * _UNITS[part[2]]
-            position = part.end()
-        if not text or position != len(text):
-            raise ValueError("must be a duration such as 10s or 1m30s")
-        if not lowest // timedelta(microseconds=1) <= microseconds <= highest // timedelta(microseconds=1):
+        try:
+            nanoseconds = parse_go_duration(text)
+        except GoDurationTooLong:
+            raise ValueError(f"must be {span}") from None
+        except ValueError:
+            raise ValueError("must be a duration such as 10s or 1m30s") from None
+        # In nanoseconds, which a timedelta does not count: 24h and 1ns is more than a day.
+        if not 1000 * (lowest // _MICROSECOND) <= nanoseconds <= 1000 * (highest // _MICROSECOND):
             raise ValueError(f"must be {span}")
-        return timedelta(microseconds=int(microseconds))
+        return timedelta(microseconds=nanoseconds // 1000)
 
     return read
 

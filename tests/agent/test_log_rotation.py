@@ -10,7 +10,7 @@ from pathlib import Path
 
 from syncpod.agent.storage.log_rotation import LogLimits, LogRotation, compress_rotated, remove_excess
 from syncpod.cli.streams.log_files import read_blocks
-from syncpod.cli.view.log_lines import LogText
+from syncpod.cli.streams.log_lines import LogText
 from syncpod.cri.client import CriClient
 from syncpod.cri.errors import RuntimeFailure
 from syncpod.lifecycle.observed import ObservedContainer, ObservedPod

@@ -19,8 +19,9 @@ from syncpod.cli.commands import up
 from syncpod.cli.failure import Failure
 from syncpod.cli.input.manifests import admitted
 from syncpod.cli.machine.settings import settings
+from syncpod.cli.readings import Reading
 from syncpod.cli.temporal import nodes, pods, updates
-from syncpod.cli.temporal.handover import Change, apply_pod
+from syncpod.cli.temporal.pod_apply import Change, apply_pod
 from syncpod.messages import Fault, StepName
 from syncpod.pod import parse_pod
 from tests.cli.conftest import Command, program, silent_node
@@ -297,7 +298,7 @@ async def test_a_changed_pod_is_not_ready_by_what_it_was_before(
     pod["spec"]["containers"][0]["image"] = "busybox:2"
     late = await syncpod("apply", "-f", "-", "--wait", "--timeout", "1s", *on, stdin=as_json(pod))
     assert (late.code, late.out) == (1, f"pod/{name} configured\n")
-    assert f'pod "{name}" is not ready after 1s: Running, its workflow has something left to do\n' in late.err
+    assert f'pod "{name}" is not ready after 1s: Running, its workflow still has something to do\n' in late.err
     node.gate.pop("kill_container").set()
     changed = await syncpod("apply", "-f", "-", "--wait", *on, stdin=as_json(pod))
     assert (changed.code, changed.out) == (0, f"pod/{name} unchanged\npod/{name} ready\n")
@@ -336,7 +337,7 @@ async def test_a_node_that_is_away_loses_nothing_and_is_named(
     reads: list[str] = []
     read = pods._read
 
-    async def counted(client: Client, workflow_id: str, execution: WorkflowExecution | None) -> pods.Reading | None:
+    async def counted(client: Client, workflow_id: str, execution: WorkflowExecution | None) -> Reading | None:
         reads.append(workflow_id)
         return await read(client, workflow_id, execution)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from syncpod.cli.commands import completion
-from syncpod.cli.input.candidates import FILES, candidates
+from syncpod.cli.commands.completion_candidates import FILES, candidates
 from syncpod.cli.main import program, run
 from syncpod.node.pod_records import PodRecord, write_pod_record
 from syncpod.node.report import NodeReport, Orphan, write_node_report

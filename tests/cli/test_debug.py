@@ -76,7 +76,7 @@ async def test_what_is_printed_of_a_pod_that_was_looked_at_is_applied_again(
     settings = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "settings"}}
     shown["spec"]["ephemeralContainers"][1]["image"] = "busybox:3"
     other = await syncpod(*on, here, stdin=as_json(settings, shown))
-    path = "spec.ephemeralContainers[1]: is none that the pod has; `syncpod debug` adds them to a running pod"
+    path = "spec.ephemeralContainers[1]: is not one of the pod's; `syncpod debug` adds them to a running pod"
     assert (other.code, other.out, other.err) == (2, "", f"syncpod: pod {web}: {path}\n")
     planned = await syncpod("plan", "-f", "-", stdin=as_json(shown))
     assert (planned.code, planned.out) == (2, f"pod/{web}: would be refused\n") and path in planned.err
@@ -105,7 +105,7 @@ async def test_a_container_that_does_not_start_says_why_and_harms_nothing(
     assert (failed.code, failed.out) == (1, ""), failed.err
     assert failed.err.splitlines() == [
         'syncpod: container "look" does not start: CreateContainerConfigError: unable to find target container app',
-        f"syncpod: it stays in the pod, which tries again: `syncpod describe pod {web}` shows what comes of it, "
+        f"syncpod: it stays in the pod, which tries again: `syncpod describe pod {web}` shows its state, "
         f"and once it runs, `syncpod attach {web} -c look` attaches",
     ]
     described = (await syncpod("describe", "pod", web)).out
@@ -123,10 +123,10 @@ async def test_a_container_that_does_not_start_says_why_and_harms_nothing(
 @pytest.mark.parametrize(
     ("flags", "sentence"),
     [
-        ((), "say what to look around with: syncpod debug {web} --image IMAGE"),
+        ((), "name an image: syncpod debug {web} --image IMAGE"),
         (("--image", "i", "-t"), "--tty needs --stdin"),
         (("--image", "i", "--copy-to", "Other"), "--copy-to: must consist of lower-case letters"),
-        (("--image", "i", "--copy-to", "other", "--target", "app"), "--target is of no use to a copy"),
+        (("--image", "i", "--copy-to", "other", "--target", "app"), "--target does not go with --copy-to"),
         (("--image", "i", "--target", "db"), "--target: 'db' is no container of this pod"),
     ],
 )

@@ -117,7 +117,7 @@ async def test_a_kind_without_a_name_is_all_of_that_kind(syncpod: Command, on: t
         names = [line.split()[1] for line in described.out.splitlines() if line.startswith("Name:")]
         assert (described.code, names, described.err) == (0, sorted((one, two)), "")
     both = await syncpod("describe", "pod", one, "-l", "app=web")
-    assert (both.code, both.err) == (2, "syncpod: what is described is either named, or chosen by --selector\n")
+    assert (both.code, both.err) == (2, "syncpod: name what to describe, or choose it with --selector, not both\n")
 
 
 async def test_a_step_that_is_tried_again_is_described_with_its_last_failure(

@@ -37,7 +37,8 @@ async def test_what_a_list_has_back_is_said_and_what_is_static_stays(syncpod: Co
     assert (done.code, done.out.splitlines()[0]) == (0, f"node/{drained} already cordoned"), done.err
     assert done.out.splitlines()[-1] == f"node/{drained} drained"
     assert (
-        f'Note: pod "{drained}-listed" is of the list team: it comes back when that is sent again with it' in done.err
+        f'Note: pod "{drained}-listed" comes from the list team: it comes back when that list is sent again with it'
+        in done.err
     )
     assert f"Static pods stay: default/{drained}-static" in done.err and f'pod "{drained}-bare" is' not in done.err
     left = await syncpod("get", "pod", f"{drained}-bare", f"{drained}-listed", f"{drained}-static", "-o", "name")

@@ -1,4 +1,4 @@
-"""Spans of time as kubectl writes and reads them."""
+"""Durations as kubectl writes and reads them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from syncpod.cli.view.durations import age, parse_duration, short_duration
+from syncpod.cli.input.arguments import read_duration
+from syncpod.cli.view.durations import age, short_duration
 from tests.cli.pods import NOW
 
 DAY = 24 * 3600
@@ -52,22 +53,22 @@ def test_an_unknown_moment_has_an_unknown_age() -> None:
     ("text", "seconds"), [("0", 0), ("30s", 30), ("5m", 300), ("1h30m", 5400), ("1.5h", 5400), ("250ms", 0.25)]
 )
 def test_a_go_duration_is_read(text: str, seconds: float) -> None:
-    assert parse_duration(text).total_seconds() == pytest.approx(seconds)
+    assert read_duration(text).total_seconds() == pytest.approx(seconds)
 
 
 @pytest.mark.parametrize("text", ["", "5", "5 m", "m", "1d", "-5s", "5m!", "s5"])
 def test_what_is_no_duration_is_refused_with_an_example(text: str) -> None:
     with pytest.raises(ValueError, match="write 30s, 5m or 1h30m"):
-        parse_duration(text)
+        read_duration(text)
 
 
 @pytest.mark.parametrize("text", ["99999999999h", "20000000h", "2562048h", f"{'9' * 400}ns", "2562047h1h"])
 def test_what_go_cannot_hold_is_too_long(text: str) -> None:
-    assert parse_duration("2562047h") == timedelta(hours=2_562_047)
+    assert read_duration("2562047h") == timedelta(hours=2_562_047)
     with pytest.raises(ValueError, match="is too long a duration: write at most 2562047h"):
-        parse_duration(text)
+        read_duration(text)
 
 
 @given(st.integers(min_value=0, max_value=10**6))
 def test_seconds_survive_reading(seconds: int) -> None:
-    assert parse_duration(f"{seconds // 60}m{seconds % 60}s") == timedelta(seconds=seconds)
+    assert read_duration(f"{seconds // 60}m{seconds % 60}s") == timedelta(seconds=seconds)

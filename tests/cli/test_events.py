@@ -174,7 +174,7 @@ async def test_watching_prints_each_event_once(
         (("--for", "web"), "--for: must be pod/NAME, not web"),
         (("--for", "svc/web"), "'svc/web': only pods can be named here"),
         (("-o", "table"), "--output: must be wide, json, yaml, name, not table"),
-        (("web", "-A"), "a pod that is named is of one namespace"),
+        (("web", "-A"), "a named pod is in one namespace"),
     ],
 )
 async def test_what_cannot_be_listed_is_refused(syncpod: Command, arguments: tuple[str, ...], sentence: str) -> None:

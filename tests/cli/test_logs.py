@@ -16,7 +16,7 @@ from temporalio.client import Client
 
 from syncpod.cli.commands import logs
 from syncpod.cli.failure import Failure
-from syncpod.cli.machine import containers
+from syncpod.cli.machine import containers, runtime_client
 from syncpod.cli.temporal import pods
 from syncpod.messages import POD_WORKFLOW
 from syncpod.pod import Pod, parse_pod
@@ -63,7 +63,7 @@ def pod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pod:
         return tmp_path / f"{container}.log"
 
     monkeypatch.setattr(logs, "_log_path", log_path)
-    monkeypatch.setattr(containers, "runtime_of", lambda _: Runtime())
+    monkeypatch.setattr(runtime_client, "runtime_of", lambda _: Runtime())
     ended = {"terminated": {"exitCode": 0, "containerID": "x://1"}}
     return parse_pod(
         {
@@ -95,7 +95,7 @@ def reader(**given: Any) -> Any:
         **{"follow": False, "previous": False, "tail": None, "since": None, "rotated": False, "limit_bytes": None},
         **{"timestamps": False, "prefix": False, "ignore_errors": False},
     }
-    return logs._Reader(**(usual | given))
+    return logs._Reader(logs._Manner(**(usual | given)))
 
 
 def test_what_cannot_be_read_keeps_no_other_from_being_printed(

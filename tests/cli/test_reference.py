@@ -25,17 +25,17 @@ DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "cli.md"
 HEAD = """\
 # The command line
 
-Made of what the commands say of themselves: `syncpod COMMAND --help` has the same.
+Generated from the commands: `syncpod COMMAND --help` prints the same.
 
-- Results are on standard output, everything else on standard error.
-- Exit codes: 0 done; 1 what was asked for failed, or is not there; 2 the input or the environment is wrong, and nothing
-  has been done; 130 interrupted. `exec` and `debug` pass on the code of what they ran.
-- Pods are named as for kubectl: `web`, `pod/web`, `pod web`. Without `-n` the namespace is `default`.
-- Flags may be given a value as for kubectl: `--wait=false` is `--no-wait`, `--all=true` is `--all`.
+- Results go to standard output, everything else to standard error.
+- Exit codes: 0 done; 1 failed or not found; 2 the input or the environment is wrong, and nothing has been done; 130
+  interrupted. `exec` and `debug` pass on the exit code of what they ran.
+- Name pods as with kubectl: `web`, `pod/web`, `pod web`. Without `-n` the namespace is `default`.
+- Flags take values as with kubectl: `--wait=false` is `--no-wait`, `--all=true` is `--all`.
 - The Temporal server is the one that the `temporal` CLI would use (`TEMPORAL_ADDRESS`, `TEMPORAL_NAMESPACE`,
   temporal.toml), else the one that `syncpod up` runs in the state directory.
 - `SYNCPOD_STATE_DIR` names the state directory, `SYNCPOD_NODE` the node.
-- `source <(syncpod completion bash)` has bash complete all this; zsh and fish: `syncpod completion --help`.
+- `source <(syncpod completion bash)` completes all this in bash; for zsh and fish: `syncpod completion --help`.
 """
 ALL = [(path, command) for path, command in commands_of(program()) if not command.hidden]
 WRITTEN = {

@@ -27,7 +27,7 @@ from tests.cli.manifests import manifest
         (("debug", "web", "--image", "i", "--no-share-processes"), "--no-share-processes needs --copy-to"),
         (("debug", "web", "--image", "UPPER CASE"), "--image: 'UPPER CASE' is no image's name"),
         (("debug", "web", "--image", "BusyBox", "--copy-to", "b"), "--image: 'BusyBox' is no image's name"),
-        (("debug", "rs"), "say what to look around with: syncpod debug rs --image IMAGE"),
+        (("debug", "rs"), "name an image: syncpod debug rs --image IMAGE"),
         (("exec", "svc"), "say what to run: syncpod exec svc -- COMMAND"),
         (("exec", "pod"), "say what to run: syncpod exec pod -- COMMAND"),
         (("load", "/nosuch"), "/nosuch: No such file or directory"),

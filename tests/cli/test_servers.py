@@ -18,14 +18,14 @@ from temporalio.client import Client, WorkflowExecutionStatus
 from syncpod.cli import parts
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.machine import dev_server
-from syncpod.cli.machine.listening import listens
+from syncpod.cli.machine.listening_process import listens
 from syncpod.cli.machine.processes import end
 from syncpod.cli.machine.settings import settings
 from syncpod.cli.machine.state_directory import ServerRecord, prepare, running_server
 from syncpod.cli.main import run
+from syncpod.cli.readings import Reading
 from syncpod.cli.temporal import session
-from syncpod.cli.temporal.pods import Reading
-from syncpod.cli.temporal.progress import hindrances
+from syncpod.cli.view.progress import hindrances
 from syncpod.node_settings import NodeSettings, WorkerRecord, write_worker_record
 from syncpod.temporal import plugin
 from tests.cli.conftest import program
@@ -191,7 +191,7 @@ def foreign_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> WorkerRec
     prepare(tmp_path)
     worker = WorkerRecord(os.getpid(), "vm/1/1", "vm", "unix:///run/a.sock", "a 1", "127.0.0.1:1", "default", "q", 1)
     write_worker_record(tmp_path, worker)
-    monkeypatch.setattr("syncpod.cli.machine.node_process._is_worker", lambda pid: True)
+    monkeypatch.setattr("syncpod.cli.machine.worker_process._is_worker", lambda pid: True)
     return worker
 
 
@@ -237,5 +237,5 @@ def test_a_workflow_in_a_state_that_the_sdk_has_no_word_for_is_a_sentence(tempor
     async def work(_: Client) -> None:
         WorkflowExecutionStatus(8)  # what the SDK does with a paused one
 
-    with pytest.raises(Failure, match="it is paused, perhaps"):
+    with pytest.raises(Failure, match="perhaps it is paused"):
         session.run_on({"target_host": temporal_server.address, "namespace": "default"}, work)

@@ -18,7 +18,7 @@ from syncpod.agent.takeover.search_attributes import register_search_attributes
 from syncpod.cli.failure import Failure
 from syncpod.cli.strays import adoption, listing
 from syncpod.cli.strays.listing import Here, Standing, Stray, standing_of, taken, told_apart
-from syncpod.cli.temporal import handover, pods
+from syncpod.cli.temporal import pod_apply, pods
 from syncpod.cri.port import ContainerSummary, SandboxSummary
 from syncpod.messages import POD_WORKFLOW, pod_workflow_id
 from syncpod.node.inventory import PodInRuntime
@@ -113,7 +113,7 @@ async def test_of_many_pods_a_few_are_adopted_at_once_and_the_server_is_asked_on
 
     monkeypatch.setattr(listing, "here", lambda: place)
     monkeypatch.setattr(listing, "chosen", chosen)
-    monkeypatch.setattr(handover, "has_search_attributes", has_search_attributes)
+    monkeypatch.setattr(pod_apply, "has_search_attributes", has_search_attributes)
     monkeypatch.setattr(adoption, "start_for", start_for)
     monkeypatch.setattr(adoption, "until_adopted", until_adopted)
     done = await syncpod("adopt", "--all")

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from syncpod.cli.machine.processes import identify
-from syncpod.cli.strays.unclaimed import sentence
+from syncpod.cli.strays.notice import sentence
 from tests.cli.conftest import Result, program
 from tests.cli.machine import EMBEDDED, Run, machine
 from tests.cli.manifests import manifest
@@ -91,7 +91,7 @@ def test_manifests_that_are_no_longer_followed_are_named_once(
     assert without.code == 0, without.err
     (note,) = [line for line in without.err.splitlines() if line.startswith("Note: ")]
     assert note.startswith(f"Note: {manifests} is no longer followed: its pods stay as they are")
-    assert note.endswith(f" up --manifests {shlex.quote(str(manifests))}` has it followed again")
+    assert note.endswith(f" up --manifests {shlex.quote(str(manifests))}` follows it again")
     assert uid(syncpod, static) == before != ""
     assert "no longer" not in syncpod("up").err
 
@@ -131,7 +131,7 @@ def test_down_says_why_it_starts_a_worker(syncpod: Run, manifests: Path) -> None
     assert syncpod("up", "--manifests", str(manifests)).code == 0
     ended = syncpod("down")
     assert ended.code == 0, ended.err
-    said = f"The worker followed {manifests}: another, which does not, is started to delete the pods\n"
+    said = f"The worker followed {manifests}: another one, which does not, is started to delete the pods\n"
     assert said in ended.err and 'pod "cat" deleted\n' in ended.out and "No worker runs" not in ended.err
 
 

@@ -80,7 +80,7 @@ async def test_creation_and_deletion_are_waited_for(syncpod: Command, on: tuple[
         (("web", "--for=jsonpath={..a}"), "--for: '{..a}' cannot be read as JSONPath from '..a' on"),
         ((READY,), "say which pods to wait for, in one way"),
         (("web", "--all", READY), "say which pods to wait for, in one way"),
-        (("web", "-A", READY), "pods that are named are of one namespace"),
+        (("web", "-A", READY), "named pods are in one namespace"),
         (("web", READY, "--timeout", "soon"), "--timeout: 'soon' is no duration"),
         (("web", READY, "-o", "wide"), "--output: must be json, yaml, name, not wide"),
         (("svc/web", READY), "'svc/web': only pods can be named here"),
@@ -130,7 +130,7 @@ async def test_what_cannot_be_restarted_is_said(syncpod: Command, on: tuple[str,
     once = await syncpod("restart", name, "-c", "setup")
     assert (once.code, once.out) == (2, "")
     assert once.err == (
-        f'syncpod: container "setup" of pod "{name}" is an init container: those are never restarted alone\n'
+        f'syncpod: container "setup" of pod "{name}" is an init container: init containers are never restarted alone\n'
     )
     missing = await syncpod("restart", never, name, "-c", "none")
     assert missing.code == 1 and missing.err.count("\n") == 2
@@ -167,8 +167,8 @@ async def test_where_nothing_waits_it_is_said(syncpod: Command, on: tuple[str, s
     name = fresh_name()
     await syncpod("apply", "-f", "-", "--wait", *on, stdin=as_json(manifest(name)))
     nothing = await syncpod("retry", name)
-    assert (nothing.code, nothing.err) == (1, f'syncpod: pod "{name}" waits out no back-off: it is Running\n')
+    assert (nothing.code, nothing.err) == (1, f'syncpod: pod "{name}" is not in a back-off: it is Running\n')
     runs = await syncpod("retry", name, "-c", "app")
-    assert (runs.code, runs.err) == (1, f'syncpod: container "app" in pod "{name}" waits out no back-off\n')
+    assert (runs.code, runs.err) == (1, f'syncpod: container "app" in pod "{name}" is not in a back-off\n')
     unknown = await syncpod("retry", name, "-c", "none")
     assert (unknown.code, unknown.err.count("\n")) == (1, 1)

@@ -26,25 +26,26 @@ def adopt(
     everything: Annotated[bool, typer.Option("--all", help="Every pod of this node that has no workflow.")] = False,
     namespace: NamespaceOfAll = "",
     force: Annotated[
-        bool, typer.Option("--force", help="Also a pod whose workflow is open and cannot go on: it is replaced.")
+        bool,
+        typer.Option("--force", help="Also a pod with an open workflow that cannot go on: the workflow is replaced."),
     ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be adopted.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print what would be adopted.")] = False,
     output: OnlyNames = "",
 ) -> None:
-    """Have pods that run without a workflow go on with one.
+    """Start a workflow for pods that run without one.
 
-    Pods of this machine are left without one when the Temporal server has lost its database, or is another one: nothing
-    is killed then, and nothing looked after. A pod is adopted from what its node has noted of it, under the same UID;
-    whatever runs of it goes on, and no container is restarted. Restart counts go on from what the runtime has;
-    back-offs, events and history begin anew. A pod that has ended stays ended.
+    Pods of this machine lose their workflows when the Temporal server loses its database, or is replaced by another:
+    then nothing kills them, and nothing looks after them. A pod is adopted from its node's record of it, under the same
+    UID. Whatever runs keeps running, and no container is restarted. Restart counts continue from what the runtime has;
+    back-offs, events and history start afresh. A pod that has ended stays ended.
 
-    With --force the workflow that a named pod has is ended in the moment in which the new one starts. To terminate it
-    first would leave the pod an orphan, which its node kills.
+    With --force, the workflow of a named pod is terminated at the moment when the new one starts. Terminating it first
+    would leave the pod an orphan, which its node kills.
     """
     from syncpod.cli.several import do_all
     from syncpod.cli.strays.listing import chosen, here, named_only, require_choice
     from syncpod.cli.temporal import session
-    from syncpod.cli.temporal.handover import has_search_attributes
+    from syncpod.cli.temporal.pod_apply import has_search_attributes
 
     names, brief = pod_names(what or []), named_only(output)
     require_choice(names, everything=everything)
@@ -57,9 +58,7 @@ def adopt(
         if nameless:
             remark(f"Note: {len(nameless)} of what runs names no pod, and cannot be adopted; see `syncpod node`")
         if force and len({(each.pod.namespace, each.pod.name) for each in strays}) < len(strays):
-            raise Failure(
-                "--force: the runtime has several pods of that name; `syncpod prune` removes the one too many"
-            )
+            raise Failure("--force: the runtime has several pods of that name; `syncpod prune` removes the others")
         if not strays and everything:
             remark("No pods without a workflow")
         has_attributes = await has_search_attributes(client)
@@ -89,7 +88,7 @@ async def _adopt(client: Client, place: Here, stray: Stray, how: _How) -> None:
         raise Failure(taken(stray))
     if stray.record is None:
         raise Failure(
-            f'pod "{name}" cannot be adopted: node {place.node.name} has no record of this life of it; '
+            f'pod "{name}" cannot be adopted: node {place.node.name} has no record of this incarnation; '
             "`syncpod prune` removes it"
         )
     if not how.dry_run:

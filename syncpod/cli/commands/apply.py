@@ -11,14 +11,14 @@ import typer
 
 from syncpod.cli.console import say, warn
 from syncpod.cli.failure import BadInput, Failure
-from syncpod.cli.input.arguments import read_dry_run
+from syncpod.cli.input.arguments import read_dry_run, read_timeout
 from syncpod.cli.input.options import DryRun, Filenames, ManifestNamespace, Node, Timeout
 
 if TYPE_CHECKING:
     from temporalio.client import Client
 
     from syncpod.cli.input.manifests import Manifests
-    from syncpod.cli.temporal.handover import Applied
+    from syncpod.cli.temporal.pod_apply import Applied
     from syncpod.node_settings import NodeSettings
     from syncpod.pod import Admission, Pod
 
@@ -34,32 +34,32 @@ def apply(
     node: Node = "",
     dry_run: DryRun = "none",
 ) -> None:
-    """Make pods, ConfigMaps and Secrets, or change them.
+    """Create or change pods, ConfigMaps and Secrets.
 
-    What may change in a pod is what Kubernetes lets change: images, CPU and memory (see `resize`), labels, annotations,
+    A pod may change as Kubernetes lets it change: images, CPU and memory (see `resize`), labels, annotations,
     activeDeadlineSeconds, added tolerations. Takes what `kubectl get -o yaml` prints. Every document is checked before
     anything is done.
 
-    ConfigMaps and Secrets are kept on this machine, for the pods of its node; Secrets in memory, so that they have to
-    be applied again when it has been started anew. Neither is ever sent to the Temporal server.
+    ConfigMaps and Secrets are kept on this machine, for the pods of its node. Secrets are kept in memory: apply them
+    again after a reboot. Neither is ever sent to the Temporal server.
 
-    With `--dry-run=client` manifests are checked here and compared with what is there; with `--dry-run=server` pods'
-    workflows are asked as well what they would refuse, and nodes whether they are cordoned. `plan` shows the steps.
+    With `--dry-run=client`, manifests are checked here and compared with what exists. With `--dry-run=server`, the
+    pods' workflows are also asked what they would refuse, and nodes whether they are cordoned. `plan` shows the steps.
     """
-    from syncpod.cli.input.ephemeral import without_known
     from syncpod.cli.input.manifests import admitted
-    from syncpod.cli.machine.node_process import local_node
-    from syncpod.cli.machine.object_store import keep, require_possible
+    from syncpod.cli.machine.object_apply import keep, require_possible
     from syncpod.cli.machine.settings import settings
+    from syncpod.cli.machine.worker_process import local_node
     from syncpod.cli.temporal import session
-    from syncpod.cli.temporal.handover import refuse_cordoned
+    from syncpod.cli.temporal.ephemeral_containers import without_known
+    from syncpod.cli.temporal.pod_apply import refuse_cordoned
 
     if not filename:
         raise BadInput("name a manifest with -f FILE, a directory with -f DIR, or standard input with -f -")
-    patience = parse_timeout(timeout)
+    patience = read_timeout(timeout)
     mark = read_dry_run(dry_run)
     if mark and wait:
-        raise BadInput("either --dry-run or --wait: nothing is done that could be waited for")
+        raise BadInput("either --dry-run or --wait: a dry run does nothing to wait for")
     manifests = admitted(filename, namespace)
     machine = settings()
     require_possible(manifests, machine, asked=node)
@@ -86,7 +86,7 @@ def apply(
 def _try(manifests: Manifests, machine: NodeSettings, node: str, mark: str, *, asks: bool) -> None:
     """Say what would be done, and do nothing. Raises Failure for what would be refused."""
     from syncpod.cli.commands import apply_dry_run
-    from syncpod.cli.machine.node_process import local_node
+    from syncpod.cli.machine.worker_process import local_node
     from syncpod.cli.temporal import session
 
     apply_dry_run.say_objects(manifests, machine, mark)
@@ -106,7 +106,7 @@ async def apply_all(
     `patience` bounds how long each may take to be answered, where it is shorter than the usual bound.
     """
     from syncpod.cli.several import together
-    from syncpod.cli.temporal.handover import apply_pod, has_search_attributes
+    from syncpod.cli.temporal.pod_apply import apply_pod, has_search_attributes
 
     has_attributes = await has_search_attributes(client)
     slots = asyncio.Semaphore(_AT_ONCE)
@@ -135,20 +135,10 @@ async def apply_all(
     return applied
 
 
-def parse_timeout(text: str) -> timedelta | None:
-    """Return how long to wait; None = as long as it takes. Raises BadInput."""
-    from syncpod.cli.view.durations import parse_duration
-
-    try:
-        return parse_duration(text) or None
-    except ValueError as wrong:
-        raise BadInput(f"--timeout: {wrong}") from None
-
-
 async def _wait(client: Client, applied: list[Applied], timeout: timedelta | None, spent: timedelta) -> None:
     """Wait for what of `timeout` has not been spent on applying."""
     from syncpod.cli.temporal.pod_waits import until_settled, verdicts
-    from syncpod.cli.temporal.progress import Progress
+    from syncpod.cli.view.progress import Progress
 
     with Progress() as progress:
         left = max(timeout - spent, timedelta()) if timeout else None

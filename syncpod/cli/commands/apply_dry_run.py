@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from syncpod.cli.console import say, warn
 from syncpod.cli.failure import Failure
 from syncpod.cli.several import together
-from syncpod.cli.temporal.handover import Change
+from syncpod.cli.temporal.pod_apply import Change
 
 if TYPE_CHECKING:
     from temporalio.client import Client
@@ -22,7 +22,7 @@ _WORDS = {"create": Change.CREATED, "update": Change.CONFIGURED, "none": Change.
 
 def say_objects(manifests: Manifests, here: NodeSettings, mark: str) -> None:
     """Say what would become of the ConfigMaps and Secrets, which `node_objects.require_possible` has let pass."""
-    from syncpod.cli.machine.object_store import what_would_change
+    from syncpod.cli.machine.object_apply import what_would_change
 
     if manifests.objects:
         for one in what_would_change(manifests, here):
@@ -64,7 +64,7 @@ async def _asked(client: Client, admission: Admission, node: str) -> Change:
 
 async def _compared(client: Client, pod: Pod) -> Change:
     """Compare a pod with the one that there is. Raises Failure where that does not answer."""
-    from syncpod.cli.temporal.forecast import differs
+    from syncpod.cli.commands.apply_forecast import differs
     from syncpod.cli.temporal.pods import read_pod, require_answer
 
     reading = await read_pod(client, pod.metadata.namespace, pod.metadata.name)

@@ -27,13 +27,13 @@ def attach_(
     namespace: Namespace = "default",
     container: Container = "",
     stdin: Annotated[bool, typer.Option("--stdin", "-i", help="Pass our input to the container.")] = False,
-    tty: Annotated[bool, typer.Option("--tty", "-t", help="Lend our terminal; with --stdin.")] = False,
+    tty: Annotated[bool, typer.Option("--tty", "-t", help="Give it our terminal; needs --stdin.")] = False,
 ) -> None:
-    """Show what a container writes from now on, or type into it.
+    """Show a running container's output, or type into it.
 
-    It is the container's own process that is joined; with --stdin our input goes to it. Ends when the container does,
-    or our input. Ctrl-C leaves the container alone and running, unless it has our terminal (--stdin --tty): then that
-    key is the container's, as every other.
+    This connects to the container's own process, from now on; with --stdin, our input goes to it. It ends when the
+    container ends, or our input. Ctrl-C leaves the container running, unless it has our terminal (--stdin --tty): then
+    Ctrl-C goes to the container, like every other key.
 
     \b
     Examples:
@@ -68,7 +68,7 @@ async def attach(pod: Pod, container_id: str, *, stdin: bool, tty: bool) -> int:
 
     Raises BadInput, and Failure where the runtime refuses or cannot be reached, or the stream breaks.
     """
-    from syncpod.cli.machine.containers import runtime_of, unanswered
+    from syncpod.cli.machine.runtime_client import runtime_of, unanswered
     from syncpod.cli.streams import terminal
     from syncpod.cli.streams.remote_command import stream
     from syncpod.cri.errors import CriError, TransportFault
@@ -76,9 +76,9 @@ async def attach(pod: Pod, container_id: str, *, stdin: bool, tty: bool) -> int:
     raw_id = container_id.rpartition("://")[2]
     container = _spec_of(pod, raw_id)
     if stdin and not container.stdin:
-        raise BadInput(f'container "{container.name}" reads no input: its manifest does not say `stdin: true`')
+        raise BadInput(f'container "{container.name}" reads no input: its manifest does not set `stdin: true`')
     if tty and not container.tty:
-        remark(f'Note: container "{container.name}" has no terminal (`tty: true`); going on without')
+        remark(f'Note: container "{container.name}" has no terminal (`tty: true`); continuing without one')
         tty = False
     async with runtime_of(pod) as runtime:
         try:

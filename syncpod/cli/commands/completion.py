@@ -72,10 +72,11 @@ SCRIPTS: Final = {
 def completion(
     shell: Annotated[str, typer.Argument(metavar="bash|zsh|fish", hidden=True, show_default=False)],
 ) -> None:
-    """Print what makes a shell complete command lines.
+    """Print a script with which a shell completes command lines.
 
-    Commands, flags and their values, and the names of this machine's node and of its pods, containers, ConfigMaps and
-    Secrets. Names are read off the node's disk: no server is asked, and where nothing can be read nothing is said.
+    It completes commands, flags and their values, and the names of this machine's node and of its pods, containers,
+    ConfigMaps and Secrets. Names are read from the node's disk: no server is asked, and what cannot be read is left
+    out.
     """
     if shell not in SCRIPTS:
         raise BadInput(f"{shell}: must be one of {', '.join(SCRIPTS)}")

@@ -25,11 +25,11 @@ def condition(
 ) -> None:
     """Set a condition of a pod: True, False or Unknown.
 
-    A pod whose spec.readinessGates names the type is Ready only while it is True:
+    A pod whose spec.readinessGates names the type is Ready only while the condition is True:
 
     `condition web example.com/load-balanced=True --reason Registered`
 
-    Any other condition is shown with the pod. Those that its node sets (Ready, Initialized, ...) are refused.
+    Any other condition is only shown with the pod. Conditions that the node sets (Ready, Initialized, ...) are refused.
     """
     from syncpod.cli.temporal import session
 

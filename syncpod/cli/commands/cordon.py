@@ -16,20 +16,20 @@ NodeNames = Annotated[list[str], typer.Argument(metavar="NODE", hidden=True, sho
 
 
 def cordon(nodes: NodeNames) -> None:
-    """Have a node take no new pods.
+    """Mark a node as unschedulable: it takes no new pods.
 
-    Pods that are there go on, also over restarts of their node, and so do those of its manifest directory.
+    Its pods keep running, also across restarts of the node, and so do those of its manifest directory.
     """
     _change(nodes, "cordon")
 
 
 def uncordon(nodes: NodeNames) -> None:
-    """Have a node take new pods again."""
+    """Mark a node as schedulable: it takes new pods again."""
     _change(nodes, "uncordon")
 
 
 def _change(words: list[str], change: Literal["cordon", "uncordon"]) -> None:
-    from syncpod.cli.commands.node_listing import node_names
+    from syncpod.cli.input.arguments import node_names
     from syncpod.cli.temporal import session
 
     names = node_names(words)

@@ -32,29 +32,33 @@ class Place:
     """"" = that of --namespace."""
 
 
+NoPreserve = Annotated[
+    bool, typer.Option("--no-preserve", help="Into a container: do not keep owners and permissions.")
+]
+Retries = Annotated[
+    int | None,
+    typer.Option(
+        "--retries",
+        metavar="N",
+        help="Out of a container: how often to resume after a break; -1 = always.",
+        show_default="0",
+    ),
+]
+
+
 def cp(
     source: Annotated[str, typer.Argument(metavar="SRC", hidden=True, show_default=False)],
     destination: Annotated[str, typer.Argument(metavar="DST", hidden=True, show_default=False)],
     namespace: Namespace = "default",
     container: Container = "",
-    no_preserve: Annotated[
-        bool, typer.Option("--no-preserve", help="Into a container: keep neither owners nor permissions.")
-    ] = False,
-    retries: Annotated[
-        int | None,
-        typer.Option(
-            "--retries",
-            metavar="N",
-            help="How often to go on after a break, out of a container; -1 = always.",
-            show_default="0",
-        ),
-    ] = None,
+    no_preserve: NoPreserve = False,
+    retries: Retries = None,
 ) -> None:
-    """Copy a file or a directory into a container, or out of one.
+    """Copy files and directories to and from containers.
 
-    One of SRC and DST is a path here, the other POD:PATH or NAMESPACE/POD:PATH. Into a container, what DST names as a
-    directory receives SRC as an entry; out of one, a directory's contents go into DST, which is made where it is
-    missing. The container needs `tar`. What would lead out of DST is left out, and said.
+    One of SRC and DST is a path here, the other POD:PATH or NAMESPACE/POD:PATH. Copying into a container: if DST is a
+    directory, SRC becomes an entry of it. Copying out: the contents of a directory go into DST, which is created if it
+    is missing. The container needs `tar`. Entries that would lead out of DST are skipped with a warning.
 
     \b
     Examples:
@@ -64,38 +68,58 @@ def cp(
     """  # noqa: D301
     from syncpod.cli.temporal import session
 
-    one, other = place(source), place(destination)
-    if bool(one.pod) == bool(other.pod):
-        raise BadInput("one of SRC and DST has to be in a pod (POD:PATH), and the other here")
-    inside = one if one.pod else other
-    if one.pod and no_preserve:
-        raise BadInput("--no-preserve is for a copy into a container: out of one, owners are never kept")
-    if not one.pod:
-        if retries is not None:
-            raise BadInput("--retries is for a copy out of a container: into one, none can go on after a break")
-        _require(Path(one.path))
+    ends = place(source), place(destination)
+    _require_one_here(*ends, no_preserve=no_preserve, retries=retries)
 
     async def work(client: Client) -> None:
-        from syncpod.cli.commands.exec import run_in
-        from syncpod.cli.machine.containers import chosen_container, running_instance, runtime_of
-        from syncpod.cli.streams.tar_copy import Copying
-        from syncpod.cli.temporal.pods import require_pod
-
-        pod = (await require_pod(client, inside.namespace or namespace, inside.pod)).pod
-        chosen = chosen_container(pod, container)
-        instance = running_instance(pod, chosen)
-        async with runtime_of(pod) as runtime:
-
-            async def run(command: Sequence[str], stdin: AsyncIterator[bytes] | None, write: Write) -> int:
-                return await run_in(runtime, instance, chosen, command, stdin=stdin, write=write)
-
-            copying = Copying(run, chosen)
-            if one.pod:
-                await copying.out_of(one.path, Path(other.path), retries=retries or 0)
-            else:
-                await copying.into(Path(one.path), other.path, preserve=not no_preserve)
+        await _copy(client, *ends, namespace, container, preserve=not no_preserve, retries=retries or 0)
 
     session.run(work)
+
+
+def _require_one_here(source: Place, destination: Place, *, no_preserve: bool, retries: int | None) -> None:
+    """Raise BadInput unless one end is here, what is to be copied from here is there, and the flags fit the way."""
+    if bool(source.pod) == bool(destination.pod):
+        raise BadInput("one of SRC and DST must be in a pod (POD:PATH), the other here")
+    if source.pod and no_preserve:
+        raise BadInput("--no-preserve is for a copy into a container: out of one, owners are never kept")
+    if not source.pod:
+        if retries is not None:
+            raise BadInput("--retries is for a copy out of a container: a copy into one cannot be resumed")
+        _require(Path(source.path))
+
+
+async def _copy(
+    client: Client,
+    source: Place,
+    destination: Place,
+    namespace: str,
+    container: str,
+    *,
+    preserve: bool,
+    retries: int,
+) -> None:
+    """Copy between this machine and a container; `namespace` is that of a place that names none. Raises Failure."""
+    from syncpod.cli.commands.exec import run_in
+    from syncpod.cli.machine.containers import chosen_container, running_instance
+    from syncpod.cli.machine.runtime_client import runtime_of
+    from syncpod.cli.streams.tar_copy import Copying
+    from syncpod.cli.temporal.pods import require_pod
+
+    inside = source if source.pod else destination
+    pod = (await require_pod(client, inside.namespace or namespace, inside.pod)).pod
+    chosen = chosen_container(pod, container)
+    instance = running_instance(pod, chosen)
+    async with runtime_of(pod) as runtime:
+
+        async def run(command: Sequence[str], stdin: AsyncIterator[bytes] | None, write: Write) -> int:
+            return await run_in(runtime, instance, chosen, command, stdin=stdin, write=write)
+
+        copying = Copying(run, chosen)
+        if source.pod:
+            await copying.out_of(source.path, Path(destination.path), retries=retries)
+        else:
+            await copying.into(Path(source.path), destination.path, preserve=preserve)
 
 
 def _require(path: Path) -> None:

@@ -14,19 +14,19 @@ from syncpod.cli.manual import Page
 if TYPE_CHECKING:
     from syncpod.pod import ConfigMap, Secret
 
-app = typer.Typer(help="Make a ConfigMap or Secret for the pods of this machine.", no_args_is_help=True)
+app = typer.Typer(help="Create a ConfigMap or Secret for the pods of this machine.", no_args_is_help=True)
 secret_app = typer.Typer(
-    help="Make a Secret.",
+    help="Create a Secret.",
     no_args_is_help=True,
-    epilog="What is written as an argument is shown by `ps` to every user of this machine: give values that are "
-    "secret as files, --from-file=KEY=FILE, where FILE may be /dev/stdin.",
+    epilog="Every user of this machine can read arguments with `ps`: give secret values as files, "
+    "--from-file=KEY=FILE, where FILE may be /dev/stdin.",
 )
 app.add_typer(secret_app, name="secret")
 
 Name = Annotated[str, typer.Argument(metavar="NAME", hidden=True, show_default=False)]
 Literals = Annotated[
     list[str] | None,
-    typer.Option("--from-literal", metavar="KEY=VALUE", help="A value as it stands; `ps` shows it to others."),
+    typer.Option("--from-literal", metavar="KEY=VALUE", help="A literal value; `ps` shows it to others."),
 ]
 Files = Annotated[
     list[str] | None,
@@ -34,8 +34,10 @@ Files = Annotated[
 ]
 EnvFiles = Annotated[list[str] | None, typer.Option("--from-env-file", metavar="FILE", help="Lines of NAME=value.")]
 Namespace = Annotated[str, typer.Option("--namespace", "-n", metavar="NAME", help="The namespace.")]
-DryRun = Annotated[str, typer.Option("--dry-run", metavar="none|client", help="client: only print what would be made.")]
-Output = Annotated[str, typer.Option("--output", "-o", metavar="json|yaml|name", help="How to print.")]
+DryRun = Annotated[
+    str, typer.Option("--dry-run", metavar="none|client", help="client: only print what would be created.")
+]
+Output = Annotated[str, typer.Option("--output", "-o", metavar="json|yaml|name", help="The output format.")]
 Immutable = Annotated[bool, typer.Option("--immutable", help="Refuse any later change of its data.")]
 
 
@@ -50,7 +52,7 @@ def config_map(
     dry_run: DryRun = "none",
     output: Output = "",
 ) -> None:
-    """Make a ConfigMap of literals, files or env files."""
+    """Create a ConfigMap from literals, files or env files."""
     from syncpod.cli.input.object_sources import collected, config_map_of
 
     found = collected(from_literal or [], from_file or [], from_env_file or [])
@@ -72,7 +74,7 @@ def generic(
     dry_run: DryRun = "none",
     output: Output = "",
 ) -> None:
-    """Make a Secret of files, env files or literals."""
+    """Create a Secret from files, env files or literals."""
     from syncpod.cli.input.object_sources import collected, secret_of
 
     found = collected(from_literal or [], from_file or [], from_env_file or [])
@@ -85,7 +87,7 @@ def docker_registry(
     server: Annotated[
         str, typer.Option("--docker-server", metavar="ADDRESS", help="The registry.")
     ] = "https://index.docker.io/v1/",
-    user: Annotated[str, typer.Option("--docker-username", metavar="NAME", help="Who pulls.")] = "",
+    user: Annotated[str, typer.Option("--docker-username", metavar="NAME", help="The user name.")] = "",
     password: Annotated[
         str, typer.Option("--docker-password", metavar="TEXT", help="The password; `ps` shows it to others.")
     ] = "",
@@ -101,7 +103,7 @@ def docker_registry(
     dry_run: DryRun = "none",
     output: Output = "",
 ) -> None:
-    """Make a Secret to pull images with."""
+    """Create a Secret for pulling images."""
     from syncpod.cli.input.object_sources import DOCKER_CONFIG, DOCKER_CONFIG_TYPE, docker_config, read, secret_of
 
     if from_file:
@@ -140,7 +142,7 @@ def tls(
     dry_run: DryRun = "none",
     output: Output = "",
 ) -> None:
-    """Make a Secret of a certificate and its private key."""
+    """Create a Secret from a certificate and its private key."""
     from syncpod.cli.input.object_sources import TLS_TYPE, read, require_pair, secret_of
 
     found = {"tls.crt": read(cert, "--cert"), "tls.key": read(key, "--key")}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -31,61 +31,71 @@ _NEVER_RAN: Final = ("StartError", "ContainerCannotRun")
 """Reasons of an end whose message says what kept the container from running."""
 
 
+Image = Annotated[str, typer.Option("--image", metavar="IMAGE", help="The image of the debug container.")]
+Target = Annotated[str, typer.Option("--target", metavar="NAME", help="The container whose processes it is to see.")]
+ContainerName = Annotated[
+    str, typer.Option("--container", "-c", metavar="NAME", help="Its name.", show_default="debugger-xxxxx")
+]
+Stdin = Annotated[bool, typer.Option("--stdin", "-i", help="Keep its stdin open; while attached, it reads our input.")]
+Tty = Annotated[bool, typer.Option("--tty", "-t", help="Give it a terminal.")]
+Attach = Annotated[
+    bool | None, typer.Option("--attach/--no-attach", help="Attach to it until it ends.", show_default="with -i")
+]
+Env = Annotated[list[str] | None, typer.Option("--env", metavar="NAME=VALUE", help="An environment variable for it.")]
+PullPolicy = Annotated[
+    str, typer.Option("--image-pull-policy", metavar="POLICY", help="Always, IfNotPresent or Never.")
+]
+ArgumentsOnly = Annotated[
+    bool, typer.Option("--arguments-only", help="Pass COMMAND as arguments to the image's entry point.")
+]
+Profile = Annotated[
+    str,
+    typer.Option(
+        "--profile",
+        metavar="PROFILE",
+        help="What it may do: general, baseline, restricted, netadmin, sysadmin. By default general, or baseline "
+        "where containers cannot have capabilities: on the embedded runtime without root.",
+    ),
+]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only the container's output.")]
+CopyTo = Annotated[
+    str, typer.Option("--copy-to", metavar="NAME", help="Debug a copy of the pod with this name instead.")
+]
+ShareProcesses = Annotated[
+    bool | None,
+    typer.Option(
+        "--share-processes/--no-share-processes",
+        help="With --copy-to: share one process namespace.",
+        show_default="share-processes",
+    ),
+]
+
+
 def debug(
     pod: Annotated[str, typer.Argument(metavar="POD", hidden=True, show_default=False)],
     command: Annotated[list[str] | None, typer.Argument(metavar="-- COMMAND", hidden=True, show_default=False)] = None,
     namespace: Namespace = "default",
-    image: Annotated[str, typer.Option("--image", metavar="IMAGE", help="The image to look around with.")] = "",
-    target: Annotated[
-        str, typer.Option("--target", metavar="NAME", help="A container whose processes are to be seen.")
-    ] = "",
-    container: Annotated[
-        str, typer.Option("--container", "-c", metavar="NAME", help="What to call it.", show_default="debugger-xxxxx")
-    ] = "",
-    stdin: Annotated[bool, typer.Option("--stdin", "-i", help="Give it input; ours where we are attached.")] = False,
-    tty: Annotated[bool, typer.Option("--tty", "-t", help="Give it a terminal.")] = False,
-    attach: Annotated[
-        bool | None,
-        typer.Option("--attach/--no-attach", help="Stay with it until it ends.", show_default="with -i"),
-    ] = None,
-    env: Annotated[
-        list[str] | None, typer.Option("--env", metavar="NAME=VALUE", help="A variable of its environment.")
-    ] = None,
-    image_pull_policy: Annotated[
-        str, typer.Option("--image-pull-policy", metavar="POLICY", help="Always, IfNotPresent or Never.")
-    ] = "",
-    arguments_only: Annotated[
-        bool, typer.Option("--arguments-only", help="Give COMMAND to the image's own program.")
-    ] = False,
-    profile: Annotated[
-        str,
-        typer.Option(
-            "--profile",
-            metavar="PROFILE",
-            help="What it may do: general, baseline, restricted, netadmin, sysadmin. By default general, or baseline "
-            "where containers are given no capabilities: on the embedded runtime without root.",
-        ),
-    ] = "",
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only what the container writes.")] = False,
-    copy_to: Annotated[
-        str, typer.Option("--copy-to", metavar="NAME", help="Leave the pod alone, and join a copy of this name.")
-    ] = "",
-    share_processes: Annotated[
-        bool | None,
-        typer.Option(
-            "--share-processes/--no-share-processes",
-            help="With --copy-to: let all containers be seen.",
-            show_default="share-processes",
-        ),
-    ] = None,
+    image: Image = "",
+    target: Target = "",
+    container: ContainerName = "",
+    stdin: Stdin = False,
+    tty: Tty = False,
+    attach: Attach = None,
+    env: Env = None,
+    image_pull_policy: PullPolicy = "",
+    arguments_only: ArgumentsOnly = False,
+    profile: Profile = "",
+    quiet: Quiet = False,
+    copy_to: CopyTo = "",
+    share_processes: ShareProcesses = None,
 ) -> None:
-    """Look around in a running pod, from a container of its own.
+    """Debug a running pod from a container of its own.
 
-    An ephemeral container joins the pod; its exit code is passed on. The pod's other containers run on as they are. An
-    ephemeral container is never started again and cannot be taken away: it stays in the pod, ended, until the pod is
-    deleted. One that does not start is tried again with a back-off, and keeps the pod from nothing. With --copy-to the
-    pod itself is left alone: a copy of it is made that has the container besides, without the pod's labels, annotations
-    and probes.
+    An ephemeral container joins the pod; its exit code is passed on. The pod's other containers keep running. An
+    ephemeral container is never restarted and cannot be removed: it stays in the pod, ended, until the pod is deleted.
+    If it does not start, the node tries again with a back-off, and nothing else in the pod waits for it. With
+    --copy-to, the pod itself is left alone: the container is added to a copy of it, without the pod's labels,
+    annotations and probes.
 
     \b
     Examples:
@@ -94,59 +104,72 @@ def debug(
       cat script.sh | syncpod debug web -i --image busybox -- sh
       syncpod debug web -it --image busybox --copy-to web-debug
     """  # noqa: D301
-    from syncpod.cli.commands.debug_container import Wanted, default_profile, require_image_name
+    from syncpod.cli.commands.debug_container import Wanted
     from syncpod.cli.temporal import session
 
     name = pod_name([pod])
-    if copy_to and target:
-        raise BadInput("--target is of no use to a copy, whose containers see one another (--share-processes)")
-    if share_processes is not None and not copy_to:
-        flag = "--share-processes" if share_processes else "--no-share-processes"
-        raise BadInput(f"{flag} needs --copy-to: whether the containers of a running pod see one another is settled")
-    if not image:
-        raise BadInput(f"say what to look around with: syncpod debug {name} --image IMAGE")
-    require_image_name(image)
-    if tty and not stdin:
+    how = _How(stdin if attach is None else attach, copy_to=copy_to, share_processes=share_processes, quiet=quiet)
+    wanted = Wanted(image, container, target, tuple(command or ()), arguments_only, tuple(env or ()))
+    wanted = replace(wanted, pull_policy=image_pull_policy, profile=profile, stdin=stdin, tty=tty)
+    _require_sense(name, wanted, how)
+    if how.attached and tty:
+        wanted = replace(wanted, tty=has_terminal(stdin=stdin))
+    # What is piped into the container ends for it, too; a terminal may be attached to it again.
+    wanted = replace(wanted, stdin_once=stdin and how.attached and not wanted.tty)
+    raise typer.Exit(session.run(lambda client: _debug(client, namespace, name, wanted, how)))
+
+
+@dataclass(frozen=True)
+class _How:
+    """Where the container goes, and what we do with it there."""
+
+    attached: bool
+    """Whether we stay with it until it ends."""
+    copy_to: str
+    """Name of the copy of the pod that it joins; "" = the pod itself."""
+    share_processes: bool | None
+    """Whether the containers of the copy see one another; None = not said, which means that they do."""
+    quiet: bool
+
+
+def _require_sense(name: str, wanted: Wanted, how: _How) -> None:
+    """Raise BadInput for flags that do not go together, or without what all the others are about."""
+    from syncpod.cli.commands.debug_container import require_image_name
+
+    if how.copy_to and wanted.target:
+        raise BadInput(
+            "--target does not go with --copy-to: containers of a copy share their processes (--share-processes)"
+        )
+    if how.share_processes is not None and not how.copy_to:
+        flag = "--share-processes" if how.share_processes else "--no-share-processes"
+        raise BadInput(f"{flag} needs --copy-to: for a running pod it cannot be changed")
+    if not wanted.image:
+        raise BadInput(f"name an image: syncpod debug {name} --image IMAGE")
+    require_image_name(wanted.image)
+    if wanted.tty and not wanted.stdin:
         raise BadInput("--tty needs --stdin")
-    attached = stdin if attach is None else attach
-    if attached and tty:
-        tty = has_terminal(stdin=stdin)
-    wanted = Wanted(
-        image=image,
-        name=container,
-        target=target,
-        command=tuple(command or ()),
-        arguments_only=arguments_only,
-        env=tuple(env or ()),
-        pull_policy=image_pull_policy,
-        profile=profile,
-        stdin=stdin,
-        # What is piped into the container ends for it, too; a terminal may be attached to it again.
-        stdin_once=stdin and attached and not tty,
-        tty=tty,
-    )
 
-    async def work(client: Client) -> int:
-        from syncpod.cli.machine.containers import runtime_of
-        from syncpod.cli.temporal.pods import require_pod
 
-        found = (await require_pod(client, namespace, name)).pod
-        if attached:
-            runtime_of(found)  # a pod of another node is refused before anything is changed
-        chosen = wanted if profile else replace(wanted, profile=default_profile(found))
-        if copy_to:
-            made, joined = await _copy(
-                client, found, chosen, copy_to, share_processes=share_processes is not False, quiet=quiet
-            )
-        else:
-            made, joined = found, await _join(client, found, chosen, quiet=quiet)
-        if attached:
-            return await _stay(await _until_begun(client, made, joined), joined)
-        if not (copy_to or quiet):
-            say(f'ephemeral container "{joined}" joined pod "{name}"')
-        return 0
+async def _debug(client: Client, namespace: str, name: str, wanted: Wanted, how: _How) -> int:
+    """Have the container join the pod, or a copy of it; return its exit code where we stay with it, else 0."""
+    from syncpod.cli.commands.debug_container import default_profile
+    from syncpod.cli.machine.runtime_client import runtime_of
+    from syncpod.cli.temporal.pods import require_pod
 
-    raise typer.Exit(session.run(work))
+    pod = (await require_pod(client, namespace, name)).pod
+    if how.attached:
+        runtime_of(pod)  # a pod of another node is refused before anything is changed
+    if not wanted.profile:
+        wanted = replace(wanted, profile=default_profile(pod))
+    if how.copy_to:
+        pod, joined = await _copy(client, pod, wanted, how)
+    else:
+        joined = await _join(client, pod, wanted, quiet=how.quiet)
+    if how.attached:
+        return await _stay(await _until_begun(client, pod, joined), joined)
+    if not (how.copy_to or how.quiet):
+        say(f'ephemeral container "{joined}" joined pod "{name}"')
+    return 0
 
 
 async def _join(client: Client, pod: Pod, wanted: Wanted, *, quiet: bool) -> str:
@@ -167,24 +190,22 @@ async def _join(client: Client, pod: Pod, wanted: Wanted, *, quiet: bool) -> str
     return container.name
 
 
-async def _copy(
-    client: Client, pod: Pod, wanted: Wanted, name: str, *, share_processes: bool, quiet: bool
-) -> tuple[Pod, str]:
+async def _copy(client: Client, pod: Pod, wanted: Wanted, how: _How) -> tuple[Pod, str]:
     """Apply a copy of the pod with the container in it; return both, the latter by name. Raises BadInput, Failure."""
     from syncpod.cli.commands.debug_container import debug_copy
-    from syncpod.cli.temporal.handover import apply_pod, has_search_attributes, refuse_cordoned
+    from syncpod.cli.temporal.pod_apply import apply_pod, has_search_attributes, refuse_cordoned
     from syncpod.cli.temporal.pods import read_pod, require_pod
 
-    namespace = pod.metadata.namespace
-    copy, container = debug_copy(pod, wanted, name, share_processes=share_processes)
+    namespace, name = pod.metadata.namespace, how.copy_to
+    copy, container = debug_copy(pod, wanted, name, share_processes=how.share_processes is not False)
     if await read_pod(client, namespace, name) is not None:
         raise BadInput(f'--copy-to: there is a pod "{name}" already')
     await refuse_cordoned(client, [copy.pod], pod.spec.node_name)
-    if not (wanted.name or quiet):
+    if not (wanted.name or how.quiet):
         remark(f"Defaulting debug container name to {container}.")
     has_attributes = await has_search_attributes(client)
     await apply_pod(client, copy.pod, node=pod.spec.node_name, has_attributes=has_attributes)
-    if not quiet:
+    if not how.quiet:
         say(f"pod/{name} created")
     for warning in copy.warnings:
         warn(f"pod {name}: {warning}")
@@ -206,12 +227,12 @@ async def _until_begun(client: Client, pod: Pod, container: str) -> Pod:
         if state.running is not None or state.terminated is not None or ended is not None:
             return reading.pod
         if reading.pod.metadata.deletion_timestamp is not None or reading.pod.status.phase in ("Succeeded", "Failed"):
-            raise Failure(f'pod "{meta.name}" ends: container "{container}" is not started any more')
+            raise Failure(f'pod "{meta.name}" ends: container "{container}" will not be started')
         if state.waiting is not None and state.waiting.reason not in _UNDER_WAY:
             why = ": ".join(part for part in (state.waiting.reason, state.waiting.message) if part)
             raise Failure(
                 f'container "{container}" does not start: {why}\n'
-                f"it stays in the pod, which tries again: `syncpod describe pod {meta.name}` shows what comes of it, "
+                f"it stays in the pod, which tries again: `syncpod describe pod {meta.name}` shows its state, "
                 f"and once it runs, `syncpod attach {meta.name} -c {container}` attaches"
             )
         await asyncio.sleep(_POLL_SECONDS)
@@ -223,7 +244,8 @@ async def _stay(pod: Pod, name: str) -> int:
     One without input is followed by its log, so that nothing is missed of what it wrote before we were there; so is
     one that has ended already. Raises Failure.
     """
-    from syncpod.cli.machine.containers import current_instance, runtime_of, status_of, unanswered
+    from syncpod.cli.machine.containers import current_instance, status_of
+    from syncpod.cli.machine.runtime_client import runtime_of, unanswered
     from syncpod.cri.errors import CriError, TransportFault
 
     instance = current_instance(pod, name)
@@ -239,7 +261,7 @@ async def _stay(pod: Pod, name: str) -> int:
             raise unanswered(fault) from None
         except CriError as error:
             why = error.message or error.code
-            raise Failure(f'the runtime does not tell of container "{name}": {why}') from None
+            raise Failure(f'the runtime does not report container "{name}": {why}') from None
 
 
 async def _attach(runtime: CriClient, pod: Pod, container_id: str, *, tty: bool) -> bool:
@@ -289,5 +311,5 @@ async def _outcome(runtime: CriClient, pod: Pod, container: str, container_id: s
                 warn(f"container {container}: {printable(status.message)}")
             return status.exit_code
         await asyncio.sleep(_POLL_SECONDS)
-    remark(f"The container runs on: `syncpod attach {pod.metadata.name} -c {container}` attaches again.")
+    remark(f"The container keeps running: `syncpod attach {pod.metadata.name} -c {container}` attaches again.")
     return 0

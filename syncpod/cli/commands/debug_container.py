@@ -68,22 +68,24 @@ class Wanted:
     """A debug container as the command line says it."""
 
     image: str
-    name: str
+    name: str = ""
     """"" = one is made up."""
-    target: str
+    target: str = ""
     """The container whose processes it is to see; "" = none."""
-    command: tuple[str, ...]
+    command: tuple[str, ...] = ()
     """Its command line, empty = the image's."""
-    arguments_only: bool
+    arguments_only: bool = False
     """`command` are arguments of the image's own program."""
-    env: tuple[str, ...]
+    env: tuple[str, ...] = ()
     """Each ``NAME=VALUE``."""
-    pull_policy: str
-    profile: str
-    stdin: bool
-    stdin_once: bool
+    pull_policy: str = ""
+    """"" = the image's: Always for the tag latest, else IfNotPresent."""
+    profile: str = ""
+    """"" = `default_profile`, which is put in its place once the pod is known."""
+    stdin: bool = False
+    stdin_once: bool = False
     """Its input ends with that of the first who is attached."""
-    tty: bool
+    tty: bool = False
 
 
 def require_image_name(image: str) -> None:

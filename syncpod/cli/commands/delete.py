@@ -3,24 +3,34 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Annotated
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from syncpod.cli.console import remark, say
 from syncpod.cli.failure import BadInput, Failure
-from syncpod.cli.input.arguments import named, read_dry_run, read_selector
-from syncpod.cli.input.options import AllNamespaces, DryRun, Filenames, Namespace, Selector, Things, Timeout
+from syncpod.cli.input.arguments import named, read_dry_run, read_selector, read_timeout
+from syncpod.cli.input.options import (
+    AllNamespaces,
+    DryRun,
+    Filenames,
+    GracePeriod,
+    Namespace,
+    Selector,
+    Things,
+    Timeout,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine, Sequence
     from datetime import timedelta
 
     from temporalio.client import Client
 
     from syncpod.cli.input.arguments import Kind
     from syncpod.cli.input.selector import Selector as Conditions
-    from syncpod.cli.temporal.pods import Reading
+    from syncpod.cli.readings import Reading
     from syncpod.objects import ObjectRef
 
 
@@ -28,70 +38,86 @@ def delete(
     what: Things = None,
     filename: Filenames = None,
     selector: Selector = "",
-    everything: Annotated[bool, typer.Option("--all", help="Every one of the namespace.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="All of them in the namespace.")] = False,
     namespace: Namespace = "",
     all_namespaces: AllNamespaces = False,
-    grace_period: Annotated[
-        int,
-        typer.Option(
-            "--grace-period", metavar="SECONDS", help="Instead of the pod's own grace.", show_default="its own"
-        ),
-    ] = -1,
-    now: Annotated[bool, typer.Option("--now", help="With a grace of 1 second.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Kill at once, without grace.")] = False,
-    wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Whether to wait until they are gone.")] = True,
+    grace_period: GracePeriod = -1,
+    now: Annotated[bool, typer.Option("--now", help="Same as --grace-period=1.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Kill at once, without a grace period.")] = False,
+    wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until they are gone.")] = True,
     timeout: Timeout = "0",
-    ignore_not_found: Annotated[bool, typer.Option("--ignore-not-found", help="What is not there is fine.")] = False,
+    ignore_not_found: Annotated[
+        bool, typer.Option("--ignore-not-found", help="Do not fail for what does not exist.")
+    ] = False,
     dry_run: DryRun = "none",
 ) -> None:
-    """End pods; remove ConfigMaps and Secrets.
+    """Delete pods, ConfigMaps and Secrets.
 
-    As for kubectl: `delete web`, `delete pod/web`, `delete cm settings`, `delete secret/keys`.
+    As with kubectl: `delete web`, `delete pod/web`, `delete cm settings`, `delete secret/keys`.
 
-    Containers are stopped with the pod's grace, and nothing of it is left on the node. A container keeps what it was
-    given of a ConfigMap or Secret; one that is started later waits until the object is there again.
+    Containers are stopped with the pod's grace period, and nothing of the pod is left on the node. A running container
+    keeps what it was given of a ConfigMap or Secret; one that starts later waits until the object exists again.
     """
-    from syncpod.cli.commands.apply import parse_timeout
-    from syncpod.cli.several import together
-
     things = named(what or [])
     conditions = read_selector(selector)
     names = any(things.values())
     ways = [names, bool(filename), bool(conditions.requirements) or everything or all_namespaces]
     if sum(ways) != 1 or (filename and what):
         raise BadInput("say what to delete, in one way: NAME..., -f FILE, -l SELECTOR or --all")
-    mark = read_dry_run(dry_run)
-    grace = _grace(grace_period, now=now, force=force)
-    patience = parse_timeout(timeout)
+    how = _How(
+        mark=read_dry_run(dry_run),
+        grace=_grace(grace_period, now=now, force=force),
+        verb="force deleted" if force else "deleted",
+        wait=wait,
+        patience=read_timeout(timeout),
+        ignore_not_found=ignore_not_found,
+    )
     scope = None if all_namespaces else namespace or "default"
     pods, objects = _wanted(things, filename, namespace, scope, conditions)
-    deeds: list[Callable[[], None]] = []
 
     async def work(client: Client) -> None:
-        await delete_pods(
-            client,
-            await _selected(client, scope, conditions) if pods is None else pods,
-            grace=grace,
-            wait=wait,
-            patience=patience,
-            ignore_not_found=ignore_not_found,
-            verb="force deleted" if force else "deleted",
-            mark=mark,
-        )
+        await _delete_pods(client, await _selected(client, scope, conditions) if pods is None else pods, how)
 
-    if pods is None or pods:
+    _delete(work if pods is None or pods else None, objects, how)
+    if not objects and pods == []:
+        remark("No resources found")
+
+
+@dataclass(frozen=True)
+class _How:
+    """How things are deleted."""
+
+    mark: str
+    """What is said behind each thing where nothing is done; "" = it is done."""
+    grace: int | None
+    """Seconds; None = each pod's own."""
+    verb: str
+    """What is said to have been done to a pod."""
+    wait: bool
+    """Whether to wait until the pods are gone."""
+    patience: timedelta | None
+    """How long; None = as long as it takes."""
+    ignore_not_found: bool
+
+
+def _delete(
+    pods: Callable[[Client], Coroutine[Any, Any, None]] | None, objects: Sequence[ObjectRef], how: _How
+) -> None:
+    """Delete pods, by what is to be done on the server, and then objects; what fails keeps back no other part."""
+    from syncpod.cli.several import together
+
+    deeds: list[Callable[[], None]] = []
+    if pods is not None:
         from syncpod.cli.temporal import session
 
-        deeds.append(lambda: session.run(work))
+        deeds.append(lambda: session.run(pods))
     if objects:
-        from syncpod.cli.machine.objects import delete_objects
+        from syncpod.cli.machine.object_store import delete_objects
 
-        deeds.append(lambda: delete_objects(objects, ignore_not_found=ignore_not_found, mark=mark))
+        deeds.append(lambda: delete_objects(objects, ignore_not_found=how.ignore_not_found, mark=how.mark))
     failures = [failure for deed in deeds for failure in _failure_of(deed)]
     if failures:
         raise together(failures, done=len(failures) < len(deeds))
-    if not objects and pods == []:
-        remark("No resources found")
 
 
 def _failure_of(deed: Callable[[], None]) -> list[Failure]:
@@ -121,7 +147,7 @@ def _wanted(
         if kind == "Pod":
             pods = [(namespace or "default", name) for name in names] if names else None
             continue
-        from syncpod.cli.machine.objects import find
+        from syncpod.cli.machine.object_store import find
         from syncpod.objects import ObjectRef, ref_of
 
         if names:
@@ -131,49 +157,29 @@ def _wanted(
     return pods, objects
 
 
-async def delete_pods(
-    client: Client,
-    pods: list[tuple[str, str]],
-    *,
-    grace: int | None,
-    wait: bool = True,
-    patience: timedelta | None = None,
-    ignore_not_found: bool = False,
-    verb: str = "deleted",
-    mark: str = "",
-) -> None:
+async def _delete_pods(client: Client, pods: Sequence[tuple[str, str]], how: _How) -> None:
     """End pods, given by namespace and name, all at once. Raises Failure for those that are not there or take too long.
 
-    The request is a signal: it is kept even while the pod's node is away. With a `mark` it is only said which would be
-    ended, with the mark behind each.
+    The request is a signal: it is kept even while the pod's node is away.
     """
+    from syncpod.cli.temporal.pod_deletion import remark_on_source, request_deletion
     from syncpod.cli.temporal.pods import not_found, read_pod
 
     if not pods:
         remark("No resources found")
         return
-    begun = await asyncio.gather(*(read_pod(client, *pod) if mark else begin(client, *pod, grace) for pod in pods))
+    begun = await asyncio.gather(
+        *(read_pod(client, *pod) if how.mark else request_deletion(client, *pod, how.grace) for pod in pods)
+    )
     missing = [pod for pod, reading in zip(pods, begun, strict=True) if reading is None]
     ending = [reading for reading in begun if reading is not None]
     for reading in ending:
-        say(f'pod "{reading.pod.metadata.name}" {verb}{mark}')
-        say_governed(reading)
-    if wait and not mark:
-        await _until_gone(client, ending, patience)
-    if missing and not ignore_not_found:
+        say(f'pod "{reading.pod.metadata.name}" {how.verb}{how.mark}')
+        remark_on_source(reading)
+    if how.wait and not how.mark:
+        await _until_gone(client, ending, how.patience)
+    if missing and not how.ignore_not_found:
         raise Failure("\n".join(str(not_found(name, namespace)) for namespace, name in missing))
-
-
-def say_governed(reading: Reading) -> None:
-    """Remark that a pod comes back as long as its node is to have it."""
-    from syncpod.messages.node import API_SOURCE, FILE_SOURCE, SOURCE_ANNOTATION
-
-    meta = reading.pod.metadata
-    source = meta.annotations.get(SOURCE_ANNOTATION, API_SOURCE)
-    if source == FILE_SOURCE:
-        remark(f'Note: pod "{meta.name}" is of its node\'s manifests: it comes back as long as they have it')
-    elif source != API_SOURCE:
-        remark(f'Note: pod "{meta.name}" is of the list {source}: it comes back when that is sent again with it')
 
 
 def _grace(seconds: int, *, now: bool, force: bool) -> int | None:
@@ -189,7 +195,7 @@ def _grace(seconds: int, *, now: bool, force: bool) -> int | None:
     if force:
         return 0
     if seconds == 0:
-        remark("Note: without --force a grace period of 0 means 1 second")
+        remark("Note: without --force, a grace period of 0 means 1 second")
         return 1
     return None if seconds == -1 else seconds
 
@@ -198,27 +204,6 @@ async def _selected(client: Client, namespace: str | None, conditions: Condition
     from syncpod.cli.temporal.pods import list_pods
 
     return [reading.key for reading in await list_pods(client, namespace, conditions)]
-
-
-async def begin(client: Client, namespace: str, name: str, grace: int | None) -> Reading | None:
-    """Ask for the pod's end; return the pod as it was before, None where there is none."""
-    from temporalio.service import RPCError, RPCStatusCode
-
-    from syncpod.cli.temporal.pods import handle_of, read_pod
-
-    reading = await read_pod(client, namespace, name)
-    if reading is None:
-        return None
-    request: dict[str, str | int] = {} if grace is None else {"gracePeriodSeconds": grace}
-    if reading.pod.metadata.deletion_timestamp is None:
-        request["uid"] = reading.pod.metadata.uid  # of one that is ending already, what was applied since is meant too
-    try:
-        await handle_of(client, namespace, name).signal("delete_pod", request)
-    except RPCError as error:
-        if error.status == RPCStatusCode.NOT_FOUND:
-            return None
-        raise
-    return reading
 
 
 async def _until_gone(client: Client, ending: list[Reading], patience: timedelta | None) -> None:
@@ -239,4 +224,4 @@ async def _until_gone(client: Client, ending: list[Reading], patience: timedelta
         task.result()
     if pending:
         names = ", ".join(sorted(f'"{task.get_name()}"' for task in pending))
-        raise Failure(f"timed out waiting for {names} to end; the deletion goes on")
+        raise Failure(f"timed out waiting for {names} to end; the deletion continues")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from temporalio.client import Client, WorkflowExecutionDescription
 
     from syncpod.cli.input.selector import Selector as Conditions
-    from syncpod.cli.temporal.pods import Reading
+    from syncpod.cli.readings import Reading
     from syncpod.cli.view.pod_description import Facts, PendingStep
     from syncpod.objects import Kind as ObjectKind
 
@@ -31,10 +31,12 @@ def describe(
 ) -> None:
     """Show a pod in full: state, conditions, events, steps.
 
-    Or a node, `describe node n1`; a ConfigMap, `describe cm settings`; or of a Secret all but its values, `describe
-    secret keys`. A kind without a name means all of that kind: `describe pods`, of the namespace; `describe nodes`.
+    Also shows a node, `describe node n1`; a ConfigMap, `describe cm settings`; and a Secret without its values,
+    `describe secret keys`. A kind without a name means all of that kind: `describe pods`, in the namespace; `describe
+    nodes`.
     """
-    from syncpod.cli.commands.node_listing import describe_nodes, named_nodes
+    from syncpod.cli.commands.node_listing import describe_nodes
+    from syncpod.cli.input.arguments import named_nodes
 
     if (nodes := named_nodes(what or [])) is not None:
         if selector:
@@ -46,7 +48,7 @@ def describe(
     if not what and not conditions.requirements:
         raise BadInput("name what to describe, or choose it with --selector")
     if any(things.values()) and conditions.requirements:
-        raise BadInput("what is described is either named, or chosen by --selector")
+        raise BadInput("name what to describe, or choose it with --selector, not both")
     described, missing = [], []
     for kind, names in things.items():
         parts, absent = (
@@ -68,7 +70,7 @@ def _objects(
     kind: ObjectKind, names: Sequence[str], namespace: str, conditions: Conditions
 ) -> tuple[list[list[str]], list[str]]:
     """Return the lines about each object, and a sentence for each that is not there."""
-    from syncpod.cli.machine.objects import find
+    from syncpod.cli.machine.object_store import find
     from syncpod.cli.view.object_description import describe as lines_of
 
     found, missing = find(kind, names, namespace, conditions)

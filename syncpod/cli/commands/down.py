@@ -25,9 +25,9 @@ _SERVER_SECONDS = 15.0
 def down(
     state_dir: StateDir = "",
     node: Node = "",
-    keep_pods: Annotated[bool, typer.Option("--keep-pods", help="Let the pods run on, for the next `up`.")] = False,
+    keep_pods: Annotated[bool, typer.Option("--keep-pods", help="Leave the pods running for the next `up`.")] = False,
     purge: Annotated[
-        bool, typer.Option("--purge", help="Remove the state directory too: database, logs, Secrets, all of it.")
+        bool, typer.Option("--purge", help="Also remove the state directory: database, logs, Secrets, everything.")
     ] = False,
     timeout: Annotated[
         str,
@@ -35,29 +35,29 @@ def down(
             "--timeout",
             metavar="DURATION",
             help="How long the pods may take to end.",
-            show_default="their longest grace, and half a minute",
+            show_default="their longest grace period and 30s",
         ),
     ] = "0",
 ) -> None:
-    """Delete this node's pods, and end all that `up` started.
+    """Delete this node's pods, and end what `up` started.
 
-    The pods are stopped with their own grace. What `up` has not started is left alone.
+    The pods are stopped with their own grace periods. What `up` has not started is left alone.
     """
-    from syncpod.cli.commands.apply import parse_timeout
+    from syncpod.cli.input.arguments import read_timeout
     from syncpod.cli.machine import purge as purging
     from syncpod.cli.machine.object_store import memory_directory_of
     from syncpod.cli.machine.settings import settings
     from syncpod.cli.machine.state_directory import recorded_worker
     from syncpod.node_settings import MEMORY_DIR
 
-    patience = parse_timeout(timeout)
+    patience = read_timeout(timeout)
     here = settings(node=node, state_dir=state_dir)
     directory = here.state_dir
     memory = memory_directory_of(here, is_named=bool(os.environ.get(MEMORY_DIR)))
     before = recorded_worker(directory)
     logs = here.log_dir if before is None else Path(before.log_dir)
     if keep_pods and purge:
-        raise BadInput("either --keep-pods or --purge: pods do not run on without their state")
+        raise BadInput("either --keep-pods or --purge: pods cannot keep running without their state")
     if not directory.is_dir():
         remark(f"Nothing to end: {directory} is not there")
         return
@@ -74,9 +74,9 @@ def down(
     if not ended:
         remark(f"Nothing to end: nothing that `syncpod up` has started runs in {directory}")
     for what in others:
-        remark(f"Note: {what} was not started by `syncpod up`; it runs on")
+        remark(f"Note: {what} was not started by `syncpod up`; it keeps running")
     if ended and keep_pods:
-        say(f"pods run on; `{program()} up` serves them again")
+        say(f"the pods keep running; `{program()} up` serves them again")
     if purge:
         purging.purge(directory, memory, logs)
         say(f"{directory} removed")
@@ -91,10 +91,11 @@ def _delete_pods(here: NodeSettings, patience: timedelta | None, *, everything: 
     What is needed for that and does not run any more is started: else the pods would come up again with the next `up`.
     """
     from syncpod.cli import parts
-    from syncpod.cli.machine import node_process, runtime_process
+    from syncpod.cli.machine import runtime_process, worker_process
     from syncpod.cli.machine.runtime_choice import choose
     from syncpod.cli.machine.state_directory import recorded_runtime, recorded_worker
-    from syncpod.cli.strays.clearing import clear_runtime, delete_all, pods_of
+    from syncpod.cli.strays.runtime_cleanup import clear_runtime
+    from syncpod.cli.temporal.pod_deletion import delete_all, pods_of
 
     directory = here.state_dir
     before = recorded_worker(directory)
@@ -104,12 +105,14 @@ def _delete_pods(here: NodeSettings, patience: timedelta | None, *, everything: 
             server = parts.start_server_of(here, before)
             if pods_of(server.config, here.node):
                 if followed := _end_follower(directory):
-                    remark(f"The worker followed {followed}: another, which does not, is started to delete the pods")
-                elif node_process.serving(directory) is None:
+                    remark(
+                        f"The worker followed {followed}: another one, which does not, is started to delete the pods"
+                    )
+                elif worker_process.serving(directory) is None:
                     remark("No worker runs: one is started to delete the pods")
                 parts.start_node(here, choose(here), server)
                 delete_all(server.config, here.node, patience)
-        elif (worker := node_process.serving(directory)) is not None:
+        elif (worker := worker_process.serving(directory)) is not None:
             remark(f"Note: the pods of node {worker.node}, whose worker `syncpod up` has not started, are not deleted")
             return
         own = recorded_runtime(directory)
@@ -124,16 +127,18 @@ def _end_follower(directory: Path) -> str:
 
     Return their directory; "" where none was ended.
     """
-    from syncpod.cli.machine import node_process
+    from syncpod.cli.machine import worker_process
 
-    worker = node_process.serving(directory)
+    worker = worker_process.serving(directory)
     if worker is None or not worker.manifest_dir or not _end_worker(directory):
         return ""
     return worker.manifest_dir
 
 
 def _how_to_keep() -> str:
-    return f"nothing has been ended; `{program()} down --keep-pods` ends what serves the pods, and leaves them"
+    return (
+        f"nothing has been ended; `{program()} down --keep-pods` ends what serves the pods, and leaves the pods running"
+    )
 
 
 # --- processes --------------------------------------------------------------------------------------------------------
@@ -197,12 +202,12 @@ def _forget(directory: Path) -> None:
 
 def _what_others_run(directory: Path) -> list[str]:
     """Return what runs in the state directory and was not started by `up`."""
-    from syncpod.cli.machine import node_process, runtime_process
+    from syncpod.cli.machine import runtime_process, worker_process
     from syncpod.cli.machine.state_directory import running_server, running_worker
 
     found = []
     ours = running_worker(directory)
-    if (worker := node_process.serving(directory)) is not None and (ours is None or ours.pid != worker.pid):
+    if (worker := worker_process.serving(directory)) is not None and (ours is None or ours.pid != worker.pid):
         found.append(f"the worker (pid {worker.pid})")
     if (runtime := runtime_process.serving(directory)) is not None and not runtime.detached:
         found.append(f"the embedded runtime at {runtime.endpoint} (pid {runtime.process.pid})")

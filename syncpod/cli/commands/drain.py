@@ -11,8 +11,8 @@ import typer
 from syncpod.cli.commands.cordon import NodeNames
 from syncpod.cli.console import remark, say, warn
 from syncpod.cli.failure import BadInput, Failure
-from syncpod.cli.input.arguments import read_dry_run, read_selector
-from syncpod.cli.input.options import DryRun, Timeout
+from syncpod.cli.input.arguments import node_names, read_dry_run, read_selector, read_timeout
+from syncpod.cli.input.options import DryRun, GracePeriod, Timeout
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,42 +21,38 @@ if TYPE_CHECKING:
     from temporalio.client import Client
 
     from syncpod.cli.input.selector import Selector
-    from syncpod.cli.temporal.pods import Reading
+    from syncpod.cli.readings import Reading
+
+
+Force = Annotated[
+    bool, typer.Option("--force", help="Also end pods that nothing creates again: here, all that were applied.")
+]
+DeleteData = Annotated[
+    bool, typer.Option("--delete-emptydir-data", help="Also end pods with an emptyDir, whose data is lost.")
+]
+IgnoreDaemonSets = Annotated[
+    bool, typer.Option("--ignore-daemonsets", help="Accepted as by kubectl; there are no DaemonSets here.")
+]
+PodSelector = Annotated[
+    str, typer.Option("--pod-selector", metavar="SELECTOR", help="Only pods with these labels, as for `get -l`.")
+]
 
 
 def drain(
     nodes: NodeNames,
-    force: Annotated[
-        bool, typer.Option("--force", help="Also end pods that nobody makes again: here, all that were applied.")
-    ] = False,
-    delete_emptydir_data: Annotated[
-        bool, typer.Option("--delete-emptydir-data", help="Also end pods that have data in an emptyDir, which is lost.")
-    ] = False,
-    _ignore_daemonsets: Annotated[
-        bool, typer.Option("--ignore-daemonsets", help="Taken as for kubectl; there are no DaemonSets here.")
-    ] = False,
-    pod_selector: Annotated[
-        str, typer.Option("--pod-selector", metavar="SELECTOR", help="Only pods with these labels, as for `get -l`.")
-    ] = "",
-    grace_period: Annotated[
-        int,
-        typer.Option(
-            "--grace-period", metavar="SECONDS", help="Instead of each pod's own grace.", show_default="its own"
-        ),
-    ] = -1,
+    force: Force = False,
+    delete_emptydir_data: DeleteData = False,
+    _ignore_daemonsets: IgnoreDaemonSets = False,
+    pod_selector: PodSelector = "",
+    grace_period: GracePeriod = -1,
     timeout: Timeout = "0",
     dry_run: DryRun = "none",
 ) -> None:
-    """Cordon nodes and end their pods.
+    """Drain nodes: cordon them, and end their pods.
 
-    What a node's manifest directory has stays, and is named: static pods end when their files go. Nothing of a node is
-    ended where a pod stands in the way, as for kubectl.
+    Pods from a node's manifest directory stay, and are listed: static pods end when their files are removed. As with
+    kubectl, no pod of a node is ended if one of them must not be.
     """
-    from temporalio.service import RPCError
-
-    from syncpod.cli.commands.apply import parse_timeout
-    from syncpod.cli.commands.node_listing import node_names
-    from syncpod.cli.several import together
     from syncpod.cli.temporal import session
 
     names = node_names(nodes)
@@ -67,25 +63,10 @@ def drain(
         delete_data=delete_emptydir_data,
         conditions=read_selector(pod_selector, "--pod-selector"),
         grace=None if grace_period == -1 else grace_period,
-        patience=parse_timeout(timeout),
+        patience=read_timeout(timeout),
         mark=read_dry_run(dry_run),
     )
-
-    async def work(client: Client) -> None:
-        for name in names:
-            await _cordon(client, name, how)
-        failures = []
-        for name in names:
-            try:
-                await _drain(client, name, how)
-            except Failure as failure:
-                failures.append(failure)
-            except RPCError as error:
-                failures.append(session.refused(error))
-        if failures:
-            raise together(failures, done=True)
-
-    session.run(work)
+    session.run(lambda client: _drain_all(client, names, how))
 
 
 @dataclass(frozen=True)
@@ -110,6 +91,27 @@ class _How:
         return "" if self.dry_run else ", which stays cordoned"
 
 
+async def _drain_all(client: Client, names: Sequence[str], how: _How) -> None:
+    """Cordon all nodes, then drain one after the other; one that fails keeps back no other. Raises Failure."""
+    from temporalio.service import RPCError
+
+    from syncpod.cli.several import together
+    from syncpod.cli.temporal import session
+
+    for name in names:
+        await _cordon(client, name, how)
+    failures = []
+    for name in names:
+        try:
+            await _drain(client, name, how)
+        except Failure as failure:
+            failures.append(failure)
+        except RPCError as error:
+            failures.append(session.refused(error))
+    if failures:
+        raise together(failures, done=True)
+
+
 async def _cordon(client: Client, name: str, how: _How) -> None:
     from syncpod.cli.commands.cordon import set_schedulable
     from syncpod.cli.temporal.nodes import require_node
@@ -128,16 +130,14 @@ async def _drain(client: Client, name: str, how: _How) -> None:
     there = [one for one in await list_pods(client, None, Selector()) if one.pod.spec.node_name == name]
     silent = [one for one in there if not one.current]
     if silent:
-        raise Failure(
-            f"it is not known what the {len(silent)} pods are of node {name}{how.cordoned}, since it does not answer"
-        )
+        raise Failure(f"node {name}{how.cordoned}, does not answer: nothing is known of its {len(silent)} pods")
     # Only now: of one that does not answer, not all labels are known.
     chosen = [one for one in there if how.conditions.matches(one.pod.metadata.labels)]
     static = [one for one in chosen if _is_static(one)]
     pods = [one for one in chosen if not _is_static(one)]
     _refuse(name, pods, how)
     if static:
-        remark(f"Static pods stay: {_names(static)} (they end when their manifests go)")
+        remark(f"Static pods stay: {_names(static)} (they end when their manifests are removed)")
     unmanaged = [one for one in pods if not _has_ended(one)]
     if unmanaged:
         warn(f"deleting Pods that declare no controller: {_names(unmanaged)}")
@@ -162,7 +162,7 @@ def _refuse(name: str, pods: Sequence[Reading], how: _How) -> None:
 
 async def _end(client: Client, pods: Sequence[Reading], how: _How) -> None:
     """End pods all at once, and say of each when it has gone. Raises Failure where one takes too long."""
-    from syncpod.cli.commands.delete import begin, say_governed
+    from syncpod.cli.temporal.pod_deletion import remark_on_source, request_deletion
     from syncpod.cli.temporal.pod_waits import until_gone
 
     async def end(one: Reading) -> None:
@@ -170,10 +170,10 @@ async def _end(client: Client, pods: Sequence[Reading], how: _How) -> None:
         say(f"evicting pod {namespace}/{name}{how.mark}")
         if how.dry_run:
             return
-        if await begin(client, namespace, name, how.grace) is not None:
+        if await request_deletion(client, namespace, name, how.grace) is not None:
             await until_gone(client, namespace, name, one.pod.metadata.uid)
         say(f"pod/{name} evicted")
-        say_governed(one)
+        remark_on_source(one)
 
     ending = [asyncio.create_task(end(one), name="/".join(one.key)) for one in pods]
     if not ending:
@@ -186,7 +186,7 @@ async def _end(client: Client, pods: Sequence[Reading], how: _How) -> None:
         task.result()
     if pending:
         names = ", ".join(sorted(task.get_name() for task in pending))
-        raise Failure(f"timed out waiting for {names} to end; the deletion goes on, and the node stays cordoned")
+        raise Failure(f"timed out waiting for {names} to end; the deletion continues, and the node stays cordoned")
 
 
 def _is_static(one: Reading) -> bool:

@@ -32,25 +32,27 @@ def events(
     what: PodNames = None,
     namespace: Namespace = "default",
     all_namespaces: AllNamespaces = False,
-    about: Annotated[str, typer.Option("--for", metavar="pod/NAME", help="Only those of this pod.")] = "",
+    about: Annotated[str, typer.Option("--for", metavar="pod/NAME", help="Only events of this pod.")] = "",
     types: Annotated[
-        str, typer.Option("--types", metavar="Normal,Warning", help="Only those of these types.", show_default="both")
+        str, typer.Option("--types", metavar="Normal,Warning", help="Only events of these types.", show_default="both")
     ] = "",
-    watch: Annotated[bool, typer.Option("--watch", "-w", help="Go on, with a line for each that comes.")] = False,
-    output: Annotated[str, typer.Option("--output", "-o", metavar="wide|json|yaml|name", help="How to print.")] = "",
-    no_headers: Annotated[bool, typer.Option("--no-headers", help="Leave out the column names.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Keep watching, and print each new event.")] = False,
+    output: Annotated[
+        str, typer.Option("--output", "-o", metavar="wide|json|yaml|name", help="The output format.")
+    ] = "",
+    no_headers: Annotated[bool, typer.Option("--no-headers", help="Do not print the column names.")] = False,
 ) -> None:
-    """List what has happened to pods, the newest last.
+    """List the events of pods, the newest last.
 
-    Each pod keeps its last hundred events; one that repeats is counted. With `-o wide` each has the container that it
-    is about. A pod that is named may have ended: its events are there for as long as Temporal keeps its workflow.
+    Each pod keeps its last hundred events; a repeated event is counted. With `-o wide`, each has the container that it
+    is about. A named pod may have ended: its events are there for as long as Temporal keeps its workflow.
     """
     from syncpod.cli.streams import interrupts
     from syncpod.cli.temporal import session
 
     names = pod_names(what or []) + _named_by_for(about)
     if names and all_namespaces:
-        raise BadInput("a pod that is named is of one namespace: leave out --all-namespaces")
+        raise BadInput("a named pod is in one namespace: leave out --all-namespaces")
     if output and output not in _OUTPUTS:
         raise BadInput(f"--output: must be {', '.join(_OUTPUTS)}, not {output}")
     wanted = _types(types)

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from syncpod.cli.streams.remote_command import Output, Write
     from syncpod.cri.client import CriClient
 
-Stdin = Annotated[bool, typer.Option("--stdin", "-i", help="Pass our input on, and its end.")]
-Tty = Annotated[bool, typer.Option("--tty", "-t", help="Lend our terminal; with --stdin.")]
+Stdin = Annotated[bool, typer.Option("--stdin", "-i", help="Pass our input to the command.")]
+Tty = Annotated[bool, typer.Option("--tty", "-t", help="Give it our terminal; needs --stdin.")]
 
 
 def exec_(
@@ -36,8 +36,8 @@ def exec_(
 ) -> None:
     """Run a command in a container; its exit code is passed on.
 
-    With --stdin the command reads our input, to its end; with --tty as well it has our terminal, and every key goes to
-    it, Ctrl-C too.
+    With --stdin, the command reads our input. With --tty as well, it has our terminal, and every key goes to it, Ctrl-C
+    included.
 
     \b
     Examples:
@@ -53,7 +53,8 @@ def exec_(
     tty = tty and has_terminal(stdin=stdin)
 
     async def work(client: Client) -> int:
-        from syncpod.cli.machine.containers import chosen_container, running_instance, runtime_of
+        from syncpod.cli.machine.containers import chosen_container, running_instance
+        from syncpod.cli.machine.runtime_client import runtime_of
         from syncpod.cli.temporal.pods import require_pod
 
         found = (await require_pod(client, namespace, name)).pod
@@ -69,7 +70,7 @@ def has_terminal(*, stdin: bool) -> bool:
     """Say whether there is a terminal to lend; where there is none, remark that it goes on without, as kubectl does."""
     if stdin and sys.stdin is not None and sys.stdin.isatty():
         return True
-    remark("Note: no terminal to lend (--tty needs --stdin and a terminal there); going on without")
+    remark("Note: no terminal to give it (--tty needs --stdin and a terminal); continuing without one")
     return False
 
 
@@ -106,7 +107,7 @@ async def run_in(
 
     Raises Failure where the runtime refuses or cannot be reached, or the stream breaks (`StreamBroken`).
     """
-    from syncpod.cli.machine.containers import unanswered
+    from syncpod.cli.machine.runtime_client import unanswered
     from syncpod.cli.streams.remote_command import stream
     from syncpod.cri.errors import CriError, TransportFault
 

@@ -16,13 +16,13 @@ from syncpod.cli.input.options import AllNamespaces, Namespace, Selector, Things
 from syncpod.cli.view.documents import is_of_documents, known_output, print_documents
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from temporalio.client import Client
 
     from syncpod.cli.input.arguments import Kind
     from syncpod.cli.input.selector import Selector as Conditions
-    from syncpod.cli.temporal.pods import Reading
+    from syncpod.cli.readings import Reading
     from syncpod.cli.view.label_columns import LabelColumns
     from syncpod.objects import Kind as ObjectKind
 
@@ -30,33 +30,36 @@ _OUTPUTS = ("wide", "json", "yaml", "name")
 _WATCH_SECONDS = 1.0
 
 
+Output = Annotated[
+    str, typer.Option("--output", "-o", metavar="wide|json|yaml|name|jsonpath='{PATH}'", help="The output format.")
+]
+LabelKeys = Annotated[
+    list[str] | None,
+    typer.Option("--label-columns", "-L", metavar="KEY,...", help="Show these labels as columns."),
+]
+
+
 def get(
     what: Things = None,
     namespace: Namespace = "default",
     all_namespaces: AllNamespaces = False,
     selector: Selector = "",
-    output: Annotated[
-        str,
-        typer.Option("--output", "-o", metavar="wide|json|yaml|name|jsonpath='{PATH}'", help="How to print."),
-    ] = "",
-    watch: Annotated[bool, typer.Option("--watch", "-w", help="Go on, with a line for each change.")] = False,
-    no_headers: Annotated[bool, typer.Option("--no-headers", help="Leave out the column names.")] = False,
-    label_columns: Annotated[
-        list[str] | None,
-        typer.Option("--label-columns", "-L", metavar="KEY,...", help="These labels as columns of their own."),
-    ] = None,
-    show_labels: Annotated[bool, typer.Option("--show-labels", help="All labels, in the last column.")] = False,
+    output: Output = "",
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Keep watching, and print each change.")] = False,
+    no_headers: Annotated[bool, typer.Option("--no-headers", help="Do not print the column names.")] = False,
+    label_columns: LabelKeys = None,
+    show_labels: Annotated[bool, typer.Option("--show-labels", help="Show all labels in the last column.")] = False,
 ) -> None:
     r"""List pods, nodes, or this machine's ConfigMaps and Secrets.
 
-    They are named as for kubectl: `pod web`, `pod/web`, or plainly `web`; `configmaps`, `cm settings`, `secret/keys`,
-    `nodes`.
+    Name them as with kubectl: `pod web`, `pod/web`, or just `web`; `configmaps`, `cm settings`, `secret/keys`, `nodes`.
 
-    A JSONPath is written as for kubectl: text, and paths in braces, `{.metadata.name}{"\n"}`; of what is not named by
-    itself, `{.items[*].metadata.name}`. A path has fields, indices, `[*]` and filters, `[?(@.type=="Ready")]`; `..`,
-    slices, unions and `range` are not supported.
+    A JSONPath is written as with kubectl: text, and paths in braces, `{.metadata.name}{"\n"}`; for several objects,
+    `{.items[*].metadata.name}`. A path has fields, indices, `[*]` and filters, `[?(@.type=="Ready")]`; `..`, slices,
+    unions and `range` are not supported.
     """
-    from syncpod.cli.commands.node_listing import get_nodes, named_nodes
+    from syncpod.cli.commands.node_listing import get_nodes
+    from syncpod.cli.input.arguments import named_nodes
     from syncpod.cli.streams import interrupts
     from syncpod.cli.view.label_columns import read_label_columns
 
@@ -68,27 +71,30 @@ def get(
         interrupts.heed()
     if (nodes := named_nodes(what or [])) is not None:
         if selector:
-            raise BadInput("--selector: nodes are named, or all are listed")
+            raise BadInput("--selector: nodes are listed by name, or all of them")
         get_nodes(nodes, output, labels, headers=not no_headers, watch=watch)
         return
     things = named(what or [])
     conditions = read_selector(selector)
     if any(things.values()) and (conditions.requirements or all_namespaces):
-        raise BadInput("what is listed is either named, or chosen by --selector or --all-namespaces")
+        raise BadInput("name what to list, or choose it with --selector or --all-namespaces, not both")
     if watch and len(things) > 1:
-        raise BadInput("--watch goes on with things of one kind")
+        raise BadInput("--watch works with one kind at a time")
     scope = None if all_namespaces else namespace
-    request = _Request(scope, conditions, output, labels, not no_headers, len(things) > 1)
-    found, missing = _Found([], {}), []
+    _get(things, _Request(scope, conditions, output, labels, not no_headers, len(things) > 1, watch))
+
+
+def _get(things: Mapping[Kind, Sequence[str]], request: _Request) -> None:
+    """Print what there is of each kind: that which is named, else all. Raises Failure for what is not there."""
+    output, found, missing = request.output, _Found([], {}), []
     for kind, names in things.items():
-        if kind == "Pod":
-            missing += _get_pods(names, request, found, watch=watch)
-        else:
-            missing += _get_objects(kind, names, request, found, watch=watch)
+        missing += _get_pods(names, request, found) if kind == "Pod" else _get_objects(kind, names, request, found)
+    is_named = any(things.values())
     if is_of_documents(output):
         print_documents(found.documents, output, single=sum(map(len, things.values())) == 1)
-    elif output != "name" and not any(things.values()) and not any(found.counts.values()):
-        remark("No resources found" + ("" if all_namespaces else f" in {namespace} namespace."))
+    elif output != "name" and not is_named and not any(found.counts.values()):
+        where = "" if request.namespace is None else f" in {request.namespace} namespace."
+        remark(f"No resources found{where}")
     if missing:
         raise Failure("\n".join(missing))
 
@@ -105,6 +111,7 @@ class _Request:
     headers: bool
     with_kind: bool
     """Whether each name has its kind before it, since there are several kinds."""
+    watch: bool
 
     @property
     def namespaces(self) -> bool:
@@ -130,7 +137,7 @@ class _Found:
 # --- pods -------------------------------------------------------------------------------------------------------------
 
 
-def _get_pods(names: Sequence[str], request: _Request, found: _Found, *, watch: bool) -> list[str]:
+def _get_pods(names: Sequence[str], request: _Request, found: _Found) -> list[str]:
     """Print pods, or add them to what is printed at the end; return a sentence for each that is not there."""
     from syncpod.cli.temporal import session
 
@@ -143,7 +150,7 @@ def _get_pods(names: Sequence[str], request: _Request, found: _Found, *, watch: 
         printer.print(readings)
         note_absent_nodes(readings)
         missing = sorted(set(names) - {reading.pod.metadata.name for reading in readings})
-        while watch and not missing:
+        while request.watch and not missing:
             await asyncio.sleep(_WATCH_SECONDS)
             printer.print_changes(await _find(client, names, request))
         return [f'pods "{name}" not found in namespace {request.namespace}' for name in missing]
@@ -205,7 +212,7 @@ class _Printer:
         say("\n".join(lines))
 
     def _remember(self, readings: Sequence[Reading]) -> None:
-        from syncpod.cli.view.columns import summarize
+        from syncpod.cli.view.pod_columns import summarize
 
         self._printed = {}
         for one in readings:
@@ -231,9 +238,9 @@ def _document(reading: Reading) -> dict[str, Any]:
 # --- configmaps and secrets -------------------------------------------------------------------------------------------
 
 
-def _get_objects(kind: ObjectKind, names: Sequence[str], request: _Request, found: _Found, *, watch: bool) -> list[str]:
+def _get_objects(kind: ObjectKind, names: Sequence[str], request: _Request, found: _Found) -> list[str]:
     """Print objects of one kind, or add them to what is printed at the end; return as for pods."""
-    from syncpod.cli.machine.objects import find
+    from syncpod.cli.machine.object_store import find
     from syncpod.cli.view.object_table import changed_since, print_objects
     from syncpod.pod import pod_to_wire
 
@@ -245,7 +252,7 @@ def _get_objects(kind: ObjectKind, names: Sequence[str], request: _Request, foun
     headers = request.headers
     form = request.output, request.labels
     print_objects(kind, objects, *form, headers, request.namespaces, request.with_kind, table)
-    while watch and not missing:
+    while request.watch and not missing:
         headers, before = headers and not objects, objects
         time.sleep(_WATCH_SECONDS)
         objects, _ = find(kind, names, request.namespace, request.conditions)

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 def history(
     what: PodNames = None,
     namespace: Namespace = "default",
-    output: Annotated[str, typer.Option("--output", "-o", metavar="json", help="How to print.")] = "",
-    no_headers: Annotated[bool, typer.Option("--no-headers", help="Leave out the column names.")] = False,
+    output: Annotated[str, typer.Option("--output", "-o", metavar="json", help="The output format.")] = "",
+    no_headers: Annotated[bool, typer.Option("--no-headers", help="Do not print the column names.")] = False,
 ) -> None:
     """Show each decision, step, signal and exit of a pod.
 

@@ -13,18 +13,18 @@ from syncpod.cli.input.options import StateDir
 
 def load(
     files: Annotated[list[str], typer.Argument(metavar="FILE", hidden=True, show_default=False)],
-    name: Annotated[str, typer.Option("--name", metavar="NAME", help="What a file's only image is to be called.")] = "",
+    name: Annotated[str, typer.Option("--name", metavar="NAME", help="The name for a file's only image.")] = "",
     state_dir: StateDir = "",
 ) -> None:
     """Load images from files into the embedded runtime.
 
-    In that, a name that was only pulled stands for this machine's programs. A container of a loaded image has files of
-    its own: the image's as its root directory, and its entry point, variables, user, working directory and stop signal.
-    Without root or user namespaces such a container is refused.
+    A container of a loaded image has the image's files as its root directory, and the image's entry point, variables,
+    user, working directory and stop signal. Without root or user namespaces, such a container is refused. The name of
+    an image that was only pulled stands for this machine's own programs.
 
     A file is an OCI layout (a directory, or a tar of one), or what `docker save` and `podman save` write; each digest
-    in it is checked. It does not matter whether the runtime runs. Nothing is loaded for containerd or CRI-O: those
-    have `ctr -n k8s.io images import` and `podman load`.
+    in it is checked. The runtime need not be running. Nothing is loaded into containerd or CRI-O: use `ctr -n k8s.io
+    images import` or `podman load` for those.
     """
     from syncpod.cli.machine import runtime_process
     from syncpod.cli.machine.settings import settings

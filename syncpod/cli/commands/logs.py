@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,7 +13,7 @@ import typer
 
 from syncpod.cli.console import remark
 from syncpod.cli.failure import BadInput, Failure
-from syncpod.cli.input.arguments import pod_names, read_selector
+from syncpod.cli.input.arguments import pod_names, read_duration, read_selector
 from syncpod.cli.input.options import Container, Namespace, PodNames, Selector
 
 if TYPE_CHECKING:
@@ -20,9 +21,10 @@ if TYPE_CHECKING:
 
     from temporalio.client import Client
 
+    from syncpod.cli.input.selector import Selector as Conditions
     from syncpod.cli.machine.containers import Instance
+    from syncpod.cli.readings import Reading
     from syncpod.cli.streams.log_files import Runs
-    from syncpod.cli.temporal.pods import Reading
     from syncpod.cri.client import CriClient
     from syncpod.pod import Pod
     from syncpod.translation.context import NodeContext
@@ -31,59 +33,54 @@ _SELECTED_TAIL = 10
 """Lines of each container when pods are chosen by label, as kubectl has it."""
 
 
+AllContainers = Annotated[bool, typer.Option("--all-containers", help="Print the logs of all containers.")]
+Follow = Annotated[bool, typer.Option("--follow", "-f", help="Follow the log until the container ends.")]
+Previous = Annotated[bool, typer.Option("--previous", "-p", help="Print the log from before the last restart.")]
+Tail = Annotated[int, typer.Option("--tail", metavar="N", help="Print only the last N lines.", show_default="all")]
+Since = Annotated[str, typer.Option("--since", metavar="DURATION", help="Only lines newer than this: 10s, 5m.")]
+SinceTime = Annotated[str, typer.Option("--since-time", metavar="TIME", help="Only lines from this time on: RFC 3339.")]
+Rotated = Annotated[bool, typer.Option("--rotated", help="Also read rotated files, the oldest first.")]
+LimitBytes = Annotated[
+    int, typer.Option("--limit-bytes", metavar="N", help="Print at most N bytes of each container.", show_default="all")
+]
+Timestamps = Annotated[bool, typer.Option("--timestamps", help="Print the time of each line.")]
+Prefix = Annotated[bool, typer.Option("--prefix", help="Print pod and container before each line.")]
+IgnoreErrors = Annotated[bool, typer.Option("--ignore-errors", help="Report logs that cannot be read, and go on.")]
+MaxLogRequests = Annotated[
+    int, typer.Option("--max-log-requests", metavar="N", help="How many containers may be followed at once.")
+]
+
+
 def logs(
     what: PodNames = None,
     namespace: Namespace = "default",
     selector: Selector = "",
     container: Container = "",
-    all_containers: Annotated[bool, typer.Option("--all-containers", help="Those of all containers.")] = False,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the container ends.")] = False,
-    previous: Annotated[
-        bool, typer.Option("--previous", "-p", help="Of the instance before the last restart.")
-    ] = False,
-    tail: Annotated[int, typer.Option("--tail", metavar="N", help="Only the last N lines.", show_default="all")] = -1,
-    since: Annotated[str, typer.Option("--since", metavar="DURATION", help="Not older than this: 10s, 5m.")] = "",
-    since_time: Annotated[str, typer.Option("--since-time", metavar="TIME", help="Not before: RFC 3339.")] = "",
-    rotated: Annotated[
-        bool, typer.Option("--rotated", help="From the files that were rotated away as well, the oldest first.")
-    ] = False,
-    limit_bytes: Annotated[
-        int, typer.Option("--limit-bytes", metavar="N", help="At most N bytes of each container.", show_default="all")
-    ] = 0,
-    timestamps: Annotated[bool, typer.Option("--timestamps", help="With the time of each line.")] = False,
-    prefix: Annotated[bool, typer.Option("--prefix", help="With pod and container before each line.")] = False,
-    ignore_errors: Annotated[
-        bool, typer.Option("--ignore-errors", help="Go on where a container's logs cannot be read, and say so.")
-    ] = False,
-    max_log_requests: Annotated[
-        int, typer.Option("--max-log-requests", metavar="N", help="How many containers may be followed at once.")
-    ] = 5,
+    all_containers: AllContainers = False,
+    follow: Follow = False,
+    previous: Previous = False,
+    tail: Tail = -1,
+    since: Since = "",
+    since_time: SinceTime = "",
+    rotated: Rotated = False,
+    limit_bytes: LimitBytes = 0,
+    timestamps: Timestamps = False,
+    prefix: Prefix = False,
+    ignore_errors: IgnoreErrors = False,
+    max_log_requests: MaxLogRequests = 5,
 ) -> None:
-    """Print what a pod's containers have written.
+    """Print the logs of a pod's containers.
 
-    Reads the files that the runtime writes on this machine: of each container the one that grows, as kubectl does, and
-    with --rotated also those that were rotated away and are still kept. --follow goes on across rotations. While the
-    pod's workflow does not answer, the files are found without it, and --follow goes on until it is interrupted.
+    Reads the files that the runtime writes on this machine: for each container the current one, as kubectl does, and
+    with --rotated also older ones that are still kept. --follow continues across rotations. While the pod's workflow
+    does not answer, the files are found without it, and --follow continues until it is interrupted.
     """
     from syncpod.cli.streams import interrupts
     from syncpod.cli.temporal import session
 
-    words = what or []
-    conditions = read_selector(selector)
-    if len(words) == 2 and "/" not in words[1] and not container:
-        words, container = words[:1], words[1]
-    names = [words[0].rpartition("/")[2]] if len(words) == 1 else pod_names(words)
-    if bool(names) == bool(conditions.requirements) or len(names) > 1:
-        raise BadInput("name one pod, or choose pods with --selector")
-    if container and all_containers:
-        raise BadInput("either --container or --all-containers")
-    if tail < -1:
-        raise BadInput("--tail: must be 0 or more lines")
-    if limit_bytes < 0:
-        raise BadInput("--limit-bytes: must be 1 or more bytes")
-    if max_log_requests < 1:
-        raise BadInput("--max-log-requests: must be 1 or more containers")
-    reader = _Reader(
+    name, conditions, container = _chosen(what or [], selector, container, all_containers=all_containers)
+    _require_numbers(tail, limit_bytes, max_log_requests)
+    manner = _Manner(
         follow=follow,
         previous=previous,
         tail=(_SELECTED_TAIL if conditions.requirements else None) if tail == -1 else tail,
@@ -97,31 +94,67 @@ def logs(
 
     async def work(client: Client) -> None:
         from syncpod.cli.machine.containers import chosen_container, container_names
-        from syncpod.cli.temporal.pods import list_pods, not_found, read_pod
 
-        if names:
-            if (named := await read_pod(client, namespace, names[0])) is None:
-                raise not_found(names[0], namespace)
-            readings = [named]
-        else:
-            readings = await list_pods(client, namespace, conditions)
-        if not readings:
-            remark(f"No resources found in {namespace} namespace.")
         chosen = [
-            (pod, name, node)
-            for pod, node in await asyncio.to_thread(_found, readings, skip=not names)
-            for name in (container_names(pod) if all_containers else [chosen_container(pod, container)])
+            (pod, each, node)
+            for pod, node in await _pods(client, namespace, name, conditions)
+            for each in (container_names(pod) if all_containers else [chosen_container(pod, container)])
         ]
         if follow and len(chosen) > max_log_requests:
             raise BadInput(
-                f"{len(chosen)} containers would be followed, and at most {max_log_requests} may be: "
+                f"{len(chosen)} containers would be followed, but at most {max_log_requests} may be: "
                 "raise --max-log-requests, or choose fewer"
             )
-        await reader.read(chosen)
+        await _Reader(manner).read(chosen)
 
     if follow:
         interrupts.heed()
     session.run(work)
+
+
+def _chosen(
+    words: Sequence[str], selector: str, container: str, *, all_containers: bool
+) -> tuple[str, Conditions, str]:
+    """Return the pod that is named ("" = those that are selected), the selector, and the container. Raises BadInput.
+
+    A container may also be named behind the pod, as for kubectl: ``logs web app``.
+    """
+    conditions = read_selector(selector)
+    if len(words) == 2 and "/" not in words[1] and not container:
+        words, container = words[:1], words[1]
+    names = [words[0].rpartition("/")[2]] if len(words) == 1 else pod_names(words)
+    if bool(names) == bool(conditions.requirements) or len(names) > 1:
+        raise BadInput("name one pod, or choose pods with --selector")
+    if container and all_containers:
+        raise BadInput("either --container or --all-containers")
+    return "".join(names), conditions, container
+
+
+def _require_numbers(tail: int, limit_bytes: int, max_log_requests: int) -> None:
+    """Raise BadInput for a number that makes no sense."""
+    if tail < -1:
+        raise BadInput("--tail: must be 0 or more lines")
+    if limit_bytes < 0:
+        raise BadInput("--limit-bytes: must be 1 or more bytes")
+    if max_log_requests < 1:
+        raise BadInput("--max-log-requests: must be 1 or more containers")
+
+
+async def _pods(
+    client: Client, namespace: str, name: str, conditions: Conditions
+) -> list[tuple[Pod, NodeContext | None]]:
+    """Return the pod that is named, or those that are selected, as `_found` does. Raises Failure."""
+    from syncpod.cli.temporal.pods import list_pods, not_found, read_pod
+
+    if name:
+        if (named := await read_pod(client, namespace, name)) is None:
+            raise not_found(name, namespace)
+        readings = [named]
+    else:
+        readings = await list_pods(client, namespace, conditions)
+    if not readings:
+        remark(f"No resources found in {namespace} namespace.")
+    return await asyncio.to_thread(_found, readings, skip=not name)
 
 
 def _found(readings: Sequence[Reading], *, skip: bool) -> list[tuple[Pod, NodeContext | None]]:
@@ -156,13 +189,11 @@ def _noted(reading: Reading) -> tuple[Pod, NodeContext]:
 
 
 def _since(span: str, moment: str) -> datetime | None:
-    from syncpod.cli.view.durations import parse_duration
-
     if span and moment:
         raise BadInput("either --since or --since-time")
     try:
         if span:  # 0 = from the beginning, as for kubectl
-            return datetime.now(UTC) - long if (long := parse_duration(span)) else None
+            return datetime.now(UTC) - long if (long := read_duration(span)) else None
         if not moment:
             return None
         at = datetime.fromisoformat(moment)
@@ -171,31 +202,28 @@ def _since(span: str, moment: str) -> datetime | None:
     return at if at.tzinfo else at.replace(tzinfo=UTC)
 
 
-class _Reader:
-    """Reads logs in one manner."""
+@dataclass(frozen=True)
+class _Manner:
+    """How logs are read and printed."""
 
-    def __init__(
-        self,
-        *,
-        follow: bool,
-        previous: bool,
-        tail: int | None,
-        since: datetime | None,
-        rotated: bool,
-        limit_bytes: int | None,
-        timestamps: bool,
-        prefix: bool,
-        ignore_errors: bool,
-    ) -> None:
-        self._follow = follow
-        self._previous = previous
-        self._tail = tail
-        self._since = since
-        self._rotated = rotated
-        self._limit_bytes = limit_bytes
-        self._timestamps = timestamps
-        self._prefix = prefix
-        self._ignore_errors = ignore_errors
+    follow: bool
+    previous: bool
+    tail: int | None
+    """Lines of each container; None = all."""
+    since: datetime | None
+    rotated: bool
+    limit_bytes: int | None
+    """Of each container; None = all."""
+    timestamps: bool
+    prefix: bool
+    ignore_errors: bool
+
+
+class _Reader:
+    """Reads and prints logs in one manner."""
+
+    def __init__(self, manner: _Manner) -> None:
+        self._manner = manner
 
     async def read(self, chosen: Sequence[tuple[Pod, str, NodeContext | None]]) -> None:
         """Print the logs of containers, one after the other, or all as they grow. Raises Failure for those without.
@@ -204,14 +232,14 @@ class _Reader:
 
         Difference to kubectl: one that cannot be read keeps no other from being printed first.
         """
-        if self._follow:
+        if self._manner.follow:
             outcomes = await asyncio.gather(*(self._attempt(*one) for one in chosen))
         else:
             outcomes = [await self._attempt(*one) for one in chosen]
         failures = [failure for failure in outcomes if failure is not None]
         if not failures:
             return
-        if not self._ignore_errors:
+        if not self._manner.ignore_errors:
             raise Failure("\n".join(map(str, failures)), max(failure.code for failure in failures))
         for failure in failures:
             remark(str(failure))
@@ -228,10 +256,11 @@ class _Reader:
 
     async def _print_instance(self, pod: Pod, container: str) -> None:
         """Print the log of the instance that the pod's status names, from where the runtime has it."""
-        from syncpod.cli.machine.containers import current_instance, previous_instance, runtime_of
+        from syncpod.cli.machine.containers import current_instance, previous_instance
+        from syncpod.cli.machine.runtime_client import runtime_of
         from syncpod.cri.errors import CriError
 
-        instance = (previous_instance if self._previous else current_instance)(pod, container)
+        instance = (previous_instance if self._manner.previous else current_instance)(pod, container)
         runtime = runtime_of(pod)
 
         async def runs() -> bool:
@@ -248,22 +277,24 @@ class _Reader:
         from syncpod.cli.machine.kept_logs import newest_log
 
         async def runs() -> bool:
-            return not self._previous
+            return not self._manner.previous
 
-        path = await asyncio.to_thread(newest_log, node, pod, container, previous=self._previous)
+        path = await asyncio.to_thread(newest_log, node, pod, container, previous=self._manner.previous)
         await self._print(pod, container, path, runs)
 
     async def _print(self, pod: Pod, container: str, path: Path, runs: Runs) -> None:
         from syncpod.cli.streams.log_files import read_blocks
-        from syncpod.cli.view.log_lines import LogText
+        from syncpod.cli.streams.log_lines import LogText
 
         text = LogText(
-            timestamps=self._timestamps,
-            head=f"[pod/{pod.metadata.name}/{container}] ".encode() if self._prefix else b"",
-            since=self._since,
-            limit_bytes=self._limit_bytes,
+            timestamps=self._manner.timestamps,
+            head=f"[pod/{pod.metadata.name}/{container}] ".encode() if self._manner.prefix else b"",
+            since=self._manner.since,
+            limit_bytes=self._manner.limit_bytes,
         )
-        blocks = read_blocks(path, tail=self._tail, rotated=self._rotated, runs=runs if self._follow else None)
+        blocks = read_blocks(
+            path, tail=self._manner.tail, rotated=self._manner.rotated, runs=runs if self._manner.follow else None
+        )
         try:
             async for block in blocks:
                 self._write(text.feed(block))
@@ -271,9 +302,9 @@ class _Reader:
                     return
             self._write(text.flush())
         except FileNotFoundError:
-            if self._previous:  # a node keeps the newest dead instance, and with the others go their logs
+            if self._manner.previous:  # a node keeps the newest dead instance, and with the others go their logs
                 sentence = f'previous terminated container "{container}" in pod "{pod.metadata.name}" not found'
-                raise Failure(f"{sentence}: it has been removed, and its log with it") from None
+                raise Failure(f"{sentence}: it has been removed together with its log") from None
             raise Failure(f'the log of container "{container}" is gone: {path}') from None
         except PermissionError:
             raise BadInput(f"{path}: permission denied; run as root") from None
@@ -282,13 +313,13 @@ class _Reader:
 
     def _write(self, text: bytes) -> None:
         sys.stdout.buffer.write(text)
-        if self._follow:
+        if self._manner.follow:
             sys.stdout.buffer.flush()
 
 
 async def _log_path(pod: Pod, container: str, instance: Instance, runtime: CriClient) -> Path:
     """Return the instance's log: where the runtime says, else, for one that is removed, where such logs lie."""
-    from syncpod.cli.machine.containers import unanswered
+    from syncpod.cli.machine.runtime_client import unanswered
     from syncpod.cli.machine.settings import settings
     from syncpod.cri.errors import CriError, NotFound, TransportFault
 
@@ -301,4 +332,4 @@ async def _log_path(pod: Pod, container: str, instance: Instance, runtime: CriCl
     except TransportFault as fault:
         raise unanswered(fault) from None
     except CriError as error:
-        raise Failure(f'the runtime does not tell of container "{container}": {error.message or error.code}') from None
+        raise Failure(f'the runtime does not report container "{container}": {error.message or error.code}') from None

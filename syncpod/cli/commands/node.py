@@ -16,14 +16,15 @@ if TYPE_CHECKING:
 
 
 def node() -> None:
-    """Show this machine's node: worker, conditions, chores.
+    """Show this machine's node: worker, conditions, housekeeping.
 
-    Also what runs without a workflow, and what is tidied up when. MemoryPressure, DiskPressure and PIDPressure are as
-    in `kubectl describe node`. What nobody asks for is killed only if the Temporal server's own records speak against
-    it; else it is left as it is and named here, with the reason: `syncpod adopt` has it go on, `syncpod prune` ends it.
+    It also lists what runs without a workflow. MemoryPressure, DiskPressure and PIDPressure are as in `kubectl describe
+    node`. A pod without a workflow is killed only if the Temporal server's own records show that it should not run.
+    Otherwise it keeps running, and is listed here with the reason: `syncpod adopt` starts a workflow for it, `syncpod
+    prune` ends it.
     """
-    from syncpod.cli.machine.node_process import serving
     from syncpod.cli.machine.settings import settings
+    from syncpod.cli.machine.worker_process import serving
     from syncpod.node.report import read_node_report
     from syncpod.node_settings import read_worker_record
 
@@ -35,7 +36,7 @@ def node() -> None:
     if worker is not None:
         say("\n".join(_worker(worker, serves=serves)))
     if not serves:
-        remark("the worker does not serve now: what follows is what it said last")
+        remark("the worker is not running: what follows is its last report")
     if report is not None:
         say("\n".join(printable(line) if line else "" for line in _report(report, datetime.now(UTC))))
 

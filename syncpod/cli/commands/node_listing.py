@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from syncpod.cli.console import GAP, Columns, printable, remark, say
-from syncpod.cli.failure import BadInput, Failure
+from syncpod.cli.failure import Failure
 from syncpod.cli.view.documents import is_of_documents, print_documents
 
 if TYPE_CHECKING:
@@ -15,45 +15,10 @@ if TYPE_CHECKING:
 
     from temporalio.client import Client
 
-    from syncpod.cli.temporal.nodes import NodeReading
+    from syncpod.cli.readings import NodeReading
     from syncpod.cli.view.label_columns import LabelColumns
 
-_WORDS: Final = ("no", "node", "nodes")
 _WATCH_SECONDS: Final = 1.0
-
-
-def named_nodes(words: Sequence[str]) -> list[str] | None:
-    """Return the nodes named by ``nodes``, ``node a b`` or ``node/a``; None where the words name something else.
-
-    Raises BadInput.
-    """
-    if words and words[0] in _WORDS:
-        return _names(words[1:])
-    split = [word.partition("/") for word in words]
-    if split and all(slash and kind in _WORDS for kind, slash, _ in split):
-        return _names(words)
-    return None
-
-
-def node_names(words: Sequence[str]) -> list[str]:
-    """Return the nodes named to a command for nodes: as for `named_nodes`, or plainly ``a b``. Raises BadInput."""
-    names = _names(words[1:] if words[0] in _WORDS else words)
-    if not names:
-        raise BadInput("name a node")
-    return names
-
-
-def _names(words: Sequence[str]) -> list[str]:
-    """Return the names in ``a`` and ``node/b``, each once."""
-    names = []
-    for word in words:
-        kind, slash, name = word.rpartition("/")
-        if slash and kind not in _WORDS:
-            raise BadInput(f"{word!r}: only nodes can be named here, as NAME or node/NAME")
-        if not name:
-            raise BadInput(f"{word!r}: the node's name is missing")
-        names.append(name)
-    return list(dict.fromkeys(names))
 
 
 def get_nodes(names: Sequence[str], output: str, labels: LabelColumns, *, headers: bool, watch: bool) -> None:

@@ -25,16 +25,16 @@ def plan(
     what: PodNames = None,
     filename: Filenames = None,
     namespace: ManifestNamespace = "",
-    output: Annotated[str, typer.Option("--output", "-o", metavar="json", help="How to print.")] = "",
+    output: Annotated[str, typer.Option("--output", "-o", metavar="json", help="The output format.")] = "",
 ) -> None:
-    """Show what an apply would do; nothing is done.
+    """Show what an apply would do, without doing it.
 
     ConfigMaps and Secrets count as they are on this machine now.
 
-    With names in place of manifests: what is about to be done for pods as they are.
+    With names of pods instead of manifests, it shows what is about to be done for these pods.
     """
     from syncpod.cli.input.manifests import Manifests, admitted
-    from syncpod.cli.machine.node_process import local_node
+    from syncpod.cli.machine.worker_process import local_node
     from syncpod.cli.several import together
     from syncpod.cli.temporal import session
 
@@ -67,7 +67,7 @@ def _plans_of_objects(manifests: Manifests) -> list[dict[str, Any]]:
     """Return what would become of the ConfigMaps and Secrets of this machine."""
     if not manifests.objects:
         return []
-    from syncpod.cli.machine.object_store import what_would_change
+    from syncpod.cli.machine.object_apply import what_would_change
     from syncpod.cli.machine.settings import settings
 
     words = {"created": "create", "configured": "update", "unchanged": "none", None: "none"}
@@ -91,8 +91,8 @@ async def plan_of_manifest(client: Client, admission: Admission, node: str) -> t
 
     It would go to `node` unless it names another.
     """
-    from syncpod.cli.input.ephemeral import without_known
-    from syncpod.cli.temporal.handover import Cordoned, refuse_cordoned
+    from syncpod.cli.temporal.ephemeral_containers import without_known
+    from syncpod.cli.temporal.pod_apply import Cordoned, refuse_cordoned
 
     name = admission.pod.metadata.name
     try:
@@ -108,7 +108,13 @@ async def plan_of_manifest(client: Client, admission: Admission, node: str) -> t
 
 async def _plan_of_pod(client: Client, pod: Pod) -> dict[str, Any]:
     """Return what applying a pod would do, as its workflow says where it has one."""
-    from syncpod.cli.temporal.forecast import changed_images, differs, metadata_differs, plan_of_new, resources_differ
+    from syncpod.cli.commands.apply_forecast import (
+        changed_images,
+        differs,
+        metadata_differs,
+        plan_of_new,
+        resources_differ,
+    )
     from syncpod.cli.temporal.pods import QUERY_DEADLINE, handle_of, read_pod, require_answer
     from syncpod.pod import pod_to_wire
 

@@ -28,17 +28,20 @@ def port_forward(
     address: Annotated[
         list[str] | None,
         typer.Option(
-            "--address", metavar="ADDRESS", help="Where to listen, with commas or repeated.", show_default="localhost"
+            "--address",
+            metavar="ADDRESS",
+            help="Addresses to listen on, with commas or repeated.",
+            show_default="localhost",
         ),
     ] = None,
 ) -> None:
-    """Have a pod's ports on this machine, until Ctrl-C.
+    """Forward local ports to a pod, until Ctrl-C.
 
     Each connection to a port here is passed on to a port of the pod. REMOTE is a port of the pod, by number or by its
-    name in the manifest. Without LOCAL the same number is used here, and with nothing before the colon one that is
-    free. Listens on the loopback addresses only, unless --address says otherwise.
+    name in the manifest. Without LOCAL, the same number is used here; with nothing before the colon, any free port.
+    Listens on the loopback addresses only, unless --address says otherwise.
 
-    A connection that cannot be made is said, and ends alone; the pod's sandbox may be made anew meanwhile.
+    A connection that fails is reported, and the others go on, even if the pod's sandbox is created anew meanwhile.
 
     \b
     Examples:
@@ -57,7 +60,7 @@ def port_forward(
         raise BadInput("--address: name where to listen: localhost or an address, several with commas")
 
     async def work(client: Client) -> None:
-        from syncpod.cli.machine.containers import runtime_of
+        from syncpod.cli.machine.runtime_client import runtime_of
         from syncpod.cli.streams.forwarded_ports import Forwarder
         from syncpod.cli.temporal.pods import require_pod
 

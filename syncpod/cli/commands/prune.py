@@ -10,7 +10,7 @@ import typer
 from syncpod.cli.console import remark, say
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input.arguments import pod_names
-from syncpod.cli.input.options import NamespaceOfAll, OnlyNames, PodNames
+from syncpod.cli.input.options import GracePeriod, NamespaceOfAll, OnlyNames, PodNames
 
 if TYPE_CHECKING:
     from temporalio.client import Client
@@ -26,29 +26,24 @@ connection to the runtime of its own."""
 def prune(
     what: PodNames = None,
     everything: Annotated[
-        bool, typer.Option("--all", help="Everything of this node that has no workflow, what names no pod too.")
+        bool, typer.Option("--all", help="Everything of this node without a workflow, also what names no pod.")
     ] = False,
     namespace: NamespaceOfAll = "",
-    grace_period: Annotated[
-        int,
-        typer.Option(
-            "--grace-period", metavar="SECONDS", help="Instead of the pod's own grace.", show_default="its own"
-        ),
-    ] = -1,
-    now: Annotated[bool, typer.Option("--now", help="As --grace-period=1.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be killed and removed.")] = False,
+    grace_period: GracePeriod = -1,
+    now: Annotated[bool, typer.Option("--now", help="Same as --grace-period=1.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print what would be killed and removed.")] = False,
     output: OnlyNames = "",
 ) -> None:
     """Kill and remove what runs without a workflow.
 
-    Containers of this machine's pods that have none are stopped with the pod's grace; sandbox, containers, volumes and
-    logs are removed. A pod that has a workflow is left alone: `syncpod delete` ends it. What has not the node's label
-    is never touched.
+    Containers of this machine's pods that have no workflow are stopped with the pod's grace period; sandbox,
+    containers, volumes and logs are removed. A pod that has a workflow is left alone: `syncpod delete` ends it.
+    Anything without the node's label is never touched.
     """
     from syncpod.cli.several import do_all
     from syncpod.cli.strays.listing import chosen, here, named_only, require_choice
     from syncpod.cli.temporal import session
-    from syncpod.cli.temporal.handover import has_search_attributes
+    from syncpod.cli.temporal.pod_apply import has_search_attributes
 
     grace, brief = _grace(grace_period, now=now), named_only(output)
     names = pod_names(what or [])

@@ -17,40 +17,45 @@ if TYPE_CHECKING:
 
     from temporalio.client import Client
 
-    from syncpod.cli.temporal.pods import Reading
+    from syncpod.cli.readings import Reading
     from syncpod.pod import Pod, PodResize
+
+
+Containers = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--container",
+        "-c",
+        metavar="NAME",
+        help="The container; * matches anything. May be repeated.",
+        show_default="every main container",
+    ),
+]
+Limits = Annotated[
+    str, typer.Option("--limits", metavar="cpu=…,memory=…", help="The most that it may use.", show_default=False)
+]
+Requests = Annotated[
+    str, typer.Option("--requests", metavar="cpu=…,memory=…", help="What it is guaranteed.", show_default=False)
+]
 
 
 def resize(
     what: PodNames = None,
-    container: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--container",
-            "-c",
-            metavar="NAME",
-            help="The container; * in it stands for anything. May be repeated.",
-            show_default="every main container",
-        ),
-    ] = None,
-    limits: Annotated[
-        str, typer.Option("--limits", metavar="cpu=…,memory=…", help="What it may use at most.", show_default=False)
-    ] = "",
-    requests: Annotated[
-        str, typer.Option("--requests", metavar="cpu=…,memory=…", help="What it is guaranteed.", show_default=False)
-    ] = "",
+    container: Containers = None,
+    limits: Limits = "",
+    requests: Requests = "",
     whole: Annotated[bool, typer.Option("--pod", help="Resize the pod as a whole, not its containers.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be done.")] = False,
     namespace: Namespace = "default",
     wait: Annotated[bool, typer.Option("--wait", help="Wait until it is done.")] = False,
     timeout: Timeout = "5m",
 ) -> None:
-    """Change how much CPU and memory a pod may use, while it runs.
+    """Change the CPU and memory of a running pod in place.
 
-    What is not named stays as it is; a request or limit can be added or changed, and not be removed. The pod's QoS
-    class may not change: of a Guaranteed pod, change requests and limits alike. Containers run on, unless their
-    resizePolicy asks for a restart. Where the node has no room now, the resize is Deferred until it has; where it never
-    can have, it is Infeasible. The pod's conditions PodResizePending and PodResizeInProgress tell how far it is.
+    What is not named stays as it is; a request or limit can be added or changed, but not removed. The pod's QoS class
+    must not change: for a Guaranteed pod, change requests and limits alike. Containers keep running, unless their
+    resizePolicy asks for a restart. If the node has no room now, the resize is Deferred until it has; if it can never
+    have, the resize is Infeasible. The pod's conditions PodResizePending and PodResizeInProgress show its progress.
 
     \b
     Examples:
@@ -59,7 +64,7 @@ def resize(
       syncpod resize web --pod --limits cpu=2
       syncpod resize web --limits memory=128Mi --dry-run
     """  # fmt: skip  # noqa: D301
-    from syncpod.cli.commands.apply import parse_timeout
+    from syncpod.cli.input.arguments import read_timeout
     from syncpod.cli.input.resize_request import parse_amounts, resize_of
     from syncpod.cli.temporal import session
 
@@ -69,7 +74,7 @@ def resize(
         raise BadInput("say what is to change: --limits cpu=500m,memory=256Mi, or --requests, or both")
     if whole and container:
         raise BadInput("either --pod or --container: a pod as a whole is no container")
-    patience = parse_timeout(timeout)
+    patience = read_timeout(timeout)
 
     async def work(client: Client) -> None:
         from syncpod.cli.temporal.operator_signals import pod_to_signal

@@ -28,18 +28,18 @@ def restart(
 ) -> None:
     """Restart a pod's containers, or one of them.
 
-    Each is ended with its grace, its preStop hook first, and started again at once, whatever its restart policy says
-    and without a back-off; one that waits out a back-off is started now. The pod keeps its place, its addresses and its
-    volumes. Sidecars are restarted when they are named, init containers never.
+    Each is stopped with its grace period, after its preStop hook, and started again at once, whatever its restart
+    policy says and without a back-off. A container that is waiting in a back-off is started now. The pod keeps its
+    node, its addresses and its volumes. Sidecars are restarted only when they are named, init containers never.
     """
-    from syncpod.cli.commands.apply import parse_timeout
+    from syncpod.cli.input.arguments import read_timeout
     from syncpod.cli.several import do_all
     from syncpod.cli.temporal import session
 
     names = pod_names(what or [])
     if not names:
         raise BadInput("name a pod")
-    patience = parse_timeout(timeout)
+    patience = read_timeout(timeout)
 
     async def work(client: Client) -> None:
         await do_all(
@@ -58,7 +58,9 @@ async def _restart(
 
     pod = await pod_to_signal(client, namespace, name)
     if any(each.name == container and not is_sidecar(each) for each in pod.spec.init_containers):
-        raise BadInput(f'container "{container}" of pod "{name}" is an init container: those are never restarted alone')
+        raise BadInput(
+            f'container "{container}" of pod "{name}" is an init container: init containers are never restarted alone'
+        )
     chosen = [chosen_container(pod, container)] if container else [each.name for each in pod.spec.containers]
     await signal(client, pod, "restart", {"container": container})
     say(f"pod/{name} restarting ({', '.join(chosen)})")

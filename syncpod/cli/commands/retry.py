@@ -26,19 +26,19 @@ def retry(
     wait: Annotated[bool, typer.Option("--wait", help="Wait until the pod is ready or has finished.")] = False,
     timeout: Timeout = "5m",
 ) -> None:
-    """Try at once what a pod waits to try again.
+    """Retry now what a pod is waiting to retry.
 
-    It ends back-offs: of a container that crashes, of an image that cannot be pulled, of a sandbox that cannot be made;
-    without --container all that the pod waits out. How long the next one takes is not changed by it.
+    This ends back-offs: of a container that crashes, of an image that cannot be pulled, of a sandbox that cannot be
+    created. Without --container, it ends all back-offs of the pod. The next back-off is as long as it would have been.
 
-    It also lets go of a container that its restart limit holds (annotation `syncpod.dev/restart-limit`): that waits for
-    nothing else, and its restarts are counted anew.
+    It also releases a container that is held by its restart limit (annotation `syncpod.dev/restart-limit`), and counts
+    its restarts afresh.
     """
-    from syncpod.cli.commands.apply import parse_timeout
+    from syncpod.cli.input.arguments import read_timeout
     from syncpod.cli.temporal import session
 
     name = pod_name(what or [])
-    patience = parse_timeout(timeout)
+    patience = read_timeout(timeout)
 
     async def work(client: Client) -> None:
         await _retry(client, namespace, name, container, patience, wait=wait)
@@ -80,11 +80,11 @@ async def _held(client: Client, namespace: str, name: str) -> list[str]:
 def _nothing_waits(pod: Pod, container: str, held: list[str]) -> Failure:
     """Say that there is no back-off to end, and what is the case instead."""
     from syncpod.cli.machine.containers import chosen_container
-    from syncpod.cli.view.columns import summarize
+    from syncpod.cli.view.pod_columns import summarize
 
     name = pod.metadata.name
     if not container:
-        return Failure(f'pod "{name}" waits out no back-off: it is {summarize(pod).status}')
+        return Failure(f'pod "{name}" is not in a back-off: it is {summarize(pod).status}')
     chosen_container(pod, container)
-    others = f"; {', '.join(held)} of it does" if held else ""
-    return Failure(f'container "{container}" in pod "{name}" waits out no back-off{others}')
+    others = f"; {', '.join(held)} is" if held else ""
+    return Failure(f'container "{container}" in pod "{name}" is not in a back-off{others}')

@@ -17,7 +17,7 @@ def runtime(
     socket: Annotated[
         str,
         typer.Option(
-            "--socket", metavar="PATH", help="Where it listens.", show_default="runtime/cri.sock, in the state"
+            "--socket", metavar="PATH", help="The socket that it listens on.", show_default="runtime/cri.sock there"
         ),
     ] = "",
     simulate: Annotated[
@@ -26,8 +26,8 @@ def runtime(
 ) -> None:
     """Run the embedded runtime until Ctrl-C.
 
-    It speaks CRI v1 as containerd does, and its containers are plain processes of this machine, without isolation.
-    They run on when it ends, and it finds them again.
+    It speaks CRI v1, as containerd does. Its containers are plain processes of this machine, without isolation. They
+    keep running when it ends, and it finds them again.
     """
     from syncpod.cli.machine import runtime_process
     from syncpod.cli.machine.settings import settings

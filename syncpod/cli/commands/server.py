@@ -17,17 +17,24 @@ def server(
     port: Annotated[
         int | None,
         typer.Option(
-            "--port", metavar="PORT", min=1, max=65535, help="Where it listens.", show_default="7233, or next free"
+            "--port", metavar="PORT", min=1, max=65535, help="Its port.", show_default="7233, or the next free"
         ),
     ] = None,
     ui_port: Annotated[
         int | None,
-        typer.Option("--ui-port", metavar="PORT", min=1, max=65535, help="Its UI.", show_default="8233, or next free"),
+        typer.Option(
+            "--ui-port",
+            metavar="PORT",
+            min=1,
+            max=65535,
+            help="The port of its UI.",
+            show_default="8233, or the next free",
+        ),
     ] = None,
 ) -> None:
     """Run the Temporal dev server until Ctrl-C.
 
-    Its settings are those that suit pods; its data is kept in the state directory.
+    Its settings are chosen for pods; its data is kept in the state directory.
     """
     from syncpod.cli.machine import dev_server
     from syncpod.cli.machine.settings import settings

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -18,76 +19,96 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from syncpod.cli.input.selector import Selector as Conditions
-    from syncpod.cli.machine.usage import ContainerUsage, Measured, Usage
+    from syncpod.cli.machine.container_usage import ContainerUsage, Measured, Usage
 
-app = typer.Typer(help="Show what pods and the node use of processors and memory.", no_args_is_help=True)
+app = typer.Typer(help="Show the CPU and memory usage of pods and of the node.", no_args_is_help=True)
 
-SortBy = Annotated[str, typer.Option("--sort-by", metavar="cpu|memory", help="The greatest first.")]
-NoHeaders = Annotated[bool, typer.Option("--no-headers", help="Leave out the column names.")]
+SortBy = Annotated[str, typer.Option("--sort-by", metavar="cpu|memory", help="Sort by this, the greatest first.")]
+NoHeaders = Annotated[bool, typer.Option("--no-headers", help="Do not print the column names.")]
 
 
 def pod(
     what: PodNames = None,
     containers: Annotated[bool, typer.Option("--containers", help="A line for each container.")] = False,
     sort_by: SortBy = "",
-    with_sum: Annotated[bool, typer.Option("--sum", help="Add everything up in a last line.")] = False,
+    with_sum: Annotated[bool, typer.Option("--sum", help="Print the sum in a last line.")] = False,
     namespace: Namespace = "default",
     all_namespaces: AllNamespaces = False,
     selector: Selector = "",
     no_headers: NoHeaders = False,
 ) -> None:
-    """Show what this node's pods use of processors and memory.
+    """Show the CPU and memory usage of this node's pods.
 
-    The runtime is asked twice, a second apart: CPU is what was used in between, in thousandths of a core, and memory
-    the working set, what cannot be reclaimed without harm. Pods of which nothing runs are left out.
+    The runtime is asked twice, a second apart: CPU is what was used in between, in thousandths of a core; memory is the
+    working set, which cannot be reclaimed without harm. Pods with no running container are left out.
     """
     names = pod_names(what or [])
     conditions = read_selector(selector)
     if sort_by not in ("", "cpu", "memory"):
         raise BadInput(f"--sort-by: must be cpu or memory, not {sort_by}")
     if names and (conditions.requirements or all_namespaces):
-        raise BadInput("pods are either named, or chosen by --selector or --all-namespaces")
-    scope = None if all_namespaces else namespace
+        raise BadInput("name pods, or choose them with --selector or --all-namespaces, not both")
+    chosen = _Chosen(None if all_namespaces else namespace, names, conditions)
     measured = _measured()
-    chosen = [each for each in measured.containers if _is_chosen(each, scope, names, conditions)]
-    if chosen:
+    found = [each for each in measured.containers if chosen.has(each)]
+    if found:
         print_pods(
-            chosen,
+            found,
             by_container=containers,
             namespaces=all_namespaces,
             sort_by=sort_by,
             with_sum=with_sum,
             headers=not no_headers,
         )
-    silent = [
-        (name, why)
-        for space, name, why in measured.unmeasured
-        if scope in (None, space) and (not names or name in names)
-    ]
-    missing = [name for name in names if name not in {each.pod for each in chosen} | {name for name, _ in silent}]
+    silent = [(name, why) for space, name, why in measured.unmeasured if chosen.may_have(space, name)]
+    _tell_what_lacks(chosen, found, silent)
+
+
+@dataclass(frozen=True)
+class _Chosen:
+    """Which pods are asked about."""
+
+    namespace: str | None
+    """None = all."""
+    names: Sequence[str]
+    """Empty = all."""
+    conditions: Conditions
+
+    def has(self, each: ContainerUsage) -> bool:
+        """Say whether a container is of such a pod."""
+        return self.may_have(each.namespace, each.pod) and self.conditions.matches(each.labels)
+
+    def may_have(self, namespace: str, name: str) -> bool:
+        """Say whether a pod of which no labels are known may be one."""
+        return self.namespace in (None, namespace) and (not self.names or name in self.names)
+
+
+def _tell_what_lacks(chosen: _Chosen, found: Sequence[ContainerUsage], silent: Sequence[tuple[str, str]]) -> None:
+    """Remark which pods were not measured, and why. Raises Failure for those that are named and do not run here."""
     for name, why in silent:
         remark(f"Note: pod {name} is not measured: {why}")
-    if missing:
+    known = {each.pod for each in found} | {name for name, _ in silent}
+    if missing := [name for name in chosen.names if name not in known]:
         node = _node()
-        raise Failure("\n".join(f'pod "{name}": nothing of it runs on this node, {node}' for name in missing))
-    if not chosen and not silent:
-        remark("No resources found" + ("" if all_namespaces else f" in {namespace} namespace."))
+        raise Failure("\n".join(f'pod "{name}": none of its containers runs on this node, {node}' for name in missing))
+    if not found and not silent:
+        remark("No resources found" + ("" if chosen.namespace is None else f" in {chosen.namespace} namespace."))
 
 
 def node(
     what: Annotated[list[str] | None, typer.Argument(metavar="NODE", hidden=True, show_default=False)] = None,
     no_headers: NoHeaders = False,
 ) -> None:
-    """Show what this machine uses of its processors and memory.
+    """Show the CPU and memory usage of this machine.
 
-    All of it is counted, pods or not. The percentages are of what the machine has.
+    Everything counts, pods or not. Percentages are of the machine's total.
     """
     from syncpod.cli.machine.node_usage import measure_node
 
     here = _node()
     for name in what or ():
         if name.removeprefix("node/").removeprefix("nodes/") != here:
-            raise Failure(f'node "{name}" is not this machine, which is {here}: run this command there')
+            raise Failure(f'node "{name}" is not this machine, {here}: run this command there')
     found = measure_node()
     head = [] if no_headers else [["NAME", "CPU(cores)", "CPU(%)", "MEMORY(bytes)", "MEMORY(%)"]]
     cpu = found.cpu_nano_cores * 100 // (found.cpus * 1_000_000_000)
@@ -121,7 +142,7 @@ def print_pods(
     headers: bool,
 ) -> None:
     """Print the table of pods, or of their containers, in order of name or the greatest first."""
-    from syncpod.cli.machine.usage import total
+    from syncpod.cli.machine.container_usage import total
 
     rows: list[tuple[tuple[str, ...], Usage]] = []
     if by_container:
@@ -148,25 +169,19 @@ def print_pods(
     say("\n".join(columns(lines)))
 
 
-def _is_chosen(each: ContainerUsage, namespace: str | None, names: Sequence[str], conditions: Conditions) -> bool:
-    if namespace not in (None, each.namespace) or (names and each.pod not in names):
-        return False
-    return conditions.matches(each.labels)
-
-
 def _node() -> str:
     """Return the name of this machine's node."""
-    from syncpod.cli.machine.node_process import local_node
+    from syncpod.cli.machine.worker_process import local_node
 
     return local_node("")
 
 
 def _measured() -> Measured:
     """Ask this machine's runtime. Raises Failure."""
-    from syncpod.cli.machine.containers import unanswered
+    from syncpod.cli.machine.container_usage import measure
     from syncpod.cli.machine.runtime_choice import endpoint_of
+    from syncpod.cli.machine.runtime_client import unanswered
     from syncpod.cli.machine.settings import settings
-    from syncpod.cli.machine.usage import measure
     from syncpod.cri.client import CriClient
     from syncpod.cri.errors import CriError, TransportFault
 
@@ -181,4 +196,4 @@ def _measured() -> Measured:
     except TransportFault as fault:
         raise unanswered(fault) from None
     except CriError as error:
-        raise Failure(f"the runtime at {endpoint} does not tell of its containers: {error.message}") from None
+        raise Failure(f"the runtime at {endpoint} does not list its containers: {error.message}") from None

@@ -13,6 +13,7 @@ import typer
 
 from syncpod.cli.console import columns, paint, program, remark, say
 from syncpod.cli.failure import INTERRUPTED, BadInput, Failure
+from syncpod.cli.input.arguments import read_timeout
 from syncpod.cli.input.options import Filenames, ManifestNamespace, Node, StateDir, Timeout
 
 if TYPE_CHECKING:
@@ -22,8 +23,46 @@ if TYPE_CHECKING:
 
     from syncpod.cli import parts
     from syncpod.cli.input.manifests import Manifests
+    from syncpod.cli.machine.runtime_choice import Choice
     from syncpod.node_settings import NodeSettings
     from syncpod.pod import Admission
+
+
+RuntimeEndpoint = Annotated[
+    str,
+    typer.Option(
+        "--runtime-endpoint",
+        metavar="SOCKET",
+        help="The CRI socket.",
+        show_default="the usual ones, else the embedded runtime",
+    ),
+]
+Embedded = Annotated[bool, typer.Option("--embedded", help="Use the embedded runtime, even if another is there.")]
+Simulate = Annotated[
+    bool, typer.Option("--simulate", help="Use the embedded runtime, with timers instead of processes.")
+]
+MemoryDir = Annotated[
+    str,
+    typer.Option(
+        "--memory-dir",
+        metavar="DIR",
+        help="Where Secrets are kept.",
+        envvar="SYNCPOD_MEMORY_DIR",
+        show_envvar=False,
+        show_default="a directory in memory",
+    ),
+]
+ManifestsDir = Annotated[
+    str,
+    typer.Option(
+        "--manifests",
+        metavar="DIR",
+        help="A directory of manifests, one pod each, that the node keeps running.",
+        envvar="SYNCPOD_MANIFEST_DIR",
+        show_envvar=False,
+        show_default=False,
+    ),
+]
 
 
 def up(
@@ -31,61 +70,26 @@ def up(
     namespace: ManifestNamespace = "",
     node: Node = "",
     state_dir: StateDir = "",
-    runtime_endpoint: Annotated[
-        str,
-        typer.Option(
-            "--runtime-endpoint",
-            metavar="SOCKET",
-            help="The CRI socket.",
-            show_default="where it usually is, else the embedded runtime",
-        ),
-    ] = "",
-    embedded: Annotated[
-        bool, typer.Option("--embedded", help="Use the embedded runtime, whatever else is there.")
-    ] = False,
-    simulate: Annotated[
-        bool, typer.Option("--simulate", help="Use the embedded runtime with timers in place of processes.")
-    ] = False,
-    memory_dir: Annotated[
-        str,
-        typer.Option(
-            "--memory-dir",
-            metavar="DIR",
-            help="Where Secrets are kept.",
-            envvar="SYNCPOD_MEMORY_DIR",
-            show_envvar=False,
-            show_default="a directory in memory",
-        ),
-    ] = "",
-    manifests_dir: Annotated[
-        str,
-        typer.Option(
-            "--manifests",
-            metavar="DIR",
-            help="A directory of manifests, one pod each, that the node keeps running.",
-            envvar="SYNCPOD_MANIFEST_DIR",
-            show_envvar=False,
-            show_default=False,
-        ),
-    ] = "",
+    runtime_endpoint: RuntimeEndpoint = "",
+    embedded: Embedded = False,
+    simulate: Simulate = False,
+    memory_dir: MemoryDir = "",
+    manifests_dir: ManifestsDir = "",
     timeout: Timeout = "0",
 ) -> None:
     """Start server, runtime and worker, and bring pods up.
 
-    Started is what does not run already: a Temporal dev server, unless the environment or temporal.toml names another;
-    the embedded runtime, where neither containerd nor CRI-O answers; and a worker. All of it and the pods stay when
-    this command ends.
+    It starts what is not running: a Temporal dev server, unless the environment or temporal.toml names another; the
+    embedded runtime, if neither containerd nor CRI-O answers; and a worker. They and the pods keep running when this
+    command ends.
     """
-    from syncpod.cli import parts
-    from syncpod.cli.commands.apply import parse_timeout
     from syncpod.cli.input.manifests import Manifests, admitted
-    from syncpod.cli.machine import node_process
-    from syncpod.cli.machine.object_store import keep, memory_directory_of, require_possible
+    from syncpod.cli.machine.object_apply import require_possible
+    from syncpod.cli.machine.object_store import memory_directory_of
     from syncpod.cli.machine.runtime_choice import choose
     from syncpod.cli.machine.settings import settings
-    from syncpod.cli.strays import unclaimed
 
-    patience = parse_timeout(timeout)
+    patience = read_timeout(timeout)
     here = settings(
         node=node,
         state_dir=state_dir,
@@ -98,11 +102,25 @@ def up(
     here = replace(here, memory_dir=memory_directory_of(here, is_named=bool(memory_dir)))
     manifests = admitted(filename, namespace) if filename else Manifests([], [])
     require_possible(manifests, here)
-    admissions = manifests.pods
     choice = choose(here, asked=runtime_endpoint, embedded=embedded, simulate=simulate)
+    server = _start(here, choice, manifests, patience)
+    _tell_what_next(here, server, manifests.pods)
+
+
+def _start(here: NodeSettings, choice: Choice, manifests: Manifests, patience: timedelta | None) -> parts.Server:
+    """Start what does not run, and bring up what the manifests have; return the server. Raises Failure.
+
+    Ctrl-C ends this with a word on what runs by then.
+    """
+    from syncpod.cli import parts
+    from syncpod.cli.machine import worker_process
+    from syncpod.cli.machine.object_apply import keep
+    from syncpod.cli.strays import notice
+
+    admissions = manifests.pods
     begun = False
     try:
-        followed = node_process.followed_last(here.state_dir)
+        followed = worker_process.followed_last(here.state_dir)
         server = parts.start_server(here)
         running = parts.start_node(here, choice, server)
         if not (server.started or running.started):
@@ -110,20 +128,20 @@ def up(
         _tell(here, server, running)
         if followed and not running.worker.manifest_dir:
             remark(_not_followed(followed))
-        if note := unclaimed.note(server.config, running.worker):
+        if note := notice.note(server.config, running.worker):
             remark(note)
-        if filename:
+        if admissions or manifests.objects:
             say()
         if admissions:
             begun = True
             asyncio.run(_bring_up(server.config, manifests, here, running.worker.node, patience))
-        elif filename:
+        else:
             keep(manifests, here)
     except KeyboardInterrupt:
         what = _how_to_go_on(admissions) if begun else _what_runs(here, admissions)
         remark("\n".join(["", *_exports(here, None), what]))
         raise typer.Exit(INTERRUPTED) from None
-    _tell_what_next(here, server, admissions)
+    return server
 
 
 def _require_directory(manifests: Path) -> None:
@@ -140,14 +158,14 @@ async def _bring_up(
     config: ClientConnectConfig, manifests: Manifests, here: NodeSettings, node: str, patience: timedelta | None
 ) -> None:
     from syncpod.cli.commands.apply import apply_all
-    from syncpod.cli.input.ephemeral import without_known
-    from syncpod.cli.machine.object_store import keep
+    from syncpod.cli.machine.object_apply import keep
     from syncpod.cli.temporal import session
-    from syncpod.cli.temporal.handover import refuse_cordoned
+    from syncpod.cli.temporal.ephemeral_containers import without_known
+    from syncpod.cli.temporal.pod_apply import refuse_cordoned
     from syncpod.cli.temporal.pod_waits import until_settled, verdicts
-    from syncpod.cli.temporal.progress import Progress
-    from syncpod.cli.view.columns import HEADER
+    from syncpod.cli.view.pod_columns import HEADER
     from syncpod.cli.view.pod_table import coloured_lines
+    from syncpod.cli.view.progress import Progress
 
     client = await session.connect(config)
     try:
@@ -187,15 +205,15 @@ def _tell(here: NodeSettings, server: parts.Server, running: parts.Node) -> None
     if not is_in_memory(here.memory_dir):
         remark(f"Note: {here.memory_dir} is not on a memory file system: Secrets lie on its disk")
     if not is_marked(directory):
-        remark(f"Note: {directory} has files of others: `{program()} down --purge` will not remove it")
+        remark(f"Note: {directory} has other files: `{program()} down --purge` will not remove it")
 
 
 def _not_followed(directory: str) -> str:
     """Say that the worker does not follow what the one before it did; it leaves the pods of it as they are."""
     us = shlex.quote(program())
     return (
-        f"Note: {directory} is no longer followed: its pods stay as they are, whatever becomes of their files; "
-        f"`{us} down --keep-pods`, then `{us} up --manifests {shlex.quote(directory)}` has it followed again"
+        f"Note: {directory} is no longer followed: its pods stay as they are, whatever happens to their files; "
+        f"`{us} down --keep-pods`, then `{us} up --manifests {shlex.quote(directory)}` follows it again"
     )
 
 
@@ -256,7 +274,7 @@ def _how_to_stop(admissions: list[Admission]) -> str:
     us = shlex.quote(program())
     name, flag = (admissions[0].pod.metadata.name, _namespace_flag(admissions[0])) if admissions else ("NAME", "")
     return (
-        f"Pods and all that serves them run on. `{us} delete{flag} pod {name}` ends a pod,\n"
+        f"The pods and all that serves them keep running. `{us} delete{flag} pod {name}` ends a pod,\n"
         f"`{us} down` everything, `{us} down --purge` leaves no file either."
     )
 

@@ -9,7 +9,7 @@ import typer
 
 from syncpod.cli.console import say
 from syncpod.cli.failure import BadInput, Failure
-from syncpod.cli.input.arguments import pod_names, read_selector
+from syncpod.cli.input.arguments import pod_names, read_duration, read_selector
 from syncpod.cli.input.options import AllNamespaces, Filenames, Namespace, PodNames, Selector
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from syncpod.cli.input.goals import Goal
     from syncpod.cli.input.selector import Selector as Conditions
-    from syncpod.cli.temporal.pods import Reading
+    from syncpod.cli.readings import Reading
 
 _OUTPUTS = ("json", "yaml", "name")
 
@@ -44,18 +44,20 @@ def wait(
     timeout: Annotated[
         str,
         typer.Option(
-            "--timeout", metavar="DURATION", help="How long to wait: 30s, 5m; 0 = look once; -1s = as long as it takes."
+            "--timeout",
+            metavar="DURATION",
+            help="How long to wait: 30s, 5m; 0 = check once; -1s = as long as it takes.",
         ),
     ] = "30s",
-    output: Annotated[str, typer.Option("--output", "-o", metavar="json|yaml|name", help="How to print.")] = "",
+    output: Annotated[str, typer.Option("--output", "-o", metavar="json|yaml|name", help="The output format.")] = "",
 ) -> None:
-    """Wait until pods have come to what is asked for.
+    """Wait until pods meet a condition.
 
-    A condition is met when it has the value, True unless another is given; a path, when it leads to the value, or to
-    any value where none is given. All pods have the same time. One that is not there is an error, unless its creation
-    or deletion is waited for; one that goes meanwhile is waited for until it is there again.
+    A condition is met when it has the given value, or True if none is given; a path, when it leads to the given value,
+    or to any value if none is given. The timeout is for all pods together. A pod that does not exist is an error,
+    unless the wait is for its creation or deletion; one that is deleted meanwhile is waited for until it exists again.
 
-    What a wait is for is written as for `kubectl wait`. When time is over the exit code is 1.
+    --for is written as with `kubectl wait`. On a timeout the exit code is 1.
     """
     from syncpod.cli.streams import interrupts
     from syncpod.cli.temporal import session
@@ -69,7 +71,7 @@ def wait(
     if sum((bool(names), bool(filename), chosen)) != 1:
         raise BadInput("say which pods to wait for, in one way: POD..., -f FILE, -l SELECTOR or --all")
     if names and all_namespaces:
-        raise BadInput("pods that are named are of one namespace: leave out --all-namespaces")
+        raise BadInput("named pods are in one namespace: leave out --all-namespaces")
     keys = _of_files(filename, namespace) if filename else [(namespace, name) for name in names]
     scope = None if all_namespaces else namespace
 
@@ -92,10 +94,8 @@ def _goal(text: str) -> Goal:
 
 def _patience(text: str) -> timedelta | None:
     """Return how long to wait; None = as long as it takes (kubectl: a week)."""
-    from syncpod.cli.view.durations import parse_duration
-
     try:
-        span = parse_duration(text.removeprefix("-"))
+        span = read_duration(text.removeprefix("-"))
     except ValueError as wrong:
         raise BadInput(f"--timeout: {wrong}") from None
     return None if text.startswith("-") and span else span

@@ -5,13 +5,9 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import typer
-
-import syncpod
-from syncpod.cli.failure import Failure
 
 CONTEXT: dict[str, Any] = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
 """Every flag is worker.py's own, ``--help`` too."""
@@ -20,6 +16,7 @@ CONTEXT: dict[str, Any] = {"allow_extra_args": True, "ignore_unknown_options": T
 def worker(context: typer.Context) -> None:
     """Serve this machine as a node until Ctrl-C."""
     from syncpod.cli.machine.processes import run_in_place
+    from syncpod.cli.machine.worker_process import worker_program
 
     program = worker_program()
     run_in_place([sys.executable, str(program), *context.args], _environment(context.args))
@@ -52,11 +49,3 @@ def _environment(arguments: Sequence[str]) -> dict[str, str]:
     if own is not None and not here.runtime_endpoint:
         named[RUNTIME_ENDPOINT] = own.endpoint
     return {**os.environ, **named}
-
-
-def worker_program() -> Path:
-    """Return the path of worker.py, beside the package in a checkout and in an installation alike."""
-    program = Path(syncpod.__file__).resolve().parent.parent / "worker.py"
-    if not program.is_file():
-        raise Failure(f"{program} is not there: install syncpod anew")
-    return program

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Final, Literal
 from syncpod.cli.failure import BadInput
 
 if TYPE_CHECKING:
+    from datetime import timedelta
+
     from syncpod.cli.input.selector import Selector
 
 Kind = Literal["Pod", "ConfigMap", "Secret"]
@@ -21,6 +23,8 @@ _WORDS: Final[Mapping[Kind, tuple[str, ...]]] = {
 }
 _KINDS: Final[Mapping[str, Kind]] = {word: kind for kind, words in _WORDS.items() for word in words}
 
+_NODE_WORDS: Final = ("no", "node", "nodes")
+
 _OTHER_KIND: Final = re.compile(
     "all|cronjobs?|ds|daemonsets?|deploy|deployments?|ep|endpoints|ev|events?|ing|ingress(es)?|jobs?|"
     "no|nodes?|ns|namespaces?|pv|pvc|rs|replicasets?|sa|svc|services?|sts|statefulsets?"
@@ -29,7 +33,7 @@ _OTHER_KIND: Final = re.compile(
 
 _ELSEWHERE: Final[Mapping[str, str]] = {
     **dict.fromkeys(("ev", "event", "events"), "syncpod events"),
-    **dict.fromkeys(("no", "node", "nodes"), "syncpod get nodes"),
+    **dict.fromkeys(_NODE_WORDS, "syncpod get nodes"),
 }
 """Of those, what a command of its own shows."""
 
@@ -83,6 +87,40 @@ def pod_name(words: Sequence[str]) -> str:
     return names[0]
 
 
+def named_nodes(words: Sequence[str]) -> list[str] | None:
+    """Return the nodes named by ``nodes``, ``node a b`` or ``node/a``; None where the words name something else.
+
+    Raises BadInput.
+    """
+    if words and words[0] in _NODE_WORDS:
+        return _names_of_nodes(words[1:])
+    split = [word.partition("/") for word in words]
+    if split and all(slash and kind in _NODE_WORDS for kind, slash, _ in split):
+        return _names_of_nodes(words)
+    return None
+
+
+def node_names(words: Sequence[str]) -> list[str]:
+    """Return the nodes named to a command for nodes: as for `named_nodes`, or plainly ``a b``. Raises BadInput."""
+    names = _names_of_nodes(words[1:] if words[0] in _NODE_WORDS else words)
+    if not names:
+        raise BadInput("name a node")
+    return names
+
+
+def _names_of_nodes(words: Sequence[str]) -> list[str]:
+    """Return the names in ``a`` and ``node/b``, each once."""
+    names = []
+    for word in words:
+        kind, slash, name = word.rpartition("/")
+        if slash and kind not in _NODE_WORDS:
+            raise BadInput(f"{word!r}: only nodes can be named here, as NAME or node/NAME")
+        if not name:
+            raise BadInput(f"{word!r}: the node's name is missing")
+        names.append(name)
+    return list(dict.fromkeys(names))
+
+
 def read_selector(text: str, flag: str = "--selector") -> Selector:
     """Read the conditions on labels that `flag` was given. Raises BadInput."""
     from syncpod.cli.input.selector import parse_selector
@@ -102,6 +140,28 @@ def read_dry_run(text: str) -> str:
     if text not in marks:
         raise BadInput(f"--dry-run: must be none, client or server, not {text}")
     return marks[text]
+
+
+def read_duration(text: str) -> timedelta:
+    """Read a Go duration: ``30s``, ``1h30m``, ``0``. Raises ValueError with what would be right."""
+    from datetime import timedelta
+
+    from syncpod.go_durations import GoDurationTooLong, parse_go_duration
+
+    try:
+        return timedelta(microseconds=parse_go_duration(text) // 1000)
+    except GoDurationTooLong:
+        raise ValueError(f"{text!r} is too long a duration: write at most 2562047h") from None
+    except ValueError:
+        raise ValueError(f"{text!r} is no duration: write 30s, 5m or 1h30m") from None
+
+
+def read_timeout(text: str) -> timedelta | None:
+    """Return how long to wait; None = as long as it takes. Raises BadInput."""
+    try:
+        return read_duration(text) or None
+    except ValueError as wrong:
+        raise BadInput(f"--timeout: {wrong}") from None
 
 
 def _opened(words: Sequence[str]) -> tuple[list[Kind], list[str]]:

@@ -11,7 +11,7 @@ from syncpod.cli.input.manifest_files import STDIN, texts
 
 if TYPE_CHECKING:
     from syncpod.objects import ObjectAdmission, ObjectRef
-    from syncpod.pod import Admission, Manifest
+    from syncpod.pod import Admission, EphemeralContainer, Manifest, Pod
 
 _LONGEST_NAME: Final = 80
 
@@ -21,7 +21,7 @@ class Manifests:
     """What is to be applied, checked, in the order in which it was given."""
 
     pods: list[Admission]
-    """With their ephemeral containers, which `syncpod.cli.input.ephemeral` compares with those of the running pods."""
+    """Still with their ephemeral containers: `temporal.ephemeral_containers` compares those with what runs."""
     objects: list[ObjectAdmission]
     """ConfigMaps and Secrets; a pod may refer to one that stands after it."""
 
@@ -32,7 +32,6 @@ def admitted(sources: Sequence[str], namespace: str) -> Manifests:
     `namespace` is for documents that name none; "" = ``default``. Raises BadInput with a line for each thing that is
     wrong, in whichever of the files.
     """
-    from syncpod.cli.input.ephemeral import admit_apart
     from syncpod.objects import admit_object
     from syncpod.pod import Pod, PodInvalid
     from syncpod.pod.problems import in_ascii, lines
@@ -44,7 +43,7 @@ def admitted(sources: Sequence[str], namespace: str) -> Manifests:
         what = f"{document.kind.lower()} {name}: " if name else ""
         try:
             if isinstance(document, Pod):
-                admission = admit_apart(document)
+                admission = _admit(document)
                 whole.pods.append(admission)
                 metadata = admission.pod.metadata
             else:
@@ -81,6 +80,23 @@ def named_in(sources: Sequence[str], namespace: str) -> tuple[list[tuple[str, st
         else:
             objects.append(ref_of(document))
     return pods, objects
+
+
+def with_ephemeral_containers(pod: Pod, containers: Sequence[EphemeralContainer]) -> Pod:
+    """Return the pod with these ephemeral containers in place of its own."""
+    spec = pod.spec.model_copy(update={"ephemeral_containers": tuple(containers)})
+    return pod.model_copy(update={"spec": spec})
+
+
+def _admit(document: Pod) -> Admission:
+    """Take a pod as `admit` does, and leave it the ephemeral containers that it names, unchecked. Raises PodInvalid."""
+    from syncpod.pod import Admission, admit, with_defaults
+
+    ephemeral = document.spec.ephemeral_containers
+    if not ephemeral:
+        return admit(document)
+    pod, warnings = admit(with_ephemeral_containers(document, ()))
+    return Admission(with_ephemeral_containers(pod, with_defaults(document).spec.ephemeral_containers), warnings)
 
 
 def _refuse(problems: Sequence[str]) -> None:

@@ -13,15 +13,13 @@ Things = Annotated[list[str] | None, typer.Argument(metavar="KIND NAME", hidden=
 Namespace = Annotated[str, typer.Option("--namespace", "-n", metavar="NAME", help="The namespace.")]
 NamespaceOfAll = Annotated[
     str,
-    typer.Option(
-        "--namespace", "-n", metavar="NAME", help="The namespace.", show_default="default; every one with --all"
-    ),
+    typer.Option("--namespace", "-n", metavar="NAME", help="The namespace.", show_default="default; all with --all"),
 ]
 """Of a command for which ``--all`` means the whole node."""
-OnlyNames = Annotated[str, typer.Option("--output", "-o", metavar="name", help="Print the names alone.")]
-AllNamespaces = Annotated[bool, typer.Option("--all-namespaces", "-A", help="Every namespace.")]
+OnlyNames = Annotated[str, typer.Option("--output", "-o", metavar="name", help="Print only the names.")]
+AllNamespaces = Annotated[bool, typer.Option("--all-namespaces", "-A", help="All namespaces.")]
 Selector = Annotated[
-    str, typer.Option("--selector", "-l", metavar="SELECTOR", help="Only these labels: 'app=web,tier in (a,b),!old'.")
+    str, typer.Option("--selector", "-l", metavar="SELECTOR", help="Select by labels: 'app=web,tier in (a,b),!old'.")
 ]
 Filenames = Annotated[
     list[str] | None,
@@ -30,7 +28,11 @@ Filenames = Annotated[
 ManifestNamespace = Annotated[
     str,
     typer.Option(
-        "--namespace", "-n", metavar="NAME", help="For documents that name none; else `default`.", show_default=False
+        "--namespace",
+        "-n",
+        metavar="NAME",
+        help="The namespace of documents that name none; else `default`.",
+        show_default=False,
     ),
 ]
 Node = Annotated[
@@ -38,7 +40,7 @@ Node = Annotated[
     typer.Option(
         "--node",
         metavar="NAME",
-        help="The node of pods that name none.",
+        help="The node for pods that name none.",
         envvar="SYNCPOD_NODE",
         show_envvar=False,
         show_default="this host",
@@ -58,5 +60,11 @@ StateDir = Annotated[
 Timeout = Annotated[
     str, typer.Option("--timeout", metavar="DURATION", help="How long to wait: 30s, 5m; 0 = as long as it takes.")
 ]
-DryRun = Annotated[str, typer.Option("--dry-run", metavar="none|client|server", help="Only say what would be done.")]
+GracePeriod = Annotated[
+    int,
+    typer.Option(
+        "--grace-period", metavar="SECONDS", help="Grace period, instead of the pod's own.", show_default="its own"
+    ),
+]
+DryRun = Annotated[str, typer.Option("--dry-run", metavar="none|client|server", help="Only print what would be done.")]
 Container = Annotated[str, typer.Option("--container", "-c", metavar="NAME", help="The container.")]

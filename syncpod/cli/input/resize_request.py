@@ -23,13 +23,13 @@ def parse_amounts(text: str, option: str) -> dict[str, str]:
         if not equals or name.lower() not in _RESOURCES:
             raise BadInput(f"{option}: {part!r} must be cpu=AMOUNT or memory=AMOUNT, such as cpu=500m,memory=256Mi")
         if name.lower() in amounts:
-            raise BadInput(f"{option}: {name} is there twice")
+            raise BadInput(f"{option}: {name} is given twice")
         try:
             quantity = parse_quantity(amount)
         except ValueError as wrong:
             raise BadInput(f"{option}: {part!r} {wrong}") from None
         if quantity.number <= 0:
-            raise BadInput(f"{option}: {part!r} must be more than 0; what is set cannot be removed")
+            raise BadInput(f"{option}: {part!r} must be more than 0; a value that is set cannot be removed")
         amounts[name.lower()] = amount
     return amounts
 

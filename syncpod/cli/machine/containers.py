@@ -1,20 +1,13 @@
-"""A pod's containers as ``logs`` and ``exec`` name them, and this machine's runtime, where those run."""
+"""A pod's containers as a command names them, and their instances as the pod's status names those."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from syncpod.cli.console import program, remark
+from syncpod.cli.console import remark
 from syncpod.cli.failure import Failure
-from syncpod.cli.machine import node_process
-from syncpod.cli.machine.settings import settings
-from syncpod.cli.machine.state_directory import recorded_runtime
 from syncpod.pod import ContainerStatus, Pod
-
-if TYPE_CHECKING:
-    from syncpod.cri.client import CriClient
-    from syncpod.cri.errors import TransportFault
 
 DEFAULT_CONTAINER: Final = "kubectl.kubernetes.io/default-container"
 """Annotation with the container that is meant when none is named."""
@@ -107,33 +100,3 @@ def _restart_of(status: ContainerStatus, container_id: str) -> int:
 def _raw(container_id: str) -> str:
     """Return the runtime's id, of ``containerd://<id>``."""
     return container_id.rpartition("://")[2]
-
-
-def runtime_of(pod: Pod) -> CriClient:
-    """Return a client of the runtime in which the pod runs. Raises Failure where that is another node's."""
-    from syncpod.cli.machine.runtime_choice import endpoint_of
-    from syncpod.cri.client import CriClient
-
-    here = settings()
-    worker = node_process.serving(here.state_dir)
-    nodes = {here.node, *([worker.node] if worker else [])}
-    if pod.spec.node_name not in nodes:
-        raise Failure(
-            f'pod "{pod.metadata.name}" runs on node {pod.spec.node_name}, this is {here.node}: run this command there'
-        )
-    return CriClient(endpoint_of(here.state_dir))
-
-
-def unanswered(fault: TransportFault) -> Failure:
-    """Return the failure to reach this machine's runtime, with what helps."""
-    from syncpod.cli.machine.runtime_choice import endpoint_of
-    from syncpod.cri.errors import Unavailable
-
-    state_dir = settings().state_dir
-    endpoint, record = endpoint_of(state_dir), recorded_runtime(state_dir)
-    where = f"the runtime at {endpoint} does not answer"
-    if not isinstance(fault, Unavailable):
-        return Failure(f"{where} in time")
-    if record is not None and record.endpoint == endpoint:
-        return Failure(f"{where}: `{program()} up` starts it again")
-    return Failure(f"{where}: it has to be started again")

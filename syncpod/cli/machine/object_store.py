@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from syncpod.cli.console import say, warn
+from syncpod.cli.console import say
 from syncpod.cli.failure import BadInput, Failure
-from syncpod.cli.machine.node_process import serving
 from syncpod.cli.machine.settings import settings
 from syncpod.cli.machine.state_directory import prepare, recorded_worker
+from syncpod.cli.machine.worker_process import serving
 from syncpod.node_settings import (
     MEMORY_DIR,
     NodeSettings,
@@ -24,8 +22,9 @@ from syncpod.node_settings import (
 )
 
 if TYPE_CHECKING:
-    from syncpod.cli.input.manifests import Manifests
-    from syncpod.objects import Change, ObjectRef, ObjectStore
+    from syncpod.cli.input.selector import Selector
+    from syncpod.objects import Kind, ObjectRef, ObjectStore
+    from syncpod.pod import ConfigMap, Secret
 
 
 def memory_directory_of(here: NodeSettings, *, is_named: bool) -> Path:
@@ -89,85 +88,38 @@ def saying_what_failed() -> Iterator[None]:
         raise Failure(f"the node's configmaps and secrets: {error.filename}: {error.strerror}") from None
 
 
-def require_possible(manifests: Manifests, here: NodeSettings, *, asked: str = "") -> None:
-    """Raise BadInput, before anything is done, where ConfigMaps and Secrets cannot be applied here.
-
-    That is where they, or pods that refer to them, belong to another node, or where one may not become what is wanted.
-    `asked` is the node that pods are to go to unless they name one; "" = this machine's.
-    """
-    if manifests.objects:
-        _require_this_node(manifests, here, asked)
-        refused = [answer.error for answer in what_would_change(manifests, here) if answer.error]
-        if refused:
-            raise BadInput("\n".join(refused))
+def not_there(kind: str, name: str, namespace: str) -> str:
+    """Say that something is not there."""
+    return f'{kind.lower()}s "{name}" not found in namespace {namespace}'
 
 
-@dataclass(frozen=True)
-class Expected:
-    """What applying one object would do."""
+def find(
+    kind: Kind, names: Sequence[str], namespace: str | None, conditions: Selector
+) -> tuple[list[ConfigMap | Secret], list[str]]:
+    """Return the objects named, or all that are selected; and a sentence for each that is not there. Raises Failure."""
+    from syncpod.objects import ObjectRef
 
-    ref: ObjectRef
-    change: Change | None
-    """None = it would be refused."""
-    error: str = ""
-
-
-def what_would_change(manifests: Manifests, here: NodeSettings) -> list[Expected]:
-    """Return what applying each object would do now; nothing is done. Raises Failure."""
-    from syncpod.objects import ObjectRefused, ref_of
-
-    found = []
     with saying_what_failed():
-        store = store_to_read(here)
-        for one in manifests.objects:
-            try:
-                found.append(Expected(ref_of(one.object), store.would_put(one.object)))
-            except ObjectRefused as refused:
-                found.append(Expected(ref_of(one.object), None, str(refused)))
-    return found
+        store = store_to_read()
+        if not names:
+            return [one for one in store.list(kind, namespace) if conditions.matches(one.metadata.labels)], []
+        looked = {name: store.get(ObjectRef(kind, namespace or "default", name)) for name in names}
+    found = [one for one in looked.values() if one is not None]
+    return found, [not_there(kind, name, namespace or "default") for name, one in looked.items() if one is None]
 
 
-def keep(manifests: Manifests, here: NodeSettings) -> None:
-    """Write the ConfigMaps and Secrets that are to be applied, and say what came of each as kubectl does.
+def delete_objects(refs: Sequence[ObjectRef], *, ignore_not_found: bool, mark: str = "") -> None:
+    """Remove objects from the node; what pods were given of them before, they keep. Raises Failure.
 
-    Raises Failure where the file system does not take one.
+    With a `mark` it is said which would be removed, with the mark behind each, and nothing is done.
     """
-    from syncpod.objects import ref_of
-
-    if not manifests.objects:
-        return
+    absent = []
     with saying_what_failed():
-        store = store_to_write(here)
-        for wanted, warnings in manifests.objects:
-            ref = ref_of(wanted)
-            say(f"{ref.kind.lower()}/{ref.name} {store.put(wanted)}")
-            for warning in warnings:
-                warn(f"{ref.kind.lower()} {ref.name}: {warning}")
-
-
-def _require_this_node(manifests: Manifests, here: NodeSettings, asked: str) -> None:
-    from syncpod.objects import ref_of, references
-
-    own = _node_of(here)
-    why = f"configmaps and secrets are kept on their node itself, and {here.state_dir} is node {own}'s"
-    if asked and asked != own:
-        raise BadInput(f"--node {asked}: {why}: apply them there")
-    given = {ref_of(one.object) for one in manifests.objects}
-    for pod in (admission.pod for admission in manifests.pods):
-        needed = [one for one in references(pod) if one.ref in given]
-        if needed and pod.spec.node_name not in ("", own):
-            raise BadInput(
-                f"pod {pod.metadata.name}: spec.nodeName: is {pod.spec.node_name}, but {needed[0].path} names "
-                f"{needed[0].ref}; {why}: apply both there"
-            )
-
-
-def _node_of(here: NodeSettings) -> str:
-    """Return the node that a state directory belongs to: the one that is or was served from it, else this machine's."""
-    worker = serving(here.state_dir)
-    if worker is not None:
-        return worker.node
-    try:
-        return str(json.loads((here.state_dir / "node.json").read_text())["node"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return here.node
+        store = store_to_read()
+        for ref in refs:
+            if store.get(ref) is not None if mark else store.delete(ref):
+                say(f"{ref} deleted{mark}")
+            else:
+                absent.append(not_there(ref.kind, ref.name, ref.namespace))
+    if absent and not ignore_not_found:
+        raise Failure("\n".join(absent))

@@ -108,7 +108,7 @@ def run_in_place(command: Sequence[str], environment: Mapping[str, str]) -> NoRe
 def cannot_run(path: str, error: OSError) -> BadInput:
     """Return the failure to run a program: this Python's, whose path may lead nowhere, or one beside it."""
     what = f"the program {path!r}" if path else "this Python, whose own path is not known,"
-    return BadInput(f"{what} cannot be run: {error.strerror}; run syncpod from an environment that is whole")
+    return BadInput(f"{what} cannot be run: {error.strerror}; run syncpod from a complete environment")
 
 
 def last_lines(log: Path, count: int) -> list[str]:

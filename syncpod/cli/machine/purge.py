@@ -43,10 +43,10 @@ def purge(directory: Path, memory: Path, logs: Path) -> None:
             for name in (*drafts, *names):
                 remove_tree(directory / name)
         except OSError as error:
-            raise Failure(f"{directory} cannot be removed altogether: {error}") from None
+            raise Failure(f"{directory} cannot be removed completely: {error}") from None
     left = sorted(path.name for path in directory.iterdir())
     if left:
-        raise Failure(f"{directory} is kept, since others have put something there: {', '.join(left)}")
+        raise Failure(f"{directory} is kept, since it has files that are not syncpod's: {', '.join(left)}")
     directory.rmdir()
 
 
@@ -61,7 +61,7 @@ def _purge_logs(directory: Path, logs: Path) -> None:
             logs.rmdir()
             logs = logs.parent
     except OSError as error:
-        raise Failure(f"{logs} cannot be removed altogether: {error}") from None
+        raise Failure(f"{logs} cannot be removed completely: {error}") from None
 
 
 def _unmount(directory: Path, memory: Path) -> None:
@@ -101,4 +101,4 @@ def _purge_memory(memory: Path) -> None:
             if not any(memory.iterdir()):
                 memory.rmdir()
     except (SettingsInvalid, OSError) as error:
-        raise Failure(f"{memory} cannot be removed altogether: {error}") from None
+        raise Failure(f"{memory} cannot be removed completely: {error}") from None

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from syncpod.cli.failure import BadInput
-from syncpod.cli.machine import node_process, runtime_process
+from syncpod.cli.machine import runtime_process, worker_process
 from syncpod.cli.machine.state_directory import recorded_runtime
 from syncpod.node_settings import STATE_DIR, NodeSettings
 
@@ -45,7 +45,7 @@ def choose(here: NodeSettings, *, asked: str = "", embedded: bool = False, simul
     own = embedded or simulate
     if asked and own:
         raise BadInput(f"either {_FLAG} or the embedded runtime")
-    worker = node_process.serving(here.state_dir)
+    worker = worker_process.serving(here.state_dir)
     used = _used(here, worker.endpoint if worker else "")
     if own:
         if used is not None and not used.embedded:
@@ -141,7 +141,7 @@ def endpoint_of(state_dir: Path) -> str:
     """
     from syncpod.cri.endpoint import VARIABLE, NoRuntime, find_endpoint
 
-    worker = node_process.serving(state_dir)
+    worker = worker_process.serving(state_dir)
     if worker is not None and worker.endpoint:
         return worker.endpoint
     if (own := runtime_process.serving(state_dir)) is not None:

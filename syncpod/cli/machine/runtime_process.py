@@ -171,7 +171,7 @@ def become(state_dir: Path, socket: Path | None, *, simulated: bool, environ: Ma
         where = socket or choose_socket(state_dir)
         me = identify(os.getpid())
         if me is None:
-            raise Failure("/proc does not tell of this very process")
+            raise Failure("/proc does not show this process")
         write_runtime(state_dir, RuntimeRecord(me, f"unix://{where}", simulated, detached=False))
     line = command(state_dir, where, simulated=simulated)
     run_in_place(line, environment(environ))

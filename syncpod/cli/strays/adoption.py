@@ -11,7 +11,7 @@ from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError
 
 from syncpod.cli.failure import Failure
-from syncpod.cli.machine.node_process import serving
+from syncpod.cli.machine.worker_process import serving
 from syncpod.cli.temporal.pods import QUERY_DEADLINE, handle_of
 from syncpod.messages import POD_WORKFLOW, HistoryRecord, Outcome, StepName
 from syncpod.pod import pod_to_wire
@@ -55,7 +55,7 @@ async def start_for(
             **signal,
         )
     except WorkflowAlreadyStartedError:
-        raise Failure(f'pod "{record.pod.metadata.name}" has an open workflow, which answers for it') from None
+        raise Failure(f'pod "{record.pod.metadata.name}" has an open workflow, which looks after it') from None
 
 
 async def until_adopted(client: Client, place: Here, stray: Stray) -> None:
@@ -75,9 +75,9 @@ async def until_adopted(client: Client, place: Here, stray: Stray) -> None:
         if any(each.outcome == Outcome.ADOPTED.value for each in steps):
             return
         if steps:
-            raise Failure(f'pod "{stray.pod.name}" is not adopted yet: {steps[-1].reason}; it is tried again')
+            raise Failure(f'pod "{stray.pod.name}" is not adopted yet: {steps[-1].reason}; it will be tried again')
         await asyncio.sleep(_POLL_SECONDS)
     raise Failure(
         f'pod "{stray.pod.name}" has a workflow now, but its node does not answer (is its worker running?); '
-        "it adopts the pod when it serves"
+        "it adopts the pod once its worker runs"
     )

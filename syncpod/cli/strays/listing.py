@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
 from syncpod.cli.console import printable
 from syncpod.cli.failure import BadInput, Failure
-from syncpod.cli.machine.node_process import local_node
 from syncpod.cli.machine.settings import settings
+from syncpod.cli.machine.worker_process import local_node
 from syncpod.node.inventory import Inventory, Nameless, PodInRuntime, take_inventory
 from syncpod.node.pod_records import PodRecord, read_pod_records
 from syncpod.translation.context import NodeContext
@@ -93,7 +93,7 @@ def this_node() -> NodeContext:
 
 async def take_stock(place: Here) -> tuple[Inventory, Mapping[str, PodRecord]]:
     """Return what the runtime has of the node, and the records of its pods. Raises Failure."""
-    from syncpod.cli.machine.containers import unanswered
+    from syncpod.cli.machine.runtime_client import unanswered
     from syncpod.cri.client import CriClient
     from syncpod.cri.errors import CriError, TransportFault
 
@@ -104,7 +104,7 @@ async def take_stock(place: Here) -> tuple[Inventory, Mapping[str, PodRecord]]:
     except TransportFault as fault:
         raise unanswered(fault) from None
     except CriError as error:
-        raise Failure(f"the runtime at {place.endpoint} does not tell of its pods: {error.message}") from None
+        raise Failure(f"the runtime at {place.endpoint} does not list its pods: {error.message}") from None
 
 
 def require_choice(names: Sequence[str], *, everything: bool) -> None:
@@ -127,12 +127,7 @@ async def chosen(
     for pod in inventory.pods.values():
         by_name.setdefault((pod.namespace, pod.name), []).append(pod)
     if names:
-        wanted = [(namespace or "default", name) for name in names]
-        missing = [name for space, name in wanted if (space, name) not in by_name]
-        if missing:
-            where = f"in namespace {namespace or 'default'} of node {place.node.name}"
-            raise Failure("\n".join(f'pod "{name}": nothing of it is in the runtime {where}' for name in missing))
-        keys = list(dict.fromkeys(wanted))
+        keys = _named(names, namespace or "default", by_name.keys(), place.node.name)
     else:
         keys = sorted(key for key in by_name if namespace in ("", key[0]))
     some = asyncio.Semaphore(_AT_ONCE)
@@ -150,8 +145,20 @@ async def chosen(
     without = [each for group in groups for each in group if each.standing != "open"]
     if not names:
         return without, inventory.nameless if not namespace else ()
+    # A name of which every pod has a workflow: the caller says so of each.
     with_one = [each for group in groups if all(one.standing == "open" for one in group) for each in group]
     return [*without, *with_one], ()
+
+
+def _named(
+    names: Sequence[str], namespace: str, there: Collection[tuple[str, str]], node: str
+) -> list[tuple[str, str]]:
+    """Return namespace and name of each pod that is named, once. Raises Failure for those that are not there."""
+    keys = list(dict.fromkeys((namespace, name) for name in names))
+    if missing := [name for space, name in keys if (space, name) not in there]:
+        where = f"in namespace {namespace} of node {node}"
+        raise Failure("\n".join(f'pod "{name}": nothing of it is in the runtime {where}' for name in missing))
+    return keys
 
 
 def told_apart(namesakes: Sequence[Stray]) -> list[Stray]:
@@ -175,7 +182,7 @@ def _claim(stray: Stray) -> tuple[bool, float, str]:
 
 def refusal_of_open(stray: Stray) -> str:
     """Return why a pod with a workflow is left alone."""
-    return f'pod "{stray.pod.name}" has an open workflow, which answers for it'
+    return f'pod "{stray.pod.name}" has an open workflow, which looks after it'
 
 
 def taken(stray: Stray) -> str:

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from syncpod.cli.failure import Failure
-from syncpod.cli.machine.node_process import serving
+from syncpod.cli.machine.worker_process import serving
 from syncpod.cli.strays.adoption import start_for
 from syncpod.cli.temporal.pod_waits import until_gone
 from syncpod.cri.client import CriClient
@@ -55,7 +55,7 @@ async def prune_pod(client: Client, place: Here, stray: Stray, grace: int | None
             await until_gone(client, pod.namespace, pod.name, pod.uid)
     except TimeoutError:
         raise Failure(
-            f'pod "{pod.name}" did not end within {seconds:g} s: `syncpod describe pod` says why; the end goes on'
+            f'pod "{pod.name}" did not end within {seconds:g} s: `syncpod describe pod` says why; its end goes on'
         ) from None
 
 
@@ -101,7 +101,7 @@ def _remove_files(place: Here, stray: Stray) -> None:
         remove_pod_cgroup(place.node, pod.uid)
         remove_pod_directories(place.node, namespace=pod.namespace, name=pod.name, uid=pod.uid)
     except (OSError, ValueError) as error:
-        raise Failure(f'pod "{pod.name}" is killed, but something of it is left on disk: {error}') from None
+        raise Failure(f'pod "{pod.name}" is killed, but some of its files are left: {error}') from None
 
 
 @contextlib.asynccontextmanager

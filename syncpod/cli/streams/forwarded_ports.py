@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from syncpod.cli.console import printable, remark, say
 from syncpod.cli.failure import BadInput, Failure
-from syncpod.cli.machine.containers import unanswered
+from syncpod.cli.machine.runtime_client import unanswered
 from syncpod.cri.errors import CriError, TransportFault
 from syncpod.streaming.client import session_of
 from syncpod.streaming.connection import UpgradeRefused

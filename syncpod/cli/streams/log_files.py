@@ -19,7 +19,7 @@ from io import FileIO
 from pathlib import Path
 from typing import Final
 
-from syncpod.cli.view.log_lines import LineJoiner, LogLine, count_lines, is_new_enough, starts_of_last_lines
+from syncpod.cli.streams.log_lines import LineJoiner, LogLine, count_lines, is_new_enough, starts_of_last_lines
 from syncpod.node.log_files import COMPRESSED, is_being_written, rotated_files
 
 _BLOCK: Final = 256 * 1024

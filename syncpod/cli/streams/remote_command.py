@@ -77,7 +77,7 @@ async def stream(
     except StreamReset as error:
         raise StreamBroken(f"the runtime does not stream from {_place(url)} as others do: {error}") from error
     if not said:
-        raise StreamBroken("the connection to the runtime broke; the command may still run")
+        raise StreamBroken("the connection to the runtime broke; the command may still be running")
     return exit_code(said)
 
 
@@ -150,4 +150,4 @@ def exit_code(status: bytes) -> int:
     for cause in (said.get("details") or {}).get("causes") or ():
         if cause.get("reason") == "ExitCode":
             return int(cause["message"])
-    raise NeverRan(said.get("message") or "the runtime says that it failed, and not why")
+    raise NeverRan(said.get("message") or "the runtime says that it failed, but not why")

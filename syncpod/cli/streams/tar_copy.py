@@ -159,7 +159,7 @@ class Copying:
     def _judge(self, code: int, tar: _Said, path: str) -> None:
         """Say what tar has said. Raises Failure where it failed, or where something was left out."""
         if code:
-            said = printable("; ".join(tar.lines)) or "and does not say why"
+            said = printable("; ".join(tar.lines)) or "it does not say why"
             raise Failure(f'tar in container "{self._container}" exited {code} at {path}: {said}')
         for line in tar.lines:
             warn(printable(line))

@@ -24,7 +24,7 @@ _TAKEN_WHOLE: Final = select.PIPE_BUF
 def our_input() -> int:
     """Return the descriptor of our standard input. Raises BadInput where it is closed."""
     if sys.stdin is None:
-        raise BadInput("--stdin: there is none, it is closed")
+        raise BadInput("--stdin: standard input is closed")
     return sys.stdin.fileno()
 
 

@@ -25,12 +25,12 @@ from temporalio.common import QueryRejectCondition
 from temporalio.service import RPCError, RPCStatusCode
 
 from syncpod.cli.failure import Failure
+from syncpod.cli.readings import NodeReading
 from syncpod.cli.temporal.pods import QUERY_DEADLINE
 from syncpod.messages import node_task_queue
 from syncpod.messages.node import (
     NODE_MEMO,
     NODE_WORKFLOW,
-    NodeCondition,
     NodeSummary,
     NodeView,
     node_workflow_id,
@@ -43,36 +43,6 @@ _POLLED_WITHIN: Final = timedelta(seconds=70)
 """A poll lasts a minute: by it a worker is known to live before its first heartbeat, or on a server that keeps none
 (before 1.30)."""
 _RPC: Final = timedelta(seconds=5)
-_SILENT: Final = {"reason": "NodeStatusUnknown", "message": "Kubelet stopped posting node status."}
-
-
-@dataclass(frozen=True)
-class NodeReading:
-    """A node as it was read."""
-
-    name: str
-    view: NodeView
-    """As its workflow told it; while the node is away, what its memo has."""
-    current: bool
-    """Whether the workflow has answered."""
-    heard: datetime | None
-    """When the server last heard of its worker; None = never, or the worker has said goodbye."""
-    lives: bool
-    """Whether that is recent enough."""
-
-    @property
-    def conditions(self) -> tuple[NodeCondition, ...]:
-        """The node's conditions: those of a node that is not heard of are not known."""
-        if self.lives and self.view.conditions:
-            return self.view.conditions
-        known = self.view.conditions or (NodeCondition(type="Ready"),)
-        silent = {"status": "Unknown", "last_transition_time": self.heard, **_SILENT}
-        return tuple(each.model_copy(update=silent) for each in known)
-
-    @property
-    def ready(self) -> bool:
-        """Whether the node is ready for pods, as kubectl says it."""
-        return any(each.type == "Ready" and each.status == "True" for each in self.conditions)
 
 
 async def list_nodes(client: Client) -> list[NodeReading]:
@@ -102,7 +72,7 @@ async def require_node(client: Client, name: str) -> NodeReading:
     """Return one node. Raises Failure where there is none."""
     reading = await read_node(client, name)
     if reading is None:
-        raise Failure(f'nodes "{name}" not found (a node appears when its worker first serves)')
+        raise Failure(f'nodes "{name}" not found (a node appears when its worker first runs)')
     return reading
 
 

@@ -16,8 +16,9 @@ from temporalio.client import Client, WorkflowQueryFailedError
 from temporalio.service import RPCError, RPCStatusCode
 
 from syncpod.cli.failure import Failure
+from syncpod.cli.readings import Reading
 from syncpod.cli.temporal.pod_waits import Settled, is_ready, settled, state_of, until_seen
-from syncpod.cli.temporal.pods import QUERY_DEADLINE, Reading, handle_of, not_found, require_pod
+from syncpod.cli.temporal.pods import QUERY_DEADLINE, handle_of, not_found, require_pod
 from syncpod.cli.view.durations import short_duration
 from syncpod.messages import HistoryRecord
 from syncpod.pod import Pod
@@ -58,7 +59,7 @@ async def signal(client: Client, pod: Pod, name: str, payload: dict[str, Any]) -
                 raise Failure(f'pod "{meta.name}": {record.reason.removeprefix(f"signal {name}: ")}')
             return
         await asyncio.sleep(_POLL_SECONDS)
-    raise Failure(f'pod "{meta.name}" does not answer; the request is kept, and is met when its node serves again')
+    raise Failure(f'pod "{meta.name}" does not answer; the request is kept until its node serves again')
 
 
 async def _records(client: Client, pod: Pod, name: str) -> Counter[HistoryRecord] | None:

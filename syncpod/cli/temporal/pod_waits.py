@@ -11,8 +11,9 @@ from typing import Final
 from temporalio.client import Client, WorkflowContinuedAsNewError, WorkflowFailureError, WorkflowQueryFailedError
 from temporalio.service import RPCError, RPCStatusCode
 
-from syncpod.cli.temporal.handover import Applied
-from syncpod.cli.temporal.pods import QUERY_DEADLINE, Reading, handle_of, read_pod
+from syncpod.cli.readings import Reading
+from syncpod.cli.temporal.pod_apply import Applied
+from syncpod.cli.temporal.pods import QUERY_DEADLINE, handle_of, read_pod
 from syncpod.cli.view.durations import short_duration
 from syncpod.cli.view.unready import unready
 from syncpod.pod import Pod
@@ -104,24 +105,8 @@ def _because(applied: Applied, reading: Reading | None) -> str:
         return f": node {applied.node} is away" if applied.node_is_away else ""
     if not reading.current:
         return f": node {reading.pod.spec.node_name} is away"
-    left = ", its workflow has something left to do" if is_ready(reading.pod) else ""
+    left = ", its workflow still has something to do" if is_ready(reading.pod) else ""
     return f": {unready(reading.pod)}{left}"
-
-
-def hindrance(pod: Pod) -> str:
-    """Return what keeps a pod from coming up, in the node's or the runtime's words; "" = nothing said.
-
-    A container that has ended as it should keeps nothing, whatever it said.
-    """
-    status = pod.status
-    if status.message:
-        return status.message
-    for entry in (*status.init_container_statuses, *status.container_statuses):
-        waiting, ended = entry.state.waiting, entry.state.terminated
-        message = waiting.message if waiting else ended.message if ended and ended.exit_code else ""
-        if message:
-            return f"container {entry.name}: {message}"
-    return ""
 
 
 async def _read_new(client: Client, applied: Applied) -> Reading | None:

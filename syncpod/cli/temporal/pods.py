@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
 
@@ -21,6 +20,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from syncpod.cli.console import remark
 from syncpod.cli.failure import Failure
 from syncpod.cli.input.selector import Selector
+from syncpod.cli.readings import Reading
 from syncpod.messages import POD_WORKFLOW, pod_workflow_id
 from syncpod.pod import ObjectMeta, Pod, PodCondition, PodSpec, PodStatus
 from syncpod.temporal.pod_start import ENDED
@@ -28,22 +28,6 @@ from syncpod.temporal.pod_start import ENDED
 QUERY_DEADLINE: Final = timedelta(seconds=2)
 """A query to a pod whose worker is away would take half a minute to fail by itself."""
 _AT_ONCE: Final = 50
-
-
-@dataclass(frozen=True)
-class Reading:
-    """A pod as it was read."""
-
-    pod: Pod
-    wire: dict[str, Any]
-    """As the workflow told it; {} where it did not answer."""
-    current: bool
-    """Whether the workflow has answered; if not, `pod` holds what Temporal last recorded: names, phase, readiness."""
-
-    @property
-    def key(self) -> tuple[str, str]:
-        """Namespace and name."""
-        return self.pod.metadata.namespace, self.pod.metadata.name
 
 
 def handle_of(client: Client, namespace: str, name: str) -> WorkflowHandle[Any, Any]:
@@ -163,7 +147,7 @@ async def _read(client: Client, workflow_id: str, execution: WorkflowExecution |
         raise
     except ValueError:
         raise Failure(
-            f"the workflow {workflow_id} does not answer: it is paused, or otherwise neither runs nor has ended"
+            f"the workflow {workflow_id} does not answer: it is paused, or otherwise neither running nor ended"
         ) from None
     if recorded.status in ENDED:
         return None

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from syncpod.cli.failure import BadInput, Failure
-from syncpod.cli.machine.listening import listens
+from syncpod.cli.machine.listening_process import listens
 from syncpod.cli.machine.settings import settings
 from syncpod.cli.machine.state_directory import running_server
 
@@ -43,7 +43,7 @@ def _own_address(directory: Path) -> str:
     own = running_server(directory)
     if own is not None and listens(own.process.pid, own.address):
         return own.address
-    from syncpod.cli.machine.node_process import serving
+    from syncpod.cli.machine.worker_process import serving
     from syncpod.temporal.plugin import DEFAULT_ADDRESS
 
     sentence = (
@@ -98,7 +98,7 @@ def run_on(config: ClientConnectConfig, work: Callable[[Client], Awaitable[_Resu
             raise
         # The SDK knows no word for a workflow that is paused, and raises this wherever it meets one.
         raise Failure(
-            "a workflow neither runs nor has ended: it is paused, perhaps (`temporal workflow unpause` has it go on)"
+            "a workflow is neither running nor ended: perhaps it is paused (`temporal workflow unpause` resumes it)"
         ) from None
 
 

@@ -1,36 +1,8 @@
-"""Spans of time as kubectl writes and reads them."""
+"""Durations as kubectl writes them."""
 
 from __future__ import annotations
 
-import re
 from datetime import UTC, datetime, timedelta
-from typing import Final
-
-_UNITS: Final = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
-_PART: Final = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h)")
-
-_LONGEST: Final = (2**63 - 1) / 1e9
-"""Seconds in the longest of Go's durations, which count nanoseconds: 2562047h47m16.85s, or 292 years."""
-
-
-def parse_duration(text: str) -> timedelta:
-    """Read a Go duration such as ``90s``, ``1h30m`` or ``0``. Raises ValueError with what would be right.
-
-    Of a sum that Go's type cannot hold, too, as time.ParseDuration does.
-    """
-    if text == "0":
-        return timedelta(0)
-    seconds, position = 0.0, 0
-    for part in _PART.finditer(text):
-        if part.start() != position:
-            break
-        seconds += float(part[1]) * _UNITS[part[2]]
-        position = part.end()
-    if not text or position != len(text):
-        raise ValueError(f"{text!r} is no duration: write 30s, 5m or 1h30m")
-    if seconds > _LONGEST:
-        raise ValueError(f"{text!r} is too long a duration: write at most 2562047h")
-    return timedelta(seconds=seconds)
 
 
 def short_duration(span: timedelta) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 
 from syncpod.cli.console import align
-from syncpod.cli.temporal.nodes import NodeReading
+from syncpod.cli.readings import NodeReading
 from syncpod.cli.view.durations import age, short_duration
 from syncpod.cli.view.layout import NONE, pairs
 from syncpod.messages import EventRecord

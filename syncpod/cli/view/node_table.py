@@ -8,7 +8,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any, Final
 
-from syncpod.cli.temporal.nodes import NodeReading
+from syncpod.cli.readings import NodeReading
 from syncpod.cli.view.durations import age
 from syncpod.cli.view.layout import NONE
 

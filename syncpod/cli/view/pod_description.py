@@ -15,7 +15,7 @@ from syncpod.cli.view.layout import NONE, mapping, pairs
 from syncpod.cli.view.volume_description import volume_lines
 from syncpod.lifecycle.backoff import go_duration
 from syncpod.messages import EventRecord
-from syncpod.pod import Container, ContainerState, ContainerStatus, EnvVar, EphemeralContainer, Pod, Probe
+from syncpod.pod import Container, ContainerState, ContainerStatus, EnvVar, EphemeralContainer, Pod, Probe, VolumeMount
 from syncpod.pod.restart_settings import RestartSettings, restart_settings, says_restarts
 
 
@@ -152,26 +152,14 @@ def _container(container: Container, status: ContainerStatus | None) -> Iterator
         yield "Image ID", [status.image_id]
     if isinstance(container, EphemeralContainer) and container.target_container_name:
         yield "Target Container", [container.target_container_name]
-    ports = [f"{port.container_port}/{port.protocol or 'TCP'}" for port in container.ports]
-    yield ("Ports" if len(ports) > 1 else "Port"), [", ".join(ports) or NONE]
-    if any(port.host_port for port in container.ports):
-        yield "Host Port", [", ".join(f"{port.host_port or 0}/{port.protocol or 'TCP'}" for port in container.ports)]
+    yield from _ports(container)
     if container.command:
         yield "Command", ["", *_arguments(container.command)]
     if container.args:
         yield "Args", ["", *_arguments(container.args)]
-    if container.restart_policy:
-        yield "Restart Policy", [container.restart_policy]
-    for rule in container.restart_policy_rules:
-        codes = rule.exit_codes
-        when = f"{codes.operator} {', '.join(map(str, codes.values))}" if codes else "always"
-        yield "Restart Rule", [f"{rule.action} on exit code {when}"]
+    yield from _restart_rules(container)
     if status is not None:
-        yield from _state("State", status.state)
-        if status.last_state != ContainerState():
-            yield from _state("Last State", status.last_state)
-        yield "Ready", [str(status.ready)]
-        yield "Restart Count", [str(status.restart_count)]
+        yield from _instances(status)
     for title, amounts in (("Limits", container.resources.limits), ("Requests", container.resources.requests)):
         if amounts:
             yield title, ["", *(f"{name}:  {amount}" for name, amount in amounts.items())]
@@ -183,12 +171,39 @@ def _container(container: Container, status: ContainerStatus | None) -> Iterator
         if probe is not None:
             yield title, [_probe(probe)]
     yield from _environment(container)
-    mounts = [
-        f"{mount.mount_path} from {mount.name} ({'ro' if mount.read_only else 'rw'}"
-        + (f',path="{mount.sub_path or mount.sub_path_expr}")' if mount.sub_path or mount.sub_path_expr else ")")
-        for mount in container.volume_mounts
-    ]
+    mounts = [_mount(mount) for mount in container.volume_mounts]
     yield "Mounts", ["", *mounts] if mounts else [NONE]
+
+
+def _ports(container: Container) -> Iterator[tuple[str, Sequence[str]]]:
+    ports = [f"{port.container_port}/{port.protocol or 'TCP'}" for port in container.ports]
+    yield ("Ports" if len(ports) > 1 else "Port"), [", ".join(ports) or NONE]
+    if any(port.host_port for port in container.ports):
+        yield "Host Port", [", ".join(f"{port.host_port or 0}/{port.protocol or 'TCP'}" for port in container.ports)]
+
+
+def _restart_rules(container: Container) -> Iterator[tuple[str, Sequence[str]]]:
+    if container.restart_policy:
+        yield "Restart Policy", [container.restart_policy]
+    for rule in container.restart_policy_rules:
+        codes = rule.exit_codes
+        when = f"{codes.operator} {', '.join(map(str, codes.values))}" if codes else "always"
+        yield "Restart Rule", [f"{rule.action} on exit code {when}"]
+
+
+def _instances(status: ContainerStatus) -> Iterator[tuple[str, Sequence[str]]]:
+    """Yield the state of the current instance and of the one before."""
+    yield from _state("State", status.state)
+    if status.last_state != ContainerState():
+        yield from _state("Last State", status.last_state)
+    yield "Ready", [str(status.ready)]
+    yield "Restart Count", [str(status.restart_count)]
+
+
+def _mount(mount: VolumeMount) -> str:
+    part = mount.sub_path or mount.sub_path_expr
+    manner = ("ro" if mount.read_only else "rw") + (f',path="{part}"' if part else "")
+    return f"{mount.mount_path} from {mount.name} ({manner})"
 
 
 def _arguments(words: Sequence[str]) -> list[str]:

@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 from typing import TextIO
 
 from syncpod.cli.console import GAP, Columns, paint
-from syncpod.cli.temporal.pods import Reading
-from syncpod.cli.view.columns import HEADER, WIDE, colour_of, row, uncertain_row
+from syncpod.cli.readings import Reading
 from syncpod.cli.view.label_columns import LabelColumns
+from syncpod.cli.view.pod_columns import HEADER, WIDE, colour_of, row, uncertain_row
 
 _NO_LABELS = LabelColumns()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from syncpod.cli.view.columns import summarize
+from syncpod.cli.view.pod_columns import summarize
 from syncpod.pod import Container, ContainerStateTerminated, ContainerStatus, Pod
 
 
@@ -98,3 +98,19 @@ def _gates(pod: Pod) -> str:
 
 def _one_line(text: str) -> str:
     return " ".join(text.split())
+
+
+def hindrance(pod: Pod) -> str:
+    """Return what keeps a pod from coming up, in the node's or the runtime's words; "" = nothing said.
+
+    A container that has ended as it should keeps nothing, whatever it said.
+    """
+    status = pod.status
+    if status.message:
+        return status.message
+    for entry in (*status.init_container_statuses, *status.container_statuses):
+        waiting, ended = entry.state.waiting, entry.state.terminated
+        message = waiting.message if waiting else ended.message if ended and ended.exit_code else ""
+        if message:
+            return f"container {entry.name}: {message}"
+    return ""

@@ -17,6 +17,8 @@ from typing import Any, Final, NoReturn, TypeGuard, TypeVar
 
 import grpc
 
+from syncpod.go_durations import GoDurationTooLong, parse_go_duration
+
 _T = TypeVar("_T")
 
 PREFIX: Final = "simulate.syncpod.dev/"
@@ -47,11 +49,6 @@ POD_CALLS: Final = (
 """What the sandbox' script may name: its own calls, and those of each of its containers."""
 
 _SECOND: Final = 10**9
-_UNITS: Final = {
-    **{"ns": 1, "us": 10**3, "µs": 10**3, "μs": 10**3, "ms": 10**6},
-    **{"s": _SECOND, "m": 60 * _SECOND, "h": 3600 * _SECOND},
-}
-_PART: Final = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h)")
 _QUANTITY: Final = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(m|[kMGT]|[KMGT]i)?")
 _FACTORS: Final = {
     "": Fraction(1),
@@ -282,22 +279,18 @@ class _Object:
 
 
 def duration(value: object) -> int:
-    """Read a Go duration such as ``1m30s`` into nanoseconds; not below zero. Raises ValueError."""
-    wrong = ValueError("must be a duration such as 1m30s")
-    if not isinstance(value, str) or not value or len(value) > 64:
-        raise wrong
-    if value == "0":
-        return 0
-    nanoseconds, position = Fraction(0), 0
-    while position < len(value):
-        part = _PART.match(value, position)
-        if part is None:
-            raise wrong
-        nanoseconds += Fraction(part[1]) * _UNITS[part[2]]
-        position = part.end()
+    """Return the nanoseconds of a Go duration such as ``1m30s``. Raises ValueError."""
+    try:
+        nanoseconds = parse_go_duration(value) if isinstance(value, str) else None
+    except GoDurationTooLong:
+        nanoseconds = _LONGEST + 1
+    except ValueError:
+        nanoseconds = None
+    if nanoseconds is None:
+        raise ValueError("must be a duration such as 1m30s")
     if nanoseconds > _LONGEST:
         raise ValueError("must be a duration of at most a hundred years")
-    return int(nanoseconds)
+    return nanoseconds
 
 
 def _path(name: str) -> str:

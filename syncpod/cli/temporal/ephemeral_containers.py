@@ -7,24 +7,16 @@ from a manifest, so they are compared here, and left out of what is sent.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+from temporalio.client import Client
 
 from syncpod.cli.failure import BadInput
-from syncpod.pod import Admission, Pod, admit, with_defaults
-
-if TYPE_CHECKING:
-    from temporalio.client import Client
+from syncpod.cli.input.manifests import with_ephemeral_containers
+from syncpod.cli.temporal.pods import read_pod, require_answer
+from syncpod.pod import Admission, Pod
 
 _FIELD: Final = "spec.ephemeralContainers"
-
-
-def admit_apart(document: Pod) -> Admission:
-    """Take a pod as `admit` does, and leave it the ephemeral containers that it names, unchecked. Raises PodInvalid."""
-    ephemeral = document.spec.ephemeral_containers
-    if not ephemeral:
-        return admit(document)
-    pod, warnings = admit(_with(document, ()))
-    return Admission(_with(pod, with_defaults(document).spec.ephemeral_containers), warnings)
 
 
 async def without_known(client: Client, admissions: Sequence[Admission]) -> list[Admission]:
@@ -38,7 +30,7 @@ async def without_known(client: Client, admissions: Sequence[Admission]) -> list
             problems.append(f"pod {pod.metadata.name}: {problem}")
     if problems:
         raise BadInput("\n".join(problems))
-    return [Admission(_with(pod, ()), warnings) for pod, warnings in admissions]
+    return [Admission(with_ephemeral_containers(pod, ()), warnings) for pod, warnings in admissions]
 
 
 async def _refusal(client: Client, pod: Pod) -> str:
@@ -46,18 +38,11 @@ async def _refusal(client: Client, pod: Pod) -> str:
 
     What follows a pod that is being deleted is a new one, and has none.
     """
-    from syncpod.cli.temporal.pods import read_pod, require_answer
-
     running = await read_pod(client, pod.metadata.namespace, pod.metadata.name)
     if running is None or require_answer(running).pod.metadata.deletion_timestamp is not None:
         return f"{_FIELD}: must not be set in a manifest; they are added to a running pod"
     known = running.pod.spec.ephemeral_containers
     for index, container in enumerate(pod.spec.ephemeral_containers):
         if container not in known:
-            return f"{_FIELD}[{index}]: is none that the pod has; `syncpod debug` adds them to a running pod"
+            return f"{_FIELD}[{index}]: is not one of the pod's; `syncpod debug` adds them to a running pod"
     return ""
-
-
-def _with(pod: Pod, ephemeral: Sequence[object]) -> Pod:
-    spec = pod.spec.model_copy(update={"ephemeral_containers": tuple(ephemeral)})
-    return pod.model_copy(update={"spec": spec})

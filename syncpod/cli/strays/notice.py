@@ -49,7 +49,8 @@ def sentence(found: Sequence[str]) -> str:
     more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
     return (
         f"Note: in the runtime and without a workflow: {', '.join(found[:_NAMED])}{more}. "
-        f"`{us} adopt --all` has pods go on, `{us} prune --all` ends all that; `{us} node` says more within a minute"
+        f"`{us} adopt --all` keeps the pods running, `{us} prune --all` ends all of it; "
+        f"`{us} node` says more within a minute"
     )
 
 

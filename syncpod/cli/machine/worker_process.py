@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from syncpod.cli.commands.worker import worker_program
+import syncpod
 from syncpod.cli.failure import BAD_INPUT, Failure
 from syncpod.cli.machine.processes import identify, last_lines, start_detached
 from syncpod.cli.machine.settings import settings
@@ -104,3 +104,11 @@ def _is_worker(pid: int) -> bool:
     except (FileNotFoundError, ProcessLookupError):
         return False
     return any(Path(part.decode(errors="replace")).name == "worker.py" for part in command)
+
+
+def worker_program() -> Path:
+    """Return the path of worker.py, beside the package in a checkout and in an installation alike."""
+    program = Path(syncpod.__file__).resolve().parent.parent / "worker.py"
+    if not program.is_file():
+        raise Failure(f"{program} is missing: install syncpod again")
+    return program

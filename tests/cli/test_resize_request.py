@@ -41,9 +41,9 @@ def test_amounts_are_written_as_for_kubectl_set_resources() -> None:
     [
         ("cpu", "'cpu' must be cpu=AMOUNT or memory=AMOUNT, such as cpu=500m,memory=256Mi"),
         ("gpu=1", "'gpu=1' must be cpu=AMOUNT or memory=AMOUNT, such as cpu=500m,memory=256Mi"),
-        ("cpu=1,cpu=2", "cpu is there twice"),
+        ("cpu=1,cpu=2", "cpu is given twice"),
         ("memory=lots", "'memory=lots' must be a quantity such as 100m, 0.5, 64Mi or 129e6"),
-        ("memory=0", "'memory=0' must be more than 0; what is set cannot be removed"),
+        ("memory=0", "'memory=0' must be more than 0; a value that is set cannot be removed"),
     ],
 )
 def test_amounts_that_are_none_are_refused_with_the_option(text: str, why: str) -> None:

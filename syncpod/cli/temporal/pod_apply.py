@@ -16,10 +16,11 @@ from temporalio.client import Client, WorkflowUpdateFailedError
 from temporalio.service import RPCError, RPCStatusCode
 
 from syncpod.cli.failure import BadInput, Failure
-from syncpod.cli.machine.node_process import serving
 from syncpod.cli.machine.settings import settings
+from syncpod.cli.machine.worker_process import serving
+from syncpod.cli.readings import Reading
 from syncpod.cli.temporal.nodes import is_cordoned, is_silent
-from syncpod.cli.temporal.pods import Reading, away, handle_of, read_pod
+from syncpod.cli.temporal.pods import away, handle_of, read_pod
 from syncpod.cli.temporal.updates import AGAIN, PAUSE_SECONDS, answer_in_time, is_gone, refusal
 from syncpod.messages import SEARCH_ATTRIBUTES
 from syncpod.pod import Pod, pod_to_wire

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from syncpod.cli.view.columns import colour_of, row, uncertain_row
+from syncpod.cli.view.pod_columns import colour_of, row, uncertain_row
 from syncpod.pod import Pod
 from tests.cli.pods import NOW, ago, ended, pod, restarted, running, waiting
 

@@ -273,7 +273,7 @@ def test_a_shell_is_attached_to_and_left(environ: dict[str, str]) -> None:
 
 def test_what_cannot_be_attached_to_is_told(syncpod: Run) -> None:
     mute = syncpod("attach", "-i", "talk", "-c", "app")
-    assert (mute.code, mute.err.count("\n")) == (2, 1) and "does not say `stdin: true`" in mute.err
+    assert (mute.code, mute.err.count("\n")) == (2, 1) and "does not set `stdin: true`" in mute.err
     nobody = syncpod("attach", "nobody")
     assert (nobody.code, nobody.err.count("\n")) == (1, 1)
 
@@ -408,4 +408,4 @@ def test_copying_says_what_is_wrong_and_lets_nothing_out(syncpod: Run, tmp_path:
     assert (partly.code, (tmp_path / "got" / "kept").read_text()) == (1, "fine\n")
     assert "a symlink to '/etc', which leads out" in partly.err and not (tmp_path / "got" / "out").is_symlink()
     both = syncpod("cp", "a", "b")
-    assert both.code == 2 and "one of SRC and DST has to be in a pod" in both.err
+    assert both.code == 2 and "one of SRC and DST must be in a pod" in both.err

@@ -17,7 +17,8 @@ import yaml
 
 from syncpod.cli.failure import BadInput
 from syncpod.cli.input.manifests import Manifests
-from syncpod.cli.machine.object_store import memory_directory_of, require_possible
+from syncpod.cli.machine.object_apply import require_possible
+from syncpod.cli.machine.object_store import memory_directory_of
 from syncpod.cli.machine.processes import identify
 from syncpod.cli.machine.settings import settings
 from syncpod.cli.machine.state_directory import StartedWorker, prepare, write_worker

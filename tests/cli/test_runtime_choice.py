@@ -21,7 +21,7 @@ from syncpod.cli.machine.processes import identify
 from syncpod.cli.machine.runtime_choice import choose, endpoint_of
 from syncpod.cli.machine.settings import settings
 from syncpod.cli.machine.state_directory import MARK, RuntimeRecord, prepare, recorded_runtime, write_runtime
-from syncpod.cli.strays import clearing
+from syncpod.cli.strays import runtime_cleanup
 from syncpod.cri import endpoint
 from syncpod.cri.port import SandboxSummary
 from syncpod.kernel.cgroupfs import whole_hierarchies
@@ -130,7 +130,7 @@ def test_a_worker_keeps_its_runtime(here: NodeSettings, monkeypatch: pytest.Monk
     prepare(here.state_dir)
     worker = WorkerRecord(os.getpid(), "vm/1/1", "vm", "unix:///run/a.sock", "a 1", "127.0.0.1:1", "default", "q", 1)
     write_worker_record(here.state_dir, worker)
-    monkeypatch.setattr("syncpod.cli.machine.node_process._is_worker", lambda pid: True)
+    monkeypatch.setattr("syncpod.cli.machine.worker_process._is_worker", lambda pid: True)
     assert choose(here).endpoint == "unix:///run/a.sock"
     with pytest.raises(BadInput, match=r"runs pods on unix:///run/a\.sock"):
         choose(here, embedded=True)
@@ -177,7 +177,7 @@ def test_what_up_has_not_started_is_left_alone(tmp_path: Path) -> None:
             (state / "runtime" / "sandboxes" / "a").mkdir(parents=True)
             down = program("down", "--state-dir", str(state))
             assert (down.code, down.out) == (0, ""), down.err
-            assert f"the worker (pid {worker.pid}) was not started by `syncpod up`; it runs on" in down.err
+            assert f"the worker (pid {worker.pid}) was not started by `syncpod up`; it keeps running" in down.err
             assert "the pods of node vm, whose worker `syncpod up` has not started, are not deleted" in down.err
             purge = program("down", "--purge", "--state-dir", str(state))
             assert purge.code == 1 and "is in use by what `syncpod up` has not started" in purge.err
@@ -219,7 +219,7 @@ def test_all_that_is_ours_is_purged_and_what_others_put_there_stays(tmp_path: Pa
     closed.chmod(0)
     (state / "notes").write_text("of somebody")
     purging.require_ours(state)
-    with pytest.raises(Failure, match="others have put something there: notes"):
+    with pytest.raises(Failure, match="it has files that are not syncpod's: notes"):
         purging.purge(state, tmp_path / "memory", tmp_path / "logs")
     assert [path.name for path in state.iterdir()] == ["notes"]
     (state / "notes").unlink()
@@ -235,7 +235,7 @@ def test_logs_below_the_state_directory_are_purged_and_what_others_put_there_sta
     for directory in (logs, beside):
         (directory / name / "app").mkdir(parents=True)
     (state / "var" / "notes").touch()
-    with pytest.raises(Failure, match="others have put something there: var"):
+    with pytest.raises(Failure, match="it has files that are not syncpod's: var"):
         purging.purge(state, tmp_path / "memory", logs)
     assert [path.name for path in (state / "var").iterdir()] == ["notes"]
     (state / "var" / "notes").unlink()
@@ -270,7 +270,7 @@ def test_an_orphan_that_is_removed_leaves_no_logs_and_no_cgroup(
             for one in (*reversed(cgroup.parents[:2]), cgroup):
                 one.mkdir()
                 stack.callback(take_away, one)
-        clearing.remove_files(here, [orphan])
+        runtime_cleanup.remove_files(here, [orphan])
         assert not any(cgroup.exists() for cgroup in cgroups) and all(one.parent.is_dir() for one in cgroups)
     assert [path.name for path in (tmp_path / "logs").iterdir()] == [kept.name]
     assert not (tmp_path / "state" / "pods" / UID).exists() and capsys.readouterr().err == ""

@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from syncpod.cli.commands.node_listing import named_nodes, node_names
-from syncpod.cli.temporal.nodes import NodeReading
+from syncpod.cli.input.arguments import named_nodes, node_names
+from syncpod.cli.readings import NodeReading
 from syncpod.cli.view.node_description import describe
 from syncpod.cli.view.node_table import document, row
 from syncpod.messages import EventRecord

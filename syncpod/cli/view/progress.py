@@ -9,10 +9,10 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from syncpod.cli.console import remark, wants_colour
-from syncpod.cli.temporal.pod_waits import hindrance
-from syncpod.cli.temporal.pods import Reading
-from syncpod.cli.view.columns import HEADER
+from syncpod.cli.readings import Reading
+from syncpod.cli.view.pod_columns import HEADER
 from syncpod.cli.view.pod_table import coloured_lines, row_of
+from syncpod.cli.view.unready import hindrance
 
 if TYPE_CHECKING:
     from rich.live import Live

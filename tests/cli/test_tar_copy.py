@@ -52,7 +52,7 @@ class Container:
             while data := await process.stdout.read(65536 if limit is None else min(limit, 65536)):
                 await write(Output.STDOUT, data)
                 if limit is not None and (limit := limit - len(data)) <= 0:
-                    raise StreamBroken("the connection to the runtime broke; the command may still run")
+                    raise StreamBroken("the connection to the runtime broke; the command may still be running")
             await write(Output.STDERR, await process.stderr.read())
             return await process.wait()
         finally:

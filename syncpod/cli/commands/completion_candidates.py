@@ -14,7 +14,7 @@ from typing import Any, Final
 from typer.core import TyperArgument, TyperGroup, TyperOption
 
 from syncpod.cli.input.flags import is_false, option_of
-from syncpod.cli.machine import node_names
+from syncpod.cli.machine import names_on_disk
 
 FILES: Final = ":files"
 """In place of candidates: the shell's own completion of paths."""
@@ -139,14 +139,14 @@ def _values(option: Any, line: _Line) -> Iterable[str]:
     if option.is_flag:
         return ("true", "false")
     sources: dict[str, Callable[[], Iterable[str]]] = {
-        "--namespace": node_names.namespaces,
+        "--namespace": names_on_disk.namespaces,
         "--container": lambda: _containers(line),
         "--target": lambda: _containers(line),
     }
     if name in sources:
         return sources[name]()
     if name == "--for":
-        return _GOALS if "condition" in metavar else (f"pod/{pod}" for pod in node_names.pods(line.namespace))
+        return _GOALS if "condition" in metavar else (f"pod/{pod}" for pod in names_on_disk.pods(line.namespace))
     if metavar in _PATHS:
         return (FILES,)
     choices = [_beginning(one) for one in metavar.replace(",", "|").split("|")]
@@ -173,34 +173,39 @@ def _words(command: Any, line: _Line) -> Iterable[str]:
     if metavar == "KIND NAME":
         return _things(line, with_nodes=command.name in _OF_NODES)
     if metavar == "NODE":
-        return [node for node in node_names.nodes() if node not in line.words]
+        return [node for node in names_on_disk.nodes() if node not in line.words]
     if metavar.startswith("POD"):
-        is_of_orphans = command.name in _OF_ORPHANS and "--force" not in line.values
-        pods = (node_names.orphans if is_of_orphans else node_names.pods)(line.namespace)
-        has_kind = bool(line.words) and line.words[0] in _POD_WORDS
-        unnamed = [pod for pod in pods if pod not in line.pods]
-        return [*unnamed, *([] if has_kind else [f"pod/{pod}" for pod in unnamed])]
+        return _pods(line, orphans=command.name in _OF_ORPHANS and "--force" not in line.values)
     choices = metavar.split("|")
     return choices if len(choices) > 1 else ()
+
+
+def _pods(line: _Line, *, orphans: bool) -> list[str]:
+    """Return the pods that are not named yet, plainly and, where no word for pods comes first, as ``pod/web``."""
+    there = names_on_disk.orphans(line.namespace) if orphans else names_on_disk.pods(line.namespace)
+    unnamed = [pod for pod in there if pod not in line.pods]
+    if line.words and line.words[0] in _POD_WORDS:
+        return unnamed
+    return [*unnamed, *(f"pod/{pod}" for pod in unnamed)]
 
 
 def _things(line: _Line, *, with_nodes: bool) -> Iterable[str]:
     """Return kinds, and names of pods, before a kind is named; then names of that kind."""
     first = line.words[0] if line.words else ""
     if first in _OBJECTS:
-        return node_names.objects(_OBJECTS[first], line.namespace)
+        return names_on_disk.objects(_OBJECTS[first], line.namespace)
     if with_nodes and first in _NODE_WORDS:
-        return [node for node in node_names.nodes() if node not in line.words[1:]]
-    pods = [pod for pod in node_names.pods(line.namespace) if pod not in line.pods]
+        return [node for node in names_on_disk.nodes() if node not in line.words[1:]]
+    pods = [pod for pod in names_on_disk.pods(line.namespace) if pod not in line.pods]
     if first in _POD_WORDS:
         return pods
     kinds = () if first else (*_KINDS, "nodes") if with_nodes else _KINDS
-    nodes = [f"node/{node}" for node in node_names.nodes()] if with_nodes else []
+    nodes = [f"node/{node}" for node in names_on_disk.nodes()] if with_nodes else []
     return [*kinds, *pods, *(f"pod/{pod}" for pod in pods), *nodes]
 
 
 def _containers(line: _Line) -> list[str]:
-    return [name for pod in line.pods[:1] for name in node_names.containers(line.namespace, pod)]
+    return [name for pod in line.pods[:1] for name in names_on_disk.containers(line.namespace, pod)]
 
 
 def _starting(beginning: str, words: Iterable[str]) -> list[str]:

@@ -68,7 +68,7 @@ def test_logs_are_the_containers_own(syncpod: Run) -> None:
     assert (limited.code, len(limited.out)) == (0, 5)
     crowd = syncpod("logs", "writer", "--all-containers", "-f", "--max-log-requests", "2")
     assert (crowd.code, crowd.out) == (2, "")
-    assert "3 containers would be followed, and at most 2 may be: raise --max-log-requests" in crowd.err
+    assert "3 containers would be followed, but at most 2 may be: raise --max-log-requests" in crowd.err
     before = syncpod("logs", "writer", "--all-containers", "--previous", "--ignore-errors")
     assert (before.code, before.out, before.err.count("previous terminated container")) == (0, "", 3)
     defaulted = syncpod("logs", "-l", "app=writer", "--since", "1h")

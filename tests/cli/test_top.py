@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from syncpod.cli.commands import top
-from syncpod.cli.machine import node_usage, usage
-from syncpod.cli.machine.usage import ContainerUsage, Usage, between, measure
+from syncpod.cli.machine import container_usage, node_usage
+from syncpod.cli.machine.container_usage import ContainerUsage, Usage, between, measure
 from syncpod.cli.main import run
 from syncpod.cri.errors import DeadlineExceeded
 from syncpod.cri.port import ContainerStats, ContainerSummary, CpuUsage, CriRuntime, SandboxSummary
@@ -87,12 +87,12 @@ class Measuring(CriRuntime):
 async def test_a_runtime_that_repeats_itself_is_asked_again_and_one_that_hangs_is_named(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(usage, "WINDOW_SECONDS", 0.0)
-    monkeypatch.setattr(usage, "_PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(container_usage, "WINDOW_SECONDS", 0.0)
+    monkeypatch.setattr(container_usage, "_PAUSE_SECONDS", 0.0)
     runtime = Measuring()  # type: ignore[abstract]  # what else a runtime can do is not asked of it
     measured = await measure(runtime, "vm")
     assert measured.containers == (ContainerUsage("default", "calm", "app", {"app": "calm"}, Usage(SECOND, MI)),)
-    assert measured.unmeasured == (("default", "hung", "the runtime does not tell of it within 3 s"),)
+    assert measured.unmeasured == (("default", "hung", "the runtime does not report it within 3 s"),)
     assert runtime.asked == 4
 
 
@@ -157,8 +157,8 @@ def test_the_machine_is_measured_by_proc(tmp_path: Path, monkeypatch: pytest.Mon
     ("arguments", "code", "sentence"),
     [
         (("top", "pod", "--sort-by", "disk"), 2, "--sort-by: must be cpu or memory, not disk"),
-        (("top", "pod", "web", "-A"), 2, "pods are either named, or chosen by --selector or --all-namespaces"),
-        (("top", "node", "elsewhere"), 1, 'node "elsewhere" is not this machine, which is'),
+        (("top", "pod", "web", "-A"), 2, "name pods, or choose them with --selector or --all-namespaces, not both"),
+        (("top", "node", "elsewhere"), 1, 'node "elsewhere" is not this machine, '),
     ],
 )
 def test_what_cannot_be_shown_is_said(

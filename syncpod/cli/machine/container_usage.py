@@ -141,7 +141,7 @@ async def _look(runtime: CriRuntime, sandboxes: Iterable[str]) -> tuple[dict[str
             except NotFound:
                 return ()
             except DeadlineExceeded:
-                reasons[sandbox] = f"the runtime does not tell of it within {_PATIENCE_SECONDS:g} s"
+                reasons[sandbox] = f"the runtime does not report it within {_PATIENCE_SECONDS:g} s"
             except CriError as error:
                 reasons[sandbox] = error.message or str(error.code)
             return ()

@@ -59,7 +59,7 @@ def test_top_shows_who_uses_a_processor(syncpod: Run) -> None:
     finally:
         syncpod("delete", "pod", "busy", "--force")
     gone = syncpod("top", "pod", "once")
-    assert (gone.code, gone.out) == (1, "") and 'pod "once": nothing of it runs on this node' in gone.err
+    assert (gone.code, gone.out) == (1, "") and 'pod "once": none of its containers runs on this node' in gone.err
     (node,) = syncpod("top", "node", "--no-headers").out.splitlines()
     assert node.split()[1].endswith("m") and node.split()[2].endswith("%") and node.split()[3].endswith("Mi")
 

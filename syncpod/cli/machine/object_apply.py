@@ -1,0 +1,101 @@
+"""Applying ConfigMaps and Secrets to this machine's node: whether that is possible, what it would change, doing it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from syncpod.cli.console import say, warn
+from syncpod.cli.failure import BadInput
+from syncpod.cli.machine.object_store import saying_what_failed, store_to_read, store_to_write
+from syncpod.cli.machine.worker_process import serving
+
+if TYPE_CHECKING:
+    from syncpod.cli.input.manifests import Manifests
+    from syncpod.node_settings import NodeSettings
+    from syncpod.objects import Change, ObjectRef
+
+
+def require_possible(manifests: Manifests, here: NodeSettings, *, asked: str = "") -> None:
+    """Raise BadInput, before anything is done, where ConfigMaps and Secrets cannot be applied here.
+
+    That is where they, or pods that refer to them, belong to another node, or where one may not become what is wanted.
+    `asked` is the node that pods are to go to unless they name one; "" = this machine's.
+    """
+    if manifests.objects:
+        _require_this_node(manifests, here, asked)
+        refused = [answer.error for answer in what_would_change(manifests, here) if answer.error]
+        if refused:
+            raise BadInput("\n".join(refused))
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What applying one object would do."""
+
+    ref: ObjectRef
+    change: Change | None
+    """None = it would be refused."""
+    error: str = ""
+
+
+def what_would_change(manifests: Manifests, here: NodeSettings) -> list[Expected]:
+    """Return what applying each object would do now; nothing is done. Raises Failure."""
+    from syncpod.objects import ObjectRefused, ref_of
+
+    found = []
+    with saying_what_failed():
+        store = store_to_read(here)
+        for one in manifests.objects:
+            try:
+                found.append(Expected(ref_of(one.object), store.would_put(one.object)))
+            except ObjectRefused as refused:
+                found.append(Expected(ref_of(one.object), None, str(refused)))
+    return found
+
+
+def keep(manifests: Manifests, here: NodeSettings) -> None:
+    """Write the ConfigMaps and Secrets that are to be applied, and say what came of each as kubectl does.
+
+    Raises Failure where the file system does not take one.
+    """
+    from syncpod.objects import ref_of
+
+    if not manifests.objects:
+        return
+    with saying_what_failed():
+        store = store_to_write(here)
+        for wanted, warnings in manifests.objects:
+            ref = ref_of(wanted)
+            say(f"{ref.kind.lower()}/{ref.name} {store.put(wanted)}")
+            for warning in warnings:
+                warn(f"{ref.kind.lower()} {ref.name}: {warning}")
+
+
+def _require_this_node(manifests: Manifests, here: NodeSettings, asked: str) -> None:
+    from syncpod.objects import ref_of, references
+
+    own = _node_of(here)
+    why = f"configmaps and secrets are kept on their node itself, and {here.state_dir} is node {own}'s"
+    if asked and asked != own:
+        raise BadInput(f"--node {asked}: {why}: apply them there")
+    given = {ref_of(one.object) for one in manifests.objects}
+    for pod in (admission.pod for admission in manifests.pods):
+        needed = [one for one in references(pod) if one.ref in given]
+        if needed and pod.spec.node_name not in ("", own):
+            raise BadInput(
+                f"pod {pod.metadata.name}: spec.nodeName: is {pod.spec.node_name}, but {needed[0].path} names "
+                f"{needed[0].ref}; {why}: apply both there"
+            )
+
+
+def _node_of(here: NodeSettings) -> str:
+    """Return the node that a state directory belongs to: the one that is or was served from it, else this machine's."""
+    worker = serving(here.state_dir)
+    if worker is not None:
+        return worker.node
+    try:
+        return str(json.loads((here.state_dir / "node.json").read_text())["node"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return here.node

@@ -1,0 +1,45 @@
+"""A client of this machine's runtime, for a pod that runs here; and what is said where the runtime does not answer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from syncpod.cli.console import program
+from syncpod.cli.failure import Failure
+from syncpod.cli.machine import worker_process
+from syncpod.cli.machine.runtime_choice import endpoint_of
+from syncpod.cli.machine.settings import settings
+from syncpod.cli.machine.state_directory import recorded_runtime
+
+if TYPE_CHECKING:
+    from syncpod.cri.client import CriClient
+    from syncpod.cri.errors import TransportFault
+    from syncpod.pod import Pod
+
+
+def runtime_of(pod: Pod) -> CriClient:
+    """Return a client of the runtime in which the pod runs. Raises Failure where that is another node's."""
+    from syncpod.cri.client import CriClient
+
+    here = settings()
+    worker = worker_process.serving(here.state_dir)
+    nodes = {here.node, *([worker.node] if worker else [])}
+    if pod.spec.node_name not in nodes:
+        raise Failure(
+            f'pod "{pod.metadata.name}" runs on node {pod.spec.node_name}, this is {here.node}: run this command there'
+        )
+    return CriClient(endpoint_of(here.state_dir))
+
+
+def unanswered(fault: TransportFault) -> Failure:
+    """Return the failure to reach this machine's runtime, with what helps."""
+    from syncpod.cri.errors import Unavailable
+
+    state_dir = settings().state_dir
+    endpoint, record = endpoint_of(state_dir), recorded_runtime(state_dir)
+    where = f"the runtime at {endpoint} does not answer"
+    if not isinstance(fault, Unavailable):
+        return Failure(f"{where} in time")
+    if record is not None and record.endpoint == endpoint:
+        return Failure(f"{where}: `{program()} up` starts it again")
+    return Failure(f"{where}: start it again")

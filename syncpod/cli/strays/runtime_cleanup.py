@@ -1,0 +1,77 @@
+"""Removing what the embedded runtime has of a node and no workflow knows, and its files."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from syncpod.cli.console import paint, printable, remark, warn
+from syncpod.cli.failure import Failure
+from syncpod.cli.machine import runtime_process
+
+if TYPE_CHECKING:
+    from syncpod.cri.port import SandboxSummary
+    from syncpod.node_settings import NodeSettings
+
+
+def clear_runtime(here: NodeSettings, *, simulated: bool, everything: bool) -> None:
+    """End what the embedded runtime still has of this node and no workflow knows; `everything`: of anybody.
+
+    Starts the runtime for that where it has ended. Raises Failure.
+    """
+    from syncpod.cri.errors import CriError
+
+    record, _ = runtime_process.start(here.state_dir, simulated=simulated, environ=os.environ)
+    try:
+        removed = asyncio.run(_clear(record.endpoint, here.node, everything=everything))
+    except CriError as error:
+        raise Failure(f"the embedded runtime fails: {error}") from None
+    remove_files(here, removed)
+
+
+def remove_files(here: NodeSettings, sandboxes: Iterable[SandboxSummary]) -> None:
+    """Remove cgroup, volumes, logs and directory of pods whose sandboxes are removed; say what stays, and why."""
+    from syncpod.node.cgroups import remove_pod_cgroup
+    from syncpod.node.directories import remove_pod_directories
+    from syncpod.translation.context import NodeContext
+    from syncpod.translation.names import NODE_LABEL
+
+    pods = {(each.namespace, each.name, each.uid): each.labels[NODE_LABEL] for each in sandboxes}
+    for (namespace, name, uid), node in pods.items():
+        context = NodeContext(
+            name=node,
+            state_dir=here.state_dir,
+            memory_dir=here.memory_dir,
+            log_dir=here.log_dir,
+            cluster="",
+            cgroup_parent=here.cgroup_parent,
+        )
+        try:
+            remove_pod_cgroup(context, uid)
+            remove_pod_directories(context, namespace=namespace, name=name, uid=uid)
+        except (OSError, ValueError) as error:
+            warn(f'some files are left of pod "{printable(name)}": {error}')
+
+
+async def _clear(endpoint: str, node: str, *, everything: bool) -> list[SandboxSummary]:
+    """Return those of the removed sandboxes that syncpod made for pods."""
+    from syncpod.cri.client import CriClient
+    from syncpod.cri.errors import NotFound
+    from syncpod.translation.names import NODE_LABEL
+
+    removed = []
+    async with CriClient(endpoint) as runtime:
+        for sandbox in await runtime.list_pod_sandboxes():
+            if not everything and sandbox.labels.get(NODE_LABEL) != node:
+                remark(f"Note: sandbox {sandbox.id[:13]} ({sandbox.name}) is not syncpod's; it keeps running")
+                continue
+            with contextlib.suppress(NotFound):
+                await runtime.stop_pod_sandbox(sandbox.id)
+                await runtime.remove_pod_sandbox(sandbox.id)
+            remark(paint(f"sandbox {sandbox.id[:13]} ({sandbox.name}), which no workflow knew, removed", "dim"))
+            if sandbox.uid and NODE_LABEL in sandbox.labels:
+                removed.append(sandbox)
+    return removed

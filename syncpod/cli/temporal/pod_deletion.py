@@ -1,0 +1,131 @@
+"""Deleting pods: one by its signal, or all of a node until they are gone."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from typing import Final
+
+from temporalio.client import Client
+from temporalio.envconfig import ClientConnectConfig
+from temporalio.service import RPCError, RPCStatusCode
+
+from syncpod.cli.console import remark, say
+from syncpod.cli.failure import Failure
+from syncpod.cli.input.selector import Selector
+from syncpod.cli.readings import Reading
+from syncpod.cli.temporal import session
+from syncpod.cli.temporal.pod_waits import until_gone
+from syncpod.cli.temporal.pods import handle_of, list_pods, read_pod
+from syncpod.cli.view.durations import short_duration
+from syncpod.cli.view.progress import Progress
+from syncpod.lifecycle.termination import LONGEST_SECONDS
+from syncpod.messages.node import API_SOURCE, FILE_SOURCE, SOURCE_ANNOTATION
+
+_MARGIN: Final = timedelta(seconds=30)
+"""What ending a pod may take beyond its grace."""
+_USUAL_GRACE_SECONDS: Final = 30
+_LOOK_SECONDS: Final = 0.25
+_ROUNDS: Final = 3
+"""How often the node is looked at for pods that were made meanwhile."""
+
+
+async def request_deletion(client: Client, namespace: str, name: str, grace: int | None) -> Reading | None:
+    """Signal a pod to end; return the pod as it was before, None where there is none.
+
+    `grace` is in seconds, None = the pod's own. The signal is kept even while the pod's node is away.
+    """
+    reading = await read_pod(client, namespace, name)
+    if reading is None:
+        return None
+    request: dict[str, str | int] = {} if grace is None else {"gracePeriodSeconds": grace}
+    if reading.pod.metadata.deletion_timestamp is None:
+        request["uid"] = reading.pod.metadata.uid  # of one that is ending already, what was applied since is meant too
+    try:
+        await handle_of(client, namespace, name).signal("delete_pod", request)
+    except RPCError as error:
+        if error.status == RPCStatusCode.NOT_FOUND:
+            return None
+        raise
+    return reading
+
+
+def remark_on_source(reading: Reading) -> None:
+    """Remark that a pod comes back as long as its node is to have it."""
+    meta = reading.pod.metadata
+    source = meta.annotations.get(SOURCE_ANNOTATION, API_SOURCE)
+    if source == FILE_SOURCE:
+        remark(f'Note: pod "{meta.name}" comes from its node\'s manifests: it comes back as long as its file is there')
+    elif source != API_SOURCE:
+        remark(
+            f'Note: pod "{meta.name}" comes from the list {source}: it comes back when that list is sent again with it'
+        )
+
+
+def pods_of(config: ClientConnectConfig, node: str) -> list[Reading]:
+    """Return the node's pods. Raises Failure where the server does not tell."""
+
+    async def work(client: Client) -> list[Reading]:
+        return await _pods(client, node)
+
+    return session.run_on(config, work)
+
+
+def delete_all(config: ClientConnectConfig, node: str, patience: timedelta | None) -> None:
+    """Delete all pods of a node, show how they end, and return when they are gone.
+
+    `patience` None: the longest grace among them and half a minute. Raises Failure naming those that have not ended.
+    """
+
+    async def work(client: Client) -> None:
+        for _ in range(_ROUNDS):
+            readings = await _pods(client, node)
+            if not readings:
+                return
+            await _delete(client, readings, patience)
+        raise Failure(f"pods keep being applied on node {node}")
+
+    session.run_on(config, work)
+
+
+async def _pods(client: Client, node: str) -> list[Reading]:
+    return [reading for reading in await list_pods(client, None, Selector()) if reading.pod.spec.node_name == node]
+
+
+async def _delete(client: Client, readings: list[Reading], patience: timedelta | None) -> None:
+    await asyncio.gather(*(request_deletion(client, *reading.key, None) for reading in readings))
+    waits = {asyncio.create_task(until_gone(client, *one.key, one.pod.metadata.uid)): one for one in readings}
+    allowed = patience or _longest_grace(readings) + _MARGIN
+    deadline = asyncio.get_running_loop().time() + allowed.total_seconds()
+    pending = set(waits)
+    try:
+        with Progress() as progress:
+            while pending and asyncio.get_running_loop().time() < deadline:
+                _, pending = await asyncio.wait(pending, timeout=_LOOK_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+                left = await asyncio.gather(*(read_pod(client, *waits[task].key) for task in pending))
+                progress.show([reading for reading in left if reading is not None and _is_under_way(reading)])
+    finally:
+        for task in pending:
+            task.cancel()
+    for task in waits.keys() - pending:
+        task.result()
+    for reading in readings:
+        if reading not in [waits[task] for task in pending]:
+            say(f'pod "{reading.pod.metadata.name}" deleted')
+    if pending:
+        names = ", ".join(sorted(f'"{waits[task].pod.metadata.name}"' for task in pending))
+        raise Failure(
+            f"{names} did not end within {short_duration(allowed)}: `syncpod describe pod` says why; "
+            "the deletion continues"
+        )
+
+
+def _is_under_way(reading: Reading) -> bool:
+    """Say whether the pod has not ended yet; of one that has, kubectl says how it ended until it is gone."""
+    return reading.pod.status.phase not in ("Succeeded", "Failed")
+
+
+def _longest_grace(readings: list[Reading]) -> timedelta:
+    graces = [reading.pod.spec.termination_grace_period_seconds for reading in readings]
+    longest = max(_USUAL_GRACE_SECONDS if grace is None else grace for grace in graces)
+    return timedelta(seconds=min(longest, LONGEST_SECONDS))

@@ -1,0 +1,57 @@
+"""Durations as Go writes them, which every setting of Kubernetes is in: ``90s``, ``1h30m``, ``1.5h``.
+
+Mirrors Go 1.24, time.ParseDuration. Difference: a sign is refused, since nothing that is set here may be less than 0.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+_SECOND: Final = 10**9
+_UNITS: Final = {
+    **{"ns": 1, "us": 10**3, "\u00b5s": 10**3, "\u03bcs": 10**3, "ms": 10**6},  # Unicode has the micro sign twice
+    **{"s": _SECOND, "m": 60 * _SECOND, "h": 3600 * _SECOND},
+}
+"""Nanoseconds in each unit."""
+_PART: Final = re.compile(r"(?=\.?[0-9])([0-9]*)(?:\.([0-9]*))?(ns|us|\u00b5s|\u03bcs|ms|s|m|h)")
+_LONGEST: Final = 2**63 - 1
+"""Nanoseconds that Go's type holds: 2562047h47m16.854775807s, or 292 years."""
+_DIGITS: Final = len(str(_LONGEST))
+
+
+class GoDurationTooLong(ValueError):
+    """A text is a duration, but a longer one than Go's type holds."""
+
+
+def parse_go_duration(text: str) -> int:
+    """Return the nanoseconds that a duration stands for; a fraction of one is dropped.
+
+    Raises ValueError for a text that is no duration, and GoDurationTooLong for one of more than 292 years.
+    """
+    if text == "0":
+        return 0
+    nanoseconds, position = 0, 0
+    while part := _PART.match(text, position):
+        nanoseconds = min(nanoseconds + _nanoseconds(part), _LONGEST + 1)
+        position = part.end()
+    if not text or position != len(text):
+        raise ValueError(f"{text!r} is no duration such as 1m30s")
+    if nanoseconds > _LONGEST:
+        raise GoDurationTooLong(f"{text!r} is longer than 2562047h")
+    return nanoseconds
+
+
+def _nanoseconds(part: re.Match[str]) -> int:
+    """Return what one number and its unit stand for; anything above `_LONGEST` for what is too long."""
+    whole, fraction, unit = part[1].lstrip("0"), part[2] or "", _UNITS[part[3]]
+    if len(whole) > _DIGITS:  # Python refuses to read a number of very many digits
+        return _LONGEST + 1
+    # Go reckons with as many digits of a fraction as its integers hold, and then in floating point; so does this.
+    value, scale = 0, 1.0
+    for digit in fraction:
+        longer = value * 10 + int(digit)
+        if longer > _LONGEST:
+            break
+        value, scale = longer, scale * 10
+    return int(whole or "0") * unit + int(value * (unit / scale))
