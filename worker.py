@@ -36,7 +36,6 @@ from activities.node.pulls import PullSettings
 from activities.registry import node_steps, steps
 from syncpod import telemetry
 from syncpod.agent.agent import Agent
-from syncpod.agent.command_line import parse_arguments
 from syncpod.agent.housekeeping.house import House
 from syncpod.agent.housekeeping.settings import housekeeping_settings
 from syncpod.agent.node_setup import (
@@ -66,13 +65,10 @@ from syncpod.node.pod_records import read_pod_record
 from syncpod.node.reader import PodReader
 from syncpod.node.secret_values import known_secret_values
 from syncpod.node.seen_exits import SeenExits
-from syncpod.node_settings import (
-    NodeSettings,
-    SettingsInvalid,
-    WorkerRecord,
-    remove_worker_record,
-    write_worker_record,
-)
+from syncpod.settings.command_line import parse_arguments
+from syncpod.settings.errors import SettingsInvalid
+from syncpod.settings.node import NodeSettings
+from syncpod.settings.worker_record import WorkerRecord, remove_worker_record, write_worker_record
 from syncpod.temporal.interceptors import NodeHooks
 from syncpod.temporal.plugin import NoServer, connect, connection_settings, syncpod_plugin
 from workflows.node.workflow import NodeWorkflow

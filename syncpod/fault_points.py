@@ -30,7 +30,7 @@ from typing_extensions import override
 
 from syncpod.cri.client import CriClient
 from syncpod.cri.errors import CriError
-from syncpod.node_settings import SettingsInvalid
+from syncpod.settings.errors import SettingsInvalid
 from syncpod.translation.names import POD_NAME_LABEL
 
 VARIABLE: Final = "SYNCPOD_FAULT_POINTS"

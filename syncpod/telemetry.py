@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import urlsplit
 
-from syncpod.node_settings import SettingsInvalid
+from syncpod.settings.errors import SettingsInvalid
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.metrics import MeterProvider

@@ -15,19 +15,15 @@ from syncpod.node.capacity import CapacityInvalid, parse_capacity, read_capacity
 from syncpod.node.fit import Capacity
 from syncpod.node.host import read_host
 from syncpod.node.verification import Verification, VerificationInvalid
-from syncpod.node_settings import (
+from syncpod.settings.directories import is_in_memory, make_memory_directory
+from syncpod.settings.errors import SettingsInvalid
+from syncpod.settings.node import ImageGcSettings, ImagePullSettings, LogSettings, NodeSettings
+from syncpod.settings.variables import (
     ALLOWED_UNSAFE_SYSCTLS,
     CAPACITY,
     IMAGE_VERIFICATION_ALLOWLIST,
     IMAGE_VERIFICATION_POLICY,
     MEMORY_DIR,
-    ImageGcSettings,
-    ImagePullSettings,
-    LogSettings,
-    NodeSettings,
-    SettingsInvalid,
-    is_in_memory,
-    make_memory_directory,
 )
 from syncpod.translation.context import Host, NodeContext
 from syncpod.translation.features import recursive_read_only_handlers

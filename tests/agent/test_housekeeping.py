@@ -29,8 +29,8 @@ from syncpod.lifecycle.orphans import Standing
 from syncpod.messages import PodRef, pod_workflow_id
 from syncpod.node.pod_records import PodRecord, write_pod_record
 from syncpod.node.report import Orphan, read_node_report
-from syncpod.node_settings import SettingsInvalid
 from syncpod.pod import Pod
+from syncpod.settings.errors import SettingsInvalid
 from syncpod.translation.context import NodeContext
 from syncpod.translation.paths import pod_directory
 from tests.agent.listings import unavailable

@@ -11,7 +11,8 @@ from temporalio.worker import Worker
 
 import worker as module
 from syncpod.agent.agent import Agent
-from syncpod.node_settings import WorkerRecord, node_settings
+from syncpod.settings.node import node_settings
+from syncpod.settings.worker_record import WorkerRecord
 
 
 class Parts:

@@ -19,7 +19,7 @@ from temporalio.client import Client, WorkflowHandle
 import worker as program
 from syncpod.cri.client import CriClient
 from syncpod.messages import node_task_queue, pod_workflow_id
-from syncpod.node_settings import read_worker_record
+from syncpod.settings.worker_record import read_worker_record
 from syncpod.temporal.plugin import DATA_CONVERTER
 from tests.agent.waiting import until_asked
 from tests.node.owned_pods import owned_pod

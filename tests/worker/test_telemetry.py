@@ -12,7 +12,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 from temporalio.client import Client
 
 from syncpod.messages import node_task_queue, pod_workflow_id
-from syncpod.node_settings import SettingsInvalid
+from syncpod.settings.errors import SettingsInvalid
 from syncpod.telemetry import Wish, wished
 from syncpod.temporal.plugin import DATA_CONVERTER
 from tests.agent.waiting import until_asked

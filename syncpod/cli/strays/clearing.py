@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from syncpod.cli.temporal.pods import Reading
     from syncpod.cri.port import SandboxSummary
-    from syncpod.node_settings import NodeSettings
+    from syncpod.settings.node import NodeSettings
 
 _MARGIN = timedelta(seconds=30)
 """What ending a pod may take beyond its grace."""
