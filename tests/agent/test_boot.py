@@ -158,8 +158,8 @@ async def test_a_pod_that_cannot_say_yet_which_it_is_is_asked_until_it_does(
     handle = await client.start_workflow("PodWorkflow", id=f"pod/{uuid.uuid4()}/web", task_queue=task_queue)
     async with Worker(client, task_queue=task_queue, workflows=[Silent]):
         asking = asyncio.create_task(Takeover(client, task_queue, NEW).ask_which(handle.id))
-        await until(lambda: "does not say yet which pod it is" in caplog.text or asking.done())
+        await until(lambda: "does not answer yet which pod it is" in caplog.text or asking.done())
         await handle.signal("may_answer")
         assert await asking == PodRef(namespace="default", name="asked", uid="uid-by-query")
-    assert caplog.text.count("does not say yet which pod it is") == 1
+    assert caplog.text.count("does not answer yet which pod it is") == 1
     await handle.terminate()

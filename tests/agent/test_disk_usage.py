@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from syncpod.agent.storage.disk_usage import DiskUsage, disk_usage
+from syncpod.agent.eviction.disk_usage import DiskUsage, disk_usage
 
 PATIENT = 60.0
 

@@ -71,9 +71,9 @@ class Scene:
             self,
             cast("PodUsages", Usages(self)),
             self.send,
-            tidy_after=self.tidy_after,
+            wait_for_cleanup=self.wait_for_cleanup,
             reclaim=(self.containers, self.images),
-            told=self.conditions.append,
+            on_conditions=self.conditions.append,
         )
 
     def short(self, signal: Signal, available: int = 50) -> None:
@@ -99,7 +99,7 @@ class Scene:
         self.told.append(order)
         return True
 
-    async def tidy_after(self, uid: str, *, seconds: float) -> bool:
+    async def wait_for_cleanup(self, uid: str, *, seconds: float) -> bool:
         self.waited.append(seconds)
         return True
 
@@ -254,7 +254,7 @@ async def test_a_fault_of_ours_in_tidying_up_keeps_no_pod_from_being_put_out(
     monkeypatch.setattr(scene, "containers", fails)
     assert (await scene.evictor().round() or PodRef()).uid == "web"
     assert scene.reclaimed == ["images"]
-    assert "for a fault of ours" in caplog.text
+    assert "because of a defect" in caplog.text
     assert "a defect" in caplog.text
 
 
@@ -281,13 +281,13 @@ async def test_the_condition_is_told_and_turns_pods_away() -> None:
     """Row 118: MemoryPressure turns best-effort pods away, in the kubelet's words."""
     scene = Scene(used={})
     evictor = scene.evictor()
-    assert evictor.refusal(scene.pod("new")) == ""
+    assert evictor.admission_refusal(scene.pod("new")) == ""
     scene.short("memory.available")
     await evictor.round()
-    assert evictor.refusal(scene.pod("new")) == "The node had condition: [MemoryPressure]. "
+    assert evictor.admission_refusal(scene.pod("new")) == "The node had condition: [MemoryPressure]. "
     scene.short("memory.available", 900)
     await evictor.round()
-    assert evictor.refusal(scene.pod("new")) != "", "for five minutes more"
+    assert evictor.admission_refusal(scene.pod("new")) != "", "for five minutes more"
     assert scene.conditions == [("MemoryPressure",)]
 
 
@@ -365,7 +365,7 @@ async def test_a_disk_that_hangs_or_is_not_there_is_left_out_and_said_once(
     try:
         for _ in range(3):
             assert (await looking.measure()).signals == {}
-        assert caplog.text.count("the node's disk cannot be told") == 1
+        assert caplog.text.count("the node's disk cannot be measured") == 1
         assert threading.active_count() < 50
     finally:
         answers.set()

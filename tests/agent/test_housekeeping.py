@@ -19,9 +19,9 @@ from syncpod.agent.housekeeping import gone_pods
 from syncpod.agent.housekeeping.dead_containers import ContainerGc
 from syncpod.agent.housekeeping.gone_pods import GonePods
 from syncpod.agent.housekeeping.orphans import Killer, Orphans
-from syncpod.agent.housekeeping.pod_workflows import PodWorkflows
 from syncpod.agent.housekeeping.report import NodeReporter
 from syncpod.agent.housekeeping.settings import housekeeping_settings
+from syncpod.agent.pod_workflows import PodWorkflows
 from syncpod.cri.port import CriRuntime
 from syncpod.lifecycle.container_gc import ContainerGcPolicy
 from syncpod.lifecycle.observed import ContainerRuntimeState, ObservedContainer, ObservedPod, ObservedSandbox
@@ -206,10 +206,10 @@ async def test_a_removal_that_hangs_is_waited_for_only_so_long(
     collecting = gc(node, runtime)
     async with asyncio.timeout(20):
         assert await collecting.round(seconds=0.05) == 1
-        assert not await collecting.tidy_after("u1", seconds=0.05)
+        assert not await collecting.wait_for_cleanup("u1", seconds=0.05)
         assert (runtime.asked, runtime.removed, runtime.emptied) == (2, ["u2-0"], [])
         runtime.answers.set()
-        assert await collecting.tidy_after("u1", seconds=60)
+        assert await collecting.wait_for_cleanup("u1", seconds=60)
     assert runtime.removed == ["u2-0", "u1-0", "u1-1"], "what had begun went on"
     assert runtime.emptied == ["u1"]
 
@@ -230,7 +230,7 @@ async def test_a_fault_of_ours_in_one_pod_is_said_and_holds_up_no_other(
     monkeypatch.setattr(runtime, "collect", fails)
     runtime.has(listing("u1", "exited", "exited"), listing("u2", "exited", "exited"))
     running = asyncio.create_task(gc(node, runtime).run())
-    await until(lambda: runtime.removed == ["u2-0"] and "of pod u1 stays for now" in caplog.text)
+    await until(lambda: runtime.removed == ["u2-0"] and "of pod u1 stay for now" in caplog.text)
     assert not running.done()
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
@@ -260,13 +260,13 @@ async def test_a_pod_that_is_put_out_is_waited_for_until_it_has_ended_or_is_remo
     for uid in ("u1", "u2"):
         note(node, uid)
     collecting = gc(node, runtime)
-    assert not await collecting.tidy_after("u1", seconds=0.05)
+    assert not await collecting.wait_for_cleanup("u1", seconds=0.05)
     assert (runtime.asked, runtime.emptied) == (0, [])
     runtime.has(listing("u1", "exited", ready=False))
-    assert await collecting.tidy_after("u1", seconds=60)
+    assert await collecting.wait_for_cleanup("u1", seconds=60)
     assert (runtime.removed, runtime.emptied) == (["u1-0"], ["u1"])
-    assert await collecting.tidy_after("u2", seconds=60), "which never had a sandbox"
-    assert await collecting.tidy_after("u3", seconds=60), "of which nothing is left"
+    assert await collecting.wait_for_cleanup("u2", seconds=60), "which never had a sandbox"
+    assert await collecting.wait_for_cleanup("u3", seconds=60), "of which nothing is left"
     assert runtime.emptied == ["u1", "u2"]
 
 
@@ -426,7 +426,7 @@ async def test_a_fault_of_ours_in_one_pods_removal_costs_no_other_and_no_end(
         note(node, uid)
     looking = gone(node, workflows, runtime, period=0.0)
     assert await looking.round() == 1
-    assert caplog.text.count("what is left of pod odd, which is gone, stays for now, for a fault of ours") == 1
+    assert caplog.text.count("the remains of pod odd, which is gone, stay for now because of a defect") == 1
     running = asyncio.create_task(looking.run())
     await asyncio.sleep(0)
     running.cancel()
@@ -442,8 +442,8 @@ async def test_a_fault_of_ours_in_one_pods_removal_costs_no_other_and_no_end(
 
 async def test_the_nodes_report_says_what_a_node_object_would(node: NodeContext) -> None:
     reporter = NodeReporter(node.state_dir, [("container garbage collection", 60.0, lambda: 7, "dead")])
-    reporter.has_conditions(("DiskPressure",))
-    reporter.has_orphans((Orphan(namespace="default", name="web", uid="u1", why="its workflow has ended"),))
+    reporter.set_conditions(("DiskPressure",))
+    reporter.set_orphans((Orphan(namespace="default", name="web", uid="u1", why="its workflow has ended"),))
     running = asyncio.create_task(reporter.run())
     try:
         await until(lambda: read_node_report(node.state_dir) is not None)

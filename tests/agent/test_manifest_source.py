@@ -142,7 +142,7 @@ def test_on_a_full_disk_a_file_that_goes_takes_its_pod_with_it(
             listing = directory.files.look()
             assert names(listing) == [f"a-{NODE}"]
             (problem,) = listing.problems
-            assert problem.endswith("cannot be kept for the next start: No space left on device")
+            assert problem.endswith("cannot be stored for the next start: No space left on device")
     assert directory.files.look().problems == ()
     directory.write("b.yaml", "{")
     assert directory.again().look().kept == ()
@@ -159,7 +159,7 @@ def test_a_link_whose_target_is_away_keeps_its_pod_until_the_link_goes(directory
     assert names(before) == [f"a-{NODE}"]
     tree.rename(tmp_path / "elsewhere")
     away = directory.files.look()
-    assert (away.pods, away.problems) == (before.pods, (f"{link}: is a link that leads nowhere",))
+    assert (away.pods, away.problems) == (before.pods, (f"{link}: is a dangling link",))
     assert [each.name for each in directory.again().look().kept] == [f"a-{NODE}"]
     (tmp_path / "elsewhere").rename(tree)
     assert directory.files.look() == before
@@ -181,7 +181,7 @@ def test_of_two_files_with_one_name_the_first_counts(directory: Directory) -> No
     directory.write("a.yaml", pod("a"))
     listing = directory.files.look()
     assert names(listing) == [f"a-{NODE}"]
-    assert "b.yaml: ignored, since a.yaml has a pod default/a-node-1 too" in listing.problems[0]
+    assert "b.yaml: ignored, since a.yaml also makes pod default/a-node-1" in listing.problems[0]
     (directory.path / "a.yaml").unlink()
     assert directory.files.look().problems == ()
 
@@ -352,7 +352,7 @@ async def test_a_list_that_is_too_large_is_refused_in_a_sentence_and_the_one_of_
     directory.write("7.yaml", pod("p7", metadata={"name": "p7", **big}))
     assert await source.round()
     assert (len(told.names), len(told.heard[-1].problems)) == (7, 1)
-    assert f"a node can be told {LIST_LIMIT} at once" in told.heard[-1].problems[0]
+    assert f"at most {LIST_LIMIT} bytes can be sent" in told.heard[-1].problems[0]
 
 
 async def test_a_list_that_is_told_is_one_that_the_node_has_room_for(

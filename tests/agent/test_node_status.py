@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from temporalio.service import RPCError, RPCStatusCode
 
-from syncpod.agent.node_workflow.status import REWORDED_SECONDS, NodeStatusTeller, node_info, quantities
+from syncpod.agent.node_workflow.status import REWORDED_SECONDS, NodeStatusReporter, node_info, quantities
 from syncpod.agent.takeover.lock import NodeLife
 from syncpod.cri.port import RuntimeVersion
 from syncpod.messages.node import NodeInfo, NodeStatus, NodeView
@@ -45,7 +45,7 @@ async def test_a_status_is_told_when_it_is_another_and_until_it_is_heard(tmp_pat
         capacity={"cpu": 1500, "memory": 2**30, "pods": 7},
         host=Host(addresses=("10.0.0.1",)),
     )
-    teller = NodeStatusTeller(
+    teller = NodeStatusReporter(
         context,
         NodeLife("n1", "machine", 4),
         NodeInfo(kubelet_version="v1"),
@@ -91,7 +91,7 @@ async def test_what_only_words_have_changed_of_is_told_now_and_then(tmp_path: Pa
     """A runtime that is away all night fills no history."""
     heard, obstacles, clock = Heard(), [""], [0.0]
     context = NodeContext(name="n1", state_dir=tmp_path, memory_dir=tmp_path, log_dir=tmp_path, cluster="c")
-    teller = NodeStatusTeller(
+    teller = NodeStatusReporter(
         context,
         NodeLife("n1", "machine", 4),
         NodeInfo(),

@@ -24,7 +24,7 @@ from syncpod.agent.housekeeping import duplicates as module
 from syncpod.agent.housekeeping import orphans
 from syncpod.agent.housekeeping.duplicates import Duplicates
 from syncpod.agent.housekeeping.orphans import Orphans
-from syncpod.agent.housekeeping.pod_workflows import PodWorkflows
+from syncpod.agent.pod_workflows import PodWorkflows
 from syncpod.cri.port import ContainerSummary
 from syncpod.lifecycle.observed import ObservedContainer, ObservedSandbox
 from syncpod.lifecycle.orphans import Coverage, Standing, duplicates
@@ -89,7 +89,8 @@ class Scene:
     async def look(self) -> dict[str, tuple[bool, str, str]]:
         """Look once and wait for what comes of it; what was found: whether it was killed, why, and why not."""
         found = await self.orphans.round()
-        await self.orphans.settled()
+        while under_way := self.orphans._under_way:
+            await asyncio.wait(tuple(under_way.values()))
         return {each.uid or each.id: (not each.left, each.why, each.left) for each in found}
 
     async def pod(self, standing: Standing = "unknown", *, cluster: str = "", **spec: Any) -> PodOnBench:
@@ -434,5 +435,5 @@ async def test_duplicates_that_will_not_go_are_told_of_once_and_a_fault_of_ours_
     await asyncio.gather(running, return_exceptions=True)
     assert [record.getMessage() for record in caplog.records if record.levelname in ("WARNING", "ERROR")] == [
         "duplicates in pod default/web stay for now: main did not end within 45 s",
-        "duplicates in pod u1 stay for now, for a fault of ours",
+        "duplicates in pod u1 stay for now because of a defect",
     ]

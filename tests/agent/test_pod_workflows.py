@@ -20,7 +20,7 @@ from temporalio.service import RPCError
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
 from activities.pod_workflows import PodWorkflowSteps
-from syncpod.agent.housekeeping.pod_workflows import PodWorkflows
+from syncpod.agent.pod_workflows import PodWorkflows
 from syncpod.agent.takeover.search_attributes import register_search_attributes
 from syncpod.cli.failure import Failure
 from syncpod.cli.machine import dev_server
@@ -114,7 +114,7 @@ async def test_a_successor_is_not_taken_for_the_pod_before_it_by_what_that_one_s
 
         await until_asked(has_followed)
         assert await name.standings("heir", "third") == ["open", "another"]
-    monkeypatch.setattr("syncpod.agent.housekeeping.pod_workflows._RPC", timedelta(seconds=1))
+    monkeypatch.setattr("syncpod.agent.pod_workflows._RPC", timedelta(seconds=1))
     assert await name.standings("third") == ["open"], "nobody is there to say which pod it is"
     await name.handle.terminate()
     assert await name.standings("third") == ["unknown"]

@@ -12,9 +12,9 @@ from typing import Any, cast
 import pytest
 from temporalio.service import RPCError, RPCStatusCode
 
-from syncpod.agent.probing.ask import with_static_variables
 from syncpod.agent.probing.outbox import Outbox
 from syncpod.agent.probing.prober import Prober
+from syncpod.agent.probing.run_probe import with_static_variables
 from syncpod.agent.probing.schedule import Schedule
 from syncpod.agent.probing.worker import ProbeWorker
 from syncpod.cri import CriRuntime

@@ -290,7 +290,7 @@ def test_settings_of_pulls_that_are_none_are_refused(environ: dict[str, str], wh
 
 
 def test_logs_are_kept_as_the_kubelet_keeps_them_unless_told_otherwise() -> None:
-    """Row 83: containerLogMaxSize and containerLogMaxFiles, from the environment."""
+    """Row 113: containerLogMaxSize and containerLogMaxFiles, from the environment."""
     assert node_settings({}).logs == LogSettings(max_bytes=10 * 1024 * 1024, max_files=5)
     for size, read in {"4096": 4096, "100k": 100_000, "50Mi": 50 * 1024 * 1024, "1G": 10**9}.items():
         told = {"SYNCPOD_CONTAINER_LOG_MAX_SIZE": size, "SYNCPOD_CONTAINER_LOG_MAX_FILES": "2"}

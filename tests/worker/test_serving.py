@@ -139,7 +139,7 @@ async def test_secrets_on_a_disk_are_warned_of_and_in_memory_not(
             record = read_worker_record(worker.state_dir)
             assert record is not None and record.memory_dir == str(memory)
             assert memory.stat().st_mode & 0o777 == 0o700
-            said = f"the memory directory {memory} is not on a memory file system: Secrets lie on its disk"
+            said = f"the memory directory {memory} is not on a memory file system, so Secrets are written to a disk"
             assert (said in worker.log.read_text()) == warned
             await worker.stop()
         worker.log.unlink()

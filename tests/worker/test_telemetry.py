@@ -13,7 +13,7 @@ from temporalio.client import Client
 
 from syncpod.messages import node_task_queue, pod_workflow_id
 from syncpod.settings.errors import SettingsInvalid
-from syncpod.telemetry import Wish, wished
+from syncpod.telemetry import Request, requested
 from syncpod.temporal.plugin import DATA_CONVERTER
 from tests.agent.waiting import until_asked
 from tests.runtimes.containerd import Containerd
@@ -29,31 +29,33 @@ SECRET = "hunter2-which-nobody-may-see"
 @pytest.mark.parametrize(
     ("environment", "wish"),
     [
-        pytest.param({}, Wish(), id="nothing asked for"),
-        pytest.param({ENDPOINT: "http://c:4318"}, Wish("otlp", "otlp"), id="an endpoint"),
-        pytest.param({ENDPOINT: "http://c:4317"}, Wish("otlp", "otlp", "grpc", "grpc"), id="gRPC by its port"),
-        pytest.param({ENDPOINT: "c:4317"}, Wish("otlp", "otlp", "grpc", "grpc"), id="an endpoint without a scheme"),
+        pytest.param({}, Request(), id="nothing asked for"),
+        pytest.param({ENDPOINT: "http://c:4318"}, Request("otlp", "otlp"), id="an endpoint"),
+        pytest.param({ENDPOINT: "http://c:4317"}, Request("otlp", "otlp", "grpc", "grpc"), id="gRPC by its port"),
+        pytest.param({ENDPOINT: "c:4317"}, Request("otlp", "otlp", "grpc", "grpc"), id="an endpoint without a scheme"),
         pytest.param(
             {ENDPOINT: "http://c:4317", "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf"},
-            Wish("otlp", "otlp"),
+            Request("otlp", "otlp"),
             id="a protocol that is said",
         ),
         pytest.param(
             {ENDPOINT: "http://c:4318", "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL": "grpc"},
-            Wish("otlp", "otlp", "grpc"),
+            Request("otlp", "otlp", "grpc"),
             id="a protocol for one signal",
         ),
         pytest.param(
-            {"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://c:4318/v1/traces"}, Wish("otlp"), id="one signal's endpoint"
+            {"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://c:4318/v1/traces"},
+            Request("otlp"),
+            id="one signal's endpoint",
         ),
-        pytest.param({"OTEL_TRACES_EXPORTER": "console"}, Wish("console"), id="the console"),
-        pytest.param({"OTEL_METRICS_EXPORTER": "otlp"}, Wish(metrics="otlp"), id="an exporter"),
-        pytest.param({ENDPOINT: "http://c:4318", "OTEL_METRICS_EXPORTER": "none"}, Wish("otlp"), id="none of one"),
-        pytest.param({ENDPOINT: "http://c:4318", "OTEL_SDK_DISABLED": "true"}, Wish(), id="disabled"),
+        pytest.param({"OTEL_TRACES_EXPORTER": "console"}, Request("console"), id="the console"),
+        pytest.param({"OTEL_METRICS_EXPORTER": "otlp"}, Request(metrics="otlp"), id="an exporter"),
+        pytest.param({ENDPOINT: "http://c:4318", "OTEL_METRICS_EXPORTER": "none"}, Request("otlp"), id="none of one"),
+        pytest.param({ENDPOINT: "http://c:4318", "OTEL_SDK_DISABLED": "true"}, Request(), id="disabled"),
     ],
 )
-def test_what_the_environment_asks_for(environment: dict[str, str], wish: Wish) -> None:
-    assert wished(environment) == wish
+def test_what_the_environment_asks_for(environment: dict[str, str], wish: Request) -> None:
+    assert requested(environment) == wish
 
 
 @pytest.mark.parametrize(
@@ -68,7 +70,7 @@ def test_what_the_environment_asks_for(environment: dict[str, str], wish: Wish) 
 )
 def test_what_is_not_there_is_refused_by_name(environment: dict[str, str], sentence: str) -> None:
     with pytest.raises(SettingsInvalid, match=sentence):
-        wished(environment)
+        requested(environment)
 
 
 def test_unasked_it_does_not_even_import_the_sdk() -> None:

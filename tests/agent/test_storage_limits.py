@@ -15,9 +15,9 @@ import pytest
 import pytest_asyncio
 from temporalio.service import RPCError, RPCStatusCode
 
-from syncpod.agent.storage import limits as module
-from syncpod.agent.storage.disk_usage import DiskUsage, disk_usage
-from syncpod.agent.storage.limits import StorageEviction
+from syncpod.agent.eviction import storage_limits as module
+from syncpod.agent.eviction.disk_usage import DiskUsage, disk_usage
+from syncpod.agent.eviction.storage_limits import LocalStorageEviction
 from syncpod.cri import CriRuntime
 from syncpod.cri.client import CriClient
 from syncpod.cri.port import ContainerStats, FilesystemUsage
@@ -92,7 +92,7 @@ class Scene:
         )
         self.layers, self.workflows = Layers(), Workflows()
         self.running: dict[str, ObservedPod] = {}
-        self.storage = StorageEviction(
+        self.storage = LocalStorageEviction(
             self.node, cast("CriRuntime", self.layers), self.running.get, self.workflows.send
         )
 
@@ -311,7 +311,7 @@ async def test_a_container_that_fills_its_layer_is_noticed_on_every_runtime(runt
         pod_directory(scene.node, pod.uid).mkdir(parents=True)
         write_pod_record(scene.node, PodRecord(pod=record))
         scene.running[pod.uid] = await reader.read(pod.uid)
-        storage = StorageEviction(scene.node, cri, scene.running.get, scene.workflows.send)
+        storage = LocalStorageEviction(scene.node, cri, scene.running.get, scene.workflows.send)
 
         async def told() -> bool:
             await asyncio.gather(*await storage.look())
