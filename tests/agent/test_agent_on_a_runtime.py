@@ -1,4 +1,4 @@
-"""The agent between a real runtime and a real server, with a workflow in the pod's place that records its signals."""
+"""The agent between a real runtime and a real server, with a workflow that records its signals instead of a pod's."""
 
 from __future__ import annotations
 

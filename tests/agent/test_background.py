@@ -17,7 +17,7 @@ async def raises() -> None:
 
 
 async def waits_for_what_was_given_up() -> None:
-    """A cancellation that nobody has asked of the waiter: it would end the agent, and the worker, without a word."""
+    """A cancellation that nobody requested of the waiter: it would silently end the agent, and the worker."""
     given_up = asyncio.create_task(asyncio.sleep(3600))
     given_up.cancel()
     await given_up

@@ -12,7 +12,7 @@ from tests.agent.waiting import until
 
 
 class Bell:
-    """Hears what rings; can be out of reach for a number of times."""
+    """Records the signals; the first `away` attempts fail."""
 
     def __init__(self) -> None:
         self.rung: list[tuple[str, str, int]] = []

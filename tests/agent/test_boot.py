@@ -118,7 +118,7 @@ async def test_open_pods_are_those_that_the_server_lists_and_those_that_the_runt
 async def test_where_the_runtime_has_another_pod_of_a_workflows_name_it_is_asked_which_it_is(
     client: Client, task_queue: str
 ) -> None:
-    """A run that follows a deleted pod begins with the search attributes of that one's."""
+    """A run that follows a deleted pod starts with that pod's search attributes."""
     assert await register_search_attributes(client)
     namespace, takeover = str(uuid.uuid4()), Takeover(client, task_queue, NEW)
     said = {"PodNamespace": namespace, "PodName": "a", "PodUID": "elder"}

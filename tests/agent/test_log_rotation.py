@@ -1,4 +1,4 @@
-"""Logs of running containers are rotated, and no line of them is lost."""
+"""Logs of running containers are rotated, and no line is lost."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ while :; do sleep 0.1; done
 
 
 def seconds() -> Iterator[datetime]:
-    """A clock that has moved on by a second each time it is looked at."""
+    """A clock that advances by a second with each call."""
     at = datetime(2026, 11, 21, tzinfo=UTC)
     while True:
         at += timedelta(seconds=1)
@@ -50,7 +50,7 @@ async def rotate_all(rotation: LogRotation) -> None:
 
 
 async def test_no_line_is_lost_while_a_container_writes_as_fast_as_it_can(runtime: Runtime, tmp_path: Path) -> None:
-    """Row 113: twenty megabytes at full speed over several rotations are all in the files, and seen by who follows."""
+    """Row 113: twenty megabytes at full speed over several rotations are all in the files, and seen by a follower."""
     clock = seconds()
     limits = LogLimits(max_bytes=1_000_000, max_files=1000)
 
@@ -74,7 +74,7 @@ async def test_no_line_is_lost_while_a_container_writes_as_fast_as_it_can(runtim
 async def written_and_followed(
     runtime: Runtime, log_dir: Path, lines: int, rotate: Callable[[CriClient, ObservedPod], Coroutine[None, None, None]]
 ) -> list[bytes]:
-    """Have a container write so many lines while its log is rotated; the numbers that somebody who follows it sees."""
+    """Have a container write so many lines while its log is rotated; return the numbers that a follower sees."""
     logs, seen = log_dir / "default_web_uid", bytearray()
     async with (
         CriClient(runtime.endpoint) as cri,
@@ -105,18 +105,18 @@ async def written_and_followed(
 
 
 def _kept(path: Path) -> bytes:
-    """What the log's files hold, from the oldest to the growing one."""
+    """Return the contents of the log's files, from the oldest to the current one."""
     files = (*rotated_files(path), path)
     return b"".join(gzip.decompress(file.read_bytes()) if file.suffix == ".gz" else file.read_bytes() for file in files)
 
 
 def _numbers(log: bytes) -> list[bytes]:
-    """The numbers in a log; a runtime may have cut a line in two where it went on in a new file."""
+    """Return the numbers in a log; a runtime may have split a line when it switched to a new file."""
     return [line[:8] for line in LogText().feed(log).splitlines()]
 
 
 def test_the_oldest_go_and_the_others_are_compressed(tmp_path: Path) -> None:
-    """Row 113: five files with the growing one, all compressed but the newest two."""
+    """Row 113: five files with the current one, all compressed except the newest two."""
     log = tmp_path / "0.log"
     for second in range(6):
         (tmp_path / f"0.log.20261121-00000{second}").write_text(f"{second}")
@@ -146,14 +146,14 @@ def test_what_somebody_still_writes_to_is_not_compressed(tmp_path: Path) -> None
 
 
 class Refusing(CriClient):
-    """A runtime that does not begin a new log."""
+    """A runtime that does not open a new log."""
 
     async def reopen_container_log(self, container_id: str) -> None:
         raise RuntimeFailure("reopen_container_log", "UNKNOWN", f"no such container {container_id}")
 
 
 class Hanging(CriClient):
-    """A runtime that does not answer whether it begins a new log."""
+    """A runtime that does not answer whether it opens a new log."""
 
     def __init__(self, asked: asyncio.Event) -> None:
         super().__init__("unix:///nowhere.sock")
@@ -188,7 +188,7 @@ async def test_a_log_is_due_when_it_has_its_size(tmp_path: Path) -> None:
 
 
 async def test_a_log_keeps_its_name_if_the_worker_ends_meanwhile(tmp_path: Path) -> None:
-    """Nobody would rotate what is written until another worker comes, and none may."""
+    """Until another worker comes nobody rotates the file, and perhaps none ever comes."""
     path, listing = _grown(tmp_path)
     async with Hanging(asyncio.Event()) as cri:
         rotating = asyncio.create_task(rotate_all(LogRotation(tmp_path, cri, lambda: [listing], LogLimits(10))))
@@ -200,7 +200,7 @@ async def test_a_log_keeps_its_name_if_the_worker_ends_meanwhile(tmp_path: Path)
 
 
 async def test_what_a_runtime_has_begun_after_all_is_kept(tmp_path: Path) -> None:
-    """Its answer was lost: the log goes on in a new file, and what was before stays under its new name."""
+    """The answer was lost: the log continues in a new file, and the old one keeps its new name."""
     path, listing = _grown(tmp_path)
     async with Hanging(asyncio.Event()) as cri:
         rotating = asyncio.create_task(rotate_all(LogRotation(tmp_path, cri, lambda: [listing], LogLimits(10))))
@@ -212,7 +212,7 @@ async def test_what_a_runtime_has_begun_after_all_is_kept(tmp_path: Path) -> Non
 
 
 def _grown(log_dir: Path) -> tuple[Path, ObservedPod]:
-    """A log of a hundred bytes, and the pod that runs the container whose it is."""
+    """A log of a hundred bytes, and the pod with its running container."""
     path = log_dir / "default_web_uid" / "main" / "0.log"
     path.parent.mkdir(parents=True)
     path.write_text("x" * 100)
@@ -221,7 +221,8 @@ def _grown(log_dir: Path) -> tuple[Path, ObservedPod]:
 
 
 async def test_a_log_that_a_dead_worker_has_renamed_is_begun_anew(runtime: Runtime, tmp_path: Path) -> None:
-    """Row 113: between renaming and reopening a worker may die; what is written then is in a file nobody rotates."""
+    """Row 113: a worker may die between renaming and reopening; then the container writes to a file that nobody
+    rotates."""
     logs = tmp_path / "default_web_uid"
     async with (
         CriClient(runtime.endpoint) as cri,

@@ -19,7 +19,7 @@ from tests.agent.waiting import until
 
 
 class Runtime:
-    """Says which process a container is, and counts how often it was asked."""
+    """Returns the pid of a container, and counts how often it was asked."""
 
     def __init__(self) -> None:
         self.pids: dict[str, list[int]] = {}

@@ -64,7 +64,7 @@ async def readiness(runtime: Runtime, woken: Woken) -> RuntimeReadiness:
 async def test_pods_refused_for_the_network_wait_until_it_is_ready(
     readiness: RuntimeReadiness, runtime: Runtime, woken: Woken
 ) -> None:
-    """Row 15: a network that is not ready holds up pods that need one, until it is."""
+    """Row 15: a network that is not ready delays pods that need one, until it is ready."""
     runtime.network_ready = False
     readiness.step_ended(ref("u1"), Fault.NETWORK_NOT_READY)
     readiness.step_ended(ref("u2"), Fault.CREATE_CONTAINER_ERROR)

@@ -17,7 +17,7 @@ from tests.runtimes.temporal import DevServer
 
 @pytest.fixture
 async def client(temporal_server: DevServer) -> Client:
-    """A client of a namespace of its own, without any search attribute."""
+    """A client of a new namespace without any search attribute."""
     namespace = f"ns-{uuid.uuid4()}"
     client = await Client.connect(temporal_server.address, namespace=namespace)
     request = RegisterNamespaceRequest(namespace=namespace)

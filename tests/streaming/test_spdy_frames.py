@@ -34,7 +34,7 @@ def decoded(*pieces: bytes) -> list[Frame]:
 
 
 def whole(frames: list[Frame]) -> list[Frame]:
-    """Put the pieces of data frames together that follow each other on one stream."""
+    """Join consecutive parts of data frames on the same stream."""
     together: list[Frame] = []
     for frame in frames:
         last = together[-1] if together else None

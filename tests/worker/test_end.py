@@ -1,4 +1,4 @@
-"""How a worker ends: in order when it is asked to, and never in silence when it is not."""
+"""How a worker ends: in order when it is asked to, and never silently when it is not."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from syncpod.settings.worker_record import WorkerRecord
 
 
 class Parts:
-    """A worker and an agent that serve until they are ended."""
+    """A worker and an agent that serve until they are stopped."""
 
     def __init__(self) -> None:
         self.shut_down = asyncio.Event()
@@ -34,7 +34,7 @@ class Parts:
 
 
 class Watching(Parts):
-    """An agent; `loses` = it waits for something that is given up."""
+    """An agent; `loses` = it awaits a task that is cancelled."""
 
     loses = False
 

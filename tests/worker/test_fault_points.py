@@ -1,4 +1,4 @@
-"""Fault points: nothing without the variable; with it a record of every boundary, and a death at one of them."""
+"""Fault points: nothing without the variable; with it, a record of every boundary, and a kill at one of them."""
 
 from __future__ import annotations
 

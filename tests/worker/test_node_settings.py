@@ -146,7 +146,7 @@ def test_a_worker_of_an_earlier_version_is_known_without_its_memory_directory(tm
 
 
 def in_memory(monkeypatch: pytest.MonkeyPatch, *places: Path | str) -> None:
-    """Let these directories, and no others, be memory file systems."""
+    """Make these directories, and no others, memory file systems."""
     monkeypatch.setattr(directories, "is_in_memory", lambda path: str(path) in map(str, places))
 
 

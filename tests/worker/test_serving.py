@@ -1,4 +1,4 @@
-"""A worker as people run it: what it says, what it refuses, and how it ends."""
+"""A worker as users run it: its output, what it refuses, and how it ends."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ async def client(temporal_server: DevServer) -> Client:
 
 
 async def refusal(worker: NodeProcess) -> str:
-    """The one sentence of a worker that cannot serve."""
+    """Return the one sentence of a worker that cannot serve."""
     assert await worker.ended() == 2
     assert worker.output.read_text() == ""
     *log, sentence = worker.log.read_text().splitlines()

@@ -102,40 +102,10 @@ async def test_a_pods_start_is_one_trace_per_sync_down_to_the_runtimes_calls_and
         ) as worker,
     ):
         await worker.ready()
-        handle = await client.start_workflow(
-            "PodWorkflow",
-            {"pod": _pod(name)},
-            id=pod_workflow_id("default", name),
-            task_queue=node_task_queue(node),
-            task_timeout=timedelta(seconds=3),
-        )
-
-        async def running() -> bool:
-            pod: dict[str, Any] = await handle.query("pod")
-            return bool(pod["status"].get("phase") == "Running")
-
-        await until_asked(running)
-        await handle.signal("delete_pod", {"gracePeriodSeconds": 0})
-        await handle.result()
+        await _start_and_delete(client, node, name)
         assert await worker.stop() == 0  # which exports what is left
 
-    (create,) = collector.named("create_sandbox")
-    (start,) = collector.named("start_container")
-    assert attributes(start)["k8s.pod.name"] == name
-    assert attributes(start)["k8s.container.name"] == "main"
-    for step in (create, start):
-        (sync,) = _parent(collector, step)
-        assert (sync.name, sync.parent_span_id, sync.trace_id) == ("sync_pod", b"", step.trace_id)
-        assert sync.start_time_unix_nano <= step.start_time_unix_nano
-        assert step.end_time_unix_nano <= sync.end_time_unix_nano
-    (run,) = collector.named("cri.run_podsandbox")
-    assert _parent(collector, run) == [create]
-    assert create.trace_id != start.trace_id
-    traced = [span for span in collector.spans if span.trace_id in (create.trace_id, start.trace_id)]
-    assert not [span for span in traced if span.status.code == Status.STATUS_CODE_ERROR]
-    relists = {span.span_id for span in collector.named("relist")}
-    assert {span.parent_span_id for span in collector.named("cri.list_podsandbox")} & relists
-
+    _assert_one_trace_per_sync(collector, name)
     assert not [span for span in collector.spans if SECRET in str(span)]
     assert collector.metrics >= {
         "started_pods_total",
@@ -152,6 +122,44 @@ async def test_a_pods_start_is_one_trace_per_sync_down_to_the_runtimes_calls_and
         assert resource["service.name"] == "syncpod-worker"
         assert resource["service.instance.id"].startswith(f"{node}/")
         assert resource["deployment.environment"] == "test"
+
+
+async def _start_and_delete(client: Client, node: str, name: str) -> None:
+    """Start a pod's workflow, wait until the pod is Running, and delete it."""
+    handle = await client.start_workflow(
+        "PodWorkflow",
+        {"pod": _pod(name)},
+        id=pod_workflow_id("default", name),
+        task_queue=node_task_queue(node),
+        task_timeout=timedelta(seconds=3),
+    )
+
+    async def running() -> bool:
+        pod: dict[str, Any] = await handle.query("pod")
+        return bool(pod["status"].get("phase") == "Running")
+
+    await until_asked(running)
+    await handle.signal("delete_pod", {"gracePeriodSeconds": 0})
+    await handle.result()
+
+
+def _assert_one_trace_per_sync(collector: Collector, name: str) -> None:
+    (create,) = collector.named("create_sandbox")
+    (start,) = collector.named("start_container")
+    assert attributes(start)["k8s.pod.name"] == name
+    assert attributes(start)["k8s.container.name"] == "main"
+    for step in (create, start):
+        (sync,) = _parent(collector, step)
+        assert (sync.name, sync.parent_span_id, sync.trace_id) == ("sync_pod", b"", step.trace_id)
+        assert sync.start_time_unix_nano <= step.start_time_unix_nano
+        assert step.end_time_unix_nano <= sync.end_time_unix_nano
+    (run,) = collector.named("cri.run_podsandbox")
+    assert _parent(collector, run) == [create]
+    assert create.trace_id != start.trace_id
+    traced = [span for span in collector.spans if span.trace_id in (create.trace_id, start.trace_id)]
+    assert not [span for span in traced if span.status.code == Status.STATUS_CODE_ERROR]
+    relists = {span.span_id for span in collector.named("relist")}
+    assert {span.parent_span_id for span in collector.named("cri.list_podsandbox")} & relists
 
 
 async def test_a_collector_that_is_away_keeps_nobody_from_serving_and_ending(
