@@ -41,7 +41,6 @@ from syncpod.agent.housekeeping.settings import housekeeping_settings
 from syncpod.agent.housekeeping.tasks import add_housekeeping_tasks
 from syncpod.agent.node_setup import (
     image_gc_policy,
-    log_limits,
     node_context,
     prepare_memory,
     sysctls,
@@ -151,7 +150,7 @@ async def _serve_locked(
         await node.pulls.records.recover(lambda image: image_id(cri, image))
         images = ImageGc(context, cri, image_gc_policy(settings.image_gc), node.pulls.records.prune)
         agent.add_background_task("image garbage collection", images.run)
-        rotation = LogRotation(context.log_dir, cri, agent.pleg.listings, log_limits(settings.logs))
+        rotation = LogRotation(context.log_dir, cri, agent.pleg.listings, settings.logs)
         agent.add_background_task("log rotation", rotation.run)
         evictor = add_housekeeping_tasks(
             agent,

@@ -6,7 +6,6 @@ import asyncio
 import logging
 from datetime import timedelta
 
-from syncpod.agent.storage.log_rotation import LogLimits
 from syncpod.cri.endpoint import listener_pid
 from syncpod.cri.port import CriRuntime
 from syncpod.kernel.mounting import may_mount
@@ -17,7 +16,7 @@ from syncpod.node.host import read_host
 from syncpod.node.verification import Verification, VerificationInvalid
 from syncpod.settings.directories import is_in_memory, make_memory_directory
 from syncpod.settings.errors import SettingsInvalid
-from syncpod.settings.node import ImageGcSettings, ImagePullSettings, LogSettings, NodeSettings
+from syncpod.settings.node import ImageGcSettings, ImagePullSettings, NodeSettings
 from syncpod.settings.variables import (
     ALLOWED_UNSAFE_SYSCTLS,
     CAPACITY,
@@ -118,8 +117,3 @@ def image_gc_policy(settings: ImageGcSettings) -> ImageGcPolicy:
         min_age=timedelta(seconds=settings.minimum_age_seconds),
         max_age=timedelta(seconds=settings.maximum_age_seconds),
     )
-
-
-def log_limits(settings: LogSettings) -> LogLimits:
-    """Return how much of a container's log is kept."""
-    return LogLimits(settings.max_bytes, settings.max_files)

@@ -12,7 +12,7 @@ from tests.agent.waiting import until
 
 
 class Bell:
-    """Records the signals; the first `away` attempts fail."""
+    """Records the signals; the first `out_of_reach` attempts fail."""
 
     def __init__(self) -> None:
         self.rung: list[tuple[str, str, int]] = []

@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from syncpod.agent.storage.log_rotation import LogLimits, LogRotation, compress_rotated, remove_excess
+from syncpod.agent.storage.log_rotation import LogRotation, compress_rotated, remove_excess
 from syncpod.cli.streams.log_files import read_blocks
 from syncpod.cli.view.log_lines import LogText
 from syncpod.cri.client import CriClient
@@ -16,6 +16,7 @@ from syncpod.cri.errors import RuntimeFailure
 from syncpod.lifecycle.observed import ObservedContainer, ObservedPod
 from syncpod.node.log_files import rotated_files
 from syncpod.node.reader import PodReader
+from syncpod.settings.node import LogSettings
 from tests.agent.waiting import until
 from tests.node.owned_pods import OWNER, owned_pod
 from tests.runtimes.runtime import Runtime
@@ -52,7 +53,7 @@ async def rotate_all(rotation: LogRotation) -> None:
 async def test_no_line_is_lost_while_a_container_writes_as_fast_as_it_can(runtime: Runtime, tmp_path: Path) -> None:
     """Row 113: twenty megabytes at full speed over several rotations are all in the files, and seen by a follower."""
     clock = seconds()
-    limits = LogLimits(max_bytes=1_000_000, max_files=1000)
+    limits = LogSettings(max_bytes=1_000_000, max_files=1000)
 
     def rotation(cri: CriClient, listing: ObservedPod) -> LogRotation:
         return LogRotation(tmp_path, cri, lambda: [listing], limits, now=lambda: next(clock))
@@ -168,7 +169,7 @@ async def test_a_log_that_cannot_be_begun_anew_keeps_its_name(tmp_path: Path) ->
     """Row 113: it is renamed back if the runtime does not reopen it."""
     path, listing = _grown(tmp_path)
     async with Refusing("unix:///nowhere.sock") as cri:
-        await rotate_all(LogRotation(tmp_path, cri, lambda: [listing], LogLimits(max_bytes=10)))
+        await rotate_all(LogRotation(tmp_path, cri, lambda: [listing], LogSettings(max_bytes=10)))
     assert [file.name for file in path.parent.iterdir()] == ["0.log"]
 
 
@@ -177,8 +178,8 @@ async def test_a_log_is_due_when_it_has_its_size(tmp_path: Path) -> None:
     _, listing = _grown(tmp_path)
     asked = asyncio.Event()
     async with Hanging(asked) as cri:
-        await rotate_all(LogRotation(tmp_path, cri, lambda: [listing], LogLimits(max_bytes=101)))
-        rotating = asyncio.create_task(rotate_all(LogRotation(tmp_path, cri, lambda: [listing], LogLimits(100))))
+        await rotate_all(LogRotation(tmp_path, cri, lambda: [listing], LogSettings(max_bytes=101)))
+        rotating = asyncio.create_task(rotate_all(LogRotation(tmp_path, cri, lambda: [listing], LogSettings(100))))
         asking = asyncio.create_task(asked.wait())
         await asyncio.wait({rotating, asking}, return_when=asyncio.FIRST_COMPLETED)
         assert asked.is_set()
@@ -191,7 +192,7 @@ async def test_a_log_keeps_its_name_if_the_worker_ends_meanwhile(tmp_path: Path)
     """Until another worker comes nobody rotates the file, and perhaps none ever comes."""
     path, listing = _grown(tmp_path)
     async with Hanging(asyncio.Event()) as cri:
-        rotating = asyncio.create_task(rotate_all(LogRotation(tmp_path, cri, lambda: [listing], LogLimits(10))))
+        rotating = asyncio.create_task(rotate_all(LogRotation(tmp_path, cri, lambda: [listing], LogSettings(10))))
         await cri.asked.wait()
         assert not path.exists()
         rotating.cancel()
@@ -203,7 +204,7 @@ async def test_what_a_runtime_has_begun_after_all_is_kept(tmp_path: Path) -> Non
     """The answer was lost: the log continues in a new file, and the old one keeps its new name."""
     path, listing = _grown(tmp_path)
     async with Hanging(asyncio.Event()) as cri:
-        rotating = asyncio.create_task(rotate_all(LogRotation(tmp_path, cri, lambda: [listing], LogLimits(10))))
+        rotating = asyncio.create_task(rotate_all(LogRotation(tmp_path, cri, lambda: [listing], LogSettings(10))))
         await cri.asked.wait()
         path.write_text("new")
         rotating.cancel()
@@ -233,7 +234,7 @@ async def test_a_log_that_a_dead_worker_has_renamed_is_begun_anew(runtime: Runti
         listing = await PodReader(cri, boot=1, owner=OWNER).read(pod.uid)
         log = logs / "main" / "0.log"
         log.rename(log.with_name("0.log.20261121-000000"))
-        await rotate_all(LogRotation(tmp_path, cri, lambda: [listing], LogLimits()))
+        await rotate_all(LogRotation(tmp_path, cri, lambda: [listing], LogSettings()))
         await until(lambda: log.exists() and log.stat().st_size > 0)
 
 
@@ -242,6 +243,6 @@ async def test_what_is_no_log_of_ours_stays_as_it_is(tmp_path: Path) -> None:
     path.write_text("x" * 100)
     container = ObservedContainer.model_validate({"id": "c", "name": "main", "state": "running", "log_path": str(path)})
     async with Refusing("unix:///nowhere.sock") as cri:
-        rotation = LogRotation(tmp_path / "logs", cri, lambda: [ObservedPod(containers=(container,))], LogLimits(10))
+        rotation = LogRotation(tmp_path / "logs", cri, lambda: [ObservedPod(containers=(container,))], LogSettings(10))
         await rotate_all(rotation)
     assert path.read_text() == "x" * 100

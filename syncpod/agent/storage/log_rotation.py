@@ -24,7 +24,6 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -33,6 +32,7 @@ from syncpod.cri.errors import CriError
 from syncpod.cri.port import CriRuntime
 from syncpod.lifecycle.observed import ObservedContainer, ObservedPod
 from syncpod.node.log_files import COMPRESSED, UNFINISHED, is_being_written, rotated_files
+from syncpod.settings.node import LogSettings
 
 log = logging.getLogger(__name__)
 
@@ -43,16 +43,6 @@ _AGAIN_SECONDS: Final = 10.0
 _STAMP: Final = "%Y%m%d-%H%M%S"
 
 
-@dataclass(frozen=True)
-class LogLimits:
-    """How much of a container's log is kept."""
-
-    max_bytes: int = 10 * 1024 * 1024
-    """Size from which a log is rotated (containerLogMaxSize)."""
-    max_files: int = 5
-    """Files of one instance, including the current one (containerLogMaxFiles); at least 2."""
-
-
 class LogRotation:
     """Rotates one node's logs; compresses one file at a time."""
 
@@ -61,7 +51,7 @@ class LogRotation:
         log_dir: Path,
         cri: CriRuntime,
         listings: Callable[[], Iterable[ObservedPod]],
-        limits: LogLimits,
+        limits: LogSettings,
         *,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
