@@ -36,22 +36,20 @@ from activities.node.pulls import PullSettings
 from activities.registry import node_steps, steps
 from syncpod import telemetry
 from syncpod.agent.agent import Agent
-from syncpod.agent.command_line import parse_arguments
-from syncpod.agent.housekeeping.house import House
+from syncpod.agent.daemon_thread import in_daemon_thread
 from syncpod.agent.housekeeping.settings import housekeeping_settings
+from syncpod.agent.housekeeping.tasks import add_housekeeping_tasks
 from syncpod.agent.node_setup import (
     image_gc_policy,
-    log_limits,
     node_context,
     prepare_memory,
     sysctls,
     verification,
 )
-from syncpod.agent.node_workflow.agent import keep_node
-from syncpod.agent.own_thread import in_own_thread
+from syncpod.agent.node_workflow.tasks import add_node_workflow_tasks
 from syncpod.agent.storage.image_gc import ImageGc
 from syncpod.agent.storage.log_rotation import LogRotation
-from syncpod.agent.takeover import foreign
+from syncpod.agent.takeover import foreign_kubelet
 from syncpod.agent.takeover.lock import NodeLock, NotThisNode, machine_id
 from syncpod.agent.takeover.rival import HEARTBEAT, refuse_rivals
 from syncpod.agent.takeover.search_attributes import register_search_attributes
@@ -66,13 +64,10 @@ from syncpod.node.pod_records import read_pod_record
 from syncpod.node.reader import PodReader
 from syncpod.node.secret_values import known_secret_values
 from syncpod.node.seen_exits import SeenExits
-from syncpod.node_settings import (
-    NodeSettings,
-    SettingsInvalid,
-    WorkerRecord,
-    remove_worker_record,
-    write_worker_record,
-)
+from syncpod.settings.command_line import parse_arguments
+from syncpod.settings.errors import SettingsInvalid
+from syncpod.settings.node import NodeSettings
+from syncpod.settings.worker_record import WorkerRecord, remove_worker_record, write_worker_record
 from syncpod.temporal.interceptors import NodeHooks
 from syncpod.temporal.plugin import NoServer, connect, connection_settings, syncpod_plugin
 from workflows.node.workflow import NodeWorkflow
@@ -146,23 +141,32 @@ async def _serve_locked(
             reader=reader,
             context=context,
             facts=lambda: facts,
-            returned=agent.returned,
-            has_room=agent.has_room,
+            returned=agent.listing_returned,
+            has_room=agent.room_freed,
             waiting_for=agent.waiting_for,
-            adopted=agent.adopted,
+            adopted=agent.pod_adopted,
             sysctls=sysctls(settings, os.uname().release),
             pull_settings=PullSettings(pulls.at_once, verification(pulls), pulls.registry_auth_file),
         )
         cri.withhold(await asyncio.to_thread(known_secret_values, node.objects))
         await node.pulls.records.recover(lambda image: image_id(cri, image))
         images = ImageGc(context, cri, image_gc_policy(settings.image_gc), node.pulls.records.prune)
-        agent.beside("image garbage collection", images.run)
-        rotation = LogRotation(context.log_dir, cri, agent.pleg.listings, log_limits(settings.logs))
-        agent.beside("log rotation", rotation.run)
-        house = House(agent, client, context, cri, task_queue, housekeeping, boot=life.boot)
-        evictor = house.keep(Collector(node), OrphanKiller(node), images)
-        node.dead_kept, node.pressure = housekeeping.containers.per_container, evictor.refusal
-        keep_node(agent, client, context, life, version, settings.manifest_dir)
+        agent.add_background_task("image garbage collection", images.run)
+        rotation = LogRotation(context.log_dir, cri, agent.pleg.listings, settings.logs)
+        agent.add_background_task("log rotation", rotation.run)
+        evictor = add_housekeeping_tasks(
+            agent,
+            client,
+            context,
+            cri,
+            life,
+            housekeeping,
+            collector=Collector(node),
+            killer=OrphanKiller(node),
+            images=images,
+        )
+        node.dead_kept, node.pressure = housekeeping.containers.per_container, evictor.admission_refusal
+        add_node_workflow_tasks(agent, client, context, life, version, settings.manifest_dir)
         worker = make_worker(client, node, agent, task_queue=task_queue, identity=life.identity)
         record = WorkerRecord(
             pid=os.getpid(),
@@ -262,7 +266,7 @@ async def _require_directory(manifests: Path | None) -> None:
     if manifests is None:
         return
     with contextlib.suppress(OSError):  # a TimeoutError too; whoever reads it says so, and tries again
-        found = await asyncio.wait_for(in_own_thread(manifests.stat, name="manifests"), DIRECTORY_SECONDS)
+        found = await asyncio.wait_for(in_daemon_thread(manifests.stat, name="manifests"), DIRECTORY_SECONDS)
         if not stat.S_ISDIR(found.st_mode):
             raise CannotServe(f"manifest directory {manifests}: is no directory")
 
@@ -285,11 +289,11 @@ def _lock(settings: NodeSettings) -> NodeLock:
 async def _meet_runtime(settings: NodeSettings, endpoint: str, cri: CriClient) -> RuntimeVersion:
     try:
         version = await cri.version()
-        kubelets = foreign.kubelets_pods(await cri.list_pod_sandboxes())
+        kubelets = foreign_kubelet.foreign_pods(await cri.list_pod_sandboxes())
     except CriError as error:
         raise CannotServe(f"the runtime at {endpoint} does not answer: {error.message or error.code}") from error
     if kubelets and not settings.allow_foreign_kubelet:
-        raise CannotServe(foreign.refusal(kubelets, endpoint))
+        raise CannotServe(foreign_kubelet.refusal(kubelets, endpoint))
     return version
 
 

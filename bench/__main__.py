@@ -24,14 +24,14 @@ STAGED: Mapping[str, Callable[[Stage], Awaitable[tuple[Row, ...]]]] = {"history"
 LOCAL: Mapping[str, Callable[[int], tuple[Row, ...]]] = {"decisions": decisions, "cli": command_line}
 NAMES = (*RACES, *STAGED, *LOCAL)
 ALONE: Mapping[str, Callable[[int], Awaitable[object]]] = {"simulated": simulated, "probes": probes}
-"""Measured only when asked for, alone: each takes the whole machine for minutes, and its tables are its own."""
+"""Measured only on request and alone: each uses the whole machine for minutes, and prints tables of its own."""
 _PODS = {"simulated": 2000, "probes": 500}
 
 
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     """Return the options: `runtime`, `only` (names in the table's order), `runs`, `pods`."""
     parser = argparse.ArgumentParser(
-        prog="python -m bench", description="Measure the engine against the same CRI calls made bare, in turn."
+        prog="python -m bench", description="Measure the engine against the same bare CRI calls, in turn."
     )
     parser.add_argument("--runtime", choices=VERSIONS, default=VERSIONS[0], help="which containerd (default: 1.6)")
     parser.add_argument(
@@ -39,16 +39,16 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
         nargs="+",
         choices=(*NAMES, *ALONE),
         metavar="NAME",
-        help=f"some of: {', '.join(NAMES)}; or alone, of many pods that are timers: {' or '.join(ALONE)}",
+        help=f"any of: {', '.join(NAMES)}; or, with many simulated pods, only {' or '.join(ALONE)}",
     )
     parser.add_argument(
-        "--runs", type=_positive, default=9, help="pairs of alternating runs; slow ones fewer (default: 9)"
+        "--runs", type=_positive, default=9, help="pairs of alternating runs; fewer for slow ones (default: 9)"
     )
-    parser.add_argument("--pods", type=_positive, help="how many pods are timers (default: simulated 2000, probes 500)")
+    parser.add_argument("--pods", type=_positive, help="how many simulated pods (default: simulated 2000, probes 500)")
     options = parser.parse_args(arguments)
     for name in (name for name in options.only or () if name in ALONE):
         if options.only != [name]:
-            parser.error(f"--only: {name} is measured alone")
+            parser.error(f"--only: {name} cannot be combined with others")
         options.only = (name,)
         options.pods = options.pods or _PODS[name]
         return options
@@ -57,7 +57,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the measurements that are asked for; return the exit code: 2 where the machine lacks a part."""
+    """Run the requested measurements; return the exit code: 2 if the machine lacks a part."""
     options, load_before = parse(arguments), machine.load()
     try:
         if options.only[0] in ALONE:
@@ -82,12 +82,12 @@ def _alone(measuring: Awaitable[object], load_before: float) -> str:
 
 
 async def _measure(options: argparse.Namespace) -> tuple[list[Row], str]:
-    """Return the rows in the table's order, and which runtime was used."""
+    """Return the rows in the table's order, and the runtime that was used."""
     rows: list[Row] = []
     runtime = "no runtime"
     on_stage = [name for name in options.only if name not in LOCAL]
     if on_stage:
-        _say(f"starts containerd {options.runtime}, a Temporal server and a worker")
+        _say(f"starting containerd {options.runtime}, a Temporal server and a worker")
         async with stage(options.runtime) as at:
             runtime = f"containerd {at.runtime.version}"
             for name in on_stage:

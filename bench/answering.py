@@ -1,7 +1,7 @@
-"""A web server that notes when it is asked: ``python -m bench.answering``, a process of its own beside what it times.
+"""A web server that records when it is requested: ``python -m bench.answering``, in a process of its own.
 
-It prints its port, answers every request with 200, and at the end of its input prints when each path was asked for:
-``<path> <seconds> <seconds> …``, by a clock that only has differences.
+It prints its port, answers every request with 200, and at the end of its input prints when each path was requested:
+``<path> <seconds> <seconds> …``, by a monotonic clock.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections import defaultdict
 
 
 async def serve() -> None:
-    """Serve on the loopback until input ends."""
+    """Serve on loopback until the input ends."""
     loop = asyncio.get_running_loop()
     asked: defaultdict[str, list[float]] = defaultdict(list)
 
@@ -25,7 +25,7 @@ async def serve() -> None:
             writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok")
             await writer.drain()
         except (OSError, asyncio.IncompleteReadError):
-            pass  # who asked has gone
+            pass  # the client has gone
         finally:
             writer.close()
 

@@ -1,4 +1,4 @@
-"""The floor: the calls that the engine makes for a pod, with the same configurations, one after the other and bare."""
+"""The floor: the CRI calls that the engine makes for a pod, with the same configurations, one after the other."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from syncpod.translation.sandbox_config import sandbox_config
 from tests.runtimes.bare import BareCri
 
 _ADDRESS = ("192.0.2.1",)
-"""Stands for the pod's own, which is known only once its sandbox runs: only /etc/hosts is made from it."""
+"""A placeholder for the pod's address, known only once its sandbox runs; only /etc/hosts uses it."""
 
 
 @dataclass
 class BarePod:
-    """A pod whose configurations and directories are made; its calls are not."""
+    """A pod with its configurations and directories prepared, but no call made."""
 
     pod: Pod
     sandbox: SandboxConfig
@@ -37,16 +37,16 @@ class BarePod:
 
 
 class BareNode:
-    """Makes pods by nothing but CRI calls. Its pods carry another owner's label than the worker's."""
+    """Creates pods with nothing but CRI calls. Its pods carry another owner label than the worker's."""
 
     def __init__(self, cri_calls: BareCri, watch: Watch, context: NodeContext) -> None:
-        """Call by `cri_calls`; what has ended is seen by `watch`."""
+        """Call through `cri_calls`; `watch` sees what has ended."""
         self._runtime = cri_calls.runtime
         self._watch = watch
         self._context = context
 
     def prepare(self, pod: Pod) -> BarePod:
-        """Do beforehand all that is no CRI call."""
+        """Prepare everything that is not a CRI call."""
         metadata = pod.metadata.model_copy(update={"uid": str(uuid.uuid4())})
         pod = pod.model_copy(update={"metadata": metadata})
         prepare_pod(plan_pod(pod, self._context), ObjectStore(self._context.state_dir, self._context.memory_dir))
@@ -91,7 +91,7 @@ class BareNode:
         made.container_id = await self._start(made, made.main)
 
     async def restart(self, made: BarePod) -> None:
-        """Make and start the container again, as restart 1."""
+        """Create and start the container again, as restart 1."""
         made.container_id = await self._start(made, made.again)
 
     async def stop(self, made: BarePod) -> None:
@@ -110,7 +110,7 @@ class BareNode:
         await self._runtime.RemovePodSandbox(cri.RemovePodSandboxRequest(pod_sandbox_id=made.sandbox_id))
 
     async def clear(self, made: BarePod) -> None:
-        """Leave nothing of the pod, in the runtime or on disk."""
+        """Remove everything of the pod, in the runtime and on disk."""
         await self._runtime.StopPodSandbox(cri.StopPodSandboxRequest(pod_sandbox_id=made.sandbox_id))
         await self._runtime.RemovePodSandbox(cri.RemovePodSandboxRequest(pod_sandbox_id=made.sandbox_id))
         await asyncio.to_thread(self.clear_disk, made)

@@ -1,10 +1,10 @@
-"""``python -m bench.crash_points``: a worker killed at every boundary of a pod's life; writes docs/crash-points.md.
+"""``python -m bench.crash_points``: kills a worker at every boundary of a pod's life; writes docs/crash-points.md.
 
 A boundary is the moment before or after one call to the runtime that changes something (`syncpod/fault_points.py`). For
-each boundary of each stretch of a life a pod is brought up that nothing has happened to; the worker kills itself there,
-as `kill -9` would; the next one goes on. Each worker sees one pod to its end and dies with the next.
+each boundary of each phase of a pod's life, a fresh pod is started, the worker kills itself there, as `kill -9` would,
+and the next worker continues. Each worker sees one pod to the end of its phase and dies with the next pod.
 
-The end-to-end tests run the same on real runtimes and hold the document to it (`tests/e2e/test_crash_points.py`).
+The end-to-end tests run the same on real runtimes and compare it with the document (`tests/e2e/test_crash_points.py`).
 """
 
 from __future__ import annotations
@@ -39,24 +39,24 @@ _CRASHES = (
     "while [ ! -e /out/crash ]; do sleep 0.05; done; rm /out/crash; exit 7"
 )
 CONTAINERS = ("first", "helper", "web", "api")
-"""An init container, a sidecar and two others, in the order in which they start."""
+"""An init container, a sidecar and two main containers, in the order in which they start."""
 
 
 @dataclass
 class Subject:
-    """A pod whose worker dies: what it was asked, and the directory in which its containers note that they started."""
+    """A pod whose worker dies, and the directory in which its containers record their starts."""
 
     pod: Pod
     place: Path
 
     def asked(self, **web: Any) -> dict[str, Any]:
-        """Return the pod's document with that in the container `web`."""
+        """Return the pod's document with these changes to the container `web`."""
         document = self.pod.document
         containers = [{**each, **web} if each["name"] == "web" else each for each in document["spec"]["containers"]]
         return {**document, "spec": {**document["spec"], "containers": containers}}
 
     async def count(self) -> Count:
-        """Count what is alive of it."""
+        """Count the live sandboxes and containers of the pod."""
         sandboxes, containers = await self.pod.sandboxes(), await self.pod.containers()
         ready = sum(each.state == "SANDBOX_READY" for each in sandboxes)
         return Count(ready, sum(each.state == "running" for each in containers))
@@ -69,15 +69,15 @@ class Subject:
 
 @dataclass(frozen=True)
 class Life:
-    """One stretch of a pod's life, with a worker's death at each of its boundaries."""
+    """One phase of a pod's life; a worker is killed at each of its boundaries."""
 
     name: str
     begin: Callable[[Subject], Awaitable[Any]]
-    """What sets it off; for the start, nothing: the pod was applied."""
+    """Starts the phase; does nothing for `start`, since the pod was applied."""
     end: Callable[[Subject], Awaitable[Any]]
-    """Returns when it has come to its end."""
+    """Returns at the end of the phase."""
     restarts: Mapping[str, int] = field(default_factory=dict)
-    """Restarts of each container that has any, as without a crash."""
+    """Expected restart count of each container that has one, as without a crash."""
 
 
 async def _nothing(_: Subject) -> None:
@@ -138,35 +138,35 @@ LIVES = (
 
 @dataclass(frozen=True)
 class Row:
-    """What came of a worker's death at one boundary."""
+    """The outcome of killing a worker at one boundary."""
 
     life: str
     boundary: Boundary
-    """Numbered within its life."""
+    """Numbered within its phase."""
     before: Count
-    """Sandboxes and containers alive when the worker had died."""
+    """Sandboxes and containers alive after the worker died."""
     after: Count
-    """When the next one had brought it to its end."""
+    """Those alive at the end of the phase, under the next worker."""
     duplicates: tuple[str, ...]
-    """What was ever seen alive twice, and what has run more often than without a crash."""
+    """What was ever seen alive twice, and what ran more often than without a crash."""
     lost: tuple[str, ...]
-    """What was to be alive at the end and was not, or had run less often than without a crash."""
+    """What should be alive at the end and is not, or ran less often than without a crash."""
 
     @property
     def where(self) -> str:
-        """The boundary in words."""
+        """The boundary as text."""
         return where(self.boundary)
 
 
 def where(boundary: Boundary) -> str:
-    """Say where a boundary is."""
+    """Return a boundary as text."""
     return " ".join(part for part in (boundary.when, boundary.call, boundary.container) if part)
 
 
 async def run(node: FaultyNode, place: Path, lives: Sequence[Life] = LIVES) -> list[Row]:
-    """Live each life once undisturbed to number its boundaries, then once for each boundary with a death at it.
+    """Run each phase once without a crash to number its boundaries, then once for each boundary with a crash there.
 
-    The node's worker is replaced, and none is left. `place` is for what containers note.
+    The node's worker is replaced, and none is left running. `place` is for the files of the containers.
     """
     await asyncio.to_thread(place.mkdir)
     node.worker.kill()
@@ -198,7 +198,7 @@ async def _killed(node: FaultyNode, place: Path, lives: Sequence[Life]) -> list[
 
 
 async def _undisturbed(node: FaultyNode, place: Path, lives: Sequence[Life]) -> dict[str, list[Boundary]]:
-    """Return the boundaries of each life, numbered from 1 within it; the start's under its own name."""
+    """Return the boundaries of each phase, numbered from 1 within it; those of the start as `start`."""
     record = place / "undisturbed"
     await node.serve(**{VARIABLE: f"record={record}"})
     subjects = [(life, await _applied(node, place, f"whole-{life.name}")) for life in LIVES if life in lives]
@@ -243,7 +243,7 @@ async def _applied(node: FaultyNode, place: Path, name: str) -> Subject:
 
 @dataclass
 class _Death:
-    """A worker's death at one boundary of a pod's life."""
+    """The death of a worker at one boundary of a pod's life."""
 
     node: FaultyNode
     place: Path
@@ -258,11 +258,11 @@ class _Death:
         return self.place / f"{self.name}.boundaries"
 
     async def serve(self, *, kill: int) -> None:
-        """Start the worker that is to die at this boundary; it goes on with what its elder has left, too."""
+        """Start the worker that is to die at this boundary; it first finishes the pod of the worker before."""
         await self.node.serve(**{VARIABLE: f"record={self.record},pod={self.name},kill={kill}"})
 
     async def bring_up(self, *, passed: int) -> None:
-        """Have the pod run, with so many boundaries behind it; for the start there is nothing to do yet."""
+        """Start the pod, which passes so many boundaries; for the phase `start` there is nothing to do yet."""
         if self.life.name == "start":
             return
         self.subject = await _applied(self.node, self.place, self.name)
@@ -271,7 +271,7 @@ class _Death:
         assert len(read_boundaries(self.record)) == passed, f"{self.name}: {read_boundaries(self.record)}"
 
     async def happen(self) -> None:
-        """Set the life off, and wait until the worker has died of it, at this boundary."""
+        """Start the phase, and wait until the worker has died at this boundary."""
         if self.subject is None:
             self.subject = await _applied(self.node, self.place, self.name)
         await self.life.begin(self.subject)
@@ -283,14 +283,14 @@ class _Death:
             raise AssertionError(f"{self.name}: {missing}, only to {passed}\n{self.node.said}") from None
         await self.node.kill()
         last = read_boundaries(self.record)[-1]
-        # Which of two calls made at once is ahead is left to chance; which calls are made is not.
+        # Two concurrent calls may come in either order, but the calls themselves must be the same.
         assert last.call == self.boundary.call, f"{last} in place of {self.boundary}"
         self.boundary = Boundary(self.boundary.ordinal, last.when, last.call, last.pod, last.container)
         self.before = await self.subject.count()
 
 
 async def until_said(subject: Subject, runs: Counter[str]) -> None:
-    """Wait until containers have noted that they ran so often: each then has said what it does at SIGTERM.
+    """Wait until the containers have recorded so many starts: after that, they handle SIGTERM.
 
     Raises TimeoutError.
     """
@@ -302,7 +302,7 @@ async def until_said(subject: Subject, runs: Counter[str]) -> None:
 
 
 async def _converged(death: _Death | None, seen: Census, rows: list[Row]) -> None:
-    """See a life through to its end under the next worker, and the pod to its deletion; add what came of it."""
+    """Wait for the end of a phase under the next worker, add its row, and delete the pod."""
     if death is None:
         return
     assert death.subject is not None
@@ -312,7 +312,7 @@ async def _converged(death: _Death | None, seen: Census, rows: list[Row]) -> Non
     await life.end(subject)
     runs = Counter({name: 1 + life.restarts.get(name, 0) for name in CONTAINERS})
     if life.name != "delete":
-        with contextlib.suppress(TimeoutError):  # it is lost then
+        with contextlib.suppress(TimeoutError):  # reported as lost below
             await until_said(subject, runs)
     after = await subject.count()
     wanted = {} if life.name == "delete" else {name: life.restarts.get(name, 0) for name in CONTAINERS[1:]}
@@ -337,23 +337,22 @@ async def _converged(death: _Death | None, seen: Census, rows: list[Row]) -> Non
 
 INTRODUCTION = """# Crash points
 
-What becomes of a pod when its worker is killed with SIGKILL. Made by `python -m bench.crash_points`; the same deaths
-are died in `tests/e2e/test_crash_points.py`, which holds them to this page.
+What happens to a pod whose worker is killed with SIGKILL. Written by `python -m bench.crash_points`.
+`tests/e2e/test_crash_points.py` runs the same crashes and compares the results with this page.
 
-The pod has an init container (`first`), a sidecar (`helper`) and two containers (`web`, `api`). Its life is cut into
-stretches: it starts; `web` exits with 7 and is restarted; the image of `web` is changed; `web` is given more CPU and
+The pod has an init container (`first`), a sidecar (`helper`) and two main containers (`web`, `api`). Its life has five
+phases: the pod starts; `web` exits with 7 and is restarted; the image of `web` is changed; `web` gets more CPU and
 memory; the pod is deleted. A boundary is the moment before or after one call to the runtime that changes something.
-For each of them a fresh pod is brought up, the worker kills itself at that boundary, and the next worker brings the pod
-to the end of that stretch.
+For each boundary a fresh pod is started, its worker kills itself there, and the next worker completes the phase.
 
-*Before* and *after*: sandboxes and containers alive when the worker had died, and at the end of the stretch.
-*Duplicates*: a sandbox or a container of which two were ever seen alive at once, the runtime being asked ten times a
-second, or a container that ran more often than without the crash, by its own account. *Lost*: what was to be alive at
-the end and was not, or ran less often. Restart counts are those of an undisturbed life, and after a deletion nothing of
-the pod is left in the runtime, on disk or in cgroups: there is no page otherwise.
+*Before* and *after*: sandboxes and containers alive after the worker died, and at the end of the phase. *Duplicates*:
+sandboxes or containers of which two were ever seen alive at once (the runtime is asked ten times a second), and
+containers that ran more often than without the crash, by their own record. *Lost*: what should be alive at the end and
+is not, or ran less often. In every case the restart counts are those of a pod without a crash, and after a deletion
+nothing of the pod is left in the runtime, on disk or in cgroups; otherwise the page is not written.
 
 """
-"""What the document begins with."""
+"""The beginning of the document."""
 
 
 def written(environment: str, found: Mapping[str, Sequence[Row]]) -> str:
@@ -372,7 +371,7 @@ def written(environment: str, found: Mapping[str, Sequence[Row]]) -> str:
 
 
 def table_row(row: Row) -> str:
-    """Return the line of the document for one death."""
+    """Return the row of the document for one crash."""
     return (
         f"| {row.life} | {row.boundary.ordinal}. {row.where} | {row.before} | {row.after} "
         f"| {len(row.duplicates)} | {len(row.lost)} |"

@@ -1,4 +1,4 @@
-"""The engine: pods applied, watched and deleted as the ``syncpod`` command does it."""
+"""The engine: pods are applied, watched and deleted as the ``syncpod`` command does it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PATIENCE_SECONDS = 90.0
 
 
 class Engine:
-    """Pods of one node, by their workflows."""
+    """The pods of one node, through their workflows."""
 
     def __init__(self, client: Client, node: str) -> None:
         """Apply to the worker that serves `node`."""
@@ -32,13 +32,13 @@ class Engine:
         return self._client.get_workflow_handle(pod_workflow_id("default", name))
 
     async def apply(self, pod: Pod) -> None:
-        """Hand the pod to its workflow; returns when that has accepted it."""
+        """Hand the pod to its workflow; returns when the workflow has accepted it."""
         applied = await apply_pod(self._client, pod, node=self._node, has_attributes=True)
         if applied.node_is_away:
             raise RuntimeError(f"the worker of {self._node} does not answer")
 
     async def until_running(self, name: str, *, restarts: int = 0) -> float:
-        """Return when the pod's own status said that all is Running, by `time.perf_counter`. Raises TimeoutError."""
+        """Return when the pod's status was Running, by `time.perf_counter`. Raises TimeoutError."""
         return await self.until(name, lambda status: _is_running(status, restarts))
 
     async def until_waiting(self, name: str, reason: str) -> None:
@@ -67,7 +67,7 @@ class Engine:
         return str(container["containerID"]).partition("://")[2]
 
     async def delete(self, name: str) -> None:
-        """Ask for the pod's end, with its own grace."""
+        """Delete the pod, with its own grace period."""
         await self.handle(name).signal("delete_pod", {})
 
     async def until_ended(self, name: str) -> float:
@@ -87,7 +87,7 @@ class Engine:
 
 
 async def together(works: Iterable[Awaitable[object]]) -> None:
-    """Await all at once; raises the first error, once all have ended."""
+    """Await all of them concurrently; raises the first error after all have ended."""
     for outcome in await asyncio.gather(*works, return_exceptions=True):
         if isinstance(outcome, BaseException):
             raise outcome

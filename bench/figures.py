@@ -1,4 +1,4 @@
-"""What was measured: samples, and the rows that they make."""
+"""Samples, and the rows of the table that they make."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Figure:
 
     @property
     def median(self) -> float:
-        """The middle of the samples."""
+        """The median of the samples."""
         return statistics.median(self.samples)
 
     def __str__(self) -> str:
@@ -32,14 +32,15 @@ class Row:
     what: str
     engine: Figure
     bare: Figure | None = None
-    """The same, measured in turn with it, without the engine."""
+    """The same without the engine, measured in turn with it."""
     aim: float | None = None
-    """The most that is meant: of the ratio where there is a bare figure, else of the engine's. None = only shown."""
+    """The target: an upper limit of the ratio if there is a bare figure, else of the engine's figure. None = no
+    target."""
     remark: str = ""
 
     @property
     def ratio(self) -> float | None:
-        """How many times the bare figure the engine's is, median by median."""
+        """The engine's median divided by the bare median."""
         return self.engine.median / self.bare.median if self.bare else None
 
     @property
@@ -51,7 +52,7 @@ class Row:
 
 
 def _short(value: float) -> str:
-    """Three significant digits, and no more than the value has."""
+    """Format with three significant digits, or fewer if the value has fewer."""
     if value == int(value) or abs(value) >= 100:
         return f"{value:.0f}"
     return f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"

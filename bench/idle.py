@@ -1,4 +1,4 @@
-"""What pods cost that do nothing: CPU and memory of each process that keeps them."""
+"""What idle pods cost: CPU and memory of each process that maintains them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 async def idle(at: Stage) -> tuple[Row, ...]:
-    """Keep many pods for a while; return each part's share of one core meanwhile, and the worker's memory."""
+    """Run many idle pods for a while; return each part's share of a core, and the worker's memory."""
     names = [f"bench-idle-{number}" for number in range(PODS)]
     await together(at.engine.apply(pod(name)) for name in names)
     await together(at.engine.until_running(name) for name in names)
@@ -49,7 +49,7 @@ async def idle(at: Stage) -> tuple[Row, ...]:
 
 
 def cpu_seconds(pids: Iterable[int]) -> float:
-    """User and system time so far of these processes, all threads."""
+    """Return the user and system time of these processes so far, all threads."""
     ticks = 0
     for pid in pids:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
@@ -58,5 +58,5 @@ def cpu_seconds(pids: Iterable[int]) -> float:
 
 
 def resident_bytes(pid: int) -> int:
-    """Memory that this process holds now."""
+    """Return the resident memory of this process now."""
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * _PAGE

@@ -1,4 +1,4 @@
-"""What a pod's life costs in events of its workflow's history."""
+"""How many history events a pod's life costs."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from bench.pods import pod
 from bench.stage import Stage
 
 _SETTLED_SECONDS = 1.0
-"""After a change, until everything that it leads to is in the history."""
+"""After a change, until all events that it causes are in the history."""
 _IDLE_SECONDS = 5.0
 
 
 async def histories(at: Stage) -> tuple[Row, ...]:
-    """Live one pod through a start, nothing, an immediate restart and one after a back-off; count events of each."""
+    """Count the history events of one pod: a start, an idle time, a restart, and a restart after a back-off."""
     name = "bench-life"
     await at.engine.apply(pod(name))
     await at.engine.until_running(name)

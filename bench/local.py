@@ -1,4 +1,4 @@
-"""What is timed alone, without runtime or server: one decision, and the command's start."""
+"""Timings without runtime or server: one decision, and the start of the command."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _timed(wanted: Pod, observed: ObservedPod, samples: int) -> Figure:
 
 
 def _observed(wanted: Pod, main: str) -> ObservedPod:
-    """Return a view of the pod with its sandbox, its init containers ended well, and its container in that state."""
+    """Return a view of the pod: its sandbox, its init containers completed, its container in state `main`."""
     containers = [
         ObservedContainer(
             id=f"{each.name}-id", name=each.name, state="exited", hash=container_hash(each.name, each.image)
@@ -61,7 +61,7 @@ def _observed(wanted: Pod, main: str) -> ObservedPod:
 
 
 def command_line(samples: int) -> tuple[Row, ...]:
-    """Time `syncpod --help` and `syncpod version` in turn with an interpreter that does nothing."""
+    """Time `syncpod --help` and `syncpod version`, in turn with an interpreter that does nothing."""
     program = str(Path(sys.executable).with_name("syncpod"))
     commands = {
         "python": [sys.executable, "-c", "pass"],

@@ -1,4 +1,4 @@
-"""Where it was measured, in one line: figures of two machines, or of a busy one, do not compare."""
+"""Describes the machine in one line: figures from two machines, or from a busy one, are not comparable."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def load() -> float:
 
 
 def environment(runtime: str, load_before: float) -> str:
-    """Return kernel, cores, versions and how busy the machine was before and is now; `runtime` as the stage had it."""
+    """Return kernel, cores, versions and the load before and now; `runtime` describes the runtime."""
     temporal = subprocess.run([temporal_program(), "--version"], capture_output=True, text=True, timeout=30, check=True)
     server = temporal.stdout.partition("Server ")[2].partition(",")[0].rstrip(")\n")
     return (

@@ -1,4 +1,4 @@
-"""Measuring the same on each runtime: launched for the purpose, with a server, a node and a directory of its own."""
+"""Runs the same measurement on each runtime, with a server, a node and a directory of its own."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ RUNTIMES = (EMBEDDED, *VERSIONS)
 
 Found = TypeVar("Found")
 Measure = Callable[[FaultyNode, Path], Awaitable[Found]]
-"""What is measured on one runtime, given a node that serves it and a directory that does not exist yet."""
+"""Measures on one runtime, given a node that serves it and a directory that does not exist yet."""
 Report = Callable[[str, dict[str, Found], bool], int]
-"""What becomes of the line on the machine and of what was found by runtime, and whether those are all; returns the exit
-code."""
+"""Called with the description of the machine, the results by runtime, and whether these are all runtimes; returns the
+exit code."""
 
 
 def title(runtime: Runtime) -> str:
-    """Say what a table calls a runtime."""
+    """Return the name of a runtime for a table."""
     return runtime.kind if runtime.name == EMBEDDED else f"{runtime.kind} {runtime.series}"
 
 
@@ -43,7 +43,7 @@ def main(
 ) -> int:
     """Measure on the runtimes that the command line names, or on all; return the report's exit code.
 
-    That is 2 where the machine lacks a part, which is said.
+    2 if the machine lacks a part, with a message on standard error.
     """
     parser = argparse.ArgumentParser(prog=f"python -m {module}", description=purpose)
     parser.add_argument("--runtime", nargs="+", choices=RUNTIMES, default=RUNTIMES, help="on which (default: all)")
@@ -57,7 +57,7 @@ def main(
 
 
 def document(path: Path, written: Callable[[str, dict[str, Found]], str]) -> Report[Found]:
-    """Return a report that prints a text, and writes it to `path` if it is of all runtimes."""
+    """Return a report function that prints a text, and writes it to `path` if it covers all runtimes."""
 
     def report(environment: str, found: dict[str, Found], whole: bool) -> int:
         text = written(environment, found)
@@ -76,7 +76,7 @@ async def _measured(names: Sequence[str], measure: Measure[Found]) -> dict[str, 
         for name in names:
             with tempfile.TemporaryDirectory(prefix="syncpod-bench-") as directory:
                 home = Path(directory)
-                await asyncio.to_thread(home.chmod, 0o755)  # containers write below it as whoever they are
+                await asyncio.to_thread(home.chmod, 0o755)  # containers of any user write below it
                 runtime = await asyncio.to_thread(_launched, name)
                 try:
                     async with faulty_node(runtime, server, home) as node:

@@ -13,7 +13,7 @@ ENDS_AT_ONCE = ("sh", "-c", "trap 'exit 0' TERM; sleep 1000 & wait")
 
 
 def pod(name: str, *, host_network: bool = True, init_containers: int = 0) -> Pod:
-    """Return a pod of one container `main`, after so many init containers `init-0`… that end by themselves at once."""
+    """Return a pod with a container `main`, after so many init containers `init-0`… that exit at once."""
     inits: list[dict[str, Any]] = [
         {"name": f"init-{number}", "image": BUSYBOX, "command": ["true"]} for number in range(init_containers)
     ]
@@ -32,9 +32,9 @@ def pod(name: str, *, host_network: bool = True, init_containers: int = 0) -> Po
 
 
 def simulated_pod(name: str, probes: Mapping[str, Any] | None = None) -> Pod:
-    """Return a pod of one container `main`, on a network of its own, that runs until it is stopped.
+    """Return a simulated pod with a container `main` that runs until it is stopped, on a pod network.
 
-    `probes` are the container's, by field.
+    `probes` are the container's probes, by field.
     """
     return admit_pod(
         {

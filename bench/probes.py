@@ -1,7 +1,7 @@
-"""Many containers with three probes each on one node: what the probes cost, how punctual they are, and what they write.
+"""Many containers with three probes each on one node: CPU cost, punctuality, and history events.
 
-``python -m bench --only probes --pods 500``. Each container has a startup probe and a liveness probe by exec, which the
-simulated runtime answers, and a readiness probe by HTTP, which a server on the loopback answers and takes the times of.
+``python -m bench --only probes --pods 500``. Each container has a startup and a liveness probe by exec, which the
+simulated runtime answers, and a readiness probe by HTTP, which a server on loopback answers and times.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from bench.stage import NODE
 from syncpod.cli.temporal.pod_apply import apply_pod
 
 PERIODS = (0, 10, 1)
-"""Seconds between two questions of a probe, one row each; 0 = the same containers without probes."""
+"""Probe periods in seconds, one row each; 0 = the same containers without probes."""
 _SETTLED_SECONDS = 12.0
 _WATCHED_SECONDS = 30.0
 
 
 @dataclass(frozen=True)
 class Watched:
-    """What was seen of so many containers for a while in which nothing changed."""
+    """The measurements of one period, while nothing changed."""
 
     period: int
     seconds: float
@@ -37,11 +37,11 @@ class Watched:
     memory: int
     """The worker's, in bytes."""
     asked: int
-    """HTTP questions; as many are asked by exec."""
+    """HTTP probes; as many run by exec."""
     late: tuple[float, ...]
-    """Seconds by which each HTTP question came after its due time, on the grid of its probe's most punctual one."""
+    """How many seconds each HTTP probe was late, relative to the most punctual one of its container."""
     events: int
-    """By which the histories of all pods grew."""
+    """How many events the histories of all pods grew by."""
 
 
 @dataclass
@@ -52,7 +52,7 @@ class ProbeCosts:
     rows: list[Watched] = field(default_factory=list)
 
     def __str__(self) -> str:
-        """Give the table, shares of CPU in percent of one core."""
+        """Return the table, with CPU in percent of one core."""
         parts = list(self.rows[0].cpu)
         late = ("late p50", "late p99")
         head = ("probes", *(f"CPU %, {part}" for part in parts), "probes/s", *late, "worker", "history events")
@@ -68,7 +68,7 @@ class ProbeCosts:
 
 
 async def probes(containers: int) -> ProbeCosts:
-    """Bring up so many containers for each period in turn, and watch them while nothing changes."""
+    """Start so many containers for each period in turn, and measure while nothing changes."""
     costs = ProbeCosts(containers)
     for period in PERIODS:
         async with simulated_node() as node:
@@ -119,7 +119,7 @@ async def _watch(node: SimulatedNode, containers: int, period: int) -> Watched:
 
 
 def lateness(asked: Sequence[float], period: float) -> Iterable[float]:
-    """Return by how much each of some moments is behind the latest grid of periods that none of them is ahead of."""
+    """Return how late each moment is on a grid of periods through the earliest one."""
     if len(asked) < 2:
         return ()
     beyond = [moment - asked[0] - period * round((moment - asked[0]) / period) for moment in asked]

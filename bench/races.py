@@ -1,6 +1,6 @@
-"""The two sides in turn, on the same machine, runtime and minute: engine, bare calls, and so on.
+"""Runs the two sides in turn, on the same machine and runtime at the same time: engine, bare calls, and so on.
 
-Each race yields seconds by name of what was timed, of one try; a first pair is not counted.
+Each try returns seconds by name of what was timed; the first pair is not counted.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from syncpod.translation.names import POD_NAME_LABEL
 Times = Mapping[str, float]
 """Seconds, by name of what was timed."""
 Side = Callable[[Stage, str], Awaitable[Times]]
-"""One try of one side; the text is unique among tries and begins its pods' names."""
+"""One try of one side; the text is unique among tries, and a prefix of its pods' names."""
 
 CROWD = 30
 CHAIN = 5
@@ -35,7 +35,7 @@ _numbers = itertools.count(1)
 
 @dataclass(frozen=True)
 class Timed:
-    """One row of a race: what was timed on the engine's side, against what on the bare one."""
+    """One row of a race: which time of the engine is compared with which bare one."""
 
     what: str
     engine: str
@@ -45,13 +45,13 @@ class Timed:
 
 @dataclass(frozen=True)
 class Race:
-    """Two sides to be run in turn, and the rows that their times make."""
+    """Two sides to run in turn, and the rows that their times make."""
 
     engine: Side
     bare: Side
     rows: tuple[Timed, ...]
     share: int = 1
-    """Pairs are run once for each `share` of those asked for, but at least three times: some are slow."""
+    """Divides the number of pairs for slow races; at least three are run."""
 
 
 async def run(race: Race, at: Stage, pairs: int) -> tuple[Row, ...]:
@@ -75,7 +75,7 @@ async def run(race: Race, at: Stage, pairs: int) -> tuple[Row, ...]:
 def starts(
     what: str, *, pods: int = 1, host_network: bool, init_containers: int = 0, aim: float | None, share: int = 1
 ) -> Race:
-    """Return the race of so many pods, all begun at once, until the runtime lists all their containers as running."""
+    """Return the race of starting so many pods at once, until the runtime lists all their containers as running."""
 
     def made(name: str) -> tuple[Pod, ...]:
         names = [f"{name}-{number}" for number in range(pods)]
@@ -106,7 +106,7 @@ def starts(
 
     rows = (
         Timed(f"{what}: running", "running", "running", aim),
-        Timed(f"{what}: running, and its status says so", "said", "running"),
+        Timed(f"{what}: Running in the pod's status", "said", "running"),
     )
     return Race(engine, bare, rows, share)
 
@@ -145,8 +145,8 @@ def stop() -> Race:
         return times
 
     rows = (
-        Timed("stop (CNI): nothing of it runs", "stopped", "stopped"),
-        Timed("stop (CNI): nothing of it is left", "gone", "gone"),
+        Timed("stop (CNI): nothing runs", "stopped", "stopped"),
+        Timed("stop (CNI): nothing is left", "gone", "gone"),
     )
     return Race(engine, bare, rows)
 
@@ -155,7 +155,7 @@ def stop() -> Race:
 
 
 def restart() -> Race:
-    """Return the race of a container whose process is killed until it runs again, as restart 1."""
+    """Return the race of restarting a container whose process is killed, until it runs as restart 1."""
 
     async def engine(at: Stage, name: str) -> Times:
         await at.engine.apply(pod(name))

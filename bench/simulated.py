@@ -1,7 +1,7 @@
-"""Many simulated pods through the whole engine: how long each phase takes, and what it costs whom.
+"""Many simulated pods through the whole engine: how long each phase takes, and its CPU and memory.
 
-``python -m bench --only simulated --pods 2000``. The runtime is the embedded one with timers for processes, so what is
-measured is the engine and Temporal, not the starting of programs.
+``python -m bench --only simulated --pods 2000``. The embedded runtime simulates containers with timers, so this
+measures the engine and Temporal, not the starting of programs.
 """
 
 from __future__ import annotations
@@ -22,34 +22,34 @@ from syncpod.cli.temporal.pod_apply import apply_pod
 from syncpod.cli.temporal.updates import PATIENCE_SECONDS
 
 CRASHING_EVERY = 5
-"""Every fifth pod's container is killed behind the engine's back."""
+"""Every fifth pod's container is killed without the engine's knowledge."""
 _IDLE_SECONDS = 15.0
 
 
 @dataclass(frozen=True)
 class Phase:
-    """What was done to how many pods, in how many seconds, and the CPU seconds that each part spent on it."""
+    """One phase: its number of pods, its seconds, and the CPU seconds of each part."""
 
     what: str
     pods: int
-    """0: nothing was done to any."""
+    """0 = the phase acts on no pod."""
     seconds: float
     cpu: Mapping[str, float]
 
 
 @dataclass
 class Scale:
-    """What was measured of so many pods."""
+    """The measurements of one run."""
 
     pods: int
     phases: list[Phase] = field(default_factory=list)
     memory: dict[str, tuple[int, int]] = field(default_factory=dict)
-    """By part: resident bytes without any pod, and with all of them running."""
+    """By part: resident bytes without pods, and with all of them running."""
     late: int = 0
-    """How many applies the worker did not answer in time; their pods start all the same."""
+    """How many applies the worker did not answer in time; their pods start nevertheless."""
 
     def __str__(self) -> str:
-        """Give the two tables."""
+        """Return the two tables."""
         parts = list(self.memory)
         rows = [("", "seconds", "pods/s", *(f"CPU s, {part}" for part in parts))]
         for phase in self.phases:
@@ -65,7 +65,7 @@ class Scale:
 
 
 async def simulated(pods: int) -> Scale:
-    """Set a stage of its own, run that many pods through their lives, and clear it away."""
+    """Start a node, run that many pods through their lives, and clean up."""
     async with simulated_node() as node:
         crowd = _Crowd(pods, node)
         await crowd.live()
@@ -73,7 +73,7 @@ async def simulated(pods: int) -> Scale:
 
 
 class _Crowd:
-    """The pods, and the parts that keep them."""
+    """The pods of one run."""
 
     def __init__(self, pods: int, node: SimulatedNode) -> None:
         self._names = [f"crowd-{number}" for number in range(pods)]
@@ -81,7 +81,7 @@ class _Crowd:
         self.scale = Scale(pods)
 
     async def live(self) -> None:
-        """All phases of their lives."""
+        """Run all phases."""
         everybody, count = self._names, len(self._names)
         crashing = everybody[::CRASHING_EVERY]
         empty = self._memory()
@@ -109,7 +109,7 @@ class _Crowd:
         self.scale.late += applied.node_is_away
 
     async def _crash(self, names: Sequence[str]) -> None:
-        """Kill the containers of these pods, as somebody does who is not the engine."""
+        """Kill the containers of these pods, bypassing the engine."""
         wanted = set(names)
         ids = [one.id for one in await self._node.cri.list_containers() if one.labels[_POD_NAME] in wanted]
         await each(ids, lambda id_: self._node.cri.stop_container(id_, timeout_seconds=0))

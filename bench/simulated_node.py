@@ -1,4 +1,4 @@
-"""A node whose containers are timers: the embedded runtime simulating, a Temporal dev server, and a worker."""
+"""A node with simulated containers: the embedded runtime, a Temporal dev server, and a worker."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ from tests.runtimes.temporal import DevServer
 from tests.worker.node_process import NodeProcess
 
 AT_ONCE = 8
-"""Pods that are applied at the same time, and deleted. More make each wait longer, and none sooner."""
+"""How many pods are applied or deleted at the same time. More would only make each one wait longer."""
 _LOOKS_EVERY = 0.5
 _PATIENCE_SECONDS = 1800.0
 
 
 @dataclass(frozen=True)
 class SimulatedNode:
-    """Its parts."""
+    """The parts of the node."""
 
     client: Client
     cri: CriClient
     engine: Engine
     pids: dict[str, int]
-    """By part: runtime, worker, Temporal."""
+    """Process ids by part: runtime, worker, Temporal."""
 
     def cpu(self) -> dict[str, float]:
         """Return the CPU seconds so far of each part."""
         return {part: cpu_seconds([pid]) for part, pid in self.pids.items()}
 
     async def until_visible(self, condition: str, count: int) -> None:
-        """Wait until Temporal counts so many of the node's pods."""
+        """Wait until `count` of the node's pods meet the condition, according to Temporal's visibility."""
 
         async def are() -> bool:
             query = f"NodeName = '{NODE}' AND ExecutionStatus = 'Running' AND {condition}"
@@ -53,7 +53,7 @@ class SimulatedNode:
 
 @contextlib.asynccontextmanager
 async def simulated_node() -> AsyncIterator[SimulatedNode]:
-    """Set it up, and clear it away whatever happens; on an error the worker's last words are shown."""
+    """Start the node, and clean it up in any case; on an error, print the end of the worker's log."""
     async with contextlib.AsyncExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="syncpod-bench-")))
         runtime = await asyncio.to_thread(Embedded.launch, "--simulate")
@@ -79,7 +79,7 @@ async def simulated_node() -> AsyncIterator[SimulatedNode]:
 
 
 async def each(names: Iterable[str], work: Callable[[str], Awaitable[object]]) -> None:
-    """Do it for each name, so many at once; raises the first error."""
+    """Call `work` for each name, a few at a time; raises the first error."""
     waiting = iter(names)
 
     async def one_after_another() -> None:
@@ -90,14 +90,14 @@ async def each(names: Iterable[str], work: Callable[[str], Awaitable[object]]) -
 
 
 async def until(condition: Callable[[], Awaitable[bool]]) -> None:
-    """Ask until it holds. Raises TimeoutError."""
+    """Poll until the condition holds. Raises TimeoutError."""
     async with asyncio.timeout(_PATIENCE_SECONDS):
-        while not await condition():  # noqa: ASYNC110  # a question is all there is
+        while not await condition():  # noqa: ASYNC110  # there is nothing to wait on
             await asyncio.sleep(_LOOKS_EVERY)
 
 
 def markdown(rows: Sequence[Sequence[str]]) -> str:
-    """Return a table, its first row the headings."""
+    """Return a Markdown table; the first row has the headings."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = [
         "| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) + " |" for row in rows

@@ -1,4 +1,4 @@
-"""The real things that are measured: a private containerd, a Temporal dev server, and a worker as people run it."""
+"""The real processes that are measured: a private containerd, a Temporal dev server, and a worker."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ class Stage:
 
 
 def compiled(directory: Path) -> dict[str, str]:
-    """Return what makes Python keep its bytecode there, as an installed program has it, whatever the caller wants."""
+    """Return the environment that makes Python store bytecode in `directory`, as if the program were installed."""
     return {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(directory)}
 
 
 @contextlib.asynccontextmanager
 async def stage(runtime_version: str) -> AsyncIterator[Stage]:
-    """Set the stage, and clear it away whatever happens. Raises `Missing` where the machine lacks a part."""
+    """Start everything, and clean it up in any case. Raises `Missing` if the machine lacks a part."""
     async with contextlib.AsyncExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="syncpod-bench-")))
         runtime = await asyncio.to_thread(Containerd.launch, runtime_version, gates=False)

@@ -1,7 +1,7 @@
-"""``python -m bench.stop_cases``: how pods end, case by case, measured on each runtime; writes docs/stopping.md.
+"""``python -m bench.stop_cases``: measures how pods end, case by case, on each runtime; writes docs/stopping.md.
 
-The end-to-end tests hold the same cases to their order, events and exit codes (`tests/e2e/test_stop_cases.py`); how
-long each takes is only measured here.
+The end-to-end tests check order, events and exit codes of the same cases (`tests/e2e/test_stop_cases.py`); only their
+duration is measured here.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from tests.e2e.faults_support import FaultyNode, Pod, open_to_all, shell
 DOCUMENT = Path(__file__).resolve().parents[1] / "docs" / "stopping.md"
 
 GRACE = 4
-"""Seconds that a pod is given to end, unless its case says otherwise."""
+"""The pods' grace period in seconds, unless a case says otherwise."""
 TOLD = ("Killing", "FailedPreStopHook", "ExceededGracePeriod", "Exited")
-"""The reasons of the events that a stop is judged by."""
+"""The reasons of the events that a case is checked for."""
 
 
 def ending(name: str, *, takes: float = 0.0, **more: Any) -> dict[str, Any]:
-    """Return a container that ends on SIGTERM with 0, `takes` seconds after it, and leaves its name behind."""
+    """Return a container that exits with 0, `takes` seconds after SIGTERM, and writes its name to a file."""
     script = f"trap 'sleep {takes}; echo {name} >> /out/ends; exit 0' TERM; echo up; while :; do sleep 0.05; done"
     return shell(name, script, volumeMounts=[{"name": "out", "mountPath": "/out"}], **more)
 
@@ -49,18 +49,18 @@ class Case:
 
     name: str
     what: str
-    """For the table."""
+    """What the pod does, for the table."""
     containers: Sequence[dict[str, Any]]
     sidecars: Sequence[dict[str, Any]] = ()
     grace: int = GRACE
     seconds: str = "0"
-    """How long it is expected to take, by the kubelet's arithmetic."""
+    """How long it is expected to take, by the kubelet's rules."""
     codes: Mapping[str, int] = field(default_factory=dict)
     """Exit code of each container."""
     events: frozenset[tuple[str, str]] = frozenset()
-    """Reason and container of each event beyond Killing and Exited, which every container has."""
+    """Reason and container of each event besides Killing and Exited, which every container has."""
     order: tuple[str, ...] = ()
-    """The names of those that end by SIGTERM in the order in which they do, where one is kept."""
+    """The containers that end on SIGTERM, in the order in which they must end; empty if any order will do."""
     hangs: bool = False
     """The runtime does not answer the first StopContainer."""
 
@@ -76,21 +76,21 @@ CASES = (
     Case("deaf", "ignores SIGTERM", (deaf("web"),), seconds="4", codes={"web": 137}),
     Case(
         "hook-shorter",
-        "preStop takes 2 s, less than the grace",
+        "preStop takes 2 s, less than the grace period",
         (ending("web", lifecycle=before("sleep 2")),),
         seconds="2",
         codes={"web": 0},
     ),
     Case(
         "hook-shorter-deaf",
-        "preStop takes 2 s, and SIGTERM is ignored: the hook's seconds are the grace's",
+        "preStop takes 2 s, and SIGTERM is ignored: the hook counts towards the grace period",
         (deaf("web", lifecycle=before("sleep 2")),),
         seconds="4",
         codes={"web": 137},
     ),
     Case(
         "hook-equal-deaf",
-        "preStop takes as long as the grace, and SIGTERM is ignored: 2 s are left at the least",
+        "preStop takes as long as the grace period, and SIGTERM is ignored: 2 s are left at least",
         (deaf("web", lifecycle=before(f"sleep {GRACE}")),),
         seconds="6",
         codes={"web": 137},
@@ -98,7 +98,7 @@ CASES = (
     ),
     Case(
         "hook-longer",
-        "preStop takes longer than the grace",
+        "preStop takes longer than the grace period",
         (ending("web", lifecycle=before(f"sleep {GRACE + 3}")),),
         seconds="4",
         codes={"web": 0},
@@ -130,7 +130,7 @@ CASES = (
     ),
     Case(
         "sidecars-deaf",
-        "a sidecar, and a main container that ignores SIGTERM: the sidecar waits no longer than the grace",
+        "a sidecar, and a main container that ignores SIGTERM: the sidecar waits for the grace period at most",
         (deaf("web"),),
         sidecars=(sidecar("one"),),
         seconds="4",
@@ -138,7 +138,7 @@ CASES = (
     ),
     Case(
         "no-grace",
-        "grace of 0, and SIGTERM is ignored: 2 s are left at the least",
+        "grace period of 0, and SIGTERM is ignored: 2 s are left at least",
         (deaf("web"),),
         grace=0,
         seconds="2",
@@ -146,7 +146,7 @@ CASES = (
     ),
     Case(
         "runtime-hangs",
-        "the runtime does not answer StopContainer: given up after 10 s, sent again after a back-off of 10 s",
+        "the runtime does not answer StopContainer: the step gives up after 10 s, and is retried 10 s later",
         (ending("web"),),
         seconds="20",
         codes={"web": 0},
@@ -158,10 +158,10 @@ CASES = (
 
 @dataclass(frozen=True)
 class Ending:
-    """What came of a case."""
+    """The outcome of a case."""
 
     seconds: float
-    """By the pod's history, from the deletion until nothing of it ran."""
+    """From the deletion until nothing of the pod ran, by its history."""
     codes: dict[str, int]
     events: frozenset[tuple[str, str]]
     order: tuple[str, ...]
@@ -169,10 +169,10 @@ class Ending:
 
 
 async def run(node: FaultyNode, cases: Sequence[Case], place: Path) -> dict[str, Ending]:
-    """Bring a pod up for each case, delete them all at once, and say how each ended. `place` is for what they leave."""
+    """Start a pod for each case, delete them all at once, and return how each ended; `place` is for their files."""
     brought_up = await asyncio.gather(*(_up(node, case, place / case.name) for case in cases))
     pods = list(zip(cases, brought_up, strict=True))
-    # The next StopContainer is the one that hangs, so its pod is deleted by itself.
+    # The next StopContainer call hangs, so the pod of that case is deleted first.
     hanging = [pair for pair in pods if pair[0].hangs]
     with contextlib.ExitStack() as held:
         for _, pod in hanging:
@@ -197,7 +197,7 @@ async def _up(node: FaultyNode, case: Case, place: Path) -> Pod:
     meta = (await pod.running())["metadata"]
     logs = node.directory / "logs" / f"{meta['namespace']}_{meta['name']}_{meta['uid']}"
     said = {each["name"] for each in (*case.containers, *case.sidecars)}
-    # A process with number 1 that has not yet said what it does at SIGTERM does nothing.
+    # Process 1 ignores SIGTERM until it has installed its handler.
     await until(lambda: said == {file.parent.name for file in logs.glob("*/0.log") if file.stat().st_size})
     return pod
 
@@ -224,21 +224,22 @@ async def _ending(case: Case, pod: Pod, place: Path) -> Ending:
 
 INTRODUCTION = f"""# Stopping
 
-How a pod ends, case by case: what the kubelet's arithmetic says, and what was measured. Made by
-`python -m bench.stop_cases`, which brings a pod up for each case and deletes them all at once; the same cases are held
-to their order, events and exit codes by `tests/e2e/test_stop_cases.py`.
+How pods end, case by case: the duration that the kubelet's rules give, and what was measured. Written by
+`python -m bench.stop_cases`, which starts a pod for each case and deletes them all at once.
+`tests/e2e/test_stop_cases.py` checks order, events and exit codes of the same cases.
 
-A pod has its grace, {GRACE} s here, for everything: the preStop hook, whose whole seconds are deducted, the wait for
-those that a sidecar serves, and the time between SIGTERM and SIGKILL, which is 2 s at the least. So a pod can take 2 s
-longer than its grace, and no more, as long as its runtime answers.
+The grace period, {GRACE} s here, covers the whole stop: the preStop hook (its whole seconds are deducted), the time
+that a sidecar waits for the main containers, and the time between SIGTERM and SIGKILL, which is at least 2 s. So a pod
+can take 2 s longer than its grace period, but no more, as long as its runtime answers.
 
-What does not end is never forgotten. A kill that has taken 10 s, or half as long again as the grace, gives up its step
-with the event `ExceededGracePeriod` (`FailedKillPod` where the runtime refuses), the pod has the condition
-`syncpod.dev/KillOverdue`, and after a back-off of 10 s doubling to 300 s it is killed again, unless something has ended
-meanwhile or an operator does not wait. Every exit of a container is an event, `Exited`: who, with which code, and why.
+A kill that does not finish is never forgotten. After 10 s, or one and a half times the grace period if that is longer,
+its step gives up with the event `ExceededGracePeriod` (`FailedKillPod` if the runtime refuses), and the pod gets the
+condition `syncpod.dev/KillOverdue`. The kill is retried after a back-off of 10 s that doubles up to 300 s, or earlier
+when a container has ended or an operator runs `syncpod retry`. Every exit of a container is recorded as the event
+`Exited`, with its exit code and reason.
 
 """
-"""What the document begins with."""
+"""The beginning of the document."""
 
 
 def written(environment: str, measured: Mapping[str, Mapping[str, Ending]]) -> str:

@@ -1,4 +1,4 @@
-"""The one table, in Markdown that also reads well in a terminal."""
+"""The table, in Markdown that also reads well in a terminal."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""``python -m bench.takeover``: 50 running pods, their worker killed with SIGKILL; how soon each answers the next one.
+"""``python -m bench.takeover``: kills the worker of 50 running pods, and measures how soon each answers the next one.
 
-While no worker serves, some containers exit and some pods are given a label: what happened then is to be known
-afterwards, once. The end-to-end tests hold what comes of it (`tests/e2e/test_under_fire.py`); how soon is found here.
+While no worker serves, some containers exit and some pods get a label: afterwards each of these must be known, once.
+The end-to-end tests check the outcome (`tests/e2e/test_under_fire.py`); the time is measured here.
 """
 
 from __future__ import annotations
@@ -23,34 +23,34 @@ from tests.e2e.faults_support import FaultyNode, Pod, ended, open_to_all, shell,
 
 PODS = 50
 EXITING = 5
-"""How many of them have their container exit while no worker serves."""
+"""How many of them have a container exit while no worker serves."""
 LABELLED = 5
-"""How many others are given a label then."""
+"""How many others get a label meanwhile."""
 AIM_SECONDS = 5.0
 """From the start of the new worker's process to the answer of the last pod."""
 
 _EXITS = "trap 'exit 0' TERM; while [ ! -e /out/exit ]; do sleep 1; done; rm /out/exit; exit 7"
 _ASKED_FOR = timedelta(seconds=1)
 _PATIENCE_SECONDS = 120.0
-"""For the last answer: that it comes is waited for here, how soon is found."""
+"""How long to wait for the last answer."""
 
 
 @dataclass(frozen=True)
 class Takeover:
-    """What came of the death of a worker."""
+    """The outcome of killing a worker."""
 
     ready: float
-    """Seconds from the start of the new worker's process until it said that it serves."""
+    """Seconds from the start of the new worker's process until it was ready."""
     answers: tuple[float, ...]
     """Seconds from the same moment until each pod answered a query, sorted."""
     restarted: tuple[str, ...]
-    """Pods of which a container is another than before, those whose container exited left out."""
+    """Pods with a container that was replaced, other than those whose container exited."""
     lost: tuple[str, ...]
-    """What had happened and is not known, or is known twice: `POD: what`."""
+    """What had happened and is unknown afterwards, or known twice: `POD: what`."""
 
 
 async def run(node: FaultyNode, place: Path, count: int = PODS) -> Takeover:
-    """Bring so many pods up, kill the worker, start another, and say what came of it. The pods are deleted."""
+    """Start so many pods, kill the worker, start another, and return the outcome. The pods are deleted."""
     pods = [await _apply(node, place / f"{number:02}") for number in range(count)]
     await asyncio.gather(*(pod.running() for pod in pods))
     exiting, labelled, others = pods[:EXITING], pods[EXITING : EXITING + LABELLED], pods[EXITING:]
@@ -82,9 +82,9 @@ async def _apply(node: FaultyNode, place: Path) -> Pod:
 
 
 async def answered(node: FaultyNode, pods: Sequence[Pod]) -> list[float]:
-    """Have another worker serve; return after how many seconds each pod answered.
+    """Start another worker; return after how many seconds each pod answered.
 
-    Raises what the worker's start does, and TimeoutError after two minutes.
+    Raises what the worker's start raises, and TimeoutError after two minutes.
     """
     began = time.monotonic()
     answers = asyncio.gather(*(_answered(pod, began) for pod in pods))
@@ -92,23 +92,23 @@ async def answered(node: FaultyNode, pods: Sequence[Pod]) -> list[float]:
         async with asyncio.timeout(_PATIENCE_SECONDS):
             await asyncio.gather(node.serve(), answers)
     finally:
-        answers.cancel()  # nobody answers for a worker that does not come up
+        answers.cancel()  # no pod answers if the worker does not start
     return answers.result()
 
 
 async def _answered(pod: Pod, began: float) -> float:
-    """Ask a pod until somebody answers; how many seconds after `began` it was."""
+    """Query a pod until it answers; return how many seconds after `began` that was."""
     while True:
         try:
             await pod.handle.query("pod", rpc_timeout=_ASKED_FOR)
-        except RPCError:  # nobody serves yet
+        except RPCError:  # no worker serves yet
             await asyncio.sleep(0.02)
         else:
             return time.monotonic() - began
 
 
 async def _lost(pod: Pod, told: Sequence[Any], *, exited: bool) -> list[str]:
-    """Say which events from before the death are gone, and whether an exit during it is not known exactly once."""
+    """Return which events from before the kill are gone, and whether an exit meanwhile is not known exactly once."""
     known = {_told(event): event["count"] for event in await pod.handle.query("events")}
     lost = [f"event {event['reason']}" for event in told if known.get(_told(event), 0) < event["count"]]
     exits = [line["outcome"] for line in await pod.history("exit")]
@@ -118,7 +118,7 @@ async def _lost(pod: Pod, told: Sequence[Any], *, exited: bool) -> list[str]:
 
 
 def _told(event: Any) -> tuple[str, ...]:
-    """Return what an event says; one that says the same again is counted with it."""
+    """Return what identifies an event; identical events are counted together."""
     return event["reason"], event["container"], event["message"]
 
 
@@ -141,7 +141,7 @@ def table(environment: str, found: dict[str, Takeover]) -> str:
 
 
 def report(environment: str, found: dict[str, Takeover], _whole: bool) -> int:
-    """Print the figures, and what should not have happened; return 1 if there is any."""
+    """Print the figures and what should not have happened; return 1 if there is any of that."""
     print(table(environment, found))
     wrong = [each for takeover in found.values() for each in (*takeover.restarted, *takeover.lost)]
     for each in wrong:

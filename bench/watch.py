@@ -1,4 +1,4 @@
-"""When something has come to pass in the runtime: one listing loop, the same for the engine and for the bare calls."""
+"""When something happened in the runtime: one listing loop, the same for the engine and for the bare calls."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from syncpod.translation import names
 from tests.runtimes.bare import BareCri
 
 PAUSE_SECONDS = 0.003
-"""Between listings: what is seen was so at most this and a listing (under 1 ms) ago."""
+"""Between listings: an observation is at most this old, plus one listing (under 1 ms)."""
 
 
 @dataclass(frozen=True)
@@ -51,10 +51,10 @@ Condition = Callable[[Listing], bool]
 
 
 class Watch:
-    """Lists the runtime each few milliseconds while somebody waits; `async with` ends it."""
+    """Lists the runtime every few milliseconds while somebody waits; `async with` ends it."""
 
     def __init__(self, bare: BareCri) -> None:
-        """List by these calls."""
+        """List with these calls."""
         self._bare = bare
         self._waiting: list[tuple[Condition, asyncio.Future[float]]] = []
         self._wanted = asyncio.Event()
@@ -68,11 +68,11 @@ class Watch:
         async with asyncio.timeout(patience):
             await asyncio.wait((met, self._loop), return_when=asyncio.FIRST_COMPLETED)
         if not met.done():
-            self._loop.result()  # it has failed, and says why
+            self._loop.result()  # raises the loop's error
         return met.result()
 
     async def __aenter__(self) -> Self:
-        """Nothing is listed until somebody waits."""
+        """Return the watch; nothing is listed until somebody waits."""
         return self
 
     async def __aexit__(
@@ -97,7 +97,7 @@ class Watch:
                 await asyncio.sleep(PAUSE_SECONDS)
 
     async def _list(self) -> Listing:
-        """List containers before sandboxes: a container without its sandbox is still listed as something left."""
+        """List containers before sandboxes, so that a container whose sandbox is removed meanwhile still counts."""
         listed = await self._bare.runtime.ListContainers(cri.ListContainersRequest())
         containers: dict[str, dict[str, tuple[cri.Container, ...]]] = {}
         for container in listed.containers:

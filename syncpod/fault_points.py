@@ -1,15 +1,15 @@
-"""Fault points: the worker kills itself, as ``kill -9`` would, between two calls to the runtime. For tests alone.
+"""Fault points, for tests only: the worker kills itself, as ``kill -9`` would, between two calls to the runtime.
 
-``SYNCPOD_FAULT_POINTS`` is read once, when the worker starts. Without it the worker has the plain client, and nothing
-of this module is in any call. With it, each boundary is numbered, from 1, and written to a file: one before and one
+``SYNCPOD_FAULT_POINTS`` is read once, when the worker starts. Without it the worker has the plain client, and no code
+of this module runs in any call. With it, each boundary is numbered from 1 and written to a file: one before and one
 after every call that changes something in the runtime::
 
-    SYNCPOD_FAULT_POINTS=record=/tmp/boundaries                      write down every boundary
-    SYNCPOD_FAULT_POINTS=record=/tmp/boundaries,pod=web              ... of the pod of that name alone
+    SYNCPOD_FAULT_POINTS=record=/tmp/boundaries                      record every boundary
+    SYNCPOD_FAULT_POINTS=record=/tmp/boundaries,pod=web              ... of the pod with that name only
     SYNCPOD_FAULT_POINTS=record=/tmp/boundaries,pod=web,kill=7       ... and die at the seventh
 
-The file gets a line of JSON for each: `ordinal`, `when` (`before` or `after`), `call`, `pod`, `container`. It is
-appended to, and the line of the boundary at which the worker dies is its last.
+The file gets one line of JSON for each: `ordinal`, `when` (`before` or `after`), `call`, `pod`, `container`. Lines are
+appended; the last one is the boundary at which the worker dies.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from typing_extensions import override
 
 from syncpod.cri.client import CriClient
 from syncpod.cri.errors import CriError
-from syncpod.node_settings import SettingsInvalid
+from syncpod.settings.errors import SettingsInvalid
 from syncpod.translation.names import POD_NAME_LABEL
 
 VARIABLE: Final = "SYNCPOD_FAULT_POINTS"
@@ -58,7 +58,7 @@ MUTATING: Final = frozenset(
 )
 """Calls that change something, by the names of their requests; the last two are containerd's own."""
 
-_FORM: Final = f"{VARIABLE}: expected record=FILE, then pod=NAME and kill=NUMBER (from 1) where they are wanted"
+_FORM: Final = f"{VARIABLE}: expected record=FILE, optionally with pod=NAME and kill=NUMBER (from 1)"
 
 _Request = TypeVar("_Request", bound=Message)
 _Answer = TypeVar("_Answer", bound=Message)
@@ -66,14 +66,14 @@ _Answer = TypeVar("_Answer", bound=Message)
 
 @dataclass(frozen=True)
 class FaultPoints:
-    """What `SYNCPOD_FAULT_POINTS` asks for."""
+    """What `SYNCPOD_FAULT_POINTS` requests."""
 
     record: Path
     """The file that every boundary is written to."""
     pod: str = ""
-    """The name of the one pod whose boundaries count; "" for all, those of no pod too."""
+    """The name of the only pod whose boundaries count; "" = all calls, including those about no pod."""
     kill: int = 0
-    """The ordinal of the boundary at which the process kills itself; 0 for none."""
+    """The ordinal of the boundary at which the process kills itself; 0 = none."""
 
     @classmethod
     def parse(cls, text: str) -> FaultPoints:
@@ -89,29 +89,29 @@ class FaultPoints:
 
 @dataclass(frozen=True)
 class Boundary:
-    """A moment between two calls, as it is written down."""
+    """A moment before or after a call, as it is recorded."""
 
     ordinal: int
     when: When
     call: str
-    """As CRI calls it: `StartContainer`."""
+    """The name of the CRI call: `StartContainer`."""
     pod: str
-    """Name of the pod; "" for a call that is about none."""
+    """Name of the pod; "" = the call is about none."""
     container: str
-    """Name of the container; "" for a call that is about none."""
+    """Name of the container; "" = the call is about none."""
 
 
 def read_boundaries(record: Path) -> tuple[Boundary, ...]:
-    """Read what workers have written down, oldest first; nothing where none has begun."""
+    """Read the recorded boundaries, oldest first; nothing if there is no file."""
     if not record.exists():
         return ()
     return tuple(Boundary(**json.loads(line)) for line in record.read_text().splitlines())
 
 
 def cri_client(endpoint: str, environ: Mapping[str, str]) -> CriClient:
-    """Return the client of a worker: the plain one, unless fault points are asked for. Make it where a loop runs.
+    """Return the worker's CRI client: the plain one, unless fault points are requested.
 
-    Says on standard error that they are. Raises SettingsInvalid.
+    Call it in a running event loop. Warns about fault points on standard error. Raises SettingsInvalid.
     """
     asked = environ.get(VARIABLE, "")
     if not asked:
@@ -157,16 +157,16 @@ class FaultPointClient(CriClient):
         self._pass("before", call, pod, container)
         try:
             answer = await super()._call_within(timeout, operation, method, request, **more)
-        except CriError:  # an answer too; a caller that has let go gets none
+        except CriError:  # an error is an answer too; a cancelled call gets none
             self._pass("after", call, pod, container)
             raise
         self._pass("after", call, pod, container)
         return answer
 
     async def _subject(self, request: Any) -> tuple[str, str]:
-        """Return the names of the pod and the container that a call is about: as the request, or the runtime, has them.
+        """Return the names of the pod and the container that a call is about, from the request or the runtime.
 
-        Of what is gone, and what is about neither, both are empty.
+        Both are empty if the call is about neither, or about something that is gone.
         """
         fields = request.DESCRIPTOR.fields_by_name
         try:
@@ -186,7 +186,7 @@ class FaultPointClient(CriClient):
         return "", ""
 
     def _pass(self, when: When, call: str, pod: str, container: str) -> None:
-        """Give a boundary its number, write it down, and die there if it is the one."""
+        """Assign a boundary its number, record it, and die there if it is the chosen one."""
         if self._points.pod not in ("", pod):
             return
         self._passed += 1

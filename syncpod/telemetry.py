@@ -1,9 +1,9 @@
-"""Turns OpenTelemetry on where the standard ``OTEL_`` variables ask for it. Else its SDK is not even imported.
+"""Turns OpenTelemetry on if the standard ``OTEL_`` variables request it. Otherwise its SDK is not even imported.
 
-Asked for by an endpoint (``OTEL_EXPORTER_OTLP_ENDPOINT``, or that of one signal) or by an exporter
-(``OTEL_TRACES_EXPORTER``, ``OTEL_METRICS_EXPORTER``: ``otlp``, ``console``, ``none``); ``OTEL_SDK_DISABLED=true`` wins.
-Everything else (headers, intervals, sampler, resource attributes) the SDK and its exporters read for themselves.
-The rest of the project uses the API alone, which does nothing until this has been called.
+It is requested by an endpoint (``OTEL_EXPORTER_OTLP_ENDPOINT``, or that of one signal) or by an exporter
+(``OTEL_TRACES_EXPORTER``, ``OTEL_METRICS_EXPORTER``: ``otlp``, ``console``, ``none``); ``OTEL_SDK_DISABLED=true``
+overrides both. The SDK and its exporters read everything else themselves (headers, intervals, sampler, resource
+attributes). The rest of the project uses only the API, which does nothing until this module has been called.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import urlsplit
 
-from syncpod.node_settings import SettingsInvalid
+from syncpod.settings.errors import SettingsInvalid
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.metrics import MeterProvider
@@ -33,8 +33,8 @@ _GRPC_PORT = 4317
 
 
 @dataclass(frozen=True)
-class Wish:
-    """What the environment asks for."""
+class Request:
+    """What the environment requests."""
 
     traces: Exporter | None = None
     metrics: Exporter | None = None
@@ -42,15 +42,15 @@ class Wish:
     metrics_protocol: Protocol = "http/protobuf"
 
     def __bool__(self) -> bool:
-        """Whether it asks for anything."""
+        """Return whether it requests anything."""
         return self.traces is not None or self.metrics is not None
 
 
-def wished(environ: Mapping[str, str]) -> Wish:
-    """Return what the ``OTEL_`` variables ask for. Raises SettingsInvalid for an exporter or protocol we lack."""
+def requested(environ: Mapping[str, str]) -> Request:
+    """Return what the ``OTEL_`` variables request. Raises SettingsInvalid for an unknown exporter or protocol."""
     if environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
-        return Wish()
-    return Wish(
+        return Request()
+    return Request(
         traces=_exporter(environ, "traces"),
         metrics=_exporter(environ, "metrics"),
         traces_protocol=_protocol(environ, "traces"),
@@ -79,7 +79,7 @@ def _endpoint(environ: Mapping[str, str], signal: Signal) -> str:
 
 
 def _protocol(environ: Mapping[str, str], signal: Signal) -> Protocol:
-    """Return the protocol asked for; unsaid, the port tells, and else it is the specification's HTTP."""
+    """Return the requested protocol; by default the port decides, else it is HTTP, as the specification says."""
     own = f"OTEL_EXPORTER_OTLP_{signal.upper()}_PROTOCOL"
     variable = own if environ.get(own) else "OTEL_EXPORTER_OTLP_PROTOCOL"
     match environ.get(variable, "").strip().lower():
@@ -96,7 +96,7 @@ def _protocol(environ: Mapping[str, str], signal: Signal) -> Protocol:
 
 
 class Telemetry:
-    """What was turned on, to be flushed at the end."""
+    """The providers that were turned on, to be flushed at the end."""
 
     def __init__(self, tracer_provider: TracerProvider | None, meter_provider: MeterProvider | None) -> None:
         self._tracer_provider = tracer_provider
@@ -108,7 +108,7 @@ class Telemetry:
         return self._tracer_provider is not None
 
     def flush(self, *, patience_seconds: float = 3.0) -> None:
-        """Export what is still held, and record nothing more. A collector that is away is not waited for any longer."""
+        """Export what is still buffered and stop recording. Waits for a slow collector only so long."""
         ending = [
             threading.Thread(target=provider.shutdown, daemon=True)
             for provider in (self._tracer_provider, self._meter_provider)
@@ -122,20 +122,20 @@ class Telemetry:
 
 
 def configure(environ: Mapping[str, str] = os.environ, *, service: str, instance: str = "") -> Telemetry:
-    """Turn on what the environment asks for, once per process, as service `service` (``OTEL_SERVICE_NAME`` wins).
+    """Turn on what the environment requests, once per process, as service `service`.
 
-    `instance` becomes ``service.instance.id``. Raises SettingsInvalid.
+    ``OTEL_SERVICE_NAME`` overrides `service`; `instance` becomes ``service.instance.id``. Raises SettingsInvalid.
     """
-    wish = wished(environ)
-    if not wish:
+    request = requested(environ)
+    if not request:
         return Telemetry(None, None)
     from opentelemetry.sdk.resources import OTELResourceDetector, Resource
 
     described = {"service.name": service} | ({"service.instance.id": instance} if instance else {})
     resource = Resource.create(described).merge(OTELResourceDetector().detect())
     return Telemetry(
-        _trace(wish.traces, wish.traces_protocol, resource) if wish.traces else None,
-        _meter(wish.metrics, wish.metrics_protocol, resource) if wish.metrics else None,
+        _trace(request.traces, request.traces_protocol, resource) if request.traces else None,
+        _meter(request.metrics, request.metrics_protocol, resource) if request.metrics else None,
     )
 
 

@@ -1,7 +1,7 @@
-"""The node agent: what runs beside the worker on a node and tells the pods' workflows what happens there.
+"""The node agent: runs beside the worker on a node and tells the pods' workflows what happens there.
 
-Read in this order: :mod:`.lock` (one worker per node), :mod:`.rival` (and per name), :mod:`.boot` (what a new life does
-first), :mod:`.pleg` (what changed), :mod:`.pidfds` (at once), :mod:`.backoff_queue`, :mod:`.readiness`, and
-:mod:`.agent`, which ties them together. Beside them :mod:`.storage` holds pods to their limits of disk,
-:mod:`.image_gc` removes images, and :mod:`.volume_refresh` carries changed ConfigMaps and Secrets into volumes.
+Read in this order: :mod:`.takeover.lock` (one worker per node), :mod:`.takeover.rival` (and per node name),
+:mod:`.takeover.boot` (what a new worker does first), :mod:`.pleg` (what changed in the runtime), :mod:`.pidfds` and
+:mod:`.exits` (exits, at once), :mod:`.backoff_queue`, :mod:`.runtime_readiness`, and :mod:`.agent`, which connects
+them. Then :mod:`.probing`, :mod:`.eviction`, :mod:`.storage`, :mod:`.housekeeping`, and :mod:`.node_workflow`.
 """

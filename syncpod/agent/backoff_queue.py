@@ -1,7 +1,8 @@
-"""Ends back-offs on time: a signal to the pod's workflow at the moment when a container may start again.
+"""Ends back-offs on time: signals a pod's workflow at the moment when a container may start again.
 
-The back-off itself, its delay and its deadline, is the workflow's; here is only the alarm clock. The workflow keeps a
-durable timer a second later, so a lost alarm costs a second, and a repeated one nothing, being about one restart.
+The workflow owns the back-off, its delay and its deadline; this is only the alarm clock. The workflow keeps a durable
+timer that fires a second later, so a lost alarm costs a second. A repeated alarm does nothing, since it names one
+restart.
 """
 
 from __future__ import annotations
@@ -16,10 +17,11 @@ from temporalio.service import RPCError
 log = logging.getLogger(__name__)
 
 Ring = Callable[[str, str, int], Awaitable[bool]]
-"""Signals workflow id, container, restart; returns whether there was a workflow. Raises RPCError if nobody answers."""
+"""Signals workflow id, container, restart; returns whether there was a workflow. Raises RPCError if the server does not
+answer."""
 
 GIVE_UP_SECONDS = 30.0
-"""How long a signal is repeated while the server is away; when it is back, the workflow's own timer is due anyway."""
+"""How long a signal is retried while the server is away; by then the workflow's own timer is due anyway."""
 _RETRY_SECONDS = (0.1, 2.0)
 
 
@@ -30,7 +32,7 @@ class _Alarm:
     ringing: asyncio.Task[None] | None = None
 
     def stop(self) -> None:
-        """Neither ring nor go on ringing."""
+        """Cancel the timer, and the signal if it is being sent."""
         if self.timer is not None:
             self.timer.cancel()
         if self.ringing is not None:
@@ -38,18 +40,18 @@ class _Alarm:
 
 
 class BackoffQueue:
-    """The alarms of one node, at most one for each container. Times are the loop's: monotonic, in seconds."""
+    """The alarms of one node, at most one per container. Times are the loop's: monotonic, in seconds."""
 
     def __init__(self, ring: Ring) -> None:
-        """Ring by `ring`."""
+        """Send signals with `ring`."""
         self._ring = ring
         self._alarms: dict[tuple[str, str], _Alarm] = {}
 
     def arm(self, workflow_id: str, container: str, restart: int, delay_seconds: float) -> None:
-        """Ring for this restart of the container in `delay_seconds`; an earlier alarm of the container is replaced.
+        """Signal this restart of the container in `delay_seconds`, instead of what was armed for the container before.
 
-        Arming the same restart again sets the new time, and an alarm for an older restart than the one that is set
-        changes nothing: a replayed decision can come late.
+        Arming the same restart again sets the new time. Arming an older restart than the one that is set does nothing:
+        a replayed decision can arrive late.
         """
         key = workflow_id, container
         earlier = self._alarms.get(key)
@@ -62,7 +64,7 @@ class BackoffQueue:
         alarm.timer = loop.call_later(max(0.0, delay_seconds), self._expired, key, alarm)
 
     def disarm(self, workflow_id: str, container: str, restart: int) -> None:
-        """Ring no more for this restart of the container or an older one: its back-off was ended before its time."""
+        """Cancel the alarm for this restart of the container, or an older one: its back-off ended early."""
         key = workflow_id, container
         alarm = self._alarms.get(key)
         if alarm is not None and alarm.restart <= restart:
@@ -70,11 +72,11 @@ class BackoffQueue:
             del self._alarms[key]
 
     def __len__(self) -> int:
-        """How many alarms are set or ringing."""
+        """Return how many alarms are set or being signalled."""
         return len(self._alarms)
 
     async def close(self) -> None:
-        """Forget all alarms: the workflows' own timers stay."""
+        """Cancel all alarms; the workflows' own timers remain."""
         alarms = tuple(self._alarms.values())
         self._alarms.clear()
         for alarm in alarms:
@@ -97,7 +99,12 @@ class BackoffQueue:
                     return
                 except RPCError as error:
                     if loop.time() > deadline:
-                        log.warning("back-off of %s in %s is over, but cannot be told: %s", key[1], key[0], error)
+                        log.warning(
+                            "back-off of %s in %s is over, but its workflow cannot be signalled: %s",
+                            key[1],
+                            key[0],
+                            error,
+                        )
                         return
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, longest)

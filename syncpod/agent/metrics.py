@@ -1,4 +1,7 @@
-"""What the agent counts, under the kubelet's names (metrics/metrics.go, v1.36). Costs nothing until telemetry is on."""
+"""The agent's metrics, under the kubelet's names (metrics/metrics.go, v1.36).
+
+They cost nothing until telemetry is on.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from syncpod.messages import PodRef
 
 _meter = metrics.get_meter("syncpod.agent")
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
-"""The buckets that the kubelet's relist histograms have (Prometheus' own)."""
+"""The buckets of the kubelet's relist histograms (Prometheus' defaults)."""
 
 relist_duration = _meter.create_histogram(
     "pleg_relist_duration_seconds",
@@ -23,19 +26,19 @@ relist_duration = _meter.create_histogram(
 relist_interval = _meter.create_histogram(
     "pleg_relist_interval_seconds",
     unit="s",
-    description="Time between the beginnings of two relists.",
+    description="Time between the starts of two relists.",
     explicit_bucket_boundaries_advisory=_SECONDS,
 )
 discarded_events = _meter.create_counter(
     "pleg_discard_events",
-    description="Pod lifecycle events that no workflow was there to take.",
+    description="Pod lifecycle events of pods that have no workflow.",
 )
 
 _last_seen = 0.0
 
 
 def relisted() -> None:
-    """Note that a relist has just succeeded."""
+    """Record that a relist has just succeeded."""
     global _last_seen
     _last_seen = time.time()
 
@@ -53,20 +56,20 @@ _meter.create_observable_gauge(
 )
 evictions = _meter.create_counter(
     "evictions",
-    description="Pods put out for what they use of the node, by eviction signal.",
+    description="Pods evicted for their use of the node's resources, by eviction signal.",
 )
 
-_probes = _meter.create_counter("prober_probe_total", description="Questions asked of containers, by type and result.")
+_probes = _meter.create_counter("prober_probe_total", description="Probes of containers, by type and result.")
 _probe_duration = _meter.create_histogram(
     "prober_probe_duration_seconds",
     unit="s",
-    description="How long an answer took.",
+    description="How long a probe took.",
     explicit_bucket_boundaries_advisory=_SECONDS,
 )
 
 
 def probed(type_: str, result: str, ref: PodRef, container: str, seconds: float) -> None:
-    """Count a question: `result` is `successful`, `failed` or `unknown`."""
+    """Count a probe: `result` is `successful`, `failed` or `unknown`."""
     who = {"container": container, "pod": ref.name, "namespace": ref.namespace}
     _probes.add(1, {"probe_type": type_.capitalize(), "result": result, **who, "pod_uid": ref.uid})
     _probe_duration.record(seconds, {"probe_type": type_.capitalize(), **who})
@@ -74,7 +77,7 @@ def probed(type_: str, result: str, ref: PodRef, container: str, seconds: float)
 
 collected_images = _meter.create_counter(
     "image_garbage_collected_total",
-    description="Images removed, by reason: for want of space, or for age.",
+    description="Images removed, by reason: lack of space, or age.",
 )
 
 orphaned_pods = _meter.create_counter(

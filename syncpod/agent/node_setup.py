@@ -1,4 +1,4 @@
-"""What a node's settings come to on this machine, for the parts of its worker."""
+"""Turns a node's settings into what the parts of its worker need, on this machine and with this runtime."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import asyncio
 import logging
 from datetime import timedelta
 
-from syncpod.agent.storage.log_rotation import LogLimits
 from syncpod.cri.endpoint import listener_pid
 from syncpod.cri.port import CriRuntime
 from syncpod.kernel.mounting import may_mount
@@ -15,19 +14,15 @@ from syncpod.node.capacity import CapacityInvalid, parse_capacity, read_capacity
 from syncpod.node.fit import Capacity
 from syncpod.node.host import read_host
 from syncpod.node.verification import Verification, VerificationInvalid
-from syncpod.node_settings import (
+from syncpod.settings.directories import is_in_memory, make_memory_directory
+from syncpod.settings.errors import SettingsInvalid
+from syncpod.settings.node import ImageGcSettings, ImagePullSettings, NodeSettings
+from syncpod.settings.variables import (
     ALLOWED_UNSAFE_SYSCTLS,
     CAPACITY,
     IMAGE_VERIFICATION_ALLOWLIST,
     IMAGE_VERIFICATION_POLICY,
     MEMORY_DIR,
-    ImageGcSettings,
-    ImagePullSettings,
-    LogSettings,
-    NodeSettings,
-    SettingsInvalid,
-    is_in_memory,
-    make_memory_directory,
 )
 from syncpod.translation.context import Host, NodeContext
 from syncpod.translation.features import recursive_read_only_handlers
@@ -38,18 +33,19 @@ log = logging.getLogger("syncpod.worker")
 
 
 def prepare_memory(settings: NodeSettings) -> None:
-    """Make the directory for Secrets. Raises SettingsInvalid where it is another user's."""
+    """Create the directory for Secrets. Raises SettingsInvalid if it belongs to another user."""
     make_memory_directory(settings.memory_dir)
     if not is_in_memory(settings.memory_dir):
         log.warning(
-            "the memory directory %s is not on a memory file system: Secrets lie on its disk; name another in %s",
+            "the memory directory %s is not on a memory file system, so Secrets are written to a disk; "
+            "name another directory in %s",
             settings.memory_dir,
             MEMORY_DIR,
         )
 
 
 async def node_context(settings: NodeSettings, cri: CriRuntime, endpoint: str, *, cluster: str) -> NodeContext:
-    """Return the node as steps and agent see it: what is set, and what this machine and its runtime allow.
+    """Return the node's context for steps and agent: its settings, and what this machine and its runtime allow.
 
     `cluster` is the Temporal cluster's id and namespace. Raises SettingsInvalid, CriError.
     """
@@ -58,8 +54,8 @@ async def node_context(settings: NodeSettings, cri: CriRuntime, endpoint: str, *
     reached = may_mount() and mounts_reach(runtime, settings.state_dir)
     if may_mount() and not reached:
         log.warning(
-            "the runtime does not see what is mounted below %s here: volumes in memory get no limit of their own, and "
-            "no container a part of a volume (subPath); share that directory with this worker (propagation rshared)",
+            "the runtime does not see what this worker mounts below %s: volumes in memory have no size limit of their "
+            "own, and containers cannot mount a subPath; mount that directory with propagation rshared in both",
             settings.state_dir,
         )
     return NodeContext(
@@ -81,7 +77,7 @@ async def node_context(settings: NodeSettings, cri: CriRuntime, endpoint: str, *
 
 
 def _listener(endpoint: str) -> int:
-    """Return the runtime's pid, 0 where it cannot be told."""
+    """Return the runtime's pid, or 0 if it cannot be determined."""
     try:
         return listener_pid(endpoint)
     except OSError:
@@ -89,7 +85,7 @@ def _listener(endpoint: str) -> int:
 
 
 def capacity(settings: NodeSettings, host: Host) -> Capacity:
-    """Return what the node has for pods. Raises SettingsInvalid."""
+    """Return the node's capacity for pods. Raises SettingsInvalid."""
     try:
         return read_capacity(host, settings.state_dir, parse_capacity(settings.capacity))
     except CapacityInvalid as wrong:
@@ -97,7 +93,7 @@ def capacity(settings: NodeSettings, host: Host) -> Capacity:
 
 
 def sysctls(settings: NodeSettings, release: str) -> AllowedSysctls:
-    """Return what pods may set of a kernel of this release. Raises SettingsInvalid."""
+    """Return the sysctls that pods may set on a kernel of this release. Raises SettingsInvalid."""
     try:
         return allowed_sysctls(release, settings.allowed_unsafe_sysctls)
     except SysctlPatternInvalid as wrong:
@@ -105,7 +101,7 @@ def sysctls(settings: NodeSettings, release: str) -> AllowedSysctls:
 
 
 def verification(pulls: ImagePullSettings) -> Verification:
-    """Return for which images that are there a pod still has to show credentials. Raises SettingsInvalid."""
+    """Return which images that are already present a pod still needs credentials for. Raises SettingsInvalid."""
     policy = {"policy": pulls.verification_policy} if pulls.verification_policy else {}
     try:
         return Verification(**policy, allowed=pulls.verification_allowlist)
@@ -114,15 +110,10 @@ def verification(pulls: ImagePullSettings) -> Verification:
 
 
 def image_gc_policy(settings: ImageGcSettings) -> ImageGcPolicy:
-    """Return when images are removed."""
+    """Return the policy by which unused images are removed."""
     return ImageGcPolicy(
         high_threshold_percent=settings.high_threshold_percent,
         low_threshold_percent=settings.low_threshold_percent,
         min_age=timedelta(seconds=settings.minimum_age_seconds),
         max_age=timedelta(seconds=settings.maximum_age_seconds),
     )
-
-
-def log_limits(settings: LogSettings) -> LogLimits:
-    """Return how much of a container's log is kept."""
-    return LogLimits(settings.max_bytes, settings.max_files)

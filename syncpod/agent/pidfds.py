@@ -1,10 +1,11 @@
-"""Hears that a container's process has ended when it ends, some 50 ms before the runtime says so.
+"""Notices that a container's process has exited, some 50 ms before the runtime reports it.
 
-A pidfd of each running container's first process and of each pause process becomes readable at its exit, whoever its
-parent is, even while the runtime is down. It only wakes: the pod is then listed until the runtime says so too, and what
-is missed the relist finds. How a container has ended the kernel says as well (:mod:`syncpod.kernel.pidfd_info`), and it
-is noted for the case that the runtime will not know. No workflow is told before the runtime answers again: nothing can
-be done about an end without it, and it has to be asked what else has happened.
+It holds a pidfd of each running container's first process and of each pause process. A pidfd becomes readable when its
+process exits, whoever the parent is, even while the runtime is down. An exit only triggers a read: the pod is then
+listed until the runtime reports the exit too, and the relist finds what was missed. The kernel also says how a
+container has ended (:mod:`syncpod.kernel.pidfd_info`); that is written down in case the runtime never learns it. No
+workflow is told before the runtime answers again: without the runtime nothing can be done about an exit, and it must be
+asked what else has happened.
 """
 
 from __future__ import annotations
@@ -25,31 +26,31 @@ from syncpod.node.reader import PID_NOT_SAID
 log = logging.getLogger(__name__)
 
 PidOf = Callable[[str], Awaitable[int]]
-"""The pid of a running container (or sandbox) by its id; 0 if it does not run, PID_NOT_SAID if the runtime does not say
-it. Raises CriError."""
+"""The pid of a running container (or sandbox) by its id; 0 if it does not run, PID_NOT_SAID if the runtime does not
+tell. Raises CriError."""
 Exited = Callable[[str, str], None]
-"""Told the pod's uid and the container's or sandbox's id, once for each."""
+"""Called with the pod's UID and the id of the container or sandbox, once for each."""
 Ended = Callable[[str, int, datetime], None]
-"""Told a container's id, its exit code, and when its end was heard."""
+"""Called with a container's id, its exit code, and when its exit was noticed."""
 
 SANDBOX_DELAY_SECONDS = 2.0
-"""How long after a sandbox was first seen its process is asked for: a slow question, which would hold up the start of
-its containers. A pause process hardly ever ends before, and the relist sees it if it does."""
+"""How long after a sandbox is first seen its pid is asked for. The call is slow and would delay the start of its
+containers. A pause process hardly ever exits earlier, and the relist notices it if it does."""
 
 _PROC = Path("/proc")
 _REAPED_AFTER = (0.0, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5)
-"""Seconds between the questions how a process has ended, of which the kernel says nothing until its parent has taken
-note; then one each second, for a parent that hangs."""
+"""Seconds between attempts to read an exit code, which the kernel has only after the parent has reaped the process;
+then one each second, in case the parent hangs."""
 
 
-KERNEL_IS_SILENT = (
-    "this kernel does not say by pidfd how a process has ended (Linux 6.15 does): "
-    "how a container ends while its runtime is down may stay unknown"
+NO_EXIT_CODES = (
+    "this kernel cannot report an exit code by pidfd (Linux 6.15 and later can): "
+    "the exit code of a container that ends while its runtime is down may be lost"
 )
 
 
-class Pidfds:
-    """The pidfds of one node, kept by `watch` to what runs. All methods belong to one event loop."""
+class PidfdWatcher:
+    """The pidfds of one node; `watch` keeps them in step with what runs. All methods belong to one event loop."""
 
     def __init__(
         self,
@@ -60,24 +61,24 @@ class Pidfds:
         ended: Ended | None = None,
         sandbox_delay_seconds: float = SANDBOX_DELAY_SECONDS,
     ) -> None:
-        """Call `exited` at each exit, or when there is nothing to listen to since the runtime says it has ended.
+        """Call `exited` at each exit, and also if the process turns out to have exited before it could be watched.
 
-        Call `ended` with how a container has ended that was listened to, where the kernel says it.
+        Call `ended` with the exit code of each watched container, where the kernel reports it.
         """
         self._exited = exited
         self._ended = ended
         if ended is not None and not tells_exits():
             self._ended = None
-            log.info("%s", KERNEL_IS_SILENT)
+            log.info("%s", NO_EXIT_CODES)
         self._container_pid = container_pid
         self._sandbox_pid = sandbox_pid
         self._sandbox_delay = sandbox_delay_seconds
         self._running: dict[str, dict[str, _Listener]] = {}
 
     def watch(self, listing: ObservedPod) -> None:
-        """Watch what runs in the pod, and nothing else of it. Returns at once.
+        """Watch what runs in the pod, and stop watching what does not. Returns at once.
 
-        A container's process is asked for only where the listing does not have it.
+        The runtime is asked for a container's pid only if the listing does not have it.
         """
         containers = {container.id: container.pid for container in listing.containers if container.state == "running"}
         sandboxes = {sandbox.id for sandbox in listing.sandboxes if sandbox.ready}
@@ -98,11 +99,11 @@ class Pidfds:
             del self._running[listing.uid]
 
     def listening(self) -> frozenset[str]:
-        """Ids of the containers and sandboxes whose exit would be heard now."""
+        """Return the ids of the containers and sandboxes that are being watched now."""
         return frozenset(id_ for watched in self._running.values() for id_, it in watched.items() if it.is_open)
 
     def close(self) -> None:
-        """Watch nothing any more."""
+        """Stop watching everything."""
         for watched in self._running.values():
             for listener in watched.values():
                 listener.close()
@@ -110,7 +111,7 @@ class Pidfds:
 
 
 class _Listener:
-    """Listens to one process, and calls `exited` once. It stays, deaf, until the runtime too says that it has ended."""
+    """Watches one process, and calls `exited` once. It stays, inactive, until the runtime too reports the exit."""
 
     def __init__(
         self,
@@ -122,7 +123,7 @@ class _Listener:
         pid: int = 0,
         delay_seconds: float = 0.0,
     ) -> None:
-        """Open after the delay; `pid` is what the process was when it was listed, 0 = not said."""
+        """Open the pidfd after the delay; `pid` is the pid in the listing, 0 = not in it."""
         self._id = id_
         self._pid_of = pid_of
         self._exited = exited
@@ -149,7 +150,7 @@ class _Listener:
         try:
             pid = pid or await self._pid_of(self._id)
             if pid == PID_NOT_SAID:
-                return  # such as a simulated one: relisting finds its exit
+                return  # such as a simulated process: relisting finds its exit
             if pid == 0:
                 self._exited(self._id)
                 return
@@ -158,16 +159,16 @@ class _Listener:
             self._exited(self._id)
             return
         except (CriError, OSError) as error:
-            log.info("process of %s cannot be watched, relisting finds its exit: %s", self._id, error)
+            log.info("the process of %s cannot be watched, so its exit is found by relisting: %s", self._id, error)
             return
         try:
-            is_it = _is_in_cgroup_of(pid, self._id) or await self._pid_of(self._id) == pid
+            is_its_process = _is_in_cgroup_of(pid, self._id) or await self._pid_of(self._id) == pid
         except CriError:
-            is_it = False
+            is_its_process = False
         except asyncio.CancelledError:
             os.close(pidfd)
             raise
-        if not is_it:
+        if not is_its_process:
             os.close(pidfd)
             self._exited(self._id)
             return
@@ -181,13 +182,13 @@ class _Listener:
             os.close(pidfd)
         else:
             self._asking = asyncio.create_task(_ask(pidfd, self._id, self._ended), name=f"how {self._id} ended")
-            # Closed so, and not by the task, since one that is cancelled before it begins does nothing.
+            # Not closed by the task itself: a task that is cancelled before it starts never runs its code.
             self._asking.add_done_callback(lambda _: os.close(pidfd))
         self._exited(self._id)
 
 
 async def _ask(pidfd: int, id_: str, ended: Ended) -> None:
-    """Ask how a process has ended, until the kernel says it."""
+    """Read the exit code of a process, until the kernel has it."""
     at = datetime.now(UTC)
     try:
         for pause in chain(_REAPED_AFTER, repeat(1.0)):
@@ -197,14 +198,14 @@ async def _ask(pidfd: int, id_: str, ended: Ended) -> None:
                 ended(id_, code, at)
                 return
     except OSError as error:
-        log.info("the kernel does not say how %s has ended: %s", id_, error)
+        log.info("the kernel does not report the exit code of %s: %s", id_, error)
 
 
 def _is_in_cgroup_of(pid: int, id_: str) -> bool:
-    """Say whether the process is in a cgroup named after the container: proof that it is the one, for a file's price.
+    """Say whether the process is in a cgroup named after the container, which proves that it is the container's.
 
-    Asked with its pidfd open: the pid that the runtime reported may have ended before, and have become another's. Where
-    this proves nothing (a runtime that names cgroups otherwise), the runtime is asked again.
+    Called with the pidfd open: the process with the pid that the runtime reported may have exited before, and the pid
+    may have been reused. If this proves nothing (a runtime that names cgroups otherwise), the runtime is asked again.
     """
     try:
         return id_ in (_PROC / str(pid) / "cgroup").read_text()

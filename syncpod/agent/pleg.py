@@ -1,12 +1,14 @@
-"""The pod lifecycle event generator: notices what changed in the runtime, and tells each pod's workflow until it knows.
+"""The pod lifecycle event generator: notices what changed in the runtime, and signals each pod's workflow.
 
-For each pod it keeps two listings: the newest that was read, and the newest that the workflow is known to have, because
-it acknowledged the signal or because a step has just returned it. A signal is the difference between the two, with the
-whole of the newest. That makes merging free: while one is in flight nothing is queued, and the next one, if there is
-still a difference, carries all that happened meanwhile. An event decides nothing; it wakes.
+For each pod it keeps two listings: the newest that was read, and the newest that the workflow is known to have, either
+because it acknowledged a signal or because a step has just returned the listing to it. A signal carries the difference
+between the two as events, and the whole newest listing. So there is no queue: while one signal is in flight nothing is
+added, and the next one carries everything that happened meanwhile, if there is still a difference. Events decide
+nothing; they only wake the workflow.
 
-Mirrors pleg/generic.go, v1.36. Differences: the record of a pod advances when its workflow has the listing, not when it
-was read; a pod that hangs or cannot be read holds up no other; what a step is about to return is not signalled as well.
+Mirrors pleg/generic.go, v1.36. Differences: a pod's record advances when its workflow has the listing, not when the
+listing was read; a pod that hangs or cannot be read delays no other; what a step is about to return is not signalled
+too.
 """
 
 from __future__ import annotations
@@ -34,29 +36,29 @@ _tracer = trace.get_tracer("syncpod.agent")
 RELIST_SECONDS = 1.0
 """genericPlegRelistPeriod."""
 RELIST_THRESHOLD_SECONDS = 180.0
-"""genericPlegRelistThreshold: without a relist for so long, the PLEG is not healthy."""
+"""genericPlegRelistThreshold: after so long without a relist, PLEG is not healthy."""
 STEP_PATIENCE = 2.0
-"""Seconds for which a running step's own result is awaited, rather than signalling what it is doing."""
-STRANGER_SECONDS = 60.0
-"""How often a pod without a workflow is offered to the workflow of its name again."""
+"""How long the result of a running step is awaited before its intermediate states are signalled."""
+NO_WORKFLOW_SECONDS = 60.0
+"""How long after a pod was found to have no workflow it is signalled again."""
 RETRY_SECONDS = (0.1, 5.0)
-"""First and longest pause before a signal that the server did not take is sent again."""
+"""First and longest pause before a signal that the server did not accept is sent again."""
 _EVENTS_MAX = 50
-"""Events in one signal, the newest kept: they only tell a reader what happened, `status` tells the workflow."""
+"""Most events in one signal; the newest are kept. Events inform people, `status` informs the workflow."""
 
 
 class Reader(Protocol):
     """Where listings come from: :class:`syncpod.node.reader.PodReader`."""
 
     async def read(self, uid: str) -> ObservedPod:
-        """Read one pod afresh. Raises CriError."""
+        """Read one pod now. Raises CriError."""
 
     async def read_all(self) -> Relist:
         """Read all pods of this node. Raises CriError."""
 
 
 Send = Callable[[PodRef, tuple[PlegEvent, ...], ObservedPod], Awaitable[bool]]
-"""Sends a pod's signal; returns whether there was a workflow to take it. Raises RPCError while the server is away."""
+"""Sends a pod's signal; returns whether the pod has a workflow. Raises RPCError while the server is away."""
 
 
 @dataclass
@@ -66,24 +68,27 @@ class _Pod:
     newest: ObservedPod
     """The newest listing read."""
     known: ObservedPod | None = None
-    """The newest listing that its workflow has."""
+    """The newest listing that the workflow has."""
     owed: list[PlegEvent] = field(default_factory=list)
-    """Events that no listing shows (`Boot`, `RuntimeReady`): to be told whether or not anything changed."""
+    """Events that no listing shows (`Boot`, `RuntimeReady`): sent whether or not anything changed."""
     flight: asyncio.Task[None] | None = None
-    """The signal under way."""
+    """The signal in flight."""
     steps: int = 0
-    """Steps of this pod that run on the node now."""
+    """How many steps of this pod run on the node now."""
     step_began: float = 0.0
-    """When the first of them did, monotonic."""
-    stranger_until: float = 0.0
-    """Monotonic time before which nothing is sent: nobody had asked for this pod. 0 = somebody has."""
+    """When the first of them began, monotonic."""
+    no_workflow_until: float = 0.0
+    """Monotonic time before which nothing is sent, since the pod had no workflow. 0 = it has one."""
 
 
 class Pleg:
-    """The generator of one node. All methods belong to one event loop."""
+    """One node's PLEG. All methods belong to one event loop."""
 
     def __init__(self, reader: Reader, send: Send, *, watch: Callable[[ObservedPod], None]) -> None:
-        """Read by `reader`, signal by `send`; `watch` sees each listing of a pod that was or is not empty."""
+        """Read with `reader` and signal with `send`.
+
+        `watch` is called with each listing of a pod that is not empty, or was not empty before.
+        """
         self._reader = reader
         self._send = send
         self._watch = watch
@@ -92,7 +97,7 @@ class Pleg:
         self._last_relist: float | None = None
 
     async def run(self) -> None:
-        """Relist each second, for ever."""
+        """Relist each second until cancelled."""
         while True:
             begun = time.monotonic()
             try:
@@ -102,7 +107,7 @@ class Pleg:
             await asyncio.sleep(max(0.0, RELIST_SECONDS - (time.monotonic() - begun)))
 
     async def relist(self) -> None:
-        """List everything once and signal what changed. Raises CriError; no record has then moved."""
+        """List all pods once and signal what changed. Raises CriError; then no record has changed."""
         begun = time.monotonic()
         if self._last_relist is not None:
             metrics.relist_interval.record(begun - self._last_relist)
@@ -120,9 +125,10 @@ class Pleg:
         metrics.relisted()
 
     def unhealthy(self) -> str:
-        """Return why the PLEG is not healthy, "" = it is (pleg/generic.go, v1.36, Healthy).
+        """Return why PLEG is not healthy, "" if it is (pleg/generic.go, v1.36, Healthy).
 
-        Difference: not how long ago it was seen active. The node's status says this, and would be another each second.
+        Difference: the text does not say how long ago the last relist was. It goes into the node's status, which would
+        otherwise change every second.
         """
         if self._last_relist is None:
             return "pleg has yet to be successful"
@@ -137,7 +143,7 @@ class Pleg:
         return listing
 
     def observe(self, listing: ObservedPod) -> None:
-        """Take a listing, unless a newer one was read already, and signal the workflow if it says something new."""
+        """Take a listing, unless a newer one was read already, and signal the workflow if something changed."""
         pod = self._pods.get(listing.uid)
         if pod is None:
             if _empty(listing):
@@ -147,21 +153,21 @@ class Pleg:
             self._settle(listing.uid, pod)
 
     def returned(self, listing: ObservedPod) -> None:
-        """Take a listing that a step is about to return to the workflow: no signal will repeat it."""
+        """Take a listing that a step is about to return to the workflow: no signal repeats it."""
         pod = self._pods.setdefault(listing.uid, _Pod(ObservedPod(uid=listing.uid)))
         self._renew(pod, listing)
         self._advance(pod, listing)
-        pod.stranger_until = 0.0
+        pod.no_workflow_until = 0.0
 
     def step_began(self, uid: str) -> None:
-        """Hold back signals about this pod for a moment: a step will return what it is doing."""
+        """Delay signals about this pod for a moment: a step will return the pod's listing itself."""
         pod = self._pods.setdefault(uid, _Pod(ObservedPod(uid=uid)))
         pod.steps += 1
         if pod.steps == 1:
             pod.step_began = time.monotonic()
 
     def step_ended(self, uid: str) -> None:
-        """Signal what the step has not told, if anything."""
+        """Signal what the step did not return, if anything."""
         pod = self._pods.get(uid)
         if pod is not None:
             pod.steps -= 1
@@ -186,23 +192,23 @@ class Pleg:
         self.tell(ref, await self._reader.read(ref.uid), *events)
 
     def tell(self, ref: PodRef, listing: ObservedPod, *events: str) -> None:
-        """Signal the pod's workflow with these events and the pod's newest listing, which may be this one."""
+        """Signal the pod's workflow with these events, and with this listing or a newer one."""
         pod = self._pods.setdefault(ref.uid, _Pod(ObservedPod(uid=ref.uid)))
         self._renew(pod, _named(listing, ObservedPod(name=ref.name, namespace=ref.namespace)))
         pod.owed.extend(PlegEvent(type=event, id=ref.uid) for event in events)
-        pod.stranger_until = 0.0
+        pod.no_workflow_until = 0.0
         self._settle(ref.uid, pod)
 
     async def close(self) -> None:
-        """Give up what is under way."""
+        """Cancel what is in flight."""
         tasks = [*self._apart.values(), *(pod.flight for pod in self._pods.values() if pod.flight)]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def _settle(self, uid: str, pod: _Pod) -> None:
-        """Send the pod's signal if one is due and none is under way; forget a pod of which nothing is left."""
-        if pod.flight is not None or time.monotonic() < pod.stranger_until:
+        """Send the pod's signal if one is due and none is in flight; forget the pod if nothing is left of it."""
+        if pod.flight is not None or time.monotonic() < pod.no_workflow_until:
             return
         if not pod.owed and self.busy(uid):
             return
@@ -212,7 +218,7 @@ class Pleg:
             del self._pods[uid]
 
     async def _deliver(self, uid: str, pod: _Pod) -> None:
-        """Send the pod's newest listing until the workflow has it or there is no workflow."""
+        """Send the pod's newest listing until the workflow has it, or turns out not to exist."""
         pause, longest = RETRY_SECONDS
         try:
             while pod.owed or _worth_telling(pod):
@@ -227,7 +233,7 @@ class Pleg:
                     continue
                 del pod.owed[:told]
                 if not taken:
-                    self._meet_stranger(uid, pod, len(events))
+                    self._has_no_workflow(uid, pod, len(events))
                     break
                 pause, _ = RETRY_SECONDS
                 self._advance(pod, listing)
@@ -237,7 +243,7 @@ class Pleg:
             self._settle(uid, pod)
 
     def _renew(self, pod: _Pod, listing: ObservedPod) -> bool:
-        """Make it the newest listing, unless a newer one was read already."""
+        """Store the listing as the newest, unless a newer one was read already; say whether it was stored."""
         if not pod.newest.seq < listing.seq:
             return False
         pod.newest = _named(listing, pod.newest)
@@ -248,23 +254,23 @@ class Pleg:
         if pod.known is None or pod.known.seq < listing.seq:
             pod.known = listing
 
-    def _meet_stranger(self, uid: str, pod: _Pod, events: int) -> None:
-        """No workflow asks for this pod. It is left alone: an empty or foreign database is no evidence against it."""
+    def _has_no_workflow(self, uid: str, pod: _Pod, events: int) -> None:
+        """Leave alone a pod that has no workflow: an empty or foreign database is no evidence against the pod."""
         metrics.discarded_events.add(events)
         if _empty(pod.newest) and not pod.steps:
             del self._pods[uid]
             return
-        if pod.stranger_until == 0.0:
+        if pod.no_workflow_until == 0.0:
             log.warning(
                 "pod %s/%s (uid %s) is in the runtime, but no workflow asks for it; it is left as it is",
                 pod.newest.namespace,
                 pod.newest.name,
                 pod.newest.uid,
             )
-        pod.stranger_until = time.monotonic() + STRANGER_SECONDS
+        pod.no_workflow_until = time.monotonic() + NO_WORKFLOW_SECONDS
 
     def _read_apart(self, uid: str) -> None:
-        """Read a pod that the relist could not read in its time; it may take long, and holds up nobody."""
+        """Read a pod that the relist could not read in time, in a task of its own: it may take long."""
         if uid not in self._apart:
             task = asyncio.create_task(self._look_quietly(uid), name=f"read {uid}")
             self._apart[uid] = task
@@ -278,7 +284,7 @@ class Pleg:
 
 
 def _difference(pod: _Pod) -> tuple[PodLifecycleEvent, ...]:
-    """Return what happened between the listing that the workflow has and the newest one."""
+    """Return the events between the listing that the workflow has and the newest one."""
     known, newest = pod.known, pod.newest
     if known is not None:
         if not known.seq < newest.seq:
@@ -289,23 +295,22 @@ def _difference(pod: _Pod) -> tuple[PodLifecycleEvent, ...]:
 
 
 def _worth_telling(pod: _Pod) -> bool:
-    """Say whether what happened wakes the workflow.
+    """Say whether the difference is worth a signal.
 
-    That a container was created does not: it is about to be started. Nor that something was tidied up by which no
-    decision goes: an instance or a sandbox that had ended, and has a successor. The workflow's view has it a little
-    longer then, and loses it with the next listing that it is given.
+    A created container is not: it is about to be started. Nor is the removal of something that no decision depends on:
+    an ended container or sandbox that has a successor. The workflow's view keeps it until the next listing.
     """
     created = {container.id for container in pod.newest.containers if container.state == "created"}
-    spent = _spent(pod.known) if pod.known is not None else frozenset()
+    superseded = _superseded(pod.known) if pod.known is not None else frozenset()
     return any(
         not (event.type == "ContainerChanged" and event.id in created)
-        and not (event.type == "ContainerRemoved" and event.id in spent)
+        and not (event.type == "ContainerRemoved" and event.id in superseded)
         for event in _difference(pod)
     )
 
 
-def _spent(listing: ObservedPod) -> frozenset[str]:
-    """Return the ids of what had ended in a listing, and was not the newest of its kind."""
+def _superseded(listing: ObservedPod) -> frozenset[str]:
+    """Return the ids of containers and sandboxes in a listing that have ended and have a successor."""
     newest = {container.id for container in listing.newest_by_name().values()}
     older = listing.ordered().sandboxes[1:]
     return frozenset(
@@ -317,7 +322,7 @@ def _spent(listing: ObservedPod) -> frozenset[str]:
 
 
 def _named(listing: ObservedPod, earlier: ObservedPod) -> ObservedPod:
-    """Return the listing with the pod's name, which one that lists nothing does not have."""
+    """Return the listing with the pod's name, which an empty listing lacks."""
     if listing.name:
         return listing
     return listing.model_copy(update={"name": earlier.name, "namespace": earlier.namespace})

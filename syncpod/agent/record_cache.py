@@ -1,4 +1,4 @@
-"""What is to be known of each pod that this node has a record of, worked out anew only where the record changed."""
+"""Caches what is derived from the pods' records on disk, and derives it again only when a record changed."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _T = TypeVar("_T")
 @dataclass(frozen=True)
 class _Entry(Generic[_T]):
     version: tuple[int, int, int]
-    """Inode, time of modification and size of the record: each version is a file of its own, or of a later time."""
+    """Inode, time of modification and size of the record, which identify a version of it."""
     derived: _T | None
 
 
 class RecordCache(Generic[_T]):
-    """Keeps what `derive` makes of each pod's record; None is kept too, and not returned.
+    """Caches what `derive` returns for each pod's record; None is cached too, and omitted from results.
 
-    A pod whose record is as it was costs one stat.
+    An unchanged record costs one stat.
     """
 
     def __init__(self, node: NodeContext, derive: Callable[[PodRecord], _T | None]) -> None:
@@ -33,7 +33,7 @@ class RecordCache(Generic[_T]):
         self._entries: dict[str, _Entry[_T]] = {}
 
     def read(self) -> dict[str, _T]:
-        """Return what there is to know now, by the pods' UIDs. Blocks; one call at a time. Raises OSError."""
+        """Return the derived values by pod UID. Blocks; one call at a time. Raises OSError."""
         entries = {uid: self._entry(uid, version) for uid, version in self._versions()}
         self._entries = entries
         return {uid: entry.derived for uid, entry in entries.items() if entry.derived is not None}

@@ -20,7 +20,8 @@ from syncpod.cli.machine.state_directory import (
     running_server,
     running_worker,
 )
-from syncpod.node_settings import NodeSettings, WorkerRecord
+from syncpod.settings.node import NodeSettings
+from syncpod.settings.worker_record import WorkerRecord
 
 if TYPE_CHECKING:
     from temporalio.envconfig import ClientConnectConfig

@@ -1,4 +1,4 @@
-"""One answer of one container, and whom it was asked of."""
+"""The target and the outcome of a handler."""
 
 from __future__ import annotations
 
@@ -6,39 +6,39 @@ from dataclasses import dataclass
 from typing import Literal
 
 BODY_LIMIT = 10 * 1024
-"""Bytes of a response or of a command's output that are read: the rest says nothing more to a reader."""
+"""How many bytes of a response or of a command's output are read."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """Whom a question is for."""
+    """The container that a handler is for."""
 
     container_id: str
     ip: str
-    """The pod's address: where it is asked, unless the probe names a host."""
+    """The pod's address, used unless the probe or hook names a host."""
     ports: dict[str, int]
     """The container's named ports."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What came of one question."""
+    """The outcome of one probe."""
 
     result: Literal["success", "warning", "failure"]
-    """A warning counts as success and is told once."""
+    """A warning counts as success and is reported once."""
     text: str = ""
 
 
 class NoAnswer(Exception):
-    """The question could not be asked at all: it is asked again, and counts as nothing."""
+    """The handler could not be run at all: it is tried again, and counts as no result."""
 
 
 class NoAddress(NoAnswer):
-    """The pod has no address at the moment: its sandbox is being made, or has just ended."""
+    """The pod has no address at the moment: its sandbox is being created, or has just ended."""
 
 
 class NoSuchPort(NoAnswer):
-    """The probe names a port that the container has not got."""
+    """The probe names a port that the container does not have."""
 
 
 def port_number(port: int | str, target: Target) -> int:

@@ -1,4 +1,4 @@
-"""Asking by a command in the container (pkg/probe/exec, v1.36)."""
+"""Exec probes (pkg/probe/exec, v1.36)."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from syncpod.pod import ExecAction
 
 
 async def run_command(action: ExecAction, target: Target, timeout_seconds: int, cri: CriRuntime) -> Answer:
-    """Run the command once: exit code 0 is success, and one that takes too long has failed.
+    """Run the command once: exit code 0 is success, a timeout is a failure.
 
-    Raises :class:`NoAnswer` where the runtime cannot run it.
+    Raises :class:`NoAnswer` if the runtime cannot run it.
     """
     try:
         done = await cri.exec_sync(target.container_id, action.command, timeout_seconds=timeout_seconds)

@@ -1,4 +1,4 @@
-"""Connections to containers, made without a transport or a buffer: most are closed as soon as they are open."""
+"""Connects to containers, on plain sockets without a transport or buffers: most connections are closed at once."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ipaddress import ip_address
 
 
 class NotConnected(Exception):
-    """No connection; the text says why, in the words of Go's dialer, which the kubelet's users know."""
+    """No connection; the text says why, worded like Go's dialer, which users of the kubelet know."""
 
 
 def host_and_port(host: str, port: int) -> str:
@@ -17,7 +17,7 @@ def host_and_port(host: str, port: int) -> str:
 
 
 async def dial(host: str, port: int) -> socket.socket:
-    """Connect to an address or a name, whose addresses are tried in turn; the caller closes what it gets.
+    """Connect to an address, or to a name, whose addresses are tried in turn; the caller closes the socket.
 
     There is no timeout here: the caller cancels. Raises :class:`NotConnected`.
     """
@@ -48,7 +48,7 @@ async def _addresses(host: str, port: int) -> list[tuple[int, tuple[str, int]]]:
         return [(family, (host, port))]
     try:
         found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    except (OSError, ValueError) as error:  # ValueError: a name that is none, one of its labels too long or empty
+    except (OSError, ValueError) as error:  # ValueError: an invalid name, with a label that is empty or too long
         reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
         raise NotConnected(f"dial tcp: lookup {host}: {reason}") from error
     return [(family, address[:2]) for family, _, _, _, address in found if isinstance(address[0], str)]

@@ -1,4 +1,4 @@
-"""Asking the gRPC health service (pkg/probe/grpc, v1.36)."""
+"""gRPC probes, which call the health service (pkg/probe/grpc, v1.36)."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ _OPTIONS = (
     ("grpc.enable_retries", 0),
     ("grpc.primary_user_agent", "kube-probe/1.36"),
 )
-"""Nothing shared, nothing looked up, no call made again, and no proxy between a node and its own pods."""
+"""Shares nothing, looks nothing up, repeats no call, and uses no proxy between a node and its own pods."""
 
 
 async def grpc_health(action: GRPCAction, target: Target, timeout_seconds: float) -> Answer:
-    """Call Check once, in clear text, on a connection of its own: SERVING is success. Raises :class:`NoAnswer`.
+    """Call Check once, in clear text, on a new connection: SERVING is success. Raises :class:`NoAnswer`.
 
-    A connection that was kept would answer for a server that takes no new ones, and would wait out gRPC's own back-off
-    where the server has been started again; the kubelet dials each time, too. And it dials until the timeout, by that
-    back-off (`grpc.WithBlock`): a server that comes up meanwhile is well.
+    A connection that is kept open would answer for a server that accepts no new ones, and would wait for gRPC's
+    back-off after a restart of the server. The kubelet dials each time too, and retries until the timeout with that
+    back-off (`grpc.WithBlock`): a server that starts within the timeout passes.
     """
     if not target.ip:
         raise NoAddress("the pod has no address yet")
@@ -47,7 +47,7 @@ async def grpc_health(action: GRPCAction, target: Target, timeout_seconds: float
                 return Answer("failure", f'timeout: failed to connect service "{where}" within {timeout_seconds:g}s')
             return Answer("failure", _reason(error, service, timeout_seconds))
     known = {number: name for name, number in health_pb2.HealthCheckResponse.ServingStatus.items()}
-    # The number is the container's: one that this version has no name for is answered like any other.
+    # The container chooses the number; one that this version has no name for is a failure like any other.
     status = known.get(response.status, str(response.status))
     if status == "SERVING":
         return Answer("success")

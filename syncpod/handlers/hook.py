@@ -1,4 +1,4 @@
-"""Carrying out a container's lifecycle hook (lifecycle/handlers.go, v1.36)."""
+"""Runs a container's lifecycle hooks (lifecycle/handlers.go, v1.36)."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from syncpod.handlers.http_get import http_tell
 from syncpod.pod import HTTPGetAction, LifecycleHandler
 
 _NOT_TLS: Final = "WRONG_VERSION_NUMBER"
-"""What TLS says of a server that speaks plain HTTP."""
+"""Part of the TLS error for a server that speaks plain HTTP."""
 
 
 class HookFailed(Exception):
-    """The hook did not succeed; the text says how, perhaps with what it wrote: it is told to nobody but the log."""
+    """The hook failed; the text says how, perhaps with its output, and is only logged."""
 
 
 async def run_hook(handler: LifecycleHandler, target: Target, cri: CriRuntime) -> str:
-    """Carry a hook out to its end, however long that takes; return what is to be told of it, "" = nothing.
+    """Run a hook to its end, however long that takes; return a remark for the log, "" = none.
 
-    An HTTPS request that meets a server without TLS is made again without. Raises :class:`HookFailed`.
+    An HTTPS request to a server without TLS is repeated without TLS. Raises :class:`HookFailed`.
     """
     if handler.exec is not None:
         await _run(handler.exec.command, target, cri)
@@ -31,7 +31,7 @@ async def run_hook(handler: LifecycleHandler, target: Target, cri: CriRuntime) -
     elif handler.sleep is not None:
         await asyncio.sleep(handler.sleep.seconds)
     else:
-        # A tcpSocket hook is valid and has never been carried out (handlers.go, v1.36, Run).
+        # A tcpSocket hook is valid, but the kubelet has never run one (handlers.go, v1.36, Run).
         raise HookFailed("invalid handler: it is neither exec nor httpGet nor sleep")
     return ""
 
@@ -59,7 +59,7 @@ async def _get(action: HTTPGetAction, target: Target) -> str:
 
 
 async def _told(action: HTTPGetAction, target: Target) -> str:
-    """Return why a request was not answered, "" where it was."""
+    """Return why a request got no response, "" if it got one."""
     try:
         return await http_tell(action, target)
     except NoAnswer as error:

@@ -1,8 +1,8 @@
-"""One GET over a connection of its own (HTTP/1.1, RFC 9112), and as much of the answer as somebody reads.
+"""One GET on a new connection (HTTP/1.1, RFC 9112), which reads only as much of the response as the caller wants.
 
-Written for probes, of which a node asks thousands: a general client costs three times the CPU per question, and decides
-for itself which headers to add and which to merge. One difference from the kubelet's: with TLS that offers HTTP/2, too
-(utilnet.SetTransportDefaults), and a server that speaks nothing else is well there and has failed here.
+Written for probes, of which a node runs thousands: a general client costs three times the CPU per probe, and decides
+for itself which headers to add and which to merge. Difference: with TLS the kubelet also offers HTTP/2
+(utilnet.SetTransportDefaults), so a server that speaks only HTTP/2 passes there and fails here.
 """
 
 from __future__ import annotations
@@ -18,39 +18,39 @@ from syncpod.handlers.dialing import dial, host_and_port
 
 _BLOCK: Final = 16 * 1024
 _HEAD_LIMIT: Final = 1024 * 1024
-"""Bytes of a status line with its headers: Go's client reads as much."""
+"""Most bytes of a status line with its headers: the limit of Go's client."""
 _INFORMATIONAL: Final = range(100, 200)
 _WITHOUT_BODY: Final = (204, 304)
 _LENGTH_DIGITS: Final = 19
 _LONGEST: Final = (1 << 63) - 1
-"""Of a body's length: the largest int64, in which Go's client holds it, and its digits."""
+"""The largest body length, an int64 as in Go's client, and its number of digits."""
 
 _Read = Callable[[], Awaitable[bytes]]
-"""Returns what has come, b"" at the end."""
+"""Returns the next bytes, b"" at the end."""
 _Close = Callable[[], None]
 
 
 class NotHttp(Exception):
-    """What was answered is no HTTP; the text says what it is."""
+    """The response is not HTTP; the text says what it is."""
 
 
 class Response:
-    """An answer whose head has come; its body is read from the connection, which lives until :meth:`close`."""
+    """A response whose head has been read. Its body is read from the connection, which lives until :meth:`close`."""
 
     def __init__(self, status: int, fields: Mapping[str, str], rest: bytes, read: _Read, close: _Close) -> None:
-        """Of an answer with these headers, `rest` has come beyond the head, and `read` returns what follows."""
+        """`rest` are the bytes read beyond the head; `read` returns what follows."""
         self.status = status
         self.location = fields.get("location", "")
-        """Where it sends who asks; "" = nowhere."""
+        """The Location header; "" = none."""
         self.close = close
         self._fields = fields
         self._rest = rest
         self._read = read
 
     async def body(self, limit: int) -> bytes:
-        """Read the body's first bytes: of a given length, in chunks, or until the connection ends.
+        """Read the body's first bytes: by its length, in chunks, or until the connection ends.
 
-        Raises :class:`NotHttp` where it breaks off or its chunks are none, OSError.
+        Raises :class:`NotHttp` if the body is cut off or its chunks are invalid, OSError.
         """
         if self.status in _WITHOUT_BODY or self.status == 101:
             return b""
@@ -66,10 +66,10 @@ class Response:
 
 
 async def get(url: SplitResult, headers: Iterable[tuple[str, str]]) -> Response:
-    """GET a URL with exactly these headers, in their order, a repeated one as often as it is given.
+    """GET a URL with exactly these headers, in this order, repeated ones included.
 
-    Who is given the answer closes it. Certificates are not checked. There is no timeout here: the caller cancels.
-    Raises NotConnected, :class:`NotHttp`, OSError (a connection that breaks off, TLS that is none).
+    The caller closes the response. Certificates are not checked. There is no timeout here: the caller cancels. Raises
+    NotConnected, :class:`NotHttp`, OSError (a connection that breaks, a server without TLS).
     """
     path = url.path or "/"
     target = f"{path}?{url.query}" if url.query else path
@@ -80,9 +80,11 @@ async def get(url: SplitResult, headers: Iterable[tuple[str, str]]) -> Response:
     loop = asyncio.get_running_loop()
     close: _Close = connection.close
     try:
-        if secure:  # from here on the connection is the transport's, which closes it whatever happens
+        if secure:  # from here on the transport owns the connection, and closes it in any case
             reader, writer = await asyncio.open_connection(sock=connection, ssl=_unchecked(), server_hostname=host)
-            close = partial(_abort, writer)  # and so it lives as long: a writer that is let go of closes its connection
+            close = partial(
+                _abort, writer
+            )  # keeps the writer alive: a writer that is garbage-collected closes its connection
             writer.write(request)
             return await _response(lambda: reader.read(_BLOCK), close)
         await loop.sock_sendall(connection, request)
@@ -93,7 +95,7 @@ async def get(url: SplitResult, headers: Iterable[tuple[str, str]]) -> Response:
 
 
 def host_header(url: SplitResult) -> str:
-    """Return what names the server of a URL, with its port if the URL has one."""
+    """Return the Host header for a URL: its host, and its port if the URL has one."""
     host = url.hostname or ""
     return host_and_port(host, url.port) if url.port is not None else f"[{host}]" if ":" in host else host
 
@@ -104,7 +106,7 @@ def _abort(writer: asyncio.StreamWriter) -> None:
 
 @lru_cache(maxsize=1)
 def _unchecked() -> ssl.SSLContext:
-    """Return what accepts any certificate: a probe asks whether something answers, not who it is."""
+    """Return a TLS context that accepts any certificate: a probe asks whether a server answers, not who it is."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -112,7 +114,7 @@ def _unchecked() -> ssl.SSLContext:
 
 
 async def _response(read: _Read, close: _Close) -> Response:
-    """Read until the head of the answer has come, and see that the length of its body can be told."""
+    """Read the head of the response, and check that the length of its body is valid."""
     rest = b""
     while True:
         status, fields, rest = await _head(read, rest)

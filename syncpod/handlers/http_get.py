@@ -1,4 +1,4 @@
-"""Asking over HTTP (pkg/probe/http, v1.36)."""
+"""HTTP probes and hooks (pkg/probe/http, v1.36)."""
 
 from __future__ import annotations
 
@@ -18,31 +18,31 @@ from syncpod.pod import HTTPGetAction
 PROBE_AGENT: Final = "kube-probe/1.36"
 HOOK_AGENT: Final = "kube-lifecycle/1.36"
 _REQUESTS: Final = 10
-"""Made for one question at most: what is asked and where that leads."""
+"""Most requests made for one probe: the first one, and its redirects."""
 _SHOWN: Final = 256
-"""Characters of a redirect that are told where it is no URL: it may be as long as all headers together."""
+"""Characters of an invalid redirect that are reported: it may be as long as all headers together."""
 _MOVED: Final = (301, 302, 303, 307, 308)
 _KEPT_IN_URLS: Final = "/%?:@!$&'()*+,;=~-._[]"
 _WRONG_ESCAPE: Final = re.compile(r"%(?![0-9A-Fa-f]{2}).{0,2}")
 _QUERY: Final = re.compile(r"\?[^#]*")
-"""The query, of which Go takes every escape (net/url, parse)."""
+"""The query, in which Go accepts any escape (net/url, parse)."""
 _NO_HEAD_IN_TIME: Final = "Client.Timeout exceeded while awaiting headers"
 _NO_VALUE: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 _NAME: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _TRANSPORTS: Final = ("Host", "Content-Length", "Transfer-Encoding", "Trailer", "Connection")
-"""Headers that are not the probe's to set; Go's client leaves them out (net/http, Request.write)."""
+"""Headers that a probe cannot set; Go's client leaves them out (net/http, Request.write)."""
 
 Headers = tuple[tuple[str, str], ...]
-"""Names and values, in order; a name may come more than once."""
+"""Names and values, in order; a name may be repeated."""
 
 
 async def http_get(action: HTTPGetAction, target: Target, timeout_seconds: float | None) -> Answer:
-    """GET once: 200 to 299 is success, and so are, with a warning, 300 to 399 that lead nowhere or to another host.
+    """GET once: a status of 200 to 299 is success; 300 to 399 without a redirect on the same host is a warning.
 
     A redirect on the same host is followed. Certificates are not checked. Without a timeout it may take for ever.
 
-    Raises :class:`NoAnswer` where the request cannot be made at all, or where the body of its answer breaks off or
-    hangs (pkg/probe/http/http.go, v1.36, DoHTTPProbe): what has answered so far neither is well nor has failed.
+    Raises :class:`NoAnswer` if the request cannot be made at all, or if the body of the response is cut off or hangs
+    (pkg/probe/http/http.go, v1.36, DoHTTPProbe): then the container has neither passed nor failed.
     """
     request = _Request(action, target, PROBE_AGENT)
     response: Response | None = None
@@ -60,10 +60,10 @@ async def http_get(action: HTTPGetAction, target: Target, timeout_seconds: float
 
 
 async def http_tell(action: HTTPGetAction, target: Target) -> str:
-    """GET once, for a hook; return why nothing has answered, "" where something has, whatever it says.
+    """GET once, for a hook; return why there was no response, "" if there was any.
 
-    Mirrors lifecycle/handlers.go, v1.36, runHTTPHandler and discardHTTPRespBody: the status is nobody's concern, and
-    neither is a body that breaks off. It may take for ever. Raises :class:`NoAnswer` where it cannot be sent at all.
+    Mirrors lifecycle/handlers.go, v1.36, runHTTPHandler and discardHTTPRespBody: neither the status nor a body that is
+    cut off matters. It may take for ever. Raises :class:`NoAnswer` if the request cannot be sent at all.
     """
     request = _Request(action, target, HOOK_AGENT)
     try:
@@ -79,10 +79,10 @@ async def http_tell(action: HTTPGetAction, target: Target) -> str:
 
 
 class _Request:
-    """What is to be asked, of the server that was named and then of where it leads."""
+    """A request to the named server, and then to where it redirects."""
 
     def __init__(self, action: HTTPGetAction, target: Target, user_agent: str) -> None:
-        """Of a probe or hook; raises :class:`NoAnswer` where it cannot be asked."""
+        """Prepare the request of a probe or hook. Raises :class:`NoAnswer` if it cannot be made."""
         host = action.host or target.ip
         if not host:
             raise NoAddress("the pod has no address yet")
@@ -91,7 +91,10 @@ class _Request:
         self._action, self._user_agent = action, user_agent
 
     async def send(self) -> Response:
-        """Return the first answer that leads nowhere, or to another host. Raises NotConnected, NotHttp, OSError."""
+        """Return the first response that is no redirect, or one to another host.
+
+        Raises NotConnected, NotHttp, OSError.
+        """
         first = url = _split(self.url)
         if not first.hostname:
             raise NotHttp("http: no Host in request URL")
@@ -101,7 +104,7 @@ class _Request:
             if response.status not in _MOVED or not response.location:
                 return response
             try:
-                url, names_server = _led_to(url, response.location)
+                url, names_server = _redirect_target(url, response.location)
                 if url.scheme not in ("http", "https"):
                     raise NotHttp(f'unsupported protocol scheme "{url.scheme}"')
             except NotHttp:
@@ -111,21 +114,21 @@ class _Request:
                 return response
             response.close()
             if names_server:
-                named_host = ""  # it was for the server that was asked; this one is named by its own address
+                named_host = ""  # it was meant for the first server; this one is named by its own address
         raise NotHttp(f"stopped after {_REQUESTS} redirects")
 
 
 def _why(error: Exception, in_time: str) -> str:
-    """Say why there is no answer, or no more of it."""
+    """Return why there is no response, or no more of it."""
     if isinstance(error, TimeoutError) and not error.args:
         return f"context deadline exceeded ({in_time})"
     return str(error) or type(error).__name__
 
 
-def _led_to(url: SplitResult, location: str) -> tuple[SplitResult, bool]:
-    """Return where a redirect leads, and whether it names a server. Raises :class:`NotHttp` where it is no URL.
+def _redirect_target(url: SplitResult, location: str) -> tuple[SplitResult, bool]:
+    """Return where a redirect leads, and whether it names a server. Raises :class:`NotHttp` if it is no URL.
 
-    Such a one is a failure of the request, though an answer has come (net/http, client.go, Client.do).
+    An invalid redirect is a failed request, although there was a response (net/http, client.go, Client.do).
     """
     try:
         if wrong := _WRONG_ESCAPE.search(_QUERY.sub("", location)):
@@ -146,11 +149,12 @@ def _judge(status: int, content: bytes) -> Answer:
 
 
 def _headers(action: HTTPGetAction, user_agent: str) -> tuple[Headers, str]:
-    """Return the headers, and the ``Host`` that the probe asks for ("" = none).
+    """Return the headers, and the ``Host`` that the probe sets ("" = none).
 
-    The probe's own are all sent, repeated ones as well, then what it does not set; an empty value takes the usual
-    headers away (pkg/probe/http/request.go, v1.36, NewRequestForHTTPGetAction). Raises :class:`NotHttp` where one can
-    stand in no request: of that, only who sends it takes notice (net/http, Transport.roundTrip), so it is a failure.
+    The probe's own headers are all sent, repeated ones too, and then defaults for those it does not set; an empty value
+    removes a default (pkg/probe/http/request.go, v1.36, NewRequestForHTTPGetAction). Raises :class:`NotHttp` for a
+    header that is not valid in a request: only the sender notices that (net/http, Transport.roundTrip), so it is a
+    failure.
     """
     given: dict[str, list[str]] = {}
     for header in action.http_headers:
@@ -171,12 +175,12 @@ def _headers(action: HTTPGetAction, user_agent: str) -> tuple[Headers, str]:
 
 
 def _encoded(url: str) -> str:
-    """Return a URL with what may not stand in one percent-encoded, and without its fragment."""
+    """Return a URL with invalid characters percent-encoded, and without its fragment."""
     return quote(url.partition("#")[0], safe=_KEPT_IN_URLS)
 
 
 def _split(url: str) -> SplitResult:
-    """Take a URL apart. Raises :class:`NotHttp` where it is none."""
+    """Split a URL. Raises :class:`NotHttp` if it is invalid."""
     try:
         parts = urlsplit(url)
         _ = parts.port

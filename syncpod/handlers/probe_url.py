@@ -1,8 +1,8 @@
-"""The URL that an httpGet asks for, of its host, its port and its path (pkg/probe/http/request.go, v1.36, formatURL).
+"""The URL of an httpGet, made of its host, port and path (pkg/probe/http/request.go, v1.36, formatURL).
 
-The kubelet reads the path as a URL by itself, and then puts its scheme and host over those that it finds: what a path
-says of a server is lost, `//healthz` asks for `/`. One that is no URL is escaped as a whole. One difference: what may
-not stand in a query is escaped here, where Go sends it as it is written, a space in the midst of a request's line.
+The kubelet parses the path as a URL by itself, and then replaces the scheme and the host that it finds. So a server
+named in the path is lost: `//healthz` requests `/`. A path that is no valid URL is escaped as a whole. Difference:
+invalid characters in a query are escaped here; Go sends them unchanged, even a space in the request line.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 _WRONG_ESCAPE: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _PLAIN: Final = "$&+,/:;=@~-._"
-"""What Go does not escape in a path; what it leaves alone where it stands in one is more."""
+"""What Go does not escape in a path. It leaves more characters alone if they are already there."""
 _AS_WRITTEN: Final = re.compile(r"[A-Za-z0-9/%\[\]!$&'()*+,;=:@~._-]*")
 _KEPT_IN_QUERIES: Final = "/%?:@!$&'()*+,;=~-._[]"
 _IN_HOST: Final = r"[]A-Za-z0-9!$&'()*+,;=<>\"~._-]|[^\x00-\x7f]"
@@ -29,15 +29,15 @@ _HOST: Final = re.compile(rf"(?:{_IN_HOST}|%)*")
 
 
 def probe_url(scheme: str, host: str, port: int, path: str) -> str:
-    """Return the URL. It names no host where the path has the form of a URL that needs none, as in `healthz:ready`.
+    """Return the URL. It names no host if the path has the form of an opaque URL, such as `healthz:ready`.
 
-    Raises :class:`NoAnswer` where the host is none that a URL can name: then there is no request to make.
+    Raises :class:`NoAnswer` if a URL cannot name the host: then there is no request to make.
     """
     server = f"{scheme}://{host_and_port(host, port)}"
     if not _is_host(host):
         raise NoAnswer(f'parse "{server}": invalid character in host name')
     try:
-        opaque, path, query = _taken_apart(path)
+        opaque, path, query = _split(path)
     except ValueError:
         opaque, path, query = "", quote(path, safe=_PLAIN), ""
     if opaque:
@@ -55,10 +55,10 @@ def _is_host(host: str) -> bool:
     return True
 
 
-def _taken_apart(url: str) -> tuple[str, str, str]:
-    """Return what a URL has in place of server and path, else its path, both escaped; and its query with the `?`.
+def _split(url: str) -> tuple[str, str, str]:
+    """Return the opaque part of a URL, or else its path, both escaped; and its query, including the `?`.
 
-    Raises ValueError where Go finds that it is none (net/url, Parse).
+    Raises ValueError if Go considers the URL invalid (net/url, Parse).
     """
     url, _, fragment = url.partition("#")
     if _CONTROL.search(url) or _WRONG_ESCAPE.search(fragment) or url.startswith(":"):

@@ -1,4 +1,4 @@
-"""Asking by a TCP connection (pkg/probe/tcp, v1.36)."""
+"""TCP probes (pkg/probe/tcp, v1.36)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from syncpod.pod import TCPSocketAction
 
 
 async def tcp_socket(action: TCPSocketAction, target: Target, timeout_seconds: float) -> Answer:
-    """Open a connection and close it again: that it opens is success. Raises :class:`NoAnswer`."""
+    """Open a connection and close it: success if it opens. Raises :class:`NoAnswer`."""
     host = action.host or target.ip
     if not host:
         raise NoAddress("the pod has no address yet")

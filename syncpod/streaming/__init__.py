@@ -1,5 +1,5 @@
-"""What both ends of a stream into a container are made of: SPDY/3.1 sessions and frames, and bounded buffers.
+"""SPDY/3.1 for streams into containers, for both ends: sessions, frames, and bounded buffers.
 
-The embedded runtime serves exec, attach and port-forward with it, and the command line asks for them: of this runtime
-and of every other. There is no library of this protocol in Python that is kept up.
+The embedded runtime serves exec, attach and port-forward with it, and the command line uses it as a client of any
+runtime. Python has no maintained library for this protocol.
 """

@@ -1,4 +1,4 @@
-"""The client's end of a SPDY/3.1 session."""
+"""The client side of a SPDY/3.1 session."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from syncpod.streaming.spdy import Session, SpdyStream, StreamReset, Wire
 from syncpod.streaming.spdy_frames import Frame, Ping, ResetStatus, RstStream, SynReply, SynStream
 
 PING_SECONDS: Final = 60.0
-"""How long nothing may be sent: a runtime hangs up on who is idle for hours, and a person may just be reading."""
+"""Time between pings: a runtime closes connections that are idle for hours, and a user may just be reading."""
 
 
 class ClientSession(Session):
@@ -21,15 +21,15 @@ class ClientSession(Session):
     def __init__(self, wire: Wire) -> None:
         super().__init__(wire)
         self._opening: dict[int, asyncio.Future[None]] = {}
-        """By id, streams that wait for the server's answer: it takes them, refuses them, or is gone."""
+        """By id: streams that wait for the server to accept or refuse them."""
         self._ended = False
         self._next_id = 1
         self._next_ping = 1
 
     async def open(self, headers: Mapping[str, str]) -> SpdyStream:
-        """Open a stream, and wait until the server has taken it: what is sent before would be dropped.
+        """Open a stream, and wait until the server has accepted it: data sent earlier would be dropped.
 
-        Raises StreamReset where the server will not have it, and ConnectionError once it is gone.
+        Raises StreamReset if the server refuses, and ConnectionError once it is gone.
         """
         if self._ended:
             raise _gone()
@@ -43,13 +43,13 @@ class ClientSession(Session):
         finally:
             self._opening.pop(stream.id, None)
             if answer.done() and not answer.cancelled():
-                answer.exception()  # told, or the write has failed first
+                answer.exception()  # mark it as retrieved: the caller gets it, or the write failed first
         return stream
 
     async def run(self) -> None:
-        """Read until the server is gone; then no stream has anything more to come.
+        """Read until the server is gone; then all streams have ended.
 
-        That it says goodbye is not its end: what it has sent before may still be under way.
+        A GOAWAY of the server is not the end: data that it sent before may still arrive.
         """
         pinging = asyncio.create_task(self._ping())
         try:
@@ -67,9 +67,9 @@ class ClientSession(Session):
             case SynReply(stream_id):
                 if (answer := self._opening.pop(stream_id, None)) is not None and not answer.done():
                     answer.set_result(None)
-            case SynStream(stream_id):  # a runtime has nothing to ask of us
+            case SynStream(stream_id):  # a runtime has no reason to open a stream to us
                 await self.send_reset(stream_id, ResetStatus.REFUSED_STREAM)
-            case Ping(ping_id) if ping_id % 2 == 0:  # an odd one is the answer to ours
+            case Ping(ping_id) if ping_id % 2 == 0:  # an odd id is the answer to our own ping
                 await self._wire.write(self._encoder.ping(ping_id))
             case RstStream(stream_id) if (answer := self._opening.pop(stream_id, None)) is not None:
                 if not answer.done():
@@ -93,9 +93,9 @@ def _gone() -> ConnectionResetError:
 
 @contextlib.asynccontextmanager
 async def session_of(url: str, protocol: str) -> AsyncIterator[ClientSession]:
-    """Connect to the URL that a runtime gave out, and yield a session on which streams can be opened.
+    """Connect to the URL that a runtime returned, and yield a session on which streams can be opened.
 
-    In the end the connection is closed, and with it all streams. Raises UpgradeRefused.
+    At the end the connection is closed, and with it all streams. Raises UpgradeRefused.
     """
     connection = await Connection.dial(url, protocol)
     session = ClientSession(connection)

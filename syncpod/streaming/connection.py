@@ -1,4 +1,4 @@
-"""A client's connection to a streaming server: a URL, asked to go on in SPDY/3.1."""
+"""A client's connection to a streaming server: an HTTP request that is upgraded to SPDY/3.1."""
 
 from __future__ import annotations
 
@@ -14,33 +14,33 @@ from syncpod.streaming.spdy import CHUNK
 
 VERSION_HEADER: Final = "X-Stream-Protocol-Version"
 MAX_ANSWER: Final = 16 * 1024
-"""Bytes of the server's answer, its head and what it says when it refuses."""
+"""Most bytes of the server's response: its head, and the text of a refusal."""
 ANSWER_SECONDS: Final = 30.0
 
 
 class UpgradeRefused(Exception):
-    """The server does not go on in SPDY, or there is none; the text is what it says, or the system."""
+    """The server does not upgrade to SPDY, or there is no server; the text is the server's or the system's."""
 
 
 class Connection:
     """A TCP connection (a `Wire`).
 
-    Reading goes on after the peer has stopped reading, which `asyncio`'s own streams do not: a command that ends before
-    its input does is cut off from it, and what it has written before is still to be had.
+    Unlike `asyncio`'s streams it still reads after the peer has stopped reading: a command that ends before its input
+    does stops reading, and its output must not be lost.
     """
 
     def __init__(self, connected: socket.socket) -> None:
         self._socket = connected
         self._ahead = b""
-        """Read already, together with the server's answer."""
+        """Bytes that were read together with the server's response."""
         self._unsent = bytearray()
         self._sending = asyncio.Lock()
 
     @classmethod
     async def dial(cls, url: str, protocol: str) -> Self:
-        """Connect to the URL that a runtime gave out, and agree on SPDY/3.1 and what runs on it. Raises UpgradeRefused.
+        """Connect to the URL that a runtime returned, and agree on SPDY/3.1 and the protocol above it.
 
-        Only over plain HTTP: a runtime's streaming server is on this machine.
+        Plain HTTP only: a runtime's streaming server is on this machine. Raises UpgradeRefused.
         """
         parts = urlsplit(url)
         if parts.scheme != "http" or parts.hostname is None:
@@ -56,7 +56,7 @@ class Connection:
         except TimeoutError:
             raise UpgradeRefused(f"no answer within {ANSWER_SECONDS:g} seconds") from None
         except OSError as error:
-            # By its number: asyncio puts the address into the text, in its own words.
+            # By errno: asyncio adds the address to the text, in its own words.
             known = error.errno is not None and error.errno > 0
             raise UpgradeRefused(os.strerror(error.errno or 0) if known else str(error)) from error
         return connection
@@ -87,7 +87,7 @@ class Connection:
         return answer
 
     async def _refusal(self, head: bytes) -> str:
-        """Return what the server says of why it refuses: the text of its answer, else its status."""
+        """Return why the server refuses: the text of its response, else its status."""
         lines = head.decode("latin-1").split("\r\n")
         length = next(
             (line.partition(":")[2].strip() for line in lines if line.lower().startswith("content-length:")), ""
@@ -100,7 +100,7 @@ class Connection:
         return said or lines[0].partition(" ")[2] or HTTPStatus.BAD_GATEWAY.phrase
 
     async def read(self) -> bytes:
-        """Return what has come; empty once the server is gone, however it went."""
+        """Return the next bytes; empty once the server is gone, for whatever reason."""
         if self._ahead:
             ahead, self._ahead = self._ahead, b""
             return ahead
@@ -113,9 +113,9 @@ class Connection:
                 return b""
 
     async def write(self, data: bytes) -> None:
-        """Send, waiting while the server does not read. Raises ConnectionError once it takes nothing more.
+        """Send, waiting while the server does not read. Raises ConnectionError once it accepts nothing more.
 
-        What a cancelled call has begun to send, the next one goes on with: frames stay whole.
+        If a call is cancelled, the next one sends the rest of its data first, so that frames stay whole.
         """
         self._unsent += data
         async with self._sending:
@@ -125,10 +125,10 @@ class Connection:
                 except BlockingIOError:
                     await writable(self._socket.fileno())
                 except OSError as error:
-                    raise ConnectionResetError("the server takes nothing more") from error
+                    raise ConnectionResetError("the server accepts no more data") from error
 
     def close(self) -> None:
-        """End the connection at once."""
+        """Close the connection at once."""
         self._socket.close()
 
 

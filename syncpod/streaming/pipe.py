@@ -1,4 +1,4 @@
-"""Bytes on their way from a peer to whoever reads them, bounded."""
+"""A bounded buffer between a peer and a reader."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ LIMIT: Final = 256 * 1024
 class Pipe:
     """Holds what a peer sent until it is read.
 
-    `put` never waits, so that a reader of frames can finish what it does; whoever puts then waits for `space`. So at
-    most `limit` bytes and one chunk more are held.
+    `put` never waits, so that the code that handles a frame can finish; the writer then waits for `space`. So at most
+    `limit` bytes and one chunk are held.
     """
 
     def __init__(self, limit: int = LIMIT) -> None:
@@ -27,7 +27,7 @@ class Pipe:
 
     @property
     def ended(self) -> bool:
-        """Whether nothing more comes in."""
+        """Whether nothing more arrives."""
         return self._ended
 
     def put(self, data: bytes) -> None:
@@ -41,19 +41,19 @@ class Pipe:
             self._writable.clear()
 
     def end(self) -> None:
-        """Say that nothing more comes; what is held can still be read."""
+        """Mark the end; what is held can still be read."""
         self._ended = True
         self._readable.set()
 
     def discard(self) -> None:
-        """Drop what is held and all that comes: nobody reads any more."""
+        """Drop what is held and everything that arrives: there is no reader any more."""
         self._chunks.clear()
         self._size = 0
         self._writable.set()
         self.end()
 
     async def get(self) -> bytes:
-        """Return what has come, waiting for the first byte; empty at the end."""
+        """Return what has arrived, waiting for the first byte; empty at the end."""
         while not self._chunks and not self._ended:
             self._readable.clear()
             await self._readable.wait()
@@ -64,7 +64,7 @@ class Pipe:
         return data
 
     async def whole(self) -> bytes:
-        """Return all that comes until the end, however much: for what is known to be short."""
+        """Return everything until the end, however much: only for short data."""
         read = bytearray()
         while data := await self.get():
             read += data

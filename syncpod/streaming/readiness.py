@@ -1,6 +1,6 @@
-"""Waiting until a descriptor can be read or written, whatever it is and whoever else holds it.
+"""Waits until a file descriptor can be read or written, of whatever kind and whoever shares it.
 
-Nothing is made non-blocking for this: a terminal or a pipe is often shared with the shell, which would suffer.
+Nothing is set to non-blocking for this: a terminal or a pipe is often shared with the shell, which would break.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import asyncio
 
 
 async def readable(descriptor: int) -> None:
-    """Wait until a read would not block. Returns at once for a file, which never lets anybody wait."""
+    """Wait until a read would not block. Returns at once for a regular file, which never blocks."""
     loop, ready = asyncio.get_running_loop(), asyncio.Event()
     try:
         loop.add_reader(descriptor, ready.set)
@@ -22,7 +22,7 @@ async def readable(descriptor: int) -> None:
 
 
 async def writable(descriptor: int) -> None:
-    """Wait until a small write would not block: as much as a pipe takes whole. Returns at once for a file."""
+    """Wait until a small write, which a pipe takes whole, would not block. Returns at once for a regular file."""
     loop, ready = asyncio.get_running_loop(), asyncio.Event()
     try:
         loop.add_writer(descriptor, ready.set)

@@ -22,31 +22,31 @@ from syncpod.streaming.spdy_frames import (
 logger = logging.getLogger(__name__)
 
 CHUNK: Final = 64 * 1024
-"""Bytes of a stream that are sent in one frame, at most."""
+"""Most bytes of a stream that are sent in one frame."""
 
 
 class Wire(Protocol):
-    """What a session runs on."""
+    """The connection that a session runs on."""
 
     async def read(self) -> bytes:
-        """Return what has come; empty once the peer is gone, however it went."""
+        """Return the next bytes; empty once the peer is gone, for whatever reason."""
 
     async def write(self, data: bytes) -> None:
         """Send, waiting while the peer does not read. Raises ConnectionError once it is gone.
 
-        What several write at the same time is sent in the order of the calls, each whole.
+        Concurrent calls are sent in their order, each one whole.
         """
 
 
 class StreamReset(ConnectionError):
-    """The peer has no more interest in a stream."""
+    """The peer has reset a stream."""
 
 
 class SpdyStream:
     """One stream: what the peer sends on it, and what is sent to it.
 
-    A peer that is not read from on one stream is held up on all of them: its library knows no windows, so the
-    connection's own backpressure is all there is.
+    If one stream is not read, all of them stall: the peer's library has no flow-control windows, so the connection's
+    own backpressure is all there is.
     """
 
     def __init__(self, session: Session, stream_id: int, headers: Mapping[str, str]) -> None:
@@ -55,15 +55,15 @@ class SpdyStream:
         """Names in lower case."""
         self.input = Pipe()
         self.reset = asyncio.Event()
-        """The peer has ended it both ways, or is gone."""
+        """The peer has reset the stream, or is gone."""
         self.cut_off = False
-        """It did so before it had said all that it had to say."""
+        """Whether that happened before the peer had finished sending."""
         self._session = session
         self._finished = False
 
     @property
     def closed(self) -> bool:
-        """Whether nothing can come or go any more."""
+        """Whether nothing can arrive or be sent any more."""
         return self.reset.is_set() or (self._finished and self.input.ended)
 
     async def write(self, data: bytes) -> None:
@@ -74,7 +74,7 @@ class SpdyStream:
             await self._session.send_data(self.id, data[start : start + CHUNK])
 
     async def finish(self) -> None:
-        """Say that nothing more is sent. Raises ConnectionError once the peer is gone."""
+        """Finish sending. Raises ConnectionError once the peer is gone."""
         if self._finished or self.reset.is_set():
             return
         self._finished = True
@@ -82,7 +82,7 @@ class SpdyStream:
         self._session.forget_closed(self)
 
     async def abort(self) -> None:
-        """End the stream both ways, as one that broke. Raises ConnectionError once the peer is gone."""
+        """Reset the stream as broken. Raises ConnectionError once the peer is gone."""
         if self.reset.is_set():
             return
         self.end()
@@ -90,24 +90,24 @@ class SpdyStream:
         await self._session.send_reset(self.id, ResetStatus.INTERNAL_ERROR)
 
     def end(self) -> None:
-        """Take note that nothing can come or go any more; what has come can still be read."""
+        """Note that nothing can arrive or be sent any more; what has arrived can still be read."""
         self.cut_off = not self.input.ended
         self.reset.set()
         self.input.end()
 
 
 class Session:
-    """Reads frames, and hands their contents to the streams they belong to: what both ends do."""
+    """Reads frames and passes their contents to their streams: the common part of both sides."""
 
     def __init__(self, wire: Wire) -> None:
         self._wire = wire
         self._encoder = Encoder()
         self._streams: dict[int, SpdyStream] = {}
         self._last_stream_id = 0
-        """Of those that the peer opened, the newest."""
+        """The newest stream that the peer opened."""
 
     async def run(self) -> None:
-        """Read until the peer is gone; then no stream has anything more to come."""
+        """Read until the peer is gone; then all streams have ended."""
         decoder = Decoder()
         try:
             while data := await self._wire.read():
@@ -125,12 +125,12 @@ class Session:
             self._streams.clear()
 
     async def _handle(self, frame: Frame) -> bool:
-        """Do what one frame says; return whether the session goes on."""
+        """Handle one frame; return whether the session continues."""
         match frame:
             case Data(stream_id, data, fin):
                 stream = self._streams.get(stream_id)
                 if stream is None:
-                    return True  # was closed, and this was under way
+                    return True  # the stream was closed while this was in flight
                 await self._hand_on(data, stream.input)
                 if fin:
                     stream.input.end()
@@ -147,20 +147,20 @@ class Session:
         await pipe.space()
 
     async def send_data(self, stream_id: int, data: bytes, *, fin: bool = False) -> None:
-        """Send a piece of a stream. Raises ConnectionError once the peer is gone."""
+        """Send a part of a stream. Raises ConnectionError once the peer is gone."""
         await self._wire.write(self._encoder.data(stream_id, data, fin=fin))
 
     async def send_reset(self, stream_id: int, status: ResetStatus) -> None:
-        """End a stream both ways. Raises ConnectionError once the peer is gone."""
+        """Reset a stream. Raises ConnectionError once the peer is gone."""
         await self._wire.write(self._encoder.rst_stream(stream_id, status))
 
     def forget_closed(self, stream: SpdyStream) -> None:
-        """Forget a stream if nothing can come or go on it any more."""
+        """Forget a stream that is closed in both directions."""
         if stream.closed:
             self._streams.pop(stream.id, None)
 
     async def go_away(self, status: GoAwayStatus = GoAwayStatus.OK) -> None:
-        """Tell the peer that the connection ends; it may be gone already."""
+        """Tell the peer that the connection ends; the peer may be gone already."""
         try:
             await self._wire.write(self._encoder.go_away(self._last_stream_id, status))
         except ConnectionError:

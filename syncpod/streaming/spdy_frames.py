@@ -52,7 +52,7 @@ DICTIONARY: Final = (
     + _CODES.replace(" ", "").encode()
     + _TEXT.encode()
 )
-"""What every header compressor begins with: words with their lengths, then status codes and common values."""
+"""The initial dictionary of every header compressor: words with their lengths, status codes, and common values."""
 
 
 class FrameError(Exception):
@@ -60,7 +60,7 @@ class FrameError(Exception):
 
 
 class FrameType(IntEnum):
-    """Types of control frames; others are passed over."""
+    """Types of control frames; others are ignored."""
 
     SYN_STREAM = 1
     SYN_REPLY = 2
@@ -76,7 +76,6 @@ class ResetStatus(IntEnum):
 
     PROTOCOL_ERROR = 1
     REFUSED_STREAM = 3
-    CANCEL = 5
     INTERNAL_ERROR = 6
 
 
@@ -99,21 +98,21 @@ class SynStream:
 
 @dataclass(frozen=True)
 class SynReply:
-    """The peer takes a stream that was opened to it."""
+    """The peer accepts a stream that was opened to it."""
 
     stream_id: int
 
 
 @dataclass(frozen=True)
 class RstStream:
-    """A stream ends at once, both ways."""
+    """A stream is reset."""
 
     stream_id: int
 
 
 @dataclass(frozen=True)
 class Ping:
-    """To be sent back as it is."""
+    """A ping, to be sent back unchanged."""
 
     ping_id: int
 
@@ -125,29 +124,29 @@ class GoAway:
 
 @dataclass(frozen=True)
 class Data:
-    """A piece of a data frame, as it came in: a frame may be 16 MiB long, and is not gathered."""
+    """A part of a data frame, as it arrived: a frame may be 16 MiB long, and is not buffered."""
 
     stream_id: int
     data: bytes
     fin: bool
-    """The stream's last."""
+    """Whether it is the last of its stream."""
 
 
 Frame = SynStream | SynReply | RstStream | Ping | GoAway | Data
 
 
 class Decoder:
-    """Turns what comes on one connection into frames.
+    """Parses the bytes of one connection into frames.
 
-    Window updates and settings are passed over: the library at the other end, spdystream, neither sends nor obeys them,
-    so whoever waited for them would wait for ever. Backpressure is TCP's.
+    Window updates and settings are ignored: spdystream, the library on the other side, neither sends nor obeys them, so
+    waiting for them would never end. Backpressure is TCP's.
     """
 
     def __init__(self) -> None:
         self._buffer = bytearray()
         self._headers = zlib.decompressobj(zdict=DICTIONARY)
         self._rest_of_data: tuple[int, int, bool] | None = None
-        """Of the data frame under way: stream id, bytes to come, whether it is the stream's last."""
+        """The data frame being read: stream id, bytes left, whether it is the stream's last."""
 
     def feed(self, data: bytes) -> Iterator[Frame]:
         """Yield the frames that these bytes complete. Raises FrameError."""
@@ -168,13 +167,13 @@ class Decoder:
                 self._rest_of_data = (first, length, bool(flags & FIN))
                 continue
             if length > MAX_CONTROL_FRAME:
-                raise FrameError(f"a control frame of {length} bytes; at most {MAX_CONTROL_FRAME} are read")
+                raise FrameError(f"a control frame of {length} bytes; the limit is {MAX_CONTROL_FRAME}")
             if len(self._buffer) < 8 + length:
                 return
             payload = bytes(self._buffer[8 : 8 + length])
             del self._buffer[: 8 + length]
             if (first >> 16) & 0x7FFF != VERSION:
-                raise FrameError(f"a frame of SPDY version {(first >> 16) & 0x7FFF}; only 3 is spoken")
+                raise FrameError(f"a frame of SPDY version {(first >> 16) & 0x7FFF}; only 3 is supported")
             try:
                 control = self._control(first & 0xFFFF, flags, payload)
             except (struct.error, zlib.error, UnicodeDecodeError) as error:
@@ -209,7 +208,7 @@ class Decoder:
                 (stream_id,) = struct.unpack_from(">I", payload)
                 self._header_block(payload[4:])
                 return SynReply(stream_id & 0x7FFFFFFF)
-            case FrameType.HEADERS:  # of no interest, but the compressor's state has to follow
+            case FrameType.HEADERS:  # unused, but decompressing it keeps the compressor state in step
                 self._header_block(payload[4:])
         return None
 
@@ -219,7 +218,7 @@ class Decoder:
             raise FrameError(f"more than {MAX_HEADER_BLOCK} bytes of headers")
         (count,) = struct.unpack_from(">I", text)
         if count > MAX_HEADERS:
-            raise FrameError(f"{count} headers; at most {MAX_HEADERS} are read")
+            raise FrameError(f"{count} headers; the limit is {MAX_HEADERS}")
         headers: dict[str, str] = {}
         position = 4
         for _ in range(count):
@@ -238,13 +237,13 @@ def _counted_at(text: bytes, position: int) -> tuple[str, int]:
 
 
 class Encoder:
-    """Makes the frames that one end sends on a connection. The order of calls is the order of frames."""
+    """Encodes the frames that one side sends on a connection. Frames must be sent in the order of the calls."""
 
     def __init__(self) -> None:
         self._headers = zlib.compressobj(zdict=DICTIONARY)
 
     def syn_stream(self, stream_id: int, headers: Mapping[str, str]) -> bytes:
-        """Open a stream; the names of headers are in lower case."""
+        """Open a stream; header names are in lower case."""
         return _control_frame(FrameType.SYN_STREAM, struct.pack(">IIH", stream_id, 0, 0) + self._header_block(headers))
 
     def syn_reply(self, stream_id: int) -> bytes:
@@ -258,7 +257,7 @@ class Encoder:
         return self._headers.compress(text) + self._headers.flush(zlib.Z_SYNC_FLUSH)
 
     def rst_stream(self, stream_id: int, status: ResetStatus) -> bytes:
-        """End a stream both ways."""
+        """Reset a stream."""
         return _control_frame(FrameType.RST_STREAM, struct.pack(">II", stream_id, status))
 
     def ping(self, ping_id: int) -> bytes:
@@ -266,15 +265,15 @@ class Encoder:
         return _control_frame(FrameType.PING, struct.pack(">I", ping_id))
 
     def no_settings(self) -> bytes:
-        """Say nothing, which wants no answer, as a ping would."""
+        """Return an empty SETTINGS frame: it keeps a connection alive and, unlike a ping, needs no answer."""
         return _control_frame(FrameType.SETTINGS, struct.pack(">I", 0))
 
     def go_away(self, last_stream_id: int, status: GoAwayStatus) -> bytes:
-        """Say that the connection ends, and which stream of the peer's was the last to be heard."""
+        """Announce the end of the connection, with the peer's last stream that was processed."""
         return _control_frame(FrameType.GOAWAY, struct.pack(">II", last_stream_id, status))
 
     def data(self, stream_id: int, data: bytes, *, fin: bool = False) -> bytes:
-        """Carry bytes of a stream, fewer than 2^24; with `fin` its last."""
+        """Send bytes of a stream, fewer than 2^24; with `fin` the last ones."""
         return struct.pack(">II", stream_id, (FIN if fin else 0) << 24 | len(data)) + data
 
 

@@ -1,1 +1,1 @@
-"""What every Temporal client of the project shares: converter, interceptors, spans, how a pod's run is started."""
+"""Shared by all Temporal clients of the project: data converter, interceptors, tracing, starting a pod's workflow."""

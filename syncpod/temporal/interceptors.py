@@ -1,4 +1,4 @@
-"""What the node's agent hears from the worker: when steps begin and end, and when a back-off is to end."""
+"""Tells the node's agent when steps begin and end, and when a back-off is to end."""
 
 from __future__ import annotations
 
@@ -16,35 +16,35 @@ from temporalio.worker import (
 from syncpod.messages import KillPod, PodRef, StepInput
 
 ARM_BACKOFF = "syncpod_arm_backoff"
-"""Extern function ``(workflow_id, container, restart, delay_seconds)`` by which a workflow, not replaying, has the node
-agent signal the end of a back-off; with no delay (None) the back-off is over, and need not be signalled."""
+"""Extern function ``(workflow_id, container, restart, delay_seconds)``. A workflow, while not replaying, calls it so
+that the node's agent signals the end of a back-off; a delay of None cancels that."""
 
 
 class NodeHooks(Protocol):
-    """What the worker's node listens to. Without one (command line, replayer) nothing is called."""
+    """What the node's agent implements. Without hooks (command line, replayer) nothing is called."""
 
     def arm_backoff(self, workflow_id: str, container: str, restart: int, delay_seconds: float | None) -> None:
-        """Signal the end of a back-off then, or with None no more. Called from the threads of workflow tasks."""
+        """Signal the end of a back-off after the delay; None cancels that. Called from threads of workflow tasks."""
 
     def step_began(self, ref: PodRef, *, kills: bool) -> None:
-        """Hear that a try of a step of the pod begins; `kills` where it ends all that runs of the pod.
+        """Note that an attempt of a step of the pod begins; `kills` if it ends everything that runs of the pod.
 
-        Called in the worker's event loop, as the next.
+        Called in the worker's event loop, as is `step_ended`.
         """
 
     def step_ended(self, ref: PodRef, fault: str) -> None:
-        """Hear that it has ended, well ("") or with a fault of that type."""
+        """Note that the attempt has ended: successfully (""), or with a fault of that type."""
 
 
 class NodeInterceptor(Interceptor):
-    """Tells the node's agent of steps and back-offs."""
+    """Tells the node's agent about steps and back-offs."""
 
     def __init__(self, hooks: NodeHooks | None) -> None:
         self._hooks = hooks
 
     def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:
-        """Say when a try of a step begins and ends."""
-        return _ToldOfSteps(next, self._hooks) if self._hooks else next
+        """Report when an attempt of a step begins and ends."""
+        return _ReportsSteps(next, self._hooks) if self._hooks else next
 
     def workflow_interceptor_class(
         self, input: WorkflowInterceptorClassInput
@@ -54,7 +54,7 @@ class NodeInterceptor(Interceptor):
         return None
 
 
-class _ToldOfSteps(ActivityInboundInterceptor):
+class _ReportsSteps(ActivityInboundInterceptor):
     def __init__(self, next: ActivityInboundInterceptor, hooks: NodeHooks) -> None:
         super().__init__(next)
         self._hooks = hooks
@@ -77,4 +77,4 @@ class _ToldOfSteps(ActivityInboundInterceptor):
 
 
 def _arm_nothing(workflow_id: str, container: str, restart: int, delay_seconds: float | None) -> None:
-    """Do nothing: here is no node, and the workflow's own timer ends the back-off."""
+    """Do nothing: there is no node here, and the workflow's own timer ends the back-off."""

@@ -1,7 +1,7 @@
-"""What every Temporal client of the project has in common: the data converter, the interceptors, how it connects.
+"""Shared by all Temporal clients of the project: the data converter, the interceptors, and how to connect.
 
-The command line needs the first and the last: ``client = await connect()``. The worker, the replayer and workflow tests
-give :func:`syncpod_plugin` as well, with workflows, runner and interceptors, so that they cannot differ.
+The command line needs only ``client = await connect()``. The worker, the replayer and workflow tests also use
+:func:`syncpod_plugin`, with workflows, runner and interceptors, so that they cannot differ.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ if TYPE_CHECKING:
 
 
 class FailureConverter(DefaultFailureConverter):
-    """Reads every failure, also one whose details nobody can decode: then without them.
+    """Decodes every failure, even one whose details cannot be decoded: then without them.
 
-    Anybody may fail a step by hand (`temporal activity fail`), with any payload; a workflow task that cannot read it
-    would fail for ever, and with it the pod.
+    Anybody may fail a step by hand (`temporal activity fail`), with any payload. If a workflow task could not decode
+    it, it would fail for ever, and the pod with it.
     """
 
     def from_failure(self, failure: Failure, payload_converter: PayloadConverter) -> BaseException:
         """Return the failure as an exception."""
         try:
             return super().from_failure(failure, payload_converter)
-        except Exception:  # noqa: BLE001  # a converter may raise anything, and this failure is in the history for ever
+        except Exception:  # noqa: BLE001  # a converter may raise anything, and the failure stays in history
             bare = Failure()
             bare.CopyFrom(failure)
             if bare.HasField("application_failure_info"):
@@ -51,14 +51,15 @@ class FailureConverter(DefaultFailureConverter):
 
 
 DATA_CONVERTER = dataclasses.replace(pydantic_data_converter, failure_converter_class=FailureConverter)
-"""Plain JSON on the wire, so that what people type by hand decodes. Shared: it remembers how each type is read."""
+"""Plain JSON on the wire, so that what people type by hand decodes. Shared, since it caches how each type is
+decoded."""
 
 DEFAULT_ADDRESS = "127.0.0.1:7233"
 _CONNECT_TIMEOUT = timedelta(seconds=5)
 
 
 class NoServer(Exception):
-    """There is no Temporal server to talk to, or not this namespace; the text is one sentence that says what to do."""
+    """There is no Temporal server, or it lacks this namespace; the text is one sentence that says what to do."""
 
 
 def syncpod_plugin(
@@ -70,10 +71,10 @@ def syncpod_plugin(
 ) -> SimplePlugin:
     """Return the plugin of a worker or replayer.
 
-    With no hooks (a replayer, a workflow test) steps and back-offs are told to nobody, and back-offs are ended by the
-    workflow's own timers.
+    Without hooks (a replayer, a workflow test) steps and back-offs are not reported, and the workflow's own timers end
+    back-offs.
     """
-    # Here, not above: a client that is no worker starts faster without them.
+    # Imported here, so that a client that is no worker starts faster.
     from temporalio.plugin import SimplePlugin
 
     from syncpod.temporal.interceptors import NodeInterceptor
@@ -93,9 +94,9 @@ def syncpod_plugin(
 def connection_settings(
     environ: Mapping[str, str] | None = None, *, default_address: str = DEFAULT_ADDRESS
 ) -> ClientConnectConfig:
-    """Return where and how to connect, as the ``temporal`` CLI takes it: temporal.toml, and the environment over it.
+    """Return where and how to connect, as the ``temporal`` CLI does: temporal.toml, overridden by the environment.
 
-    `default_address` is for where neither names one. Raises NoServer where the configuration cannot be read.
+    `default_address` applies if neither names one. Raises NoServer if the configuration cannot be read.
     """
     try:
         settings = ClientConfig.load_client_connect_config(
@@ -115,7 +116,7 @@ async def connect(
     runtime: Runtime | None = None,
     identity: str | None = None,
 ) -> Client:
-    """Connect to the server and see that the namespace is there. Raises NoServer."""
+    """Connect to the server and check that the namespace exists. Raises NoServer."""
     settings = settings or connection_settings()
     address, namespace = settings["target_host"], settings["namespace"]
     try:
@@ -152,7 +153,7 @@ def _is_local(address: str) -> bool:
 
 
 def _cause(error: Exception) -> str:
-    """Say shortly why a connection failed; the SDK wraps it in the names of its layers."""
+    """Return briefly why a connection failed; the SDK wraps the cause in the names of its layers."""
     text = str(error)
     for sign, meaning in (
         ("ConnectionRefused", "connection refused"),

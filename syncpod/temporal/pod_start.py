@@ -1,6 +1,7 @@
-"""Handing a pod to its workflow: what a start of it says, whoever starts it, and what one update-with-start says.
+"""How a pod's workflow is started: the arguments of every start, and of an update-with-start.
 
-Shared by the command line and the node's own steps, so that a pod's workflow begins alike however the pod came.
+Shared by the command line and the node's own steps, so that a pod's workflow starts the same way wherever the pod comes
+from.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ ENDED: Final[frozenset[int]] = frozenset(
         WorkflowExecutionStatus.TIMED_OUT,
     )
 )
-"""The states, as the server numbers them, in which a pod has no workflow any more. In any other, also one that the SDK
-has no word for (it is paused), the workflow has the pod."""
+"""The states, by the server's numbers, in which a pod has no workflow any more. In any other state the workflow owns
+the pod, including paused, for which the SDK has no name."""
 
 _TASK_TIMEOUT: Final = timedelta(seconds=3)
 _LOOK_SECONDS: Final = 0.2
@@ -40,15 +41,15 @@ _LOOK_SECONDS: Final = 0.2
 def start_operation(
     pod: Pod, node: str, *, has_attributes: bool, recorded: Pod | None = None, incarnation: str = ""
 ) -> WithStartWorkflowOperation[Any, Any]:
-    """Return what starts a pod's workflow on a node where there is none; it is for one try alone.
+    """Return the operation that starts a pod's workflow on a node if it has none; use it for one attempt only.
 
-    `has_attributes` says whether the namespace has our search attributes: with an unknown one no workflow starts.
-    `recorded` is the same pod as its node has noted it, in its life `incarnation`: what runs of that is adopted.
+    `has_attributes`: whether the namespace has our search attributes; with an unknown one no workflow starts.
+    `recorded` is the same pod as its node recorded it, in its life `incarnation`: its running containers are adopted.
     """
     adopted = adoption(incarnation) if recorded is not None and incarnation else {}
     return WithStartWorkflowOperation(
         POD_WORKFLOW,
-        # The pod is in the start input as well: nothing is lost if the server dies before the update is accepted.
+        # The pod is in the start input too: nothing is lost if the server dies before the update is accepted.
         {"pod": pod_to_wire(recorded if recorded is not None and adopted else pod), "byUpdate": True, **adopted},
         id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
         **start_arguments(pod, node, has_attributes=has_attributes),
@@ -56,7 +57,7 @@ def start_operation(
 
 
 def start_arguments(pod: Pod, node: str, *, has_attributes: bool) -> dict[str, Any]:
-    """Return how a pod's workflow is started on a node, but for its input and what becomes of one that is open.
+    """Return the arguments that start a pod's workflow on a node, without its input and its conflict policy.
 
     `has_attributes` as for `start_operation`.
     """
@@ -71,14 +72,14 @@ def start_arguments(pod: Pod, node: str, *, has_attributes: bool) -> dict[str, A
 
 
 def adoption(incarnation: str) -> dict[str, Any]:
-    """Return what a start's input has besides the pod where what runs of it, in that life, is adopted."""
+    """Return the additional start input that adopts the running containers of the pod's life `incarnation`."""
     return {"adopt": {"incarnation": incarnation}}
 
 
 async def look_at(start: WithStartWorkflowOperation[Any, Any]) -> None:
-    """Ask for the started workflow's handle, which nobody needs.
+    """Retrieve the handle of the started workflow, which nobody needs.
 
-    The SDK keeps a failure or a cancellation there as well, and Python reports one that nobody has looked at.
+    The SDK stores a failure or a cancellation there too, and Python logs an exception that was never retrieved.
     """
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(_LOOK_SECONDS):

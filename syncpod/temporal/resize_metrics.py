@@ -1,6 +1,6 @@
-"""What is counted of resizes that only a pod's workflow knows, with the kubelet's names (metrics/metrics.go, v1.36).
+"""Metrics of resizes that only a pod's workflow knows, under the kubelet's names (metrics/metrics.go, v1.36).
 
-What steps know of a resize (that it was applied, that it never can be) they count themselves.
+Steps count what they know of a resize themselves: that it was applied, or that it is infeasible.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ from opentelemetry.metrics import CallbackOptions, Observation
 from temporalio.worker import Interceptor, WorkflowInboundInterceptor, WorkflowInterceptorClassInput
 
 RESIZES = "syncpod_resizes"
-"""Extern function ``(workflow_id, pending, in_progress, requested)`` by which a workflow, not replaying, says how its
-pod's resize stands. `pending` is the reason why it has not begun, or ""; `requested` has what is asked for since it
-last said so: resource, requirement and operation of each change."""
+"""Extern function ``(workflow_id, pending, in_progress, requested)``. A workflow, while not replaying, calls it with
+the state of its pod's resize. `pending` is the reason why it has not begun, or ""; `requested` lists what was requested
+since the last call: resource, requirement and operation of each change."""
 
 _meter = metrics.get_meter("syncpod")
 _requested = _meter.create_counter(
     "container_requested_resizes_total",
-    description="Resizes that were asked for: of each container each resource, requests and limits apart.",
+    description="Requested resizes, by resource, requests or limits, and operation.",
 )
 _pending: dict[str, str] = {}
 _in_progress: set[str] = set()
 
 
 def resizes(workflow_id: str, pending: str, in_progress: bool, requested: Sequence[tuple[str, str, str]]) -> None:
-    """Count how the resize of a pod stands. Called from the threads of workflow tasks."""
+    """Record the state of a pod's resize. Called from threads of workflow tasks."""
     if pending:
         _pending[workflow_id] = pending.lower()
     else:
@@ -38,7 +38,7 @@ def resizes(workflow_id: str, pending: str, in_progress: bool, requested: Sequen
 
 
 def observe_pending(_: CallbackOptions) -> Iterable[Observation]:
-    """Return how many pods wait to be resized, by why; nothing for a reason that none waits for."""
+    """Return how many pods wait to be resized, by reason."""
     return [Observation(number, {"reason": why}) for why, number in Counter(tuple(_pending.values())).items()]
 
 
@@ -48,7 +48,7 @@ def observe_in_progress(_: CallbackOptions) -> Iterable[Observation]:
 
 
 _meter.create_observable_gauge(
-    "pod_pending_resizes", callbacks=[observe_pending], description="Pods that wait to be resized, by why."
+    "pod_pending_resizes", callbacks=[observe_pending], description="Pods that wait to be resized, by reason."
 )
 _meter.create_observable_gauge(
     "pod_in_progress_resizes", callbacks=[observe_in_progress], description="Pods that are being resized."
@@ -56,11 +56,11 @@ _meter.create_observable_gauge(
 
 
 class ResizeMetricsInterceptor(Interceptor):
-    """Gives workflows the function that counts."""
+    """Gives workflows the function that records resizes."""
 
     def workflow_interceptor_class(
         self, input: WorkflowInterceptorClassInput
     ) -> type[WorkflowInboundInterceptor] | None:
-        """Give it; nothing of the workflow is intercepted."""
+        """Provide the function; nothing of the workflow is intercepted."""
         input.unsafe_extern_functions[RESIZES] = resizes
         return None

@@ -1,7 +1,8 @@
-"""Spans of the pod's work: one for each sync of a workflow, below it one for each step, below those the calls to CRI.
+"""Spans of a pod's work: one for each sync of its workflow, below it one for each step, below those the CRI calls.
 
-A workflow cannot make spans itself: it is replayed. So the sync's span is begun outside of it when it schedules its
-first step, travels to the steps in a header, and ends when the workflow says that the sync has. Replays make none.
+A workflow cannot create spans, since it is replayed. So the span of a sync starts outside of the workflow when the sync
+schedules its first step, travels to the steps in a header, and ends when the workflow reports the end of the sync. A
+replay creates none.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from temporalio.worker import (
 from syncpod.messages import POD_WORKFLOW, KillContainer, PullImage, StartContainer, StepInput
 
 SYNC_SPAN = "syncpod_sync_span"
-"""Extern function ``(attributes, start_ns, end_ns)`` by which a workflow, not replaying, says that a sync has ended."""
+"""Extern function ``(attributes, start_ns, end_ns)`` by which a workflow, not replaying, reports the end of a sync."""
 
 _HEADER = "traceparent"
 _OPEN_SYNCS = 10_000
@@ -39,13 +40,13 @@ _tracer = trace.get_tracer("syncpod")
 
 
 class SyncSpans:
-    """The syncs under way, by run. Called from the threads of workflow tasks; a run is only ever in one of them."""
+    """The open syncs, by run. Called from threads of workflow tasks; a run is in only one of them at a time."""
 
     def __init__(self) -> None:
         self._open: OrderedDict[str, Span] = OrderedDict()
 
     def under_way(self, run_id: str) -> SpanContext:
-        """Return the run's sync, begun now if none is."""
+        """Return the span context of the run's sync; start its span if there is none."""
         span = self._open.get(run_id)
         if span is None:
             span = self._open[run_id] = _tracer.start_span("sync_pod", Context())
@@ -54,10 +55,10 @@ class SyncSpans:
         return span.get_span_context()
 
     def ended(self, attributes: Mapping[str, Any], start_ns: int, end_ns: int) -> None:
-        """End the span of the sync of the workflow that calls this; one without steps is made whole.
+        """End the span of the calling workflow's sync; create the whole span if the sync had no steps.
 
-        Times are the workflow's, nanoseconds since 1970. A span that was begun ends now: its steps have run by this
-        machine's clock, the workflow's is the server's.
+        Times are the workflow's, in nanoseconds since 1970. A span that was started earlier ends now instead: its steps
+        are timed by this machine's clock, and the workflow's clock is the server's.
         """
         span = self._open.pop(workflow.info().run_id, None)
         if span is None:
@@ -70,7 +71,7 @@ class SyncSpans:
 
 
 class TracingInterceptor(Interceptor):
-    """Makes the spans. With no OpenTelemetry SDK configured it adds nothing to what a workflow schedules."""
+    """Creates the spans. Without an OpenTelemetry SDK it adds nothing to what a workflow schedules."""
 
     def __init__(self) -> None:
         self._syncs = SyncSpans()
@@ -82,7 +83,7 @@ class TracingInterceptor(Interceptor):
     def workflow_interceptor_class(
         self, input: WorkflowInterceptorClassInput
     ) -> type[WorkflowInboundInterceptor] | None:
-        """Give workflows the function that ends a sync's span, and their steps the header."""
+        """Give workflows the function that ends a sync's span, and add the header to their steps."""
         syncs = self._syncs
         input.unsafe_extern_functions[SYNC_SPAN] = syncs.ended
 
@@ -140,7 +141,7 @@ def _about(info: activity.Info) -> dict[str, str | int]:
 
 
 def _about_step(request: StepInput) -> dict[str, str | int]:
-    """Name what a step is about; nothing of a pod's spec, which may hold secrets in its environment."""
+    """Return attributes that identify a step's target. No part of the pod's spec: its environment may hold secrets."""
     about: dict[str, str | int] = {
         "k8s.namespace.name": request.ref.namespace,
         "k8s.pod.name": request.ref.name,
@@ -159,13 +160,13 @@ def _about_step(request: StepInput) -> dict[str, str | int]:
 
 
 def _payload(context: SpanContext) -> Payload:
-    """Write the header as W3C Trace Context has it, as JSON, which every SDK can read."""
+    """Encode the header as in W3C Trace Context, as a JSON payload, which every SDK can read."""
     text = f"00-{context.trace_id:032x}-{context.span_id:016x}-{context.trace_flags:02x}"
     return Payload(metadata={"encoding": b"json/plain"}, data=json.dumps(text).encode())
 
 
 def _context(payload: Payload | None) -> Context:
-    """Return the context in which a step's span begins: below the sync's, or by itself."""
+    """Return the context of a step's span: below the sync's span, or a new trace."""
     if payload is None:
         return Context()
     try:

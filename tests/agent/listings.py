@@ -1,4 +1,4 @@
-"""Listings of pods, and a reader that gives those that a test has set up."""
+"""Listings of pods for tests, and a reader that returns them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from syncpod.node.reader import Relist
 
 
 def pod(uid: str = "u1", **containers: ContainerRuntimeState) -> ObservedPod:
-    """A pod with a ready sandbox and containers in these states, without a number yet."""
+    """Return a pod with a ready sandbox and containers in these states, without a sequence number."""
     return ObservedPod(
         uid=uid,
         name=f"name-{uid}",
@@ -29,7 +29,7 @@ def ref(uid: str = "u1") -> PodRef:
 
 @dataclass
 class SetUpReader:
-    """Gives what `pods` has at the moment, each time with a newer number; fails for what is in `broken`."""
+    """Returns what is in `pods`, each time with a newer number; fails for UIDs in `broken`."""
 
     pods: dict[str, ObservedPod] = field(default_factory=dict)
     broken: dict[str, CriError] = field(default_factory=dict)

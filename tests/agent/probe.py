@@ -1,4 +1,4 @@
-"""Small workflows that stand where a pod's would: one records its signals, one is in the middle of a step."""
+"""Small workflows instead of a pod's: one records its signals, one is in the middle of a step."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ STEP = "create_sandbox"
 
 @workflow.defn(name="PodWorkflow")
 class Recorder:
-    """Records signals until it is told to end; returns what it was asked to do by whom."""
+    """Records signals until it is told to end; returns what it received."""
 
     def __init__(self) -> None:
         self.signals: list[dict[str, Any]] = []
@@ -48,7 +48,7 @@ class Recorder:
 
 @workflow.defn(name="PodWorkflow")
 class Silent:
-    """Fails to say which pod it is until it is told that it may."""
+    """Fails to answer which pod it is until it is allowed to."""
 
     def __init__(self) -> None:
         self.answers = False
@@ -70,7 +70,7 @@ class Silent:
 
 @workflow.defn(name="PodWorkflow")
 class InAStep:
-    """Runs one step that would be missed for ten minutes if only timeouts told."""
+    """Runs one step that would be lost for ten minutes if only timeouts noticed."""
 
     @workflow.run
     async def run(self) -> str:
@@ -95,7 +95,7 @@ async def answers() -> str:
 
 
 async def serve_until_killed(address: str, task_queue: str, identity: str) -> None:
-    """What the process of the worker that dies does."""
+    """The process of the worker that dies."""
     from temporalio.client import Client
 
     client = await Client.connect(address, identity=identity)

@@ -1,4 +1,4 @@
-"""The agent between a real runtime and a real server, with a workflow in the pod's place that records its signals."""
+"""The agent between a real runtime and a real server, with a workflow that records its signals instead of a pod's."""
 
 from __future__ import annotations
 
@@ -166,10 +166,10 @@ async def test_an_agent_ends_though_the_disk_for_seen_exits_hangs(
 ) -> None:
     answers = threading.Event()
     monkeypatch.setattr(seen_exits, "replace_file", lambda *_, **__: answers.wait(10))
-    monkeypatch.setattr(module, "_SETTLED_SECONDS", 0.01)
+    monkeypatch.setattr(module, "_FLUSH_SECONDS", 0.01)
     scene.reader.exits = exits = seen_exits.SeenExits(tmp_path / "exits")
     exits.note("c1", 7, datetime.now(UTC))
     await scene.agent.close()
     answers.set()
-    assert "it cannot be written in time" in caplog.text
+    assert "they cannot be written in time" in caplog.text
     await exits.settled()

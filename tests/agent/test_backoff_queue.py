@@ -12,7 +12,7 @@ from tests.agent.waiting import until
 
 
 class Bell:
-    """Hears what rings; can be out of reach for a number of times."""
+    """Records the signals; the first `out_of_reach` attempts fail."""
 
     def __init__(self) -> None:
         self.rung: list[tuple[str, str, int]] = []
@@ -90,7 +90,7 @@ async def test_a_server_that_stays_away_is_given_up_for_the_workflows_own_timer(
     bell.out_of_reach = 1_000_000
     queue.arm("pod/default/a", "web", 1, 0.0)
     await until(lambda: len(queue) == 0)
-    assert "back-off of web in pod/default/a is over, but cannot be told" in caplog.text
+    assert "back-off of web in pod/default/a is over, but its workflow cannot be signalled" in caplog.text
 
 
 async def test_a_closed_queue_rings_no_more(bell: Bell) -> None:

@@ -118,7 +118,7 @@ async def test_open_pods_are_those_that_the_server_lists_and_those_that_the_runt
 async def test_where_the_runtime_has_another_pod_of_a_workflows_name_it_is_asked_which_it_is(
     client: Client, task_queue: str
 ) -> None:
-    """A run that follows a deleted pod begins with the search attributes of that one's."""
+    """A run that follows a deleted pod starts with that pod's search attributes."""
     assert await register_search_attributes(client)
     namespace, takeover = str(uuid.uuid4()), Takeover(client, task_queue, NEW)
     said = {"PodNamespace": namespace, "PodName": "a", "PodUID": "elder"}
@@ -158,8 +158,8 @@ async def test_a_pod_that_cannot_say_yet_which_it_is_is_asked_until_it_does(
     handle = await client.start_workflow("PodWorkflow", id=f"pod/{uuid.uuid4()}/web", task_queue=task_queue)
     async with Worker(client, task_queue=task_queue, workflows=[Silent]):
         asking = asyncio.create_task(Takeover(client, task_queue, NEW).ask_which(handle.id))
-        await until(lambda: "does not say yet which pod it is" in caplog.text or asking.done())
+        await until(lambda: "does not answer yet which pod it is" in caplog.text or asking.done())
         await handle.signal("may_answer")
         assert await asking == PodRef(namespace="default", name="asked", uid="uid-by-query")
-    assert caplog.text.count("does not say yet which pod it is") == 1
+    assert caplog.text.count("does not answer yet which pod it is") == 1
     await handle.terminate()

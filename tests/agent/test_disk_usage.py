@@ -6,20 +6,20 @@ from pathlib import Path
 
 import pytest
 
-from syncpod.agent.storage.disk_usage import DiskUsage, disk_usage
+from syncpod.agent.eviction.disk_usage import DiskUsage, disk_usage
 
 PATIENT = 60.0
 
 
 def du(directory: Path, *how: str) -> int:
-    """What coreutils' du says."""
+    """The result of coreutils' du."""
     said = subprocess.run(["du", "-sx", *(how or ("-B1",)), str(directory)], capture_output=True, check=True, text=True)
     return int(said.stdout.split()[0])
 
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
-    """Files of some sizes, a sparse one, one of two names, links that lead out and in circles."""
+    """Files of several sizes, a sparse one, one with two names, and links that lead out and in circles."""
     tree = tmp_path / "tree"
     (tree / "deep/er").mkdir(parents=True)
     (tree / "large").write_bytes(b"x" * 3_000_000)

@@ -1,4 +1,4 @@
-"""A node that is short of something tells, tidies up, and puts out one pod at a time: the one the kubelet would."""
+"""A node short of resources sets conditions, reclaims, and evicts one pod at a time, in the kubelet's order."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ POLICY = eviction_policy(
 
 @dataclass
 class Scene:
-    """A node of which the test says what is left and what its pods use."""
+    """A node whose measurements and pod usages the test sets."""
 
     signals: dict[Signal, Observation] = field(default_factory=lambda: dict.fromkeys(RESOURCES, PLENTY))
     dedicated: bool = False
@@ -71,9 +71,9 @@ class Scene:
             self,
             cast("PodUsages", Usages(self)),
             self.send,
-            tidy_after=self.tidy_after,
+            wait_for_cleanup=self.wait_for_cleanup,
             reclaim=(self.containers, self.images),
-            told=self.conditions.append,
+            on_conditions=self.conditions.append,
         )
 
     def short(self, signal: Signal, available: int = 50) -> None:
@@ -99,7 +99,7 @@ class Scene:
         self.told.append(order)
         return True
 
-    async def tidy_after(self, uid: str, *, seconds: float) -> bool:
+    async def wait_for_cleanup(self, uid: str, *, seconds: float) -> bool:
         self.waited.append(seconds)
         return True
 
@@ -118,7 +118,7 @@ class Scene:
 
 @dataclass
 class Usages:
-    """What the pods of a scene use."""
+    """The usages of a scene's pods."""
 
     scene: Scene
 
@@ -180,7 +180,7 @@ async def test_the_end_of_a_pod_is_waited_for_as_long_as_its_grace_asks(
 
 
 async def test_what_nobody_needs_goes_first_and_may_be_enough() -> None:
-    """Row 118: reclaim dead containers and unused images before a pod is put out."""
+    """Row 118: reclaim dead containers and unused images before a pod is evicted."""
     scene = Scene(used={"web": 5}, frees=400)
     scene.short("nodefs.available")
     assert await scene.evictor().round() is None
@@ -197,7 +197,7 @@ async def test_where_that_is_not_enough_or_fails_a_pod_is_put_out(frees: int) ->
 
 
 async def test_a_removal_that_hangs_keeps_no_pod_from_being_put_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Row 118: nor is it begun again before it has ended; then it is."""
+    """Row 118: nor is it started again before it has ended; afterwards it is."""
     monkeypatch.setattr(evictor_module, "RECLAIM_SECONDS", 0.05)
     scene = Scene(used={"first": 9, "second": 5, "third": 2}, hangs=asyncio.Event())
     scene.short("nodefs.available")
@@ -254,7 +254,7 @@ async def test_a_fault_of_ours_in_tidying_up_keeps_no_pod_from_being_put_out(
     monkeypatch.setattr(scene, "containers", fails)
     assert (await scene.evictor().round() or PodRef()).uid == "web"
     assert scene.reclaimed == ["images"]
-    assert "for a fault of ours" in caplog.text
+    assert "because of a defect" in caplog.text
     assert "a defect" in caplog.text
 
 
@@ -268,7 +268,7 @@ async def test_images_on_a_disk_of_their_own_give_the_nodes_disk_nothing_back() 
 
 
 async def test_a_pod_without_a_workflow_is_passed_over_and_nobody_is_put_out_while_the_server_is_away() -> None:
-    """Row 118: what cannot be told is not done."""
+    """Row 118: a pod that cannot be signalled is not evicted."""
     scene = Scene(used={"small": 5, "lost": 9}, without_workflow="lost", away=True)
     scene.short("memory.available")
     evictor = scene.evictor()
@@ -278,21 +278,21 @@ async def test_a_pod_without_a_workflow_is_passed_over_and_nobody_is_put_out_whi
 
 
 async def test_the_condition_is_told_and_turns_pods_away() -> None:
-    """Row 118: MemoryPressure turns best-effort pods away, in the kubelet's words."""
+    """Row 118: MemoryPressure refuses best-effort pods, with the kubelet's message."""
     scene = Scene(used={})
     evictor = scene.evictor()
-    assert evictor.refusal(scene.pod("new")) == ""
+    assert evictor.admission_refusal(scene.pod("new")) == ""
     scene.short("memory.available")
     await evictor.round()
-    assert evictor.refusal(scene.pod("new")) == "The node had condition: [MemoryPressure]. "
+    assert evictor.admission_refusal(scene.pod("new")) == "The node had condition: [MemoryPressure]. "
     scene.short("memory.available", 900)
     await evictor.round()
-    assert evictor.refusal(scene.pod("new")) != "", "for five minutes more"
+    assert evictor.admission_refusal(scene.pod("new")) != "", "for five minutes more"
     assert scene.conditions == [("MemoryPressure",)]
 
 
 async def test_nothing_is_measured_where_nothing_is_held_to_anything() -> None:
-    """Row 118: every threshold may be taken away."""
+    """Row 118: every threshold can be removed."""
     await asyncio.wait_for(Scene().evictor(eviction_policy(EvictionSettings(hard="none"))).run(), 5)
 
 
@@ -365,14 +365,14 @@ async def test_a_disk_that_hangs_or_is_not_there_is_left_out_and_said_once(
     try:
         for _ in range(3):
             assert (await looking.measure()).signals == {}
-        assert caplog.text.count("the node's disk cannot be told") == 1
+        assert caplog.text.count("the node's disk cannot be measured") == 1
         assert threading.active_count() < 50
     finally:
         answers.set()
 
 
 async def test_what_pods_use_is_measured_on_every_runtime(runtime: Runtime, tmp_path: Path) -> None:
-    """Row 118: working sets, writable layers, logs, volumes and processes, by which pods are ranked."""
+    """Row 118: pods are ranked by working sets, writable layers, logs, volumes and processes."""
     node = replace(a_node(tmp_path), cgroup_parent=runtime.cgroup_parent.strip("/") or "syncpod")
     owner = f"n-{uuid.uuid4()}"
     async with (
@@ -416,7 +416,7 @@ async def test_what_pods_use_is_measured_on_every_runtime(runtime: Runtime, tmp_
 
 
 async def test_of_what_somebody_has_put_into_a_pod_no_logs_are_counted(tmp_path: Path) -> None:
-    """Its name is none that the pod's manifest gives, and perhaps no file's name at all."""
+    """Its name is not in the pod's manifest, and may not be a valid file name."""
     node = a_node(tmp_path)
     containers = {name: f"c{index}" for index, name in enumerate(("main", "/", "../..", "a\0b", "x" * 300))}
     meta = {"name": "web", "namespace": "default", "uid": "u1"}

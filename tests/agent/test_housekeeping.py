@@ -1,4 +1,4 @@
-"""What a node tidies up by itself: nothing that a pod still needs, nothing that is not ours, and one pod at a time."""
+"""Housekeeping removes nothing that a pod still needs and nothing of others, and one pod never blocks another."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from syncpod.agent.housekeeping import gone_pods
 from syncpod.agent.housekeeping.dead_containers import ContainerGc
 from syncpod.agent.housekeeping.gone_pods import GonePods
 from syncpod.agent.housekeeping.orphans import Killer, Orphans
-from syncpod.agent.housekeeping.pod_workflows import PodWorkflows
 from syncpod.agent.housekeeping.report import NodeReporter
 from syncpod.agent.housekeeping.settings import housekeeping_settings
+from syncpod.agent.pod_workflows import PodWorkflows
 from syncpod.cri.port import CriRuntime
 from syncpod.lifecycle.container_gc import ContainerGcPolicy
 from syncpod.lifecycle.observed import ContainerRuntimeState, ObservedContainer, ObservedPod, ObservedSandbox
@@ -29,8 +29,8 @@ from syncpod.lifecycle.orphans import Standing
 from syncpod.messages import PodRef, pod_workflow_id
 from syncpod.node.pod_records import PodRecord, write_pod_record
 from syncpod.node.report import Orphan, read_node_report
-from syncpod.node_settings import SettingsInvalid
 from syncpod.pod import Pod
+from syncpod.settings.errors import SettingsInvalid
 from syncpod.translation.context import NodeContext
 from syncpod.translation.paths import pod_directory
 from tests.agent.listings import unavailable
@@ -41,7 +41,7 @@ START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def listing(uid: str = "u1", *states: ContainerRuntimeState, ready: bool = True) -> ObservedPod:
-    """A pod whose container `web` has had instances in these states, oldest first."""
+    """Return a pod whose container `web` has had instances in these states, oldest first."""
     return ObservedPod(
         uid=uid,
         name=f"name-{uid}",
@@ -63,7 +63,7 @@ def listing(uid: str = "u1", *states: ContainerRuntimeState, ready: bool = True)
 
 @dataclass
 class Runtime:
-    """A collector that removes what is chosen from what there is; `refuses`, `busy` and `hangs` stay as they are."""
+    """A collector that removes what is chosen; pods in `refuses`, `busy` and `hangs` stay."""
 
     pods: dict[str, ObservedPod] = field(default_factory=dict)
     refuses: str = ""
@@ -115,7 +115,7 @@ def node(tmp_path: Path) -> NodeContext:
 
 
 def note(node: NodeContext, uid: str, **record: Any) -> None:
-    """Have the node know a pod."""
+    """Write a pod's record."""
     pod = Pod.model_validate({"metadata": {"name": f"name-{uid}", "namespace": "default", "uid": uid}})
     pod_directory(node, uid).mkdir(parents=True, exist_ok=True)
     write_pod_record(node, PodRecord(pod=pod, **{"cluster": CLUSTER, **record}))
@@ -129,7 +129,7 @@ def gc(node: NodeContext, runtime: Runtime, policy: ContainerGcPolicy | None = N
 
 
 async def test_each_minute_all_but_the_newest_dead_go(node: NodeContext) -> None:
-    """Row 107: every pod is looked at, and nothing is asked of the runtime where there is nothing to remove."""
+    """Row 107: every pod is checked, and nothing is asked of the runtime while there is nothing to remove."""
     runtime = Runtime()
     runtime.has(listing("u1", "exited", "exited", "running"), listing("u2", "exited", "exited", "exited"))
     collecting = gc(node, runtime)
@@ -143,7 +143,7 @@ async def test_each_minute_all_but_the_newest_dead_go(node: NodeContext) -> None
 async def test_a_pod_that_hangs_or_has_a_step_holds_up_no_other_and_is_said_once(
     node: NodeContext, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Row 107: what cannot be removed now is left for the next time."""
+    """Row 107: what cannot be removed now is left for the next round."""
     runtime = Runtime(refuses="u1", busy="u2")
     runtime.has(*(listing(uid, "exited", "exited") for uid in ("u1", "u2", "u3")))
     collecting = gc(node, runtime)
@@ -156,7 +156,7 @@ async def test_a_pod_that_hangs_or_has_a_step_holds_up_no_other_and_is_said_once
 
 
 async def test_moments_after_an_exit_the_older_dead_go(node: NodeContext, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Row 108: on the death of a container, without waiting for the minute."""
+    """Row 108: soon after a container dies, without waiting for the next minute."""
     monkeypatch.setattr(module, "SETTLE_SECONDS", 0.0)
     monkeypatch.setattr(module, "_TICK", 0.001)
     runtime = Runtime()
@@ -175,7 +175,7 @@ async def test_moments_after_an_exit_the_older_dead_go(node: NodeContext, monkey
 async def test_a_removal_that_hangs_holds_up_no_other_pod_and_no_later_look(
     node: NodeContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Row 107: the runtime may keep a call for two minutes; others are seen to meanwhile."""
+    """Row 107: a call to the runtime may take two minutes; other pods are processed meanwhile."""
     monkeypatch.setattr(module, "SETTLE_SECONDS", 0.0)
     monkeypatch.setattr(module, "_TICK", 0.001)
     runtime = Runtime(hangs={"u1", "u2"})
@@ -198,7 +198,7 @@ async def test_a_removal_that_hangs_holds_up_no_other_pod_and_no_later_look(
 async def test_a_removal_that_hangs_is_waited_for_only_so_long(
     node: NodeContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Row 118: neither a node that tidies up nor one that puts a pod out waits for the runtime without end."""
+    """Row 118: neither reclaiming nor an eviction waits for the runtime for ever."""
     monkeypatch.setattr(module, "_TICK", 0.001)
     runtime = Runtime(hangs={"u1"})
     runtime.has(listing("u1", "exited", "exited", ready=False), listing("u2", "exited", "exited"))
@@ -206,10 +206,10 @@ async def test_a_removal_that_hangs_is_waited_for_only_so_long(
     collecting = gc(node, runtime)
     async with asyncio.timeout(20):
         assert await collecting.round(seconds=0.05) == 1
-        assert not await collecting.tidy_after("u1", seconds=0.05)
+        assert not await collecting.wait_for_cleanup("u1", seconds=0.05)
         assert (runtime.asked, runtime.removed, runtime.emptied) == (2, ["u2-0"], [])
         runtime.answers.set()
-        assert await collecting.tidy_after("u1", seconds=60)
+        assert await collecting.wait_for_cleanup("u1", seconds=60)
     assert runtime.removed == ["u2-0", "u1-0", "u1-1"], "what had begun went on"
     assert runtime.emptied == ["u1"]
 
@@ -230,14 +230,14 @@ async def test_a_fault_of_ours_in_one_pod_is_said_and_holds_up_no_other(
     monkeypatch.setattr(runtime, "collect", fails)
     runtime.has(listing("u1", "exited", "exited"), listing("u2", "exited", "exited"))
     running = asyncio.create_task(gc(node, runtime).run())
-    await until(lambda: runtime.removed == ["u2-0"] and "of pod u1 stays for now" in caplog.text)
+    await until(lambda: runtime.removed == ["u2-0"] and "of pod u1 stay for now" in caplog.text)
     assert not running.done()
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
 
 
 async def test_of_a_pod_that_was_put_out_all_goes_and_of_a_finished_one_under_pressure(node: NodeContext) -> None:
-    """Row 108: an evicted pod keeps nothing; a finished one its last instance, until the disk is short."""
+    """Row 108: an evicted pod keeps nothing; a finished one keeps its last instance until disk space runs out."""
     runtime = Runtime()
     runtime.has(listing("u1", "exited", ready=False), listing("u2", "exited", ready=False), listing("u3", "exited"))
     note(node, "u1", finished=True, evicted=True)
@@ -253,20 +253,20 @@ async def test_of_a_pod_that_was_put_out_all_goes_and_of_a_finished_one_under_pr
 async def test_a_pod_that_is_put_out_is_waited_for_until_it_has_ended_or_is_removed_whole(
     node: NodeContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Row 118: its volumes go with its containers; where nothing is left of it, nothing is waited for."""
+    """Row 118: volumes are removed with the containers; if nothing is left, nothing is waited for."""
     monkeypatch.setattr(module, "_TICK", 0.001)
     runtime = Runtime()
     runtime.has(listing("u1", "running"))
     for uid in ("u1", "u2"):
         note(node, uid)
     collecting = gc(node, runtime)
-    assert not await collecting.tidy_after("u1", seconds=0.05)
+    assert not await collecting.wait_for_cleanup("u1", seconds=0.05)
     assert (runtime.asked, runtime.emptied) == (0, [])
     runtime.has(listing("u1", "exited", ready=False))
-    assert await collecting.tidy_after("u1", seconds=60)
+    assert await collecting.wait_for_cleanup("u1", seconds=60)
     assert (runtime.removed, runtime.emptied) == (["u1-0"], ["u1"])
-    assert await collecting.tidy_after("u2", seconds=60), "which never had a sandbox"
-    assert await collecting.tidy_after("u3", seconds=60), "of which nothing is left"
+    assert await collecting.wait_for_cleanup("u2", seconds=60), "which never had a sandbox"
+    assert await collecting.wait_for_cleanup("u3", seconds=60), "of which nothing is left"
     assert runtime.emptied == ["u1", "u2"]
 
 
@@ -289,7 +289,7 @@ async def test_what_was_never_started_goes_when_it_has_been_seen_so_for_long(
 
 @dataclass
 class Workflows:
-    """What Temporal knows: the standing of each pod by UID; `away` = the server does not answer."""
+    """What Temporal knows: the state of each pod's workflow by UID; `away` = the server does not answer."""
 
     standings: dict[str, Standing] = field(default_factory=dict)
     away: bool = False
@@ -321,7 +321,7 @@ async def test_what_is_left_of_pods_without_a_workflow_goes_where_the_runtime_ha
 
 
 async def test_an_unknown_workflow_is_no_evidence_against_what_is_in_the_runtime(node: NodeContext) -> None:
-    """Row 110: a dead sandbox of a gone pod goes only where its own workflow is known to have ended."""
+    """Row 110: a dead sandbox of a gone pod is removed only if its own workflow is known to have ended."""
     workflows, runtime = Workflows({"closed": "closed"}), Runtime()
     runtime.has(listing("closed", "exited", ready=False), listing("unknown", "exited", ready=False), listing("alive"))
     for uid in ("closed", "unknown", "alive"):
@@ -332,7 +332,7 @@ async def test_an_unknown_workflow_is_no_evidence_against_what_is_in_the_runtime
 
 
 async def test_nothing_goes_before_the_server_has_answered_nor_before_its_time(node: NodeContext) -> None:
-    """Row 111: never before the agent knows."""
+    """Row 111: never before the agent knows the pods."""
     workflows, runtime = Workflows({"u1": "closed"}, away=True), Runtime()
     note(node, "u1")
     assert await gone(node, workflows, runtime).round() == 0
@@ -345,7 +345,7 @@ async def test_nothing_goes_before_the_server_has_answered_nor_before_its_time(n
 async def test_records_that_cannot_be_read_are_told_of_once_for_as_long_as_it_is_so(
     node: NodeContext, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Row 111: a node that tidies up no more says so."""
+    """Row 111: a node that cannot clean up says so."""
     workflows, runtime = Workflows({"u1": "closed"}), Runtime()
     note(node, "u1")
     looking = gone(node, workflows, runtime)
@@ -382,7 +382,7 @@ async def test_records_that_cannot_be_read_are_told_of_once_for_as_long_as_it_is
 async def test_what_is_slow_to_go_holds_up_no_other_pods_remains(
     node: NodeContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Row 111: and is not begun a second time."""
+    """Row 111: and the removal is not started a second time."""
     monkeypatch.setattr(gone_pods, "CLEAR_SECONDS", 0.05)
     workflows, runtime = Workflows(dict.fromkeys(("slow", "quick", "later"), "closed")), Runtime()
     clear, hangs = runtime.clear, asyncio.Event()
@@ -408,7 +408,7 @@ async def test_what_is_slow_to_go_holds_up_no_other_pods_remains(
 async def test_a_fault_of_ours_in_one_pods_removal_costs_no_other_and_no_end(
     node: NodeContext, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Row 111: what else is being removed then goes on, and after an end of the whole it begins again."""
+    """Row 111: other removals continue, and after the end of the task it starts again."""
     monkeypatch.setattr(gone_pods, "CLEAR_SECONDS", 0.05)
     workflows, runtime = Workflows(dict.fromkeys(("odd", "quick", "slow"), "closed")), Runtime()
     clear, hangs, slow = runtime.clear, asyncio.Event(), list[str]()
@@ -426,7 +426,7 @@ async def test_a_fault_of_ours_in_one_pods_removal_costs_no_other_and_no_end(
         note(node, uid)
     looking = gone(node, workflows, runtime, period=0.0)
     assert await looking.round() == 1
-    assert caplog.text.count("what is left of pod odd, which is gone, stays for now, for a fault of ours") == 1
+    assert caplog.text.count("the remains of pod odd, which is gone, stay for now because of a defect") == 1
     running = asyncio.create_task(looking.run())
     await asyncio.sleep(0)
     running.cancel()
@@ -442,8 +442,8 @@ async def test_a_fault_of_ours_in_one_pods_removal_costs_no_other_and_no_end(
 
 async def test_the_nodes_report_says_what_a_node_object_would(node: NodeContext) -> None:
     reporter = NodeReporter(node.state_dir, [("container garbage collection", 60.0, lambda: 7, "dead")])
-    reporter.has_conditions(("DiskPressure",))
-    reporter.has_orphans((Orphan(namespace="default", name="web", uid="u1", why="its workflow has ended"),))
+    reporter.set_conditions(("DiskPressure",))
+    reporter.set_orphans((Orphan(namespace="default", name="web", uid="u1", why="its workflow has ended"),))
     running = asyncio.create_task(reporter.run())
     try:
         await until(lambda: read_node_report(node.state_dir) is not None)
@@ -463,7 +463,7 @@ async def test_the_nodes_report_says_what_a_node_object_would(node: NodeContext)
 
 
 def test_periods_and_retention_are_the_kubelets_unless_set() -> None:
-    """Row 107: one minute, no least age, one per container, no limit in all."""
+    """Row 107: one minute, no minimum age, one per container, no limit on the node."""
     usual = housekeeping_settings({})
     assert (usual.containers, usual.containers_period) == (ContainerGcPolicy(), 60.0)
     assert (len(usual.eviction.thresholds), usual.eviction_period) == (5, 10.0)
@@ -479,7 +479,7 @@ def test_periods_and_retention_are_the_kubelets_unless_set() -> None:
 
 
 def test_every_setting_is_documented() -> None:
-    """A setting that nobody can read of is none."""
+    """A setting that the documentation does not mention is useless."""
     read: set[str] = set()
 
     class Environment(dict[str, str]):

@@ -1,4 +1,4 @@
-"""Which images of a node are removed: no more than needed, none that is used, none that others brought."""
+"""Which images are removed: no more than needed, none in use, and none that others brought."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class Images:
 
 
 class Scene:
-    """A node whose clock is set by the test, as is how full the images' disk of 1,000 bytes is."""
+    """A node whose clock, and the usage of its images' disk of 1,000 bytes, are set by the test."""
 
     def __init__(self, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.node = a_node(directory)
@@ -108,7 +108,7 @@ class Scene:
         monkeypatch.setattr(os, "statvfs", disk)
 
     def pulled(self, *names: str) -> None:
-        """Note that this node pulled images, one after the other."""
+        """Record that this node pulled these images, one after the other."""
         for name in names:
             self.pulls.pulled(f"{name}:1", f"id-{name}", None)
 

@@ -46,7 +46,7 @@ def test_a_life_counts_more_than_the_last_though_the_clock_was_put_back(state_di
 
 
 def test_a_life_on_an_old_state_counts_more_than_what_has_served_the_node_since(tmp_path: Path) -> None:
-    """A state directory put back from a copy, or another one used for a while: the workflows know newer listings."""
+    """After a state directory was restored from a copy, or another one was used: workflows know newer listings."""
     boot(tmp_path / "a")
     node = tmp_path / "a" / "node.json"
     node.write_text(json.dumps(json.loads(node.read_text()) | {"boot": int(time.time()) - 86_400}))

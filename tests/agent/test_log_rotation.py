@@ -1,4 +1,4 @@
-"""Logs of running containers are rotated, and no line of them is lost."""
+"""Logs of running containers are rotated, and no line is lost."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from syncpod.agent.storage.log_rotation import LogLimits, LogRotation, compress_rotated, remove_excess
+from syncpod.agent.storage.log_rotation import LogRotation, compress_rotated, remove_excess
 from syncpod.cli.streams.log_files import read_blocks
 from syncpod.cli.streams.log_lines import LogText
 from syncpod.cri.client import CriClient
@@ -16,6 +16,7 @@ from syncpod.cri.errors import RuntimeFailure
 from syncpod.lifecycle.observed import ObservedContainer, ObservedPod
 from syncpod.node.log_files import rotated_files
 from syncpod.node.reader import PodReader
+from syncpod.settings.node import LogSettings
 from tests.agent.waiting import until
 from tests.node.owned_pods import OWNER, owned_pod
 from tests.runtimes.runtime import Runtime
@@ -34,7 +35,7 @@ while :; do sleep 0.1; done
 
 
 def seconds() -> Iterator[datetime]:
-    """A clock that has moved on by a second each time it is looked at."""
+    """A clock that advances by a second with each call."""
     at = datetime(2026, 11, 21, tzinfo=UTC)
     while True:
         at += timedelta(seconds=1)
@@ -42,7 +43,7 @@ def seconds() -> Iterator[datetime]:
 
 
 async def rotate_all(rotation: LogRotation) -> None:
-    """Rotate each log that is due, once, and wait until that is done, compressing included."""
+    """Rotate each log that is due, and compress what was rotated."""
     await rotation._look()
     await asyncio.gather(*rotation._under_way.values())
     if rotation._compressing is not None:
@@ -50,9 +51,9 @@ async def rotate_all(rotation: LogRotation) -> None:
 
 
 async def test_no_line_is_lost_while_a_container_writes_as_fast_as_it_can(runtime: Runtime, tmp_path: Path) -> None:
-    """Row 113: twenty megabytes at full speed over several rotations are all in the files, and seen by who follows."""
+    """Row 113: twenty megabytes at full speed over several rotations are all in the files, and seen by a follower."""
     clock = seconds()
-    limits = LogLimits(max_bytes=1_000_000, max_files=1000)
+    limits = LogSettings(max_bytes=1_000_000, max_files=1000)
 
     def rotation(cri: CriClient, listing: ObservedPod) -> LogRotation:
         return LogRotation(tmp_path, cri, lambda: [listing], limits, now=lambda: next(clock))
@@ -74,7 +75,7 @@ async def test_no_line_is_lost_while_a_container_writes_as_fast_as_it_can(runtim
 async def written_and_followed(
     runtime: Runtime, log_dir: Path, lines: int, rotate: Callable[[CriClient, ObservedPod], Coroutine[None, None, None]]
 ) -> list[bytes]:
-    """Have a container write so many lines while its log is rotated; the numbers that somebody who follows it sees."""
+    """Have a container write so many lines while its log is rotated; return the numbers that a follower sees."""
     logs, seen = log_dir / "default_web_uid", bytearray()
     async with (
         CriClient(runtime.endpoint) as cri,
@@ -105,18 +106,18 @@ async def written_and_followed(
 
 
 def _kept(path: Path) -> bytes:
-    """What the log's files hold, from the oldest to the growing one."""
+    """Return the contents of the log's files, from the oldest to the current one."""
     files = (*rotated_files(path), path)
     return b"".join(gzip.decompress(file.read_bytes()) if file.suffix == ".gz" else file.read_bytes() for file in files)
 
 
 def _numbers(log: bytes) -> list[bytes]:
-    """The numbers in a log; a runtime may have cut a line in two where it went on in a new file."""
+    """Return the numbers in a log; a runtime may have split a line when it switched to a new file."""
     return [line[:8] for line in LogText().feed(log).splitlines()]
 
 
 def test_the_oldest_go_and_the_others_are_compressed(tmp_path: Path) -> None:
-    """Row 113: five files with the growing one, all compressed but the newest two."""
+    """Row 113: five files with the current one, all compressed except the newest two."""
     log = tmp_path / "0.log"
     for second in range(6):
         (tmp_path / f"0.log.20261121-00000{second}").write_text(f"{second}")
@@ -146,14 +147,14 @@ def test_what_somebody_still_writes_to_is_not_compressed(tmp_path: Path) -> None
 
 
 class Refusing(CriClient):
-    """A runtime that does not begin a new log."""
+    """A runtime that does not open a new log."""
 
     async def reopen_container_log(self, container_id: str) -> None:
         raise RuntimeFailure("reopen_container_log", "UNKNOWN", f"no such container {container_id}")
 
 
 class Hanging(CriClient):
-    """A runtime that does not answer whether it begins a new log."""
+    """A runtime that does not answer whether it opens a new log."""
 
     def __init__(self, asked: asyncio.Event) -> None:
         super().__init__("unix:///nowhere.sock")
@@ -168,7 +169,7 @@ async def test_a_log_that_cannot_be_begun_anew_keeps_its_name(tmp_path: Path) ->
     """Row 113: it is renamed back if the runtime does not reopen it."""
     path, listing = _grown(tmp_path)
     async with Refusing("unix:///nowhere.sock") as cri:
-        await rotate_all(LogRotation(tmp_path, cri, lambda: [listing], LogLimits(max_bytes=10)))
+        await rotate_all(LogRotation(tmp_path, cri, lambda: [listing], LogSettings(max_bytes=10)))
     assert [file.name for file in path.parent.iterdir()] == ["0.log"]
 
 
@@ -177,8 +178,8 @@ async def test_a_log_is_due_when_it_has_its_size(tmp_path: Path) -> None:
     _, listing = _grown(tmp_path)
     asked = asyncio.Event()
     async with Hanging(asked) as cri:
-        await rotate_all(LogRotation(tmp_path, cri, lambda: [listing], LogLimits(max_bytes=101)))
-        rotating = asyncio.create_task(rotate_all(LogRotation(tmp_path, cri, lambda: [listing], LogLimits(100))))
+        await rotate_all(LogRotation(tmp_path, cri, lambda: [listing], LogSettings(max_bytes=101)))
+        rotating = asyncio.create_task(rotate_all(LogRotation(tmp_path, cri, lambda: [listing], LogSettings(100))))
         asking = asyncio.create_task(asked.wait())
         await asyncio.wait({rotating, asking}, return_when=asyncio.FIRST_COMPLETED)
         assert asked.is_set()
@@ -188,10 +189,10 @@ async def test_a_log_is_due_when_it_has_its_size(tmp_path: Path) -> None:
 
 
 async def test_a_log_keeps_its_name_if_the_worker_ends_meanwhile(tmp_path: Path) -> None:
-    """Nobody would rotate what is written until another worker comes, and none may."""
+    """Until another worker comes nobody rotates the file, and perhaps none ever comes."""
     path, listing = _grown(tmp_path)
     async with Hanging(asyncio.Event()) as cri:
-        rotating = asyncio.create_task(rotate_all(LogRotation(tmp_path, cri, lambda: [listing], LogLimits(10))))
+        rotating = asyncio.create_task(rotate_all(LogRotation(tmp_path, cri, lambda: [listing], LogSettings(10))))
         await cri.asked.wait()
         assert not path.exists()
         rotating.cancel()
@@ -200,10 +201,10 @@ async def test_a_log_keeps_its_name_if_the_worker_ends_meanwhile(tmp_path: Path)
 
 
 async def test_what_a_runtime_has_begun_after_all_is_kept(tmp_path: Path) -> None:
-    """Its answer was lost: the log goes on in a new file, and what was before stays under its new name."""
+    """The answer was lost: the log continues in a new file, and the old one keeps its new name."""
     path, listing = _grown(tmp_path)
     async with Hanging(asyncio.Event()) as cri:
-        rotating = asyncio.create_task(rotate_all(LogRotation(tmp_path, cri, lambda: [listing], LogLimits(10))))
+        rotating = asyncio.create_task(rotate_all(LogRotation(tmp_path, cri, lambda: [listing], LogSettings(10))))
         await cri.asked.wait()
         path.write_text("new")
         rotating.cancel()
@@ -212,7 +213,7 @@ async def test_what_a_runtime_has_begun_after_all_is_kept(tmp_path: Path) -> Non
 
 
 def _grown(log_dir: Path) -> tuple[Path, ObservedPod]:
-    """A log of a hundred bytes, and the pod that runs the container whose it is."""
+    """A log of a hundred bytes, and the pod with its running container."""
     path = log_dir / "default_web_uid" / "main" / "0.log"
     path.parent.mkdir(parents=True)
     path.write_text("x" * 100)
@@ -221,7 +222,8 @@ def _grown(log_dir: Path) -> tuple[Path, ObservedPod]:
 
 
 async def test_a_log_that_a_dead_worker_has_renamed_is_begun_anew(runtime: Runtime, tmp_path: Path) -> None:
-    """Row 113: between renaming and reopening a worker may die; what is written then is in a file nobody rotates."""
+    """Row 113: a worker may die between renaming and reopening; then the container writes to a file that nobody
+    rotates."""
     logs = tmp_path / "default_web_uid"
     async with (
         CriClient(runtime.endpoint) as cri,
@@ -232,7 +234,7 @@ async def test_a_log_that_a_dead_worker_has_renamed_is_begun_anew(runtime: Runti
         listing = await PodReader(cri, boot=1, owner=OWNER).read(pod.uid)
         log = logs / "main" / "0.log"
         log.rename(log.with_name("0.log.20261121-000000"))
-        await rotate_all(LogRotation(tmp_path, cri, lambda: [listing], LogLimits()))
+        await rotate_all(LogRotation(tmp_path, cri, lambda: [listing], LogSettings()))
         await until(lambda: log.exists() and log.stat().st_size > 0)
 
 
@@ -241,6 +243,6 @@ async def test_what_is_no_log_of_ours_stays_as_it_is(tmp_path: Path) -> None:
     path.write_text("x" * 100)
     container = ObservedContainer.model_validate({"id": "c", "name": "main", "state": "running", "log_path": str(path)})
     async with Refusing("unix:///nowhere.sock") as cri:
-        rotation = LogRotation(tmp_path / "logs", cri, lambda: [ObservedPod(containers=(container,))], LogLimits(10))
+        rotation = LogRotation(tmp_path / "logs", cri, lambda: [ObservedPod(containers=(container,))], LogSettings(10))
         await rotate_all(rotation)
     assert path.read_text() == "x" * 100

@@ -1,4 +1,4 @@
-"""A directory of manifests, as the node's agent reads and follows it: real files, a real watch."""
+"""A manifest directory, as the node's agent reads and follows it: real files, a real watch."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def pod(name: str, **more: Any) -> dict[str, Any]:
 
 
 class Directory:
-    """A directory of manifests, and what is read of it."""
+    """A manifest directory, and what was read from it."""
 
     def __init__(self, home: Path) -> None:
         self.path = home / "manifests"
@@ -47,12 +47,12 @@ class Directory:
         self.files = self.again()
 
     def again(self) -> ManifestFiles:
-        """The reader of another life."""
+        """The reader of another life of the worker."""
         self.files = ManifestFiles(self.path, NODE, self.state)
         return self.files
 
     def write(self, file: str, content: Any) -> Path:
-        """Replace a file, as editors do; a pod as YAML."""
+        """Replace a file, as editors do, with a pod as YAML."""
         path = self.path / file
         draft = self.state / file
         draft.write_text(content if isinstance(content, str) else yaml.safe_dump(content))
@@ -76,7 +76,7 @@ def directory(tmp_path: Path) -> Directory:
 
 
 def test_each_file_is_one_pod_in_order_of_names_and_hidden_files_are_none(directory: Directory) -> None:
-    """Row 1: files with a single Pod; what begins with a dot, and directories, are passed over."""
+    """Row 1: files with a single Pod; hidden files and directories are ignored."""
     directory.write("b.yaml", pod("b"))
     directory.write(
         "a.json",
@@ -127,7 +127,7 @@ def test_a_file_that_cannot_be_taken_is_named_and_keeps_the_pod_it_made(
 def test_on_a_full_disk_a_file_that_goes_takes_its_pod_with_it(
     directory: Directory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is for the next life alone is tried again with each look, and said meanwhile."""
+    """What only the next worker needs is retried in each round, and reported meanwhile."""
     for name in ("a", "b"):
         directory.write(f"{name}.yaml", pod(name))
     assert directory.names() == [f"a-{NODE}", f"b-{NODE}"]
@@ -142,14 +142,14 @@ def test_on_a_full_disk_a_file_that_goes_takes_its_pod_with_it(
             listing = directory.files.look()
             assert names(listing) == [f"a-{NODE}"]
             (problem,) = listing.problems
-            assert problem.endswith("cannot be kept for the next start: No space left on device")
+            assert problem.endswith("cannot be stored for the next start: No space left on device")
     assert directory.files.look().problems == ()
     directory.write("b.yaml", "{")
     assert directory.again().look().kept == ()
 
 
 def test_a_link_whose_target_is_away_keeps_its_pod_until_the_link_goes(directory: Directory, tmp_path: Path) -> None:
-    """Such as one into a tree that is being cloned anew, or is not mounted yet."""
+    """For example a link into a tree that is being cloned again, or is not mounted yet."""
     tree = tmp_path / "tree"
     tree.mkdir()
     (tree / "a.yaml").write_text(yaml.safe_dump(pod("a")))
@@ -159,7 +159,7 @@ def test_a_link_whose_target_is_away_keeps_its_pod_until_the_link_goes(directory
     assert names(before) == [f"a-{NODE}"]
     tree.rename(tmp_path / "elsewhere")
     away = directory.files.look()
-    assert (away.pods, away.problems) == (before.pods, (f"{link}: is a link that leads nowhere",))
+    assert (away.pods, away.problems) == (before.pods, (f"{link}: is a dangling link",))
     assert [each.name for each in directory.again().look().kept] == [f"a-{NODE}"]
     (tmp_path / "elsewhere").rename(tree)
     assert directory.files.look() == before
@@ -181,7 +181,7 @@ def test_of_two_files_with_one_name_the_first_counts(directory: Directory) -> No
     directory.write("a.yaml", pod("a"))
     listing = directory.files.look()
     assert names(listing) == [f"a-{NODE}"]
-    assert "b.yaml: ignored, since a.yaml has a pod default/a-node-1 too" in listing.problems[0]
+    assert "b.yaml: ignored, since a.yaml also makes pod default/a-node-1" in listing.problems[0]
     (directory.path / "a.yaml").unlink()
     assert directory.files.look().problems == ()
 
@@ -206,7 +206,7 @@ def test_a_file_that_is_written_again_at_once_is_read_again(directory: Directory
 
 
 class Told:
-    """A node's workflow that hears, and what the server knows of its pods' workflows."""
+    """A node's workflow that records what it is told, and what the server knows of its pods' workflows."""
 
     def __init__(self) -> None:
         self.heard: list[SyncPods] = []
@@ -235,7 +235,7 @@ class Told:
 
 @contextlib.asynccontextmanager
 async def following(directory: Directory, told: Told, *, reread: float = 60.0) -> AsyncIterator[ManifestSource]:
-    """A source that follows the directory; it is looked at slowly only where a test says how slowly."""
+    """A source that follows the directory; it rereads slowly unless a test says how often."""
     source = ManifestSource(directory.files, told, told.tell, boot=7, reread=reread)
     task = asyncio.create_task(source.run())
     try:
@@ -352,7 +352,7 @@ async def test_a_list_that_is_too_large_is_refused_in_a_sentence_and_the_one_of_
     directory.write("7.yaml", pod("p7", metadata={"name": "p7", **big}))
     assert await source.round()
     assert (len(told.names), len(told.heard[-1].problems)) == (7, 1)
-    assert f"a node can be told {LIST_LIMIT} at once" in told.heard[-1].problems[0]
+    assert f"at most {LIST_LIMIT} bytes can be sent" in told.heard[-1].problems[0]
 
 
 async def test_a_list_that_is_told_is_one_that_the_node_has_room_for(

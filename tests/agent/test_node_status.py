@@ -1,4 +1,4 @@
-"""What a node's agent says of it: told when it is something else, and again until it is heard."""
+"""The node's status is sent when it has changed, and retried until it is accepted."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from temporalio.service import RPCError, RPCStatusCode
 
-from syncpod.agent.node_workflow.status import REWORDED_SECONDS, NodeStatusTeller, node_info, quantities
+from syncpod.agent.node_workflow.status import REWORDED_SECONDS, NodeStatusReporter, node_info, quantities
 from syncpod.agent.takeover.lock import NodeLife
 from syncpod.cri.port import RuntimeVersion
 from syncpod.messages.node import NodeInfo, NodeStatus, NodeView
@@ -22,7 +22,7 @@ NOW = datetime(2026, 11, 1, tzinfo=UTC)
 
 
 class Heard:
-    """A node's workflow that hears."""
+    """A node's workflow that records what it is told."""
 
     def __init__(self) -> None:
         self.statuses: list[NodeStatus] = []
@@ -45,7 +45,7 @@ async def test_a_status_is_told_when_it_is_another_and_until_it_is_heard(tmp_pat
         capacity={"cpu": 1500, "memory": 2**30, "pods": 7},
         host=Host(addresses=("10.0.0.1",)),
     )
-    teller = NodeStatusTeller(
+    teller = NodeStatusReporter(
         context,
         NodeLife("n1", "machine", 4),
         NodeInfo(kubelet_version="v1"),
@@ -88,10 +88,10 @@ async def test_a_status_is_told_when_it_is_another_and_until_it_is_heard(tmp_pat
 
 
 async def test_what_only_words_have_changed_of_is_told_now_and_then(tmp_path: Path) -> None:
-    """A runtime that is away all night fills no history."""
+    """A runtime that is away all night does not fill the history."""
     heard, obstacles, clock = Heard(), [""], [0.0]
     context = NodeContext(name="n1", state_dir=tmp_path, memory_dir=tmp_path, log_dir=tmp_path, cluster="c")
-    teller = NodeStatusTeller(
+    teller = NodeStatusReporter(
         context,
         NodeLife("n1", "machine", 4),
         NodeInfo(),

@@ -1,4 +1,4 @@
-"""What runs on a node and nobody asks for, on real runtimes: killed on evidence, else named, and never another's."""
+"""Orphans on real runtimes: killed only on evidence, else reported, and never another node's."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from syncpod.agent.housekeeping import duplicates as module
 from syncpod.agent.housekeeping import orphans
 from syncpod.agent.housekeeping.duplicates import Duplicates
 from syncpod.agent.housekeeping.orphans import Orphans
-from syncpod.agent.housekeeping.pod_workflows import PodWorkflows
+from syncpod.agent.pod_workflows import PodWorkflows
 from syncpod.cri.port import ContainerSummary
 from syncpod.lifecycle.observed import ObservedContainer, ObservedSandbox
 from syncpod.lifecycle.orphans import Coverage, Standing, duplicates
@@ -49,7 +49,7 @@ OLD = Coverage(sources_ready=True, since=datetime.now(UTC) - timedelta(days=30))
 
 @dataclass
 class Workflows:
-    """What Temporal knows: the standing of each pod, by UID; `away` = the server does not answer."""
+    """What Temporal knows: the state of each pod's workflow by UID; `away` = the server does not answer."""
 
     standings: dict[str, Standing] = field(default_factory=dict)
     away: bool = False
@@ -65,7 +65,7 @@ class Workflows:
 
 @dataclass
 class Scene:
-    """A node on a runtime, what Temporal knows of it, and who watches for orphans there."""
+    """A node on a runtime, what Temporal knows of it, and its watcher for orphans."""
 
     bench: Bench
     workflows: Workflows = field(default_factory=Workflows)
@@ -87,13 +87,14 @@ class Scene:
         )
 
     async def look(self) -> dict[str, tuple[bool, str, str]]:
-        """Look once and wait for what comes of it; what was found: whether it was killed, why, and why not."""
+        """Look once and wait for the result; return what was found: whether it was killed, why, and why not."""
         found = await self.orphans.round()
-        await self.orphans.settled()
+        while under_way := self.orphans._under_way:
+            await asyncio.wait(tuple(under_way.values()))
         return {each.uid or each.id: (not each.left, each.why, each.left) for each in found}
 
     async def pod(self, standing: Standing = "unknown", *, cluster: str = "", **spec: Any) -> PodOnBench:
-        """A pod that runs, made for a Temporal cluster (this one), which knows so much of its workflow."""
+        """A running pod that belongs to a Temporal cluster (by default this one), with this state of its workflow."""
         pod = self.bench.pod(container(command=POLITE), **spec)
         here = self.bench.node.context
         self.bench.node.context = replace(here, cluster=cluster or here.cluster)
@@ -104,7 +105,7 @@ class Scene:
         return pod
 
     async def stray_sandbox(self, labels: dict[str, str], cluster: str) -> str:
-        """A sandbox that somebody has made by raw calls."""
+        """A sandbox that somebody made with raw CRI calls."""
         name = f"stray-{uuid.uuid4().hex[:6]}"
         namespaces = cri.NamespaceOption(network=cri.NamespaceMode.NODE, pid=cri.NamespaceMode.CONTAINER)
         config = cri.PodSandboxConfig(
@@ -122,7 +123,7 @@ class Scene:
         return sandbox
 
     async def stray_container(self, sandbox: str, name: str, labels: dict[str, str], **more: Any) -> str:
-        """A container that somebody has made and started by raw calls, in whichever sandbox."""
+        """A container that somebody made and started with raw CRI calls, in any sandbox."""
         status = await self.bench.cri.pod_sandbox_status(sandbox)
         metadata = cri.PodSandboxMetadata(
             name=status.name, uid=status.uid, namespace=status.namespace, attempt=status.attempt
@@ -150,7 +151,7 @@ class Scene:
         return made
 
     async def alive(self) -> set[str]:
-        """The ids of all containers that run, whoever made them."""
+        """The ids of all running containers, whoever made them."""
         return {each.id for each in await self.bench.cri.list_containers() if each.state == "running"}
 
 
@@ -223,7 +224,7 @@ async def test_only_what_the_servers_records_speak_against_is_killed_and_of_that
 
 
 async def test_nobody_is_killed_who_has_a_step_or_has_been_asked_for_since(scene: Scene) -> None:
-    """Row 11: it is judged once more in the pod's own turn, which a step has first."""
+    """Row 11: it is judged again when it is the pod's turn, after a step that came first."""
     pod = await scene.pod("closed")
     step = Actor(scene.bench.node.fences, 99, ref=pod.ref)
     async with scene.bench.node.fences.acting(pod.ref, Claim(99, 1, EARLY), step):
@@ -249,7 +250,7 @@ async def test_nobody_is_killed_who_has_a_step_or_has_been_asked_for_since(scene
 
 
 async def test_a_step_that_comes_while_the_evidence_is_weighed_finds_all_that_was_there(scene: Scene) -> None:
-    """Row 11: who is adopted, or applied anew, in that moment is neither stopped nor removed."""
+    """Row 11: a pod that is adopted, or applied again, at that moment is neither stopped nor removed."""
     runs, rests = await scene.pod("closed"), await scene.pod("closed")
     await scene.bench.cri.stop_container((await rests.view()).containers[0].id, timeout_seconds=0)
     before = [await pod.view() for pod in (runs, rests)]
@@ -277,7 +278,7 @@ async def test_a_step_that_comes_while_the_evidence_is_weighed_finds_all_that_wa
 async def test_an_orphans_hook_has_its_second_however_long_the_evidence_took(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Row 11: the grace begins when it is known that the pod is one."""
+    """Row 11: the grace period begins when the pod is known to be an orphan."""
     pod = await scene.pod("closed")
     hooked = (await pod.view()).containers[0].id
     given: list[str] = []
@@ -335,7 +336,7 @@ async def test_what_names_no_pod_is_killed_on_the_same_evidence_and_what_is_not_
 async def test_the_end_of_a_stray_lets_a_step_of_the_pod_that_it_is_in_go_first(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Row 11 (ours): a stop that hangs goes on by itself; one whose state is not known is stopped too."""
+    """Row 11 (ours): a stop that hangs continues by itself; a container in an unknown state is stopped too."""
     pod = await scene.pod("open")
     inside = await scene.stray_container(pod.sandbox_id, "stray", {names.NODE_LABEL: scene.bench.node.context.name})
     found = (await take_inventory(scene.bench.cri, scene.bench.node.context.name, {})).nameless
@@ -390,7 +391,7 @@ async def test_of_two_live_containers_of_one_name_the_newest_stays_and_nothing_e
 
 
 async def test_a_pod_of_another_cluster_that_was_adopted_is_this_ones_from_then_on(scene: Scene) -> None:
-    """Row 11 (ours): what a sandbox says of its cluster can never change, so the pod's record says it."""
+    """Row 11 (ours): a sandbox's annotation of its cluster can never change, so the pod's record decides."""
     pod = await scene.pod("open", cluster=ELSEWHERE)
     before = await scene.alive()
     assert set(await scene.look()) == {pod.uid}
@@ -411,7 +412,7 @@ async def test_a_pod_of_another_cluster_that_was_adopted_is_this_ones_from_then_
 async def test_duplicates_that_will_not_go_are_told_of_once_and_a_fault_of_ours_as_well(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Row 11 (ours): what stands in the way is said, for as long as it is the same."""
+    """Row 11 (ours): what prevents the kill is logged once while it stays the same."""
     monkeypatch.setattr(module, "SETTLE_SECONDS", 0.0)
     monkeypatch.setattr(module, "_TICK", 0.001)
     asked: list[str] = []
@@ -434,5 +435,5 @@ async def test_duplicates_that_will_not_go_are_told_of_once_and_a_fault_of_ours_
     await asyncio.gather(running, return_exceptions=True)
     assert [record.getMessage() for record in caplog.records if record.levelname in ("WARNING", "ERROR")] == [
         "duplicates in pod default/web stay for now: main did not end within 45 s",
-        "duplicates in pod u1 stay for now, for a fault of ours",
+        "duplicates in pod u1 stay for now because of a defect",
     ]

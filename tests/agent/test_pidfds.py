@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 
 from syncpod.agent import pidfds as module
-from syncpod.agent.pidfds import Pidfds
+from syncpod.agent.pidfds import PidfdWatcher
 from syncpod.cri.errors import NotFound
 from syncpod.kernel.pidfd_info import exit_code, tells_exits
 from syncpod.lifecycle.observed import ObservedContainer, ObservedPod, ObservedSandbox
@@ -19,7 +19,7 @@ from tests.agent.waiting import until
 
 
 class Runtime:
-    """Says which process a container is, and counts how often it was asked."""
+    """Returns the pid of a container, and counts how often it was asked."""
 
     def __init__(self) -> None:
         self.pids: dict[str, list[int]] = {}
@@ -48,8 +48,8 @@ def exits() -> list[tuple[str, str]]:
 
 
 @pytest.fixture
-async def pidfds(runtime: Runtime, exits: list[tuple[str, str]]) -> AsyncIterator[Pidfds]:
-    made = Pidfds(
+async def pidfds(runtime: Runtime, exits: list[tuple[str, str]]) -> AsyncIterator[PidfdWatcher]:
+    made = PidfdWatcher(
         lambda uid, id_: exits.append((uid, id_)),
         container_pid=runtime.pid_of,
         sandbox_pid=runtime.pid_of,
@@ -76,7 +76,7 @@ def running(*ids: str, sandbox: str = "") -> ObservedPod:
 
 
 async def test_the_end_of_a_containers_process_is_heard(
-    pidfds: Pidfds, runtime: Runtime, exits: list[tuple[str, str]], process: subprocess.Popen[bytes]
+    pidfds: PidfdWatcher, runtime: Runtime, exits: list[tuple[str, str]], process: subprocess.Popen[bytes]
 ) -> None:
     runtime.pids["container-one"] = [process.pid]
     pidfds.watch(running("container-one"))
@@ -90,7 +90,7 @@ async def test_the_end_of_a_containers_process_is_heard(
 
 
 async def test_the_end_of_a_pause_process_is_heard(
-    pidfds: Pidfds, runtime: Runtime, exits: list[tuple[str, str]], process: subprocess.Popen[bytes]
+    pidfds: PidfdWatcher, runtime: Runtime, exits: list[tuple[str, str]], process: subprocess.Popen[bytes]
 ) -> None:
     runtime.pids["sandbox-one"] = [process.pid]
     pidfds.watch(running(sandbox="sandbox-one"))
@@ -100,7 +100,7 @@ async def test_the_end_of_a_pause_process_is_heard(
 
 
 async def test_an_exit_is_heard_once_however_long_the_runtime_calls_it_running(
-    pidfds: Pidfds, runtime: Runtime, exits: list[tuple[str, str]], process: subprocess.Popen[bytes]
+    pidfds: PidfdWatcher, runtime: Runtime, exits: list[tuple[str, str]], process: subprocess.Popen[bytes]
 ) -> None:
     runtime.pids["container-one"] = [process.pid]
     pidfds.watch(running("container-one"))
@@ -116,7 +116,7 @@ async def test_an_exit_is_heard_once_however_long_the_runtime_calls_it_running(
 
 
 async def test_a_container_that_has_ended_before_it_could_be_watched_counts_as_ended(
-    pidfds: Pidfds, runtime: Runtime, exits: list[tuple[str, str]], process: subprocess.Popen[bytes]
+    pidfds: PidfdWatcher, runtime: Runtime, exits: list[tuple[str, str]], process: subprocess.Popen[bytes]
 ) -> None:
     process.kill()
     process.wait()
@@ -127,7 +127,7 @@ async def test_a_container_that_has_ended_before_it_could_be_watched_counts_as_e
 
 
 async def test_a_pid_that_has_become_another_process_is_not_listened_to(
-    pidfds: Pidfds, runtime: Runtime, exits: list[tuple[str, str]], process: subprocess.Popen[bytes]
+    pidfds: PidfdWatcher, runtime: Runtime, exits: list[tuple[str, str]], process: subprocess.Popen[bytes]
 ) -> None:
     runtime.pids["container-one"] = [process.pid, 0]  # asked again with the pidfd open, the runtime says otherwise
     pidfds.watch(running("container-one"))
@@ -137,7 +137,7 @@ async def test_a_pid_that_has_become_another_process_is_not_listened_to(
 
 
 async def test_a_process_in_the_containers_own_cgroup_needs_no_second_question(
-    pidfds: Pidfds, runtime: Runtime, process: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+    pidfds: PidfdWatcher, runtime: Runtime, process: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
         "syncpod.agent.pidfds._is_in_cgroup_of", lambda pid, id_: (pid, id_) == (process.pid, "container-one")
@@ -149,7 +149,7 @@ async def test_a_process_in_the_containers_own_cgroup_needs_no_second_question(
 
 
 async def test_a_container_that_is_listed_as_ended_or_not_at_all_is_no_longer_watched(
-    pidfds: Pidfds, runtime: Runtime, exits: list[tuple[str, str]], process: subprocess.Popen[bytes]
+    pidfds: PidfdWatcher, runtime: Runtime, exits: list[tuple[str, str]], process: subprocess.Popen[bytes]
 ) -> None:
     runtime.pids |= {"container-one": [process.pid], "container-two": [process.pid]}
     pidfds.watch(running("container-one", "container-two"))
@@ -164,7 +164,7 @@ async def test_a_container_that_is_listed_as_ended_or_not_at_all_is_no_longer_wa
 
 
 async def test_a_runtime_that_cannot_say_leaves_the_exit_to_the_relist(
-    pidfds: Pidfds, runtime: Runtime, exits: list[tuple[str, str]]
+    pidfds: PidfdWatcher, runtime: Runtime, exits: list[tuple[str, str]]
 ) -> None:
     runtime.broken = True
     pidfds.watch(running("container-one"))
@@ -175,7 +175,7 @@ async def test_a_runtime_that_cannot_say_leaves_the_exit_to_the_relist(
 
 
 async def test_a_pid_that_the_listing_has_is_not_asked_for(
-    pidfds: Pidfds,
+    pidfds: PidfdWatcher,
     runtime: Runtime,
     exits: list[tuple[str, str]],
     process: subprocess.Popen[bytes],
@@ -191,7 +191,9 @@ async def test_a_pid_that_the_listing_has_is_not_asked_for(
 
 
 async def test_a_sandbox_is_asked_about_only_after_a_while_and_not_if_it_has_gone(runtime: Runtime) -> None:
-    waits = Pidfds(lambda *_: None, container_pid=runtime.pid_of, sandbox_pid=runtime.pid_of, sandbox_delay_seconds=60)
+    waits = PidfdWatcher(
+        lambda *_: None, container_pid=runtime.pid_of, sandbox_pid=runtime.pid_of, sandbox_delay_seconds=60
+    )
     waits.watch(running(sandbox="sandbox-one"))
     await asyncio.sleep(0.01)
     assert runtime.asked == []
@@ -200,7 +202,7 @@ async def test_a_sandbox_is_asked_about_only_after_a_while_and_not_if_it_has_gon
 
 
 async def test_what_runs_without_a_process_of_its_own_is_asked_for_once_and_never_said_to_have_ended(
-    pidfds: Pidfds, runtime: Runtime, exits: list[tuple[str, str]]
+    pidfds: PidfdWatcher, runtime: Runtime, exits: list[tuple[str, str]]
 ) -> None:
     runtime.pids["simulated"] = [PID_NOT_SAID]
     for _ in range(3):
@@ -226,7 +228,7 @@ async def test_the_kernel_says_how_a_container_has_ended_once_its_parent_has_tak
     runtime: Runtime, exits: list[tuple[str, str]], script: str, code: int
 ) -> None:
     told: list[tuple[str, int]] = []
-    pidfds = Pidfds(
+    pidfds = PidfdWatcher(
         lambda uid, id_: exits.append((uid, id_)),
         container_pid=runtime.pid_of,
         sandbox_pid=runtime.pid_of,
@@ -263,7 +265,7 @@ async def test_a_kernel_that_cannot_say_it_is_told_of_once(
     monkeypatch.setattr("syncpod.kernel.pidfd_info._GET_INFO", 0xFF00)  # an ioctl that no kernel has
     told: list[str] = []
     with caplog.at_level(logging.INFO):
-        pidfds = Pidfds(
+        pidfds = PidfdWatcher(
             lambda uid, id_: exits.append((uid, id_)),
             container_pid=runtime.pid_of,
             sandbox_pid=runtime.pid_of,
@@ -274,6 +276,6 @@ async def test_a_kernel_that_cannot_say_it_is_told_of_once(
         await until(lambda: bool(pidfds.listening()))
         process.kill()
         await until(lambda: bool(exits))
-    assert [record.message for record in caplog.records] == [module.KERNEL_IS_SILENT]
+    assert [record.message for record in caplog.records] == [module.NO_EXIT_CODES]
     assert told == []
     pidfds.close()

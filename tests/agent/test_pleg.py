@@ -15,7 +15,7 @@ from tests.agent.waiting import until
 
 
 class Workflows:
-    """What the pods' workflows have been sent; they can be away, unknown, or slow to take it."""
+    """What the pods' workflows have received; they can be away, unknown, or slow to accept."""
 
     def __init__(self) -> None:
         self.sent: list[Sent] = []

@@ -1,4 +1,4 @@
-"""What is evidence against a pod, on a real server: that its workflow has ended, or is another's; nothing less is."""
+"""What is evidence against a pod, on a real server: its workflow has ended, or is another pod's; nothing else."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from temporalio.service import RPCError
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
 from activities.pod_workflows import PodWorkflowSteps
-from syncpod.agent.housekeeping.pod_workflows import PodWorkflows
+from syncpod.agent.pod_workflows import PodWorkflows
 from syncpod.agent.takeover.search_attributes import register_search_attributes
 from syncpod.cli.failure import Failure
 from syncpod.cli.machine import dev_server
@@ -35,7 +35,7 @@ UID: SearchAttributeKey[str] = SearchAttributeKey.for_keyword("PodUID")
 
 @workflow.defn(name="PodWorkflow")
 class Succession:
-    """Two pods of one name, one after the other, as the pod's own workflow has them."""
+    """Two pods with the same name, one after the other, as the pod's own workflow runs them."""
 
     @workflow.init
     def __init__(self, uid: str) -> None:
@@ -64,7 +64,7 @@ class Succession:
 
 
 class Name:
-    """A name of pods on a node of its own, its workflow, and what a node finds out of it."""
+    """A pod name on a node of its own, its workflow, and what the node finds out about it."""
 
     def __init__(self, client: Client) -> None:
         self.client, self.name, self.node = client, f"p-{uuid.uuid4()}", f"n-{uuid.uuid4()}"
@@ -79,7 +79,7 @@ class Name:
         )
 
     async def begin(self) -> None:
-        """Have the elder's workflow run, and say so."""
+        """Run the first pod's workflow, and have it report its state."""
         await self.client.start_workflow("PodWorkflow", "elder", id=self.id, task_queue=self.queue)
 
         async def says_which() -> bool:
@@ -114,7 +114,7 @@ async def test_a_successor_is_not_taken_for_the_pod_before_it_by_what_that_one_s
 
         await until_asked(has_followed)
         assert await name.standings("heir", "third") == ["open", "another"]
-    monkeypatch.setattr("syncpod.agent.housekeeping.pod_workflows._RPC", timedelta(seconds=1))
+    monkeypatch.setattr("syncpod.agent.pod_workflows._RPC", timedelta(seconds=1))
     assert await name.standings("third") == ["open"], "nobody is there to say which pod it is"
     await name.handle.terminate()
     assert await name.standings("third") == ["unknown"]
@@ -127,7 +127,7 @@ async def temporal(server: DevServer, verb: str, workflow_id: str) -> None:
 
 
 async def test_a_paused_workflow_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Row 11: a status that the SDK has no word for is no evidence that a workflow has ended."""
+    """Row 11: a status that the SDK does not know is no evidence that a workflow has ended."""
     command = dev_server.command
     may_pause = ("--dynamic-config-value", "frontend.WorkflowPauseEnabled=true")
     monkeypatch.setattr(dev_server, "command", lambda **how: [*command(**how), *may_pause])

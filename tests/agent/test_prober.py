@@ -1,4 +1,4 @@
-"""The probe workers of a node: who is asked, what is told, and what a restart of the worker remembers."""
+"""The prober: what is probed, what is signalled, and what survives a restart of the worker."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from typing import Any, cast
 import pytest
 from temporalio.service import RPCError, RPCStatusCode
 
-from syncpod.agent.probing.ask import with_static_variables
 from syncpod.agent.probing.outbox import Outbox
 from syncpod.agent.probing.prober import Prober
+from syncpod.agent.probing.run_probe import with_static_variables
 from syncpod.agent.probing.schedule import Schedule
 from syncpod.agent.probing.worker import ProbeWorker
 from syncpod.cri import CriRuntime
@@ -33,7 +33,7 @@ UID = "5f0c2f2e-0000-4000-8000-000000000001"
 
 @dataclass
 class Door:
-    """A port of the loopback that opens and closes."""
+    """A port on loopback that opens and closes."""
 
     server: asyncio.Server | None = None
     port: int = 0
@@ -50,7 +50,7 @@ class Door:
 
 @dataclass
 class Node:
-    """A prober whose signals are kept, and that can be away from its server."""
+    """A prober whose signals are recorded, and that can lose its server."""
 
     context: NodeContext
     told: list[ProbeChanged] = field(default_factory=list)
@@ -74,7 +74,7 @@ class Node:
 
 
 def a_node(tmp_path: Path, **container: Any) -> Node:
-    """A node that knows of one pod, with one container."""
+    """A node with one pod, with one container."""
     context = NodeContext(name="n", state_dir=tmp_path, memory_dir=tmp_path, log_dir=tmp_path, cluster="")
     pod_directory(context, UID).mkdir(parents=True)
     web = {"name": "web", "image": "busybox:1", **container}
@@ -102,7 +102,7 @@ async def passing(condition: Callable[[], bool]) -> None:
 
 
 async def test_only_changes_are_told(tmp_path: Path) -> None:
-    """Row 90: a readiness result is told as soon as it changes, and only then."""
+    """Row 90: a readiness result is signalled as soon as it changes, and only then."""
     door = Door()
     await door.open()
     node = a_node(tmp_path, readinessProbe=tcp(door.port))
@@ -120,7 +120,8 @@ async def test_only_changes_are_told(tmp_path: Path) -> None:
 
 
 async def test_a_container_that_never_is_ready_says_why_once(tmp_path: Path) -> None:
-    """Row 83: what has not been ready since its start is taken for not ready, and says why once."""
+    """Row 83: a container that has not been ready since its start counts as not ready, and the reason is signalled
+    once."""
     node = a_node(tmp_path, readinessProbe=tcp(1))
     first = node.prober()
     first.observe(listing("c1"))
@@ -136,7 +137,7 @@ async def test_a_container_that_never_is_ready_says_why_once(tmp_path: Path) -> 
 
 
 async def test_liveness_and_readiness_wait_until_startup_has_succeeded(tmp_path: Path) -> None:
-    """Row 84: only the startup probe is asked until it has succeeded; the others go on at once then."""
+    """Row 84: only the startup probe runs until it has succeeded; then the others start at once."""
     door, slow = Door(), Door()
     await door.open()
     await slow.open()
@@ -198,7 +199,7 @@ async def test_what_was_not_told_before_its_container_ended_is_told_and_then_for
 
 
 async def test_that_a_container_cannot_be_asked_is_told_once_and_is_no_result(tmp_path: Path) -> None:
-    """Row 85: after three tries what cannot be asked makes an event, and counts neither as success nor as failure."""
+    """Row 85: a probe that cannot be run three times makes an event, and counts neither as success nor as failure."""
     node = a_node(tmp_path, livenessProbe=tcp(1) | {"tcpSocket": {"port": "nowhere"}})
     prober = node.prober()
     prober.observe(listing("c1"))
@@ -224,7 +225,7 @@ async def test_a_failure_that_is_still_to_be_told_is_not_lost_to_a_remark(tmp_pa
 
 
 async def test_a_warning_is_told_when_it_begins(tmp_path: Path) -> None:
-    """Row 87: a redirect elsewhere is a success with a warning, though the result is what it was."""
+    """Row 87: a redirect to another host is a success with a warning, even if the result does not change."""
     moved = asyncio.Event()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -247,7 +248,7 @@ async def test_a_warning_is_told_when_it_begins(tmp_path: Path) -> None:
 
 
 async def test_of_a_pod_that_is_being_killed_only_readiness_is_asked_on(tmp_path: Path) -> None:
-    """Row 91: liveness and startup are asked no more once the pod ends; readiness is, until nothing runs."""
+    """Row 91: liveness and startup probes stop when the pod ends; readiness probes continue until nothing runs."""
     door = Door()
     await door.open()
     node = a_node(tmp_path, livenessProbe=tcp(door.port), readinessProbe=tcp(door.port))
@@ -263,7 +264,7 @@ async def test_of_a_pod_that_is_being_killed_only_readiness_is_asked_on(tmp_path
 
 
 async def test_what_begins_together_has_its_turns_and_what_is_late_keeps_to_its_grid() -> None:
-    """Row 83: questions keep to the periods from the first; those that a long one has missed are left out."""
+    """Row 83: probes keep to a grid of periods from the first one; periods missed during a slow probe are skipped."""
     schedule, seen = Schedule(), list[float]()
     loop = asyncio.get_running_loop()
     began = loop.time()
@@ -283,7 +284,7 @@ async def test_what_begins_together_has_its_turns_and_what_is_late_keeps_to_its_
 
 
 async def test_a_command_knows_the_variables_that_the_manifest_spells_out() -> None:
-    """Row 88: $(NAME) in a probe's command is expanded from static variables alone."""
+    """Row 88: $(NAME) in a probe's command is expanded from static variables only."""
     container = Container.model_validate({
         "name": "web",
         "image": "busybox:1",
@@ -299,7 +300,7 @@ async def test_a_command_knows_the_variables_that_the_manifest_spells_out() -> N
 
 
 async def test_a_restarted_worker_goes_on_where_the_last_one_stopped(tmp_path: Path) -> None:
-    """Row 92: what had started and was ready stays so when the worker is started again."""
+    """Row 92: a container that had started and was ready stays so when the worker restarts."""
     door = Door()
     await door.open()
     node = a_node(tmp_path, startupProbe=tcp(door.port), readinessProbe=tcp(door.port))

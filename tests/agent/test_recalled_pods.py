@@ -1,4 +1,4 @@
-"""What a node reminds its workflow of: pods of lists that it cannot know of, whose own workflows are open."""
+"""What a node tells a new workflow of its own: pods of lists that it cannot know of, whose own workflows are open."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BEFORE, AFTER = MADE - timedelta(hours=1), MADE + timedelta(hours=1)
 
 
 class Server:
-    """What the server knows of the pods' workflows, and hears for the node's."""
+    """What the server knows of the pods' workflows, and what the node's workflow receives."""
 
     def __init__(self) -> None:
         self.listed: dict[str, str] = {}
@@ -48,7 +48,7 @@ def node(tmp_path: Path) -> NodeContext:
 
 
 def record(node: NodeContext, uid: str, source: str, **annotations: str) -> None:
-    """Write the record of a pod that `source` has made."""
+    """Write the record of a pod that `source` made."""
     more = {"kubernetes.io/config.source": source} if source else {}
     meta = ObjectMeta(
         name=f"p-{uid}", namespace="default", uid=uid, annotations={**more, **annotations}, creation_timestamp=MADE

@@ -16,7 +16,7 @@ from syncpod.translation.paths import pod_directory
 
 
 class Records:
-    """A node's records, and what was made of each of them how often: the name of each pod but `nothing`."""
+    """A node's records, and how often each was derived: the name of each pod except `nothing`."""
 
     def __init__(self, directory: Path) -> None:
         self.node = NodeContext(
@@ -80,7 +80,7 @@ def test_what_is_no_pods_directory_is_passed_over(records: Records) -> None:
 def test_marks_that_are_set_in_place_before_the_clock_of_files_ticks_are_all_read(
     records: Records, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A pod that has filled the disk is put out: its volumes are emptied once it is known to have finished."""
+    """A pod that has filled the disk is evicted: its volumes are emptied once it is known to have finished."""
     records.write("u1", "one")
     write = os.pwrite
 

@@ -27,7 +27,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def connected(server: DevServer) -> Client:
-    """A client with a runtime of its own: one runtime takes only one worker of a queue."""
+    """A client with an SDK runtime of its own: one runtime accepts only one worker per queue."""
     runtime = Runtime(telemetry=TelemetryConfig(), worker_heartbeat_interval=timedelta(seconds=1))
     return await Client.connect(server.address, runtime=runtime)
 

@@ -17,7 +17,7 @@ from tests.runtimes.temporal import DevServer
 
 @pytest.fixture
 async def client(temporal_server: DevServer) -> Client:
-    """A client of a namespace of its own, without any search attribute."""
+    """A client of a new namespace without any search attribute."""
     namespace = f"ns-{uuid.uuid4()}"
     client = await Client.connect(temporal_server.address, namespace=namespace)
     request = RegisterNamespaceRequest(namespace=namespace)
@@ -62,7 +62,7 @@ async def test_one_of_another_type_means_doing_without(client: Client, caplog: p
         AddSearchAttributesRequest(namespace=client.namespace, search_attributes=wrong)
     )
     assert not await register_search_attributes(client)
-    assert "search attributes PodReady are of other types; pods do without" in caplog.text
+    assert "search attributes PodReady have other types; pods do without them" in caplog.text
 
 
 async def test_a_server_that_has_no_room_for_them_means_doing_without(

@@ -1,4 +1,4 @@
-"""A change of a ConfigMap or Secret reaches the pods that show it, and whoever waits for it."""
+"""A change of a ConfigMap or Secret reaches the pods that show it, and those that wait for it."""
 
 import logging
 from dataclasses import dataclass, field, replace
@@ -23,7 +23,7 @@ WEB, DB = ("pod/default/web", "create_sandbox"), ("pod/default/db", "main")
 
 @dataclass
 class Scene:
-    """A node without a runtime: its directories, its objects, and who was told what."""
+    """A node without a runtime: its directories, its objects, and the signals that were sent."""
 
     node: NodeContext
     waiting_for: dict[ObjectRef, set[tuple[str, str]]] = field(default_factory=dict)
@@ -49,7 +49,7 @@ class Scene:
         self.store.put(ConfigMap.model_validate(document))
 
     def start(self, uid: str = "u1", **config_map: Any) -> Pod:
-        """A pod that shows a ConfigMap, with its volumes and its record."""
+        """Create a pod that shows a ConfigMap, with its volumes and its record."""
         source = {"name": "settings", **config_map}
         pod = make_pod({"volumes": [{"name": "v", "configMap": source}]}, uid=uid, name=f"web-{uid}")
         prepare_pod(plan_pod(pod, self.node), self.store)

@@ -1,11 +1,11 @@
-"""Waiting for what happens elsewhere: in another task, another process, the server."""
+"""Waits for what happens elsewhere: in another task, another process, the server."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
 
 
 async def until(condition: Callable[[], bool], *, patience: float = 20.0) -> None:
-    """Wait until it holds; raises TimeoutError."""
+    """Wait until the condition holds; raises TimeoutError."""
     async with asyncio.timeout(patience):
         while not condition():  # noqa: ASYNC110  # what is waited for knows no event of ours
             await asyncio.sleep(0.001)

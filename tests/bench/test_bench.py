@@ -1,4 +1,4 @@
-"""The bench itself, without what it measures: its options, its figures, its table."""
+"""The benchmark program without its measurements: its options, its figures, its table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The bench of simulated pods, without what it measures: its options and its tables."""
+"""The benchmark of simulated pods without its measurements: its options and its tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What comes of a takeover in which nobody takes over."""
+"""A takeover that nobody carries out."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.e2e.faults_support import FaultyNode, Pod
 
 @dataclass
 class Unanswering:
-    """A pod's workflow whose queries nobody answers."""
+    """A pod's workflow that never answers a query."""
 
     asked: int = 0
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from syncpod.node_settings import memory_directory
+from syncpod.settings.directories import memory_directory
 from tests.cli.conftest import Result, program
 
 WRITER = """

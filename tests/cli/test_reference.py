@@ -16,10 +16,10 @@ from unittest import mock
 import pytest
 import typer
 
-from syncpod.agent.command_line import parse_arguments
 from syncpod.cli.examples import EXAMPLES, NOTES
 from syncpod.cli.main import program
 from syncpod.cli.manual import commands_of
+from syncpod.settings.command_line import parse_arguments
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "cli.md"
 HEAD = """\

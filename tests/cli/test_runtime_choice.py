@@ -27,7 +27,8 @@ from syncpod.cri.port import SandboxSummary
 from syncpod.kernel.cgroupfs import whole_hierarchies
 from syncpod.kernel.mountinfo import read_mounts
 from syncpod.kernel.mounting import bind, is_mount, may_mount, mount_tmpfs, unmount
-from syncpod.node_settings import NodeSettings, WorkerRecord, node_settings, write_worker_record
+from syncpod.settings.node import NodeSettings, node_settings
+from syncpod.settings.worker_record import WorkerRecord, write_worker_record
 from syncpod.translation.names import NODE_LABEL
 from tests.cli.conftest import program
 

@@ -26,7 +26,8 @@ from syncpod.cli.main import run
 from syncpod.cli.readings import Reading
 from syncpod.cli.temporal import session
 from syncpod.cli.view.progress import hindrances
-from syncpod.node_settings import NodeSettings, WorkerRecord, write_worker_record
+from syncpod.settings.node import NodeSettings
+from syncpod.settings.worker_record import WorkerRecord, write_worker_record
 from syncpod.temporal import plugin
 from tests.cli.conftest import program
 from tests.cli.pods import pod

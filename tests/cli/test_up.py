@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from syncpod.cli.machine.processes import identify
-from syncpod.node_settings import is_in_memory, read_worker_record
+from syncpod.settings.directories import is_in_memory
+from syncpod.settings.worker_record import read_worker_record
 from tests.cli.conftest import Result, program
 from tests.cli.machine import EMBEDDED, PODS, Run, bring_up, machine, memory_of, remains
 

@@ -26,7 +26,7 @@ from syncpod.cri.client import CriClient
 from syncpod.cri.errors import CriError
 from syncpod.cri.port import ContainerSummary, SandboxSummary
 from syncpod.messages import POD_WORKFLOW, node_task_queue, pod_workflow_id
-from syncpod.node_settings import read_worker_record
+from syncpod.settings.worker_record import read_worker_record
 from syncpod.temporal.plugin import DATA_CONVERTER
 from syncpod.translation.names import NODE_LABEL, POD_NAME_LABEL
 from tests.agent.waiting import until as until_true

@@ -64,7 +64,7 @@ def amount_of(file: str) -> int:
 
 def put_out(node: EngineNode) -> list[str]:
     """The pods that its worker has put out, in that order."""
-    lines = (line for line in node.worker.log.read_text().splitlines() if " is put out: " in line)
+    lines = (line for line in node.worker.log.read_text().splitlines() if " is evicted: " in line)
     return [line.partition("pod default/")[2].partition(" ")[0] for line in lines]
 
 

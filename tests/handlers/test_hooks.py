@@ -52,7 +52,7 @@ async def test_a_server_without_tls_is_asked_again_without_and_that_is_told() ->
     ],
 )
 async def test_whatever_is_answered_the_hook_has_been_heard(answer: bytes) -> None:
-    """Row 54: the status of the answer is not looked at."""
+    """Row 54: the status of the response does not matter."""
     async with raw(answer) as (port, _):
         assert await carried_out(get(), port) == ""
 
@@ -70,7 +70,7 @@ async def test_a_redirect_that_leads_to_no_url_fails_the_hook() -> None:
 
 
 async def test_a_hook_that_sleeps_ends_when_it_has_slept() -> None:
-    """Row 54: sleep, of no time at all too."""
+    """Row 54: sleep, even for zero seconds."""
     assert await carried_out(LifecycleHandler(sleep=SleepAction(seconds=0))) == ""
 
 

@@ -1,4 +1,4 @@
-"""One question to a real server: what counts as success, and in which words a failure is told."""
+"""Each handler against a real server: what counts as success, and how a failure is worded."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 @asynccontextmanager
 async def serving(handler: Handler) -> AsyncIterator[int]:
-    """A web server on the loopback that answers everything by `handler`; gives its port."""
+    """A web server on loopback that answers everything with `handler`; yields its port."""
     runner = web.ServerRunner(web.Server(handler))  # type: ignore[arg-type]  # an Awaitable is what it takes
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)
@@ -55,7 +55,7 @@ def answering(status: int, **more: Any) -> Handler:
     [(200, "success"), (299, "success"), (300, "warning"), (399, "warning"), (400, "failure"), (503, "failure")],
 )
 async def test_200_to_399_is_success(status: int, result: str) -> None:
-    """Row 87: 200 to 399 is success; 300 to 399 that leads nowhere warns."""
+    """Row 87: 200 to 399 is success; 300 to 399 without a redirect on the same host is a warning."""
     async with serving(answering(status)) as port:
         answer = await http_get(HTTPGetAction(path="/healthz", port="web"), target(web=port), 5)
     assert answer.result == result
@@ -87,7 +87,8 @@ async def test_headers_are_the_probes_own_and_the_kubelets() -> None:
 
 @asynccontextmanager
 async def raw(*answers: bytes) -> AsyncIterator[tuple[int, list[bytes]]]:
-    """A server that answers each connection with the next of these bytes, and ends it; gives its port and requests."""
+    """A server that answers each connection with the next of these bytes, and closes it; yields its port and
+    requests."""
     requests: list[bytes] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -102,7 +103,7 @@ async def raw(*answers: bytes) -> AsyncIterator[tuple[int, list[bytes]]]:
 
 
 async def test_a_request_has_each_header_as_often_as_it_is_given_and_none_besides() -> None:
-    """Row 87: repeated headers are all sent, an empty Accept takes it away, and what frames messages is ours."""
+    """Row 87: repeated headers are all sent, an empty Accept removes the default, and framing headers are ours."""
     async with raw(b"HTTP/1.1 200 OK\r\n\r\n") as (port, requests):
         given = (("x-tag", "a"), ("X-Tag", "b"), ("ACCEPT", ""), ("Content-Length", "9"), ("user-agent", "me"))
         headers = tuple(HTTPHeader(name=name, value=value) for name, value in given)
@@ -124,7 +125,7 @@ async def test_a_request_has_each_header_as_often_as_it_is_given_and_none_beside
     ],
 )
 async def test_a_header_that_is_none_is_not_sent_and_counts_as_a_failure(name: str, value: str, why: str) -> None:
-    """Row 87: a probe that can never succeed is not to look as if nobody had asked."""
+    """Row 87: a probe that can never succeed must not look as if it had not run."""
     async with raw(b"HTTP/1.1 200 OK\r\n\r\n") as (port, requests):
         headers = (HTTPHeader(name=name, value=value),)
         answer = await http_get(HTTPGetAction(port=port, http_headers=headers), target(), 5)
@@ -159,7 +160,8 @@ async def test_a_header_that_is_none_is_not_sent_and_counts_as_a_failure(name: s
     ],
 )
 async def test_a_path_is_read_as_the_kubelet_reads_it(path: str, asked: str) -> None:
-    """Row 87: as a URL of its own, whose server is not asked; what is none is escaped as a whole (formatURL)."""
+    """Row 87: the path is parsed as a URL, whose server is ignored; an invalid one is escaped as a whole
+    (formatURL)."""
     async with raw(b"HTTP/1.1 200 OK\r\n\r\n") as (port, requests):
         assert (await http_get(HTTPGetAction(path=path, port=port), target(), 5)).result == "success"
     assert [request.split(b" HTTP/")[0].decode() for request in requests] == [f"GET {asked}"]
@@ -172,7 +174,7 @@ async def test_a_path_that_is_a_url_without_a_server_is_a_failure() -> None:
 
 @pytest.mark.parametrize("host", ["a b", "a/b", "a@b", "a:b", "[::1]", "a\nb"])
 async def test_a_host_that_no_url_can_name_cannot_be_asked(host: str) -> None:
-    """Row 87: no request is made of it (NewRequestForHTTPGetAction), so it counts as nothing."""
+    """Row 87: no request can be made (NewRequestForHTTPGetAction), so it is no result."""
     with pytest.raises(NoAnswer, match="invalid character in host name"):
         await http_get(HTTPGetAction(port=80, host=host), target(), 5)
 
@@ -226,14 +228,14 @@ async def test_whatever_is_answered_is_an_answer(answer: bytes, result: str, tex
     ],
 )
 async def test_an_answer_whose_body_breaks_off_counts_as_none(answer: bytes, why: str) -> None:
-    """Row 87: neither as success nor as failure, whatever its status."""
+    """Row 87: neither a success nor a failure, whatever the status."""
     async with raw(answer) as (port, _):
         with pytest.raises(NoAnswer, match=why):
             await http_get(HTTPGetAction(port=port), target(), 5)
 
 
 async def test_an_answer_that_hangs_within_its_body_counts_as_none() -> None:
-    """Row 87: only a server that does not begin to answer in time has failed."""
+    """Row 87: only a server that does not start to answer in time has failed."""
     enough = asyncio.Event()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -379,7 +381,7 @@ async def test_the_health_service_is_asked_about_the_service_that_is_named() -> 
 
 
 def health_server(check: Callable[..., Awaitable[bytes]], port: int = 0) -> tuple[grpc.aio.Server, int]:
-    """A health service on the loopback that answers by `check`, not yet started, and its port."""
+    """A health service on loopback that answers with `check`, not yet started, and its port."""
     server = grpc.aio.server()
     handler = grpc.unary_unary_rpc_method_handler(
         check, request_deserializer=health_pb2.HealthCheckRequest.FromString, response_serializer=bytes
@@ -391,7 +393,7 @@ def health_server(check: Callable[..., Awaitable[bytes]], port: int = 0) -> tupl
 
 
 async def test_a_health_service_that_comes_up_before_the_timeout_is_well() -> None:
-    """Row 89: a refused connection is tried again until then (grpc.WithBlock)."""
+    """Row 89: a refused connection is retried until the timeout (grpc.WithBlock)."""
 
     async def check(*_: Any) -> bytes:
         return b"\x08\x01"

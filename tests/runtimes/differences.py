@@ -46,7 +46,7 @@ _EMBEDDED = (
     Difference(
         "images",
         "There is no registry: any well-formed name can be pulled at once, and stands for the machine's own programs, "
-        "unless an image was loaded under it.",
+        "unless an image was loaded under that name.",
         (
             "test_containers.py::test_a_missing_image_is_asked_for_again_after_a_back_off",
             "test_debug.py::test_an_image_that_cannot_be_had_is_asked_for_again_after_a_back_off",
@@ -54,7 +54,7 @@ _EMBEDDED = (
     ),
     Difference(
         "an image's user",
-        "There is nobody in an image that was not loaded: its user is whoever runs the runtime.",
+        "An image that was not loaded names no user: containers run as the user who runs the runtime.",
         (
             "test_containers.py::test_an_image_says_who_runs_it_and_so_in_which_groups_besides",
             "test_identity.py::test_a_container_that_must_not_run_as_root_is_told_why_it_does_not_run",
@@ -63,13 +63,13 @@ _EMBEDDED = (
     ),
     Difference(
         "an image's user",
-        "That is not root, so a container that must not run as root may run.",
+        "That user is not root, so a container that must not run as root may run.",
         ("test_containers.py::test_a_container_that_must_not_run_as_root_does_not",),
         without_root=True,
     ),
     Difference(
         "users and groups",
-        "A container runs as whoever runs the runtime; another user or group is refused, and so is an fsGroup.",
+        "Containers run as the user who runs the runtime; another user or group is refused, and so is an fsGroup.",
         (
             "test_containers.py::test_the_environment_and_the_identity_are_what_the_pod_says",
             "test_volumes.py::test_a_pod_sees_eight_volumes_of_each_kind_and_what_becomes_of_them",
@@ -79,8 +79,8 @@ _EMBEDDED = (
     Difference(
         "isolation",
         "A container has its own files (a private layer over the machine's), /tmp, mounts and host name, and shares "
-        "all else. What would need more is refused: host ports without the host's network, sysctls, seccomp profiles, "
-        "AppArmor and SELinux, devices, user namespaces.",
+        "everything else. Whatever needs more isolation is refused: host ports without the host's network, "
+        "sysctls, seccomp profiles, AppArmor and SELinux, devices, user namespaces.",
         (
             "test_identity.py::test_each_container_has_the_powers_that_its_security_context_gives_it",
             "test_identity.py::test_a_pod_has_the_kernel_parameters_that_it_asks_for",
@@ -88,21 +88,21 @@ _EMBEDDED = (
     ),
     Difference(
         "mount propagation",
-        "Only private mounts can be had; another propagation is refused.",
+        "Only private mounts are supported; any other propagation is refused.",
         ("test_names.py::test_a_mount_made_later_on_the_node_reaches_a_container_that_asked_for_it",),
     ),
     Difference(
         "port-forward",
-        "What listens at the pod's own address is reached, else at localhost, which is the machine's.",
+        "Connects to the pod's own address, else to localhost, which is the machine's.",
     ),
-    Difference("resize", "Limits of a container that has ended are refused; containerd takes note of them."),
+    Difference("resize", "Limits of a container that has ended are refused; containerd accepts them."),
     Difference(
         "restarts of the runtime",
-        "How a container ended while the runtime was down is known afterwards, as with 1.6; containerd 2.4 says 255.",
+        "The exit code of a container that ended while the runtime was down is kept, as in 1.6; 2.4 reports 255.",
     ),
     Difference(
         "CNI",
-        "No network is made for a pod: it gets an address of its own in 127.0.0.0/8, and nothing can hold that up.",
+        "A pod gets no network, only its own address in 127.0.0.0/8, and nothing can delay that.",
         (
             "test_faults_runtime.py::test_the_runtime_dies_in_a_start[*CNI*]",
             "test_faults_runtime.py::test_runtime_and_worker_die_together_in_a_start",
@@ -116,8 +116,8 @@ _EMBEDDED = (
     ),
     Difference(
         "runc",
-        "A process is made, started and killed by its supervisor. No other program can be held up or refuse: "
-        "what corresponds to `runc create` is held, what corresponds to the other calls is one step with it.",
+        "A supervisor creates, starts and kills the process. There is no other program that could hang or fail: tests "
+        "delay the equivalent of `runc create`; the equivalents of the other calls are part of the same step.",
         (
             "test_faults_runtime.py::test_the_runtime_dies_in_a_start[*runc starts*]",
             "test_faults_runtime.py::test_the_runtime_dies_while_runc_makes_the_first_container[*runc-start*]",
@@ -136,8 +136,8 @@ _EMBEDDED = (
 _CRIO = (
     Difference(
         "a command that is not there",
-        "It is found when a container is made, not when it is started: there is no container that has failed, and the "
-        "pod waits with CreateContainerError and tries again, whatever its restart policy.",
+        "It is noticed when the container is created, not when it is started. So no container has failed; the pod "
+        "waits with CreateContainerError and retries, whatever its restart policy.",
         (
             "test_restarts.py::test_a_command_that_is_not_there_fails_a_pod_that_does_not_restart",
             "test_debug.py::test_what_does_not_start_says_why_and_harms_nothing",
@@ -145,28 +145,28 @@ _CRIO = (
     ),
     Difference(
         "signals",
-        "It cannot read a real-time signal that is counted from SIGRTMIN or SIGRTMAX, so such a one is refused.",
+        "It does not know real-time signals relative to SIGRTMIN or SIGRTMAX, so these are refused.",
     ),
     Difference(
         "labels",
-        "It gives a sandbox the labels of Kubernetes by itself, so that none is without its pod's name.",
+        "It adds the Kubernetes labels to a sandbox by itself, so no sandbox lacks its pod's name.",
         ("test_orphans.py::test_a_lost_database_kills_nobody_and_what_runs_is_adopted_or_pruned",),
     ),
     Difference(
         "names that are taken",
-        "A sandbox, or container, of that name is the answer where it is there. While it is being made a repeated call "
-        "waits until its time is over (4 minutes of a sandbox): so long may a pod wait whose worker died just then.",
+        "If a sandbox or container of that name exists, a repeated call returns it. While it is being created, a "
+        "repeated call waits until its own timeout (4 minutes for a sandbox), and so may a pod whose worker died then.",
     ),
     Difference(
         "stopping",
-        "Removing a container, or stopping a sandbox, that still runs leaves it the time that the call has. Nothing "
-        "of ours asks for that but where a worker died between making a container and starting it.",
+        "Removing a running container, or stopping a running sandbox, gives it the timeout of the call as its grace "
+        "period. syncpod does that only if a worker died between creating a container and starting it.",
     ),
     Difference(
         "host ports",
-        "They are reached at the machine's other addresses, not at 127.0.0.1, which it leaves alone in nftables.",
+        "They are reachable at the machine's other addresses, but not at 127.0.0.1, which its nftables rules exclude.",
     ),
-    Difference("small limits", "With runc, a pod whose memory is limited below 12 MiB gets no sandbox by default."),
+    Difference("small limits", "With runc, a pod with a memory limit below 12 MiB gets no sandbox by default."),
 )
 
 DIFFERENCES: Mapping[str, tuple[Difference, ...]] = {"embedded": _EMBEDDED, "crio": _CRIO}

@@ -1,4 +1,4 @@
-"""The client's end of a session, with a server that says what it is told to."""
+"""The client side of a session, with a server that follows a script."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SWITCHING = b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade
 
 
 class Server:
-    """One client's server, after the handshake."""
+    """The server of one client, after the handshake."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
@@ -55,7 +55,7 @@ Script = Callable[[Server], Awaitable[None]]
 
 @contextlib.asynccontextmanager
 async def served(script: Script, answer: bytes = SWITCHING) -> AsyncIterator[str]:
-    """Yield a URL whose server goes by the script; what fails in it fails the test."""
+    """Yield the URL of a server that follows the script; an error in the script fails the test."""
     serving: list[asyncio.Task[None]] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -132,7 +132,7 @@ async def test_a_stream_that_breaks_off_is_told_from_one_that_ends() -> None:
 
 
 async def test_the_session_is_kept_alive_and_answers_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Row 124: a session idle for 4 hours is closed by the runtime; one with somebody at its end is never idle."""
+    """Row 124: the runtime closes a session that is idle for 4 hours; one with a client is never idle."""
     monkeypatch.setattr(client, "PING_SECONDS", 0.02)
 
     async def script(server: Server) -> None:

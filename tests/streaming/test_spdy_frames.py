@@ -34,7 +34,7 @@ def decoded(*pieces: bytes) -> list[Frame]:
 
 
 def whole(frames: list[Frame]) -> list[Frame]:
-    """Put the pieces of data frames together that follow each other on one stream."""
+    """Join consecutive parts of data frames on the same stream."""
     together: list[Frame] = []
     for frame in frames:
         last = together[-1] if together else None
@@ -112,7 +112,7 @@ def test_a_broken_control_frame_is_an_error_or_nothing(kind: int, flags: int, pa
     ("sent", "said"),
     [
         (control(PING, b"\0\0\0\1", version=2), "version 2"),
-        (control(SYN_STREAM, bytes(MAX_CONTROL_FRAME + 1)), "at most"),
+        (control(SYN_STREAM, bytes(MAX_CONTROL_FRAME + 1)), "the limit is"),
         (control(SYN_STREAM, bytes(10) + b"no zlib"), "broken control frame"),
         (Headers().syn_stream(1, {"a": "x" * 1_000_000}), "bytes of headers"),
         (Headers().syn_stream(1, {f"h{n}": "" for n in range(200)}), "200 headers"),

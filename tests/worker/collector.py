@@ -1,4 +1,4 @@
-"""A collector of OpenTelemetry, on the loopback: takes OTLP over HTTP and keeps it."""
+"""An OpenTelemetry collector on loopback: accepts OTLP over HTTP and keeps it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Collector:
                 self.end_headers()
 
             def log_message(self, format: str, *args: object) -> None:
-                """Say nothing."""
+                """Log nothing."""
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._thread = threading.Thread(target=self._server.serve_forever)
@@ -57,7 +57,7 @@ class Collector:
             raise ValueError(f"nothing is exported to {path}")
 
     def named(self, name: str) -> list[Span]:
-        """Spans of that name, in the order of their beginnings."""
+        """Return the spans of that name, in the order of their starts."""
         return sorted((span for span in self.spans if span.name == name), key=lambda span: span.start_time_unix_nano)
 
     def __enter__(self) -> Self:

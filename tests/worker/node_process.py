@@ -1,4 +1,4 @@
-"""`python worker.py` as a process of its own, as people run it."""
+"""`python worker.py` as a process of its own, as users run it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 class Process(Protocol):
-    """What is asked of a worker's process: the part of `subprocess.Popen` that a fork can have, too."""
+    """What tests need of a worker's process: the part of `subprocess.Popen` that a fork can provide too."""
 
     pid: int
 
@@ -29,7 +29,7 @@ class Process(Protocol):
 
 
 class NodeProcess:
-    """A worker. Ended by `stop` or `kill`; `close` makes sure of it."""
+    """A worker. `stop` or `kill` ends it; `close` makes sure of that."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class NodeProcess:
         start: Any = subprocess.Popen,  # a Callable[..., Process]; mypy would take **environment for one
         **environment: str,
     ) -> None:
-        """Start it, by `start` as by Popen; `directory` gets its state, its pods' logs and what it says."""
+        """Start it with `start`, by default Popen; `directory` gets its state, its pods' logs and its own log."""
         inherited = {name: value for name, value in os.environ.items() if not name.startswith(("TEMPORAL_", "OTEL_"))}
         self.node = node
         self.state_dir = directory / "state"
@@ -63,7 +63,7 @@ class NodeProcess:
 
     @classmethod
     def of(cls, runtime: Runtime, server: DevServer, directory: Path, *arguments: str, node: str, **more: Any) -> Self:
-        """Start one between a runtime and a server of tests, with its pods in the cgroups that the runtime has."""
+        """Start one between a test runtime and a test server, with its pods in the cgroups of that runtime."""
         cgroups = ("--cgroup-parent", runtime.cgroup_parent) if runtime.cgroup_parent else ()
         return cls(
             directory, *cgroups, *arguments, runtime=runtime.endpoint, temporal=server.address, node=node, **more
@@ -74,22 +74,22 @@ class NodeProcess:
         return self._process.pid
 
     async def ready(self) -> Self:
-        """Wait until it says that it serves; raises AssertionError with its log if it ends instead."""
+        """Wait until it is ready; raises AssertionError with its log if it ends instead."""
         await until(lambda: self._process.poll() is not None or self.output.read_text().endswith("\n"), patience=180)
         assert self._process.poll() is None, self.log.read_text()
         return self
 
     async def ended(self) -> int:
-        """Wait until it has ended; its exit code."""
+        """Wait until it has ended; return its exit code."""
         return await asyncio.to_thread(self._process.wait, 60)
 
     async def stop(self) -> int:
-        """SIGTERM; its exit code."""
+        """Send SIGTERM; return its exit code."""
         self._process.send_signal(signal.SIGTERM)
         return await self.ended()
 
     def kill(self) -> None:
-        """SIGKILL."""
+        """Send SIGKILL."""
         self._process.kill()
         self._process.wait()
 

@@ -17,7 +17,7 @@ ROOT = Path(worker.__file__).parent
 
 @pytest.fixture
 def uninstalled(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A checkout whose environment has what it needs, but not the package itself."""
+    """A checkout whose environment has the dependencies, but not the package itself."""
     ask = metadata.version
 
     def version(name: str) -> str:

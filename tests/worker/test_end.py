@@ -1,4 +1,4 @@
-"""How a worker ends: in order when it is asked to, and never in silence when it is not."""
+"""How a worker ends: in order when it is asked to, and never silently when it is not."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from temporalio.worker import Worker
 
 import worker as module
 from syncpod.agent.agent import Agent
-from syncpod.node_settings import WorkerRecord, node_settings
+from syncpod.settings.node import node_settings
+from syncpod.settings.worker_record import WorkerRecord
 
 
 class Parts:
-    """A worker and an agent that serve until they are ended."""
+    """A worker and an agent that serve until they are stopped."""
 
     def __init__(self) -> None:
         self.shut_down = asyncio.Event()
@@ -33,7 +34,7 @@ class Parts:
 
 
 class Watching(Parts):
-    """An agent; `loses` = it waits for something that is given up."""
+    """An agent; `loses` = it awaits a task that is cancelled."""
 
     loses = False
 

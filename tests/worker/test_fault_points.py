@@ -1,4 +1,4 @@
-"""Fault points: nothing without the variable; with it a record of every boundary, and a death at one of them."""
+"""Fault points: nothing without the variable; with it, a record of every boundary, and a kill at one of them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from syncpod.cri.client import CriClient
 from syncpod.cri.errors import NotFound
 from syncpod.fault_points import VARIABLE, FaultPointClient, FaultPoints, cri_client, read_boundaries
-from syncpod.node_settings import SettingsInvalid
+from syncpod.settings.errors import SettingsInvalid
 from tests.worker.node_process import ROOT
 
 

@@ -9,24 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from syncpod import node_settings as module
-from syncpod.agent.command_line import parse_arguments
 from syncpod.agent.node_setup import capacity, sysctls, verification
-from syncpod.node_settings import (
-    ImageGcSettings,
-    ImagePullSettings,
-    LogSettings,
-    SettingsInvalid,
-    WorkerRecord,
+from syncpod.settings import directories
+from syncpod.settings.command_line import parse_arguments
+from syncpod.settings.directories import (
     is_in_memory,
     make_memory_directory,
     memory_directory,
-    node_settings,
-    read_worker_record,
-    remove_worker_record,
     require_own_memory_directory,
-    write_worker_record,
 )
+from syncpod.settings.errors import SettingsInvalid
+from syncpod.settings.node import ImageGcSettings, ImagePullSettings, LogSettings, node_settings
+from syncpod.settings.worker_record import WorkerRecord, read_worker_record, remove_worker_record, write_worker_record
 from syncpod.translation.context import Host
 
 RECORD = WorkerRecord(
@@ -152,8 +146,8 @@ def test_a_worker_of_an_earlier_version_is_known_without_its_memory_directory(tm
 
 
 def in_memory(monkeypatch: pytest.MonkeyPatch, *places: Path | str) -> None:
-    """Let these directories, and no others, be memory file systems."""
-    monkeypatch.setattr(module, "is_in_memory", lambda path: str(path) in map(str, places))
+    """Make these directories, and no others, memory file systems."""
+    monkeypatch.setattr(directories, "is_in_memory", lambda path: str(path) in map(str, places))
 
 
 def test_secrets_of_root_are_in_run_and_of_others_in_their_runtime_directory(
@@ -223,12 +217,12 @@ def test_what_another_user_may_have_put_there_is_no_memory_directory(
         place.mkdir()
         monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
     for look in (make_memory_directory, require_own_memory_directory):
-        with pytest.raises(SettingsInvalid, match="is there, and is not a directory of this user's"):
+        with pytest.raises(SettingsInvalid, match="exists, but is not a directory that this user owns"):
             look(place)
 
 
 def test_a_memory_directory_that_cannot_be_made_is_one_sentence() -> None:
-    with pytest.raises(SettingsInvalid, match=r"cannot be made: File exists \(SYNCPOD_MEMORY_DIR\)"):
+    with pytest.raises(SettingsInvalid, match=r"cannot be created: File exists \(SYNCPOD_MEMORY_DIR\)"):
         make_memory_directory(Path("/dev/null/memory"))
 
 
@@ -249,9 +243,12 @@ def test_images_are_collected_as_the_kubelet_does_unless_told_otherwise() -> Non
     [
         ({"HIGH": "101"}, "SYNCPOD_IMAGE_GC_HIGH='101': must be a whole number from 0 to 100"),
         ({"LOW": "-1"}, "SYNCPOD_IMAGE_GC_LOW='-1': must be a whole number from 0 to 100"),
-        ({"HIGH": "80"}, "SYNCPOD_IMAGE_GC_LOW: must be less than the 80 of SYNCPOD_IMAGE_GC_HIGH, and is 80"),
+        ({"HIGH": "80"}, "SYNCPOD_IMAGE_GC_LOW=80: must be less than SYNCPOD_IMAGE_GC_HIGH, which is 80"),
         ({"MIN_AGE": "2"}, "SYNCPOD_IMAGE_GC_MIN_AGE='2': must be a duration such as 90s, 2m or 1h30m"),
-        ({"MAX_AGE": "1m"}, "SYNCPOD_IMAGE_GC_MAX_AGE: must be 0, or more than the 120 s of SYNCPOD_IMAGE_GC_MIN_AGE"),
+        (
+            {"MAX_AGE": "1m"},
+            "SYNCPOD_IMAGE_GC_MAX_AGE: must be 0, or more than SYNCPOD_IMAGE_GC_MIN_AGE, which is 120 s",
+        ),
     ],
 )
 def test_a_wrong_setting_of_image_collection_is_one_sentence(told: dict[str, str], said: str) -> None:
@@ -293,7 +290,7 @@ def test_settings_of_pulls_that_are_none_are_refused(environ: dict[str, str], wh
 
 
 def test_logs_are_kept_as_the_kubelet_keeps_them_unless_told_otherwise() -> None:
-    """Row 83: containerLogMaxSize and containerLogMaxFiles, from the environment."""
+    """Row 113: containerLogMaxSize and containerLogMaxFiles, from the environment."""
     assert node_settings({}).logs == LogSettings(max_bytes=10 * 1024 * 1024, max_files=5)
     for size, read in {"4096": 4096, "100k": 100_000, "50Mi": 50 * 1024 * 1024, "1G": 10**9}.items():
         told = {"SYNCPOD_CONTAINER_LOG_MAX_SIZE": size, "SYNCPOD_CONTAINER_LOG_MAX_FILES": "2"}

@@ -84,7 +84,7 @@ def test_a_client_that_is_no_worker_does_not_load_what_workers_need() -> None:
 
 
 class Heard:
-    """Hooks that remember what they were told."""
+    """Hooks that record their calls."""
 
     def __init__(self) -> None:
         self.told: list[tuple[Any, ...]] = []
@@ -108,7 +108,7 @@ async def create_sandbox(request: CreateSandbox) -> StepResult:
 
 @pytest.fixture
 def spans(monkeypatch: pytest.MonkeyPatch) -> InMemorySpanExporter:
-    """The spans that are made, in a provider of the test's own."""
+    """The spans that are made, in a provider of the test."""
     exporter = InMemorySpanExporter()
     provider = TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
@@ -159,7 +159,7 @@ async def test_a_sync_and_its_step_are_one_trace_and_a_fault_is_seen_in_it(
 
 
 async def test_a_step_of_a_node_is_part_of_no_sync(temporal_server: DevServer, spans: InMemorySpanExporter) -> None:
-    """Nobody would end one: only a pod's workflow says when a sync is over."""
+    """Nobody would end the span: only a pod's workflow reports the end of a sync."""
     given = syncpod_plugin(workflows=[OneStepOfANode], activities=[create_sandbox], runner=workflow_runner())
     client = await connect(settings=_settings(temporal_server))
     task_queue = f"node/{uuid.uuid4()}"

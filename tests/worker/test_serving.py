@@ -1,4 +1,4 @@
-"""A worker as people run it: what it says, what it refuses, and how it ends."""
+"""A worker as users run it: its output, what it refuses, and how it ends."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from temporalio.client import Client, WorkflowHandle
 import worker as program
 from syncpod.cri.client import CriClient
 from syncpod.messages import node_task_queue, pod_workflow_id
-from syncpod.node_settings import read_worker_record
+from syncpod.settings.worker_record import read_worker_record
 from syncpod.temporal.plugin import DATA_CONVERTER
 from tests.agent.waiting import until_asked
 from tests.node.owned_pods import owned_pod
@@ -47,7 +47,7 @@ async def client(temporal_server: DevServer) -> Client:
 
 
 async def refusal(worker: NodeProcess) -> str:
-    """The one sentence of a worker that cannot serve."""
+    """Return the one sentence of a worker that cannot serve."""
     assert await worker.ended() == 2
     assert worker.output.read_text() == ""
     *log, sentence = worker.log.read_text().splitlines()
@@ -139,7 +139,7 @@ async def test_secrets_on_a_disk_are_warned_of_and_in_memory_not(
             record = read_worker_record(worker.state_dir)
             assert record is not None and record.memory_dir == str(memory)
             assert memory.stat().st_mode & 0o777 == 0o700
-            said = f"the memory directory {memory} is not on a memory file system: Secrets lie on its disk"
+            said = f"the memory directory {memory} is not on a memory file system, so Secrets are written to a disk"
             assert (said in worker.log.read_text()) == warned
             await worker.stop()
         worker.log.unlink()

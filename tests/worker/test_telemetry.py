@@ -12,8 +12,8 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 from temporalio.client import Client
 
 from syncpod.messages import node_task_queue, pod_workflow_id
-from syncpod.node_settings import SettingsInvalid
-from syncpod.telemetry import Wish, wished
+from syncpod.settings.errors import SettingsInvalid
+from syncpod.telemetry import Request, requested
 from syncpod.temporal.plugin import DATA_CONVERTER
 from tests.agent.waiting import until_asked
 from tests.runtimes.containerd import Containerd
@@ -29,31 +29,33 @@ SECRET = "hunter2-which-nobody-may-see"
 @pytest.mark.parametrize(
     ("environment", "wish"),
     [
-        pytest.param({}, Wish(), id="nothing asked for"),
-        pytest.param({ENDPOINT: "http://c:4318"}, Wish("otlp", "otlp"), id="an endpoint"),
-        pytest.param({ENDPOINT: "http://c:4317"}, Wish("otlp", "otlp", "grpc", "grpc"), id="gRPC by its port"),
-        pytest.param({ENDPOINT: "c:4317"}, Wish("otlp", "otlp", "grpc", "grpc"), id="an endpoint without a scheme"),
+        pytest.param({}, Request(), id="nothing asked for"),
+        pytest.param({ENDPOINT: "http://c:4318"}, Request("otlp", "otlp"), id="an endpoint"),
+        pytest.param({ENDPOINT: "http://c:4317"}, Request("otlp", "otlp", "grpc", "grpc"), id="gRPC by its port"),
+        pytest.param({ENDPOINT: "c:4317"}, Request("otlp", "otlp", "grpc", "grpc"), id="an endpoint without a scheme"),
         pytest.param(
             {ENDPOINT: "http://c:4317", "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf"},
-            Wish("otlp", "otlp"),
+            Request("otlp", "otlp"),
             id="a protocol that is said",
         ),
         pytest.param(
             {ENDPOINT: "http://c:4318", "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL": "grpc"},
-            Wish("otlp", "otlp", "grpc"),
+            Request("otlp", "otlp", "grpc"),
             id="a protocol for one signal",
         ),
         pytest.param(
-            {"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://c:4318/v1/traces"}, Wish("otlp"), id="one signal's endpoint"
+            {"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://c:4318/v1/traces"},
+            Request("otlp"),
+            id="one signal's endpoint",
         ),
-        pytest.param({"OTEL_TRACES_EXPORTER": "console"}, Wish("console"), id="the console"),
-        pytest.param({"OTEL_METRICS_EXPORTER": "otlp"}, Wish(metrics="otlp"), id="an exporter"),
-        pytest.param({ENDPOINT: "http://c:4318", "OTEL_METRICS_EXPORTER": "none"}, Wish("otlp"), id="none of one"),
-        pytest.param({ENDPOINT: "http://c:4318", "OTEL_SDK_DISABLED": "true"}, Wish(), id="disabled"),
+        pytest.param({"OTEL_TRACES_EXPORTER": "console"}, Request("console"), id="the console"),
+        pytest.param({"OTEL_METRICS_EXPORTER": "otlp"}, Request(metrics="otlp"), id="an exporter"),
+        pytest.param({ENDPOINT: "http://c:4318", "OTEL_METRICS_EXPORTER": "none"}, Request("otlp"), id="none of one"),
+        pytest.param({ENDPOINT: "http://c:4318", "OTEL_SDK_DISABLED": "true"}, Request(), id="disabled"),
     ],
 )
-def test_what_the_environment_asks_for(environment: dict[str, str], wish: Wish) -> None:
-    assert wished(environment) == wish
+def test_what_the_environment_asks_for(environment: dict[str, str], wish: Request) -> None:
+    assert requested(environment) == wish
 
 
 @pytest.mark.parametrize(
@@ -68,7 +70,7 @@ def test_what_the_environment_asks_for(environment: dict[str, str], wish: Wish) 
 )
 def test_what_is_not_there_is_refused_by_name(environment: dict[str, str], sentence: str) -> None:
     with pytest.raises(SettingsInvalid, match=sentence):
-        wished(environment)
+        requested(environment)
 
 
 def test_unasked_it_does_not_even_import_the_sdk() -> None:
@@ -100,40 +102,10 @@ async def test_a_pods_start_is_one_trace_per_sync_down_to_the_runtimes_calls_and
         ) as worker,
     ):
         await worker.ready()
-        handle = await client.start_workflow(
-            "PodWorkflow",
-            {"pod": _pod(name)},
-            id=pod_workflow_id("default", name),
-            task_queue=node_task_queue(node),
-            task_timeout=timedelta(seconds=3),
-        )
-
-        async def running() -> bool:
-            pod: dict[str, Any] = await handle.query("pod")
-            return bool(pod["status"].get("phase") == "Running")
-
-        await until_asked(running)
-        await handle.signal("delete_pod", {"gracePeriodSeconds": 0})
-        await handle.result()
+        await _start_and_delete(client, node, name)
         assert await worker.stop() == 0  # which exports what is left
 
-    (create,) = collector.named("create_sandbox")
-    (start,) = collector.named("start_container")
-    assert attributes(start)["k8s.pod.name"] == name
-    assert attributes(start)["k8s.container.name"] == "main"
-    for step in (create, start):
-        (sync,) = _parent(collector, step)
-        assert (sync.name, sync.parent_span_id, sync.trace_id) == ("sync_pod", b"", step.trace_id)
-        assert sync.start_time_unix_nano <= step.start_time_unix_nano
-        assert step.end_time_unix_nano <= sync.end_time_unix_nano
-    (run,) = collector.named("cri.run_podsandbox")
-    assert _parent(collector, run) == [create]
-    assert create.trace_id != start.trace_id
-    traced = [span for span in collector.spans if span.trace_id in (create.trace_id, start.trace_id)]
-    assert not [span for span in traced if span.status.code == Status.STATUS_CODE_ERROR]
-    relists = {span.span_id for span in collector.named("relist")}
-    assert {span.parent_span_id for span in collector.named("cri.list_podsandbox")} & relists
-
+    _assert_one_trace_per_sync(collector, name)
     assert not [span for span in collector.spans if SECRET in str(span)]
     assert collector.metrics >= {
         "started_pods_total",
@@ -150,6 +122,44 @@ async def test_a_pods_start_is_one_trace_per_sync_down_to_the_runtimes_calls_and
         assert resource["service.name"] == "syncpod-worker"
         assert resource["service.instance.id"].startswith(f"{node}/")
         assert resource["deployment.environment"] == "test"
+
+
+async def _start_and_delete(client: Client, node: str, name: str) -> None:
+    """Start a pod's workflow, wait until the pod is Running, and delete it."""
+    handle = await client.start_workflow(
+        "PodWorkflow",
+        {"pod": _pod(name)},
+        id=pod_workflow_id("default", name),
+        task_queue=node_task_queue(node),
+        task_timeout=timedelta(seconds=3),
+    )
+
+    async def running() -> bool:
+        pod: dict[str, Any] = await handle.query("pod")
+        return bool(pod["status"].get("phase") == "Running")
+
+    await until_asked(running)
+    await handle.signal("delete_pod", {"gracePeriodSeconds": 0})
+    await handle.result()
+
+
+def _assert_one_trace_per_sync(collector: Collector, name: str) -> None:
+    (create,) = collector.named("create_sandbox")
+    (start,) = collector.named("start_container")
+    assert attributes(start)["k8s.pod.name"] == name
+    assert attributes(start)["k8s.container.name"] == "main"
+    for step in (create, start):
+        (sync,) = _parent(collector, step)
+        assert (sync.name, sync.parent_span_id, sync.trace_id) == ("sync_pod", b"", step.trace_id)
+        assert sync.start_time_unix_nano <= step.start_time_unix_nano
+        assert step.end_time_unix_nano <= sync.end_time_unix_nano
+    (run,) = collector.named("cri.run_podsandbox")
+    assert _parent(collector, run) == [create]
+    assert create.trace_id != start.trace_id
+    traced = [span for span in collector.spans if span.trace_id in (create.trace_id, start.trace_id)]
+    assert not [span for span in traced if span.status.code == Status.STATUS_CODE_ERROR]
+    relists = {span.span_id for span in collector.named("relist")}
+    assert {span.parent_span_id for span in collector.named("cri.list_podsandbox")} & relists
 
 
 async def test_a_collector_that_is_away_keeps_nobody_from_serving_and_ending(

@@ -1,1 +1,1 @@
-"""What a node does when it is short of memory, disk or processes: tell, tidy up, put out one pod at a time."""
+"""Eviction of pods: when the node runs short of resources, and when a pod exceeds its storage limits."""

@@ -1,8 +1,9 @@
-"""How much a node has left of memory, disks and processes.
+"""Measures how much memory, disk space and process ids the node has left.
 
-Mirrors server/stats, v1.36, as eviction/helpers.go, makeSignalObservations, reads it. Memory is what is free and what a
-reclaim gives back at once, the page cache that nobody has used lately (on cgroup v2 the kubelet reckons so; on v1 it
-counts the kernel's own slabs as available, too). The node's disk is that of its state, which has the pods' volumes.
+Mirrors server/stats, v1.36, as eviction/helpers.go, makeSignalObservations, reads it. Available memory is free memory
+plus the inactive page cache, which can be reclaimed at once. The kubelet calculates the same on cgroup v2; on v1 it
+also counts the kernel's slabs as available. The node's disk is the one with its state directory, which holds the pods'
+volumes.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from syncpod.agent.own_thread import in_own_thread
+from syncpod.agent.daemon_thread import in_daemon_thread
 from syncpod.cri.errors import CriError
 from syncpod.cri.port import CriRuntime
 from syncpod.lifecycle.eviction import Observation, Observations, Signal
@@ -24,17 +25,17 @@ from syncpod.translation.context import NodeContext
 log = logging.getLogger(__name__)
 
 DISK_SECONDS: Final = 5.0
-"""How long a disk may take to say how full it is; one that hangs is asked no more until it answers."""
+"""How long a disk may take to report its usage; one that hangs is not asked again until it answers."""
 _KIB: Final = 1024
 
 
 @dataclass(frozen=True)
 class Measured:
-    """One look at the node."""
+    """One measurement of the node."""
 
     signals: Observations
     dedicated_images: bool
-    """Images and writable layers lie on another disk than the node's state."""
+    """Images and writable layers are on a different disk than the node's state."""
 
 
 @dataclass(frozen=True)
@@ -42,14 +43,14 @@ class _Disk:
     device: int
     space: Observation
     inodes: Observation | None
-    """None on a file system that has no fixed number of them."""
+    """None on a file system without a fixed number of inodes."""
 
 
 class NodeObservations:
     """Measures one node. All methods belong to one event loop."""
 
     def __init__(self, node: NodeContext, cri: CriRuntime, wanted: Collection[Signal], *, proc: Path = Path("/proc")):
-        """Measure what `wanted` names, and no more; `proc` is where the kernel says it."""
+        """Measure only the signals in `wanted`; `proc` is where procfs is mounted."""
         self._state_dir = node.state_dir
         self._cri = cri
         self._wanted = frozenset(wanted)
@@ -58,12 +59,12 @@ class NodeObservations:
         self._complaints: dict[str, str] = {}
 
     async def measure(self) -> Measured:
-        """Measure now. What cannot be measured is left out, and said once for as long as it is the same."""
+        """Measure now. What cannot be measured is left out, and logged once while the reason stays the same."""
         signals: dict[Signal, Observation] = {}
         if "memory.available" in self._wanted:
-            self._read("memory", signals, "memory.available", lambda: read_memory(self._proc / "meminfo"))
+            self._read("available memory", signals, "memory.available", lambda: read_memory(self._proc / "meminfo"))
         if "pid.available" in self._wanted:
-            self._read("processes", signals, "pid.available", lambda: read_pids(self._proc))
+            self._read("the number of processes", signals, "pid.available", lambda: read_pids(self._proc))
         node = await self._disk("the node's disk", self._state_dir) if self._wants("nodefs", "imagefs") else None
         images = None
         if self._wants("imagefs") and (place := await self._image_place()) is not None:
@@ -96,14 +97,14 @@ class NodeObservations:
             self._complain("the images' disk", str(error))
             return None
         if not filesystems:
-            self._complain("the images' disk", "the runtime tells of none")
+            self._complain("the images' disk", "the runtime reports no image filesystem")
             return None
         return Path(filesystems[0].mountpoint)
 
     async def _disk(self, what: str, path: Path) -> _Disk | None:
         asking = self._asking.get(path)
         if asking is None:
-            asking = self._asking[path] = in_own_thread(lambda: read_disk(path), name="statvfs")
+            asking = self._asking[path] = in_daemon_thread(lambda: read_disk(path), name="statvfs")
         await asyncio.wait({asking}, timeout=DISK_SECONDS)
         if not asking.done():
             self._complain(what, "it does not answer")
@@ -119,21 +120,21 @@ class NodeObservations:
 
     def _complain(self, what: str, why: str) -> None:
         if self._complaints.get(what) != why:
-            log.warning("how much is left of %s cannot be told, so no pod is put out for it: %s", what, why)
+            log.warning("%s cannot be measured, so no pod is evicted for it: %s", what, why)
         self._complaints[what] = why
 
 
 def read_memory(meminfo: Path) -> Observation:
-    """Return the memory that is left and that there is, in bytes. Raises OSError, KeyError, ValueError."""
+    """Return available and total memory in bytes. Raises OSError, KeyError, ValueError."""
     said = dict(line.split(":", 1) for line in meminfo.read_text().splitlines() if ":" in line)
     total, free, inactive = (int(said[name].split()[0]) * _KIB for name in ("MemTotal", "MemFree", "Inactive(file)"))
     return Observation(available=free + inactive, capacity=total)
 
 
 def read_pids(proc: Path) -> Observation:
-    """Return how many more tasks the kernel can have, and how many in all. Raises OSError, ValueError, IndexError.
+    """Return how many more tasks the kernel can have, and how many in total. Raises OSError, ValueError, IndexError.
 
-    Mirrors server/stats and cm, v1.36, rlimit: the smaller of pid_max and threads-max, less those there are.
+    Mirrors server/stats and cm, v1.36, rlimit: the smaller of pid_max and threads-max, minus the existing tasks.
     """
     most = min(int((proc / "sys/kernel" / name).read_text()) for name in ("pid_max", "threads-max"))
     tasks = int((proc / "loadavg").read_text().split()[3].partition("/")[2])
@@ -141,7 +142,7 @@ def read_pids(proc: Path) -> Observation:
 
 
 def read_disk(path: Path) -> _Disk:
-    """Return how full the disk of a path is. Blocks. Raises OSError."""
+    """Return the usage of the disk that a path is on. Blocks. Raises OSError."""
     found = os.statvfs(path)
     inodes = Observation(found.f_ffree, found.f_files) if found.f_files else None
     return _Disk(

@@ -1,8 +1,8 @@
-"""What each pod of a node uses of what the node is short of; measured only then.
+"""Measures what each pod uses of the resource that the node is short of; called only then.
 
-Mirrors server/stats, v1.36, as the rankings of eviction/helpers.go read it. Differences: only pods that have a sandbox
-are measured, and put out, since others use nothing worth having; and files are counted when they are asked for, for so
-long and no longer, so that what there is too much of to count is known to be at least what was counted.
+Mirrors server/stats, v1.36, as the rankings of eviction/helpers.go read it. Differences: only pods with a sandbox are
+measured and evicted, since others use too little to matter; files are counted on demand and for a limited time, so the
+usage of a pod with very many files is a lower bound.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from syncpod.agent.own_thread import in_own_thread
+from syncpod.agent.daemon_thread import in_daemon_thread
+from syncpod.agent.eviction.disk_usage import disk_usage
 from syncpod.agent.record_cache import RecordCache
-from syncpod.agent.storage.disk_usage import disk_usage
 from syncpod.cri.errors import CriError
 from syncpod.cri.port import ContainerStats, CriRuntime
 from syncpod.lifecycle.eviction import RESOURCES, Signal
@@ -33,7 +33,7 @@ from syncpod.translation.paths import UnsafeName, log_directory_of, volume_direc
 log = logging.getLogger(__name__)
 
 STATS_SECONDS: Final = 2.0
-"""How long the runtime may take to say what one pod's containers use; a hung shim never says it."""
+"""How long the runtime may take to report one pod's container stats; a hung shim never does."""
 COUNT_SECONDS: Final = 5.0
 """How long one pod's files are counted."""
 _AT_ONCE: Final = 8
@@ -49,7 +49,7 @@ class ActivePod:
     ref: PodRef
     pod: Pod
     volumes: tuple[Path, ...]
-    """Those on the node's disk."""
+    """The directories of those on the node's disk."""
     logs: Path
 
 
@@ -70,7 +70,7 @@ class PodUsages:
         return {uid: pod for uid, pod in noted.items() if self._sandbox(uid)}
 
     async def measure(self, pods: Mapping[str, ActivePod], signal: Signal) -> tuple[Candidate, ...]:
-        """Return what each of these pods uses of what that signal tells of; None where nothing is said of one."""
+        """Return each pod's usage of the resource of that signal; its usage is None if it cannot be measured."""
         slots = asyncio.Semaphore(_AT_ONCE)
 
         async def measured(uid: str, pod: ActivePod) -> Candidate:
@@ -78,7 +78,7 @@ class PodUsages:
                 try:
                     return Candidate(pod.pod, await self._usage(uid, pod, signal))
                 except (CriError, OSError) as error:
-                    log.warning("what pod %s/%s uses is not known: %s", pod.ref.namespace, pod.ref.name, error)
+                    log.warning("the usage of pod %s/%s is unknown: %s", pod.ref.namespace, pod.ref.name, error)
                     return Candidate(pod.pod, None)
 
         return tuple(await asyncio.gather(*(measured(uid, pod) for uid, pod in pods.items())))
@@ -102,9 +102,9 @@ class PodUsages:
         return await self._count(pod, mine)
 
     async def _count(self, pod: ActivePod, stats: list[ContainerStats]) -> PodUsage:
-        """Count a pod's files; a disk that hangs counts as one of which nothing is known. Raises OSError."""
+        """Count a pod's files. Raises OSError, also if its disk does not answer."""
         spec = pod.pod.spec
-        its_own = {each.name for each in (*spec.containers, *spec.init_containers, *spec.ephemeral_containers)}
+        own_names = {each.name for each in (*spec.containers, *spec.init_containers, *spec.ephemeral_containers)}
 
         def count() -> PodUsage:
             seconds = COUNT_SECONDS / (len(pod.volumes) + len(stats) + 1)
@@ -114,7 +114,9 @@ class PodUsages:
                 return Written(usage.bytes, usage.inodes)
 
             def logs(name: str) -> Written:
-                return written(pod.logs / name) if name in its_own else Written()  # a stranger's may be no file's name
+                return (
+                    written(pod.logs / name) if name in own_names else Written()
+                )  # the name of an unknown container may not be a valid file name
 
             volumes = Written()
             for volume in pod.volumes:
@@ -122,7 +124,7 @@ class PodUsages:
             return PodUsage(tuple(ContainerUsage(s.name, layer=_layer(s), logs=logs(s.name)) for s in stats), volumes)
 
         async with self._counting:
-            counting = in_own_thread(count, name=f"du {pod.ref.uid}")
+            counting = in_daemon_thread(count, name=f"du {pod.ref.uid}")
             await asyncio.wait({counting}, timeout=2 * COUNT_SECONDS)
         if not counting.done():
             raise TimeoutError("its disk does not answer")
@@ -147,5 +149,5 @@ def _active(node: NodeContext, record: PodRecord) -> ActivePod | None:
             volumes=tuple(path for path in volumes if path is not None),
             logs=log_directory_of(pod, node),
         )
-    except UnsafeName:  # create_sandbox has refused it, and said so to the pod
+    except UnsafeName:  # create_sandbox has refused this pod, and told its workflow
         return None

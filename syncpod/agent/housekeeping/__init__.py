@@ -1,4 +1,4 @@
-"""What a node tidies up by itself, each chore with a period of its own: dead containers, gone pods, orphans.
+"""What a node cleans up by itself, each with its own period: dead containers, gone pods, orphans, duplicates.
 
-Log rotation and images (:mod:`syncpod.agent.storage`) are chores as well.
+Log rotation and image garbage collection are in :mod:`syncpod.agent.storage`.
 """

@@ -1,13 +1,13 @@
-"""Removes dead containers, with their logs, and sandboxes that are spent: all but the newest of each.
+"""Container garbage collection: removes dead containers with their logs, and old sandboxes, all but the newest of each.
 
-Each minute all pods are looked at; a pod whose container has just died is looked at moments later, unless its restart
-has tidied up by then. What goes is decided in :mod:`syncpod.lifecycle.container_gc`, and goes between the pod's steps
-(`activities.between.collection`, which says why that races with none).
+All pods are checked once a minute. A pod whose container has just died is checked moments later, unless its restart has
+already cleaned up. :mod:`syncpod.lifecycle.container_gc` decides what is removed, and it is removed between the pod's
+steps (`activities.between.collection` explains why that races with none of them).
 
-Mirrors kuberuntime/kuberuntime_gc.go, v1.36, GarbageCollect, and pod_container_deletor.go. Differences: each pod is
-seen to in a task of its own, so that one whose removal hangs holds up neither the others, of which four are seen to at
-once, nor the next look; nothing is asked of the runtime while there is nothing to remove; and the workflow is not told
-that what it looks at no more is gone, which would be four events of history for each.
+Mirrors kuberuntime/kuberuntime_gc.go, v1.36, GarbageCollect, and pod_container_deletor.go. Differences: each pod has a
+task of its own, so a removal that hangs delays neither the other pods, four of which are processed at once, nor the
+next round; nothing is asked of the runtime while there is nothing to remove; the workflow is not told that a container
+it no longer looks at is gone, which would cost four history events each.
 """
 
 from __future__ import annotations
@@ -39,26 +39,26 @@ from syncpod.translation.paths import pod_directory
 log = logging.getLogger(__name__)
 
 SETTLE_SECONDS: Final = 3.0
-"""How long a pod is left alone after an exit: most restart at once, and the restart removes what it supersedes."""
+"""How long after an exit a pod is left alone: most restart at once, and the restart removes what it replaces."""
 NEVER_STARTED_SECONDS: Final = 300.0
-"""For how long a container has to be seen created before nobody can be about to start it: a step creates and starts it
+"""How long a container must have been in state created before it cannot be about to start: a step creates and starts it
 in calls of two minutes each."""
 _AT_ONCE: Final = 4
-"""How many pods are seen to at a time: more calls at once would keep the runtime from the pods' steps."""
+"""How many pods are processed at a time: more concurrent calls would slow down the pods' steps."""
 _TICK: Final = 0.5
 
 
 class Collector(Protocol):
-    """Who removes: `activities.between.collection.Collector`."""
+    """Removes things: `activities.between.collection.Collector`."""
 
     async def collect(self, uid: str, choose: Callable[[ObservedPod], Collection[str]]) -> tuple[int, int]:
-        """Remove what `choose` takes by id; return how many containers and sandboxes. Raises CriError, OSError."""
+        """Remove the ids that `choose` returns; return how many containers and sandboxes. Raises CriError, OSError."""
 
     async def empty(self, uid: str) -> bool:
-        """Remove the volumes of a pod that was put out and has ended; say whether they are. Raises as `collect`."""
+        """Remove the volumes of an evicted pod that has ended; say whether they are removed. Raises as `collect`."""
 
     async def clear(self, uid: str, is_gone: Callable[[PodRef, bool], Awaitable[bool]]) -> bool:
-        """Remove all that is left of a pod that is gone; say whether it is removed. Raises CriError, OSError."""
+        """Remove everything left of a pod that is gone; say whether it is removed. Raises CriError, OSError."""
 
 
 class ContainerGc:
@@ -74,7 +74,7 @@ class ContainerGc:
         period: float = 60.0,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        """Look each `period` seconds at what `listings` has."""
+        """Check what `listings` returns each `period` seconds."""
         self._node = node
         self._collector = collector
         self._listings = listings
@@ -89,10 +89,10 @@ class ContainerGc:
         self._slots = asyncio.Semaphore(_AT_ONCE)
         self._under_way: dict[str, asyncio.Task[int]] = {}
         self.total = 0
-        """Containers and sandboxes removed in this life."""
+        """How many containers and sandboxes this worker has removed."""
 
     async def run(self) -> None:
-        """Collect for ever. What is under way when this ends is given up."""
+        """Collect until cancelled; then cancel what is under way."""
         next_round = time.monotonic()
         try:
             while True:
@@ -108,15 +108,15 @@ class ContainerGc:
             await asyncio.gather(*given_up, return_exceptions=True)
 
     def observe(self, listing: ObservedPod) -> None:
-        """Hear of a new listing: one with more dead instances than are kept is seen to shortly."""
+        """Take a new listing: a pod with more dead instances than are kept is processed shortly."""
         if self._superfluous([listing], set()):
             self._due.setdefault(listing.uid, time.monotonic() + SETTLE_SECONDS)
 
     async def round(self, *, seconds: float, finished_too: bool = False) -> int:
-        """Collect once, and wait for it so many seconds at most; return how much was removed by then.
+        """Collect once and wait for at most `seconds`; return how much was removed by then. The rest continues.
 
-        What could not be is said once for as long as it is the same; what takes longer goes on. `finished_too`: of pods
-        that have finished nothing is kept (DeleteAllUnusedContainers).
+        Failures are logged once while the reason stays the same. `finished_too`: remove all containers of finished pods
+        (DeleteAllUnusedContainers).
         """
         tasks = await self._begin_round(finished_too=finished_too)
         if not tasks:
@@ -125,20 +125,20 @@ class ContainerGc:
         return sum(task.result() for task in done if not task.cancelled())
 
     async def _begin_round(self, *, finished_too: bool = False) -> tuple[asyncio.Task[int], ...]:
-        """Begin to see to all pods of which something may go; return the tasks that do, older ones among them."""
+        """Start a task for each pod that has something to remove, unless one is running for it; return these tasks."""
         try:
             ended = await asyncio.to_thread(self._ended.read)
         except OSError as error:
-            log.warning("the pods' records cannot be read, so of those put out one of each stays: %s", error)
+            log.warning("the pods' records cannot be read, so the last containers of evicted pods stay: %s", error)
             ended = {}
         listings = tuple(self._listings())
         never_started = self._never_started(listings)
-        put_out = {uid for uid, how in ended.items() if how == "evicted"}
-        over = frozenset(ended) if finished_too else frozenset(put_out)
+        evicted = {uid for uid, how in ended.items() if how == "evicted"}
+        over = frozenset(ended) if finished_too else frozenset(evicted)
         chosen = self._superfluous(listings, over, never_started)
         pods = {each.uid: each for each in listings if each.uid in chosen or superfluous_sandboxes(each)}
-        self._emptied &= put_out
-        to_empty = put_out - self._emptied
+        self._emptied &= evicted
+        to_empty = evicted - self._emptied
         return tuple(
             self._begin(
                 uid,
@@ -151,11 +151,10 @@ class ContainerGc:
             for uid in dict.fromkeys((*pods, *sorted(to_empty)))
         )
 
-    async def tidy_after(self, uid: str, *, seconds: float) -> bool:
-        """Wait for the end of a pod that is put out, and remove all it has written; say whether that is done.
+    async def wait_for_cleanup(self, uid: str, *, seconds: float) -> bool:
+        """Wait for the end of an evicted pod and remove what it has written; say whether that is done within `seconds`.
 
-        It is waited for no longer than so many seconds; of one that somebody removes whole, nothing is. Mirrors
-        eviction_manager.go, v1.36, waitForPodsCleanup.
+        True at once if somebody else has removed the whole pod. Mirrors eviction_manager.go, v1.36, waitForPodsCleanup.
         """
         until = time.monotonic() + seconds
         self._emptied.discard(uid)
@@ -172,7 +171,7 @@ class ContainerGc:
         return False
 
     def _begin_after_exits(self) -> None:
-        """Begin to see to the pods that are due; one that is being seen to stays due until then."""
+        """Start on the pods that are due; a pod that is being processed stays due until that has ended."""
         now = time.monotonic()
         for uid in [uid for uid, at in self._due.items() if at <= now and uid not in self._under_way]:
             del self._due[uid]
@@ -190,18 +189,18 @@ class ContainerGc:
         for_the_limit: frozenset[str] = frozenset(),
         empty: bool = False,
     ) -> asyncio.Task[int]:
-        """Have a pod seen to in a task of its own, unless it is being seen to; return the task that does."""
+        """Process a pod in a task of its own, unless one is running for it; return that task."""
         if uid in self._under_way:
             return self._under_way[uid]
 
-        async def see_to() -> int:
+        async def process() -> int:
             async with self._slots:
                 removed = await self._collect(listing, over, never_started, for_the_limit) if listing else 0
                 if empty:
                     await self._empty(uid)
                 return removed
 
-        task = asyncio.create_task(see_to(), name=f"collection in {uid}")
+        task = asyncio.create_task(process(), name=f"collection in {uid}")
         self._under_way[uid] = task
         task.add_done_callback(partial(self._has_ended, uid))
         return task
@@ -209,14 +208,14 @@ class ContainerGc:
     def _has_ended(self, uid: str, task: asyncio.Task[int]) -> None:
         del self._under_way[uid]
         if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("what is dead of pod %s stays for now, for a fault of ours", uid, exc_info=error)
+            log.error("dead containers of pod %s stay for now because of a defect", uid, exc_info=error)
 
     async def _empty(self, uid: str) -> None:
-        """Remove the volumes of a pod that was put out, once it has ended. What stands in the way is said."""
+        """Remove the volumes of an evicted pod that has ended. Logs what prevents it."""
         try:
             emptied = await self._collector.empty(uid)
         except (CriError, OSError) as error:
-            log.warning("the volumes of pod %s, which was put out, stay for now: %s", uid, error)
+            log.warning("the volumes of the evicted pod %s stay for now: %s", uid, error)
             return
         if emptied:
             self._emptied.add(uid)
@@ -228,7 +227,7 @@ class ContainerGc:
         never_started: Collection[str],
         for_the_limit: frozenset[str],
     ) -> int:
-        """Collect in one pod; `for_the_limit` is chosen among all pods, which one alone cannot say."""
+        """Collect in one pod; `for_the_limit` was chosen among all pods, which cannot be done here."""
 
         def choose(view: ObservedPod) -> Collection[str]:
             newest = {each.id for each in view.newest_by_name().values()} if view.uid not in over else set()
@@ -243,7 +242,7 @@ class ContainerGc:
         self._complaints.pop(listing.uid, None)
         if containers or sandboxes:
             log.info(
-                "removed %d dead containers and %d spent sandboxes of pod %s/%s",
+                "removed %d dead containers and %d old sandboxes of pod %s/%s",
                 *(containers, sandboxes, listing.namespace, listing.name),
             )
         metrics.collected("container", containers)
@@ -263,7 +262,7 @@ class ContainerGc:
         return superfluous_containers(listings, policy, self._now(), over=over, never_started=never_started)
 
     def _never_started(self, listings: Iterable[ObservedPod]) -> frozenset[str]:
-        """Return the containers that have been seen created for so long that nobody can be about to start them."""
+        """Return the containers that have been in state created for too long to be about to start."""
         now = time.monotonic()
         created = {c.id for listing in listings for c in listing.containers if c.state == "created"}
         self._created_since = {id_: self._created_since.get(id_, now) for id_ in created}
@@ -272,13 +271,13 @@ class ContainerGc:
     def _complain(self, listing: ObservedPod, why: str) -> None:
         if self._complaints.get(listing.uid) != why:
             log.warning(
-                "ContainerGCFailed: what is dead of pod %s/%s stays for now: %s", listing.namespace, listing.name, why
+                "ContainerGCFailed: dead containers of pod %s/%s stay for now: %s", listing.namespace, listing.name, why
             )
         self._complaints[listing.uid] = why
 
 
 def _ended(record: PodRecord) -> str | None:
-    """Return how a pod's record says that it has ended, None where it goes on."""
+    """Return how the pod has ended according to its record; None if it has not."""
     if not record.finished:
         return None
     return "evicted" if record.evicted else "finished"

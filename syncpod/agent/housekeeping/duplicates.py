@@ -1,8 +1,8 @@
-"""Resolves two live containers of one name to one: the newest stays.
+"""Ends all but the newest of several live containers with the same name.
 
-No step makes a second one while the first lives. Somebody else may have, by raw calls and our labels; or a runtime
-that was restored from an image of itself. What is chosen is decided by `syncpod.lifecycle.orphans.duplicates`; two
-ready sandboxes are resolved by the pod's own workflow (`syncpod.lifecycle.sandbox.pod_sandbox_changed`).
+No step creates a second container while the first one lives. Somebody else may have, with raw CRI calls and our labels,
+or the runtime was restored from a copy. `syncpod.lifecycle.orphans.duplicates` decides which ones end. The pod's own
+workflow resolves two ready sandboxes (`syncpod.lifecycle.sandbox.pod_sandbox_changed`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from syncpod.lifecycle.orphans import duplicates
 log = logging.getLogger(__name__)
 
 SETTLE_SECONDS: Final = 2.0
-"""How long a pod is given to come out with one of each name by itself; also until it is looked at once more."""
+"""How long a pod may have duplicates before they are ended, and between two attempts to end them."""
 _TICK: Final = 0.25
 
 
@@ -31,27 +31,27 @@ class Ender(Protocol):
     async def end_duplicates(
         self, uid: str, choose: Callable[[ObservedPod], Iterable[ObservedContainer]]
     ) -> tuple[int, str]:
-        """End what `choose` takes of a fresh listing; return how many have ended, and what stands in the way.
+        """End the containers that `choose` returns for a fresh listing.
 
-        Raises CriError, OSError.
+        Returns how many have ended, and what prevents it. Raises CriError, OSError.
         """
 
 
 class Duplicates:
-    """Watches one node for them. All methods belong to one event loop."""
+    """Watches one node for duplicates. All methods belong to one event loop."""
 
     def __init__(self, ender: Ender) -> None:
-        """End them by `ender`."""
+        """End them with `ender`."""
         self._ender = ender
         self._due: dict[str, float] = {}
         self._listings: dict[str, ObservedPod] = {}
         self._under_way: dict[str, asyncio.Task[None]] = {}
         self._complaints: dict[str, str] = {}
         self.total = 0
-        """Containers ended in this life."""
+        """How many containers this worker has ended."""
 
     def observe(self, listing: ObservedPod) -> None:
-        """Hear of a new listing: a pod with duplicates is seen to shortly."""
+        """Take a new listing: a pod with duplicates is processed shortly."""
         if duplicates(listing):
             self._listings[listing.uid] = listing
             self._due.setdefault(listing.uid, time.monotonic() + SETTLE_SECONDS)
@@ -61,7 +61,7 @@ class Duplicates:
             self._complaints.pop(listing.uid, None)
 
     async def run(self) -> None:
-        """See to them for ever. What is under way when this ends is given up; the stops that were sent go on."""
+        """Process them until cancelled; then cancel what is under way. Stop calls that were sent continue."""
         try:
             while True:
                 now = time.monotonic()
@@ -76,16 +76,16 @@ class Duplicates:
             await asyncio.gather(*given_up, return_exceptions=True)
 
     def _begin(self, uid: str) -> None:
-        task = asyncio.create_task(self._see_to(self._listings[uid]), name=f"duplicates in {uid}")
+        task = asyncio.create_task(self._process(self._listings[uid]), name=f"duplicates in {uid}")
         self._under_way[uid] = task
         task.add_done_callback(lambda ended: self._has_ended(uid, ended))
 
     def _has_ended(self, uid: str, task: asyncio.Task[None]) -> None:
         del self._under_way[uid]
         if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("duplicates in pod %s stay for now, for a fault of ours", uid, exc_info=error)
+            log.error("duplicates in pod %s stay for now because of a defect", uid, exc_info=error)
 
-    async def _see_to(self, listing: ObservedPod) -> None:
+    async def _process(self, listing: ObservedPod) -> None:
         called = f"pod {listing.namespace}/{listing.name}"
         try:
             ended, obstacle = await self._ender.end_duplicates(listing.uid, duplicates)
@@ -96,6 +96,6 @@ class Duplicates:
         if obstacle or ended:
             self._complaints[listing.uid] = obstacle
         if ended:
-            log.warning("ended %d containers of %s beside which a newer one of the same name runs", ended, called)
+            log.warning("ended %d containers of %s because a newer one of the same name runs", ended, called)
             metrics.collected("duplicate", ended)
             self.total += ended

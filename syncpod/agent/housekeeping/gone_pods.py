@@ -1,15 +1,15 @@
 """Removes what is left of pods that are gone: sandboxes, cgroup, volumes, logs and the pod's directory.
 
-A pod's own workflow removes all of it at its end. Something is left only where that workflow was ended from outside.
-What counts as gone is what has nothing alive in the runtime, and had not for some minutes, and no open workflow:
+A pod's own workflow removes all of this when it ends. Something is left only if the workflow was ended from outside. A
+pod counts as gone if nothing of it has been alive in the runtime for some minutes and it has no open workflow:
 
-- where the runtime has nothing of it at all, and its record names this Temporal cluster: no workflow of its name is
-  open, or it is of another pod.
-- where dead containers or sandboxes are left: its own workflow has ended, or its name is another pod's. That the server
-  does not know of a workflow is no evidence against what is still in the runtime.
+- If the runtime has nothing of the pod at all, and its record names this Temporal cluster: no workflow of its name is
+  open, or the open one is another pod's.
+- If dead containers or sandboxes are left: its own workflow has ended, or its name is another pod's. That the server
+  does not know a workflow is no evidence against what is still in the runtime.
 
 Mirrors kubelet_pods.go, v1.36, HandlePodCleanups (directories and volumes of vanished pods) and kuberuntime_gc.go,
-evictPodLogsDirectories. Difference: what has no record of ours is left alone, since it may be a kubelet's.
+evictPodLogsDirectories. Difference: whatever has no record of ours is left alone, since it may be a kubelet's.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from temporalio.service import RPCError
 
 from syncpod.agent import metrics
 from syncpod.agent.housekeeping.dead_containers import Collector
-from syncpod.agent.housekeeping.pod_workflows import PodWorkflows, unaccounted
+from syncpod.agent.pod_workflows import PodWorkflows, without_workflow
 from syncpod.agent.record_cache import RecordCache
 from syncpod.cri.errors import CriError
 from syncpod.lifecycle.container_gc import is_dead
@@ -36,12 +36,12 @@ from syncpod.translation.context import NodeContext
 log = logging.getLogger(__name__)
 
 CLEAR_SECONDS: Final = 30.0
-"""How long the removal of pods' remains is waited for before the node is looked at again."""
+"""How long the removal of pods' remains is waited for before the next round."""
 _AT_ONCE: Final = 8
 
 
 class GonePods:
-    """The removal of gone pods' remains on one node. All methods belong to one event loop."""
+    """Removes the remains of gone pods on one node. All methods belong to one event loop."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class GonePods:
         period: float = 60.0,
         min_age: float = 300.0,
     ) -> None:
-        """Look each `period` seconds for pods of which for `min_age` seconds nothing was alive."""
+        """Every `period` seconds, look for pods of which nothing has been alive for `min_age` seconds."""
         self._workflows = workflows
         self._collector = collector
         self._listings = listings
@@ -66,10 +66,10 @@ class GonePods:
         self._complaints: dict[str, str] = {}
         self._obstacle = ""
         self.total = 0
-        """Pods whose remains were removed in this life."""
+        """How many pods' remains this worker has removed."""
 
     async def run(self) -> None:
-        """Look for ever. What is under way when this ends is given up."""
+        """Look until cancelled; then cancel what is under way."""
         try:
             while True:
                 await asyncio.sleep(self._period)
@@ -82,15 +82,15 @@ class GonePods:
             await asyncio.gather(*given_up, return_exceptions=True)
 
     async def round(self) -> int:
-        """Look once; return how many pods' remains are removed since the last look.
+        """Look once; return how many pods' remains were removed since the last round.
 
-        What takes longer than :data:`CLEAR_SECONDS` goes on beside the next looks. While the server does not answer,
-        nothing is begun.
+        Removals that take longer than :data:`CLEAR_SECONDS` continue during the next rounds. While the server does not
+        answer, none is started.
         """
         try:
             noted = await asyncio.to_thread(self._noted.read)
             due = self._long_dead(noted)
-            gone = unaccounted((noted[uid] for uid in due), await self._workflows.open()) if due else ()
+            gone = without_workflow((noted[uid] for uid in due), await self._workflows.open()) if due else ()
         except RPCError as error:
             log.debug("gone pods are not looked for: %s", error)
             return 0
@@ -120,7 +120,7 @@ class GonePods:
             self._complain(ref, str(error))
             return False
         if cleared:
-            log.info("removed what was left of pod %s/%s (uid %s), which is gone", ref.namespace, ref.name, ref.uid)
+            log.info("removed the remains of pod %s/%s (uid %s), which is gone", ref.namespace, ref.name, ref.uid)
         return cleared
 
     def _long_dead(self, noted: dict[str, PodRef]) -> tuple[str, ...]:
@@ -137,23 +137,26 @@ class GonePods:
 
     def _complain(self, ref: PodRef, why: str) -> None:
         if self._complaints.get(ref.uid) != why:
-            log.warning("what is left of pod %s/%s, which is gone, stays for now: %s", ref.namespace, ref.name, why)
+            log.warning("the remains of pod %s/%s, which is gone, stay for now: %s", ref.namespace, ref.name, why)
         self._complaints[ref.uid] = why
 
 
 def _outcome(uid: str, task: asyncio.Task[bool]) -> bool:
-    """Return whether a task that has ended has removed a pod's remains; one that has failed has not, and it is said."""
+    """Return whether an ended task has removed its pod's remains; log a task that failed with a defect."""
     if task.cancelled():
         return False
     error = task.exception()
     if error is None:
         return task.result()
-    log.error("what is left of pod %s, which is gone, stays for now, for a fault of ours", uid, exc_info=error)
+    log.error("the remains of pod %s, which is gone, stay for now because of a defect", uid, exc_info=error)
     return False
 
 
 def _ref(record: PodRecord, cluster: str) -> PodRef | None:
-    """Return which pod a record is of; None where its workflow is another Temporal cluster's, or nobody says whose."""
+    """Return which pod a record is of.
+
+    None if its workflow belongs to another Temporal cluster, or to an unknown one.
+    """
     if record.cluster != cluster:
         return None
     meta = record.pod.metadata

@@ -1,4 +1,4 @@
-"""What the node's own workflow knows: since when, whether every source of pods has reported, and what it asks for."""
+"""What the node's own workflow knows: since when, whether all sources have reported, and which pods it wants."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ _RPC: Final = timedelta(seconds=5)
 
 
 class NodeHistory:
-    """Asks the node's workflow; its answers are evidence, so nothing is remembered and nothing assumed."""
+    """Queries the node's workflow. Its answers are evidence, so nothing is cached and nothing assumed."""
 
     def __init__(self, client: Client, node: str, boot: int) -> None:
-        """Ask about `node`, for the life `boot` of its agent."""
+        """Ask about `node`; `boot` is the number of this worker's life."""
         self._client = client
         self._node = node
         self._boot = boot
 
     async def coverage(self) -> Coverage:
-        """Return what it knows now; nothing where there is no such workflow, or it does not answer as it should.
+        """Return what it knows now; nothing if there is no such workflow, or its answer is not valid.
 
-        That sources were ready in an earlier life says nothing of this one. Raises RPCError while nobody answers.
+        Sources that were ready in an earlier life of the worker do not count. Raises RPCError while nobody answers.
         """
         handle = self._client.get_workflow_handle(node_workflow_id(self._node))
         try:

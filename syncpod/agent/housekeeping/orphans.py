@@ -1,9 +1,10 @@
-"""Finds what runs on a node and nobody asks for, and kills what the server's records speak against.
+"""Finds what runs on a node although no workflow asks for it, and kills it where the server's records prove that.
 
-Everything else is left as it is, named in the log and in ``syncpod node``, for ``syncpod adopt`` and ``syncpod prune``.
+Everything else is left alone, and named in the log and by ``syncpod node``, for ``syncpod adopt`` and ``syncpod
+prune``.
 
 Mirrors kubelet_pods.go, v1.36, HandlePodCleanups, which kills the runtime's pods that are in no source. Difference: the
-evidence (`syncpod.lifecycle.orphans`). An empty or foreign database is none.
+evidence required (`syncpod.lifecycle.orphans`). An empty or foreign database is none.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Final, Protocol
 from temporalio.service import RPCError
 
 from syncpod.agent import metrics
-from syncpod.agent.housekeeping.pod_workflows import PodWorkflows, unaccounted
+from syncpod.agent.pod_workflows import PodWorkflows, without_workflow
 from syncpod.agent.record_cache import RecordCache
 from syncpod.cri.errors import CriError
 from syncpod.cri.port import CriRuntime
@@ -32,7 +33,7 @@ from syncpod.translation.context import NodeContext
 log = logging.getLogger(__name__)
 
 _AT_ONCE: Final = 8
-"""Orphans that are ended at the same time."""
+"""How many orphans are ended at the same time."""
 
 
 class Killer(Protocol):
@@ -41,13 +42,13 @@ class Killer(Protocol):
     async def end_pod(
         self, ref: PodRef, is_orphan: Callable[[], Awaitable[bool]], *, grace_seconds: int, why: str
     ) -> tuple[bool, str]:
-        """Kill and remove a pod that still is one; return whether nothing is left, and what stands in the way.
+        """Kill and remove a pod that `is_orphan` still confirms; return whether nothing is left, and what prevents it.
 
         Raises CriError, OSError, and what `is_orphan` raises.
         """
 
     async def end_nameless(self, found: Nameless, *, grace_seconds: int) -> tuple[bool, str]:
-        """Kill and remove what names no pod; return the same. Raises CriError."""
+        """Kill and remove something that names no pod; return the same. Raises CriError."""
 
 
 class Orphans:
@@ -60,30 +61,30 @@ class Orphans:
         cri: CriRuntime,
         killer: Killer,
         coverage: Callable[[], Awaitable[Coverage]],
-        told: Callable[[tuple[Orphan, ...]], None],
+        on_orphans: Callable[[tuple[Orphan, ...]], None],
         *,
         period: float = 60.0,
     ) -> None:
-        """Look each `period` seconds; `told` hears of all there are, when that has changed.
+        """Look every `period` seconds; `on_orphans` is called with all orphans when they have changed.
 
-        `coverage` says what the node's history knows; it may raise RPCError.
+        `coverage` returns what the node's history knows; it may raise RPCError.
         """
         self._node = node
         self._workflows = workflows
         self._cri = cri
         self._killer = killer
         self._coverage = coverage
-        self._told = told
+        self._on_orphans = on_orphans
         self._period = period
         self._records: RecordCache[PodRecord] = RecordCache(node, lambda record: record)
         self._known: dict[str, Orphan] = {}
         self._under_way: dict[str, asyncio.Task[None]] = {}
         self._slots = asyncio.Semaphore(_AT_ONCE)
         self.total = 0
-        """Orphans ended in this life."""
+        """How many orphans this worker has ended."""
 
     async def run(self) -> None:
-        """Look for ever. What cannot be asked is asked the next time; what is under way when this ends is given up."""
+        """Look until cancelled; then cancel what is under way. A failed query is repeated in the next round."""
         complaint = ""
         try:
             while True:
@@ -105,7 +106,7 @@ class Orphans:
             await asyncio.gather(*given_up, return_exceptions=True)
 
     async def round(self) -> tuple[Orphan, ...]:
-        """Look once, and begin to end what may be ended; return all there are. Raises RPCError, CriError, OSError."""
+        """Look once, and start ending what may be ended; return all orphans. Raises RPCError, CriError, OSError."""
         inventory = await self._inventory()
         suspects = await self._suspects(inventory)
         coverage = await self._coverage() if suspects or inventory.nameless else Coverage()
@@ -124,11 +125,6 @@ class Orphans:
         self._say(found)
         return tuple(found.values())
 
-    async def settled(self) -> None:
-        """Wait until everything that is being ended has been, or could not be."""
-        while self._under_way:
-            await asyncio.wait(tuple(self._under_way.values()))
-
     # --- evidence -----------------------------------------------------------------------------------------------------
 
     async def _inventory(self) -> Inventory:
@@ -136,16 +132,16 @@ class Orphans:
         return await take_inventory(self._cri, self._node.name, records)
 
     async def _suspects(self, inventory: Inventory) -> tuple[PodInRuntime, ...]:
-        """Return the pods that no listed workflow is of; the listing may lag, so each is to be asked about."""
+        """Return the pods without a listed workflow; the listing may lag, so each must be asked about."""
         pods = inventory.pods
         if not pods:
             return ()
         refs = [PodRef(namespace=pod.namespace, name=pod.name, uid=uid) for uid, pod in pods.items()]
-        alone = {ref.uid for ref in unaccounted(refs, await self._workflows.open())}
+        alone = {ref.uid for ref in without_workflow(refs, await self._workflows.open())}
         return tuple(pod for uid, pod in pods.items() if uid in alone or pod.cluster != self._node.cluster)
 
     async def _judged(self, pod: PodInRuntime, coverage: Coverage) -> Verdict:
-        """Judge a pod by what the server says of its workflow now. Raises RPCError."""
+        """Judge a pod by what the server now says of its workflow. Raises RPCError."""
         found = Found(uid=pod.uid, cluster=pod.cluster, made_at=pod.made_at)
         if pod.cluster != self._node.cluster:
             return judge(found, coverage, cluster=self._node.cluster)
@@ -154,14 +150,14 @@ class Orphans:
         return judge(found, coverage, cluster=self._node.cluster)
 
     async def _still(self, uid: str) -> bool:
-        """Say whether a pod is still to be killed, by everything that counts, asked anew."""
+        """Say whether the pod is still to be killed, with all evidence read again."""
         pod = (await self._inventory()).pods.get(uid)
         return pod is not None and (await self._judged(pod, await self._coverage())).kill
 
     # --- ending -------------------------------------------------------------------------------------------------------
 
     def _begin(self, orphan: Orphan, end: Callable[[], Awaitable[tuple[bool, str]]]) -> None:
-        """Have an orphan ended in a task of its own, unless it is being ended: one that hangs holds up no other."""
+        """End an orphan in a task of its own, unless one is running for it: one that hangs delays no other."""
         key = orphan.uid or orphan.id
 
         async def ending() -> None:
@@ -175,7 +171,7 @@ class Orphans:
                 metrics.collected("orphan", 1)
                 log.warning("killed and removed %s: %s", _called(orphan), orphan.why)
             elif obstacle:
-                log.warning("%s, which is to be killed (%s), stays for now: %s", _called(orphan), orphan.why, obstacle)
+                log.warning("%s is to be killed (%s), but stays for now: %s", _called(orphan), orphan.why, obstacle)
 
         if key not in self._under_way:
             task = asyncio.create_task(ending(), name=f"end of orphan {key}")
@@ -185,7 +181,7 @@ class Orphans:
     def _has_ended(self, key: str, task: asyncio.Task[None]) -> None:
         del self._under_way[key]
         if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("orphan %s stays for now, for a fault of ours", key, exc_info=error)
+            log.error("orphan %s stays for now because of a defect", key, exc_info=error)
 
     async def _end_pod(self, pod: PodInRuntime, verdict: Verdict) -> tuple[bool, str]:
         ref = PodRef(namespace=pod.namespace, name=pod.name, uid=pod.uid, incarnation=pod.incarnation)
@@ -196,7 +192,7 @@ class Orphans:
     async def _end_nameless(self, thing: Nameless) -> tuple[bool, str]:
         return await self._killer.end_nameless(thing, grace_seconds=ORPHAN_GRACE_SECONDS)
 
-    # --- saying -------------------------------------------------------------------------------------------------------
+    # --- reporting ----------------------------------------------------------------------------------------------------
 
     def _orphan_pod(self, pod: PodInRuntime, verdict: Verdict) -> Orphan:
         return Orphan(
@@ -229,7 +225,7 @@ class Orphans:
             if known is None:
                 metrics.orphaned_pods.add(1)
             if known is None or (known.why, known.left) != (orphan.why, orphan.left):
-                fate = f"it is left as it is, since {orphan.left}" if orphan.left else "it is killed"
+                fate = f"it is left alone, since {orphan.left}" if orphan.left else "it is killed"
                 log.warning(
                     "orphan: %s has %d containers running, and %s; %s",
                     _called(orphan),
@@ -238,9 +234,9 @@ class Orphans:
                     fate,
                 )
         for key in self._known.keys() - found.keys():
-            log.info("%s is no orphan any more", _called(self._known[key]))
+            log.info("%s is no longer an orphan", _called(self._known[key]))
         if found != self._known:
-            self._told(tuple(found.values()))
+            self._on_orphans(tuple(found.values()))
         self._known = found
 
 
@@ -249,7 +245,7 @@ def _as_found(thing: Nameless) -> Found:
 
 
 def _called(orphan: Orphan) -> str:
-    """Return what an orphan is called in the log."""
+    """Return the name of an orphan for the log."""
     if orphan.uid:
         return f"pod {orphan.namespace}/{orphan.name} (uid {orphan.uid})"
-    return f"{orphan.kind} {orphan.id}, which names no pod,"
+    return f"{orphan.kind} {orphan.id} (names no pod)"

@@ -1,6 +1,6 @@
-"""Says on disk how the node does, for ``syncpod node``: its conditions, its orphans, and what it has tidied up.
+"""Writes the node report for ``syncpod node``: its conditions, its orphans, and what it has cleaned up.
 
-Conditions, reasons and messages are those of a Node object (nodestatus/setters.go, v1.36), there being none.
+Conditions, reasons and messages are those of a Node object (nodestatus/setters.go, v1.36), since there is none.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ _CONDITIONS: Final[dict[NodeCondition, tuple[tuple[str, str], tuple[str, str]]]]
 }
 
 Counted = tuple[str, float, Callable[[], int], str]
-"""A chore: its name, its period in seconds, how much it has removed, and of what."""
+"""A chore: its name, its period in seconds, a function that counts what it has removed, and what that is."""
 
 
 class NodeReporter:
-    """Writes one node's report whenever it says something else. All methods belong to one event loop."""
+    """Writes one node's report whenever it has changed. All methods belong to one event loop."""
 
     def __init__(self, state_dir: Path, chores: Iterable[Counted]) -> None:
         """Write into the node's state directory."""
@@ -51,18 +51,18 @@ class NodeReporter:
         self._orphans: tuple[Orphan, ...] = ()
         self._written: NodeReport | None = None
 
-    def has_conditions(self, conditions: tuple[NodeCondition, ...]) -> None:
-        """Hear which conditions hold now."""
+    def set_conditions(self, conditions: tuple[NodeCondition, ...]) -> None:
+        """Set the conditions that hold now."""
         for changed in self._under ^ set(conditions):
             self._since[changed] = datetime.now(UTC)
         self._under = frozenset(conditions)
 
-    def has_orphans(self, orphans: tuple[Orphan, ...]) -> None:
-        """Hear which pods no workflow asks for."""
+    def set_orphans(self, orphans: tuple[Orphan, ...]) -> None:
+        """Set the pods and other things that no workflow asks for."""
         self._orphans = orphans
 
     async def run(self) -> None:
-        """Write for ever, when there is something new to say."""
+        """Write the report when it has changed, until cancelled."""
         while True:
             report = self.report()
             if report != self._written:
@@ -75,7 +75,7 @@ class NodeReporter:
             await asyncio.sleep(LOOK_SECONDS)
 
     def report(self) -> NodeReport:
-        """Return what there is to say, without when."""
+        """Return the report without its time."""
         return NodeReport(
             conditions=tuple(self._condition(name) for name in _CONDITIONS),
             orphans=self._orphans,

@@ -1,19 +1,19 @@
-"""When the node tidies up, and how much it keeps: from the environment, with the kubelet's defaults.
+"""When the node cleans up, and how much it keeps: environment variables, with the kubelet's defaults.
 
 ===========================================  =======  ==============================================================
-SYNCPOD_CONTAINER_GC_PERIOD                  1m       how often dead containers and spent sandboxes are looked for
-SYNCPOD_CONTAINER_GC_PER_CONTAINER           1        dead instances kept of each container (at least 1), with logs
-SYNCPOD_CONTAINER_GC_IN_ALL                  -1       dead instances kept on the node; -1 = as many as there are
-SYNCPOD_CONTAINER_GC_MIN_AGE                 0s       what was made later stays
-SYNCPOD_GONE_PODS_PERIOD                     1m       how often what is left of gone pods is looked for
-SYNCPOD_GONE_PODS_MIN_AGE                    5m       for how long nothing of a pod may have been alive before
-SYNCPOD_ORPHANS_PERIOD                       1m       how often pods without a workflow are looked for
-SYNCPOD_EVICTION_HARD                                 see :mod:`syncpod.lifecycle.eviction_settings`, and so on
+SYNCPOD_CONTAINER_GC_PERIOD                  1m       period of container garbage collection
+SYNCPOD_CONTAINER_GC_PER_CONTAINER           1        dead instances of each container to keep (at least 1), with logs
+SYNCPOD_CONTAINER_GC_IN_ALL                  -1       dead instances to keep on the node; -1 = no limit
+SYNCPOD_CONTAINER_GC_MIN_AGE                 0s       minimum age of a dead container
+SYNCPOD_GONE_PODS_PERIOD                     1m       how often to look for the remains of gone pods
+SYNCPOD_GONE_PODS_MIN_AGE                    5m       how long a pod must have been dead before it counts as gone
+SYNCPOD_ORPHANS_PERIOD                       1m       how often to look for pods without a workflow
+SYNCPOD_EVICTION_HARD                                 see :mod:`syncpod.lifecycle.eviction_settings`
 SYNCPOD_EVICTION_SOFT                                 none
 SYNCPOD_EVICTION_SOFT_GRACE_PERIOD                    for each soft threshold, ``memory.available=1m30s``
 SYNCPOD_EVICTION_MINIMUM_RECLAIM                      none, ``nodefs.available=500Mi``
 SYNCPOD_EVICTION_MAX_POD_GRACE_PERIOD        0        seconds
-SYNCPOD_EVICTION_PRESSURE_TRANSITION_PERIOD  5m       how long a condition outlives what it told of
+SYNCPOD_EVICTION_PRESSURE_TRANSITION_PERIOD  5m       how long a condition outlasts its cause
 SYNCPOD_EVICTION_MONITORING_PERIOD           10s      how often memory, disks and processes are measured
 ===========================================  =======  ==============================================================
 """
@@ -34,7 +34,7 @@ from syncpod.lifecycle.eviction_settings import (
     duration_seconds,
     eviction_policy,
 )
-from syncpod.node_settings import SettingsInvalid
+from syncpod.settings.errors import SettingsInvalid
 
 _GC: Final = "SYNCPOD_CONTAINER_GC_"
 _GONE: Final = "SYNCPOD_GONE_PODS_"
@@ -45,7 +45,7 @@ _NUMBER = re.compile(r"-1|\d{1,9}", re.ASCII)
 
 @dataclass(frozen=True)
 class HousekeepingSettings:
-    """What the node keeps, and how often it looks. Periods and ages are in seconds."""
+    """When the node cleans up, and how much it keeps. Periods and ages are in seconds."""
 
     containers: ContainerGcPolicy = field(default_factory=ContainerGcPolicy)
     containers_period: float = 60.0
@@ -57,10 +57,12 @@ class HousekeepingSettings:
 
 
 def housekeeping_settings(environ: Mapping[str, str]) -> HousekeepingSettings:
-    """Return what the environment says, else the defaults. Raises SettingsInvalid."""
+    """Return the settings in the environment, else the defaults. Raises SettingsInvalid."""
     kept = _number(environ, f"{_GC}PER_CONTAINER", 1)
     if kept < 1:
-        raise SettingsInvalid(f"{_GC}PER_CONTAINER={kept}: must be at least 1: by the last one a pod goes on")
+        raise SettingsInvalid(
+            f"{_GC}PER_CONTAINER={kept}: must be at least 1: a pod's next decision depends on the last one"
+        )
     return HousekeepingSettings(
         containers=ContainerGcPolicy(
             per_container=kept,

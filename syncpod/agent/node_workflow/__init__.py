@@ -1,1 +1,1 @@
-"""What of the agent speaks to the node's own workflow: the node's status, and the pods of its manifests."""
+"""The part of the agent that talks to the node's own workflow: the node's status, and the pods of its manifests."""

@@ -1,9 +1,9 @@
-"""Reading a directory of manifests: each file one static pod.
+"""Reads a directory of manifests, in which each file is one static pod.
 
-Mirrors pkg/kubelet/config/file.go, v1.36, extractFromDir, extractFromFile: hidden files and directories are passed
-over, files are taken in order of their names, a file holds one Pod and at most 10 MiB. Difference: a file that cannot
-be read, or says nothing that can run, or is a link that leads nowhere for now, keeps the pod that it made before, and
-says what is wrong; the kubelet ends that pod.
+Mirrors pkg/kubelet/config/file.go, v1.36, extractFromDir, extractFromFile: hidden files and directories are ignored,
+files are read in order of their names, and a file holds one Pod and at most 10 MiB. Difference: a file that cannot be
+read, is invalid, or is a dangling link keeps the pod that it made before, and its problem is reported; the kubelet ends
+that pod.
 """
 
 from __future__ import annotations
@@ -33,30 +33,30 @@ from syncpod.pod.admission import without_cluster
 
 _MADE: Final = "manifest-pods.json"
 _SETTLED_SECONDS: Final = 2.0
-"""A file is not read again while it looks the same, unless it was written so shortly before that its times may not have
-told one write from the next."""
+"""A file that looks unchanged is not read again, unless it was written so shortly before the last read that its times
+may not tell the two versions apart."""
 
 
 class Listing(NamedTuple):
-    """What a directory says."""
+    """What a directory contains."""
 
     pods: tuple[dict[str, Any], ...]
     """Static pods as v1 Pods, in order of their files."""
     kept: tuple[PodKey, ...]
-    """Pods of files that can no longer be read, and were read in an earlier life only."""
+    """Pods of files that cannot be read now, and were last read in an earlier life of the worker."""
     problems: tuple[str, ...]
-    """Which file cannot be taken, and why; one sentence each."""
+    """Which file is invalid, and why; one sentence each."""
 
 
 @dataclass(frozen=True)
 class _Read:
-    """A file as it was read last."""
+    """A file as it was last read."""
 
     looks: tuple[int, ...]
     at: float
-    """When, by the clock that files are stamped with."""
+    """When, by the clock that stamps files."""
     document: dict[str, Any] | None
-    """The last good one."""
+    """The last valid one."""
     problem: str
 
 
@@ -67,14 +67,14 @@ class ManifestFiles:
     directory: Path
     node: str
     state_dir: Path
-    """Where it is remembered which file has made which pod: after a restart a broken file must not cost its pod."""
+    """Where it is stored which file has made which pod: after a restart a broken file must not end its pod."""
     _read: dict[Path, _Read] = field(default_factory=dict)
     _made: dict[str, PodKey] | None = None
 
     def look(self) -> Listing:
-        """Read what has changed, and return what all files say. A directory that is not there has none.
+        """Read what has changed, and return what all files say. A missing directory has no files.
 
-        Raises OSError where it cannot be listed.
+        Raises OSError if the directory cannot be listed.
         """
         try:
             paths = sorted(path for path in self.directory.iterdir() if not path.name.startswith("."))
@@ -88,7 +88,7 @@ class ManifestFiles:
         return self._listing()
 
     def _look_at(self, path: Path) -> _Read | None:
-        """Return what a file says; None for what is no file, or no longer one."""
+        """Return what a file says; None if the path is no file, or no longer one."""
         before = self._read.get(path)
         try:
             found = path.stat()
@@ -106,14 +106,14 @@ class ManifestFiles:
             return _Read(looks, now, self._parse(path, found), "")
         except FileNotFoundError:
             return _without_target(path, before)
-        except (ManifestError, ManifestErrors) as wrong:  # which name the file themselves
+        except (ManifestError, ManifestErrors) as wrong:  # their texts name the file
             problem = str(wrong).replace("\n", "; ")
         except (PodInvalid, OSError) as wrong:
             problem = f"{_shown(path)}: {wrong.strerror if isinstance(wrong, OSError) else wrong}"
         return _Read(looks, now, before.document if before else None, problem)
 
     def _parse(self, path: Path, found: os.stat_result) -> dict[str, Any]:
-        """Return the static pod of a file. Raises what says why there is none."""
+        """Return the static pod of a file. Raises ManifestError, ManifestErrors, PodInvalid, OSError."""
         if not stat.S_ISREG(found.st_mode):
             raise ManifestError(_shown(path), 0, "must be a file")
         if found.st_size > LARGEST_MANIFEST:
@@ -125,7 +125,7 @@ class ManifestFiles:
         return pod_to_wire(admit(static_pod(bare, node=self.node, path=str(path))).pod)
 
     def _listing(self) -> Listing:
-        """Return what all files say; of two that make one pod the first counts."""
+        """Return what all files say; if two files make the same pod, the first one counts."""
         made = self._made if self._made is not None else self._recall()
         pods: dict[tuple[str, str], dict[str, Any]] = {}
         first: dict[tuple[str, str], Path] = {}
@@ -144,7 +144,7 @@ class ManifestFiles:
             key = meta["namespace"], meta["name"]
             if key in pods:
                 problems.append(
-                    f"{_shown(path)}: ignored, since {_shown(Path(first[key].name))} has a pod {key[0]}/{key[1]} too"
+                    f"{_shown(path)}: ignored, since {_shown(Path(first[key].name))} also makes pod {key[0]}/{key[1]}"
                 )
                 continue
             pods[key], first[key] = one.document, path
@@ -154,7 +154,7 @@ class ManifestFiles:
         return Listing(tuple(pods.values()), tuple(kept), tuple(problems))
 
     def _recall(self) -> dict[str, PodKey]:
-        """Return which file made which pod, as an earlier life has left it."""
+        """Return which file made which pod, as an earlier life of the worker stored it."""
         try:
             said = json.loads((self.state_dir / _MADE).read_bytes())
             return {str(path): PodKey.model_validate(key) for path, key in said.items()}
@@ -162,28 +162,28 @@ class ManifestFiles:
             return {}
 
     def _remember(self, made: dict[str, PodKey]) -> str:
-        """Keep which file has made which pod for the next life; return why that cannot be, which is then tried again.
+        """Store which file made which pod for the next life; return why that failed, "" if it did not.
 
-        This life does not depend on it: on a full disk a manifest that is removed ends its pod, which may be what fills
-        the disk.
+        A failure is retried, and does not affect this life: on a full disk, removing a manifest must still end its pod,
+        which may be what fills the disk.
         """
         text = json.dumps({path: key.model_dump() for path, key in made.items()}, indent=1)
         path = self.state_dir / _MADE
         try:
             replace_file(path, text + "\n", durable=True)
         except OSError as error:
-            return f"{path}: which file has made which pod cannot be kept for the next start: {error.strerror}"
+            return f"{path}: which file made which pod cannot be stored for the next start: {error.strerror}"
         self._made = made
         return ""
 
 
 def _without_target(path: Path, before: _Read | None) -> _Read | None:
-    """Return what there is of a path at which no file is found: nothing of one that is gone, all before of a link."""
+    """Return what is known of a path without a file: nothing if it is gone, its last document if it is a link."""
     if not path.is_symlink():
         return None
-    return _Read((), 0, before.document if before else None, f"{_shown(path)}: is a link that leads nowhere")
+    return _Read((), 0, before.document if before else None, f"{_shown(path)}: is a dangling link")
 
 
 def _shown(path: Path) -> str:
-    """Return a path as text that can be told: one that is not UTF-8 with its bytes written out."""
+    """Return a path as printable text: bytes that are not UTF-8 are escaped."""
     return os.fsencode(path).decode(errors="backslashreplace")

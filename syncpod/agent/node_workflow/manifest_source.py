@@ -1,10 +1,10 @@
-"""A directory of manifests as a source of pods: watched, read again every so often, and told to the node's workflow.
+"""A directory of manifests as a source of pods: watches it, rereads it regularly, and tells the node's workflow.
 
 Mirrors pkg/kubelet/config/file.go, file_linux.go, v1.36: inotify, and the whole directory again every 20 s, since a
-file system may not notify. Differences: a notification only wakes the reader, which looks at the whole directory, so
-that none can be lost or misread; a list is told when it says something else, not each time; and a pod of it that
-somebody has ended is noticed and told too, where the kubelet would make it again from what it keeps in memory. A file
-system that hangs holds up this source alone.
+file system may not notify. Differences: a notification only wakes the reader, which reads the whole directory, so no
+notification can be lost or misread; a list is sent when it has changed, not each time; if somebody has ended one of its
+pods, that is noticed and sent too, where the kubelet makes the pod again from memory. A file system that hangs blocks
+this source alone.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from typing import Final, Protocol
 from temporalio.service import RPCError
 from watchfiles import awatch
 
+from syncpod.agent.daemon_thread import in_daemon_thread
 from syncpod.agent.node_workflow.manifest_files import Listing, ManifestFiles
-from syncpod.agent.own_thread import in_own_thread
 from syncpod.messages import PodRef, pod_workflow_id
 from syncpod.messages.node import (
     FILE_SOURCE,
@@ -39,18 +39,18 @@ REREAD_SECONDS: Final = 20.0
 """The kubelet's fileCheckFrequency."""
 _STEP_MILLISECONDS: Final = 100
 _DEBOUNCE_MILLISECONDS: Final = 1000
-"""Changes that follow one another within a step are one, for no longer than this."""
+"""Changes within one step are reported together, delayed for at most this long."""
 _RETRY_SECONDS: Final = 1.0
 
 
 class OpenWorkflows(Protocol):
-    """Who knows which pods' workflows there are. Both raise RPCError."""
+    """Answers which pods have workflows. Both methods raise RPCError."""
 
     async def open(self) -> dict[str, str]:
-        """Return the open workflows of the node, by id; by visibility, which may lag."""
+        """Return the open workflows of the node, by id; from visibility, which may lag."""
 
     async def standing(self, ref: PodRef) -> str:
-        """Say how it stands with one: ``open``, ``closed``, ``another``, ``unknown``."""
+        """Return the state of one: ``open``, ``closed``, ``another``, ``unknown``."""
 
 
 class ManifestSource:
@@ -65,7 +65,7 @@ class ManifestSource:
         boot: int,
         reread: float = REREAD_SECONDS,
     ) -> None:
-        """Follow the directory of `files`; `tell` has the node's workflow hear of it, and raises RPCError."""
+        """Follow the directory of `files`; `tell` sends its list to the node's workflow, and raises RPCError."""
         self._files = files
         self._workflows = workflows
         self._tell = tell
@@ -74,25 +74,25 @@ class ManifestSource:
         self._told: SyncPods | None = None
         self._trouble = ""
         self.reported = False
-        """Whether the node's workflow has heard a list in this life of the agent."""
+        """Whether the node's workflow has received a list in this life of the agent."""
 
     def is_known(self, view: NodeView) -> bool:
-        """Say whether the list that the node's workflow has is this life's; somebody else may have told it another."""
+        """Say whether the workflow's list is from this life of the agent; somebody else may have sent another."""
         return self._told is None or view.sources.get(FILE_SOURCE, SourceView()).boot == self._boot
 
     async def run(self) -> None:
-        """Follow it for ever."""
+        """Follow it until cancelled."""
         while True:
             async with contextlib.aclosing(_changes(self._files.directory, self._reread, self._warn)) as changes:
                 async for noticed in changes:
                     await self._round_until_told(slow=not noticed)
 
     def forget(self) -> None:
-        """Tell all again with the next look, to a workflow that has heard nothing yet."""
+        """Send everything again with the next round, to a workflow that has received nothing yet."""
         self._told = None
 
     def _warn(self, trouble: str) -> None:
-        """Log what stands in the way of notices, once however often it comes again."""
+        """Log why the directory cannot be watched, once per reason."""
         if trouble != self._trouble:
             log.warning("the manifests in %s cannot be watched: %s", self._files.directory, trouble)
         self._trouble = trouble
@@ -102,7 +102,7 @@ class ManifestSource:
             try:
                 await self.round(slow=slow)
             except RPCError as error:
-                log.warning("the node cannot be told its manifests: %s", error.message)
+                log.warning("the node's workflow cannot be told its manifests: %s", error.message)
                 await asyncio.sleep(_RETRY_SECONDS)
             except OSError as error:
                 log.error("the manifests in %s cannot be listed: %s", self._files.directory, error.strerror)
@@ -111,16 +111,16 @@ class ManifestSource:
                 return
 
     async def round(self, *, slow: bool = False) -> bool:
-        """Look once, and tell what is new; returns whether it told.
+        """Read once, and send what is new; return whether anything was sent.
 
-        The first time, and when `slow`, also look for pods that somebody has ended. Only then does a directory that is
-        not there have no pods: one that is put back within a look's time costs none of them.
+        The first time, and when `slow`, also look for pods that somebody has ended. Only then does a missing directory
+        count as having no pods, so that a directory that is replaced quickly costs none of them.
 
-        Raises RPCError, and OSError where the directory cannot be listed: then nothing is told, and nothing ends.
+        Raises RPCError, and OSError if the directory cannot be listed: then nothing is sent, and nothing ends.
         """
         if self._told is not None and not slow and await _identity(self._files.directory) is None:
             return False
-        listing = await in_own_thread(self._files.look, name="manifests")
+        listing = await in_daemon_thread(self._files.look, name="manifests")
         message = self._message(listing)
         if message is None:
             return False
@@ -132,11 +132,11 @@ class ManifestSource:
                 log.warning("manifest %s", problem)
         await self._tell(message.model_copy(update={"gone": gone}))
         self._told, self.reported = message, True
-        log.info("told the node %d pods of %s", len(message.pods), self._files.directory)
+        log.info("told the node's workflow of %d pods in %s", len(message.pods), self._files.directory)
         return True
 
     def _message(self, listing: Listing) -> SyncPods | None:
-        """Return what is to be told; a list that is too large is not, and the one of before still counts."""
+        """Return what to send. A list that is too large is not sent, and the one before still counts."""
         whole = SyncPods(
             source=FILE_SOURCE, boot=self._boot, pods=listing.pods, kept=listing.kept, problems=listing.problems
         )
@@ -146,8 +146,8 @@ class ManifestSource:
         if size <= room:
             return whole
         problem = (
-            f"{self._files.directory}: its {known} pods are {size} bytes together, and of so many a node can be told "
-            f"{room} at once; nothing of it is taken until there are fewer, or smaller ones"
+            f"{self._files.directory}: its {known} pods take {size} bytes, and at most {room} bytes can be sent for so "
+            f"many; no change takes effect until there are fewer or smaller pods"
         )
         if self._told is not None:
             return self._told.model_copy(update={"problems": (problem,)})
@@ -155,7 +155,7 @@ class ManifestSource:
         return None
 
     async def _gone(self, listing: Listing) -> tuple[PodKey, ...]:
-        """Return the pods of the list that have no open workflow: one that has just come, or that somebody ended."""
+        """Return the pods of the list without an open workflow: pods that are new, or that somebody has ended."""
         pods = {
             pod_workflow_id(pod["metadata"]["namespace"], pod["metadata"]["name"]): pod["metadata"]
             for pod in listing.pods
@@ -172,8 +172,8 @@ class ManifestSource:
 async def _changes(directory: Path, reread: float, warn: Callable[[str], None]) -> AsyncGenerator[bool, None]:
     """Yield at once, then True whenever something in the directory may have changed, and False after each `reread`.
 
-    Ends when the directory is no longer the one that is watched; where it cannot be watched, after one `reread`, and
-    `warn` hears why. A notice that cannot be told, of a file whose name is not UTF-8, is one of a change all the same.
+    Ends when the directory has been replaced; if it cannot be watched, after one `reread`, calling `warn` with the
+    reason. A notification that cannot be decoded, of a file name that is not UTF-8, counts as a change.
     """
     watched = await _identity(directory)
     if watched is None:
@@ -190,7 +190,7 @@ async def _changes(directory: Path, reread: float, warn: Callable[[str], None]) 
         rust_timeout=int(reread * 1000),
         yield_on_timeout=True,
     )
-    # The watch stands before the first look: what changes after that is noticed.
+    # The watch is set up before the first read, so that every later change is noticed.
     following = asyncio.ensure_future(anext(notices))
     try:
         await asyncio.sleep(0)
@@ -198,7 +198,7 @@ async def _changes(directory: Path, reread: float, warn: Callable[[str], None]) 
         while await _identity(directory) == watched:
             try:
                 yield bool(await following)
-            except ExceptionGroup as error:  # out of the task group that the watcher waits in: something has changed
+            except ExceptionGroup as error:  # from the task group inside watchfiles: something has changed
                 warn(str(error.exceptions[0]))
                 await asyncio.sleep(_RETRY_SECONDS)
                 return
@@ -214,9 +214,9 @@ async def _changes(directory: Path, reread: float, warn: Callable[[str], None]) 
 
 
 async def _identity(directory: Path) -> tuple[int, int] | None:
-    """Return what tells a directory from one that is put in its place; None where there is none to be found."""
+    """Return what tells a directory from another one at the same path; None if there is none."""
     try:
-        found = await in_own_thread(directory.stat, name="manifests")
+        found = await in_daemon_thread(directory.stat, name="manifests")
     except OSError:
         return None
     return found.st_dev, found.st_ino

@@ -1,12 +1,12 @@
-"""Reminds the node's workflow of what this node has for lists' sake, once that workflow has been begun anew.
+"""Tells the node's workflow which pods were made for lists, after that workflow was started again.
 
-A node's workflow that was terminated, or lost with its database, knows of no pod when it begins anew; the pods' own
-workflows go on, or are adopted. What a list no longer has by then would run for ever. The node's records have what is
-needed: which pod, and the annotation that says which list has made it.
+A node's workflow that was terminated, or lost with its database, knows of no pod when it starts again. The pods' own
+workflows continue, or are adopted. Without help, a pod that its list no longer has would run for ever. The node's
+records have what is needed: the pod, and the annotation that names the list.
 
-The kubelet mirrors this with less: after a restart it ends whatever its runtime has and no source names
-(kubelet_pods.go, v1.36, HandlePodCleanups). Difference: a source is waited for, however long it is silent, since pods
-of other sources than a directory come from outside.
+The kubelet does less: after a restart it ends whatever its runtime has and no source names (kubelet_pods.go, v1.36,
+HandlePodCleanups). Difference: a source is waited for, however long it is silent, since sources other than the
+directory are outside the node.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from syncpod.translation.context import NodeContext
 
 
 class OpenWorkflows(Protocol):
-    """Who knows which pods' workflows there are. Both raise RPCError."""
+    """Answers which pods have workflows. Both methods raise RPCError."""
 
     async def open(self) -> dict[str, str]:
-        """Return the open workflows of the node with their pods' UIDs, by id; by visibility, which may lag."""
+        """Return the pod UIDs of the node's open workflows, by workflow id; from visibility, which may lag."""
 
     async def standing(self, ref: PodRef) -> str:
-        """Say how it stands with one: ``open``, ``closed``, ``another``, ``unknown``."""
+        """Return the state of one: ``open``, ``closed``, ``another``, ``unknown``."""
 
 
 class _Made(NamedTuple):
@@ -53,7 +53,7 @@ class RecalledPods:
     def __init__(
         self, node: NodeContext, workflows: OpenWorkflows, tell: Callable[[RecallPods], Awaitable[None]]
     ) -> None:
-        """Tell by `tell`, which raises RPCError."""
+        """Send with `tell`, which raises RPCError."""
         self._workflows = workflows
         self._tell = tell
         self._records: RecordCache[_Made] = RecordCache(node, _made)
@@ -61,16 +61,17 @@ class RecalledPods:
         self._known: set[str] = set()
 
     async def round(self, view: NodeView | None) -> int:
-        """Tell of the pods of lists that the node's workflow cannot know of; return how many that were.
+        """Send the pods of lists that the node's workflow cannot know of; return how many.
 
-        `view` is what it knows; None = it does not run. Only pods whose own workflow is open are told, each once: a pod
-        that is adopted later is told then. What was made after the workflow began is in its history, or is no list's.
+        `view` is what the workflow knows; None = it does not run. Only pods whose own workflow is open are sent, each
+        once; a pod that is adopted later is sent then. Pods that were made after the workflow started are in its
+        history, or belong to no list.
 
         Raises RPCError, OSError.
         """
         made = await asyncio.to_thread(self._records.read)
         since = view.since if view is not None else None
-        if since != self._since:  # another workflow, whoever has begun it, and whether or not that was seen
+        if since != self._since:  # a different workflow, even if nobody noticed the restart
             self._known.clear()
             self._since = since
         if view is not None:
@@ -99,9 +100,10 @@ class RecalledPods:
 
 
 def _made(record: PodRecord) -> _Made | None:
-    """Return the pod of a record that a list has made; one that was copied from a list's has another UID than it says.
+    """Return the pod of a record if a list made it.
 
-    What an earlier version's lists have made, but for those of files, says none.
+    A copy of such a pod does not count: its UID differs from the recorded one. Pods that an earlier version made for
+    lists other than files lack that annotation.
     """
     meta = record.pod.metadata
     source = meta.annotations.get(SOURCE_ANNOTATION, API_SOURCE)

@@ -1,9 +1,9 @@
-"""Tells the node's workflow how the node does, whenever that is something else.
+"""Reports the node's status to its workflow, whenever it has changed.
 
-Mirrors nodestatus/setters.go, v1.36: conditions, addresses, capacity, what the node runs on. Difference: the kubelet
-writes its status every five minutes and a lease every ten seconds, so that a silent node is found out; here the
-worker's own heartbeat to the server says that it lives, and a status says only what has changed. What has changed in
-its wording alone is told with that frequency of the kubelet's: a runtime may word each refusal differently.
+Mirrors nodestatus/setters.go, v1.36: conditions, addresses, capacity, node info. Difference: the kubelet writes its
+status every five minutes and a lease every ten seconds, so that a silent node is noticed. Here the worker's own
+heartbeat to the server shows that it lives, and a status is sent only when it has changed. A change in wording alone is
+sent every five minutes at most, since a runtime may word each refusal differently.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ log = logging.getLogger(__name__)
 
 LOOK_SECONDS: Final = 2.0
 REWORDED_SECONDS: Final = 300.0
-"""How long a status counts that says the same in other words than the newest: nodeStatusReportFrequency."""
+"""How long a status that differs only in wording is held back: nodeStatusReportFrequency."""
 _ARCHITECTURES: Final[Mapping[str, str]] = {"x86_64": "amd64", "aarch64": "arm64"}
-"""Go's names, which a v1 Node has."""
+"""Go's names, which a v1 Node uses."""
 _READY: Final = NodeCondition(
     type="Ready", status="True", reason="KubeletReady", message="kubelet is posting ready status"
 )
 
 
-class NodeStatusTeller:
-    """Tells one node's workflow. All methods belong to one event loop."""
+class NodeStatusReporter:
+    """Reports one node's status. All methods belong to one event loop."""
 
     def __init__(
         self,
@@ -53,10 +53,10 @@ class NodeStatusTeller:
         sources: Mapping[str, Callable[[], bool]],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Tell by `tell`, which raises RPCError.
+        """Send with `tell`, which raises RPCError.
 
-        `obstacles` says what keeps the node from running pods; `sources` are those it is configured to read, each with
-        whether it has reported in this life.
+        `obstacles` returns what keeps the node from running pods. `sources` are the configured sources of pods, each
+        with a function that says whether it has reported in this life.
         """
         self._context = context
         self._life = life
@@ -70,25 +70,25 @@ class NodeStatusTeller:
         self._ready = _READY.model_copy(update={"last_transition_time": datetime.now(UTC)})
 
     async def run(self) -> None:
-        """Tell for ever, when there is something new to say."""
+        """Send the status when it has changed, until cancelled."""
         while True:
             try:
                 await self.round()
             except RPCError as error:
-                log.warning("the node's workflow cannot be told how the node does: %s", error.message)
+                log.warning("the node's workflow cannot be told the node's status: %s", error.message)
             await asyncio.sleep(LOOK_SECONDS)
 
     def forget(self) -> None:
-        """Tell all again, to a workflow that has heard nothing yet."""
+        """Send everything again, to a workflow that has received nothing yet."""
         self._told = None
 
     def is_known(self, view: NodeView) -> bool:
-        """Say whether the node's workflow has what it was told last; somebody else may have told it something."""
+        """Say whether the workflow has the status that was sent last; somebody else may have sent another."""
         told = self._told
         return told is None or _essence(told) == _essence(view)
 
     async def round(self) -> bool:
-        """Look once, and tell what is new; returns whether it told. Raises RPCError."""
+        """Send the status if it has changed; return whether it was sent. Raises RPCError."""
         report = await asyncio.to_thread(read_node_report, self._context.state_dir)
         status = self.status(report)
         if status == self._told or self._was_just_told(status):
@@ -98,14 +98,14 @@ class NodeStatusTeller:
         return True
 
     def _was_just_told(self, status: NodeStatus) -> bool:
-        """Say whether the last that was told says the same, perhaps in other words, and not too long ago."""
+        """Say whether the last status sent was recent, and differs at most in wording."""
         told = self._told
         recent = self._clock() - self._told_at < REWORDED_SECONDS
         return recent and told is not None and _without_words(told) == _without_words(status)
 
     def status(self, report: NodeReport | None) -> NodeStatus:
-        """Return all there is to say; `report` is what the node's housekeeping has said last."""
-        self._look_whether_ready()
+        """Return the status; `report` is the latest report of the node's housekeeping."""
+        self._update_ready()
         amounts = quantities(self._context.capacity)
         addresses = [NodeAddress(type="InternalIP", address=each) for each in self._context.host.addresses]
         return NodeStatus(
@@ -120,7 +120,7 @@ class NodeStatusTeller:
             sources_ready=all(has_reported() for has_reported in self._sources.values()),
         )
 
-    def _look_whether_ready(self) -> None:
+    def _update_ready(self) -> None:
         obstacles = "; ".join(self._obstacles())
         update: dict[str, object] = _READY.model_dump(exclude={"last_transition_time"})
         if obstacles:
@@ -131,19 +131,19 @@ class NodeStatusTeller:
 
 
 def _essence(said: NodeStatus | NodeView) -> tuple[object, ...]:
-    """Return what a status comes to: whose it is, and what it says of the node."""
+    """Return the part of a status that matters: whose it is, and what it says of the node."""
     conditions = {each.type: each.status for each in said.conditions}
     return said.boot, said.identity, conditions, said.capacity, said.allocatable, said.addresses
 
 
 def _without_words(status: NodeStatus) -> NodeStatus:
-    """Return a status without what only people read of its conditions."""
+    """Return a status without the messages of its conditions."""
     conditions = tuple(each.model_copy(update={"message": ""}) for each in status.conditions)
     return status.model_copy(update={"conditions": conditions})
 
 
 def pressures(report: NodeReport | None) -> tuple[NodeCondition, ...]:
-    """Return the node's pressures as its housekeeping reports them."""
+    """Return the node's pressure conditions from its housekeeping report."""
     return tuple(
         NodeCondition(
             type=each.type,
@@ -161,7 +161,7 @@ def _word(status: str) -> Literal["True", "False", "Unknown"]:
 
 
 def quantities(capacity: Mapping[str, int]) -> dict[str, str]:
-    """Write a capacity as a v1 Node does: CPU in cores, memory and storage in Ki, all else as it is."""
+    """Format a capacity as a v1 Node does: CPU in cores, memory and storage in Ki, the rest as plain numbers."""
     found = {}
     for name, amount in sorted(capacity.items()):
         if name == "cpu":
@@ -187,7 +187,7 @@ def node_info(version: RuntimeVersion, root: Path = Path("/")) -> NodeInfo:
 
 
 def engine_version() -> str:
-    """Return this engine's version, ``v0.4.0``; a checkout that is not installed has none."""
+    """Return this program's version, ``v0.4.0``; ``v0.0.0`` for a checkout that is not installed."""
     try:
         return f"v{metadata.version('syncpod')}"
     except metadata.PackageNotFoundError:

@@ -1,1 +1,1 @@
-"""Probes: a container is asked how it is, over and over, and its pod hears of it when the answer changes."""
+"""Probes: containers are probed repeatedly, and a pod's workflow is signalled when a result changes."""

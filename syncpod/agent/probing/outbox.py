@@ -1,4 +1,4 @@
-"""What the probes of one pod are still to tell its workflow: the newest of each, until it is acknowledged."""
+"""Probe results of one pod that its workflow has not acknowledged yet: the newest of each probe."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from syncpod.messages import PodRef, ProbeChanged
 log = logging.getLogger(__name__)
 
 _RETRY_SECONDS: Final = (0.1, 5.0)
-"""First and longest pause before a signal that the server did not take is sent again."""
+"""First and longest pause before a signal that the server did not accept is sent again."""
 
 Send = Callable[[PodRef, ProbeChanged], Awaitable[bool]]
-"""Signals a changed result; returns whether there was a workflow to take it. Raises RPCError while nobody answers."""
+"""Signals a changed result; returns whether the pod has a workflow. Raises RPCError while nobody answers."""
 
 
 class Outbox:
@@ -26,27 +26,28 @@ class Outbox:
     def __init__(
         self, ref: PodRef, send: Send, *, taken: Callable[[ProbeChanged], None], emptied: Callable[[], None]
     ) -> None:
-        """Send by `send`; `taken` hears what the workflow has, `emptied` that nothing is left to be sent."""
+        """Send with `send`; call `taken` with what the workflow has accepted, and `emptied` when nothing is left."""
         self._ref = ref
         self._send = send
         self._taken = taken
         self._emptied = emptied
         self._changes: dict[tuple[str, str, bool], ProbeChanged] = {}
-        """By container id and probe; that it could not be asked stands beside the result, which it does not change."""
+        """By container id, probe, and whether the result is unknown: that is sent besides the result, which it does not
+        change."""
         self._flight: asyncio.Task[None] | None = None
 
     def __bool__(self) -> bool:
-        """Say whether something is still to be sent."""
+        """Return whether anything is left to send."""
         return bool(self._changes)
 
     def put(self, change: ProbeChanged) -> None:
-        """Send this, instead of what of the same probe is still to be sent."""
+        """Send this instead of an unsent change of the same probe."""
         self._changes[change.container_id, change.probe, change.result == "unknown"] = change
         if self._flight is None:
             self._flight = asyncio.create_task(self._deliver(), name=f"probes of {self._ref.name}")
 
     async def close(self) -> None:
-        """Send nothing more."""
+        """Stop sending."""
         if self._flight is not None:
             self._flight.cancel()
             await asyncio.gather(self._flight, return_exceptions=True)

@@ -1,16 +1,18 @@
-"""The probe workers of one node: one for each probe of each container instance that runs.
+"""The prober: one probe worker for each probe of each running container instance.
 
 ::
 
-    listings ──► Prober ──► a worker per probe ──► ask ──► a changed result ──► the pod's outbox, until acknowledged
+    listings ──► Prober ──► a worker per probe ──► run_probe ──► a changed result ──► outbox, until acknowledged
                                   ▲   │
                                   └ schedule: one heap, one timer
 
-Nothing is said while nothing changes; that a container is not ready from the start is said once it has failed its
-probe often enough. Mirrors prober/prober_manager.go and prober/worker.go, v1.36. Differences: the
-first question is asked as soon as the delay is over, not at the next tick of the period; after a worker's start it is
-put off by a fixed share of the period, where the kubelet's is random; results survive a restart of the worker; that a
-container cannot be asked, or answers with a warning, is told when it begins and not with every question.
+Only changes are signalled; that a container is not ready from the start is signalled once its probe has failed often
+enough. Mirrors prober/prober_manager.go and prober/worker.go, v1.36. Differences:
+
+- The first probe runs as soon as the initial delay is over, not at the next tick of the period.
+- After a start of the worker it is delayed by a fixed share of the period, where the kubelet's is random.
+- Results survive a restart of the worker.
+- A probe that cannot be run, or that succeeds with a warning, is reported when that begins and not each time.
 """
 
 from __future__ import annotations
@@ -24,9 +26,9 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from syncpod.agent import metrics
-from syncpod.agent.probing.ask import ask, with_static_variables
 from syncpod.agent.probing.outbox import Outbox, Send
 from syncpod.agent.probing.results import read_results, write_results
+from syncpod.agent.probing.run_probe import run_probe, with_static_variables
 from syncpod.agent.probing.schedule import Schedule
 from syncpod.agent.probing.worker import ProbeWorker
 from syncpod.cri.port import CriRuntime
@@ -50,11 +52,11 @@ from syncpod.translation.context import NodeContext
 log = logging.getLogger(__name__)
 
 _TEXT_LIMIT = 1024
-"""Characters of an answer that the pod is told."""
+"""Characters of a probe's output that are sent to the workflow."""
 
 
-_AS_BEFORE = "so it was when the pod was adopted"
-"""In place of an answer that was given to a workflow which is gone."""
+_AS_BEFORE = "result from before the pod was adopted"
+"""Sent instead of the original output, which a workflow received that no longer exists."""
 
 
 @dataclass
@@ -68,20 +70,20 @@ class _Instance:
 
 @dataclass
 class _Pod:
-    """A pod of which something runs that has probes, or of whose probes something is still to be told."""
+    """A pod with a running container that has probes, or with results that are not acknowledged yet."""
 
     ref: PodRef
     spec: Pod
     listing: ObservedPod
     outbox: Outbox
     results: dict[tuple[str, ProbeType], ProbeResult]
-    """What the workflow has been told, by container id and type."""
+    """The results that the workflow has acknowledged, by container id and type."""
     instances: dict[str, _Instance] = field(default_factory=dict)
     """By container id."""
 
 
 class Prober:
-    """The probe workers of one node. All methods belong to one event loop."""
+    """The prober of one node. All methods belong to one event loop."""
 
     def __init__(
         self,
@@ -92,7 +94,10 @@ class Prober:
         host_ip: Callable[[], str],
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """Ask by `cri` and the network, tell by `send`; `host_ip` is where pods on the node's network are asked."""
+        """Probe through `cri` and the network, and signal with `send`.
+
+        `host_ip` returns the address of pods on the host network.
+        """
         self._cri = cri
         self._node = node
         self._send = send
@@ -102,12 +107,12 @@ class Prober:
         self._schedule = Schedule()
         self._pods: dict[str, _Pod] = {}
         self._without: dict[str, frozenset[str]] = {}
-        """Pods without probes, by UID, with the containers that were seen of them: they cost nothing further."""
+        """Container ids of pods without probes, by pod UID: nothing more is done for them."""
         self._complaints: dict[str, str] = {}
-        """By UID: why a pod's record cannot be read, which is said once."""
+        """By pod UID: why its record cannot be read, which is logged once."""
 
     def observe(self, listing: ObservedPod) -> None:
-        """Take a listing: ask what has begun to run, and stop asking what no longer does."""
+        """Take a listing: start probing containers that have started, and stop probing those that no longer run."""
         running = {c.id: c for c in listing.containers if c.state == "running" and c.started_at is not None}
         pod = self._pods.get(listing.uid) or (self._meet(listing) if running else None)
         if not running:
@@ -125,7 +130,7 @@ class Prober:
         self._forget_if_done(pod)
 
     def ending(self, uid: str) -> None:
-        """Hear that what runs of a pod is being killed: only whether it is ready is asked on, until nothing runs.
+        """Note that the pod is being killed: only its readiness probes continue, until nothing runs.
 
         Mirrors prober_manager.go, v1.36, StopLivenessAndStartup.
         """
@@ -134,7 +139,7 @@ class Prober:
             _end(worker for worker in instance.workers if worker.state.type != "readiness")
 
     def tell_again(self, uid: str) -> None:
-        """Tell what the probes of a pod's containers say to a workflow that has heard nothing of it yet."""
+        """Send all results of a pod again, to a workflow that has received none of them."""
         pod = self._pods.get(uid)
         if pod is None:
             return
@@ -145,7 +150,7 @@ class Prober:
                     self._tell(pod, instance, worker.state, worker.state.result, answer)
 
     async def close(self) -> None:
-        """Stop asking; nothing is told any more."""
+        """Stop probing and signalling."""
         self._schedule.close()
         workers = [worker for pod in self._pods.values() for one in pod.instances.values() for worker in one.workers]
         asked = [worker.task for worker in workers if worker.task is not None]
@@ -153,7 +158,7 @@ class Prober:
         await asyncio.gather(*asked, *(pod.outbox.close() for pod in self._pods.values()), return_exceptions=True)
 
     def _meet(self, listing: ObservedPod) -> _Pod | None:
-        """Read what a pod's containers are to be asked; None where there is nothing to ask, or it cannot be read."""
+        """Read a pod's record; return None if it has no probes, or the record cannot be read."""
         present = frozenset(container.id for container in listing.containers)
         if self._without.get(listing.uid) == present:
             return None
@@ -206,7 +211,7 @@ class Prober:
         return instance
 
     def _first_delay(self, observed: ObservedContainer, type_: ProbeType, probe: Probe) -> float:
-        """Return the seconds until the first question; those that ran before this worker did are spread out."""
+        """Return the seconds until the first probe; those of containers older than this worker are spread out."""
         began = observed.started_at.timestamp() if observed.started_at is not None else self._clock()
         delay = max(0.0, began + (probe.initial_delay_seconds or 0) - self._clock())
         if began >= self._born:
@@ -217,7 +222,7 @@ class Prober:
     async def _ask(self, pod: _Pod, instance: _Instance, type_: ProbeType, probe: Probe) -> Answer:
         began, result = time.monotonic(), "unknown"
         try:
-            answer = await ask(probe, self._target(pod, instance), self._cri)
+            answer = await run_probe(probe, self._target(pod, instance), self._cri)
             result = "failed" if answer.result == "failure" else "successful"
         except NoAnswer as error:
             log.debug("%s probe of %s in %s: %s", type_, instance.container.name, pod.ref.name, error)
@@ -233,7 +238,7 @@ class Prober:
         ports = {port.name: port.container_port for port in instance.container.ports if port.name}
         return Target(instance.observed.id, ip, ports)
 
-    # --- telling ------------------------------------------------------------------------------------------------------
+    # --- signalling ---------------------------------------------------------------------------------------------------
 
     def _tell(self, pod: _Pod, instance: _Instance, state: ProbeState, result: ProbeResult, answer: Answer) -> None:
         change = ProbeChanged(
@@ -251,7 +256,7 @@ class Prober:
                 worker.container_started()
 
     def _keep(self, pod: _Pod, change: ProbeChanged) -> None:
-        """Note on disk what the workflow has been told, for the next worker; a remark changes no result."""
+        """Store on disk what the workflow has acknowledged, for the next worker; `unknown` changes no result."""
         if change.result == "unknown":
             return
         present = {container.id for container in pod.listing.containers}
@@ -260,11 +265,11 @@ class Prober:
         try:
             write_results(self._node, pod.ref.uid, pod.results)
         except OSError as error:
-            log.warning("the probes' results of pod %s cannot be kept: %s", pod.ref.uid, error)
+            log.warning("the probe results of pod %s cannot be stored: %s", pod.ref.uid, error)
 
 
 def _with_probes(pod: Pod, name: str) -> Container | None:
-    """Return the pod's container of that name if it is one that is asked: a main container or a sidecar with probes."""
+    """Return the pod's main container or sidecar of that name if it has probes."""
     asked = (*pod.spec.containers, *(one for one in pod.spec.init_containers if is_sidecar(one)))
     return next((one for one in asked if one.name == name and any(probe_of(one, type_) for type_ in PROBE_TYPES)), None)
 

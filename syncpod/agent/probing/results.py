@@ -1,7 +1,7 @@
-"""What the probes of a pod's containers have said, kept beside the pod: a restart of the worker forgets none of it.
+"""Stores probe results beside the pod, so that a restart of the worker loses none.
 
-The pod's workflow is where results count. This copy only lets the next prober go on where the last one stopped: a
-container that had started is not asked whether it has, and one that was ready stays so until it says otherwise.
+Results count in the pod's workflow. This copy only lets the next prober continue where the last one stopped: a
+container that has started is not probed for startup again, and one that was ready stays ready until a probe fails.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ _NAME = "probes.json"
 _RESULTS = ("success", "failure", "unknown")
 
 Results = Mapping[tuple[str, ProbeType], ProbeResult]
-"""By container id and type of probe."""
+"""Results by container id and type of probe."""
 
 
 def read_results(node: NodeContext, uid: str) -> dict[tuple[str, ProbeType], ProbeResult]:
-    """Return what was kept, nothing where nothing can be read. Blocks. Raises UnsafeName."""
+    """Return the stored results, none if they cannot be read. Blocks. Raises UnsafeName."""
     try:
         kept = json.loads((pod_directory(node, uid) / _NAME).read_bytes())
         return {
@@ -36,7 +36,7 @@ def read_results(node: NodeContext, uid: str) -> dict[tuple[str, ProbeType], Pro
 
 
 def write_results(node: NodeContext, uid: str, results: Results) -> None:
-    """Replace what is kept, at once or not at all; a pod without a directory keeps nothing. Blocks. Raises OSError."""
+    """Replace the stored results atomically; do nothing if the pod has no directory. Blocks. Raises OSError."""
     directory = pod_directory(node, uid)
     if not directory.is_dir():
         return

@@ -1,6 +1,6 @@
-"""When something is due next: one heap and one timer of the event loop, however many wait.
+"""Calls functions at their time, with one heap and one timer of the event loop for all of them.
 
-A task that sleeps for each probe costs a fifth more CPU per question at 5,000 a second, and three times the memory.
+One sleeping task per probe would cost a fifth more CPU per probe at 5,000 a second, and three times the memory.
 """
 
 from __future__ import annotations
@@ -12,26 +12,26 @@ from itertools import count
 from typing import Final
 
 _AT_ONCE: Final = 50
-"""How many begin in one turn of the loop: where more are due together, others have their turn in between."""
+"""How many calls are made in one turn of the loop; if more are due, other tasks run in between."""
 
 
 class Schedule:
-    """Calls what is due, in order. All methods belong to one event loop; times are its own."""
+    """Calls what is due, in order. All methods belong to one event loop; times are the loop's."""
 
     def __init__(self) -> None:
-        """Wait for nothing yet."""
+        """Start with an empty schedule."""
         self._loop = asyncio.get_running_loop()
         self._heap: list[tuple[float, int, Callable[[], None]]] = []
         self._numbers = count()
         self._timer: asyncio.TimerHandle | None = None
 
     def at(self, due: float, call: Callable[[], None]) -> None:
-        """Call then, or as soon as may be if that is past; what is called looks whether it is still wanted."""
+        """Call at that time, or as soon as possible if it is past; the callee must check whether it is still wanted."""
         heapq.heappush(self._heap, (due, next(self._numbers), call))
         self._arm()
 
     def close(self) -> None:
-        """Call nothing more."""
+        """Stop calling."""
         self._heap.clear()
         if self._timer is not None:
             self._timer.cancel()

@@ -1,7 +1,7 @@
-"""One probe of one container instance: when it is asked, and what its answers amount to.
+"""One probe of one container instance: when it runs, and what its outcomes amount to.
 
-Mirrors prober/worker.go, v1.36: questions keep to a grid of periods from the first; one that takes longer than a period
-is followed by the next at once, and what it missed meanwhile is left out (as time.Ticker does).
+Mirrors prober/worker.go, v1.36: probes keep to a grid of periods from the first one. A probe that takes longer than a
+period is followed by the next at once, and the periods that it missed are skipped (as time.Ticker does).
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ from syncpod.pod import Probe
 log = logging.getLogger(__name__)
 
 _ENDING_SECONDS: Final = 1.0
-"""How long a container that could not be asked is given to be seen to have ended, before that is told."""
+"""How long to wait for a container's exit to be noticed before it is reported that its probe cannot be run."""
 _REMARK_AGAIN_SECONDS: Final = 300.0
-"""How soon a remark that changes no result may be made again: an event a minute says no more than one."""
+"""Minimum time between two remarks that change no result, so that they do not flood the pod's events."""
 
 Ask = Callable[[Probe], Awaitable[Answer]]
-"""Asks once. Raises NoAnswer where that cannot be done."""
+"""Runs the probe once. Raises NoAnswer if that cannot be done."""
 Tell = Callable[[ProbeState, ProbeResult, Answer], None]
-"""Takes what the pod is to hear: the state, its result or `unknown` (it could not be asked), and the answer."""
+"""Called with the state, its result or `unknown` (the probe cannot be run), and the output."""
 
 
 class ProbeWorker:
-    """Asks one instance one probe, until it is on hold or ended."""
+    """Probes one container instance with one probe, until it is on hold or ended."""
 
     def __init__(
         self, name: str, state: ProbeState, probe: Probe, schedule: Schedule, ask: Ask, tell: Tell, *, started: bool
     ) -> None:
-        """Begin with `state`; `started` says whether the container has started. Nothing is asked before `begin`.
+        """Start in `state`; `started` says whether the container has started. Nothing runs before `begin`.
 
         `name` is for logs and tasks.
         """
@@ -55,32 +55,32 @@ class ProbeWorker:
         self._tell = tell
         self._started = started
         self._due: float | None = None
-        """When it is to be asked next, in the loop's time; None while it is being asked."""
+        """When it runs next, in the loop's time; None while it runs."""
         self._task: asyncio.Task[None] | None = None
         self._over = state.on_hold
         self._remarked = -_REMARK_AGAIN_SECONDS
         self._remarkable = False
-        """The last question ended in what no result tells: a warning, or that it could not be asked."""
+        """Whether the last probe was reported as a remark: a warning, or that it cannot be run."""
 
     def begin(self, delay: float) -> None:
-        """Ask first after so many seconds, and not before the container has started where the probe waits for that."""
+        """Run first after `delay` seconds, and not before the container has started if the probe waits for that."""
         self._plan(asyncio.get_running_loop().time() + delay)
 
     def container_started(self) -> None:
-        """Hear that the container has started: what waited for that goes on at once."""
+        """Note that the container has started: a probe that waited for that continues at once."""
         self._started = True
         if self._due is not None:
             self._plan(max(self._due, asyncio.get_running_loop().time()))
 
     def end(self) -> None:
-        """Ask no more; an answer that is still to come counts for nothing."""
+        """Stop probing; the outcome of a probe under way is ignored."""
         self._over = True
         if self._task is not None:
             self._task.cancel()
 
     @property
     def task(self) -> asyncio.Task[None] | None:
-        """The question under way."""
+        """The probe that is running."""
         return self._task
 
     def _plan(self, due: float) -> None:
@@ -90,14 +90,14 @@ class ProbeWorker:
 
     def _fire(self, due: float) -> None:
         if self._over or self._due != due:
-            return  # it was planned anew, or is over
+            return  # it was rescheduled, or has ended
         self._due = None
-        self._task = asyncio.create_task(self._question(due), name=self._name)
+        self._task = asyncio.create_task(self._run(due), name=self._name)
 
-    async def _question(self, due: float) -> None:
+    async def _run(self, due: float) -> None:
         try:
-            await self._ask_once()
-        except Exception:  # whatever it is, a container is not to be left unasked for good
+            await self._run_once()
+        except Exception:  # whatever it is, the probe must continue
             log.exception("%s", self._name)
         self._task = None
         if self.state.on_hold:
@@ -105,7 +105,7 @@ class ProbeWorker:
         period, now = period_seconds(self._probe), asyncio.get_running_loop().time()
         self._plan(due + period * max(1, int((now - due) / period)))
 
-    async def _ask_once(self) -> None:
+    async def _run_once(self) -> None:
         try:
             answer = await self._ask(self._probe)
         except NoAddress:
@@ -124,7 +124,7 @@ class ProbeWorker:
         self._remarkable = answer.result == "warning"
 
     def _remark(self, result: ProbeResult, answer: Answer) -> None:
-        """Tell what changes no result, when it begins, and not again and again where it comes and goes."""
+        """Report what changes no result when it begins, and not repeatedly if it comes and goes."""
         begins, self._remarkable = not self._remarkable, True
         now = time.monotonic()
         if begins and now - self._remarked >= _REMARK_AGAIN_SECONDS:

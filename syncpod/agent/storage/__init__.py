@@ -1,1 +1,1 @@
-"""What the agent watches on disks: limits of pods, unused images, logs that grow, volumes that changed."""
+"""Image garbage collection, log rotation, and the refresh of volumes."""

@@ -1,13 +1,14 @@
-"""Removes images that nothing uses from a disk that fills up.
+"""Image garbage collection: removes unused images from a disk that fills up.
 
-Every five minutes it notes which images are in use: by any container that the runtime lists, ours or not, by what the
-pods of this node name, image volumes included, and as the sandboxes' own. Where the images' disk is too full, the
-longest unused are removed until it is not (:mod:`syncpod.lifecycle.image_gc`).
+Every five minutes it notes which images are in use: by any container that the runtime lists, ours or not; by the specs
+of this node's pods, including image volumes; and by sandboxes. If the images' disk is too full, the longest unused
+images are removed until it is not (:mod:`syncpod.lifecycle.image_gc`).
 
 Mirrors images/image_gc_manager.go, v1.36, and kubelet.go, StartGarbageCollection. Differences: only images that this
-node has pulled are removed, never what was imported by hand, nor what others pulled; what a pod names is in use even
-while none of its containers is there; an image not seen in use yet counts as last used when it was pulled, which is on
-disk, so that the order outlives the worker. Events of the node are warnings in the log, there being no Node object.
+node has pulled are removed, never those that were imported by hand or pulled by others; an image that a pod names is in
+use even while none of its containers exists; an image that was never seen in use counts as last used when it was
+pulled, which is stored on disk, so that the order survives the worker. There is no Node object: its events are warnings
+in the log.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from syncpod.agent import metrics
-from syncpod.agent.own_thread import in_own_thread
+from syncpod.agent.daemon_thread import in_daemon_thread
 from syncpod.cri.errors import CriError
 from syncpod.cri.port import ContainerSummary, CriRuntime, ImageStatus
 from syncpod.cri.records import sandbox_image
@@ -52,13 +53,13 @@ class ImageGcFailed(Exception):
     """Images could not be removed, or not enough of them; the text says why."""
 
     def __init__(self, event: str, message: str) -> None:
-        """`event`: the reason of the kubelet's event."""
+        """`event` is the reason of the kubelet's event."""
         super().__init__(message)
         self.event = event
 
 
 class Prune(Protocol):
-    """Forgets the pulls of images that are not among `present`, unless pulled since `before`. Blocks."""
+    """Forgets the pull records of images that are not in `present`, unless pulled since `before`. Blocks."""
 
     def __call__(self, present: Collection[str], *, before: datetime) -> None:
         """See :meth:`syncpod.node.pull_records.PullRecords.prune`."""
@@ -69,11 +70,11 @@ class _Seen:
     """The node's images at one moment."""
 
     began: datetime
-    """When looking began."""
+    """When reading them began."""
     at: datetime
     """When it ended."""
     present: frozenset[str]
-    """Ids of the images, and every other name that the runtime has for one."""
+    """Ids of the images, and all other names that the runtime has for them."""
     unused: tuple[UnusedImage, ...]
     """What may be removed."""
     not_ours: int
@@ -92,7 +93,7 @@ class ImageGc:
         *,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        """Collect by `policy`; after a removal what was pulled is forgotten by `prune`."""
+        """Collect by `policy`; after a removal, forget the pull records with `prune`."""
         self._node = node
         self._cri = cri
         self._policy = policy
@@ -103,13 +104,13 @@ class ImageGc:
         self._said = ""
 
     async def run(self) -> None:
-        """Collect for ever; return at once where nothing is ever to be removed."""
+        """Collect until cancelled; return at once if the policy never removes anything."""
         while self._policy.ever_removes:
             await self.round()
             await asyncio.sleep(PERIOD_SECONDS)
 
     async def round(self) -> None:
-        """Collect once, and say what came in the way: once, for as long as it is the same."""
+        """Collect once, and log what prevented it, once while the reason stays the same."""
         try:
             await self.collect()
         except ImageGcFailed as failure:
@@ -123,9 +124,9 @@ class ImageGc:
         self._said = said
 
     async def remove_unused(self) -> int:
-        """Remove whatever is unused, however much room there is, but for what was pulled just now; return the bytes.
+        """Remove all unused images, regardless of free space, except recently pulled ones; return the bytes freed.
 
-        For a node under pressure (DeleteUnusedImages). Raises ImageGcFailed, CriError, OSError.
+        For a node under disk pressure (DeleteUnusedImages). Raises ImageGcFailed, CriError, OSError.
         """
         seen = await self._look()
         removal = _Removal(self._cri)
@@ -150,13 +151,13 @@ class ImageGc:
         return removal.freed
 
     async def _make_room(self, seen: _Seen, removal: _Removal) -> None:
-        """Remove for want of space. Raises ImageGcFailed for that too where it was not to be had."""
+        """Remove images if the disk is too full. Raises ImageGcFailed, also if not enough could be freed."""
         space = await self._space()
         wanted = bytes_to_free(space, self._policy)
         if wanted:
             policy = self._policy
             log.info(
-                "the images' disk is %d%% full (from %d%% on images are removed): freeing %d bytes, down to %d%%",
+                "the images' disk is %d%% full, and the threshold is %d%%: freeing %d bytes, down to %d%%",
                 *(space.used_percent, policy.high_threshold_percent, wanted, policy.low_threshold_percent),
             )
             left = (image for image in seen.unused if image.id not in removal.gone)
@@ -172,11 +173,11 @@ class ImageGc:
             )
 
     async def _look(self) -> _Seen:
-        """Note which images are used now; return what may be removed. Raises CriError, OSError."""
+        """Note which images are used now; return which ones may be removed. Raises CriError, OSError."""
         began = self._now()
         pulls = {record.image_ref: record for record in await asyncio.to_thread(pulled_images, self._node.state_dir)}
         records = await asyncio.to_thread(read_pod_records, self._node)
-        # Containers after images: whatever is started meanwhile is seen to be used.
+        # Containers are listed after images, so that an image that is used meanwhile counts as used.
         images = await self._cri.list_images()
         containers = await self._cri.list_containers()
         used = {name for container in containers for name in _names_in(container)} | await self._named(records)
@@ -198,27 +199,27 @@ class ImageGc:
         return _Seen(began, now, there, tuple(unused), not_ours)
 
     async def _named(self, records: Iterable[PodRecord]) -> set[str]:
-        """Return the ids of the images that pods name, and of the sandboxes'. Raises CriError."""
+        """Return the ids of the images that pods name, and of the sandbox image. Raises CriError."""
         status = await self._cri.status(verbose=True)
         names = {name for record in records for name in _images_of(record)} | {sandbox_image(status.info)}
         found = set()
         for name in sorted(names - {""}):
             try:
                 image = await self._cri.image_status(name)
-            except CriError as error:  # what is no image's name is a pod's fault, and told to the pod
+            except CriError as error:  # an invalid image name is reported to its pod
                 log.debug("image %s: %s", name, error)
             else:
                 found.update([image.id] if image is not None else [])
         return found
 
     async def _space(self) -> DiskSpace:
-        """Return how full the images' disk is. Raises ImageGcFailed, CriError, OSError."""
+        """Return the usage of the images' disk. Raises ImageGcFailed, CriError, OSError."""
         filesystems = (await self._cri.image_fs_info()).image_filesystems
         if not filesystems:
-            raise ImageGcFailed(IMAGE_GC_FAILED, "the runtime tells of no image filesystem")
+            raise ImageGcFailed(IMAGE_GC_FAILED, "the runtime reports no image filesystem")
         mountpoint = filesystems[0].mountpoint
-        # What hangs here hangs alone: nothing else waits for it.
-        found = await in_own_thread(lambda: os.statvfs(Path(mountpoint)), name="statvfs")
+        # In a thread of its own: a disk that hangs must block nothing else.
+        found = await in_daemon_thread(lambda: os.statvfs(Path(mountpoint)), name="statvfs")
         space = DiskSpace(capacity=found.f_blocks * found.f_frsize, available=found.f_bavail * found.f_frsize)
         if not space.capacity:
             raise ImageGcFailed("InvalidDiskCapacity", "invalid capacity 0 on image filesystem")
@@ -226,7 +227,7 @@ class ImageGc:
 
 
 class _Removal:
-    """What one round removes."""
+    """The removals of one round."""
 
     def __init__(self, cri: CriRuntime) -> None:
         self._cri = cri
@@ -237,7 +238,7 @@ class _Removal:
         self.failures: list[str] = []
 
     async def remove(self, images: Iterable[UnusedImage], *, reason: str, enough: int | None = None) -> None:
-        """Remove images one after the other, until as many bytes are freed as are enough; all, if nothing is."""
+        """Remove images one after the other until `enough` bytes are freed; all of them if it is None."""
         for image in images:
             if enough is not None and self.freed >= enough:
                 return

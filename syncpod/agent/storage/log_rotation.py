@@ -1,17 +1,17 @@
-"""Keeps the logs of running containers from growing without bound.
+"""Log rotation: keeps the logs of running containers from growing without bound.
 
-Each log of a running container that has grown to its size is renamed, and the runtime told to begin a new one; what
-was renamed before is compressed, and the oldest go.
+A log that has reached its size limit is renamed, and the runtime is told to open a new one. Renamed logs are
+compressed, and the oldest ones are removed.
 
-Mirrors logs/container_log_manager.go, v1.36: sizes, names and numbers are its own, so that whoever reads a kubelet's
-logs reads these. Differences:
+Mirrors logs/container_log_manager.go, v1.36, with its sizes, names and numbers, so that tools that read a kubelet's
+logs can read these. Differences:
 
-- It looks each second, not every ten: a container that writes 50 MB/s leaves files of about 50 MB, not of 500 MB. A
-  name holds a time in seconds, so that no log is rotated more often.
-- Files are renamed first, and compressed beside that: the kubelet's log grows while it compresses, and without bound
-  once that takes longer than what it compresses took to be written. Those that are too many go uncompressed.
-- One that somebody still writes to is not compressed, however long ago it was renamed.
-- A runtime that does not answer holds up its own logs alone.
+- It checks each second, not every ten: a container that writes 50 MB/s leaves files of about 50 MB, not 500 MB. Names
+  contain a time in seconds, so a log is rotated at most once a second.
+- Files are renamed first and compressed later. The kubelet's log grows while it compresses, and without bound once
+  compressing takes longer than writing. Files beyond the limit are removed uncompressed.
+- A file that somebody still writes to is not compressed, however long ago it was renamed.
+- A runtime that does not answer delays only its own logs.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -33,54 +32,45 @@ from syncpod.cri.errors import CriError
 from syncpod.cri.port import CriRuntime
 from syncpod.lifecycle.observed import ObservedContainer, ObservedPod
 from syncpod.node.log_files import COMPRESSED, UNFINISHED, is_being_written, rotated_files
+from syncpod.settings.node import LogSettings
 
 log = logging.getLogger(__name__)
 
 PERIOD_SECONDS: Final = 1.0
-"""Between two looks at the logs' sizes: containerLogMonitorInterval, 10 s there."""
+"""Between two checks of the logs' sizes; the kubelet's containerLogMonitorInterval is 10 s."""
 _AGAIN_SECONDS: Final = 10.0
-"""How soon a log that could not be rotated, or begun anew, is tried again."""
+"""How soon a log that could not be rotated or reopened is tried again."""
 _STAMP: Final = "%Y%m%d-%H%M%S"
 
 
-@dataclass(frozen=True)
-class LogLimits:
-    """How much of a container's log is kept."""
-
-    max_bytes: int = 10 * 1024 * 1024
-    """Size from which a log is rotated (containerLogMaxSize)."""
-    max_files: int = 5
-    """Files of one instance, the growing one included (containerLogMaxFiles); at least 2."""
-
-
 class LogRotation:
-    """The rotation of one node's logs. One file is compressed at a time."""
+    """Rotates one node's logs; compresses one file at a time."""
 
     def __init__(
         self,
         log_dir: Path,
         cri: CriRuntime,
         listings: Callable[[], Iterable[ObservedPod]],
-        limits: LogLimits,
+        limits: LogSettings,
         *,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        """Rotate below `log_dir` what `listings` says is running."""
+        """Rotate the logs below `log_dir` of the running containers in `listings`."""
         self._log_dir = log_dir
         self._cri = cri
         self._listings = listings
         self._limits = limits
         self._now = now
         self._uncompressed: dict[Path, str] = {}
-        """Logs that have files to compress, and whose they are."""
+        """Logs with files to compress, and a description of their container."""
         self._compressing: asyncio.Task[None] | None = None
         self._under_way: dict[str, asyncio.Task[None]] = {}
         """By container id."""
         self._not_before: dict[str, float] = {}
-        """By container id: monotonic time before which its log is left alone, since it could not be rotated."""
+        """By container id: monotonic time until which its log is left alone, since it could not be rotated."""
 
     async def run(self) -> None:
-        """Look each second, for ever."""
+        """Check each second until cancelled."""
         try:
             while True:
                 await asyncio.sleep(PERIOD_SECONDS)
@@ -92,7 +82,7 @@ class LogRotation:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _look(self) -> None:
-        """Begin to rotate what is due, unless that is under way."""
+        """Start rotating what is due, unless that is under way."""
         running = {
             container.id: (container, listing.name)
             for listing in self._listings()
@@ -125,7 +115,7 @@ class LogRotation:
             self._compressing = asyncio.create_task(self._compress(), name="compress logs")
 
     async def _compress(self) -> None:
-        """Compress what is to be, one file after the other, until nothing is left to be."""
+        """Compress the waiting files one after the other, until none is left."""
         try:
             while self._uncompressed:
                 path, whose = self._uncompressed.popitem()
@@ -137,17 +127,17 @@ class LogRotation:
             self._compressing = None
 
     async def _rotate(self, container_id: str, path: Path) -> bool:
-        """Have a new log begun; False where that has to wait for the next second. Raises OSError, CriError."""
+        """Start a new log; False if that must wait for the next second. Raises OSError, CriError."""
         rotated = path.with_name(f"{path.name}.{self._now().strftime(_STAMP)}")
-        # Without a log at its path somebody has taken it away, perhaps a worker that died before its next line: what
-        # the container writes goes on into that file, which nobody rotates, until the runtime opens the path again.
+        # If there is no log at its path, somebody has moved it, perhaps a worker that died before it reached its next
+        # line. The container still writes to that file, which nobody rotates, until the runtime reopens the path.
         renaming = asyncio.create_task(asyncio.to_thread(_renamed, path, rotated))
         try:
             if not await asyncio.shield(renaming):
                 return False
             await self._cri.reopen_container_log(container_id)
         except (CriError, asyncio.CancelledError):
-            # The runtime goes on writing to the file that it has open: it must be found under its name.
+            # The runtime still writes to the file that it has open, which must be found under its name.
             await renaming
             await asyncio.to_thread(_rename_back, rotated, path)
             raise
@@ -164,13 +154,13 @@ def remove_excess(path: Path, max_files: int) -> None:
 
 
 def compress_rotated(path: Path) -> None:
-    """Compress a log's rotated files but for the newest, which others may still be reading. Blocks. Raises OSError.
+    """Compress a log's rotated files except the newest, which others may still be reading. Blocks. Raises OSError.
 
-    Safe to repeat, by one caller at a time: what was being compressed when its worker died is compressed again.
+    Safe to repeat, by one caller at a time: a file that was being compressed when its worker died is compressed again.
     """
     for file in path.parent.glob(f"{path.name}.*"):
         if file.name.endswith(UNFINISHED) or file.with_name(f"{file.name}{COMPRESSED}").exists():
-            file.unlink(missing_ok=True)  # its worker died while it compressed, or between that and the removal
+            file.unlink(missing_ok=True)  # its worker died while compressing, or before removing the original
     for file in rotated_files(path)[:-1]:
         if not file.name.endswith(COMPRESSED):
             _compress(file)
@@ -186,22 +176,22 @@ def _compress(file: Path) -> None:
                 shutil.copyfileobj(whole, compressed, 1024 * 1024)
             draft.chmod(os.fstat(whole.fileno()).st_mode & 0o777)
     except FileNotFoundError:
-        return  # it was one too many meanwhile
+        return  # it was removed meanwhile, being one too many
     if not file.exists():
-        draft.unlink()  # the same, a little later
+        draft.unlink()  # removed a little later, for the same reason
         return
     draft.rename(file.with_name(f"{file.name}{COMPRESSED}"))
     file.unlink(missing_ok=True)
 
 
 def _is_ours(path: Path, log_dir: Path) -> bool:
-    """Say whether this is a log of a pod of ours: the path has been to the runtime and back."""
+    """Say whether this is a log of one of our pods; the runtime reports the path, so it is not trusted."""
     parts = path.relative_to(log_dir).parts if path.is_relative_to(log_dir) else ()
     return len(parts) == 3 and ".." not in parts
 
 
 def _due(paths: dict[str, str], max_bytes: int) -> list[str]:
-    """Return the containers whose log has its size, or is not at its path."""
+    """Return the containers whose log has reached its size limit, or is not at its path."""
     due = []
     for container_id, path in paths.items():
         try:
@@ -209,7 +199,7 @@ def _due(paths: dict[str, str], max_bytes: int) -> list[str]:
         except FileNotFoundError:
             large = True
         except OSError:
-            large = False  # a directory that cannot be looked into: what is written there is not ours to rotate
+            large = False  # the directory cannot be read, so its logs are not ours to rotate
         if large:
             due.append(container_id)
     return due
@@ -220,7 +210,7 @@ def _is_there(path: Path) -> bool:
 
 
 def _renamed(path: Path, to: Path) -> bool:
-    """Give a log another name, unless something has that; False where that is in its way. Raises OSError."""
+    """Rename a log unless the new name is taken; return False if it is. Raises OSError."""
     if not _is_there(path):
         return True
     if _is_there(to) or _is_there(to.with_name(f"{to.name}{COMPRESSED}")):
@@ -230,7 +220,7 @@ def _renamed(path: Path, to: Path) -> bool:
 
 
 def _rename_back(rotated: Path, path: Path) -> None:
-    """Give a log its name back, unless the runtime has begun another there after all. Raises OSError."""
+    """Restore a log's name, unless the runtime has created a new file there after all. Raises OSError."""
     with contextlib.suppress(FileExistsError, FileNotFoundError):
-        path.hardlink_to(rotated)  # a rename would put it in the other's place, and what is written there were lost
+        path.hardlink_to(rotated)  # a rename would replace the new file, and lose what was written to it
         rotated.unlink()

@@ -1,11 +1,11 @@
-"""Carries a change of a ConfigMap or Secret to whoever shows it or waits for it.
+"""Passes on changes of ConfigMaps and Secrets to the pods that show them or wait for them.
 
-Once a second the store says which version of each object there is: a stat for each. The pods whose volumes show a
-changed one get their files anew, in place, and run on; what failed for want of one is told to try again. A container
-that mounts a part of a volume (subPath) keeps what it has, as in Kubernetes.
+Once a second it reads the version of each object in the store: one stat per object. The pods whose volumes show a
+changed object get new files, in place, and keep running. What failed because an object was missing is told to retry. A
+container that mounts a subPath keeps what it has, as in Kubernetes.
 
-Mirrors volumemanager/reconciler and configmap/watch_based_manager.go, v1.36, in what pods see. Differences: a change is
-there after a second, where the kubelet takes up to a minute; a container that waits for an object starts at once.
+To pods this looks like volumemanager/reconciler and configmap/watch_based_manager.go, v1.36. Differences: a change is
+visible after a second, where the kubelet takes up to a minute; a container that waits for an object starts at once.
 """
 
 from __future__ import annotations
@@ -32,23 +32,23 @@ log = logging.getLogger(__name__)
 LOOK_SECONDS = 1.0
 
 WaitingFor = MutableMapping[ObjectRef, set[tuple[str, str]]]
-"""Who failed for want of an object: workflow id, and the container or step. They note themselves before they look for
-the last time, so whoever puts the object there is either seen by them, or finds them here."""
+"""Who failed because an object was missing: workflow id, and container or step. They add themselves before they look
+for the object one last time, so whoever writes the object is either seen by them or finds them here."""
 
 Tell = Callable[[str, str, str], Awaitable[bool]]
-"""Signals a workflow that a container or step may go on, and what has come; returns whether there was a workflow.
-Raises RPCError."""
+"""Signals a workflow that a container or step may retry, and which object is available; returns whether there was a
+workflow. Raises RPCError."""
 
 
 @dataclass(frozen=True)
 class _Use:
-    """A pod that refers to objects, whether they are there or not."""
+    """A pod that refers to objects, whether they exist or not."""
 
     pod: Pod
     shown: frozenset[ObjectRef]
-    """Those that its volumes show."""
+    """The objects that its volumes show."""
     needed: tuple[tuple[ObjectRef, str], ...]
-    """Those that it cannot do without, each with the container or step that fails for want of it."""
+    """The objects that are not optional, each with the container or step that fails without it."""
 
 
 class VolumeRefresh:
@@ -63,9 +63,9 @@ class VolumeRefresh:
         *,
         withhold: Callable[[frozenset[str]], None],
     ) -> None:
-        """Watch `store`; tell those in `waiting_for` by `tell`, and take them out of it.
+        """Watch `store`; signal those in `waiting_for` with `tell`, and remove them from it.
 
-        `withhold` is told the values of Secrets that have come or changed, before any pod shows them.
+        `withhold` is called with the values of new or changed Secrets before any pod shows them.
         """
         self._node = node
         self._store = store
@@ -75,12 +75,12 @@ class VolumeRefresh:
         self._uses = RecordCache(node, _use)
         self._versions: dict[ObjectRef, str] | None = None
         self._behind: dict[str, set[ObjectRef]] = {}
-        """By pod: objects that have changed, and that its volumes do not show as they are."""
+        """By pod UID: changed objects that its volumes do not show yet."""
         self._to_tell: set[ObjectRef] = set()
         self._complaints: dict[str, str] = {}
 
     async def run(self) -> None:
-        """Look for ever."""
+        """Look until cancelled."""
         complaint = ""
         while True:
             try:
@@ -89,14 +89,14 @@ class VolumeRefresh:
             except OSError as error:
                 if str(error) != complaint:
                     complaint = str(error)
-                    log.warning("ConfigMaps and Secrets cannot be watched, so volumes stay as they are: %s", error)
+                    log.warning("ConfigMaps and Secrets cannot be read, so volumes stay as they are: %s", error)
             await asyncio.sleep(LOOK_SECONDS)
 
     async def look(self) -> None:
-        """Find what has changed since the last look, and carry it on.
+        """Find what has changed since the last call, and pass it on.
 
-        The first look takes everything for changed, and whoever lacks something for waiting: an earlier worker's steps
-        may have failed for it. What could not be carried on is tried again by the next look. Raises OSError.
+        The first call treats every object as changed, and every pod that lacks an object as waiting: steps of an
+        earlier worker may have failed because of it. The next call retries what failed. Raises OSError.
         """
         versions = await asyncio.to_thread(self._store.versions)
         if self._versions is None:
@@ -106,7 +106,7 @@ class VolumeRefresh:
             self._withhold(await asyncio.to_thread(secret_values, self._store, secrets))
         if changed or self._behind:
             await self._refresh(changed)
-        # Only now: a change is not to be forgotten if the look fails.
+        # Only now, so that no change is forgotten if something above fails.
         self._versions = versions
         self._to_tell = {ref for ref in self._to_tell | changed if ref in versions}
         await self._tell_waiting()
@@ -130,13 +130,13 @@ class VolumeRefresh:
         self._complaints = {uid: said for uid, said in self._complaints.items() if uid in pods}
 
     async def _is_behind(self, pod: Pod, objects: set[ObjectRef]) -> bool:
-        """Refresh one pod's volumes; say whether that has to be tried again."""
+        """Refresh one pod's volumes; say whether that must be retried."""
         meta = pod.metadata
         try:
             written = await asyncio.to_thread(refresh_volumes, pod, self._node, self._store, frozenset(objects))
         except MountFailure as failure:
             self._complain(pod, str(failure))
-            # What lacks an object, or a key of one, is tried again when that changes.
+            # A volume that lacks an object, or a key of one, is retried when that object changes.
             return any(not each.wants for each in failure.failures)
         except OSError as error:
             self._complain(pod, str(error))
@@ -150,21 +150,21 @@ class VolumeRefresh:
         return False
 
     def _complain(self, pod: Pod, why: str) -> None:
-        """Log once what stands in the way of a pod's volumes."""
+        """Log once what keeps a pod's volumes from being refreshed."""
         meta = pod.metadata
         if self._complaints.get(meta.uid) != why:
             self._complaints[meta.uid] = why
             log.warning("pod %s/%s: volumes stay as they are: %s", meta.namespace, meta.name, why)
 
     async def _tell_waiting(self) -> None:
-        """Tell each who waits for what has appeared or changed, once for all of it."""
+        """Signal everybody who waits for an object that appeared or changed, once for all of them."""
         waiters = {waiter for ref in self._to_tell for waiter in self._waiting_for.get(ref, ())}
         for waiter in sorted(waiters):
             wanted = (ref for ref in sorted(self._to_tell) if waiter in self._waiting_for.get(ref, ()))
             try:
                 await self._tell(*waiter, ", ".join(str(ref) for ref in wanted))
             except RPCError as error:
-                log.debug("what %s in %s waits for is there, but it cannot be told: %s", waiter[1], waiter[0], error)
+                log.debug("what %s in %s waits for is available, but the signal fails: %s", waiter[1], waiter[0], error)
                 return
             for ref in self._to_tell:
                 self._forget(ref, waiter)
@@ -193,7 +193,7 @@ def _use(record: PodRecord) -> _Use | None:
 
 
 def _subject(pod: Pod, reference: Reference) -> str:
-    """Return who fails for want of an object: the pod's sandbox for a volume's, else the container that names it."""
+    """Return who fails without an object: the sandbox step for a volume's, else the container that refers to it."""
     if reference.use == "volume":
         return StepName.CREATE_SANDBOX.value
     kinds = (

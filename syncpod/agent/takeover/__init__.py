@@ -1,1 +1,1 @@
-"""What a worker does before it serves a node: its lock, its rivals, and what the last worker left undone."""
+"""What a worker does before it serves a node: takes the lock, looks for rivals, takes over from the last worker."""

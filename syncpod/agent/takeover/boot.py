@@ -1,9 +1,9 @@
-"""What a new life of the worker does first, so that the pods of the last one go on at once.
+"""Takes over the pods of the worker's last life, so that they continue at once.
 
-A worker that died left behind, for each pod, a sticky queue that nobody polls and perhaps a step that nobody runs. The
-server would find out by timeouts; this worker knows already, being the only one of the node. For every open pod of its
-queue it resets the sticky queue and fails each step that another identity began, retryably, so that Temporal schedules
-it again at once. What the runtime has now the agent signals then.
+A worker that died has left behind, for each pod, a sticky queue that nobody polls and perhaps a started step that
+nobody runs. The server would notice by timeouts. This worker knows already, since it is the only one of the node. For
+every open pod of its task queue it resets the sticky queue, and fails each step that another identity started,
+retryably, so that Temporal schedules it again at once. Afterwards the agent signals what the runtime has now.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from syncpod.messages import POD_WORKFLOW, PodRef, pod_workflow_id
 log = logging.getLogger(__name__)
 
 AT_ONCE = 16
-"""Pods that are taken over at the same time."""
+"""How many pods are taken over at the same time."""
 _RPC = timedelta(seconds=5)
 _RETRY_SECONDS = 1.0
 _STARTED = (
@@ -50,7 +50,7 @@ class OpenPod:
 
     workflow_id: str
     ref: PodRef | None
-    """Which pod it is, as far as its search attributes and the runtime agree; None = it is to be asked itself."""
+    """Which pod it is, if its search attributes and the runtime agree; None = the workflow must be asked."""
 
 
 class Takeover:
@@ -65,8 +65,8 @@ class Takeover:
     async def open_pods(self, in_runtime: Iterable[ObservedPod]) -> tuple[OpenPod, ...]:
         """List the pods that may have an open workflow on this node's queue. Raises RPCError.
 
-        By visibility, which may lag; so what the runtime has counts as well. A run that follows a deleted pod may still
-        say that it is that pod; where the runtime has another of its name, neither is believed.
+        Read from visibility, which may lag, so pods in the runtime count too. A run that follows a deleted pod may
+        still carry that pod's search attributes; if the runtime has another pod of its name, neither is believed.
         """
         said: dict[str, PodRef | None] = {}
         query = f"TaskQueue = '{self._task_queue}' AND WorkflowType = '{POD_WORKFLOW}' AND ExecutionStatus = 'Running'"
@@ -101,7 +101,7 @@ class Takeover:
             return True
 
     async def take_until_taken(self, workflow_id: str) -> bool:
-        """Do so, again and again while the server does not answer."""
+        """Take over one workflow, retrying while the server does not answer; return the same."""
         while True:
             try:
                 return await self.take(workflow_id)
@@ -112,8 +112,8 @@ class Takeover:
     async def ask_which(self, workflow_id: str) -> PodRef | None:
         """Ask the workflow itself which pod it is; it answers once this worker polls. None = it is gone.
 
-        One that cannot answer now is asked until it does, and that is said once: its tasks fail, as they may in a
-        worker of an earlier version, or it is paused, for which the SDK has no status (ValueError).
+        A workflow that cannot answer is asked again until it does, and that is logged once. Its workflow tasks may
+        fail, as in a worker of an earlier version, or it is paused, a status that the SDK does not know (ValueError).
         """
         silent = False
         while True:
@@ -124,7 +124,7 @@ class Takeover:
                     return None
             except (WorkflowQueryFailedError, ValueError) as error:
                 if not silent:
-                    log.warning("workflow %s does not say yet which pod it is: %s", workflow_id, error)
+                    log.warning("workflow %s does not answer yet which pod it is: %s", workflow_id, error)
                 silent = True
             else:
                 meta = pod["metadata"]
@@ -146,7 +146,7 @@ class Takeover:
         )
 
     async def _fail(self, described: DescribeWorkflowExecutionResponse, step: PendingActivityInfo) -> None:
-        """Fail a step of a dead worker so that Temporal tries it again now."""
+        """Fail a step of a dead worker so that Temporal retries it now."""
         execution = described.workflow_execution_info.execution
         again = ApplicationFailureInfo(type="WorkerGone")
         again.next_retry_delay.FromMilliseconds(1)
@@ -169,13 +169,13 @@ class Takeover:
                 timeout=_RPC,
             )
         except RPCError as error:
-            # It has timed out, or ended, since it was described: just what was wanted.
+            # It has timed out or ended since it was described, which is just as good.
             if error.status not in (RPCStatusCode.NOT_FOUND, RPCStatusCode.INVALID_ARGUMENT):
                 raise
 
 
 def _ref(listed: ListedWorkflow) -> PodRef | None:
-    """Return which pod a listed workflow is, by its search attributes."""
+    """Return which pod a listed workflow is, according to its search attributes."""
     said = {pair.key.name: str(pair.value) for pair in listed.typed_search_attributes}
     if not said.get("PodUID"):
         return None
@@ -183,9 +183,9 @@ def _ref(listed: ListedWorkflow) -> PodRef | None:
 
 
 def _agreed(said: PodRef | None, here: list[PodRef]) -> PodRef | None:
-    """Return which pod a workflow is, by what it has said and what the runtime has of its name; None where they differ.
+    """Return which pod a workflow is if its search attributes and the runtime's pods of its name agree, else None.
 
-    What says nothing contradicts nothing.
+    A side that says nothing contradicts nothing.
     """
     if said is None:
         return here[0] if len(here) == 1 else None

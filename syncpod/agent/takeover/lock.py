@@ -1,8 +1,8 @@
-"""One worker per node: the lock on the node's state directory, the machine it is bound to, and the count of its lives.
+"""One worker per node: the lock on the node's state directory, the machine it belongs to, and the boot counter.
 
-The lock is the kernel's, so it dies with its holder, however that dies. Beside it lies ``node.json``: the node's name,
-the machine that it lives on, and the boot counter, by which every listing of this life counts as newer than all earlier
-ones (:class:`syncpod.lifecycle.observed.Seq`).
+The lock is the kernel's, so it ends with its holder, however that ends. Beside it lies ``node.json``: the node's name,
+its machine, and the boot counter, which makes every listing of this life newer than all earlier ones
+(:class:`syncpod.lifecycle.observed.Seq`).
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ _MACHINE_ID_FILES = (Path("/etc/machine-id"), Path("/var/lib/dbus/machine-id"))
 
 
 class NotThisNode(Exception):
-    """The node may not be served by this process; the text says why, in one sentence."""
+    """The process may not serve the node; the text says why, in one sentence."""
 
 
 def machine_id(files: tuple[Path, ...] = _MACHINE_ID_FILES) -> str | None:
-    """Return what tells this machine from others, hashed (the id itself is not meant to be shown); None = nothing does.
+    """Return a hash that identifies this machine (the id itself is not meant to be shown); None if there is no id.
 
-    A container image often has none: then the state directory is the machine.
+    A container image often has none: then the state directory identifies the machine.
     """
     for file in files:
         try:
@@ -52,14 +52,14 @@ class NodeLife:
 
     @property
     def identity(self) -> str:
-        """What Temporal shows as the worker: ``<node>/<machine>/<boot>``."""
+        """The identity of the worker in Temporal: ``<node>/<machine>/<boot>``."""
         return f"{self.node}/{self.machine}/{self.boot}"
 
 
 class NodeLock:
-    """An exclusive hold on a state directory, made (0700) if it is not there, until `release` or death.
+    """An exclusive lock on a state directory, which is created (0700) if it is missing; held until `release` or death.
 
-    Raises NotThisNode where another live worker holds it, or where it belongs to another node or another machine.
+    Raises NotThisNode if another live worker holds it, or if it belongs to another node or another machine.
     """
 
     def __init__(self, state_dir: Path, node: str, *, machine: str | None) -> None:
@@ -73,7 +73,7 @@ class NodeLock:
         try:
             self._hold()
             self.life = self._begin(node, machine)
-        except OSError as error:  # a full disk; a life that is not counted would be taken for its elder
+        except OSError as error:  # a full disk; a life that is not counted would be mistaken for the one before
             self.release()
             raise NotThisNode(f"state directory {state_dir}: {error.strerror} (--state-dir names another)") from error
         except BaseException:
@@ -93,7 +93,7 @@ class NodeLock:
         os.pwrite(self._lock, f"{os.getpid()}\n".encode(), 0)
 
     def _begin(self, node: str, machine: str | None) -> NodeLife:
-        """Count this life, on disk before it is used."""
+        """Count this life; it is on disk before it is used."""
         path = self.state_dir / "node.json"
         said = _read(path)
         if said and said["node"] != node:
@@ -107,9 +107,9 @@ class NodeLock:
                 f"if it was moved here for good, remove {path}"
             )
         place = said["place"] if said else uuid.uuid4().hex
-        # Listings of this life must not look older than those that the workflows have of another: not after the state
-        # directory was lost, or put back from a copy, nor where another has served the node since. Seconds since 1970
-        # lie above every life before, but where a clock was put back, or lives have lasted less than a second.
+        # Listings of this life must be newer than all that the workflows have, even if the state directory was lost,
+        # restored from a copy, or not used by the last worker of the node. Seconds since 1970 are larger than the
+        # number of every earlier life, unless the clock was set back or lives lasted less than a second.
         boot = max(said["boot"] + 1 if said else 0, int(time.time()))
         replace_file(
             path, json.dumps({"node": node, "machine": machine, "place": place, "boot": boot}) + "\n", durable=True
@@ -118,7 +118,7 @@ class NodeLock:
         return NodeLife(node, digest, boot)
 
     def release(self) -> None:
-        """Let the node go."""
+        """Release the lock."""
         os.close(self._lock)
 
     def __enter__(self) -> Self:
@@ -129,7 +129,7 @@ class NodeLock:
 
 
 def _read(path: Path) -> dict[str, Any] | None:
-    """Return what an earlier life left; raises NotThisNode where it cannot be read as that."""
+    """Return what an earlier life stored. Raises NotThisNode if it cannot be read."""
     try:
         said = json.loads(path.read_text())
         return {

@@ -1,8 +1,8 @@
-"""Two workers must never serve one node name, and a lock is only seen on its own machine: the server sees both.
+"""Makes sure that two workers never serve one node name: a lock works on one machine only, but the server sees all.
 
-A worker of another machine (or of another state directory) polls the same task queue under another identity. Clocks of
-two machines are not compared: a rival is alive if it is seen to move, by its heartbeats, or by its polls where the
-server keeps no heartbeats (they came with server 1.30).
+A worker on another machine (or with another state directory) polls the same task queue with another identity. Clocks of
+two machines are not compared. A rival is alive if its signs of life advance: its heartbeats, or its polls if the server
+keeps no heartbeats (server 1.30 introduced them).
 """
 
 from __future__ import annotations
@@ -30,13 +30,15 @@ from syncpod.agent.takeover.lock import NodeLife, NotThisNode
 log = logging.getLogger(__name__)
 
 HEARTBEAT = timedelta(seconds=10)
-"""How often our workers tell the server that they live."""
+"""How often our workers send a heartbeat to the server."""
+LOOK_SECONDS = 30.0
+"""Between two looks for rivals while serving."""
 _BEAT_PATIENCE = 1.5 * HEARTBEAT
 _POLL_PATIENCE = timedelta(seconds=65)
 """A long poll is answered and renewed within a minute."""
 _LONG_DEAD = timedelta(minutes=10)
-"""What was last heard so long ago, by this machine's clock, is not waited for: no two clocks are so far apart, and if
-they were, `outranked` would still find it."""
+"""A sign of life that is older than this by the local clock is not waited for: clocks hardly differ by that much, and
+if they do, `outranked` finds the rival later."""
 _LOOK = timedelta(milliseconds=500)
 _RPC = timedelta(seconds=5)
 
@@ -47,17 +49,17 @@ class Sign:
 
     identity: str
     started: float
-    """Seconds since 1970 by its own clock; 0 = not said."""
+    """Seconds since 1970 by its own clock; 0 = unknown."""
     heard: float
     """Its last heartbeat or poll, seconds since 1970."""
     patience: timedelta
-    """How long the next sign may take if it lives."""
+    """How long the next sign may take if the worker lives."""
 
 
 async def refuse_rivals(client: Client, task_queue: str, life: NodeLife) -> None:
-    """Raise NotThisNode if another worker serves the node; called before this one polls.
+    """Raise NotThisNode if another worker serves the node; called before this worker polls.
 
-    Returns at once where there is no trace of one. Where there is, waits as long as its next sign of life may take.
+    Returns at once if there is no trace of another worker. Otherwise waits as long as its next sign of life may take.
     """
     clock = asyncio.get_running_loop().time
     begun = clock()
@@ -67,7 +69,9 @@ async def refuse_rivals(client: Client, task_queue: str, life: NodeLife) -> None
         if is_other(sign, life) and time.time() - sign.heard < _LONG_DEAD.total_seconds()
     }
     if traces:
-        log.warning("node %s was served by %s: looking whether that still lives", life.node, ", ".join(traces))
+        log.warning(
+            "node %s was served by %s: checking whether that worker is still alive", life.node, ", ".join(traces)
+        )
     while any(clock() - begun < sign.patience.total_seconds() for sign in traces.values()):
         await asyncio.sleep(_LOOK.total_seconds())
         for sign in await signs(client, task_queue):
@@ -75,17 +79,31 @@ async def refuse_rivals(client: Client, task_queue: str, life: NodeLife) -> None
                 raise _refusal(life, sign)
 
 
-async def outranked(client: Client, task_queue: str, life: NodeLife) -> NotThisNode | None:
-    """Return why this worker must stop, if it must: another one serves the node too, and began earlier.
+async def stop_if_outranked(client: Client, task_queue: str, life: NodeLife) -> None:
+    """Look for rivals for as long as this worker serves. Raises NotThisNode when this worker must stop."""
+    while True:
+        await asyncio.sleep(LOOK_SECONDS)
+        try:
+            refusal = await outranked(client, task_queue, life)
+        except RPCError as error:
+            log.debug("the workers of the task queue cannot be listed: %s", error)
+        else:
+            if refusal is not None:
+                raise refusal
 
-    For the moment in which two start together and neither sees the other. Both read the same two records at the
-    server, so exactly one gives way. Asked now and then while serving; takes long only where another is traced.
+
+async def outranked(client: Client, task_queue: str, life: NodeLife) -> NotThisNode | None:
+    """Return why this worker must stop, if it must: another worker serves the node too, and started earlier.
+
+    This handles two workers that start at the same moment, when neither sees the other. Both read the same two records
+    from the server, so exactly one gives way. Called regularly while serving; slow only if there is a trace of another
+    worker.
     """
     found = {sign.identity: sign for sign in await signs(client, task_queue)}
     own = found.get(life.identity)
     for sign in found.values():
         if own is None or not own.started or not sign.started:
-            continue  # not known to the server by its heartbeats, or not yet
+            continue  # the server has no heartbeat of it, or not yet
         if is_other(sign, life) and (sign.started, sign.identity) < (own.started, own.identity):
             await asyncio.sleep(sign.patience.total_seconds())
             later = {sign.identity: sign for sign in await signs(client, task_queue)}.get(sign.identity)
@@ -95,12 +113,12 @@ async def outranked(client: Client, task_queue: str, life: NodeLife) -> NotThisN
 
 
 def is_other(sign: Sign, life: NodeLife) -> bool:
-    """Say whether the sign is of a worker that is no life of this one: another machine, or another state directory."""
+    """Say whether the sign is another worker's: on another machine, or with another state directory."""
     return not sign.identity.startswith(f"{life.node}/{life.machine}/")
 
 
 async def signs(client: Client, task_queue: str) -> tuple[Sign, ...]:
-    """Return the last signs of the queue's workers, but for those that said goodbye. Raises RPCError."""
+    """Return the last signs of the queue's workers, without those that have shut down. Raises RPCError."""
     service, namespace = client.workflow_service, client.namespace
     queue = DescribeTaskQueueRequest(
         namespace=namespace,

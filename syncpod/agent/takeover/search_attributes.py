@@ -1,4 +1,4 @@
-"""Registers the search attributes of pods' workflows, where this worker may."""
+"""Registers the search attributes of pods' workflows, if this worker is allowed to."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 _RPC = timedelta(seconds=5)
 _SEEN_SECONDS = 15.0
-"""How long a server may take to accept what it has just registered: its caches are refreshed every few seconds."""
+"""How long a server may take to accept new search attributes: its caches are refreshed every few seconds."""
 _TYPES = {
     "Keyword": IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD,
     "Bool": IndexedValueType.INDEXED_VALUE_TYPE_BOOL,
@@ -26,27 +26,27 @@ _TYPES = {
 
 
 async def register_search_attributes(client: Client) -> bool:
-    """Return whether workflows may write the search attributes: registered with their types, now or before.
+    """Register the search attributes if necessary; return whether workflows may write them.
 
-    Called before the worker polls, since writing an unknown one fails a workflow task. Where they cannot be had, the
-    reason is logged once and pods do without.
+    Called before the worker polls, since writing an unknown attribute fails a workflow task. If they cannot be
+    registered, the reason is logged once and pods do without.
     """
     try:
         registered = await _registered(client)
         wanted = {name: _TYPES[kind] for name, kind in SEARCH_ATTRIBUTES.items()}
         wrong = [name for name, kind in wanted.items() if registered.get(name, kind) != kind]
         if wrong:
-            log.warning("search attributes %s are of other types; pods do without", ", ".join(wrong))
+            log.warning("search attributes %s have other types; pods do without them", ", ".join(wrong))
             return False
         missing = {name: kind for name, kind in wanted.items() if name not in registered}
         if missing:
             await _add(client, missing)
             await _until_accepted(client, sorted(missing))
     except RPCError as error:
-        log.warning("search attributes cannot be registered (%s); pods do without", error.message)
+        log.warning("search attributes cannot be registered (%s); pods do without them", error.message)
         return False
     except TimeoutError:
-        log.warning("the server does not accept the search attributes it has registered; pods do without")
+        log.warning("the server does not accept the search attributes that were registered; pods do without them")
         return False
     return True
 
@@ -70,7 +70,7 @@ async def _add(client: Client, missing: dict[str, IndexedValueType.ValueType]) -
 
 
 async def _until_accepted(client: Client, names: list[str]) -> None:
-    """Wait until the server takes queries by the new attributes. Raises TimeoutError."""
+    """Wait until the server accepts queries with the new attributes. Raises TimeoutError."""
     query = " OR ".join(f"{name} IS NOT NULL" for name in names)
     async with asyncio.timeout(_SEEN_SECONDS):
         while True:

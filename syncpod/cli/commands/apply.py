@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from syncpod.cli.input.manifests import Manifests
     from syncpod.cli.temporal.pod_apply import Applied
-    from syncpod.node_settings import NodeSettings
     from syncpod.pod import Admission, Pod
+    from syncpod.settings.node import NodeSettings
 
 _AT_ONCE: Final = 8
 """Pods applied at a time; with many more a node takes longer to answer each than anybody waits for it."""

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from temporalio.client import Client
 
     from syncpod.cli.input.manifests import Manifests
-    from syncpod.node_settings import NodeSettings
     from syncpod.pod import Admission, Pod
+    from syncpod.settings.node import NodeSettings
 
 _WORDS = {"create": Change.CREATED, "update": Change.CONFIGURED, "none": Change.UNCHANGED}
 

@@ -15,7 +15,7 @@ from syncpod.cli.input.options import Node, StateDir
 if TYPE_CHECKING:
     from datetime import timedelta
 
-    from syncpod.node_settings import NodeSettings
+    from syncpod.settings.node import NodeSettings
 
 _WORKER_SECONDS = 25.0
 """Longer than a worker waits for calls that its runtime does not answer."""
@@ -48,7 +48,7 @@ def down(
     from syncpod.cli.machine.object_store import memory_directory_of
     from syncpod.cli.machine.settings import settings
     from syncpod.cli.machine.state_directory import recorded_worker
-    from syncpod.node_settings import MEMORY_DIR
+    from syncpod.settings.variables import MEMORY_DIR
 
     patience = read_timeout(timeout)
     here = settings(node=node, state_dir=state_dir)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from syncpod.node.report import NodeReport, Orphan
-    from syncpod.node_settings import WorkerRecord
+    from syncpod.settings.worker_record import WorkerRecord
 
 
 def node() -> None:
@@ -26,7 +26,7 @@ def node() -> None:
     from syncpod.cli.machine.settings import settings
     from syncpod.cli.machine.worker_process import serving
     from syncpod.node.report import read_node_report
-    from syncpod.node_settings import read_worker_record
+    from syncpod.settings.worker_record import read_worker_record
 
     state_dir = settings().state_dir
     worker, report = read_worker_record(state_dir), read_node_report(state_dir)

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from syncpod.cli import parts
     from syncpod.cli.input.manifests import Manifests
     from syncpod.cli.machine.runtime_choice import Choice
-    from syncpod.node_settings import NodeSettings
     from syncpod.pod import Admission
+    from syncpod.settings.node import NodeSettings
 
 
 RuntimeEndpoint = Annotated[
@@ -189,7 +189,7 @@ async def _bring_up(
 
 def _tell(here: NodeSettings, server: parts.Server, running: parts.Node) -> None:
     from syncpod.cli.machine.state_directory import is_marked, log_directory, runtime_log, server_log, worker_log
-    from syncpod.node_settings import is_in_memory
+    from syncpod.settings.directories import is_in_memory
 
     directory, worker, own = here.state_dir, running.worker, running.own
     logs = [server_log(directory)] if server.own else []

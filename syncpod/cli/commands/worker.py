@@ -32,7 +32,7 @@ def _environment(arguments: Sequence[str]) -> dict[str, str]:
     from syncpod.cli.machine.runtime_process import serving
     from syncpod.cli.machine.settings import settings
     from syncpod.cli.temporal.session import connection
-    from syncpod.node_settings import RUNTIME_ENDPOINT
+    from syncpod.settings.variables import RUNTIME_ENDPOINT
 
     flags = argparse.ArgumentParser(add_help=False, exit_on_error=False)
     flags.add_argument("--state-dir", default="")

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from syncpod.node_settings import node_settings
+from syncpod.settings.node import node_settings
 
 _KINDS = ("initContainers", "containers", "ephemeralContainers")
 

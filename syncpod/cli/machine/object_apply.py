@@ -13,8 +13,8 @@ from syncpod.cli.machine.worker_process import serving
 
 if TYPE_CHECKING:
     from syncpod.cli.input.manifests import Manifests
-    from syncpod.node_settings import NodeSettings
     from syncpod.objects import Change, ObjectRef
+    from syncpod.settings.node import NodeSettings
 
 
 def require_possible(manifests: Manifests, here: NodeSettings, *, asked: str = "") -> None:

@@ -13,13 +13,10 @@ from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.machine.settings import settings
 from syncpod.cli.machine.state_directory import prepare, recorded_worker
 from syncpod.cli.machine.worker_process import serving
-from syncpod.node_settings import (
-    MEMORY_DIR,
-    NodeSettings,
-    SettingsInvalid,
-    make_memory_directory,
-    require_own_memory_directory,
-)
+from syncpod.settings.directories import make_memory_directory, require_own_memory_directory
+from syncpod.settings.errors import SettingsInvalid
+from syncpod.settings.node import NodeSettings
+from syncpod.settings.variables import MEMORY_DIR
 
 if TYPE_CHECKING:
     from syncpod.cli.input.selector import Selector

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.machine.state_directory import MARK, OURS, exclusive, is_marked, mark, pod_directories
-from syncpod.node_settings import SettingsInvalid, require_own_memory_directory
+from syncpod.settings.directories import require_own_memory_directory
+from syncpod.settings.errors import SettingsInvalid
 
 
 def require_ours(directory: Path) -> None:

@@ -11,7 +11,8 @@ from typing import Final
 from syncpod.cli.failure import BadInput
 from syncpod.cli.machine import runtime_process, worker_process
 from syncpod.cli.machine.state_directory import recorded_runtime
-from syncpod.node_settings import STATE_DIR, NodeSettings
+from syncpod.settings.node import NodeSettings
+from syncpod.settings.variables import STATE_DIR
 
 WITHOUT_ISOLATION: Final = "the embedded runtime runs pods as plain processes of this machine, without isolation"
 SIMULATED: Final = "the embedded runtime simulates: containers are timers, and nothing runs"

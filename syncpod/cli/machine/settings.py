@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 
 from syncpod.cli.failure import BadInput
-from syncpod.node_settings import NodeSettings, SettingsInvalid, node_settings
+from syncpod.settings.errors import SettingsInvalid
+from syncpod.settings.node import NodeSettings, node_settings
 
 
 def settings(

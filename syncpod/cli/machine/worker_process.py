@@ -20,7 +20,8 @@ from syncpod.cli.machine.state_directory import (
     worker_log,
     write_worker,
 )
-from syncpod.node_settings import NodeSettings, WorkerRecord, read_worker_record
+from syncpod.settings.node import NodeSettings
+from syncpod.settings.worker_record import WorkerRecord, read_worker_record
 
 if TYPE_CHECKING:
     from temporalio.envconfig import ClientConnectConfig

@@ -77,7 +77,7 @@ def this_node() -> NodeContext:
     """Return this machine's node, its directories as its worker has them. Raises BadInput where there is none."""
     from syncpod.cli.machine.object_store import memory_directory_of
     from syncpod.cli.machine.state_directory import recorded_worker
-    from syncpod.node_settings import MEMORY_DIR
+    from syncpod.settings.variables import MEMORY_DIR
 
     said = settings()
     started = recorded_worker(said.state_dir)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from temporalio.client import Client
     from temporalio.envconfig import ClientConnectConfig
 
-    from syncpod.node_settings import WorkerRecord
+    from syncpod.settings.worker_record import WorkerRecord
 
 _SECONDS: Final = 5.0
 _AT_ONCE: Final = 50

@@ -14,7 +14,7 @@ from syncpod.cli.machine import runtime_process
 
 if TYPE_CHECKING:
     from syncpod.cri.port import SandboxSummary
-    from syncpod.node_settings import NodeSettings
+    from syncpod.settings.node import NodeSettings
 
 
 def clear_runtime(here: NodeSettings, *, simulated: bool, everything: bool) -> None:

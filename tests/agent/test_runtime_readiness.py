@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from syncpod.agent import readiness as module
-from syncpod.agent.readiness import Readiness
+from syncpod.agent import runtime_readiness as module
+from syncpod.agent.runtime_readiness import RuntimeReadiness
 from syncpod.cri.port import RuntimeStatus
 from syncpod.messages import Fault, PodRef
 from tests.agent.listings import ref, unavailable
@@ -57,14 +57,14 @@ def woken() -> Woken:
 
 
 @pytest.fixture
-async def readiness(runtime: Runtime, woken: Woken) -> Readiness:
-    return Readiness(runtime.status, woken.wake)
+async def readiness(runtime: Runtime, woken: Woken) -> RuntimeReadiness:
+    return RuntimeReadiness(runtime.status, woken.wake)
 
 
 async def test_pods_refused_for_the_network_wait_until_it_is_ready(
-    readiness: Readiness, runtime: Runtime, woken: Woken
+    readiness: RuntimeReadiness, runtime: Runtime, woken: Woken
 ) -> None:
-    """Row 15: a network that is not ready holds up pods that need one, until it is."""
+    """Row 15: a network that is not ready delays pods that need one, until it is ready."""
     runtime.network_ready = False
     readiness.step_ended(ref("u1"), Fault.NETWORK_NOT_READY)
     readiness.step_ended(ref("u2"), Fault.CREATE_CONTAINER_ERROR)
@@ -82,7 +82,7 @@ async def test_pods_refused_for_the_network_wait_until_it_is_ready(
 
 
 async def test_a_pod_refused_for_the_runtime_goes_on_though_the_network_is_still_not_ready(
-    readiness: Readiness, runtime: Runtime, woken: Woken
+    readiness: RuntimeReadiness, runtime: Runtime, woken: Woken
 ) -> None:
     runtime.runtime_ready, runtime.network_ready = False, False
     readiness.step_ended(ref("host-network"), Fault.RUNTIME_NOT_READY)
@@ -95,20 +95,20 @@ async def test_a_pod_refused_for_the_runtime_goes_on_though_the_network_is_still
     assert woken.pods == [("host-network", "RuntimeReady")]
 
 
-async def test_a_runtime_that_does_not_answer_is_not_ready(readiness: Readiness, runtime: Runtime) -> None:
+async def test_a_runtime_that_does_not_answer_is_not_ready(readiness: RuntimeReadiness, runtime: Runtime) -> None:
     runtime.runtime_ready = None
     await readiness.check()
     assert readiness.obstacles[Fault.RUNTIME_NOT_READY].startswith("the runtime does not answer")
 
 
-async def test_a_pod_that_got_on_by_itself_is_not_woken(readiness: Readiness, woken: Woken) -> None:
+async def test_a_pod_that_got_on_by_itself_is_not_woken(readiness: RuntimeReadiness, woken: Woken) -> None:
     readiness.step_ended(ref("u1"), Fault.NETWORK_NOT_READY)
     readiness.step_ended(ref("u1"), "")
     await readiness.check()
     assert woken.pods == []
 
 
-async def test_a_pod_that_cannot_be_woken_is_tried_again(readiness: Readiness, woken: Woken) -> None:
+async def test_a_pod_that_cannot_be_woken_is_tried_again(readiness: RuntimeReadiness, woken: Woken) -> None:
     readiness.step_ended(ref("u1"), Fault.NETWORK_NOT_READY)
     woken.broken = True
     await readiness.check()
@@ -118,7 +118,7 @@ async def test_a_pod_that_cannot_be_woken_is_tried_again(readiness: Readiness, w
 
 
 async def test_a_refusal_is_looked_into_without_waiting_for_the_next_question(
-    readiness: Readiness, woken: Woken, monkeypatch: pytest.MonkeyPatch
+    readiness: RuntimeReadiness, woken: Woken, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "READY_SECONDS", 3600.0)
     monkeypatch.setattr(module, "NOT_READY_SECONDS", 0.0)

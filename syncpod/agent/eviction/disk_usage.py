@@ -1,4 +1,4 @@
-"""How much lies below a directory: blocks on disk, as the kubelet's du counts them."""
+"""Measures how much a directory holds: blocks on disk, as the kubelet counts them."""
 
 from __future__ import annotations
 
@@ -13,26 +13,25 @@ _BLOCK_BYTES = 512
 
 @dataclass(frozen=True)
 class DiskUsage:
-    """What was counted."""
+    """The usage of a directory."""
 
     bytes: int
-    """As allocated on disk: blocks, not lengths."""
+    """Allocated on disk: blocks, not file lengths."""
     inodes: int = 0
-    """Files, directories and all else that has a name there."""
+    """Files, directories and everything else with an inode."""
     whole: bool = True
-    """False where it took too long or could not be read to its end: there may be more."""
+    """False if counting took too long or failed in part: there may be more."""
 
 
 def disk_usage(directory: Path, *, seconds: float, own_mount: bool = True) -> DiskUsage:
-    """Count what a directory holds, itself included; what is not there holds nothing.
+    """Count what a directory holds, including itself; a missing directory holds nothing.
 
-    Counts for `seconds` at most. What has several names counts once, links are not followed, and other file systems not
-    entered. With `own_mount` False a directory that is a file system of its own, with a size that the kernel holds it
-    to, counts as empty. Blocks, on a file system that hangs without end. Raises OSError where the directory itself
-    cannot be looked at.
+    Counts for `seconds` at most. A file with several names counts once, links are not followed, and other file systems
+    are not entered. With `own_mount` False, a directory that is a mount point counts as empty: the kernel enforces its
+    size. Blocks, for ever on a file system that hangs. Raises OSError if the directory itself cannot be read.
 
-    Mirrors volume/util/fs/fs.go, v1.36, DiskUsage. Differences: it takes no longer than it is given, and what cannot be
-    read does not make all of it unknown.
+    Mirrors volume/util/fs/fs.go, v1.36, DiskUsage. Differences: it has a time limit, and an entry that cannot be read
+    does not make the whole result unknown.
     """
     try:
         top = directory.lstat()

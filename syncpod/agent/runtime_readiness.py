@@ -1,8 +1,8 @@
-"""Watches whether the runtime can start pods, and wakes those that it could not start when it can again.
+"""Watches whether the runtime can start pods, and wakes the pods that were refused once it can.
 
-While the runtime or its network is not ready, steps refuse to start anything, and no attempt is spent; the workflow
-waits. The kubelet asks every 5 s and tries such a pod again every 1 to 1.5 s (kubelet.go, v1.36, updateRuntimeUp;
-pod_workers.go, completeWork); here the runtime is asked each second while it is not ready, and pods wait for the news.
+While the runtime or its network is not ready, steps refuse to start anything, no attempt is used up, and the workflow
+waits. The kubelet asks every 5 s and retries such a pod every 1 to 1.5 s (kubelet.go, v1.36, updateRuntimeUp;
+pod_workers.go, completeWork). Here the runtime is asked each second while it is not ready, and pods wait to be woken.
 """
 
 from __future__ import annotations
@@ -19,28 +19,29 @@ from syncpod.messages import NOT_READY_FAULTS, Fault, PodRef
 log = logging.getLogger(__name__)
 
 READY_SECONDS = 5.0
-"""How often the runtime is asked while all is well."""
+"""Between two status calls while the runtime is ready."""
 NOT_READY_SECONDS = 1.0
+"""Between two status calls while it is not, or while a refused pod waits."""
 
 Wake = Callable[[PodRef, str], Awaitable[None]]
 """Signals a pod with an event. Raises CriError."""
 
 
-class Readiness:
-    """What is known of the runtime's readiness. All methods belong to one event loop."""
+class RuntimeReadiness:
+    """The readiness of one node's runtime. All methods belong to one event loop."""
 
     def __init__(self, ask: Callable[[], Awaitable[RuntimeStatus]], wake: Wake) -> None:
-        """Ask the runtime by `ask`; wake refused pods by `wake`."""
+        """Get the runtime's status with `ask`; wake refused pods with `wake`."""
         self._ask = ask
         self._wake = wake
         self._refused: dict[str, tuple[PodRef, Fault]] = {}
         self._has_refused = asyncio.Event()
         self.obstacles: dict[Fault, str] = {}
-        """What stands in the way of starting pods, in the runtime's words. A network that is not ready does so only for
-        pods that have one of their own."""
+        """What keeps pods from being started, in the runtime's words. A network that is not ready affects only pods
+        that have a network of their own."""
 
     def step_ended(self, ref: PodRef, fault: str) -> None:
-        """Remember a pod that a step refused to start since the runtime is not ready; forget one that got on."""
+        """Remember a pod whose step was refused since the runtime is not ready; forget one whose step succeeded."""
         if fault in NOT_READY_FAULTS:
             self._refused[ref.uid] = ref, Fault(fault)
             self._has_refused.set()
@@ -48,18 +49,18 @@ class Readiness:
             self._refused.pop(ref.uid, None)
 
     async def run(self) -> None:
-        """Ask for ever."""
+        """Ask until cancelled."""
         while True:
             await self.check()
             pause = NOT_READY_SECONDS if self.obstacles or self._refused else READY_SECONDS
-            # A refusal is looked into soon, but not at once: the step has just asked the runtime itself.
+            # After a refusal, ask again soon but not at once: the step has just asked the runtime itself.
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._has_refused.wait(), pause - NOT_READY_SECONDS)
             self._has_refused.clear()
             await asyncio.sleep(NOT_READY_SECONDS)
 
     async def check(self) -> None:
-        """Ask once, and wake the pods for which nothing stands in the way any more."""
+        """Ask once, and wake the refused pods that can be started now."""
         before, self.obstacles = self.obstacles, await self._look()
         for fault, words in self.obstacles.items():
             if before.get(fault) != words:

@@ -11,7 +11,7 @@ from temporalio.worker import Worker
 
 from syncpod.agent.backoff_queue import BackoffQueue
 from syncpod.agent.pleg import Pleg
-from syncpod.agent.signals import Signals
+from syncpod.agent.pod_signals import PodSignals
 from syncpod.lifecycle.observed import ContainerRuntimeState
 from syncpod.lifecycle.version import DECISION_VERSION
 from syncpod.messages import NodeFacts, pod_workflow_id
@@ -32,7 +32,7 @@ async def client(temporal_server: DevServer) -> Client:
 
 @pytest.fixture
 async def workflow(client: Client) -> AsyncIterator[WorkflowHandle[Any, Any]]:
-    """A workflow in a pod's place that records its signals; its pod is `default/name-<its uid>`."""
+    """A workflow instead of a pod's that records its signals; its pod is `default/name-<its uid>`."""
     uid, task_queue = str(uuid.uuid4()), f"node/{uuid.uuid4()}"
     async with Worker(client, task_queue=task_queue, workflows=[Recorder]):
         handle: WorkflowHandle[Any, Any] = await client.start_workflow(
@@ -53,7 +53,7 @@ async def test_a_burst_of_changes_reaches_the_workflow_as_few_signals_that_end_i
 ) -> None:
     uid = workflow.id.removeprefix("pod/default/name-")
     reader = SetUpReader()
-    pleg = Pleg(reader, Signals(client, lambda: FACTS).pleg, watch=lambda listing: None)
+    pleg = Pleg(reader, PodSignals(client, lambda: FACTS).pleg, watch=lambda listing: None)
     changes = 60
     for change in range(changes):
         reader.has(pod(uid, **dict.fromkeys((f"c{number}" for number in range(change + 1)), RUNNING)))
@@ -76,7 +76,7 @@ async def test_a_burst_of_changes_reaches_the_workflow_as_few_signals_that_end_i
 
 
 async def test_a_back_offs_end_names_container_and_restart(client: Client, workflow: WorkflowHandle[Any, Any]) -> None:
-    queue = BackoffQueue(Signals(client, lambda: FACTS).backoff_expired)
+    queue = BackoffQueue(PodSignals(client, lambda: FACTS).backoff_expired)
     queue.arm(workflow.id, "web", 3, 0.0)
 
     async def there() -> bool:
@@ -88,5 +88,5 @@ async def test_a_back_offs_end_names_container_and_restart(client: Client, workf
 
 
 async def test_nobody_to_signal_is_an_answer_not_an_error(client: Client) -> None:
-    signals = Signals(client, lambda: FACTS)
+    signals = PodSignals(client, lambda: FACTS)
     assert not await signals.backoff_expired(f"pod/{uuid.uuid4()}/none", "web", 1)

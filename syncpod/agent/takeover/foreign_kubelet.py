@@ -1,4 +1,4 @@
-"""Finds the marks of a kubelet on the runtime: it would kill the pods of ours that it does not know."""
+"""Finds the pods of a kubelet on the runtime: that kubelet would kill our pods, which it does not know."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from syncpod.cri.port import SandboxSummary
 from syncpod.translation import names
 
 
-def kubelets_pods(sandboxes: Iterable[SandboxSummary]) -> tuple[str, ...]:
-    """Return the pods, ``namespace/name``, that a kubelet made: with its labels, and without that of a node of ours."""
+def foreign_pods(sandboxes: Iterable[SandboxSummary]) -> tuple[str, ...]:
+    """Return the pods, ``namespace/name``, that a kubelet made: they have its labels and no node label of ours."""
     return tuple(
         sorted(
             {
@@ -22,7 +22,7 @@ def kubelets_pods(sandboxes: Iterable[SandboxSummary]) -> tuple[str, ...]:
 
 
 def refusal(pods: tuple[str, ...], endpoint: str) -> str:
-    """Say in one sentence why a runtime with these pods is not used."""
+    """Return one sentence that says why a runtime with these pods is not used."""
     shown = ", ".join(pods[:3]) + (f" and {len(pods) - 3} more" if len(pods) > 3 else "")
     return (
         f"the runtime at {endpoint} has pods of a kubelet ({shown}), which kills pods that it does not know: "

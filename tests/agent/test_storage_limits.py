@@ -1,4 +1,4 @@
-"""Pods beyond a limit of storage are put out; the others go on, whatever hangs."""
+"""Pods over a storage limit are evicted; the others continue, whatever hangs."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ import pytest
 import pytest_asyncio
 from temporalio.service import RPCError, RPCStatusCode
 
-from syncpod.agent.storage import limits as module
-from syncpod.agent.storage.disk_usage import DiskUsage, disk_usage
-from syncpod.agent.storage.limits import StorageEviction
+from syncpod.agent.eviction import storage_limits as module
+from syncpod.agent.eviction.disk_usage import DiskUsage, disk_usage
+from syncpod.agent.eviction.storage_limits import LocalStorageEviction
 from syncpod.cri import CriRuntime
 from syncpod.cri.client import CriClient
 from syncpod.cri.port import ContainerStats, FilesystemUsage
@@ -42,7 +42,7 @@ IN_MEMORY = {"name": "fast", "emptyDir": {"sizeLimit": "1Mi", "medium": "Memory"
 
 @dataclass
 class Layers:
-    """A runtime that says what containers have written, by the sandbox; `hangs` names one of which it never does."""
+    """A runtime that reports writable layers by sandbox; it never answers for the sandbox `hangs`."""
 
     used: dict[str, dict[str, int]] = field(default_factory=dict)
     hangs: str = ""
@@ -61,7 +61,7 @@ class Layers:
 
 @dataclass
 class Workflows:
-    """What the pods have been told; `away` signals fail first, and `unknown` pods have no workflow."""
+    """What the pods have been told; the first `away` signals fail, and `unknown` pods have no workflow."""
 
     told: list[tuple[PodRef, Evict]] = field(default_factory=list)
     away: int = 0
@@ -80,7 +80,7 @@ class Workflows:
 
 
 class Scene:
-    """A node in a directory, on which pods are set up by their records and files."""
+    """A node in a directory, with pods set up by their records and files."""
 
     def __init__(self, directory: Path) -> None:
         self.node = NodeContext(
@@ -92,12 +92,12 @@ class Scene:
         )
         self.layers, self.workflows = Layers(), Workflows()
         self.running: dict[str, ObservedPod] = {}
-        self.storage = StorageEviction(
+        self.storage = LocalStorageEviction(
             self.node, cast("CriRuntime", self.layers), self.running.get, self.workflows.send
         )
 
     def pod(self, name: str, *volumes: dict[str, Any], limit: str | None = None, life: str = "life-1") -> Pod:
-        """A pod with these volumes, whose container `web` has that limit of ephemeral-storage."""
+        """Create a pod with these volumes, whose container `web` has this limit of ephemeral-storage."""
         limits = {} if limit is None else {"limits": {"ephemeral-storage": limit}}
         pod = Pod.model_validate(
             {
@@ -119,7 +119,7 @@ class Scene:
         write(directory / "file", size)
 
     async def look(self) -> None:
-        """One round, and all that it began."""
+        """Run one round, and everything that it starts."""
         await asyncio.gather(*await self.storage.look())
 
 
@@ -311,7 +311,7 @@ async def test_a_container_that_fills_its_layer_is_noticed_on_every_runtime(runt
         pod_directory(scene.node, pod.uid).mkdir(parents=True)
         write_pod_record(scene.node, PodRecord(pod=record))
         scene.running[pod.uid] = await reader.read(pod.uid)
-        storage = StorageEviction(scene.node, cri, scene.running.get, scene.workflows.send)
+        storage = LocalStorageEviction(scene.node, cri, scene.running.get, scene.workflows.send)
 
         async def told() -> bool:
             await asyncio.gather(*await storage.look())

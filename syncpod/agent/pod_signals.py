@@ -14,19 +14,19 @@ from syncpod.lifecycle.version import DECISION_VERSION
 from syncpod.messages import BackoffExpired, Evict, NodeFacts, Pleg, PlegEvent, PodRef, ProbeChanged, pod_workflow_id
 
 _RPC = timedelta(seconds=5)
-"""The client retries within it; whoever asks for the signal repeats it afterwards."""
+"""The client retries within this time; after that the caller retries."""
 
 
-class Signals:
-    """Sends them. Each returns whether there was an open workflow; raises RPCError when the server did not say."""
+class PodSignals:
+    """Sends signals. Each method returns whether the workflow is open, and raises RPCError if that is unknown."""
 
     def __init__(self, client: Client, facts: Callable[[], NodeFacts]) -> None:
-        """Send by `client`; `facts` is what each signal tells of the node."""
+        """Send with `client`; signals carry `facts` about the node."""
         self._client = client
         self._facts = facts
 
     async def pleg(self, ref: PodRef, events: tuple[PlegEvent, ...], status: ObservedPod) -> bool:
-        """Tell a pod what the runtime has of it."""
+        """Tell a pod what the runtime has of it, and what changed."""
         signal = Pleg(events=events, status=status, node=self._facts(), decision_version=DECISION_VERSION)
         return await self._send(pod_workflow_id(ref.namespace, ref.name), "pleg", signal)
 
@@ -35,16 +35,16 @@ class Signals:
         return await self._send(workflow_id, "backoff_expired", BackoffExpired(container=container, restart=restart))
 
     async def may_go_on(self, workflow_id: str, subject: str, appeared: str) -> bool:
-        """Tell a pod that what a container, or a step of the whole pod, has failed for is there now."""
+        """Tell a pod that what a container, or a step of the whole pod, waits for is available now."""
         signal = BackoffExpired(container=subject, appeared=appeared)
         return await self._send(workflow_id, "backoff_expired", signal)
 
     async def probe(self, ref: PodRef, change: ProbeChanged) -> bool:
-        """Tell a pod that a probe of one of its containers says something else."""
+        """Tell a pod that the result of a probe of one of its containers has changed."""
         return await self._send(pod_workflow_id(ref.namespace, ref.name), "probe", change)
 
     async def evict(self, ref: PodRef, order: Evict) -> bool:
-        """Tell a pod that its node puts it out."""
+        """Tell a pod that its node evicts it."""
         return await self._send(pod_workflow_id(ref.namespace, ref.name), "evict", order)
 
     async def _send(self, workflow_id: str, name: str, payload: Any) -> bool:

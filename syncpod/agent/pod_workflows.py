@@ -1,6 +1,6 @@
-"""What Temporal knows of the pods that this node has something of: the evidence for what may be tidied up.
+"""What Temporal knows of the pods on this node: the evidence for what may be cleaned up.
 
-An empty or foreign database is no evidence: that a workflow is not there says nothing by itself.
+An empty or foreign database is no evidence: a missing workflow alone proves nothing.
 """
 
 from __future__ import annotations
@@ -27,24 +27,24 @@ class PodWorkflows:
     """Asks the server. Every method raises RPCError while it does not answer."""
 
     def __init__(self, client: Client, task_queue: str) -> None:
-        """Ask about the pods whose workflows run on this node's queue."""
+        """Ask about the pods whose workflows run on this node's task queue."""
         self._client = client
         self._task_queue = task_queue
 
     async def open(self) -> dict[str, str]:
-        """Return the open workflows of this node, each with its pod's UID, "" where that is not told.
+        """Return the UID of the pod of each open workflow of this node, by workflow id; "" if the UID is unknown.
 
-        By visibility, which may lag: what it lacks has to be asked for by `standing`.
+        Read from visibility, which may lag: ask `standing` about a workflow that is missing here.
         """
         query = f"TaskQueue = '{self._task_queue}' AND WorkflowType = '{POD_WORKFLOW}' AND ExecutionStatus = 'Running'"
         listed = self._client.list_workflows(query, rpc_timeout=_RPC)
         return {each.id: _uid(each.typed_search_attributes) async for each in listed}
 
     async def standing(self, ref: PodRef) -> Standing:
-        """Say how it stands with the workflow of a pod's name, as the server has it now.
+        """Return the state of the workflow with this pod's name, as the server has it now.
 
-        The run that follows a deleted pod begins with the search attributes of the one before, and corrects them when
-        it first shows its state. So that one which goes on is another pod's is believed only if it says so when asked.
+        The run that follows a deleted pod starts with the search attributes of the pod before, and corrects them when
+        it first reports its state. So a running workflow counts as another pod's only if it says so itself when asked.
         """
         workflow_id = pod_workflow_id(ref.namespace, ref.name)
         try:
@@ -54,15 +54,15 @@ class PodWorkflows:
                 return "unknown"
             raise
         if status in ENDED:
-            # That the last workflow of its name has ended, and was another pod's, says nothing of this one's.
+            # If the last workflow of this name was another pod's, its end proves nothing about this pod's workflow.
             return "closed" if (said or await self._ask_which(workflow_id)) == ref.uid else "unknown"
-        # One that does not say which pod it is may be this one.
+        # A workflow that does not say which pod it is may be this pod's.
         if said in ("", ref.uid) or await self._ask_which(workflow_id) in ("", ref.uid):
             return "open"
         return "another"
 
     async def _described(self, workflow_id: str) -> tuple[int, str]:
-        """Return a workflow's status as the server has it, known to the SDK or not, and the pod that it said it is."""
+        """Return a workflow's status number, which the SDK may not know, and the pod UID in its search attributes."""
         request = DescribeWorkflowExecutionRequest(
             namespace=self._client.namespace, execution=ExecutionId(workflow_id=workflow_id)
         )
@@ -71,19 +71,19 @@ class PodWorkflows:
         return info.status, _uid(decode_typed_search_attributes(info.search_attributes))
 
     async def _ask_which(self, workflow_id: str) -> str:
-        """Return the UID of the pod that a workflow is or was of, as it says itself; "" = it does not say."""
+        """Return the UID of the pod that a workflow is or was of, as it answers itself; "" = it does not answer."""
         handle = self._client.get_workflow_handle(workflow_id)
         try:
             pod: dict[str, Any] = await handle.query("pod", result_type=dict, rpc_timeout=_RPC)
         except (WorkflowQueryFailedError, WorkflowQueryRejectedError, RPCError):
             return ""
-        except ValueError:  # one that is paused answers nothing, with a status that the SDK does not know
+        except ValueError:  # a paused workflow is rejected with a status that the SDK does not know
             return ""
         return str(pod.get("metadata", {}).get("uid", ""))
 
 
-def unaccounted(refs: Iterable[PodRef], listed: dict[str, str]) -> tuple[PodRef, ...]:
-    """Return the pods that no listed workflow is of."""
+def without_workflow(refs: Iterable[PodRef], listed: dict[str, str]) -> tuple[PodRef, ...]:
+    """Return the pods to which none of the listed workflows belongs."""
     return tuple(ref for ref in refs if listed.get(pod_workflow_id(ref.namespace, ref.name), " ") not in ("", ref.uid))
 
 

@@ -1,21 +1,21 @@
-"""The worker's command line: flags, each of which goes over a variable of the environment."""
+"""The worker's command line: each flag overrides an environment variable."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Mapping, Sequence
 
-from syncpod.cri.endpoint import VARIABLE
-from syncpod.node_settings import NodeSettings, node_settings
+from syncpod.settings.node import NodeSettings, node_settings
+from syncpod.settings.variables import RUNTIME_ENDPOINT
 
 ReadSettings = Callable[[Mapping[str, str]], NodeSettings]
-"""Returns the settings, the environment being this. Raises SettingsInvalid."""
+"""Returns the settings, given the environment. Raises SettingsInvalid."""
 
 
 def parse_arguments(arguments: Sequence[str] | None) -> tuple[str, ReadSettings]:
-    """Return the level of the log, and what reads the settings; None: the process' own arguments.
+    """Return the log level, and a function that reads the settings. None = the arguments of this process.
 
-    Exits with 0 after ``--help``, with 2 for what cannot be parsed.
+    Exits with 0 after ``--help``, and with 2 if the arguments cannot be parsed.
     """
     options = vars(_parser().parse_args(arguments))
     log_level = options.pop("log_level").upper()
@@ -58,7 +58,7 @@ def _parser() -> argparse.ArgumentParser:
         "--registry-auth-file",
         help="the node's own credentials for registries, as docker login writes them (SYNCPOD_REGISTRY_AUTH_FILE)",
     )
-    parser.add_argument("--runtime-endpoint", help=f"the CRI socket, unix:///path ({VARIABLE})")
+    parser.add_argument("--runtime-endpoint", help=f"the CRI socket, unix:///path ({RUNTIME_ENDPOINT})")
     parser.add_argument(
         "--allow-foreign-kubelet",
         action="store_true",

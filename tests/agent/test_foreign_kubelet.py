@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from syncpod.agent.takeover.foreign import kubelets_pods, refusal
+from syncpod.agent.takeover.foreign_kubelet import foreign_pods, refusal
 from syncpod.cri.port import SandboxSummary
 from syncpod.translation import names
 
@@ -32,7 +32,7 @@ def test_only_sandboxes_with_the_kubelets_labels_and_without_ours_are_a_kubelets
         sandbox("web", **OURS),
         sandbox("made-with-crictl"),
     )
-    assert kubelets_pods(sandboxes) == ("kube-system/dns", "kube-system/proxy")
+    assert foreign_pods(sandboxes) == ("kube-system/dns", "kube-system/proxy")
 
 
 def test_the_refusal_names_a_few_and_says_how_to_insist() -> None:

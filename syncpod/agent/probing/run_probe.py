@@ -1,4 +1,4 @@
-"""Asking a container one question, whatever its kind (prober/prober.go, v1.36, runProbe)."""
+"""Runs one probe of a container, of any kind (prober/prober.go, v1.36, runProbe)."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from syncpod.pod import Container, Probe
 from syncpod.translation.expansion import expand
 
 _TRIES = 3
-"""How often a question that could not be asked is asked again at once (maxProbeRetries)."""
+"""How often a probe that could not be carried out is tried at once (maxProbeRetries)."""
 
 
 def with_static_variables(probe: Probe, container: Container) -> Probe:
-    """Return the probe with ``$(NAME)`` in its command replaced by what the manifest itself gives the container.
+    """Return the probe with ``$(NAME)`` in its command replaced by the container's env values in the manifest.
 
-    One that comes from elsewhere (valueFrom) is empty here, and one from envFrom stays as it is written
-    (container/helpers.go, v1.36, ExpandContainerCommandOnlyStatic).
+    A variable with valueFrom is empty here, and one from envFrom is not replaced (container/helpers.go, v1.36,
+    ExpandContainerCommandOnlyStatic).
     """
     if probe.exec is None:
         return probe
@@ -28,18 +28,18 @@ def with_static_variables(probe: Probe, container: Container) -> Probe:
     return probe.model_copy(update={"exec": probe.exec.model_copy(update={"command": command})})
 
 
-async def ask(probe: Probe, target: Target, cri: CriRuntime) -> Answer:
-    """Ask once; what cannot be asked is tried three times in all. Raises :class:`NoAnswer`."""
+async def run_probe(probe: Probe, target: Target, cri: CriRuntime) -> Answer:
+    """Run the probe once; retry one that could not be carried out, up to three attempts. Raises :class:`NoAnswer`."""
     for tries_left in reversed(range(_TRIES)):
         try:
-            return await _ask(probe, target, cri)
+            return await _run_once(probe, target, cri)
         except NoAnswer:
             if not tries_left:
                 raise
     raise AssertionError("unreachable")
 
 
-async def _ask(probe: Probe, target: Target, cri: CriRuntime) -> Answer:
+async def _run_once(probe: Probe, target: Target, cri: CriRuntime) -> Answer:
     patience = timeout_seconds(probe)
     if probe.exec is not None:
         return await run_command(probe.exec, target, patience, cri)
@@ -48,7 +48,7 @@ async def _ask(probe: Probe, target: Target, cri: CriRuntime) -> Answer:
     if probe.tcp_socket is not None:
         return await tcp_socket(probe.tcp_socket, target, patience)
     if probe.grpc is not None:
-        from syncpod.handlers.grpc_health import grpc_health  # few nodes have use for it
+        from syncpod.handlers.grpc_health import grpc_health  # slow to import, and few nodes need it
 
         return await grpc_health(probe.grpc, target, patience)
     raise NoAnswer("missing probe handler")

@@ -1,4 +1,4 @@
-"""What runs beside the agent."""
+"""Background tasks of the agent."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from syncpod.agent import agent as module
-from syncpod.agent.agent import _keep_running
+from syncpod.agent import background as module
+from syncpod.agent.background import keep_running
 from tests.agent.waiting import until
 
 
@@ -17,7 +17,7 @@ async def raises() -> None:
 
 
 async def waits_for_what_was_given_up() -> None:
-    """A cancellation that nobody has asked of the waiter: it would end the agent, and the worker, without a word."""
+    """A cancellation that nobody requested of the waiter: it would silently end the agent, and the worker."""
     given_up = asyncio.create_task(asyncio.sleep(3600))
     given_up.cancel()
     await given_up
@@ -27,7 +27,7 @@ async def waits_for_what_was_given_up() -> None:
 async def test_its_failure_is_logged_and_it_begins_again(
     fails: Callable[[], Awaitable[None]], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(module, "_BEGIN_AGAIN_SECONDS", 0.001)
+    monkeypatch.setattr(module, "RESTART_SECONDS", 0.001)
     begun = 0
 
     async def fails_twice() -> None:
@@ -37,15 +37,15 @@ async def test_its_failure_is_logged_and_it_begins_again(
             await fails()
         await asyncio.sleep(3600)
 
-    running = asyncio.create_task(_keep_running("housekeeping", fails_twice))
+    running = asyncio.create_task(keep_running("housekeeping", fails_twice))
     await until(lambda: begun == 3 or running.done())
     assert not running.done()
-    assert caplog.text.count("housekeeping has failed") == 2
+    assert caplog.text.count("housekeeping failed") == 2
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
     assert running.cancelled()
 
 
 async def test_what_has_nothing_to_do_ends(caplog: pytest.LogCaptureFixture) -> None:
-    await asyncio.wait_for(_keep_running("housekeeping", lambda: asyncio.sleep(0)), 10)
+    await asyncio.wait_for(keep_running("housekeeping", lambda: asyncio.sleep(0)), 10)
     assert caplog.text == ""

@@ -1,13 +1,13 @@
-"""Puts out pods that have written more to the node's disks than their limits let them.
+"""Evicts pods that have written more to the node's disks than their limits allow.
 
-Every ten seconds each pod that has a limit is measured: its volumes and logs by their blocks on disk, its containers'
-writable layers by the runtime. What that amounts to is decided in :mod:`syncpod.lifecycle.storage_limits`; a pod beyond
-a limit is signalled `evict` until the server has taken it, and its workflow does the rest.
+Every ten seconds it measures each pod that has a limit: its volumes and logs by their blocks on disk, its containers'
+writable layers by the runtime's stats. :mod:`syncpod.lifecycle.storage_limits` decides. A pod over a limit is signalled
+`evict` until the server has accepted the signal, and its workflow does the rest.
 
-Mirrors eviction/eviction_manager.go, v1.36, localStorageEviction, and server/stats, from which it has its figures.
-Differences: figures are some ten seconds old, where the kubelet measures volumes each minute; older ones only with
-hundreds of pods that have limits, or volumes that take long to count; a pod whose files or shim hang holds up no other.
-A pod without a limit costs a stat of its record, and no more.
+Mirrors eviction/eviction_manager.go, v1.36, localStorageEviction, and server/stats, which supplies its figures.
+Differences: figures are about ten seconds old, where the kubelet measures volumes once a minute; they are older only
+with hundreds of limited pods or with volumes that take long to count. A pod whose files or shim hang delays no other. A
+pod without a limit costs one stat of its record.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from pathlib import Path
 from temporalio.service import RPCError
 
 from syncpod.agent import metrics
-from syncpod.agent.own_thread import in_own_thread
+from syncpod.agent.daemon_thread import in_daemon_thread
+from syncpod.agent.eviction.disk_usage import disk_usage
 from syncpod.agent.record_cache import RecordCache
-from syncpod.agent.storage.disk_usage import disk_usage
 from syncpod.cri.errors import CriError
 from syncpod.cri.port import CriRuntime
 from syncpod.lifecycle.observed import ObservedPod
@@ -39,18 +39,18 @@ log = logging.getLogger(__name__)
 LOOK_SECONDS = 10.0
 """evictionMonitoringPeriod."""
 COUNT_SECONDS = 10.0
-"""How long one pod's files are counted at most, and how long their disk may hang before others go on."""
+"""Time limit for counting one pod's files, and for how long a hung disk delays the next pod."""
 REST = 20.0
-"""How many times longer than it took to count a pod's files they are then left alone."""
+"""A pod is left alone for this many times as long as counting its files took."""
 STATS_SECONDS = 2.0
-"""How long the runtime may take to say what one pod's containers have written; a hung shim never says it."""
+"""How long the runtime may take to report one pod's container stats; a hung shim never does."""
 IN_A_ROUND = 400
-"""How many pods are begun to be measured at a time, so that 2,000 with limits each have their turn within a minute."""
+"""How many pods are started per round, so that each of 2,000 limited pods is measured within a minute."""
 _AT_ONCE = 2
 _RETRY_SECONDS = (0.1, 5.0)
 
 Send = Callable[[PodRef, Evict], Awaitable[bool]]
-"""Signals a pod; returns whether there was a workflow to take it. Raises RPCError while the server is away."""
+"""Signals a pod; returns whether it has a workflow. Raises RPCError while the server is away."""
 Newest = Callable[[str], ObservedPod | None]
 """Returns the newest listing of the pod with that UID."""
 
@@ -62,9 +62,9 @@ class _LimitedPod:
     ref: PodRef
     limits: StorageLimits
     volumes: Mapping[str, Path]
-    """Their directories, by name."""
+    """Directories by volume name."""
     in_memory: frozenset[str]
-    """Volumes that may be file systems of their own, with a size that the kernel holds them to."""
+    """Volumes that may be mounts of their own, whose size the kernel enforces."""
     logs: Path
     containers: tuple[str, ...]
     etc_hosts: Path
@@ -72,35 +72,35 @@ class _LimitedPod:
 
 @dataclass
 class _Watch:
-    """What has been made of one pod."""
+    """The state of one pod's measurement."""
 
     ref: PodRef
     due: float = 0.0
     """Monotonic time from which it may be measured again."""
     looking: asyncio.Task[None] | None = None
-    put_out: bool = False
-    """Its workflow has been told."""
+    evicted: bool = False
+    """Whether its workflow has been told that it is evicted."""
     complaint: str = ""
-    """What was last said of why it cannot be measured."""
+    """The last logged reason why it cannot be measured."""
 
 
 @dataclass(frozen=True)
 class _Counted:
-    """What a pod's files come to."""
+    """The counted files of a pod."""
 
     usage: StorageUsage
-    """But for the writable layers."""
+    """Without the writable layers."""
     whole: bool
     """Whether all was counted."""
     seconds: float
     """How long it took."""
 
 
-class StorageEviction:
+class LocalStorageEviction:
     """Watches the pods of one node. All methods belong to one event loop."""
 
     def __init__(self, node: NodeContext, cri: CriRuntime, newest: Newest, send: Send) -> None:
-        """Measure what `newest` says has a sandbox; tell pods by `send`."""
+        """Measure pods that have a sandbox in their `newest` listing; signal pods with `send`."""
         self._cri = cri
         self._newest = newest
         self._send = send
@@ -109,19 +109,19 @@ class StorageEviction:
         self._counting = asyncio.Semaphore(_AT_ONCE)
 
     async def run(self) -> None:
-        """Look for ever; ended, give up what is under way."""
+        """Measure until cancelled; then cancel what is under way."""
         try:
             while True:
                 try:
                     await self.look()
                 except OSError as error:
-                    log.warning("the pods' records cannot be read, so nobody is held to a limit of storage: %s", error)
+                    log.warning("the pods' records cannot be read, so storage limits are not enforced: %s", error)
                 await asyncio.sleep(LOOK_SECONDS)
         finally:
             await self.close()
 
     async def look(self) -> tuple[asyncio.Task[None], ...]:
-        """Begin to measure the pods that it is time for; return what is then under way. Raises OSError."""
+        """Start measuring the pods that are due; return all measurements under way. Raises OSError."""
         pods = await asyncio.to_thread(self._limited.read)
         for uid in self._pods.keys() - pods.keys():
             self._forget(uid)
@@ -132,14 +132,14 @@ class StorageEviction:
             if watch is None or watch.ref != pod.ref:
                 self._forget(uid)
                 watch = self._pods[uid] = _Watch(pod.ref)
-            if watch.looking is None and not watch.put_out and now >= watch.due and (sandbox := self._sandbox(uid)):
+            if watch.looking is None and not watch.evicted and now >= watch.due and (sandbox := self._sandbox(uid)):
                 waiting.append((watch, pod, sandbox))
         for watch, pod, sandbox in sorted(waiting, key=lambda each: each[0].due)[:IN_A_ROUND]:
             watch.looking = asyncio.create_task(self._hold(pod, sandbox, watch), name=f"storage of {pod.ref.uid}")
         return tuple(watch.looking for watch in self._pods.values() if watch.looking is not None)
 
     async def close(self) -> None:
-        """Give up what is under way; whoever is beyond a limit still is in the next life."""
+        """Cancel what is under way; a pod over its limit is found again by the next worker."""
         looking = [watch.looking for watch in self._pods.values() if watch.looking is not None]
         for uid in tuple(self._pods):
             self._forget(uid)
@@ -151,21 +151,23 @@ class StorageEviction:
             watch.looking.cancel()
 
     def _sandbox(self, uid: str) -> str:
-        """Return the id of the pod's sandbox that is ready; "" if there is none: then nothing of it writes."""
+        """Return the id of the pod's ready sandbox; "" if it has none, and so nothing that writes."""
         listing = self._newest(uid)
         return next((each.id for each in listing.sandboxes if each.ready), "") if listing else ""
 
     async def _hold(self, pod: _LimitedPod, sandbox: str, watch: _Watch) -> None:
-        """Measure one pod, and put it out if it is beyond a limit."""
+        """Measure one pod, and evict it if it is over a limit."""
         try:
             layers = await self._layers(pod, sandbox, watch)
             counted = await self._count(pod, watch)
             excess = storage_excess(pod.limits, replace(counted.usage, layers=layers))
             if excess is not None:
-                await self._put_out(pod, excess)
-                watch.put_out = True
+                await self._evict(pod, excess)
+                watch.evicted = True
             elif not counted.whole:
-                self._complain(watch, "there is too much of it, or not all of it can be read; more is not counted")
+                self._complain(
+                    watch, "there is too much to count, or not all of it can be read; the rest is not counted"
+                )
             watch.due = time.monotonic() + REST * counted.seconds
         except OSError as error:
             self._complain(watch, str(error))
@@ -173,17 +175,16 @@ class StorageEviction:
             watch.looking = None
 
     async def _layers(self, pod: _LimitedPod, sandbox: str, watch: _Watch) -> dict[str, int]:
-        """Return what the running containers have written to their own layers; nothing where it matters to no limit.
+        """Return the bytes that running containers have written to their layers; empty if no limit depends on it.
 
-        The last dead instance of each, which is kept, does not count (stats/cri_stats_provider.go,
-        removeTerminatedContainers).
+        Dead instances that are kept do not count (stats/cri_stats_provider.go, removeTerminatedContainers).
         """
         if pod.limits.pod is None:
             return {}
         try:
             measured = await self._cri.list_container_stats(sandbox_id=sandbox, timeout_seconds=STATS_SECONDS)
         except CriError as error:
-            self._complain(watch, f"the runtime does not say what its containers have written: {error}")
+            self._complain(watch, f"the runtime does not report its container stats: {error}")
             return {}
         listing = self._newest(pod.ref.uid)
         running = {each.id for each in listing.containers if each.state == "running"} if listing else set()
@@ -194,18 +195,21 @@ class StorageEviction:
         }
 
     async def _count(self, pod: _LimitedPod, watch: _Watch) -> _Counted:
-        """Count the pod's files, a few pods at a time; one whose disk hangs is waited for apart. Raises OSError."""
+        """Count the pod's files. Raises OSError.
+
+        Only a few pods are counted at a time, but a hung disk delays no other pod.
+        """
         async with self._counting:
-            counting = in_own_thread(lambda: _count(pod), name=f"du {pod.ref.uid}")
+            counting = in_daemon_thread(lambda: _count(pod), name=f"du {pod.ref.uid}")
             await asyncio.wait({counting}, timeout=2 * COUNT_SECONDS)
         if not counting.done():
             self._complain(watch, "its disk does not answer")
         return await counting
 
-    async def _put_out(self, pod: _LimitedPod, excess: Excess) -> None:
-        """Signal the pod's workflow until that is in its history, or there is no such workflow."""
+    async def _evict(self, pod: _LimitedPod, excess: Excess) -> None:
+        """Signal the pod's workflow until the server has accepted it, or there is no such workflow."""
         ref = pod.ref
-        log.warning("pod %s/%s is put out: %s", ref.namespace, ref.name, excess.message.rstrip())
+        log.warning("pod %s/%s is evicted: %s", ref.namespace, ref.name, excess.message.rstrip())
         pause, longest = _RETRY_SECONDS
         while True:
             try:
@@ -218,16 +222,16 @@ class StorageEviction:
         if taken:
             metrics.evictions.add(1, {"eviction_signal": excess.signal})
         else:
-            log.warning("pod %s/%s is beyond its limit, but no workflow asks for it", ref.namespace, ref.name)
+            log.warning("pod %s/%s is over its limit, but has no workflow", ref.namespace, ref.name)
 
     def _complain(self, watch: _Watch, why: str) -> None:
         if watch.complaint != why:
-            log.warning("what pod %s/%s has written is not known: %s", watch.ref.namespace, watch.ref.name, why)
+            log.warning("the storage usage of pod %s/%s is unknown: %s", watch.ref.namespace, watch.ref.name, why)
         watch.complaint = why
 
 
 def _limited(node: NodeContext, record: PodRecord) -> _LimitedPod | None:
-    """Return what there is to hold a pod to, None where nothing is."""
+    """Return the pod of a record with its limits; None if it has none."""
     pod, meta = record.pod, record.pod.metadata
     limits = storage_limits(pod)
     if not limits:
@@ -245,7 +249,7 @@ def _limited(node: NodeContext, record: PodRecord) -> _LimitedPod | None:
             containers=tuple(container.name for container in containers),
             etc_hosts=etc_hosts_file(node, meta.uid),
         )
-    except UnsafeName as unsafe:  # create_sandbox has refused it, and said so to the pod
+    except UnsafeName as unsafe:  # create_sandbox has refused this pod, and told its workflow
         log.debug("pod %s/%s is not measured: %s", meta.namespace, meta.name, unsafe)
         return None
 

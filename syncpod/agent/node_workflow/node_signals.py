@@ -1,4 +1,4 @@
-"""The agent's signals to its node's workflow, which they start where it does not run."""
+"""The agent's signals to the node's workflow, which they start if it does not run."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ _TASK_TIMEOUT: Final = timedelta(seconds=3)
 
 
 class NodeSignals:
-    """Sends them. Each raises RPCError when the server did not take it; whoever asks repeats it."""
+    """Sends signals. Each method raises RPCError if the server did not accept it; the caller retries."""
 
     def __init__(self, client: Client, node: str) -> None:
-        """Speak for `node`."""
+        """Signal the workflow of `node`."""
         self._client = client
         self._node = node
 
     async def sync_pods(self, pods: SyncPods) -> None:
-        """Tell the node the full list of one source."""
+        """Send the full list of one source."""
         await self._send("sync_pods", pods)
 
     async def node_status(self, status: NodeStatus) -> None:
-        """Tell the node how it does."""
+        """Send the node's status."""
         await self._send("node_status", status)
 
     async def recall_pods(self, pods: RecallPods) -> None:
-        """Tell the node which pods it has for lists' sake."""
+        """Send the pods that the node has for its lists."""
         await self._send("recall_pods", pods)
 
     async def view(self) -> NodeView | None:
-        """Return what the node's workflow knows; None where it does not run.
+        """Return what the node's workflow knows; None if it does not run.
 
-        Raises RPCError while nobody answers, WorkflowQueryFailedError and ValueError where the answer makes no sense.
+        Raises RPCError while nobody answers, WorkflowQueryFailedError and ValueError for an invalid answer.
         """
         handle = self._client.get_workflow_handle(node_workflow_id(self._node))
         try:

@@ -1,0 +1,37 @@
+"""Background tasks that outlive their own failures."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any
+
+log = logging.getLogger(__name__)
+
+RESTART_SECONDS = 30.0
+"""How long after a failure a background task is started again."""
+
+
+async def keep_running(name: str, run: Callable[[], Awaitable[None]]) -> None:
+    """Run `run` until it returns; when it raises, log that and start it again."""
+    while True:
+        try:
+            await run()
+        except (Exception, asyncio.CancelledError):
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            # A CancelledError although nobody cancelled this task: `run` awaited another task that was cancelled.
+            log.exception("%s failed; it starts again in %d s", name, RESTART_SECONDS)
+            await asyncio.sleep(RESTART_SECONDS)
+        else:
+            return
+
+
+async def cancel_all(tasks: Iterable[asyncio.Task[Any]]) -> None:
+    """Cancel the tasks and wait until all of them have ended, however they end."""
+    cancelled = tuple(tasks)
+    for task in cancelled:
+        task.cancel()
+    await asyncio.gather(*cancelled, return_exceptions=True)

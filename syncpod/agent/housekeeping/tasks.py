@@ -1,0 +1,108 @@
+"""Sets up housekeeping and eviction as background tasks of a node's agent."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from temporalio.client import Client
+
+from syncpod.agent.agent import Agent
+from syncpod.agent.eviction.evictor import RECLAIM_SECONDS, Evictor
+from syncpod.agent.eviction.observations import NodeObservations
+from syncpod.agent.eviction.pod_usage import PodUsages
+from syncpod.agent.eviction.storage_limits import LocalStorageEviction
+from syncpod.agent.housekeeping.dead_containers import Collector, ContainerGc
+from syncpod.agent.housekeeping.duplicates import Duplicates, Ender
+from syncpod.agent.housekeeping.gone_pods import GonePods
+from syncpod.agent.housekeeping.node_history import NodeHistory
+from syncpod.agent.housekeeping.orphans import Killer, Orphans
+from syncpod.agent.housekeeping.report import NodeReporter
+from syncpod.agent.housekeeping.settings import HousekeepingSettings
+from syncpod.agent.pod_workflows import PodWorkflows
+from syncpod.agent.storage.image_gc import ImageGc
+from syncpod.agent.takeover.lock import NodeLife
+from syncpod.cri.port import CriRuntime
+from syncpod.messages import node_task_queue
+from syncpod.translation.context import NodeContext
+
+
+class OrphanKiller(Killer, Ender, Protocol):
+    """Ends what no workflow asks for; see `activities.between.orphans`."""
+
+
+def add_housekeeping_tasks(
+    agent: Agent,
+    client: Client,
+    node: NodeContext,
+    cri: CriRuntime,
+    life: NodeLife,
+    settings: HousekeepingSettings,
+    *,
+    collector: Collector,
+    killer: OrphanKiller,
+    images: ImageGc,
+) -> Evictor:
+    """Add all of them to the agent; return the evictor, which also says which pods the node refuses under pressure."""
+    workflows = PodWorkflows(client, node_task_queue(node.name))
+    containers = ContainerGc(
+        node, collector, agent.pleg.listings, settings.containers, period=settings.containers_period
+    )
+    gone = GonePods(
+        node,
+        workflows,
+        collector,
+        agent.pleg.listings,
+        period=settings.gone_pods_period,
+        min_age=settings.gone_pods_min_age,
+    )
+    reporter = NodeReporter(
+        node.state_dir,
+        (
+            ("container garbage collection", settings.containers_period, lambda: containers.total, "dead"),
+            ("removal of gone pods", settings.gone_pods_period, lambda: gone.total, "pods"),
+            ("killing of orphans", settings.orphans_period, lambda: orphans.total, "orphans"),
+        ),
+    )
+    orphans = Orphans(
+        node,
+        workflows,
+        cri,
+        killer,
+        NodeHistory(client, node.name, life.boot).coverage,
+        reporter.set_orphans,
+        period=settings.orphans_period,
+    )
+    duplicates = Duplicates(killer)
+    evictor = _evictor(agent, node, cri, settings, containers, images, reporter)
+    storage = LocalStorageEviction(node, cri, agent.pleg.newest, agent.signals.evict)
+    agent.add_listing_watcher(containers.observe)
+    agent.add_listing_watcher(duplicates.observe)
+    agent.add_background_task("container garbage collection", containers.run)
+    agent.add_background_task("removal of gone pods", gone.run)
+    agent.add_background_task("orphans", orphans.run)
+    agent.add_background_task("duplicates", duplicates.run)
+    agent.add_background_task("eviction", evictor.run)
+    agent.add_background_task("storage limits", storage.run)
+    agent.add_background_task("node report", reporter.run)
+    return evictor
+
+
+def _evictor(
+    agent: Agent,
+    node: NodeContext,
+    cri: CriRuntime,
+    settings: HousekeepingSettings,
+    containers: ContainerGc,
+    images: ImageGc,
+    reporter: NodeReporter,
+) -> Evictor:
+    return Evictor(
+        settings.eviction,
+        NodeObservations(node, cri, {threshold.signal for threshold in settings.eviction.thresholds}),
+        PodUsages(node, cri, agent.pleg.newest),
+        agent.signals.evict,
+        wait_for_cleanup=containers.wait_for_cleanup,
+        reclaim=(lambda: containers.round(finished_too=True, seconds=RECLAIM_SECONDS), images.remove_unused),
+        on_conditions=reporter.set_conditions,
+        period=settings.eviction_period,
+    )

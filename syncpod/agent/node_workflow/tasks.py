@@ -1,0 +1,127 @@
+"""Sets up what the agent reports to the node's own workflow: the node's status, and the pods of its manifests."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from temporalio.client import Client, WorkflowQueryFailedError
+from temporalio.service import RPCError
+
+from syncpod.agent.agent import Agent
+from syncpod.agent.node_workflow.manifest_files import ManifestFiles
+from syncpod.agent.node_workflow.manifest_source import ManifestSource
+from syncpod.agent.node_workflow.node_signals import NodeSignals
+from syncpod.agent.node_workflow.recalled_pods import RecalledPods
+from syncpod.agent.node_workflow.status import NodeStatusReporter, node_info
+from syncpod.agent.pod_workflows import PodWorkflows
+from syncpod.agent.takeover.boot import Takeover
+from syncpod.agent.takeover.lock import NodeLife
+from syncpod.cri.port import RuntimeVersion
+from syncpod.messages import node_task_queue
+from syncpod.messages.node import FILE_SOURCE, NodeView, node_workflow_id
+from syncpod.translation.context import NodeContext
+
+log = logging.getLogger(__name__)
+
+LOOK_SECONDS: Final = 30.0
+"""Between two checks that the node's workflow still runs, and still knows what it was told."""
+_RETRY_SECONDS: Final = 5.0
+_TAKEOVER_SECONDS: Final = 10.0
+
+
+def add_node_workflow_tasks(
+    agent: Agent,
+    client: Client,
+    context: NodeContext,
+    life: NodeLife,
+    version: RuntimeVersion,
+    manifest_dir: Path | None,
+) -> None:
+    """Have the node's workflow started and kept up to date as long as the agent runs."""
+    task_queue = node_task_queue(context.name)
+    signals = NodeSignals(client, context.name)
+    workflows = PodWorkflows(client, task_queue)
+    sources: dict[str, Callable[[], bool]] = {}
+    reporters: list[ManifestSource | NodeStatusReporter] = []
+    if manifest_dir is not None:
+        files = ManifestFiles(manifest_dir, context.name, context.state_dir)
+        manifests = ManifestSource(files, workflows, signals.sync_pods, boot=life.boot)
+        sources[FILE_SOURCE] = lambda: manifests.reported
+        reporters.append(manifests)
+        agent.add_background_task("manifests", manifests.run)
+    status = NodeStatusReporter(
+        context, life, node_info(version), signals.node_status, obstacles=lambda: _obstacles(agent), sources=sources
+    )
+    reporters.append(status)
+    takeover = Takeover(client, task_queue, life.identity)
+
+    async def report_status() -> None:
+        await _take_over(takeover, node_workflow_id(context.name))
+        await status.run()
+
+    check = _WorkflowCheck(context.name, signals, RecalledPods(context, workflows, signals.recall_pods), reporters)
+    agent.add_background_task("node status", report_status)
+    agent.add_background_task("check of the node's workflow", check.run)
+
+
+def _obstacles(agent: Agent) -> tuple[str, ...]:
+    """Return what keeps the node from running pods, one sentence each."""
+    pleg = agent.pleg.unhealthy()
+    return (*agent.readiness.obstacles.values(), *((f"PLEG is not healthy: {pleg}",) if pleg else ()))
+
+
+async def _take_over(takeover: Takeover, workflow_id: str) -> None:
+    """Let the node's workflow continue at once what it began with the last worker, without waiting for timeouts."""
+    try:
+        await asyncio.wait_for(takeover.take(workflow_id), _TAKEOVER_SECONDS)
+    except (RPCError, TimeoutError) as error:
+        log.warning("workflow %s cannot be taken over: %s", workflow_id, error)
+
+
+class _WorkflowCheck:
+    """Checks that the node's workflow knows what it was told, and has it told again after a restart."""
+
+    def __init__(
+        self,
+        node: str,
+        signals: NodeSignals,
+        recalled: RecalledPods,
+        reporters: list[ManifestSource | NodeStatusReporter],
+    ) -> None:
+        self._node = node
+        self._signals = signals
+        self._recalled = recalled
+        self._reporters = reporters
+        self._was_running = False
+
+    async def run(self) -> None:
+        """Check until cancelled."""
+        while True:
+            try:
+                await self.check()
+            except (RPCError, WorkflowQueryFailedError, OSError, ValueError) as error:
+                log.debug("the node's workflow cannot be checked: %s", error)
+                await asyncio.sleep(_RETRY_SECONDS)
+            else:
+                await asyncio.sleep(LOOK_SECONDS)
+
+    async def check(self) -> None:
+        """Check once. Raises RPCError, WorkflowQueryFailedError, OSError, ValueError."""
+        view = await self._signals.view()
+        has_ended = view is None and self._was_running
+        if has_ended:
+            log.warning("the workflow of node %s has ended: it is started again", self._node)
+        for reporter in self._reporters:
+            if has_ended or _lacks(view, reporter):
+                reporter.forget()
+        self._was_running = view is not None
+        if count := await self._recalled.round(view):
+            log.info("told the node's workflow of %d pods that lists made before it was started", count)
+
+
+def _lacks(view: NodeView | None, reporter: ManifestSource | NodeStatusReporter) -> bool:
+    return view is not None and not reporter.is_known(view)

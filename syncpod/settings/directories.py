@@ -1,0 +1,86 @@
+"""The directories of a node: where it keeps its state, and where it keeps what must not reach a disk."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+
+from syncpod.kernel.mountinfo import read_mounts
+from syncpod.settings.errors import SettingsInvalid
+from syncpod.settings.values import absolute_path
+from syncpod.settings.variables import MEMORY_DIR
+
+_IN_MEMORY = ("tmpfs", "ramfs")
+
+
+def default_state_dir(environ: Mapping[str, str]) -> Path:
+    """Return the default state directory: ``/var/lib/syncpod`` as root, else ``$XDG_STATE_HOME/syncpod``."""
+    if os.geteuid() == 0:
+        return Path("/var/lib/syncpod")
+    home = Path(environ.get("HOME") or "~").expanduser()
+    return Path(environ.get("XDG_STATE_HOME") or home / ".local/state") / "syncpod"
+
+
+def memory_directory(state_dir: Path, environ: Mapping[str, str]) -> Path:
+    """Return where the node with this state directory keeps Secrets; creates nothing.
+
+    SYNCPOD_MEMORY_DIR if it is set. Else a directory for this state directory alone, on the first memory file system
+    of the user's runtime directory (not as root), /run (as root) and /dev/shm. Without any, a directory below the state
+    directory. The worker and the command line get the same answer. Raises SettingsInvalid.
+    """
+    if named := environ.get(MEMORY_DIR):
+        return absolute_path("memory directory", named, state_dir)
+    user = os.geteuid()
+    own = hashlib.sha256(os.path.realpath(state_dir).encode()).hexdigest()[:12]
+    private = "/run" if user == 0 else environ.get("XDG_RUNTIME_DIR", "")
+    if private and Path(private).is_dir() and is_in_memory(Path(private)):
+        return Path(private) / f"syncpod-{own}"
+    shared = Path("/dev/shm")
+    if shared.is_dir() and is_in_memory(shared):
+        return shared / f"syncpod-{user}-{own}"
+    return state_dir / "memory"
+
+
+def is_in_memory(path: Path) -> bool:
+    """Say whether a path, or its nearest existing parent, lies on a memory file system. Blocks."""
+    existing = next(place for place in (path, *path.parents) if place.exists())
+    number = existing.stat().st_dev
+    device = f"{os.major(number)}:{os.minor(number)}"
+    try:
+        mounts = read_mounts()
+    except OSError:
+        return False
+    return next((mount.file_system for mount in mounts if mount.device == device), None) in _IN_MEMORY
+
+
+def make_memory_directory(path: Path) -> None:
+    """Create the memory directory with mode 0700 if it does not exist.
+
+    Its parent may be writable by everybody, so an existing path is accepted only if it is a directory (not a link) that
+    this user owns; its mode is then set to 0700. Raises SettingsInvalid.
+    """
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with contextlib.suppress(FileExistsError):
+            path.mkdir(mode=0o700)
+        require_own_memory_directory(path)
+        path.chmod(0o700)
+    except OSError as error:
+        raise SettingsInvalid(f"memory directory {path}: cannot be created: {error.strerror} ({MEMORY_DIR})") from None
+
+
+def require_own_memory_directory(path: Path) -> None:
+    """Raise SettingsInvalid if the path exists and is not a directory that this user owns."""
+    try:
+        found = path.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
+        raise SettingsInvalid(
+            f"memory directory {path}: exists, but is not a directory that this user owns: remove it, or name another "
+            f"one in {MEMORY_DIR}"
+        )

@@ -1,0 +1,206 @@
+"""What a node's worker is told: its name, its directories, its limits, and which runtime it uses."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from syncpod.settings import variables as v
+from syncpod.settings.directories import default_state_dir, memory_directory
+from syncpod.settings.errors import SettingsInvalid
+from syncpod.settings.values import absolute_path, comma_separated, duration_seconds, flag, percent, size_bytes
+
+_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_CGROUP_PART = re.compile(r"[A-Za-z0-9._-]+")
+
+
+@dataclass(frozen=True)
+class ImageGcSettings:
+    """When images are removed; names and defaults are those of the kubelet's configuration."""
+
+    high_threshold_percent: int = 85
+    """imageGCHighThresholdPercent: disk usage from which images are removed; 100 = never for lack of space."""
+    low_threshold_percent: int = 80
+    """imageGCLowThresholdPercent: disk usage at which removal stops."""
+    minimum_age_seconds: float = 120.0
+    """imageMinimumGCAge: images that were pulled more recently are kept."""
+    maximum_age_seconds: float = 0.0
+    """imageMaximumGCAge: images unused for longer are removed even from an empty disk; 0 = none are."""
+
+
+@dataclass(frozen=True)
+class LogSettings:
+    """How much of a container's log is kept; names and defaults are those of the kubelet's configuration."""
+
+    max_bytes: int = 10 * 2**20
+    """containerLogMaxSize: size from which a log is rotated."""
+    max_files: int = 5
+    """containerLogMaxFiles: files of one instance, including the current one; at least 2."""
+
+
+@dataclass(frozen=True)
+class ImagePullSettings:
+    """How images are pulled, and who may then use them; names and defaults are those of the kubelet's configuration."""
+
+    at_once: int = 1
+    """maxParallelImagePulls; 1 = one after the other (serializeImagePulls)."""
+    registry_auth_file: Path | None = None
+    """The node's own registry credentials, as ``docker login`` writes them; absolute."""
+    verification_policy: str = ""
+    """imagePullCredentialsVerificationPolicy, "" = the kubelet's default; environment only."""
+    verification_allowlist: tuple[str, ...] = ()
+    """preloadedImagesVerificationAllowlist; environment only."""
+
+
+@dataclass(frozen=True)
+class NodeSettings:
+    """The settings of one node's worker."""
+
+    node: str
+    """The node's name, a DNS subdomain: by default the host name in lower case."""
+    state_dir: Path
+    """Absolute; mode 0700; one live worker holds it."""
+    memory_dir: Path
+    """Absolute; mode 0700; holds Secrets, on a memory file system so that they never reach a disk."""
+    log_dir: Path
+    """Absolute; the pods' logs, where crictl and log agents look."""
+    manifest_dir: Path | None
+    """Absolute; a directory of static pod manifests, one pod per file (the kubelet's staticPodPath)."""
+    cgroup_parent: str
+    """The parent cgroup of all pods, its parts separated by slashes."""
+    capacity: str
+    """What pods may request together, where it differs from the machine's: ``cpu=8,memory=32Gi,pods=110``."""
+    pod_cgroups: bool
+    """Give each pod a cgroup with limits, where possible (the kubelet's cgroupsPerQOS)."""
+    allowed_unsafe_sysctls: tuple[str, ...]
+    """Sysctls that pods may set besides the safe ones: names, or prefixes that end in ``*``."""
+    image_gc: ImageGcSettings
+    """Environment only."""
+    logs: LogSettings
+    """Environment only."""
+    image_pulls: ImagePullSettings
+    runtime_endpoint: str | None
+    """The CRI socket, ``unix:///path``; None = try the well-known ones."""
+    allow_foreign_kubelet: bool
+    """Serve even if a kubelet uses the same runtime, although it kills pods that it does not know."""
+
+
+def node_settings(
+    environ: Mapping[str, str],
+    *,
+    node: str | None = None,
+    state_dir: str | None = None,
+    memory_dir: str | None = None,
+    log_dir: str | None = None,
+    manifest_dir: str | None = None,
+    cgroup_parent: str | None = None,
+    capacity: str | None = None,
+    pod_cgroups: bool | None = None,
+    allowed_unsafe_sysctls: str | None = None,
+    max_parallel_image_pulls: str | None = None,
+    registry_auth_file: str | None = None,
+    runtime_endpoint: str | None = None,
+    allow_foreign_kubelet: bool | None = None,
+) -> NodeSettings:
+    """Return the node's settings: each argument that is given, else the variable in `environ`, else the default.
+
+    State is kept in ``/var/lib/syncpod`` as root, else in ``$XDG_STATE_HOME/syncpod``. Logs are kept in ``pods`` below
+    the state directory, except for root's default state directory: then in ``/var/log/pods``. Raises SettingsInvalid.
+    """
+    default_state = default_state_dir(environ)
+    state = absolute_path("state directory", state_dir or environ.get(v.STATE_DIR), default_state)
+    logs = log_dir or environ.get(v.LOG_DIR)
+    manifests = manifest_dir or environ.get(v.MANIFEST_DIR)
+    if memory_dir:
+        environ = {**environ, v.MEMORY_DIR: memory_dir}
+    return NodeSettings(
+        node=_node_name(node or environ.get(v.NODE) or socket.gethostname().lower()),
+        state_dir=state,
+        memory_dir=memory_directory(state, environ),
+        log_dir=absolute_path("log directory", logs, _default_log_dir(state, default_state)),
+        manifest_dir=absolute_path("manifest directory", manifests, Path()) if manifests else None,
+        cgroup_parent=_cgroup_parent(cgroup_parent or environ.get(v.CGROUP_PARENT) or "syncpod"),
+        capacity=capacity or environ.get(v.CAPACITY, ""),
+        pod_cgroups=_flag(v.POD_CGROUPS, pod_cgroups, environ, default="true"),
+        allowed_unsafe_sysctls=comma_separated(allowed_unsafe_sysctls or environ.get(v.ALLOWED_UNSAFE_SYSCTLS, "")),
+        image_gc=_image_gc(environ),
+        logs=_logs(environ),
+        image_pulls=_image_pulls(environ, max_parallel_image_pulls, registry_auth_file),
+        runtime_endpoint=runtime_endpoint or environ.get(v.RUNTIME_ENDPOINT) or None,
+        allow_foreign_kubelet=_flag(v.ALLOW_FOREIGN_KUBELET, allow_foreign_kubelet, environ, default=""),
+    )
+
+
+def _default_log_dir(state: Path, default_state: Path) -> Path:
+    # With another state directory there may be several workers, which have pods of the same names.
+    return Path("/var/log/pods") if os.geteuid() == 0 and state == default_state else state / "pods"
+
+
+def _flag(name: str, given: bool | None, environ: Mapping[str, str], *, default: str) -> bool:
+    return flag(name, environ.get(name, default)) if given is None else given
+
+
+def _node_name(name: str) -> str:
+    if len(name) > 253 or not _SUBDOMAIN.fullmatch(name):
+        raise SettingsInvalid(
+            f"node name {name!r}: must be at most 253 lower-case letters, digits, '-' and '.', "
+            f"and must begin and end with a letter or digit (--node or {v.NODE})"
+        )
+    return name
+
+
+def _cgroup_parent(parent: str) -> str:
+    parts = parent.strip("/").split("/")
+    if not all(_CGROUP_PART.fullmatch(part) and part not in (".", "..") for part in parts):
+        raise SettingsInvalid(
+            f"cgroup parent {parent!r}: must be names of letters, digits, '.', '_' and '-' separated by '/'"
+        )
+    return "/".join(parts)
+
+
+def _image_pulls(environ: Mapping[str, str], at_once: str | None, auth_file: str | None) -> ImagePullSettings:
+    number = at_once or environ.get(v.MAX_PARALLEL_IMAGE_PULLS) or "1"
+    if not re.fullmatch("[1-9][0-9]{0,3}", number):
+        raise SettingsInvalid(
+            f"{v.MAX_PARALLEL_IMAGE_PULLS}={number!r}: must be a whole number from 1 (--max-parallel-image-pulls)"
+        )
+    file = auth_file or environ.get(v.REGISTRY_AUTH_FILE)
+    return ImagePullSettings(
+        at_once=int(number),
+        registry_auth_file=absolute_path("registry auth file", file, Path()) if file else None,
+        verification_policy=environ.get(v.IMAGE_VERIFICATION_POLICY, ""),
+        verification_allowlist=comma_separated(environ.get(v.IMAGE_VERIFICATION_ALLOWLIST, "")),
+    )
+
+
+def _image_gc(environ: Mapping[str, str]) -> ImageGcSettings:
+    default = ImageGcSettings()
+    found = ImageGcSettings(
+        high_threshold_percent=percent(v.IMAGE_GC_HIGH, environ, default.high_threshold_percent),
+        low_threshold_percent=percent(v.IMAGE_GC_LOW, environ, default.low_threshold_percent),
+        minimum_age_seconds=duration_seconds(v.IMAGE_GC_MIN_AGE, environ, default.minimum_age_seconds),
+        maximum_age_seconds=duration_seconds(v.IMAGE_GC_MAX_AGE, environ, default.maximum_age_seconds),
+    )
+    if found.low_threshold_percent >= found.high_threshold_percent:
+        raise SettingsInvalid(
+            f"{v.IMAGE_GC_LOW}={found.low_threshold_percent}: must be less than {v.IMAGE_GC_HIGH}, "
+            f"which is {found.high_threshold_percent}"
+        )
+    if 0 < found.maximum_age_seconds <= found.minimum_age_seconds:
+        raise SettingsInvalid(
+            f"{v.IMAGE_GC_MAX_AGE}: must be 0, or more than {v.IMAGE_GC_MIN_AGE}, "
+            f"which is {found.minimum_age_seconds:g} s"
+        )
+    return found
+
+
+def _logs(environ: Mapping[str, str]) -> LogSettings:
+    default = LogSettings()
+    files = environ.get(v.CONTAINER_LOG_MAX_FILES) or str(default.max_files)
+    if not files.isdecimal() or not files.isascii() or int(files) < 2:
+        raise SettingsInvalid(f"{v.CONTAINER_LOG_MAX_FILES}={files!r}: must be a whole number, at least 2")
+    return LogSettings(size_bytes(v.CONTAINER_LOG_MAX_SIZE, environ, default.max_bytes), int(files))

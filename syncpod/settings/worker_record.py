@@ -1,0 +1,54 @@
+"""The file in a node's state directory that says which worker serves it, for people and for the command line."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from syncpod.kernel.atomic_file import replace_file
+
+_FILE_NAME = "worker.json"
+
+
+@dataclass(frozen=True)
+class WorkerRecord:
+    """What a worker writes down while it serves."""
+
+    pid: int
+    identity: str
+    """``<node>/<machine>/<boot>``, as the server and the UI show it."""
+    node: str
+    endpoint: str
+    """The runtime's socket."""
+    runtime: str
+    """The runtime's name and version."""
+    address: str
+    """The Temporal server's address."""
+    namespace: str
+    task_queue: str
+    boot: int
+    """Number of the worker's life on this node; each is larger than the one before."""
+    memory_dir: str = ""
+    """Where it reads Secrets; "" = written by an earlier version, which reads none."""
+    manifest_dir: str = ""
+    """The manifest directory that it follows; "" = none."""
+
+
+def write_worker_record(state_dir: Path, record: WorkerRecord) -> None:
+    """Write the record of a worker that serves. Atomic; readable by its owner only. Raises OSError."""
+    replace_file(state_dir / _FILE_NAME, json.dumps(asdict(record), indent=2) + "\n", durable=True)
+
+
+def read_worker_record(state_dir: Path) -> WorkerRecord | None:
+    """Return the record in this state directory, or None. Its worker may have died since: check the pid."""
+    try:
+        fields = json.loads((state_dir / _FILE_NAME).read_text())
+        return WorkerRecord(**{name: fields[name] for name in WorkerRecord.__dataclass_fields__ if name in fields})
+    except (FileNotFoundError, NotADirectoryError, json.JSONDecodeError, KeyError, TypeError):
+        return None
+
+
+def remove_worker_record(state_dir: Path) -> None:
+    """Remove the record: the worker no longer serves."""
+    (state_dir / _FILE_NAME).unlink(missing_ok=True)
