@@ -8,6 +8,8 @@ from collections.abc import Callable, Coroutine, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import pytest
+
 from syncpod.agent.storage.log_rotation import LogLimits, LogRotation, compress_rotated, remove_excess
 from syncpod.cli.streams.log_files import read_blocks
 from syncpod.cli.view.log_lines import LogText
@@ -41,6 +43,7 @@ def seconds() -> Iterator[datetime]:
         yield at
 
 
+@pytest.mark.every_runtime("ReopenContainerLog is the runtime's")
 async def test_no_line_is_lost_while_a_container_writes_as_fast_as_it_can(runtime: Runtime, tmp_path: Path) -> None:
     """Row 113: twenty megabytes at full speed over several rotations are all in the files, and seen by who follows."""
     clock = seconds()
@@ -212,6 +215,7 @@ def _grown(log_dir: Path) -> tuple[Path, ObservedPod]:
     return path, ObservedPod(uid="uid", name="web", containers=(container,))
 
 
+@pytest.mark.every_runtime("ReopenContainerLog is the runtime's")
 async def test_a_log_that_a_dead_worker_has_renamed_is_begun_anew(runtime: Runtime, tmp_path: Path) -> None:
     """Row 113: between renaming and reopening a worker may die; what is written then is in a file nobody rotates."""
     logs = tmp_path / "default_web_uid"

@@ -284,6 +284,7 @@ async def test_many_pods_take_turns(scene: Scene, monkeypatch: pytest.MonkeyPatc
     assert list(scene.workflows.messages) == ["full"]
 
 
+@pytest.mark.every_runtime("the size of a layer is told by the runtime")
 async def test_a_container_that_fills_its_layer_is_noticed_on_every_runtime(runtime: Runtime, tmp_path: Path) -> None:
     scene = Scene(tmp_path)
     owner = f"n-{uuid.uuid4()}"

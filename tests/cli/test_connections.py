@@ -26,6 +26,8 @@ from tests.cli.conftest import Result, program
 from tests.cli.machine import RUNTIMES, Run, machine
 from tests.cli.test_interrupts import PATIENCE_SECONDS, SHELL, interrupted
 
+pytestmark = pytest.mark.every_runtime("exec, attach and port-forward are served by the runtime")
+
 LARGE = 40_000_000
 
 ECHO = "busybox nc -ll -p {port} -e cat"

@@ -12,6 +12,8 @@ import pytest
 from tests.cli.conftest import program
 from tests.cli.machine import EMBEDDED, RUNTIMES, machine
 
+pytestmark = pytest.mark.every_runtime("it is the first thing that a user brings up")
+
 EXAMPLE = Path(__file__).parents[2] / "examples" / "pod.yaml"
 
 

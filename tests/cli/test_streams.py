@@ -142,6 +142,7 @@ def test_a_terminal_is_lent_to_a_command(syncpod: Run, environ: dict[str, str]) 
     os.close(terminal)
 
 
+@pytest.mark.every_runtime("`up` starts the embedded runtime itself")
 def test_a_runtime_that_was_killed_is_named_and_up_starts_it_again(
     syncpod: Run, environ: dict[str, str], runtime: str
 ) -> None:

@@ -18,6 +18,8 @@ from syncpod.node_settings import is_in_memory, read_worker_record
 from tests.cli.conftest import Result, program
 from tests.cli.machine import EMBEDDED, PODS, Run, bring_up, machine, memory_of, remains
 
+pytestmark = pytest.mark.every_runtime("`up` starts the embedded runtime itself, and takes another as it finds it")
+
 
 @pytest.fixture(scope="module", params=[EMBEDDED, "containerd16"])
 def environ(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:

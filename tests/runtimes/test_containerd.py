@@ -20,6 +20,8 @@ from tests.runtimes.containerd import Containerd
 from tests.runtimes.images import HTTPD
 from tests.runtimes.processes import processes
 
+pytestmark = pytest.mark.every_runtime("it is the harness of each containerd")
+
 
 @pytest.fixture
 def runtime(containerd: Containerd) -> Containerd:

@@ -29,6 +29,8 @@ from syncpod.translation.sandbox_config import sandbox_config
 from tests.runtimes.images import BUSYBOX, USER_1000
 from tests.translation.translation import NODE, make_pod
 
+pytestmark = pytest.mark.every_runtime("the configuration is read by the runtime")
+
 SLEEP = ["sleep", "1000"]
 HIERARCHIES = [each.path for each in hierarchies(Path("/proc/self/mountinfo").read_text())]
 NETWORK, HOSTS = str(Path("/proc/self/ns/net").readlink()), Path("/etc/hosts").read_text()
