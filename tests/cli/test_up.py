@@ -141,7 +141,7 @@ def test_ctrl_c_leaves_everything_running_and_says_how_to_stop(syncpod: Run, env
         assert line, said
         said += line
     process.send_signal(signal.SIGINT)
-    assert process.wait(timeout=30) == 130
+    assert process.wait(timeout=60) == 130
     left = process.stderr.read()
     assert "delete pod absent` ends a pod" in left and "describe pod absent` says what a pod waits for" in left
     why = 'container app: Container image "registry.invalid/none:1" is not present with pull policy of Never'

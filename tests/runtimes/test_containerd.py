@@ -175,7 +175,7 @@ def _free_port() -> int:
         return port
 
 
-async def page(host: str, port: int, *, patience: float = 10.0) -> str:
+async def page(host: str, port: int, *, patience: float = 60.0) -> str:
     """Ask for `/` until somebody listens, which the start of a container does not wait for."""
     deadline = time.monotonic() + patience
     while True:

@@ -229,7 +229,7 @@ async def test_its_output_lies_where_the_kubelet_keeps_it(pods: Pods) -> None:
     status = await pods.client.container_status(main)
     log = running.node.log_dir / f"default_web_{running.pod.metadata.uid}" / "main" / "0.log"
     assert Path(status.log_path) == log
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while not log.read_text():  # noqa: ASYNC110 - the runtime writes it, and tells nobody
             await asyncio.sleep(0.02)
     assert log.read_text().split(" ", 3)[1:] == ["stdout", "F", "said\n"]
